@@ -1,0 +1,176 @@
+package delivery
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tidwall/geojson/geometry"
+)
+
+// Limits of a coverage area: it is held by every gateway and asked for every
+// order.
+const (
+	maxCoverageBytes    = 1 << 20
+	maxCoverageVertices = 20_000
+)
+
+// minRingPositions is the least that RFC 7946 calls a linear ring.
+const minRingPositions = 4
+
+// Coverage is the area that a fleet serves: a GeoJSON Polygon or MultiPolygon
+// with its holes (RFC 7946), indexed. It is immutable and safe for concurrent
+// use.
+type Coverage struct {
+	polygons []*geometry.Poly
+	bounds   geometry.Rect
+	json     []byte
+}
+
+// ParseCoverage reads a GeoJSON geometry of type Polygon or MultiPolygon, at
+// most 1 MB (1,048,576 bytes) and 20,000 vertices. Every ring must be closed
+// and have at least 4 positions of [longitude, latitude] within ±180 and ±90.
+// The error's text is meant for whoever drew the area.
+func ParseCoverage(geojson []byte) (*Coverage, error) {
+	if len(geojson) > maxCoverageBytes {
+		return nil, fmt.Errorf("coverage has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
+	}
+	shapes, err := decodeCoverage(geojson)
+	if err != nil {
+		return nil, err
+	}
+	c := &Coverage{}
+	vertices := 0
+	for i, rings := range shapes {
+		poly, n, err := buildPolygon(rings)
+		if err != nil {
+			return nil, fmt.Errorf("coverage polygon %d: %w", i+1, err)
+		}
+		if vertices += n; vertices > maxCoverageVertices {
+			return nil, fmt.Errorf("coverage has more than %d vertices", maxCoverageVertices)
+		}
+		c.add(poly)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, geojson); err != nil {
+		return nil, fmt.Errorf("coverage is not valid JSON: %w", err)
+	}
+	c.json = bytes.Clone(compact.Bytes())
+	return c, nil
+}
+
+// Contains reports whether the fleet serves the point. The border belongs to
+// the area, that of a hole too.
+func (c *Coverage) Contains(p Point) bool {
+	at := geometry.Point{X: p.Longitude, Y: p.Latitude}
+	if !c.bounds.ContainsPoint(at) {
+		return false
+	}
+	for _, polygon := range c.polygons {
+		if polygon.ContainsPoint(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// JSON is the GeoJSON as given, without white space. The caller must not
+// change it.
+func (c *Coverage) JSON() []byte { return c.json }
+
+// Bounds is the smallest box of latitudes and longitudes around the area.
+func (c *Coverage) Bounds() (min, max Point) {
+	return Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}
+}
+
+func (c *Coverage) add(polygon *geometry.Poly) {
+	box := polygon.Rect()
+	if len(c.polygons) == 0 {
+		c.bounds = box
+	}
+	c.bounds.Min.X, c.bounds.Min.Y = min(c.bounds.Min.X, box.Min.X), min(c.bounds.Min.Y, box.Min.Y)
+	c.bounds.Max.X, c.bounds.Max.Y = max(c.bounds.Max.X, box.Max.X), max(c.bounds.Max.Y, box.Max.Y)
+	c.polygons = append(c.polygons, polygon)
+}
+
+// position is [longitude, latitude] and what may follow. The pointers tell a
+// null, which must be refused, from a 0.
+type position []*float64
+
+// decodeCoverage reads either type as a list of polygons.
+func decodeCoverage(geojson []byte) ([][][]position, error) {
+	var shape struct {
+		Type        string          `json:"type"`
+		Coordinates json.RawMessage `json:"coordinates"`
+	}
+	if err := json.Unmarshal(geojson, &shape); err != nil {
+		return nil, fmt.Errorf("coverage is not a GeoJSON object: %w", err)
+	}
+	var polygons [][][]position
+	var target any = &polygons
+	switch shape.Type {
+	case "MultiPolygon":
+	case "Polygon":
+		polygons = make([][][]position, 1)
+		target = &polygons[0]
+	default:
+		return nil, fmt.Errorf("coverage must be a GeoJSON Polygon or MultiPolygon, not %q", shape.Type)
+	}
+	if len(shape.Coordinates) == 0 {
+		return nil, errors.New("coverage has no coordinates")
+	}
+	if err := json.Unmarshal(shape.Coordinates, target); err != nil {
+		return nil, fmt.Errorf("coverage coordinates do not have the shape of a %s: %w", shape.Type, err)
+	}
+	if len(polygons) == 0 {
+		return nil, errors.New("coverage has no polygon")
+	}
+	return polygons, nil
+}
+
+// buildPolygon checks the rings, the first of which is the outer one, and
+// counts their vertices.
+func buildPolygon(rings [][]position) (*geometry.Poly, int, error) {
+	if len(rings) == 0 {
+		return nil, 0, errors.New("it has no ring")
+	}
+	total := 0
+	checked := make([][]geometry.Point, len(rings))
+	for i, ring := range rings {
+		total += len(ring)
+		points, err := checkRing(ring)
+		if err != nil {
+			return nil, 0, fmt.Errorf("ring %d: %w", i+1, err)
+		}
+		checked[i] = points
+	}
+	index := geometry.IndexOptions{Kind: geometry.QuadTree, MinPoints: 16}
+	return geometry.NewPoly(checked[0], checked[1:], &index), total, nil
+}
+
+func checkRing(ring []position) ([]geometry.Point, error) {
+	if len(ring) < minRingPositions {
+		return nil, fmt.Errorf("it has %d positions; a closed ring needs at least %d", len(ring), minRingPositions)
+	}
+	points := make([]geometry.Point, len(ring))
+	for i, at := range ring {
+		if len(at) < 2 || at[0] == nil || at[1] == nil {
+			return nil, fmt.Errorf("position %d is not [longitude, latitude]", i+1)
+		}
+		p := geometry.Point{X: *at[0], Y: *at[1]}
+		if !inRange(Point{Latitude: p.Y, Longitude: p.X}) {
+			return nil, fmt.Errorf("position %d, [%v, %v], is not a longitude within ±180 and a latitude within ±90", i+1, p.X, p.Y)
+		}
+		points[i] = p
+	}
+	if points[0] != points[len(points)-1] {
+		return nil, errors.New("it is not closed: the last position must repeat the first")
+	}
+	return points, nil
+}
+
+// inRange reports whether the degrees are such as exist.
+func inRange(p Point) bool {
+	return p.Latitude >= -90 && p.Latitude <= 90 && p.Longitude >= -180 && p.Longitude <= 180
+}

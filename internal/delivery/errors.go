@@ -1,0 +1,151 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is an errorCode of the envelope (spec, "Errors"; design section 9).
+type Code string
+
+// The codes of the spec.
+const (
+	CodeTokenExpired          Code = "TOKEN_EXPIRED"
+	CodeStoreNotConfigured    Code = "STORE_NOT_CONFIGURED"
+	CodeDuplicateOrder        Code = "DUPLICATE_ORDER"
+	CodeInvalidRecipient      Code = "INVALID_RECIPIENT"
+	CodeInvalidPhone          Code = "INVALID_PHONE"
+	CodeInvalidAddress        Code = "INVALID_ADDRESS"
+	CodeCoordinateMismatch    Code = "COORDINATE_MISMATCH"
+	CodeDropoffOutOfCoverage  Code = "DROPOFF_OUT_OF_COVERAGE"
+	CodeReadyAtTooFar         Code = "READY_AT_TOO_FAR"
+	CodeFleetSuspended        Code = "FLEET_SUSPENDED"
+	CodeRateLimited           Code = "RATE_LIMITED"
+	CodeFleetUnavailable      Code = "FLEET_UNAVAILABLE"
+	CodeMalformedRequest      Code = "MALFORMED_REQUEST"
+	CodeValidationFailed      Code = "VALIDATION_FAILED"
+	CodeNotFound              Code = "NOT_FOUND"
+	CodeMethodNotAllowed      Code = "METHOD_NOT_ALLOWED"
+	CodeLengthRequired        Code = "LENGTH_REQUIRED"
+	CodePayloadTooLarge       Code = "PAYLOAD_TOO_LARGE"
+	CodeUnsupportedMediaType  Code = "UNSUPPORTED_MEDIA_TYPE"
+	CodeInternal              Code = "INTERNAL_ERROR"
+	CodeInvalidCredentials    Code = "INVALID_CREDENTIALS"
+	CodeTokenInvalid          Code = "TOKEN_INVALID"
+	CodeAccountSuspended      Code = "ACCOUNT_SUSPENDED"
+	CodeOrderNotFound         Code = "ORDER_NOT_FOUND"
+	CodeOrderNotCancellable   Code = "ORDER_NOT_CANCELLABLE"
+	CodeFleetNotAvailable     Code = "FLEET_NOT_AVAILABLE"
+	CodeServiceUnavailable    Code = "SERVICE_UNAVAILABLE"
+	CodeAccountNotFound       Code = "ACCOUNT_NOT_FOUND"
+	CodeFleetNotFound         Code = "FLEET_NOT_FOUND"
+	CodeStoreNotFound         Code = "STORE_NOT_FOUND"
+	CodeStoreNotPending       Code = "STORE_NOT_PENDING"
+	CodeWebhookNotConfigured  Code = "WEBHOOK_NOT_CONFIGURED"
+	CodeJobNotAvailable       Code = "JOB_NOT_AVAILABLE"
+	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
+	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
+)
+
+// httpStatuses is the one table from code to HTTP status.
+var httpStatuses = map[Code]int{
+	CodeTokenExpired:          401,
+	CodeStoreNotConfigured:    409,
+	CodeDuplicateOrder:        409,
+	CodeInvalidRecipient:      422,
+	CodeInvalidPhone:          422,
+	CodeInvalidAddress:        422,
+	CodeCoordinateMismatch:    422,
+	CodeDropoffOutOfCoverage:  422,
+	CodeReadyAtTooFar:         422,
+	CodeFleetSuspended:        423,
+	CodeRateLimited:           429,
+	CodeFleetUnavailable:      503,
+	CodeMalformedRequest:      400,
+	CodeValidationFailed:      422,
+	CodeNotFound:              404,
+	CodeMethodNotAllowed:      405,
+	CodeLengthRequired:        411,
+	CodePayloadTooLarge:       413,
+	CodeUnsupportedMediaType:  415,
+	CodeInternal:              500,
+	CodeInvalidCredentials:    401,
+	CodeTokenInvalid:          401,
+	CodeAccountSuspended:      403,
+	CodeOrderNotFound:         404,
+	CodeOrderNotCancellable:   409,
+	CodeFleetNotAvailable:     422,
+	CodeServiceUnavailable:    503,
+	CodeAccountNotFound:       404,
+	CodeFleetNotFound:         404,
+	CodeStoreNotFound:         404,
+	CodeStoreNotPending:       409,
+	CodeWebhookNotConfigured:  404,
+	CodeJobNotAvailable:       409,
+	CodeEventNotFound:         404,
+	CodeRequestHeaderTooLarge: 431,
+}
+
+// HTTPStatus is the status that an answer with this code carries; a code that
+// is not in the table is a defect of ours and answers 500.
+func (c Code) HTTPStatus() int {
+	if status, ok := httpStatuses[c]; ok {
+		return status
+	}
+	return 500
+}
+
+// Codes lists every code once, for tests and documentation. The order is not
+// defined.
+func Codes() []Code {
+	all := make([]Code, 0, len(httpStatuses))
+	for c := range httpStatuses {
+		all = append(all, c)
+	}
+	return all
+}
+
+// FieldError names one field of a request that breaks a rule. Field is the
+// JSON path, such as "payment.type".
+type FieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// Error is a refusal that the caller is told about. Everything else that goes
+// wrong is an ordinary error and answers 500 or 503 without detail.
+type Error struct {
+	Code    Code
+	Message string
+	// RetryAfter is how long to wait before the same request can succeed;
+	// zero when waiting does not help. Answers round it up to whole seconds.
+	RetryAfter time.Duration
+	// Fields is set for VALIDATION_FAILED.
+	Fields []FieldError
+	// OrderID is set for a DUPLICATE_ORDER caused by a used externalOrderId.
+	OrderID OrderID
+	// Status is set for ORDER_NOT_CANCELLABLE and JOB_NOT_AVAILABLE.
+	Status Status
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Refuse builds a refusal with a formatted message.
+func Refuse(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf is the code an error answers with: its own when a *Error is in its
+// chain, INTERNAL_ERROR otherwise.
+func CodeOf(err error) Code {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal.Code
+	}
+	return CodeInternal
+}
+
+// ErrUnavailable marks a failure of what the service stands on (Redis away,
+// out of memory, read-only). It answers 503 SERVICE_UNAVAILABLE.
+var ErrUnavailable = errors.New("the ledger is unavailable")

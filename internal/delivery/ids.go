@@ -1,0 +1,207 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// AccountID identifies a vendor's account. Its string form is a UUID.
+type AccountID [16]byte
+
+// FleetID identifies a courier fleet. Its string form is a UUID.
+type FleetID [16]byte
+
+// NewAccountID issues a random account identifier.
+func NewAccountID() AccountID { return AccountID(uuid.New()) }
+
+// NewFleetID issues a random fleet identifier.
+func NewFleetID() FleetID { return FleetID(uuid.New()) }
+
+// ParseAccountID reads the canonical UUID form, 36 characters.
+func ParseAccountID(s string) (AccountID, error) {
+	id, err := parseUUID(s)
+	return AccountID(id), err
+}
+
+// ParseFleetID reads the canonical UUID form, 36 characters.
+func ParseFleetID(s string) (FleetID, error) {
+	id, err := parseUUID(s)
+	return FleetID(id), err
+}
+
+func (id AccountID) String() string { return uuidText(id) }
+func (id FleetID) String() string   { return uuidText(id) }
+
+// IsZero reports whether no fleet is named.
+func (id FleetID) IsZero() bool { return id == FleetID{} }
+
+// IsZero reports whether no account is named.
+func (id AccountID) IsZero() bool { return id == AccountID{} }
+
+// MaxPartitions is the most partitions an OrderID can name (10 bits).
+const MaxPartitions = 1 << 10
+
+// OrderDigestSize is the length in bytes of the digest that an OrderID carries.
+const OrderDigestSize = 12
+
+// OrderID is the service's identifier of an order: a UUID of version 8 that
+// carries the partition of its account, the day of its creation (days since
+// 1970-01-01 UTC) and 96 bits of SHA-256(account, externalOrderId). A courier's
+// update therefore finds the order without a look-up, and one external id can
+// never lead to two orders.
+//
+//	byte  0-5   digest[0:6]
+//	byte  6     0x80 | partition >> 6
+//	byte  7     day >> 8
+//	byte  8     0x80 | partition & 0x3f
+//	byte  9     day & 0xff
+//	byte 10-15  digest[6:12]
+type OrderID [16]byte
+
+// OrderDigest condenses an account and an external order id (or an idempotency
+// key, which shares its space) to the 96 bits that name it within the ledger.
+func OrderDigest(account AccountID, externalID string) [OrderDigestSize]byte {
+	var buf [16 + 256]byte
+	n := copy(buf[:], account[:])
+	in := append(buf[:n], externalID...)
+	sum := sha256.Sum256(in)
+	return [OrderDigestSize]byte(sum[:OrderDigestSize])
+}
+
+// DayOf counts whole days since 1970-01-01 UTC, the day part of an OrderID.
+func DayOf(t time.Time) uint16 { return uint16(t.Unix() / 86400) }
+
+// MakeOrderID composes an identifier. partition must be below MaxPartitions.
+func MakeOrderID(partition int, day uint16, digest [OrderDigestSize]byte) OrderID {
+	var id OrderID
+	copy(id[0:6], digest[0:6])
+	id[6] = 0x80 | byte(partition>>6)&0x0f
+	id[7] = byte(day >> 8)
+	id[8] = 0x80 | byte(partition)&0x3f
+	id[9] = byte(day)
+	copy(id[10:16], digest[6:12])
+	return id
+}
+
+// Partition is the partition of the ledger that holds the order.
+func (id OrderID) Partition() int { return int(id[6]&0x0f)<<6 | int(id[8]&0x3f) }
+
+// Day is the day of creation, see DayOf.
+func (id OrderID) Day() uint16 { return uint16(id[7])<<8 | uint16(id[9]) }
+
+// Digest is the part that the ledger uses as a key.
+func (id OrderID) Digest() [OrderDigestSize]byte {
+	var d [OrderDigestSize]byte
+	copy(d[0:6], id[0:6])
+	copy(d[6:12], id[10:16])
+	return d
+}
+
+// IsZero reports whether no order is named.
+func (id OrderID) IsZero() bool { return id == OrderID{} }
+
+func (id OrderID) String() string { return uuidText(id) }
+
+// AppendText appends the canonical UUID form to dst.
+func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
+
+// ParseOrderID reads the canonical UUID form. Anything else, including a UUID
+// that this service cannot have issued, is an error; callers answer it like an
+// unknown order (design section 9).
+func ParseOrderID(s string) (OrderID, error) {
+	raw, err := parseUUID(s)
+	if err != nil {
+		return OrderID{}, err
+	}
+	if raw[6]&0xf0 != 0x80 || raw[8]&0xc0 != 0x80 {
+		return OrderID{}, fmt.Errorf("order id %q is not a UUID of version 8", s)
+	}
+	return OrderID(raw), nil
+}
+
+// EventID names one version of one order for ever: the same version rendered
+// twice carries the same id, which is what receivers deduplicate on.
+func EventID(id OrderID, version uint64) string {
+	var raw [24]byte
+	copy(raw[:], id[:])
+	binary.BigEndian.PutUint64(raw[16:], version)
+	return "evt_" + hex.EncodeToString(raw[:])
+}
+
+// ParseEventID is the inverse of EventID.
+func ParseEventID(s string) (OrderID, uint64, error) {
+	if len(s) != 4+48 || s[:4] != "evt_" {
+		return OrderID{}, 0, fmt.Errorf("event id %q does not name an order's event", s)
+	}
+	var raw [24]byte
+	if _, err := hex.Decode(raw[:], []byte(s[4:])); err != nil {
+		return OrderID{}, 0, fmt.Errorf("event id %q: %w", s, err)
+	}
+	return OrderID(raw[:16]), binary.BigEndian.Uint64(raw[16:]), nil
+}
+
+func parseUUID(s string) ([16]byte, error) {
+	if len(s) != 36 {
+		return [16]byte{}, fmt.Errorf("%d characters are no UUID of 36", len(s))
+	}
+	id, err := uuid.Parse(s)
+	return id, err
+}
+
+func uuidText(id [16]byte) string {
+	var buf [36]byte
+	return string(appendUUID(buf[:0], id))
+}
+
+func appendUUID(dst []byte, id [16]byte) []byte {
+	dst = hex.AppendEncode(dst, id[0:4])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[4:6])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[6:8])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[8:10])
+	dst = append(dst, '-')
+	return hex.AppendEncode(dst, id[10:16])
+}
+
+// Client ids are derived from what they stand for, so that finding the owner
+// of a credential needs no index.
+const (
+	accountClientPrefix = "ven_"
+	fleetClientPrefix   = "flt_"
+)
+
+// ClientID is the clientId of the account's credentials: "ven_" and 32 hex
+// digits.
+func (id AccountID) ClientID() string { return accountClientPrefix + hex.EncodeToString(id[:]) }
+
+// ClientID is the clientId of the fleet's credentials: "flt_" and 32 hex
+// digits.
+func (id FleetID) ClientID() string { return fleetClientPrefix + hex.EncodeToString(id[:]) }
+
+// AccountOfClient is the inverse of AccountID.ClientID; false for any other
+// string.
+func AccountOfClient(clientID string) (AccountID, bool) {
+	raw, ok := parseClientID(accountClientPrefix, clientID)
+	return AccountID(raw), ok
+}
+
+// FleetOfClient is the inverse of FleetID.ClientID; false for any other string.
+func FleetOfClient(clientID string) (FleetID, bool) {
+	raw, ok := parseClientID(fleetClientPrefix, clientID)
+	return FleetID(raw), ok
+}
+
+func parseClientID(prefix, clientID string) (id [16]byte, ok bool) {
+	if len(clientID) != len(prefix)+32 || clientID[:len(prefix)] != prefix {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], []byte(clientID[len(prefix):]))
+	return id, err == nil
+}

@@ -1,0 +1,112 @@
+package delivery
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestOrderIDCarriesItsParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		partition := rapid.IntRange(0, MaxPartitions-1).Draw(t, "partition")
+		day := rapid.Uint16().Draw(t, "day")
+		digest := OrderDigest(NewAccountID(), rapid.String().Draw(t, "external id"))
+		id := MakeOrderID(partition, day, digest)
+		if id.Partition() != partition || id.Day() != day || id.Digest() != digest {
+			t.Fatalf("%s holds %d, %d, %x; want %d, %d, %x", id, id.Partition(), id.Day(), id.Digest(), partition, day, digest)
+		}
+		if again, err := ParseOrderID(id.String()); err != nil || again != id {
+			t.Fatalf("%s becomes %s, %v", id, again, err)
+		}
+	})
+}
+
+func TestOrderDigestTellsApart(t *testing.T) {
+	a, b := NewAccountID(), NewAccountID()
+	long := strings.Repeat("x", 300)
+	seen := map[[OrderDigestSize]byte]string{}
+	for name, d := range map[string][OrderDigestSize]byte{
+		"a/1": OrderDigest(a, "1"), "b/1": OrderDigest(b, "1"), "a/2": OrderDigest(a, "2"), "a/": OrderDigest(a, ""),
+		"a/long": OrderDigest(a, long), "a/longer": OrderDigest(a, long+"x"),
+	} {
+		if other, twice := seen[d]; twice {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[d] = name
+	}
+}
+
+func TestParseIDsRefuse(t *testing.T) {
+	for _, s := range []string{
+		"", "x", "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-0000000000000", "{0000000-0000-0000-0000-000000000000}",
+		"00000000000000000000000000000000", "urn:uuid:00000000-0000-8000-8000-000000000000", "0000000g-0000-8000-8000-000000000000",
+		"00000000+0000-8000-8000-000000000000",
+	} {
+		if _, err := ParseOrderID(s); err == nil {
+			t.Errorf("order id %q was accepted", s)
+		}
+		if _, err := ParseFleetID(s); err == nil {
+			t.Errorf("fleet id %q was accepted", s)
+		}
+		if _, err := ParseAccountID(s); err == nil {
+			t.Errorf("account id %q was accepted", s)
+		}
+	}
+	if _, err := ParseOrderID("7c9e6679-7425-40de-944b-e07fc1f90ae7"); err == nil {
+		t.Error("a UUID of version 4 was accepted as an order id")
+	}
+}
+
+func TestIDsRoundTrip(t *testing.T) {
+	account, fleet := NewAccountID(), NewFleetID()
+	if got, err := ParseAccountID(account.String()); err != nil || got != account || got.IsZero() {
+		t.Errorf("account: %v, %v", got, err)
+	}
+	if got, err := ParseFleetID(fleet.String()); err != nil || got != fleet || got.IsZero() {
+		t.Errorf("fleet: %v, %v", got, err)
+	}
+	if DayOf(time.Date(1970, 1, 11, 23, 59, 59, 0, time.UTC)) != 10 {
+		t.Error("the tenth day is not 10")
+	}
+}
+
+func FuzzParseOrderID(f *testing.F) {
+	f.Add("00000000-0000-8000-8000-000000000000")
+	f.Add(MakeOrderID(1023, 20778, OrderDigest(AccountID{}, "x")).String())
+	f.Add("7c9e6679-7425-40de-944b-e07fc1f90ae7")
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParseOrderID(s)
+		if err != nil {
+			return
+		}
+		if id.String() != strings.ToLower(s) {
+			t.Errorf("%q is read as %s", s, id)
+		}
+		if MakeOrderID(id.Partition(), id.Day(), id.Digest()) != id {
+			t.Errorf("%s is more than its parts", id)
+		}
+	})
+}
+
+func FuzzParseEventID(f *testing.F) {
+	f.Add(EventID(MakeOrderID(7, 20778, OrderDigest(AccountID{}, "x")), 1<<32|5))
+	f.Add("evt_")
+	f.Add("evt_" + strings.Repeat("0", 48))
+	f.Fuzz(func(t *testing.T, s string) {
+		id, version, err := ParseEventID(s)
+		if err == nil && EventID(id, version) != "evt_"+strings.ToLower(s[4:]) {
+			t.Errorf("%q is read as %s version %d", s, id, version)
+		}
+	})
+}
+
+func TestEventIDNamesOneVersion(t *testing.T) {
+	id := MakeOrderID(7, 20778, OrderDigest(NewAccountID(), "x"))
+	for _, version := range []uint64{0, 1, 1<<32 | 1, 1<<64 - 1} {
+		if got, v, err := ParseEventID(EventID(id, version)); err != nil || got != id || v != version {
+			t.Errorf("version %d becomes %v, %d, %v", version, got, v, err)
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package delivery
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	mehmet = Courier{Name: "Mehmet Yılmaz", Phone: "5321234567", VehicleType: "Motorcycle"}
+	ayse   = Courier{Name: "Ayşe Öztürk", Phone: "5329999999", VehicleType: "Bicycle"}
+)
+
+var allReasons = []FailureReason{
+	NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged,
+	AddressNotFound, CustomerUnreachable, CustomerRefused, PaymentRefused, OtherFailure,
+}
+
+// orderIn is an order that has reached a state by single steps of a minute,
+// carried by mehmet once it is Assigned.
+func orderIn(s Status) *Order {
+	o := &Order{
+		ID:         MakeOrderID(3, 20778, OrderDigest(AccountID{1}, "order-1")),
+		Account:    AccountID{1},
+		OrderDraft: OrderDraft{ExternalStoreID: "store-1", ExternalOrderID: "order-1", ReadyAt: noon.Add(20 * time.Minute)},
+		Fleet:      FleetTerms{ID: FleetID{7}, Name: "Hızlı", PickupMinutes: 10, DeliveryMinutes: 25},
+		CreatedAt:  noon, Status: Searching, Version: 1<<32 | 1,
+	}
+	last := s
+	if s == Failed || s == Cancelled {
+		last = Assigned
+	}
+	for step := Assigned; step <= last; step++ {
+		o.Courier = mehmet
+		o.apply(Change{Status: step, At: o.UpdatedAt().Add(time.Minute), Courier: mehmet})
+	}
+	if s != last {
+		failure := map[Status]FailureReason{Failed: CourierIncident}[s]
+		o.apply(Change{Status: s, At: o.UpdatedAt().Add(time.Minute), Courier: mehmet, Failure: failure})
+	}
+	return o
+}
+
+func (o *Order) apply(changes ...Change) {
+	for _, c := range changes {
+		o.Changes = append(o.Changes, c)
+		o.Status, o.Courier = c.Status, c.Courier
+		o.Version++
+	}
+}
+
+// moveTable is design section 6 in full: the state an order is in, what the
+// fleet reports, and what becomes of it: the statuses it then passes through,
+// or "drop", "illegal". Failed stands for a reason that is legal.
+var moveTable = map[Status]map[Status]string{
+	Searching: {
+		Searching: "illegal", Assigned: "Assigned", PickingUp: "Assigned PickingUp", PickedUp: "Assigned PickingUp PickedUp",
+		Delivering: "Assigned PickingUp PickedUp Delivering", Delivered: "Assigned PickingUp PickedUp Delivering Delivered",
+		Failed: "Failed", Cancelled: "illegal",
+	},
+	Assigned: {
+		Searching: "illegal", Assigned: "drop", PickingUp: "PickingUp", PickedUp: "PickingUp PickedUp",
+		Delivering: "PickingUp PickedUp Delivering", Delivered: "PickingUp PickedUp Delivering Delivered",
+		Failed: "Failed", Cancelled: "illegal",
+	},
+	PickingUp: {
+		Searching: "illegal", Assigned: "drop", PickingUp: "drop", PickedUp: "PickedUp", Delivering: "PickedUp Delivering",
+		Delivered: "PickedUp Delivering Delivered", Failed: "Failed", Cancelled: "illegal",
+	},
+	PickedUp: {
+		Searching: "illegal", Assigned: "drop", PickingUp: "drop", PickedUp: "drop", Delivering: "Delivering",
+		Delivered: "Delivering Delivered", Failed: "Failed", Cancelled: "illegal",
+	},
+	Delivering: {
+		Searching: "illegal", Assigned: "drop", PickingUp: "drop", PickedUp: "drop", Delivering: "drop", Delivered: "Delivered",
+		Failed: "Failed", Cancelled: "illegal",
+	},
+	Delivered: {
+		Searching: "illegal", Assigned: "illegal", PickingUp: "illegal", PickedUp: "illegal", Delivering: "illegal",
+		Delivered: "drop", Failed: "illegal", Cancelled: "illegal",
+	},
+	Failed: {
+		Searching: "illegal", Assigned: "illegal", PickingUp: "illegal", PickedUp: "illegal", Delivering: "illegal",
+		Delivered: "illegal", Failed: "drop", Cancelled: "illegal",
+	},
+	Cancelled: {
+		Searching: "illegal", Assigned: "illegal", PickingUp: "illegal", PickedUp: "illegal", Delivering: "illegal",
+		Delivered: "illegal", Failed: "illegal", Cancelled: "illegal",
+	},
+}
+
+// outcome writes a decision as moveTable does.
+func outcome(d Decision) string {
+	if d.Verdict != Move {
+		if len(d.Changes) > 0 {
+			return "changes without Move"
+		}
+		return map[Verdict]string{Drop: "drop", Illegal: "illegal", Swap: "swap"}[d.Verdict]
+	}
+	names := ""
+	for i, c := range d.Changes {
+		if i > 0 {
+			names += " "
+		}
+		names += c.Status.String()
+	}
+	return names
+}
+
+func TestDecideEveryStatus(t *testing.T) {
+	for from := Searching; from <= Cancelled; from++ {
+		for to := Searching; to <= Cancelled; to++ {
+			o := orderIn(from)
+			u := Update{Kind: KindStatus, Status: to, At: o.UpdatedAt().Add(time.Minute)}
+			if to == Failed {
+				u.Failure = OtherFailure
+			}
+			got := outcome(Decide(o, u, noon.Add(time.Hour)))
+			if want := moveTable[from][to]; got != want {
+				t.Errorf("%v, %v reported: got %q, want %q", from, to, got, want)
+			}
+		}
+		for _, nonsense := range []Status{0, 9, 255} {
+			if got := outcome(Decide(orderIn(from), Update{Kind: KindStatus, Status: nonsense, At: noon}, noon)); got != "illegal" {
+				t.Errorf("%v, %v reported: got %q", from, nonsense, got)
+			}
+		}
+	}
+}
+
+func TestDecideEveryFailure(t *testing.T) {
+	legal := map[Status][]FailureReason{
+		Searching:  {NoCourierFound, TimedOut, OtherFailure},
+		Assigned:   {CourierIncident, StoreClosed, TimedOut, OtherFailure},
+		PickingUp:  {CourierIncident, StoreClosed, TimedOut, PackageNotReady, OtherFailure},
+		PickedUp:   {CourierIncident, PackageDamaged, TimedOut, OtherFailure},
+		Delivering: {AddressNotFound, CustomerUnreachable, CustomerRefused, PaymentRefused, PackageDamaged, CourierIncident, TimedOut, OtherFailure},
+	}
+	for from := Status(0); from <= Cancelled+1; from++ {
+		for _, reason := range append(slices.Clone(allReasons), "", "other") {
+			want := slices.Contains(legal[from], reason)
+			if got := reason.LegalFrom(from); got != want {
+				t.Errorf("%v, %q: legal %v", from, reason, got)
+			}
+			if from < Searching || from > Delivering {
+				continue
+			}
+			d := Decide(orderIn(from), Update{Kind: KindStatus, Status: Failed, At: noon, Failure: reason}, noon.Add(time.Hour))
+			if moved := outcome(d) == "Failed" && d.Changes[0].Failure == reason; moved != want || !moved && d.Verdict != Illegal {
+				t.Errorf("%v, %q: got %+v", from, reason, d)
+			}
+		}
+	}
+}
+
+func TestParseFailureReason(t *testing.T) {
+	for _, reason := range allReasons {
+		if got, err := ParseFailureReason(string(reason)); err != nil || got != reason {
+			t.Errorf("%s: got %q, %v", reason, got, err)
+		}
+	}
+	for _, name := range []string{"", "other", "Nothing"} {
+		if got, err := ParseFailureReason(name); err == nil || got != "" {
+			t.Errorf("%q: got %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestDecideAcceptAndSwap(t *testing.T) {
+	for from := Searching; from <= Cancelled; from++ {
+		same, other, swap := "drop", "illegal", "swap"
+		switch {
+		case from == Searching:
+			same, other, swap = "Assigned", "Assigned", "illegal"
+		case from.Terminal():
+			same, swap = "illegal", "illegal"
+		}
+		for _, c := range []struct {
+			name string
+			u    Update
+			want string
+		}{
+			{"accept by its courier", Update{Kind: KindAccept, Status: Assigned, Courier: mehmet}, same},
+			{"accept by another", Update{Kind: KindAccept, Status: Assigned, Courier: ayse}, other},
+			{"swap to another", Update{Kind: KindSwap, Courier: ayse}, swap},
+			{"swap to its courier", Update{Kind: KindSwap, Courier: mehmet}, swap},
+			{"swap to nobody", Update{Kind: KindSwap}, "illegal"},
+			{"no kind", Update{Status: Delivered}, "illegal"},
+		} {
+			c.u.At = noon.Add(30 * time.Minute)
+			if got := outcome(Decide(orderIn(from), c.u, noon.Add(time.Hour))); got != c.want {
+				t.Errorf("%v, %s: got %q, want %q", from, c.name, got, c.want)
+			}
+		}
+	}
+	nameless := orderIn(PickingUp)
+	nameless.Courier = Courier{}
+	if got := Decide(nameless, Update{Kind: KindAccept, Status: Assigned, At: noon, Courier: ayse}, noon); got.Verdict != Swap {
+		t.Errorf("an accept after a status without a courier: %+v", got)
+	}
+}
+
+func TestDecideFillsInTheChange(t *testing.T) {
+	now := noon.Add(time.Hour)
+	at, eta := noon.Add(10*time.Minute+1234567), noon.Add(40*time.Minute)
+	known := Location{Point{41, 29}, noon.Add(time.Minute)}
+	reported := Location{Point{40.99, 29.01}, at}
+
+	o := orderIn(Searching)
+	got := Decide(o, Update{Kind: KindAccept, Status: Assigned, At: at, Courier: mehmet, ETA: eta, Location: reported}, now)
+	want := Change{Status: Assigned, At: at.Truncate(time.Millisecond), Courier: mehmet, ETA: eta, Location: reported}
+	if got.Verdict != Move || !slices.Equal(got.Changes, []Change{want}) {
+		t.Errorf("accept: %+v", got)
+	}
+
+	o = orderIn(Assigned)
+	o.Location, o.Courier = known, ayse // swapped since
+	got = Decide(o, Update{Kind: KindStatus, Status: PickedUp, At: at}, now)
+	first := Change{Status: PickingUp, At: at.Truncate(time.Millisecond), Courier: ayse, Location: known}
+	second := first
+	second.Status = PickedUp
+	if got.Verdict != Move || !slices.Equal(got.Changes, []Change{first, second}) {
+		t.Errorf("skipped step: %+v", got)
+	}
+}
+
+func TestDecideKeepsTimeInOrder(t *testing.T) {
+	o := orderIn(PickingUp) // reached at noon + 2 min
+	last := noon.Add(2 * time.Minute)
+	for name, c := range map[string]struct{ at, now, want time.Time }{
+		"as reported":            {noon.Add(5 * time.Minute), noon.Add(9 * time.Minute), noon.Add(5 * time.Minute)},
+		"before the last change": {noon.Add(time.Minute), noon.Add(9 * time.Minute), last},
+		"in the future":          {noon.Add(time.Hour), noon.Add(9 * time.Minute), noon.Add(9 * time.Minute)},
+		"our clock is behind":    {noon.Add(time.Hour), noon.Add(time.Minute), last},
+		"long before creation":   {noon.Add(-time.Hour), noon.Add(9 * time.Minute), last},
+	} {
+		d := Decide(o, Update{Kind: KindStatus, Status: Delivered, At: c.at}, c.now)
+		for _, change := range d.Changes {
+			if !change.At.Equal(c.want) {
+				t.Errorf("%s: %v at %v, want %v", name, change.Status, change.At, c.want)
+			}
+		}
+	}
+}
+
+func TestLateDelivery(t *testing.T) {
+	late := Update{Kind: KindStatus, Status: Delivered, At: noon}
+	timedOut := orderIn(Delivering)
+	timedOut.apply(Change{Status: Failed, At: noon.Add(time.Hour), Failure: TimedOut})
+	for name, c := range map[string]struct {
+		o    *Order
+		u    Update
+		want bool
+	}{
+		"Delivered after TimedOut":   {timedOut, late, true},
+		"PickedUp after TimedOut":    {timedOut, Update{Kind: KindStatus, Status: PickedUp}, false},
+		"accept after TimedOut":      {timedOut, Update{Kind: KindAccept, Status: Delivered}, false},
+		"Delivered after incident":   {orderIn(Failed), late, false},
+		"Delivered after Cancelled":  {orderIn(Cancelled), late, false},
+		"Delivered after Delivered":  {orderIn(Delivered), late, false},
+		"Delivered while Delivering": {orderIn(Delivering), late, false},
+	} {
+		if got := LateDelivery(c.o, c.u); got != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+		if c.want && Decide(c.o, c.u, noon).Verdict != Illegal {
+			t.Errorf("%s is not illegal", name)
+		}
+	}
+}
+
+func TestDecideCancel(t *testing.T) {
+	now := noon.Add(30*time.Minute + 5678)
+	for from := Searching; from <= Cancelled; from++ {
+		o := orderIn(from)
+		change, err := DecideCancel(o, CustomerRequest, "changed their mind", now)
+		if from <= PickingUp {
+			want := Change{Status: Cancelled, At: now.Truncate(time.Millisecond), Courier: o.Courier, Cancel: CustomerRequest, Note: "changed their mind"}
+			if err != nil || change != want {
+				t.Errorf("%v: got %+v, %v", from, change, err)
+			}
+			continue
+		}
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Code != CodeOrderNotCancellable || refusal.Status != from || change != (Change{}) {
+			t.Errorf("%v: got %+v, %v", from, change, err)
+		}
+	}
+}
+
+func TestDecideCancelAgainstAReportedPickup(t *testing.T) {
+	for reported := Status(0); reported <= Delivered; reported++ {
+		o := orderIn(Assigned)
+		o.Reported = reported
+		_, err := DecideCancel(o, "", "", noon)
+		if reported < PickedUp {
+			if err != nil {
+				t.Errorf("%v reported: %v", reported, err)
+			}
+			continue
+		}
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Status != reported {
+			t.Errorf("%v reported: %v", reported, err)
+		}
+	}
+}
+
+// Any sequence of updates, cancellations and timeouts leaves a legal history.
+func TestHistoriesAreLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := orderIn(Searching)
+		now := noon
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "pause")))
+			step(t, o, now)
+		}
+		checkHistory(t, o, now)
+	})
+}
+
+func step(t *rapid.T, o *Order, now time.Time) {
+	switch rapid.IntRange(0, 9).Draw(t, "what") {
+	case 0:
+		if change, err := DecideCancel(o, "", "", now); err == nil {
+			o.apply(change)
+		}
+		return
+	case 1:
+		if change, due, _ := DecideTimeout(o, now); due {
+			o.apply(change)
+		}
+		return
+	}
+	u := Update{
+		Kind:    UpdateKind(rapid.IntRange(0, 4).Draw(t, "kind")),
+		Status:  Status(rapid.IntRange(0, 9).Draw(t, "status")),
+		At:      now.Add(time.Duration(rapid.Int64Range(int64(-time.Hour), int64(time.Hour)).Draw(t, "at"))),
+		Courier: rapid.SampledFrom([]Courier{{}, mehmet, ayse}).Draw(t, "courier"),
+		Failure: rapid.SampledFrom(allReasons).Draw(t, "failure"),
+	}
+	o.LastCourierUpdate = now
+	switch d := Decide(o, u, now); d.Verdict {
+	case Move:
+		if len(d.Changes) == 0 {
+			t.Fatal("a Move without a change")
+		}
+		o.apply(d.Changes...)
+	case Swap:
+		o.Courier = u.Courier
+	}
+}
+
+// checkHistory: dense, monotonic, nothing after the end.
+func checkHistory(t *rapid.T, o *Order, now time.Time) {
+	status, at := Searching, o.CreatedAt
+	for _, c := range o.Changes {
+		if status.Terminal() {
+			t.Fatalf("%v follows %v", c.Status, status)
+		}
+		legal := c.Status == status+1 && c.Status <= Delivered ||
+			c.Status == Failed && c.Failure.LegalFrom(status) ||
+			c.Status == Cancelled && status.Cancellable()
+		if !legal || (c.Status == Failed) != (c.Failure != "") {
+			t.Fatalf("%v (%s) follows %v", c.Status, c.Failure, status)
+		}
+		if c.At.Before(at) || c.At.After(now) {
+			t.Fatalf("%v at %v, after %v, now %v", c.Status, c.At, at, now)
+		}
+		status, at = c.Status, c.At
+	}
+	if o.Status != status || int(Sequence(o.Version)) != len(o.Changes)+1 {
+		t.Fatalf("%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	o, now := orderIn(Assigned), noon.Add(time.Hour)
+	u := Update{Kind: KindStatus, Status: PickingUp, At: noon.Add(10 * time.Minute)}
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(o, u, now)
+	}
+}

@@ -1,0 +1,184 @@
+package delivery
+
+import "time"
+
+// OrderDraft is what a vendor asks for, after every rule that needs no ledger
+// has been applied (spec, "Order (creation request)"). Build it with
+// OrderRequest.Check.
+type OrderDraft struct {
+	ExternalStoreID string
+	ExternalOrderID string
+	OrderedAt       time.Time // zero when not given
+	ReadyAt         time.Time // never before the time of the check
+	Recipient       Recipient
+	Dropoff         Dropoff
+	PackageNote     string
+	OrderAmount     Money // unset when not given
+	Payment         Payment
+}
+
+// Recipient is the customer. Phone holds exactly 10 digits.
+type Recipient struct {
+	Name  string
+	Phone string
+}
+
+// Dropoff is where the courier goes. Text is what the courier reads at the
+// door, the point is what the courier navigates to.
+type Dropoff struct {
+	Text       string
+	Point      Point
+	BuildingNo string
+	DoorNo     string
+	Floor      string
+	Note       string
+}
+
+// Payment is what the vendor said of the payment; it is passed on and
+// reported, never collected here.
+type Payment struct {
+	Type             PaymentType
+	CollectionAmount Money // unset when not given
+}
+
+// Point is a position in decimal degrees, WGS 84.
+type Point struct {
+	Latitude  float64
+	Longitude float64
+}
+
+// FleetTerms is the part of a fleet that an order keeps from its creation on,
+// so that a replayed creation answers the same bytes whatever becomes of the
+// fleet.
+type FleetTerms struct {
+	ID              FleetID
+	Name            string
+	PickupMinutes   int // average minutes until a courier is at the store
+	DeliveryMinutes int // average minutes from pickup to drop-off
+}
+
+// Order is one delivery with its whole history.
+type Order struct {
+	ID      OrderID
+	Account AccountID
+	OrderDraft
+	Fleet     FleetTerms
+	CreatedAt time.Time // milliseconds
+
+	// Status, Version and Changes move together: every version after the
+	// first has one Change. Version is epoch<<32 | sequence; sequence 1 is the
+	// creation.
+	Status  Status
+	Version uint64
+	Changes []Change
+
+	// Reported is the most advanced forward status that a courier has reported
+	// and that may still wait to be committed; zero when none. A reported
+	// pickup beats a cancellation (design section 6).
+	Reported Status
+	// LastCourierUpdate is when the fleet last reported anything; zero: never.
+	LastCourierUpdate time.Time
+	// Location is the courier's last known position.
+	Location Location
+	// Courier is who carries it now: the last Change's courier unless swapped
+	// since. A zero Name means no courier yet.
+	Courier Courier
+}
+
+// Change is one version of an order: a status reached.
+type Change struct {
+	Version  uint64 // set by the ledger when the change is stored
+	Status   Status
+	At       time.Time
+	Courier  Courier   // who carries the order as of this change; zero: nobody
+	ETA      time.Time // drop-off estimate given by the courier; zero: none given
+	Location Location  // zero: none reported
+	Failure  FailureReason
+	Cancel   CancelReason
+	Note     string // the vendor's note on a cancellation
+}
+
+// Courier is the person who carries an order. Name is stored in full and
+// abbreviated wherever a vendor sees it (AbbreviateName).
+type Courier struct {
+	Name        string
+	Phone       string
+	VehicleType string
+}
+
+// IsZero reports whether there is no courier.
+func (c Courier) IsZero() bool { return c == Courier{} }
+
+// Location is a courier's position at a time. A zero At means unknown.
+type Location struct {
+	Point
+	At time.Time
+}
+
+// IsZero reports whether no position is known.
+func (l Location) IsZero() bool { return l.At.IsZero() }
+
+// Sequence is the low half of a version: 1 at creation, one more with every
+// change.
+func Sequence(version uint64) uint32 { return uint32(version) }
+
+// EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes)
+// (design section 9).
+func (o *Order) EstimatedPickup() time.Time {
+	earliest := o.CreatedAt.Add(time.Duration(o.Fleet.PickupMinutes) * time.Minute)
+	if o.ReadyAt.After(earliest) {
+		return o.ReadyAt
+	}
+	return earliest
+}
+
+// EstimatedDropoff is the courier's own estimate as of the given version if
+// one was given, otherwise pickup plus the fleet's average delivery minutes;
+// zero while no courier is assigned. A pickup that has happened counts from
+// its own time.
+func (o *Order) EstimatedDropoff(version uint64) time.Time {
+	last := o.changesUpTo(version)
+	var pickup, given time.Time
+	assigned := false
+	for _, c := range last {
+		assigned = assigned || !c.Courier.IsZero()
+		if !c.ETA.IsZero() {
+			given = c.ETA
+		}
+		if c.Status == PickedUp {
+			pickup = c.At
+		}
+	}
+	switch {
+	case !given.IsZero():
+		return given
+	case !assigned:
+		return time.Time{}
+	case pickup.IsZero():
+		pickup = o.EstimatedPickup()
+	}
+	return pickup.Add(time.Duration(o.Fleet.DeliveryMinutes) * time.Minute)
+}
+
+// At is the change that made the given version, and false when the version is
+// the creation or beyond the history.
+func (o *Order) At(version uint64) (Change, bool) {
+	i := int(Sequence(version)) - 2
+	if i < 0 || i >= len(o.Changes) {
+		return Change{}, false
+	}
+	return o.Changes[i], true
+}
+
+// UpdatedAt is when the order last changed.
+func (o *Order) UpdatedAt() time.Time {
+	if n := len(o.Changes); n > 0 {
+		return o.Changes[n-1].At
+	}
+	return o.CreatedAt
+}
+
+func (o *Order) changesUpTo(version uint64) []Change {
+	n := max(int(Sequence(version))-1, 0)
+	return o.Changes[:min(n, len(o.Changes))]
+}

@@ -1,0 +1,327 @@
+package delivery
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, Istanbul)
+
+func text(s string) Text      { return Text{Value: s, Set: true} }
+func literal(s string) Number { return Number{Literal: s, Set: true} }
+func chars(n int) string      { return strings.Repeat("ş", n) }
+func fieldNames(e *Error) string {
+	names := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		names[i] = f.Field
+	}
+	return strings.Join(names, ",")
+}
+
+// validOrder has every field set.
+func validOrder() OrderRequest {
+	return OrderRequest{
+		ExternalStoreID: text(" store-1 "), ExternalOrderID: text("order-1"),
+		OrderedAt: text("2026-11-21T11:55:00"), ReadyAt: text("2026-11-21T12:20:00+03:00"),
+		RecipientName: text(" Ayşe Öztürk "), RecipientPhone: text("+905321234567"),
+		DropoffText: text("Bağdat Cd. 12, Kadıköy\r\n2. kat"), DropoffLatitude: literal("40.9903"), DropoffLongitude: literal("29.029"),
+		DropoffBuildingNo: text("12"), DropoffDoorNo: text("3"), DropoffFloor: text("2"), DropoffNote: text("zil bozuk\n\tara"),
+		PackageNote: text("kırılacak"), OrderAmount: literal("250.50"), PaymentType: text("Cash"), PaymentCollectionAmount: literal("250.5"),
+	}
+}
+
+func TestOrderRequestCheck(t *testing.T) {
+	r := validOrder()
+	got, err := r.Check(noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := OrderDraft{
+		ExternalStoreID: "store-1", ExternalOrderID: "order-1",
+		OrderedAt: noon.Add(-5 * time.Minute), ReadyAt: noon.Add(20 * time.Minute),
+		Recipient: Recipient{Name: "Ayşe Öztürk", Phone: "5321234567"},
+		Dropoff: Dropoff{
+			Text: "Bağdat Cd. 12, Kadıköy\r\n2. kat", Point: Point{40.9903, 29.029},
+			BuildingNo: "12", DoorNo: "3", Floor: "2", Note: "zil bozuk\n\tara",
+		},
+		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Cash, CollectionAmount: Money{25050, true}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestOrderRequestCheckNeedsOnlyTheRequired(t *testing.T) {
+	full := validOrder()
+	r := OrderRequest{
+		ExternalStoreID: full.ExternalStoreID, ExternalOrderID: full.ExternalOrderID,
+		RecipientName: full.RecipientName, RecipientPhone: full.RecipientPhone,
+		DropoffText: full.DropoffText, DropoffLatitude: full.DropoffLatitude, DropoffLongitude: full.DropoffLongitude,
+	}
+	got, err := r.Check(noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.ReadyAt.Equal(noon) || !got.OrderedAt.IsZero() || got.OrderAmount.Set || got.Payment != (Payment{}) || got.PackageNote != "" {
+		t.Errorf("defaults: %+v", got)
+	}
+}
+
+func TestOrderRequestCheckFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*OrderRequest)
+		code   Code
+		fields string
+	}{
+		"name missing":        {func(r *OrderRequest) { r.RecipientName = Text{} }, CodeValidationFailed, "recipient.name"},
+		"name empty":          {func(r *OrderRequest) { r.RecipientName = text("") }, CodeInvalidRecipient, ""},
+		"name of one":         {func(r *OrderRequest) { r.RecipientName = text(" Ş ") }, CodeInvalidRecipient, ""},
+		"name of two":         {func(r *OrderRequest) { r.RecipientName = text("Şu") }, "", ""},
+		"name of 200":         {func(r *OrderRequest) { r.RecipientName = text(chars(200)) }, "", ""},
+		"name of 201":         {func(r *OrderRequest) { r.RecipientName = text(chars(201)) }, CodeValidationFailed, "recipient.name"},
+		"name with NUL":       {func(r *OrderRequest) { r.RecipientName = text("Ay\x00şe") }, CodeValidationFailed, "recipient.name"},
+		"phone missing":       {func(r *OrderRequest) { r.RecipientPhone = Text{} }, CodeValidationFailed, "recipient.phone"},
+		"phone empty":         {func(r *OrderRequest) { r.RecipientPhone = text("") }, CodeInvalidPhone, ""},
+		"phone short":         {func(r *OrderRequest) { r.RecipientPhone = text("532123456") }, CodeInvalidPhone, ""},
+		"text missing":        {func(r *OrderRequest) { r.DropoffText = Text{} }, CodeValidationFailed, "dropoff.text"},
+		"text of nine":        {func(r *OrderRequest) { r.DropoffText = text("  " + chars(9) + "\n") }, CodeInvalidAddress, ""},
+		"text of ten":         {func(r *OrderRequest) { r.DropoffText = text(chars(10)) }, "", ""},
+		"text of 1000":        {func(r *OrderRequest) { r.DropoffText = text(chars(1000)) }, "", ""},
+		"text of 1001":        {func(r *OrderRequest) { r.DropoffText = text(chars(1001)) }, CodeValidationFailed, "dropoff.text"},
+		"text with bell":      {func(r *OrderRequest) { r.DropoffText = text("Bağdat Caddesi\a12") }, CodeValidationFailed, "dropoff.text"},
+		"text with lone CR":   {func(r *OrderRequest) { r.DropoffText = text("Bağdat Caddesi\r12") }, CodeValidationFailed, "dropoff.text"},
+		"text not UTF-8":      {func(r *OrderRequest) { r.DropoffText = text("Bağdat Caddesi \xff") }, CodeValidationFailed, "dropoff.text"},
+		"text with U+FFFD":    {func(r *OrderRequest) { r.DropoffText = text("Bağdat Caddesi \ufffd") }, "", ""},
+		"no latitude":         {func(r *OrderRequest) { r.DropoffLatitude = Number{} }, CodeValidationFailed, "dropoff.latitude"},
+		"no coordinates":      {func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = Number{}, Number{} }, CodeValidationFailed, "dropoff.latitude,dropoff.longitude"},
+		"swapped":             {func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude }, CodeCoordinateMismatch, ""},
+		"latitude of 91":      {func(r *OrderRequest) { r.DropoffLatitude = literal("91") }, CodeCoordinateMismatch, ""},
+		"longitude beyond":    {func(r *OrderRequest) { r.DropoffLongitude = literal("1e999") }, CodeCoordinateMismatch, ""},
+		"longitude turned":    {func(r *OrderRequest) { r.DropoffLongitude = literal("389.029") }, CodeCoordinateMismatch, ""},
+		"latitude no number":  {func(r *OrderRequest) { r.DropoffLatitude = literal("NaN") }, CodeValidationFailed, "dropoff.latitude"},
+		"exponent":            {func(r *OrderRequest) { r.DropoffLatitude = literal("4.09903e1") }, "", ""},
+		"readyAt nonsense":    {func(r *OrderRequest) { r.ReadyAt = text("soon") }, CodeValidationFailed, "readyAt"},
+		"readyAt empty":       {func(r *OrderRequest) { r.ReadyAt = text("") }, CodeValidationFailed, "readyAt"},
+		"readyAt in 4 h":      {func(r *OrderRequest) { r.ReadyAt = text("2026-11-21T16:00:00") }, "", ""},
+		"readyAt later":       {func(r *OrderRequest) { r.ReadyAt = text("2026-11-21T16:00:00.001") }, CodeReadyAtTooFar, ""},
+		"readyAt past":        {func(r *OrderRequest) { r.ReadyAt = text("2026-11-20T16:00:00") }, "", ""},
+		"store missing":       {func(r *OrderRequest) { r.ExternalStoreID = Text{} }, CodeValidationFailed, "externalStoreId"},
+		"store blank":         {func(r *OrderRequest) { r.ExternalStoreID = text("  ") }, CodeValidationFailed, "externalStoreId"},
+		"order id of 64":      {func(r *OrderRequest) { r.ExternalOrderID = text(chars(64)) }, "", ""},
+		"order id of 65":      {func(r *OrderRequest) { r.ExternalOrderID = text(chars(65)) }, CodeValidationFailed, "externalOrderId"},
+		"order id two lines":  {func(r *OrderRequest) { r.ExternalOrderID = text("a\nb") }, CodeValidationFailed, "externalOrderId"},
+		"orderedAt nonsense":  {func(r *OrderRequest) { r.OrderedAt = text("2026-11-21") }, CodeValidationFailed, "orderedAt"},
+		"building of 33":      {func(r *OrderRequest) { r.DropoffBuildingNo = text(chars(33)) }, CodeValidationFailed, "dropoff.buildingNo"},
+		"door of 33":          {func(r *OrderRequest) { r.DropoffDoorNo = text(chars(33)) }, CodeValidationFailed, "dropoff.doorNo"},
+		"floor of 33":         {func(r *OrderRequest) { r.DropoffFloor = text(chars(33)) }, CodeValidationFailed, "dropoff.floor"},
+		"floor of 32":         {func(r *OrderRequest) { r.DropoffFloor = text(chars(32)) }, "", ""},
+		"floor empty":         {func(r *OrderRequest) { r.DropoffFloor = text("") }, "", ""},
+		"note of 501":         {func(r *OrderRequest) { r.DropoffNote = text(chars(501)) }, CodeValidationFailed, "dropoff.note"},
+		"package note of 500": {func(r *OrderRequest) { r.PackageNote = text(" " + chars(500) + " ") }, "", ""},
+		"package note of 501": {func(r *OrderRequest) { r.PackageNote = text(chars(501)) }, CodeValidationFailed, "packageNote"},
+		"amount negative":     {func(r *OrderRequest) { r.OrderAmount = literal("-1") }, CodeValidationFailed, "orderAmount"},
+		"collection too fine": {func(r *OrderRequest) { r.PaymentCollectionAmount = literal("1.001") }, CodeValidationFailed, "payment.collectionAmount"},
+		"type unknown":        {func(r *OrderRequest) { r.PaymentType = text("cash") }, CodeValidationFailed, "payment.type"},
+		"type empty":          {func(r *OrderRequest) { r.PaymentType = text("") }, CodeValidationFailed, "payment.type"},
+	} {
+		r := validOrder()
+		c.change(&r)
+		_, err := r.Check(noon)
+		checkRefusal(t, name, err, c.code, c.fields)
+	}
+}
+
+// checkRefusal compares code and fields; an empty code means success.
+func checkRefusal(t *testing.T, name string, err error, code Code, fields string) {
+	t.Helper()
+	if code == "" {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return
+	}
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Code != code || fieldNames(refusal) != fields || refusal.Message == "" {
+		t.Errorf("%s: got %+v, want %s %s", name, err, code, fields)
+	}
+}
+
+// Several faults at once: the first in the order of design section 9 decides.
+func TestOrderRequestCheckOrder(t *testing.T) {
+	faults := []struct {
+		spoil func(*OrderRequest)
+		code  Code
+	}{
+		{func(r *OrderRequest) { r.RecipientName = text("x") }, CodeInvalidRecipient},
+		{func(r *OrderRequest) { r.RecipientPhone = text("x") }, CodeInvalidPhone},
+		{func(r *OrderRequest) { r.DropoffText = text("x") }, CodeInvalidAddress},
+		{func(r *OrderRequest) { r.DropoffLatitude = literal("0") }, CodeCoordinateMismatch},
+		{func(r *OrderRequest) { r.ReadyAt = text("2026-11-22T00:00:00") }, CodeReadyAtTooFar},
+		{func(r *OrderRequest) { r.PaymentType = text("x") }, CodeValidationFailed},
+	}
+	for i, first := range faults {
+		r := validOrder()
+		for _, f := range faults[i:] {
+			f.spoil(&r)
+		}
+		if _, err := r.Check(noon); CodeOf(err) != first.code {
+			t.Errorf("from fault %d on: got %v, want %s", i, err, first.code)
+		}
+	}
+}
+
+func TestOrderRequestCheckListsEveryField(t *testing.T) {
+	r := validOrder()
+	r.RecipientName, r.RecipientPhone = Text{}, text("too short to matter")
+	r.ExternalOrderID, r.OrderAmount = Text{}, literal("-1")
+	_, err := r.Check(noon)
+	checkRefusal(t, "mixed", err, CodeValidationFailed, "recipient.name,externalOrderId,orderAmount")
+	if want := "VALIDATION_FAILED: recipient.name is required (and 2 more in data.fields)"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	empty := OrderRequest{}
+	_, err = empty.Check(noon)
+	checkRefusal(t, "empty", err, CodeValidationFailed,
+		"recipient.name,recipient.phone,dropoff.text,dropoff.latitude,dropoff.longitude,externalStoreId,externalOrderId")
+}
+
+func TestOrderRequestCheckWrongTypes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*OrderRequest)
+		wrong  []string
+		code   Code
+		fields string
+	}{
+		"one field":          {func(r *OrderRequest) { r.RecipientPhone = Text{} }, []string{"recipient.phone"}, CodeValidationFailed, "recipient.phone"},
+		"an object":          {func(r *OrderRequest) { r.RecipientName, r.RecipientPhone = Text{}, Text{} }, []string{"recipient"}, CodeValidationFailed, "recipient"},
+		"an optional one":    {func(r *OrderRequest) { r.PackageNote = Text{} }, []string{"packageNote"}, CodeValidationFailed, "packageNote"},
+		"a later one":        {func(r *OrderRequest) { r.RecipientName = text("x") }, []string{"orderAmount"}, CodeInvalidRecipient, ""},
+		"an earlier one":     {func(r *OrderRequest) { r.RecipientPhone = text("x") }, []string{"recipient.name"}, CodeValidationFailed, "recipient.name"},
+		"one of coordinates": {func(r *OrderRequest) { r.DropoffLatitude = Number{} }, []string{"dropoff.latitude"}, CodeValidationFailed, "dropoff.latitude"},
+		"one unheard of":     {func(*OrderRequest) {}, []string{"payment.tip"}, CodeValidationFailed, "payment.tip"},
+		"a longer name":      {func(r *OrderRequest) { r.RecipientPhone = text("x") }, []string{"recip"}, CodeInvalidPhone, ""},
+	} {
+		r := validOrder()
+		c.change(&r)
+		for _, field := range c.wrong {
+			r.WrongType = append(r.WrongType, FieldError{field, "must be something else"})
+		}
+		_, err := r.Check(noon)
+		checkRefusal(t, name, err, c.code, c.fields)
+	}
+}
+
+func TestMessagesSayWhatToDo(t *testing.T) {
+	for want, change := range map[string]func(*OrderRequest){
+		"recipient.phone must have 10 digits, the first of them not 0, after stripping +90 and a leading 0":                            func(r *OrderRequest) { r.RecipientPhone = text("1") },
+		"recipient.name must have at least 2 characters":                                                                               func(r *OrderRequest) { r.RecipientName = text("") },
+		"dropoff.latitude 29.029 and dropoff.longitude 40.9903 are not in Turkey; check that they are not swapped":                     func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude },
+		"readyAt must be at most 4 hours ahead of 2026-11-21T12:00:00.000+03:00":                                                       func(r *OrderRequest) { r.ReadyAt = text("2027-11-21T12:00:00") },
+		"orderAmount must be a number from 0 to 9999999.99 with at most two decimals":                                                  func(r *OrderRequest) { r.OrderAmount = literal("1e9") },
+		"orderedAt must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00":                                                         func(r *OrderRequest) { r.OrderedAt = text("x") },
+		"externalOrderId must have 1 to 64 characters":                                                                                 func(r *OrderRequest) { r.ExternalOrderID = text("") },
+		"packageNote must have at most 500 characters":                                                                                 func(r *OrderRequest) { r.PackageNote = text(chars(501)) },
+		"dropoff.latitude 111111111111111111111111... and dropoff.longitude 29.029 are not in Turkey; check that they are not swapped": func(r *OrderRequest) { r.DropoffLatitude = literal(strings.Repeat("1", 1000)) },
+	} {
+		r := validOrder()
+		change(&r)
+		_, err := r.Check(noon)
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Message != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestReadyAtIsNeverPast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lead := time.Duration(rapid.Int64Range(int64(-48*time.Hour), int64(48*time.Hour)).Draw(t, "lead")).Truncate(time.Millisecond)
+		r := validOrder()
+		r.ReadyAt = text(FormatTime(noon.Add(lead)))
+		d, err := r.Check(noon)
+		switch {
+		case lead > MaxReadyAtLead:
+			if CodeOf(err) != CodeReadyAtTooFar {
+				t.Fatalf("%v ahead: %v", lead, err)
+			}
+		case err != nil || !d.ReadyAt.Equal(noon.Add(max(lead, 0))):
+			t.Fatalf("%v ahead: %v, %v", lead, d.ReadyAt, err)
+		}
+	})
+}
+
+// FuzzOrderRequestCheck: what passes obeys the rules of the spec's table, what
+// does not is a refusal with a code of this endpoint.
+func FuzzOrderRequestCheck(f *testing.F) {
+	f.Add("store", "order", "Ayşe", "5321234567", "Bağdat Caddesi 12", "40.99", "29.03", "2026-11-21T12:30", "12.5", "Cash")
+	f.Add("", "", "", "", "", "", "", "", "", "")
+	f.Add("a\x00", "\xff", " x ", "+90", "\r\n", "1e999", "-0", "2026", "1e-3", "cash")
+	f.Fuzz(func(t *testing.T, store, order, name, phone, address, lat, lon, ready, amount, payment string) {
+		r := OrderRequest{
+			ExternalStoreID: text(store), ExternalOrderID: text(order), RecipientName: text(name), RecipientPhone: text(phone),
+			DropoffText: text(address), DropoffLatitude: literal(lat), DropoffLongitude: literal(lon), ReadyAt: text(ready),
+			OrderAmount: literal(amount), PaymentType: text(payment),
+		}
+		d, err := r.Check(noon)
+		if err != nil {
+			checkFuzzedRefusal(t, err)
+			return
+		}
+		for field, s := range map[string]struct {
+			value       string
+			least, most int
+		}{
+			"externalStoreId": {d.ExternalStoreID, 1, 64}, "externalOrderId": {d.ExternalOrderID, 1, 64},
+			"recipient.name": {d.Recipient.Name, 2, 200}, "recipient.phone": {d.Recipient.Phone, 10, 10},
+			"dropoff.text": {d.Dropoff.Text, 10, 1000},
+		} {
+			n := utf8.RuneCountInString(s.value)
+			if n < s.least || n > s.most || strings.TrimSpace(s.value) != s.value || !utf8.ValidString(s.value) || strings.ContainsRune(s.value, 0) {
+				t.Errorf("%s is %q", field, s.value)
+			}
+		}
+		if !InTurkey(d.Dropoff.Point) || d.ReadyAt.Before(noon) || d.ReadyAt.Sub(noon) > 4*time.Hour || !d.OrderAmount.Set {
+			t.Errorf("accepted: %+v", d)
+		}
+	})
+}
+
+func checkFuzzedRefusal(t *testing.T, err error) {
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Code.HTTPStatus() != 422 || refusal.Message == "" {
+		t.Fatalf("refused with %v", err)
+	}
+	if (len(refusal.Fields) > 0) != (refusal.Code == CodeValidationFailed) {
+		t.Errorf("%s with fields %v", refusal.Code, refusal.Fields)
+	}
+	seen := map[string]bool{}
+	for _, f := range refusal.Fields {
+		if seen[f.Field] || f.Message == "" {
+			t.Errorf("field %q is listed twice or says nothing", f.Field)
+		}
+		seen[f.Field] = true
+	}
+}
+
+func TestOrderRequestCheckDoesNotAllocate(t *testing.T) {
+	r := validOrder()
+	if n := testing.AllocsPerRun(100, func() { _, _ = r.Check(noon) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkOrderRequestCheck(b *testing.B) {
+	r := validOrder()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Check(noon); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package delivery
+
+import "time"
+
+// Store is one restaurant branch of an account.
+type Store struct {
+	Account    AccountID
+	ExternalID string
+	State      StoreState
+	TaxNumber  string // 10 or 11 digits
+	Name       string
+	Phone      string // 10 digits
+	Address    string
+	Point      Point
+	SubRegion  string
+	Fleet      FleetID // zero without a fleet
+	FleetName  string  // as of the attachment
+	// ClosingDate is the local day at whose end the store is deactivated
+	// because it is migrating; zero: not migrating.
+	ClosingDate time.Time
+	UpdatedAt   time.Time
+	// Revision counts the stored changes; a writer that read another revision
+	// is told so and decides again.
+	Revision uint64
+}
+
+// Account is a vendor as operators see it. Credentials are not part of it.
+type Account struct {
+	ID        AccountID
+	Name      string
+	Suspended bool
+	Limits    Limits
+	CreatedAt time.Time
+	// ExcessSince is when the account began to exceed its limits in a
+	// sustained way (spec, "Limits", rule 3); zero: it does not.
+	ExcessSince time.Time
+}
+
+// Window is "Count requests in any Seconds seconds". A zero Count: no such
+// window.
+type Window struct {
+	Count   int `json:"count"`
+	Seconds int `json:"seconds"`
+}
+
+// EndpointLimit is what one endpoint allows one account.
+type EndpointLimit struct {
+	Sustained Window `json:"sustained"`
+	Burst     Window `json:"burst"`
+}
+
+// Limits are an account's limits (spec, "Limits"; design section 4).
+type Limits struct {
+	Orders      EndpointLimit `json:"orders"`
+	OrderStatus EndpointLimit `json:"orderStatus"`
+	Cancel      EndpointLimit `json:"cancel"`
+	Stores      EndpointLimit `json:"stores"`
+	Token       EndpointLimit `json:"token"`
+}
+
+// DefaultLimits are the spec's figures. OrderStatus is the account's window of
+// GET /orders/{id}; the one per order (1 per 10 s) is a constant of the
+// contract, see PollInterval. Stores is a bucket of Burst.Count refilled at
+// Sustained.Count per Sustained.Seconds, plus the exact window Burst.
+func DefaultLimits() Limits {
+	return Limits{
+		Orders:      EndpointLimit{Sustained: Window{600, 60}, Burst: Window{120, 10}},
+		OrderStatus: EndpointLimit{Sustained: Window{3000, 60}},
+		Cancel:      EndpointLimit{Sustained: Window{600, 60}},
+		Stores:      EndpointLimit{Sustained: Window{60, 60}, Burst: Window{200, 10}},
+		Token:       EndpointLimit{Sustained: Window{60, 3600}},
+	}
+}
+
+// PollInterval is the least time between two reads of one order (spec,
+// "Limits", rule 1).
+const PollInterval = 10 * time.Second
+
+// Ranges of a configured window, chosen so that every figure fits its place in
+// the ledger's rings.
+const (
+	MaxWindowCount   = 1_000_000
+	MaxWindowSeconds = 86_400
+)
+
+// Fleet is a courier fleet as every gateway knows it.
+type Fleet struct {
+	ID              FleetID
+	Name            string
+	SubRegion       string
+	DeliveryMinutes int
+	PickupMinutes   int
+	Suspended       bool
+	// Couriers is how many couriers the fleet last said it has; -1 when it
+	// never said, which counts as available.
+	Couriers int
+	Coverage *Coverage
+}
+
+// Terms is what an order keeps of the fleet.
+func (f *Fleet) Terms() FleetTerms {
+	return FleetTerms{ID: f.ID, Name: f.Name, PickupMinutes: f.PickupMinutes, DeliveryMinutes: f.DeliveryMinutes}
+}
+
+// Available reports whether the fleet takes new orders.
+func (f *Fleet) Available() bool { return !f.Suspended && f.Couriers != 0 }
+
+// Default minutes of a fleet that names none.
+const DefaultPickupMinutes = 10
+
+// EventType names what a webhook tells (spec, "Event types").
+type EventType string
+
+// The event types. WebhookTest is design section 7.
+const (
+	StatusChanged    EventType = "delivery.status_changed"
+	StoreActivated   EventType = "store.activated"
+	StoreMigrating   EventType = "store.migrating"
+	StoreDeactivated EventType = "store.deactivated"
+	PaymentOverdue   EventType = "fleet.payment_overdue"
+	WebhookTest      EventType = "webhook.test"
+)
+
+// Update is what a fleet reports of one order; the worker decides what becomes
+// of it.
+type Update struct {
+	Order   OrderID
+	Fleet   FleetID
+	Kind    UpdateKind
+	Status  Status    // for KindStatus; Assigned for KindAccept
+	At      time.Time // when it happened, never zero
+	Courier Courier   // for KindAccept and KindSwap
+	ETA     time.Time // zero: not given
+	// Location is where the courier was; zero: not given.
+	Location Location
+	Failure  FailureReason // for Failed
+}
+
+// UpdateKind tells the three things that a fleet reports about a job.
+type UpdateKind uint8
+
+// The kinds. The numbers are stored; never renumber them.
+const (
+	KindAccept UpdateKind = 1 + iota
+	KindStatus
+	KindSwap
+)

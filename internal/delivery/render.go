@@ -1,0 +1,211 @@
+package delivery
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// AppendCreated appends the data object of a successful creation (spec, "Order
+// (creation response)"). It depends only on what never changes of an order, so
+// that a replay answers the same bytes.
+func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
+	dst = o.appendIDs(dst)
+	dst = appendText(dst, "status", Searching.String())
+	dst = appendFleet(append(dst, ','), o.Fleet.ID, o.Fleet.Name)
+	dst = appendText(dst, "trackingUrl", trackingURL)
+	dst = appendTimeField(dst, "estimatedPickupAt", o.EstimatedPickup())
+	return append(dst, '}')
+}
+
+// AppendStatus appends the order status object (spec, "Order status (delivery
+// state)") as it was at the given version; 0, or a version that does not exist
+// yet, is the latest one with the present courier and position. events adds the
+// timeline up to that version. location adds the courier's position, which
+// belongs in webhooks only. What is unknown is left out.
+func (o *Order) AppendStatus(dst []byte, version uint64, events bool, location bool) []byte {
+	reached, steps := o.asOf(version)
+	dst = o.appendIDs(dst)
+	dst = appendText(dst, "status", reached.Status.String())
+	dst = appendCourier(dst, reached.Courier)
+	// The sequence of the version, which is all EstimatedDropoff looks at.
+	if eta := o.EstimatedDropoff(uint64(steps) + 1); !eta.IsZero() {
+		dst = appendTimeField(dst, "etaDropoffAt", eta)
+	}
+	dst = appendTimeField(dst, "updatedAt", reached.At)
+	if events {
+		dst = o.appendTimeline(dst, steps)
+	}
+	if location && !reached.Location.IsZero() {
+		dst = appendLocation(dst, reached.Location.Point)
+	}
+	if reached.Status == Failed {
+		dst = appendText(dst, "failureReason", string(reached.Failure))
+	}
+	return append(dst, '}')
+}
+
+// asOf is the state at a version and how many changes led to it.
+func (o *Order) asOf(version uint64) (reached Change, steps int) {
+	sequence, latest := int64(Sequence(version)), int64(len(o.Changes))+1
+	present := sequence == 0 || sequence > latest
+	if present {
+		sequence = latest
+	}
+	steps = int(sequence - 1)
+	reached = Change{Status: Searching, At: o.CreatedAt}
+	if steps > 0 {
+		reached = o.Changes[steps-1]
+	}
+	if present {
+		reached.Courier, reached.Location = o.Courier, o.Location
+	}
+	return reached, steps
+}
+
+func (o *Order) appendIDs(dst []byte) []byte {
+	dst = append(dst, `{"orderId":"`...)
+	dst = o.ID.AppendText(dst)
+	dst = append(dst, '"')
+	return appendText(dst, "externalOrderId", o.ExternalOrderID)
+}
+
+func (o *Order) appendTimeline(dst []byte, steps int) []byte {
+	dst = append(dst, `,"events":[`...)
+	dst = appendEntry(dst, Searching, o.CreatedAt)
+	for i := range o.Changes[:steps] {
+		dst = appendEntry(append(dst, ','), o.Changes[i].Status, o.Changes[i].At)
+	}
+	return append(dst, ']')
+}
+
+func appendEntry(dst []byte, s Status, at time.Time) []byte {
+	dst = append(dst, `{"status":`...)
+	dst = appendString(dst, s.String())
+	dst = appendTimeField(dst, "at", at)
+	return append(dst, '}')
+}
+
+// appendCourier appends what is known of the courier, the surname abbreviated;
+// nothing when there is none.
+func appendCourier(dst []byte, c Courier) []byte {
+	if c.IsZero() {
+		return dst
+	}
+	dst = append(dst, `,"courier":{"name":`...)
+	dst = appendString(dst, AbbreviateName(c.Name))
+	if c.Phone != "" {
+		dst = appendText(dst, "phone", c.Phone)
+	}
+	if c.VehicleType != "" {
+		dst = appendText(dst, "vehicleType", c.VehicleType)
+	}
+	return append(dst, '}')
+}
+
+func appendLocation(dst []byte, p Point) []byte {
+	dst = append(dst, `,"location":{"latitude":`...)
+	dst = strconv.AppendFloat(dst, p.Latitude, 'f', -1, 64)
+	dst = append(dst, `,"longitude":`...)
+	dst = strconv.AppendFloat(dst, p.Longitude, 'f', -1, 64)
+	return append(dst, '}')
+}
+
+// AppendStoreActivated appends the data of store.activated (design section 9).
+func AppendStoreActivated(dst []byte, externalStoreID string, fleet FleetID, fleetName string) []byte {
+	dst = append(dst, `{"externalStoreId":`...)
+	dst = appendString(dst, externalStoreID)
+	dst = appendFleet(append(dst, ','), fleet, fleetName)
+	return append(dst, '}')
+}
+
+// AppendStoreMigrating appends the data of store.migrating; the closing date is
+// a local day, "2026-11-21" (design section 9).
+func AppendStoreMigrating(dst []byte, externalStoreID string, closingDate time.Time) []byte {
+	dst = append(dst, `{"externalStoreId":`...)
+	dst = appendString(dst, externalStoreID)
+	dst = append(dst, `,"closingDate":"`...)
+	dst = appendDate(dst, closingDate)
+	return append(dst, `"}`...)
+}
+
+// AppendStoreDeactivated appends the data of store.deactivated (design section
+// 9).
+func AppendStoreDeactivated(dst []byte, externalStoreID string, reason DeactivationReason) []byte {
+	dst = append(dst, `{"externalStoreId":`...)
+	dst = appendString(dst, externalStoreID)
+	dst = appendText(dst, "reason", string(reason))
+	return append(dst, '}')
+}
+
+// AppendPaymentOverdue appends the data of fleet.payment_overdue: the fleet and
+// the stores at risk (design section 9).
+func AppendPaymentOverdue(dst []byte, fleet FleetID, fleetName string, externalStoreIDs []string) []byte {
+	dst = appendFleet(append(dst, '{'), fleet, fleetName)
+	dst = append(dst, `,"externalStoreIds":[`...)
+	for i, id := range externalStoreIDs {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, id)
+	}
+	return append(dst, `]}`...)
+}
+
+func appendFleet(dst []byte, id FleetID, name string) []byte {
+	dst = append(dst, `"fleet":{"fleetId":"`...)
+	dst = appendUUID(dst, id)
+	dst = append(dst, '"')
+	dst = appendText(dst, "name", name)
+	return append(dst, '}')
+}
+
+// appendText appends a further member with a string. The key is ours and needs
+// no escaping.
+func appendText(dst []byte, key, value string) []byte {
+	return appendString(appendKey(dst, key), value)
+}
+
+func appendTimeField(dst []byte, key string, at time.Time) []byte {
+	dst = append(appendKey(dst, key), '"')
+	dst = AppendTime(dst, at)
+	return append(dst, '"')
+}
+
+func appendKey(dst []byte, key string) []byte {
+	dst = append(dst, `,"`...)
+	dst = append(dst, key...)
+	return append(dst, `":`...)
+}
+
+// appendString appends a JSON string (RFC 8259, section 7). What is not UTF-8
+// becomes U+FFFD, so that the output is valid for any input.
+func appendString(dst []byte, s string) []byte {
+	const hexDigits = "0123456789abcdef"
+	dst = append(dst, '"')
+	for len(s) > 0 {
+		plain := 0
+		for plain < len(s) && s[plain] >= ' ' && s[plain] < utf8.RuneSelf && s[plain] != '"' && s[plain] != '\\' {
+			plain++
+		}
+		dst = append(dst, s[:plain]...)
+		if s = s[plain:]; s == "" {
+			break
+		}
+		switch c := s[0]; {
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRuneInString(s)
+			dst = utf8.AppendRune(dst, r)
+			s = s[size:]
+			continue
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+		}
+		s = s[1:]
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,174 @@
+package delivery
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestAppendCreated(t *testing.T) {
+	o := orderIn(Delivering) // whatever has become of it
+	o.ExternalOrderID = "a\"1"
+	want := `x{"orderId":"` + o.ID.String() + `","externalOrderId":"a\"1","status":"Searching",` +
+		`"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"},` +
+		`"trackingUrl":"https://t.example/x?a=1&b=2","estimatedPickupAt":"2026-11-21T12:20:00.000+03:00"}`
+	if got := string(o.AppendCreated([]byte("x"), "https://t.example/x?a=1&b=2")); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// history is an order with one of everything.
+func history() *Order {
+	o := orderIn(Searching)
+	o.apply(
+		Change{Status: Assigned, At: noon.Add(time.Minute), Courier: mehmet},
+		Change{Status: PickingUp, At: noon.Add(2 * time.Minute), Courier: mehmet, ETA: noon.Add(50 * time.Minute), Location: Location{Point{41.00512, 28.9}, noon}},
+		Change{Status: Failed, At: noon.Add(3 * time.Minute), Courier: ayse, Failure: PackageNotReady},
+	)
+	o.Courier, o.Location = Courier{Name: "Ali"}, Location{Point{-1e-7, 29}, noon}
+	return o
+}
+
+func TestAppendStatus(t *testing.T) {
+	o := history()
+	head := `{"orderId":"` + o.ID.String() + `","externalOrderId":"order-1","status":`
+	mehmetY := `"courier":{"name":"Mehmet Y.","phone":"5321234567","vehicleType":"Motorcycle"},`
+	ayseO := `"courier":{"name":"Ayşe Ö.","phone":"5329999999","vehicleType":"Bicycle"},`
+	epoch := uint64(1 << 32)
+	for name, c := range map[string]struct {
+		version          uint64
+		events, location bool
+		want             string
+	}{
+		"creation": {epoch | 1, false, true, `"Searching","updatedAt":"2026-11-21T12:00:00.000+03:00"}`},
+		"assigned": {epoch | 2, false, true, `"Assigned",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:45:00.000+03:00","updatedAt":"2026-11-21T12:01:00.000+03:00"}`},
+		"picking up": {epoch | 3, false, true, `"PickingUp",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+			`"updatedAt":"2026-11-21T12:02:00.000+03:00","location":{"latitude":41.00512,"longitude":28.9}}`},
+		"picking up, no location wanted": {3, true, false, `"PickingUp",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+			`"updatedAt":"2026-11-21T12:02:00.000+03:00","events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},` +
+			`{"status":"Assigned","at":"2026-11-21T12:01:00.000+03:00"},{"status":"PickingUp","at":"2026-11-21T12:02:00.000+03:00"}]}`},
+		"failed": {epoch | 4, false, true, `"Failed",` + ayseO + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+			`"updatedAt":"2026-11-21T12:03:00.000+03:00","failureReason":"PackageNotReady"}`},
+		"latest": {0, true, true, `"Failed","courier":{"name":"Ali"},"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+			`"updatedAt":"2026-11-21T12:03:00.000+03:00","events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},` +
+			`{"status":"Assigned","at":"2026-11-21T12:01:00.000+03:00"},{"status":"PickingUp","at":"2026-11-21T12:02:00.000+03:00"},` +
+			`{"status":"Failed","at":"2026-11-21T12:03:00.000+03:00"}],"location":{"latitude":-0.0000001,"longitude":29},"failureReason":"PackageNotReady"}`},
+		"beyond the history": {99, false, false, `"Failed","courier":{"name":"Ali"},"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+			`"updatedAt":"2026-11-21T12:03:00.000+03:00","failureReason":"PackageNotReady"}`},
+	} {
+		if got := string(o.AppendStatus(nil, c.version, c.events, c.location)); got != head+c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, head+c.want)
+		}
+	}
+}
+
+// A version renders the same whatever comes after it: a webhook that is sent
+// again carries the same bytes.
+func TestAppendStatusOfAVersionNeverChanges(t *testing.T) {
+	o := history()
+	for n := range o.Changes {
+		version := 1<<32 | uint64(n+1)
+		then := *o
+		then.Changes, then.Version = o.Changes[:n], version
+		then.Courier, then.Location = mehmet, Location{}
+		before, after := then.AppendStatus(nil, version, true, true), o.AppendStatus(nil, version, true, true)
+		if !bytes.Equal(before, after) {
+			t.Errorf("version %d:\nthen %s\nnow  %s", n+1, before, after)
+		}
+	}
+}
+
+func TestAppendPartyEvents(t *testing.T) {
+	fleet := FleetID{7}
+	for want, got := range map[string][]byte{
+		`{"externalStoreId":"s\\1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"}}`: AppendStoreActivated(nil, `s\1`, fleet, "Hızlı"),
+		`{"externalStoreId":"s1","closingDate":"2026-11-21"}`:                                                  AppendStoreMigrating(nil, "s1", time.Date(2026, 11, 20, 21, 0, 0, 0, time.UTC)),
+		`{"externalStoreId":"s1","reason":"MigratedToHizliyo"}`:                                                AppendStoreDeactivated(nil, "s1", MigratedToHizliyo),
+		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":["a","b"]}`: AppendPaymentOverdue(nil, fleet, "F", []string{"a", "b"}),
+		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":[]}`:        AppendPaymentOverdue(nil, fleet, "F", nil),
+	} {
+		if string(got) != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestRenderedIsJSONForAnyText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := history()
+		o.ExternalOrderID = rapid.String().Draw(t, "id")
+		o.Fleet.Name = rapid.String().Draw(t, "fleet")
+		o.Courier.Phone = rapid.String().Draw(t, "phone")
+		o.Location.Latitude = rapid.Float64Range(-90, 90).Draw(t, "latitude")
+		var status struct {
+			ExternalOrderID string
+			Courier         struct{ Phone string }
+			Location        Point
+		}
+		var created struct{ Fleet struct{ Name string } }
+		if err := json.Unmarshal(o.AppendStatus(nil, 0, true, true), &status); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(o.AppendCreated(nil, ""), &created); err != nil {
+			t.Fatal(err)
+		}
+		if status.ExternalOrderID != o.ExternalOrderID || created.Fleet.Name != o.Fleet.Name ||
+			status.Courier.Phone != o.Courier.Phone || status.Location != o.Location.Point {
+			t.Fatalf("%+v %+v", status, created)
+		}
+	})
+}
+
+func FuzzAppendString(f *testing.F) {
+	for _, seed := range []string{"", "a", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "şğİ\u2028\U0001F600", "\xff\xed\xa0\x80a\xc3", "<&>"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var got string
+		quoted := appendString(nil, s)
+		if err := json.Unmarshal(quoted, &got); err != nil {
+			t.Fatalf("%q: %v", quoted, err)
+		}
+		reference, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want string
+		if err := json.Unmarshal(reference, &want); err != nil || got != want {
+			t.Errorf("%q becomes %q, want %q", s, got, want)
+		}
+		if strings.ContainsFunc(string(quoted), func(r rune) bool { return r < ' ' }) {
+			t.Errorf("%q holds a bare control character", quoted)
+		}
+	})
+}
+
+func TestRenderingDoesNotAllocate(t *testing.T) {
+	o, buf := orderIn(Searching), make([]byte, 0, 4096)
+	if n := testing.AllocsPerRun(100, func() {
+		o.AppendCreated(buf, "https://t.example/x")
+		o.AppendStatus(buf, 0, true, true)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkAppendCreated(b *testing.B) {
+	o, buf := orderIn(Searching), make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = o.AppendCreated(buf[:0], "https://t.example/0123456789abcdef")
+	}
+}
+
+func BenchmarkAppendStatus(b *testing.B) {
+	o, buf := history(), make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = o.AppendStatus(buf[:0], 0, true, false)
+	}
+}

@@ -1,0 +1,150 @@
+package delivery
+
+import "fmt"
+
+// Status is the state of an order (spec, "Order states"). The numbers are
+// stored; never renumber them. Forward states are ordered by rank.
+type Status uint8
+
+// The eight states. Delivered, Failed and Cancelled are terminal.
+const (
+	Searching Status = 1 + iota
+	Assigned
+	PickingUp
+	PickedUp
+	Delivering
+	Delivered
+	Failed
+	Cancelled
+)
+
+var statusNames = [...]string{"", "Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed", "Cancelled"}
+
+// String is the spec's name, or "Status(n)" for a number that is none.
+func (s Status) String() string {
+	if s == 0 || int(s) >= len(statusNames) {
+		return fmt.Sprintf("Status(%d)", uint8(s))
+	}
+	return statusNames[s]
+}
+
+// ParseStatus reads the spec's name, case-sensitively.
+func ParseStatus(name string) (Status, error) {
+	for i := int(Searching); i < len(statusNames); i++ {
+		if statusNames[i] == name {
+			return Status(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not an order status", name)
+}
+
+// Terminal reports whether the order has ended.
+func (s Status) Terminal() bool { return s >= Delivered }
+
+// Cancellable reports whether a vendor may still cancel: before pickup.
+func (s Status) Cancellable() bool { return s >= Searching && s <= PickingUp }
+
+// StoreState is the state of a store (spec, "Store states"; Deactivated is
+// design section 6).
+type StoreState uint8
+
+// The states of a store. The numbers are stored; never renumber them.
+const (
+	AwaitingFleet StoreState = 1 + iota
+	AwaitingFleetApproval
+	Active
+	Deactivated
+)
+
+var storeStateNames = [...]string{"", "AwaitingFleet", "AwaitingFleetApproval", "Active", "Deactivated"}
+
+// String is the spec's name, or "StoreState(n)" for a number that is none.
+func (s StoreState) String() string {
+	if s == 0 || int(s) >= len(storeStateNames) {
+		return fmt.Sprintf("StoreState(%d)", uint8(s))
+	}
+	return storeStateNames[s]
+}
+
+// ParseStoreState reads the spec's name, case-sensitively.
+func ParseStoreState(name string) (StoreState, error) {
+	for i := int(AwaitingFleet); i < len(storeStateNames); i++ {
+		if storeStateNames[i] == name {
+			return StoreState(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a store state", name)
+}
+
+// FailureReason says why an order Failed (design section 6).
+type FailureReason string
+
+// The reasons. NoCourierFound and TimedOut are also given by the service
+// itself; Other is legal from any state that is not terminal.
+const (
+	NoCourierFound      FailureReason = "NoCourierFound"
+	TimedOut            FailureReason = "TimedOut"
+	CourierIncident     FailureReason = "CourierIncident"
+	StoreClosed         FailureReason = "StoreClosed"
+	PackageNotReady     FailureReason = "PackageNotReady"
+	PackageDamaged      FailureReason = "PackageDamaged"
+	AddressNotFound     FailureReason = "AddressNotFound"
+	CustomerUnreachable FailureReason = "CustomerUnreachable"
+	CustomerRefused     FailureReason = "CustomerRefused"
+	PaymentRefused      FailureReason = "PaymentRefused"
+	OtherFailure        FailureReason = "Other"
+)
+
+// PaymentType is how the customer pays (spec, payment.type).
+type PaymentType uint8
+
+// The types. The numbers are stored; never renumber them. Zero: not given.
+const (
+	PaymentUnknown PaymentType = iota
+	Cash
+	Card
+	Prepaid
+)
+
+var paymentNames = [...]string{"", "Cash", "Card", "Prepaid"}
+
+// String is the spec's name, empty when the vendor gave none.
+func (p PaymentType) String() string {
+	if int(p) >= len(paymentNames) {
+		return fmt.Sprintf("PaymentType(%d)", uint8(p))
+	}
+	return paymentNames[p]
+}
+
+// ParsePaymentType reads the spec's name, case-sensitively.
+func ParsePaymentType(name string) (PaymentType, error) {
+	for i := int(Cash); i < len(paymentNames); i++ {
+		if paymentNames[i] == name {
+			return PaymentType(i), nil
+		}
+	}
+	return PaymentUnknown, fmt.Errorf("%q is not a payment type", name)
+}
+
+// CancelReason is the vendor's reason for a cancellation (design section 9).
+// It is optional.
+type CancelReason string
+
+// The reasons a vendor may give.
+const (
+	CustomerRequest    CancelReason = "CustomerRequest"
+	CancelStoreRequest CancelReason = "StoreRequest"
+	DuplicateOrder     CancelReason = "DuplicateOrder"
+	CancelNotReady     CancelReason = "PackageNotReady"
+	OtherCancel        CancelReason = "Other"
+)
+
+// DeactivationReason is why a store was closed (spec, store.deactivated).
+type DeactivationReason string
+
+// The reasons, given exactly as the interface defines them.
+const (
+	MigratedToHizliyo DeactivationReason = "MigratedToHizliyo"
+	FleetSuspended    DeactivationReason = "FleetSuspended"
+	VendorRequest     DeactivationReason = "VendorRequest"
+)

@@ -1,0 +1,91 @@
+package delivery
+
+import "time"
+
+// The moves of a store (spec, "Store states"; design section 6) that are not a
+// vendor's PUT. Each changes s in place and never its Revision: the caller
+// writes s with the notice that goes with the move, and reads and decides
+// again when somebody else wrote in between.
+
+// ConfirmStore is the fleet's yes: the store becomes Active and takes orders.
+// STORE_NOT_PENDING unless it awaits the fleet's approval.
+func ConfirmStore(s *Store, now time.Time) error {
+	if err := pending(s); err != nil {
+		return err
+	}
+	s.State = Active
+	s.UpdatedAt = now
+	return nil
+}
+
+// RejectStore is the fleet's no: the store awaits another choice of fleet.
+// STORE_NOT_PENDING unless it awaits the fleet's approval.
+func RejectStore(s *Store, now time.Time) error {
+	if err := pending(s); err != nil {
+		return err
+	}
+	s.State = AwaitingFleet
+	detachFleet(s)
+	s.UpdatedAt = now
+	return nil
+}
+
+// MigrateStore announces that the branch becomes a partner of the service: it
+// stays Active until the local day of closing is over (see ClosingOver). A
+// second call moves the date. STORE_NOT_CONFIGURED unless the store is Active,
+// VALIDATION_FAILED for a day before today.
+func MigrateStore(s *Store, closing, now time.Time) error {
+	if s.State != Active {
+		return Refuse(CodeStoreNotConfigured, "store %s is %s, not Active", s.ExternalID, s.State)
+	}
+	day := localDay(closing)
+	if day.Before(localDay(now)) {
+		refusal := Refuse(CodeValidationFailed, "closingDate is in the past")
+		refusal.Fields = []FieldError{{Field: "closingDate", Message: "must not be in the past"}}
+		return refusal
+	}
+	s.ClosingDate = day
+	s.UpdatedAt = now
+	return nil
+}
+
+// DeactivateStore closes the store: it keeps its fields, loses its fleet and
+// its closing date, and a later PUT registers it anew. STORE_NOT_CONFIGURED
+// when it is closed already.
+func DeactivateStore(s *Store, now time.Time) error {
+	if s.State == Deactivated {
+		return Refuse(CodeStoreNotConfigured, "store %s is Deactivated already", s.ExternalID)
+	}
+	s.State = Deactivated
+	s.ClosingDate = time.Time{}
+	detachFleet(s)
+	s.UpdatedAt = now
+	return nil
+}
+
+// ClosingOver reports whether the local closing day of a migrating store has
+// ended; false for a store that is not migrating.
+func (s *Store) ClosingOver(now time.Time) bool {
+	if s.State != Active || s.ClosingDate.IsZero() {
+		return false
+	}
+	return !now.Before(localDay(s.ClosingDate).AddDate(0, 0, 1))
+}
+
+func pending(s *Store) error {
+	if s.State != AwaitingFleetApproval {
+		return Refuse(CodeStoreNotPending, "store %s is %s, not AwaitingFleetApproval", s.ExternalID, s.State)
+	}
+	return nil
+}
+
+func detachFleet(s *Store) {
+	s.Fleet = FleetID{}
+	s.FleetName = ""
+}
+
+// localDay is 00:00 +03:00 of the day that t falls on.
+func localDay(t time.Time) time.Time {
+	local := t.In(Istanbul)
+	return time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, Istanbul)
+}

@@ -1,0 +1,117 @@
+package delivery
+
+import (
+	"testing"
+)
+
+func validStore() StoreRequest {
+	return StoreRequest{
+		TaxNumber: text(" 1234567890 "), Name: text(" Kadıköy "), Phone: text("02161234567"), AddressText: text("Bağdat Cd. 12"),
+		AddressLatitude: literal("40.9903"), AddressLongitude: literal("29.029"),
+	}
+}
+
+func storedStore() *Store {
+	return &Store{
+		State: Active, TaxNumber: "11111111111", Name: "Old", Phone: "2120000000", Address: "Old Street", Point: Point{41, 29},
+		Fleet: FleetID{1},
+	}
+}
+
+func TestStoreRequestCheckFirst(t *testing.T) {
+	r := validStore()
+	want := StoreFields{TaxNumber: "1234567890", Name: "Kadıköy", Phone: "2161234567", Address: "Bağdat Cd. 12", Point: Point{40.9903, 29.029}}
+	if got, err := r.Check(nil); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	fleet := NewFleetID()
+	r.FleetID, want.Fleet = text(fleet.String()), fleet
+	if got, err := r.Check(nil); err != nil || got != want {
+		t.Errorf("with a fleet: got %+v, %v", got, err)
+	}
+}
+
+func TestStoreRequestCheckMerges(t *testing.T) {
+	stored := storedStore()
+	kept := StoreFields{TaxNumber: stored.TaxNumber, Name: stored.Name, Phone: stored.Phone, Address: stored.Address, Point: stored.Point, Fleet: stored.Fleet}
+	other := FleetID{2}
+	for name, c := range map[string]struct {
+		r    StoreRequest
+		want func(*StoreFields)
+	}{
+		"nothing":     {StoreRequest{}, func(*StoreFields) {}},
+		"name":        {StoreRequest{Name: text("New")}, func(s *StoreFields) { s.Name = "New" }},
+		"phone":       {StoreRequest{Phone: text("2161234567")}, func(s *StoreFields) { s.Phone = "2161234567" }},
+		"tax number":  {StoreRequest{TaxNumber: text("1234567890")}, func(s *StoreFields) { s.TaxNumber = "1234567890" }},
+		"address":     {StoreRequest{AddressText: text("New")}, func(s *StoreFields) { s.Address = "New" }},
+		"coordinates": {StoreRequest{AddressLatitude: literal("39.93"), AddressLongitude: literal("32.86")}, func(s *StoreFields) { s.Point = Point{39.93, 32.86} }},
+		"fleet":       {StoreRequest{FleetID: text(other.String())}, func(s *StoreFields) { s.Fleet = other }},
+	} {
+		want := kept
+		c.want(&want)
+		if got, err := c.r.Check(stored); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}
+
+func TestStoreRequestCheckAfterDeactivation(t *testing.T) {
+	stored := storedStore()
+	stored.State = Deactivated
+	r := StoreRequest{}
+	if got, err := r.Check(stored); err != nil || !got.Fleet.IsZero() || got.Name != "Old" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestStoreRequestCheckFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*StoreRequest)
+		code   Code
+		fields string
+	}{
+		"name empty":        {func(r *StoreRequest) { r.Name = text(" ") }, CodeValidationFailed, "name"},
+		"name of 200":       {func(r *StoreRequest) { r.Name = text(chars(200)) }, "", ""},
+		"name of 201":       {func(r *StoreRequest) { r.Name = text(chars(201)) }, CodeValidationFailed, "name"},
+		"phone wrong":       {func(r *StoreRequest) { r.Phone = text("1") }, CodeInvalidPhone, ""},
+		"address empty":     {func(r *StoreRequest) { r.AddressText = text("") }, CodeValidationFailed, "address.text"},
+		"address of 1001":   {func(r *StoreRequest) { r.AddressText = text(chars(1001)) }, CodeValidationFailed, "address.text"},
+		"abroad":            {func(r *StoreRequest) { r.AddressLongitude = literal("-29") }, CodeCoordinateMismatch, ""},
+		"latitude alone":    {func(r *StoreRequest) { r.AddressLongitude = Number{} }, CodeValidationFailed, "address.longitude"},
+		"tax number of 11":  {func(r *StoreRequest) { r.TaxNumber = text("12345678901") }, "", ""},
+		"tax number of 9":   {func(r *StoreRequest) { r.TaxNumber = text("123456789") }, CodeValidationFailed, "taxNumber"},
+		"tax number of 12":  {func(r *StoreRequest) { r.TaxNumber = text("123456789012") }, CodeValidationFailed, "taxNumber"},
+		"tax with letters":  {func(r *StoreRequest) { r.TaxNumber = text("TR12345678") }, CodeValidationFailed, "taxNumber"},
+		"fleet no UUID":     {func(r *StoreRequest) { r.FleetID = text("fleet-1") }, CodeValidationFailed, "fleetId"},
+		"fleet empty":       {func(r *StoreRequest) { r.FleetID = text("") }, CodeValidationFailed, "fleetId"},
+		"fleet of zeros":    {func(r *StoreRequest) { r.FleetID = text(FleetID{}.String()) }, CodeValidationFailed, "fleetId"},
+		"name before phone": {func(r *StoreRequest) { r.Name, r.Phone = text(""), text("1") }, CodeValidationFailed, "name"},
+		"phone before rest": {func(r *StoreRequest) { r.Phone, r.AddressText, r.TaxNumber = text("1"), text(""), text("") }, CodeInvalidPhone, ""},
+		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, ""},
+		"address no object": {func(r *StoreRequest) {
+			r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
+			r.WrongType = []FieldError{{"address", "must be an object"}}
+		}, CodeValidationFailed, "address"},
+	} {
+		for _, existing := range []*Store{nil, storedStore()} {
+			r := validStore()
+			c.change(&r)
+			_, err := r.Check(existing)
+			checkRefusal(t, name, err, c.code, c.fields)
+		}
+	}
+	empty := StoreRequest{}
+	_, err := empty.Check(nil)
+	checkRefusal(t, "empty", err, CodeValidationFailed, "name,phone,address.text,address.latitude,address.longitude,taxNumber")
+}
+
+func TestCheckExternalStoreID(t *testing.T) {
+	for _, good := range []string{"1", "store 1", chars(64), "a/b", "şube-1"} {
+		if err := CheckExternalStoreID(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", chars(65), " a", "a ", "a\nb", "a\tb", "a\x00b", "\xff", "\u0085a", "a\r\nb"} {
+		checkRefusal(t, bad, CheckExternalStoreID(bad), CodeValidationFailed, "externalStoreId")
+	}
+}

@@ -1,0 +1,125 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestParseTime(t *testing.T) {
+	for in, want := range map[string]string{
+		"2026-11-21T12:30:00+03:00":           "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30:00":                 "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30":                    "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30Z":                   "2026-11-21T12:30:00Z",
+		"2026-11-21T12:30:00Z":                "2026-11-21T12:30:00Z",
+		"2026-11-21T12:30:00+0300":            "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30:00+03":              "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30+03":                 "2026-11-21T12:30:00+03:00",
+		"2026-11-21T12:30:00-05:30":           "2026-11-21T12:30:00-05:30",
+		"2026-11-21T12:30:00-00:00":           "2026-11-21T12:30:00Z",
+		"2026-11-21T12:30:00+14:00":           "2026-11-21T12:30:00+14:00",
+		"2026-11-21T12:30:00.5":               "2026-11-21T12:30:00.5+03:00",
+		"2026-11-21T12:30:00.123Z":            "2026-11-21T12:30:00.123Z",
+		"2026-11-21T12:30:00,123Z":            "2026-11-21T12:30:00.123Z",
+		"2026-11-21T12:30:00.123456789+03:00": "2026-11-21T12:30:00.123456789+03:00",
+		"2028-02-29T23:59:59":                 "2028-02-29T23:59:59+03:00",
+		"2000-01-01T00:00:00":                 "2000-01-01T00:00:00+03:00",
+		"2100-12-31T23:59:59.999":             "2100-12-31T23:59:59.999+03:00",
+	} {
+		expected, err := time.Parse(time.RFC3339Nano, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseTime(in)
+		if err != nil || !got.Equal(expected) || got.Location() != Istanbul {
+			t.Errorf("%s: got %v, %v, want %v", in, got, err, want)
+		}
+	}
+}
+
+func TestParseTimeRefuses(t *testing.T) {
+	for _, in := range []string{
+		"", "2026", "2026-11-21", "2026-11-21T", "2026-11-21T12", "2026-11-21 12:30:00", "2026-11-21t12:30:00", "20261121T123000",
+		"2026-11-21T12:30:00z", "2026-11-21T24:00:00", "2026-11-21T12:60:00", "2026-11-21T12:30:60", "2026-02-29T12:30:00",
+		"2026-13-01T12:30:00", "2026-00-10T12:30:00", "2026-11-00T12:30:00", "2026-11-31T12:30:00", "1999-12-31T23:59:59",
+		"2101-01-01T00:00:00", "2026-11-21T12:30:00.", "2026-11-21T12:30:00.1234567890", "2026-11-21T12:30.5",
+		"2026-11-21T12:30:00+", "2026-11-21T12:30:00+3", "2026-11-21T12:30:00+03:", "2026-11-21T12:30:00+03:0", "2026-11-21T12:30:00+15:00",
+		"2026-11-21T12:30:00+03:60", "2026-11-21T12:30:00+03:00 ", " 2026-11-21T12:30:00", "2026-11-21T12:30:00+03:00Z",
+		"2026-11-21T12:30:00Europe/Istanbul", "1800000000", "-026-11-21T12:30:00", "+2026-11-21T12:30:00", "2026-11-21T1٢:30:00",
+		"2026-11-21T12:30:0", "2026-1-21T12:30:00", "2026-11-21T12:30:00+030", "2026-11-21T12:30:00:00",
+	} {
+		if got, err := ParseTime(in); err == nil || !got.IsZero() {
+			t.Errorf("%q: got %v, %v", in, got, err)
+		}
+	}
+}
+
+func TestAppendTime(t *testing.T) {
+	at := time.Date(2026, 11, 21, 22, 30, 0, 123_999_999, time.UTC)
+	if got := string(AppendTime([]byte("x"), at)); got != "x2026-11-22T01:30:00.123+03:00" {
+		t.Error(got)
+	}
+	if got := FormatTime(at.Truncate(time.Second)); got != "2026-11-22T01:30:00.000+03:00" {
+		t.Error(got)
+	}
+	buf := make([]byte, 0, 64)
+	if n := testing.AllocsPerRun(100, func() { AppendTime(buf, at) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTimesRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.Int64Range(946_684_800, 4_133_980_799-86_400).Draw(t, "seconds")
+		at := time.Unix(seconds, rapid.Int64Range(0, 999).Draw(t, "ms")*int64(time.Millisecond))
+		text := FormatTime(at)
+		if got, err := ParseTime(text); err != nil || !got.Equal(at) {
+			t.Fatalf("%s becomes %v, %v", text, got, err)
+		}
+	})
+}
+
+// FuzzParseTime holds what is accepted to Go's own reading of it.
+func FuzzParseTime(f *testing.F) {
+	for _, seed := range []string{"2026-11-21T12:30:00+03:00", "2026-11-21T12:30", "2026-11-21T12:30:00.5Z", "2026-02-30T00:00:00+03"} {
+		f.Add(seed)
+	}
+	layouts := []string{
+		"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04:05",
+		"2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04Z07", "2006-01-02T15:04",
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		got, err := ParseTime(in)
+		if err != nil {
+			return
+		}
+		for _, layout := range layouts {
+			if want, err := time.ParseInLocation(layout, in, Istanbul); err == nil {
+				if !got.Equal(want) {
+					t.Errorf("%q: got %v, want %v", in, got, want)
+				}
+				return
+			}
+		}
+		t.Errorf("%q was accepted as %v", in, got)
+	})
+}
+
+func BenchmarkParseTime(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseTime("2026-11-21T12:30:00.123+03:00"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAppendTime(b *testing.B) {
+	at, buf := time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC), make([]byte, 0, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = AppendTime(buf[:0], at)
+	}
+}

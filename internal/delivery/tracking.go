@@ -1,0 +1,126 @@
+package delivery
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// TrackingKeys make the unguessable tokens of tracking links (spec,
+// "trackingUrl"; design section 9). Nothing about a token is stored: it is the
+// order id, a truncated HMAC-SHA256 and the name of the key (kid), in base64url.
+//
+// A creation that is replayed, maybe a day later and after a rotation, must
+// answer the same bytes, so the key that signs cannot be "the current one". It
+// is chosen by the day of creation, which the order id carries: a kid may end
+// in the UTC day from which its key signs ("t2-20261201"), a kid without a day
+// signs from the beginning of time, and an order is signed with the latest key
+// that had begun on the day of its creation. The choice depends on the order id
+// and the ring alone, so every replica makes the same one.
+//
+// To rotate, add a key whose day is in the future, give it to every gateway and
+// panel before that day, and keep the old one as long as its links may be
+// opened. A key that must go at once (it leaked) is replaced by one without a
+// day: replays of earlier creations then carry another link, which opens too.
+type TrackingKeys struct {
+	// Current signs for orders created before the day of every key, which only
+	// happens when the only keys have days that are to come.
+	Current string
+	Keys    map[string][]byte
+}
+
+// trackingMACSize is how many bytes of the HMAC a token carries: 128 bits.
+const trackingMACSize = 16
+
+var (
+	errTrackingToken = errors.New("not a tracking token of this service")
+	trackingEncoding = base64.RawURLEncoding.Strict()
+)
+
+// Check refuses a ring without its current key, and one in which two keys begin
+// on the same day, since a rotation could then change links that were given
+// out.
+func (k TrackingKeys) Check() error {
+	if len(k.Keys[k.Current]) == 0 {
+		return errors.New("tracking keys: the current key is missing")
+	}
+	begins := make(map[uint16]string, len(k.Keys))
+	for kid := range k.Keys {
+		day := firstDay(kid)
+		if other, taken := begins[day]; taken {
+			return fmt.Errorf("tracking keys: %q and %q begin on the same day; end one in -YYYYMMDD", min(kid, other), max(kid, other))
+		}
+		begins[day] = kid
+	}
+	return nil
+}
+
+// Token is the order's tracking token. The same ring gives the same token for
+// ever, and a ring that gained a key with a later day does too.
+func (k TrackingKeys) Token(id OrderID) string {
+	kid := k.signing(id.Day())
+	raw := make([]byte, 0, len(id)+trackingMACSize+len(kid))
+	raw = append(raw, id[:]...)
+	raw = append(raw, trackingMAC(k.Keys[kid], id, kid)...)
+	raw = append(raw, kid...)
+	return trackingEncoding.EncodeToString(raw)
+}
+
+// Parse is the order that a token was made for. A token that was changed in any
+// way, or whose key is no longer in the ring, is an error.
+func (k TrackingKeys) Parse(token string) (OrderID, error) {
+	raw, err := trackingEncoding.DecodeString(token)
+	// The decoder skips line breaks; a token has one form only.
+	if err != nil || trackingEncoding.EncodedLen(len(raw)) != len(token) || len(raw) <= len(OrderID{})+trackingMACSize {
+		return OrderID{}, errTrackingToken
+	}
+	id, mac, kid := OrderID(raw[:16]), raw[16:16+trackingMACSize], string(raw[16+trackingMACSize:])
+	key, known := k.Keys[kid]
+	if !known || !hmac.Equal(mac, trackingMAC(key, id, kid)) {
+		return OrderID{}, errTrackingToken
+	}
+	return id, nil
+}
+
+// signing is the kid of the key for orders created on the given day.
+func (k TrackingKeys) signing(day uint16) string {
+	if len(k.Keys) == 1 {
+		return k.Current
+	}
+	best, begins, found := k.Current, uint16(0), false
+	for kid := range k.Keys {
+		first := firstDay(kid)
+		later := !found || first > begins || first == begins && kid > best
+		if first <= day && later {
+			best, begins, found = kid, first, true
+		}
+	}
+	return best
+}
+
+// firstDay is the day that a kid ends in, as DayOf counts; 0 without one.
+func firstDay(kid string) uint16 {
+	i := strings.LastIndexByte(kid, '-')
+	if i < 0 {
+		return 0
+	}
+	day, err := time.Parse("20060102", kid[i+1:])
+	if err != nil || day.Year() < minYear || day.Year() > maxYear {
+		return 0
+	}
+	return DayOf(day)
+}
+
+// trackingMAC covers the purpose, so that a key used elsewhere by mistake signs
+// nothing that opens a page here.
+func trackingMAC(key []byte, id OrderID, kid string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("tracking\x00"))
+	mac.Write(id[:])
+	mac.Write([]byte(kid))
+	return mac.Sum(nil)[:trackingMACSize]
+}

@@ -1,0 +1,160 @@
+package delivery
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/paulmach/orb"
+	"github.com/paulmach/orb/geo"
+	"github.com/paulmach/orb/planar"
+	"pgregory.net/rapid"
+)
+
+func TestInTurkey(t *testing.T) {
+	for name, p := range map[string]Point{
+		"Kadıköy": {40.9903, 29.0290}, "Büyükada": {40.8575, 29.1280}, "Heybeliada": {40.8770, 29.0930}, "Avşa": {40.5140, 27.4960},
+		"Marmara": {40.5870, 27.5540}, "Cunda": {39.3400, 26.6560}, "Çeşme": {38.3233, 26.3030}, "Datça": {36.7270, 27.6870},
+		"Bodrum": {37.0344, 27.4305}, "Gökçeada": {40.1950, 25.9060}, "Gökçeada's west cape": {40.1170, 25.6700}, "Bozcaada": {39.8350, 26.0710},
+		"Edirne": {41.6771, 26.5557}, "Kapıkule": {41.7180, 26.3500}, "İpsala": {40.9190, 26.3830}, "Kilis": {36.7184, 37.1150},
+		"Hopa": {41.3900, 41.4190}, "Sarp": {41.5170, 41.5480}, "Kaş": {36.2010, 29.6380}, "Sultanahmet": {41.0082, 28.9784},
+		"Ankara": {39.9334, 32.8597}, "İzmir": {38.4237, 27.1428}, "Antalya": {36.8969, 30.7133}, "Adana": {37.0000, 35.3213},
+		"Van": {38.4942, 43.3800}, "Hakkari": {37.5744, 43.7408}, "Iğdır": {39.9237, 44.0450}, "Sinop": {42.0268, 35.1551},
+		"Antakya": {36.2021, 36.1604}, "Yayladağı": {35.9020, 36.0600}, "Nusaybin": {37.0750, 41.2150}, "Cizre": {37.3320, 42.1860},
+		"Akçakale": {36.7130, 38.9490}, "Doğubayazıt": {39.5470, 44.0840}, "Ceylanpınar": {36.8470, 40.0500}, "Trabzon": {41.0027, 39.7168},
+	} {
+		if !InTurkey(p) {
+			t.Errorf("%s is refused", name)
+		}
+	}
+	for name, p := range map[string]Point{
+		"Chios": {38.3680, 26.1360}, "Meis": {36.1500, 29.5900}, "Girne": {35.3364, 33.3182}, "Lefkoşa": {35.1856, 33.3823},
+		"Batumi": {41.6168, 41.6367}, "Plovdiv": {42.1354, 24.7453}, "Athens": {37.9838, 23.7275}, "Mytilene": {39.1040, 26.5550},
+		"Rhodes": {36.4340, 28.2170}, "Kos": {36.8930, 27.2880}, "Vathy": {37.7540, 26.9770}, "Aleppo": {36.2021, 37.1343},
+		"Azaz": {36.5860, 37.0440}, "Qamishli": {37.0380, 41.2310}, "Zakho": {37.1440, 42.6820}, "Svilengrad": {41.7670, 26.2000},
+		"Alexandroupoli": {40.8470, 25.8740}, "Gyumri": {40.7890, 43.8470}, "Yerevan": {40.1776, 44.5126}, "Maku": {39.2950, 44.5160},
+		"Burgas": {42.5048, 27.4626}, "Tbilisi": {41.7151, 44.8271}, "London": {51.5072, -0.1276}, "null island": {0, 0},
+		"İstanbul with swapped coordinates": {28.9784, 41.0082}, "İstanbul in the west": {41.0082, -28.9784}, "the north pole": {90, 0},
+		"NaN": {math.NaN(), 29}, "NaN east": {41, math.NaN()}, "infinity": {math.Inf(1), 29}, "infinitely far west": {41, math.Inf(-1)},
+	} {
+		if InTurkey(p) {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestInTurkeyTolerance compares with an outline that knows no bands, no
+// ellipsoid and no shortcuts, at points within 2.5 km of the outline. The
+// reference is a sphere, so the last half per cent is left open.
+func TestInTurkeyTolerance(t *testing.T) {
+	ring := turkeyRing(t)
+	decided := map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		i := rapid.IntRange(0, len(ring)-2).Draw(t, "edge")
+		along := rapid.Float64Range(0, 1).Draw(t, "along")
+		at := between(ring[i], ring[i+1], along)
+		at[0] += rapid.Float64Range(-0.028, 0.028).Draw(t, "east")
+		at[1] += rapid.Float64Range(-0.0225, 0.0225).Draw(t, "north")
+		want := planar.RingContains(ring, at)
+		if !want {
+			metres := distanceToRing(ring, at)
+			if math.Abs(metres-turkeyTolerance) < 0.005*turkeyTolerance {
+				return
+			}
+			want = metres <= turkeyTolerance
+		}
+		decided[want]++
+		if got := InTurkey(Point{Latitude: at[1], Longitude: at[0]}); got != want {
+			t.Fatalf("%v is %.0f m from the outline: got %v", at, distanceToRing(ring, at), got)
+		}
+	})
+	if decided[true] == 0 || decided[false] == 0 {
+		t.Errorf("the points lie on one side only: %v", decided)
+	}
+}
+
+// The tolerance of the WGS 84 ellipsoid, at places where it is easy to compute.
+func TestInTurkeyToleranceIsExact(t *testing.T) {
+	south := newOutline([]edge{{Point{37, 30}, Point{37, 31}}})
+	east := newOutline([]edge{{Point{40, 30}, Point{41, 30}}})
+	corner := newOutline([]edge{{Point{40, 30}, Point{40.5, 30.5}}})
+	// A degree of latitude is 110.978 km at 37° and 111.035 km at 40°, one of
+	// longitude 84.768 km at 40.5°.
+	for name, c := range map[string]struct {
+		o    *outline
+		p    Point
+		want bool
+	}{
+		"999 m south":  {south, Point{37 - 0.999/110.978, 30.5}, true},
+		"1001 m south": {south, Point{37 - 1.001/110.978, 30.5}, false},
+		"999 m east":   {east, Point{40.5, 30 + 0.999/84.768}, true},
+		"1001 m east":  {east, Point{40.5, 30 + 1.001/84.768}, false},
+		"before a":     {corner, Point{40 - 0.999/111.035, 30}, true},
+		"beyond a":     {corner, Point{40 - 1.001/111.035, 30}, false},
+	} {
+		if got := c.o.holds(c.p); got != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestInTurkeyDoesNotAllocate(t *testing.T) {
+	points := []Point{{41.0082, 28.9784}, {38.3680, 26.1360}, {41.5170, 41.5480}, {37.0710, 41.2150}}
+	if n := testing.AllocsPerRun(100, func() {
+		for _, p := range points {
+			InTurkey(p)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func turkeyRing(t *testing.T) orb.Ring {
+	var shape struct{ Coordinates [][]orb.Ring }
+	if err := json.Unmarshal(turkeyGeoJSON, &shape); err != nil {
+		t.Fatal(err)
+	}
+	if len(shape.Coordinates) != 1 || len(shape.Coordinates[0]) != 1 {
+		t.Fatal("the outline is no longer one ring")
+	}
+	return shape.Coordinates[0][0]
+}
+
+// distanceToRing is metres on a sphere from p to the ring, by search.
+func distanceToRing(ring orb.Ring, p orb.Point) float64 {
+	nearest := math.Inf(1)
+	for i := 1; i < len(ring); i++ {
+		if !(orb.LineString{ring[i-1], ring[i]}).Bound().Pad(0.1).Contains(p) {
+			continue
+		}
+		low, high := 0.0, 1.0
+		for range 80 {
+			a, b := low+(high-low)/3, high-(high-low)/3
+			if geo.DistanceHaversine(p, between(ring[i-1], ring[i], a)) < geo.DistanceHaversine(p, between(ring[i-1], ring[i], b)) {
+				high = b
+			} else {
+				low = a
+			}
+		}
+		nearest = min(nearest, geo.DistanceHaversine(p, between(ring[i-1], ring[i], low)))
+	}
+	return nearest
+}
+
+func between(a, b orb.Point, along float64) orb.Point {
+	return orb.Point{a[0] + (b[0]-a[0])*along, a[1] + (b[1]-a[1])*along}
+}
+
+func BenchmarkInTurkey(b *testing.B) {
+	for name, p := range map[string]Point{
+		"Kadıköy": {40.9903, 29.0290}, "Ankara": {39.9334, 32.8597}, "Nusaybin": {37.0750, 41.2150}, "Chios": {38.3680, 26.1360},
+		"Aleppo": {36.2021, 37.1343}, "Qamishli": {37.0380, 41.2310}, "London": {51.5072, -0.1276},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				InTurkey(p)
+			}
+		})
+	}
+}
