@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// refusedKept bounds the trace of refused updates, and of dead letters, per
+// partition.
+const refusedKept = 10_000
+
+// Commit appends changes to an order, or swaps its courier, and settles the
+// updates that led there.
+type Commit struct {
+	Order   *delivery.Order   // as read; its Version is compared
+	Changes []delivery.Change // each becomes one version and one event
+	Swap    *delivery.Courier // replaces the courier, after the changes, without a version
+	Settles []Entry           // acknowledged with it, for RoleStatus
+}
+
+// CommitAll runs one script per commit, in one round trip. result[i] is nil,
+// ErrConflict (read the order again and decide again) or ORDER_NOT_FOUND; what
+// such a commit settles stays pending. The second error is Redis's: then nothing
+// is known of any of them, and every one may be repeated.
+func (l *Ledger) CommitAll(ctx context.Context, commits []Commit) (result []error, err error) {
+	calls := make([]call, len(commits))
+	for i := range commits {
+		calls[i] = l.commitCall(&commits[i])
+	}
+	replies, err := l.runAll(ctx, &l.scripts.commitOrder, calls)
+	if err != nil {
+		return nil, err
+	}
+	result = make([]error, len(commits))
+	for i, reply := range replies {
+		switch reply.Val() {
+		case "committed":
+		case "conflict":
+			result[i] = fmt.Errorf("order %s: %w", commits[i].Order.ID, ErrConflict)
+		case "missing":
+			result[i] = orderNotFound()
+		default:
+			result[i] = fmt.Errorf("script commit_order answered %v", reply.Val())
+		}
+	}
+	return result, nil
+}
+
+func (l *Ledger) commitCall(c *Commit) call {
+	o := c.Order
+	r := l.rooms[o.ID.Partition()]
+	// After a restored backup the ledger's epoch is above the record's.
+	epoch := max(l.epoch.Load(), uint32(o.Version>>32))
+	var statuses, entries []byte
+	var at time.Time
+	for i := range c.Changes {
+		statuses = append(statuses, byte(c.Changes[i].Status))
+		entries = appendChange(entries, &c.Changes[i], epoch)
+		at = c.Changes[i].At
+	}
+	if c.Swap != nil {
+		entries = appendSwap(entries, *c.Swap)
+	}
+	args := []any{
+		binary.BigEndian.AppendUint64(nil, o.Version), orderMember(o.ID), statuses, entries,
+		epoch, millis(at), millis(nextTimer(o, c.Changes)), r.prefix, string(RoleStatus),
+	}
+	for _, e := range c.Settles {
+		args = append(args, e.ID)
+	}
+	return call{keys: []string{r.order(o.ID.Digest()), r.key(kindUpdates)}, args: args}
+}
+
+// nextTimer is when the changed order must be looked at again; it may be too
+// early, never too late.
+func nextTimer(o *delivery.Order, changes []delivery.Change) time.Time {
+	if len(changes) == 0 {
+		return time.Time{}
+	}
+	after := *o
+	last := changes[len(changes)-1]
+	after.Status, after.Changes = last.Status, append(o.Changes[:len(o.Changes):len(o.Changes)], changes...)
+	_, due, next := delivery.DecideTimeout(&after, last.At)
+	if due {
+		return last.At
+	}
+	return next
+}
+
+// firstTimerAfter is the earliest that any timer of a new order can be due.
+const firstTimerAfter = 15 * time.Minute
+
+// IndexJobs puts the new orders among these events on their fleets' job lists,
+// sets their first timer, and acknowledges all of the events, in one script.
+func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	r := l.rooms[partition]
+	args := []any{r.prefix, string(RoleStatus), firstTimerAfter.Milliseconds()}
+	for _, e := range entries {
+		member := ""
+		if !e.Event.Order.IsZero() && delivery.Sequence(e.Event.Version) == 1 {
+			member = orderMember(e.Event.Order)
+		}
+		args = append(args, e.ID, member)
+	}
+	_, err := l.run(ctx, &l.scripts.indexJobs, []string{r.key(kindEvents)}, args...)
+	return err
+}
+
+// RefuseUpdate keeps the trace of an update that the table of moves forbids, for
+// the panel, and acknowledges it, in one script. status is the order's.
+func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string) error {
+	r := l.rooms[e.Partition]
+	_, err := l.run(ctx, &l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused)},
+		string(RoleStatus), e.ID, refusedKept,
+		"u", appendUpdate(nil, e.Update), "status", byte(status), "reason", reason)
+	return err
+}
+
+// DueOrders lists orders of a partition whose timer has run out.
+func (l *Ledger) DueOrders(ctx context.Context, partition int, now time.Time, limit int) ([]delivery.OrderID, error) {
+	r := l.rooms[partition]
+	members, err := l.dueMembers(ctx, r.key(kindTimers), now, limit)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]delivery.OrderID, len(members))
+	for i, member := range members {
+		ids[i] = r.orderOfMember(member)
+	}
+	return ids, nil
+}
+
+// Postpone sets an order's timer; the zero time removes it. An order that was
+// committed in between keeps the later of its timers until it next runs out.
+func (l *Ledger) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
+	r, ok := l.roomOfOrder(id)
+	if !ok {
+		return orderNotFound()
+	}
+	var err error
+	if until.IsZero() {
+		err = l.rdb.ZRem(ctx, r.key(kindTimers), orderMember(id)).Err()
+	} else {
+		err = l.rdb.ZAddXX(ctx, r.key(kindTimers), redis.Z{Score: float64(until.UnixMilli()), Member: orderMember(id)}).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("postponing a timer: %w", failure(err))
+	}
+	return nil
+}

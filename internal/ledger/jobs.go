@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+func appendUpdate(b []byte, u *delivery.Update) []byte {
+	b = append(b, recordFormat, byte(u.Kind), byte(u.Status))
+	b = append(b, u.Order[:]...)
+	b = append(b, u.Fleet[:]...)
+	b = appendTime(b, u.At)
+	b = appendCourier(b, u.Courier)
+	b = appendTime(b, u.ETA)
+	b = appendLocation(b, u.Location)
+	return appendText(b, string(u.Failure))
+}
+
+func decodeUpdate(record string) (*delivery.Update, error) {
+	f := fields{rest: record}
+	if f.byte() != recordFormat {
+		return nil, fmt.Errorf("update: %w", errShortRecord)
+	}
+	u := &delivery.Update{Kind: delivery.UpdateKind(f.byte()), Status: delivery.Status(f.byte())}
+	copy(u.Order[:], f.take(16))
+	copy(u.Fleet[:], f.take(16))
+	u.At = f.time()
+	u.Courier = f.courier()
+	u.ETA = f.time()
+	u.Location = f.location()
+	u.Failure = delivery.FailureReason(f.text())
+	if f.err != nil {
+		return nil, fmt.Errorf("update: %w", f.err)
+	}
+	return u, nil
+}
+
+// Report takes a courier's update: it appends it to the stream and notes the
+// reported status in the order, in one script (design section 5). The order is
+// answered as it stood before. Errors: ORDER_NOT_FOUND, also for another fleet's
+// order; JOB_NOT_AVAILABLE with Status for an acceptance or a swap of an order
+// that has ended, which is then not appended.
+func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
+	r, ok := l.roomOfOrder(u.Order)
+	if !ok {
+		return nil, orderNotFound()
+	}
+	reported := 0
+	if u.Kind != delivery.KindSwap && u.Status < delivery.Failed {
+		reported = int(u.Status)
+	}
+	day := u.Order.Day()
+	reply, err := l.runText(ctx, &l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
+		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, reported, now.UnixMilli(), appendUpdate(nil, &u),
+		flag(u.Kind != delivery.KindStatus))
+	if err != nil {
+		return nil, err
+	}
+	name, record, _ := strings.Cut(reply, "\n")
+	if name == "not_found" {
+		return nil, orderNotFound()
+	}
+	o, err := decodeOrder(record, r.number)
+	if err != nil {
+		return nil, err
+	}
+	if name == "ended" {
+		return nil, &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status,
+			Message: "the order is " + o.Status.String()}
+	}
+	return o, nil
+}
+
+// Position is one line of a batch of couriers' positions.
+type Position struct {
+	Order    delivery.OrderID
+	Location delivery.Location
+}
+
+// ReportLocations keeps the newest position of each order. Orders that are
+// unknown, ended or another fleet's, and positions older than the known one, are
+// counted in ignored.
+func (l *Ledger) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
+	batches := make(map[int]*call)
+	for _, p := range positions {
+		r, ok := l.roomOfOrder(p.Order)
+		if !ok {
+			continue
+		}
+		c := batches[r.number]
+		if c == nil {
+			c = &call{args: []any{fleet[:], now.UnixMilli()}}
+			batches[r.number] = c
+		}
+		day := p.Order.Day()
+		c.keys = append(c.keys, r.order(p.Order.Digest()))
+		c.args = append(c.args, appendLocation([]byte{byte(day >> 8), byte(day)}, p.Location))
+	}
+	calls := make([]call, 0, len(batches))
+	for _, c := range batches {
+		calls = append(calls, *c)
+	}
+	replies, err := l.runAll(ctx, &l.scripts.reportLocations, calls)
+	if err != nil {
+		return 0, err
+	}
+	kept := 0
+	for _, reply := range replies {
+		n, err := reply.Int()
+		if err != nil {
+			return 0, fmt.Errorf("script report_locations: %w", err)
+		}
+		kept += n
+	}
+	return len(positions) - kept, nil
+}
+
+// jobCursor is where a listing goes on: partition, score, member.
+type jobCursor struct {
+	partition int
+	score     int64
+	member    string
+}
+
+func parseJobCursor(text string) (jobCursor, error) {
+	if text == "" {
+		return jobCursor{}, nil
+	}
+	parts := strings.Split(text, ".")
+	if len(parts) == 3 {
+		partition, err1 := strconv.Atoi(parts[0])
+		score, err2 := strconv.ParseInt(parts[1], 10, 64)
+		member, err3 := hex.DecodeString(parts[2])
+		if err := errors.Join(err1, err2, err3); err == nil && partition >= 0 {
+			return jobCursor{partition, score, string(member)}, nil
+		}
+	}
+	return jobCursor{}, &delivery.Error{Code: delivery.CodeValidationFailed, Message: "cursor is not one that a listing returned",
+		Fields: []delivery.FieldError{{Field: "cursor", Message: "must be a cursor from an earlier answer"}}}
+}
+
+func (c jobCursor) String() string {
+	return fmt.Sprintf("%d.%d.%x", c.partition, c.score, c.member)
+}
+
+// Jobs lists a fleet's orders in a status, partition by partition, oldest first
+// within each. Listed are the states before the end, and Cancelled. next is
+// empty at the end. An order that changes while the pages are read appears at
+// most once in each status.
+func (l *Ledger) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
+	at, err := parseJobCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var ids []delivery.OrderID
+	last := at
+	more := false
+	for p := at.partition; p < len(l.rooms) && !more; p++ {
+		from := jobCursor{partition: p}
+		if p == at.partition {
+			from = at
+		}
+		var found []redis.Z
+		found, more, err = l.jobsFrom(ctx, l.rooms[p].jobs(status, fleet), from, limit-len(ids))
+		if err != nil {
+			return nil, "", err
+		}
+		for _, z := range found {
+			member := z.Member.(string)
+			ids = append(ids, l.rooms[p].orderOfMember(member))
+			last = jobCursor{p, int64(z.Score), member}
+		}
+	}
+	if more {
+		next = last.String()
+	}
+	all, err := l.Orders(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, o := range all {
+		if o != nil && o.Status == status {
+			orders = append(orders, o)
+		}
+	}
+	return orders, next, nil
+}
+
+// jobsFrom reads up to limit members behind the cursor, and tells whether there
+// are more. Members of one score are ordered by their bytes.
+func (l *Ledger) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
+	for offset := int64(0); ; {
+		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
+			Min: strconv.FormatInt(after.score, 10), Max: "+inf", Offset: offset, Count: int64(limit) + 1}).Result()
+		if err != nil {
+			return nil, false, fmt.Errorf("listing jobs: %w", failure(err))
+		}
+		for _, z := range page {
+			if int64(z.Score) == after.score && z.Member.(string) <= after.member {
+				continue
+			}
+			if len(found) == limit {
+				return found, true, nil
+			}
+			found = append(found, z)
+		}
+		if len(page) <= limit {
+			return found, false, nil
+		}
+		offset += int64(len(page))
+	}
+}
+
+// dueMembers reads the members of a timer's set whose time has come.
+func (l *Ledger) dueMembers(ctx context.Context, key string, now time.Time, limit int) ([]string, error) {
+	members, err := l.rdb.ZRangeByScore(ctx, key, &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading timers: %w", failure(err))
+	}
+	return members, nil
+}

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"encoding/binary"
+
+	"vendorapi/internal/delivery"
+)
+
+// The layout. Every key is {tag} + one letter + a binary suffix; all keys of an
+// account carry its partition's tag, so one script may touch any of them.
+//
+//	a <account>            hash    the account: name, credentials' hashes, limits
+//	A                      set     the partition's accounts
+//	r <endpoint><account>  string  ring of admissions (lua/window.lua)
+//	h <account>            hash    refused and all requests per minute
+//	o <digest>             string  order record (order_record.go)
+//	i <digest>             string  idempotency record: fingerprint, order digest
+//	s <digest>             string  store record
+//	S <account>            set     digests of the account's stores
+//	F <fleet>              set     digests of the stores attached to a fleet
+//	e                      stream  events: references to order versions, notices
+//	u                      stream  couriers' updates
+//	n <event id>           string  a notice's body, kept for noticeLifetime
+//	j <status><fleet>      zset    a fleet's jobs by the time of their status
+//	t                      zset    orders by the time of their next timer, ms
+//	T                      zset    stores by the end of their closing day, ms
+//	x <bucket>             hash    external ids of retired orders
+//	R <hour>               list    orders that ended in that hour
+//	H                      zset    the hours that have such a list
+//	w <account>            hash    webhook endpoint
+//	q <account>            list    events never attempted
+//	d <account>            zset    events waiting for their next attempt, ms
+//	k <account>            zset    leased events by the lease's end, us
+//	c <account>            hash    attempts made, for events that failed
+//	g <account>            list    attempt log, newest first
+//	W                      zset    accounts by when their queue needs a look, ms
+//	f                      stream  updates that were refused, capped
+//	z                      stream  dead letters
+//
+// Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
+// their version, and meta (partitions, epoch).
+const (
+	kindAccount       = 'a'
+	kindAccounts      = 'A'
+	kindRing          = 'r'
+	kindMinutes       = 'h'
+	kindOrder         = 'o'
+	kindIdempotency   = 'i'
+	kindStore         = 's'
+	kindAccountStores = 'S'
+	kindFleetStores   = 'F'
+	kindEvents        = 'e'
+	kindUpdates       = 'u'
+	kindNotice        = 'n'
+	kindJobs          = 'j'
+	kindTimers        = 't'
+	kindClosings      = 'T'
+	kindRetired       = 'x'
+	kindEnded         = 'R'
+	kindEndedHours    = 'H'
+	kindEndpoint      = 'w'
+	kindQueue         = 'q'
+	kindRetries       = 'd'
+	kindLeases        = 'k'
+	kindAttempts      = 'c'
+	kindAttemptLog    = 'g'
+	kindSchedule      = 'W'
+	kindRefused       = 'f'
+	kindDeadLetters   = 'z'
+)
+
+// room is one partition: its number and the prefix {tag} of its keys.
+type room struct {
+	number int
+	prefix string
+}
+
+func (r room) key(kind byte) string { return r.prefix + string(rune(kind)) }
+
+func (r room) keyOf(kind byte, suffix []byte) string {
+	b := make([]byte, 0, len(r.prefix)+1+len(suffix))
+	b = append(b, r.prefix...)
+	b = append(b, kind)
+	return string(append(b, suffix...))
+}
+
+func (r room) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
+
+func (r room) ring(e Endpoint, id delivery.AccountID) string {
+	var suffix [17]byte
+	suffix[0] = e.letter()
+	copy(suffix[1:], id[:])
+	return r.keyOf(kindRing, suffix[:])
+}
+
+func (r room) order(digest [delivery.OrderDigestSize]byte) string {
+	return r.keyOf(kindOrder, digest[:])
+}
+
+func (r room) idempotency(digest [delivery.OrderDigestSize]byte) string {
+	return r.keyOf(kindIdempotency, digest[:])
+}
+
+func (r room) store(digest [delivery.OrderDigestSize]byte) string {
+	return r.keyOf(kindStore, digest[:])
+}
+
+func (r room) jobs(status delivery.Status, fleet delivery.FleetID) string {
+	var suffix [17]byte
+	suffix[0] = byte(status)
+	copy(suffix[1:], fleet[:])
+	return r.keyOf(kindJobs, suffix[:])
+}
+
+func (r room) fleetStores(fleet delivery.FleetID) string { return r.keyOf(kindFleetStores, fleet[:]) }
+
+// retiredBits is how many bits of a digest choose the bucket of a retired
+// external id: 16,384 buckets a partition hold five million ids at about 19
+// each and a hundred million at about 380, small enough for the compact
+// encoding (hash-max-listpack-entries in redis.conf).
+const retiredBits = 14
+
+// retired splits a digest into the bucket's key and the field within it: the
+// last 14 bits and the first nine bytes.
+func (r room) retired(digest [delivery.OrderDigestSize]byte) (key, field string) {
+	bucket := binary.BigEndian.Uint16(digest[10:12]) & (1<<retiredBits - 1)
+	return r.keyOf(kindRetired, binary.BigEndian.AppendUint16(nil, bucket)), string(digest[:9])
+}
+
+// orderMember is how indexes name an order: digest and day.
+func orderMember(id delivery.OrderID) string {
+	digest := id.Digest()
+	return string(binary.BigEndian.AppendUint16(digest[:], id.Day()))
+}
+
+// orderOfMember is the inverse of orderMember.
+func (r room) orderOfMember(member string) delivery.OrderID {
+	var digest [delivery.OrderDigestSize]byte
+	if len(member) < len(digest)+2 {
+		return delivery.OrderID{}
+	}
+	copy(digest[:], member)
+	return delivery.MakeOrderID(r.number, uint16(member[12])<<8|uint16(member[13]), digest)
+}

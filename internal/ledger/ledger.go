@@ -1,0 +1,253 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// ErrConflict says that a record was changed by somebody else since it was
+// read. Read it again and decide again.
+var ErrConflict = errors.New("the record was changed in between")
+
+// DefaultPartitions is the number of partitions of a new ledger whose
+// configuration names none.
+const DefaultPartitions = 16
+
+// Config says which Redis, and how it is used.
+type Config struct {
+	// URL is redis://, rediss:// or unix://. For a cluster, name one or more
+	// masters: redis://host1:port?addr=host2:port&addr=host3:port. Whether it
+	// is a cluster is asked of the server.
+	URL string
+	// Environment is "production" or "sandbox"; every key carries it, so the
+	// two never share a bucket or an order.
+	Environment string
+	// Partitions is fixed at the first start, 1 to 1024; a ledger that was
+	// started with another number refuses to open. 0: what is stored, or
+	// DefaultPartitions for a new ledger.
+	Partitions int
+	// PoolSize is the number of connections for requests; 0: the library's
+	// default of ten per core.
+	PoolSize int
+	// Secrets seals webhook secrets at rest. Only who registers or sends
+	// webhooks needs it.
+	Secrets SecretKeys
+	// Log hears of what goes on in the background; nil: slog.Default().
+	Log *slog.Logger
+
+	clock string // Lua in place of lua/clock.lua; tests only
+}
+
+// Ledger is the connection to Redis and what this process knows of it. It is
+// safe for concurrent use.
+type Ledger struct {
+	rdb     redis.UniversalClient // requests and commits
+	readers redis.UniversalClient // blocking reads, so that they never starve requests of connections
+	cluster bool
+	env     string
+	rooms   []room
+	global  room
+	epoch   atomic.Uint32
+	scripts *scripts
+	secrets SecretKeys
+	logins  *redis_rate.Limiter
+	fleets  atomic.Pointer[FleetSnapshot]
+	minutes minuteCounts
+	log     *slog.Logger
+}
+
+// Open connects, checks the ledger's partitions and reads its epoch. It fails
+// with delivery.ErrUnavailable while Redis is away; callers try again.
+func Open(ctx context.Context, cfg Config) (*Ledger, error) {
+	env, err := environmentLetter(cfg.Environment)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Partitions < 0 || cfg.Partitions > delivery.MaxPartitions {
+		return nil, fmt.Errorf("partitions: %d is not within 1 to %d", cfg.Partitions, delivery.MaxPartitions)
+	}
+	all, err := loadScripts(cfg.clock)
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log}
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	l.global = room{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
+	if err := l.connect(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := l.checkMeta(ctx, cfg, env); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.logins = redis_rate.NewLimiter(l.rdb)
+	return l, nil
+}
+
+func environmentLetter(environment string) (byte, error) {
+	switch environment {
+	case "production":
+		return 'p', nil
+	case "sandbox":
+		return 's', nil
+	}
+	return 0, fmt.Errorf("environment %q is neither production nor sandbox", environment)
+}
+
+// connect opens the two clients. Redis is asked whether it is a cluster.
+// Requests are retried once on a broken connection: every script may run twice.
+func (l *Ledger) connect(ctx context.Context, cfg Config) error {
+	many, err := redis.ParseClusterURL(cfg.URL)
+	if err == nil && len(many.Addrs) > 1 {
+		l.openCluster(many, cfg)
+		return nil
+	}
+	one, err := redis.ParseURL(cfg.URL)
+	if err != nil {
+		return fmt.Errorf("redis url: %w", err)
+	}
+	configureSingle(one, cfg)
+	client := redis.NewClient(one)
+	info, err := client.Info(ctx, "cluster").Result()
+	if err != nil {
+		return errors.Join(fmt.Errorf("connecting to redis: %w", failure(err)), client.Close())
+	}
+	if many != nil && clusterEnabled(info) {
+		l.openCluster(many, cfg)
+		return client.Close()
+	}
+	l.rdb = client
+	blocking := *one
+	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
+	l.readers = redis.NewClient(&blocking)
+	return nil
+}
+
+// blockingConnections bounds the connections that wait in XREADGROUP: one per
+// partition and role at the very most, with room to spare.
+const blockingConnections = 2*delivery.MaxPartitions + 4
+
+// noRetries: a blocking read that is repeated behind our back would strand the
+// entries of the first reply; the feed repeats it itself.
+const noRetries = -1
+
+func clusterEnabled(info string) bool { return strings.Contains(info, "cluster_enabled:1") }
+
+// configureSingle bounds how long a request waits for Redis.
+func configureSingle(o *redis.Options, cfg Config) {
+	o.PoolSize = cfg.PoolSize
+	o.MaxRetries = 1
+	o.DialTimeout = 2 * time.Second
+	o.ReadTimeout = 3 * time.Second
+	o.WriteTimeout = 3 * time.Second
+	o.DisableIdentity = true
+}
+
+func (l *Ledger) openCluster(o *redis.ClusterOptions, cfg Config) {
+	o.PoolSize = cfg.PoolSize
+	o.MaxRetries = 1
+	o.MaxRedirects = 8 // a failover answers MOVED for a while
+	o.DialTimeout = 2 * time.Second
+	o.ReadTimeout = 3 * time.Second
+	o.WriteTimeout = 3 * time.Second
+	o.DisableIdentity = true
+	blocking := *o
+	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
+	l.cluster = true
+	l.rdb = redis.NewClusterClient(o)
+	l.readers = redis.NewClusterClient(&blocking)
+}
+
+// checkMeta compares what is fixed for ever with the configuration, and stores
+// it at the first start. Two first starts at once agree: HSETNX decides.
+func (l *Ledger) checkMeta(ctx context.Context, cfg Config, env byte) error {
+	key := l.global.prefix + "meta"
+	wanted := cfg.Partitions
+	if wanted == 0 {
+		wanted = DefaultPartitions
+	}
+	pipe := l.rdb.Pipeline()
+	pipe.HSetNX(ctx, key, "partitions", wanted)
+	pipe.HSetNX(ctx, key, "format", recordFormat)
+	pipe.HSetNX(ctx, key, "epoch", 1)
+	known := pipe.HMGet(ctx, key, "partitions", "format", "epoch")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reading the ledger's meta: %w", failure(err))
+	}
+	partitions, err := metaNumber(known.Val(), 0)
+	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
+		return fmt.Errorf("the ledger's meta names %d partitions: %w", partitions, err)
+	}
+	if cfg.Partitions != 0 && partitions != cfg.Partitions {
+		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
+	}
+	if format, err := metaNumber(known.Val(), 1); err != nil || format != recordFormat {
+		return fmt.Errorf("the ledger's records have format %d, this program reads %d", format, recordFormat)
+	}
+	epoch, err := metaNumber(known.Val(), 2)
+	if err != nil {
+		return fmt.Errorf("the ledger's epoch: %w", err)
+	}
+	l.epoch.Store(uint32(epoch))
+	for i, tag := range partitionTags(env, partitions) {
+		l.rooms = append(l.rooms, room{number: i, prefix: "{" + tag + "}"})
+	}
+	return nil
+}
+
+func metaNumber(values []any, i int) (int, error) {
+	text, _ := values[i].(string)
+	return strconv.Atoi(text)
+}
+
+// Close gives the connections back. What is in flight fails.
+func (l *Ledger) Close() error {
+	return errors.Join(l.rdb.Close(), l.readers.Close())
+}
+
+// Ping answers nil when every master answers.
+func (l *Ledger) Ping(ctx context.Context) error {
+	ping := func(ctx context.Context, one *redis.Client) error { return one.Ping(ctx).Err() }
+	var err error
+	if many, ok := l.rdb.(*redis.ClusterClient); ok {
+		err = many.ForEachMaster(ctx, ping)
+	} else {
+		err = l.rdb.Ping(ctx).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("ping: %w", failure(err))
+	}
+	return nil
+}
+
+// Partitions is the number of partitions, numbered from 0.
+func (l *Ledger) Partitions() int { return len(l.rooms) }
+
+// Environment is "production" or "sandbox".
+func (l *Ledger) Environment() string { return l.env }
+
+// roomOf is where everything of an account is kept.
+func (l *Ledger) roomOf(account delivery.AccountID) room {
+	return l.rooms[partitionOf(account, len(l.rooms))]
+}
+
+// roomOfOrder is the room that an order id names; false for an id that this
+// ledger cannot have issued.
+func (l *Ledger) roomOfOrder(id delivery.OrderID) (room, bool) {
+	if id.IsZero() || id.Partition() >= len(l.rooms) {
+		return room{}, false
+	}
+	return l.rooms[id.Partition()], true
+}

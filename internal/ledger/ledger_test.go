@@ -1,0 +1,236 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// One redis-server serves all tests of the package, each in a database of its
+// own.
+var (
+	server   *stack.Redis
+	database atomic.Int32
+)
+
+const databases = 256
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "ledger-test-*")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	server, err = stack.StartRedis(context.Background(), stack.RedisOptions{
+		// Durability is tested with the whole system; here the disk only costs time.
+		Dir: dir, Extra: []string{"--databases", fmt.Sprint(databases), "--appendfsync", "no"}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer server.Stop()
+	return m.Run()
+}
+
+// testClock reads the time from a key, so that a test decides what Redis thinks
+// the time is; without the key it is Redis's own.
+const testClock = `
+local function clock()
+  local set = redis.call('GET', 'test:clock')
+  if set then return tonumber(set) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+`
+
+var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
+
+// openTest opens a ledger in an empty database of the shared server.
+func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
+	tb.Helper()
+	db := int(database.Add(1)) % databases
+	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, db), Environment: "sandbox", Partitions: 4,
+		Secrets: testSecrets, clock: testClock, Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	l, err := Open(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return l
+}
+
+func (l *Ledger) setClock(tb testing.TB, us int64) {
+	tb.Helper()
+	if err := l.rdb.Set(tb.Context(), "test:clock", us, 0).Err(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// must fails the test on an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func wantCode(tb testing.TB, err error, code delivery.Code) *delivery.Error {
+	tb.Helper()
+	refusal, ok := err.(*delivery.Error)
+	if !ok || refusal.Code != code {
+		tb.Fatalf("got %v, want %s", err, code)
+	}
+	return refusal
+}
+
+// plenty are limits that no test reaches by accident.
+func plenty() delivery.Limits {
+	wide := delivery.EndpointLimit{Sustained: delivery.Window{Count: 100_000, Seconds: 60}}
+	return delivery.Limits{Orders: wide, OrderStatus: wide, Cancel: wide, Token: wide,
+		Stores: delivery.EndpointLimit{Sustained: delivery.Window{Count: 100_000, Seconds: 60}, Burst: delivery.Window{Count: 100_000, Seconds: 10}}}
+}
+
+var testHash = [32]byte{1, 2, 3}
+
+func newAccount(tb testing.TB, l *Ledger, limits delivery.Limits) delivery.AccountID {
+	tb.Helper()
+	a := &delivery.Account{ID: delivery.NewAccountID(), Name: "Vendor", Limits: limits, CreatedAt: time.Now()}
+	must(tb, l.CreateAccount(tb.Context(), a, testHash))
+	return a.ID
+}
+
+// aroundTaksim covers the point of every test order.
+const aroundTaksim = `{"type":"Polygon","coordinates":[[[28.9,40.9],[29.1,40.9],[29.1,41.1],[28.9,41.1],[28.9,40.9]]]}`
+
+var taksim = delivery.Point{Latitude: 41.0369, Longitude: 28.985}
+
+func newFleet(tb testing.TB, l *Ledger) *delivery.Fleet {
+	tb.Helper()
+	coverage, err := delivery.ParseCoverage([]byte(aroundTaksim))
+	must(tb, err)
+	f := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Beyoğlu", DeliveryMinutes: 25,
+		PickupMinutes: 10, Couriers: -1, Coverage: coverage}
+	must(tb, l.CreateFleet(tb.Context(), f, testHash))
+	must(tb, l.LoadFleets(tb.Context()))
+	return f
+}
+
+func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *delivery.Fleet) *delivery.Store {
+	tb.Helper()
+	s := &delivery.Store{Account: account, ExternalID: "S-1", State: delivery.Active, TaxNumber: "1234567890", Name: "Şube",
+		Phone: "2121234567", Address: "İstiklal Caddesi 1", Point: taksim, Fleet: fleet.ID, FleetName: fleet.Name, UpdatedAt: time.Now()}
+	must(tb, l.WriteStore(tb.Context(), s))
+	return s
+}
+
+// shop is an account with an active store.
+type shop struct {
+	*Ledger
+	account delivery.AccountID
+	fleet   *delivery.Fleet
+}
+
+func newShop(tb testing.TB, l *Ledger) *shop {
+	tb.Helper()
+	s := &shop{Ledger: l, account: newAccount(tb, l, plenty()), fleet: newFleet(tb, l)}
+	newStore(tb, l, s.account, s.fleet)
+	return s
+}
+
+func testDraft(externalID string) *delivery.OrderDraft {
+	return &delivery.OrderDraft{
+		ExternalStoreID: "S-1", ExternalOrderID: externalID, ReadyAt: time.Now(),
+		Recipient: delivery.Recipient{Name: "Ayşe Öztürk", Phone: "5321234567"},
+		Dropoff:   delivery.Dropoff{Text: "Sıraselviler Cad. 12, zil 4", Point: taksim, DoorNo: "4"},
+		Payment:   delivery.Payment{Type: delivery.Cash, CollectionAmount: delivery.Money{Minor: 12550, Set: true}},
+	}
+}
+
+func (s *shop) creation(externalID, key string) *Creation {
+	return &Creation{Account: s.account, IdempotencyKey: key, Body: []byte("body of " + externalID), Draft: testDraft(externalID),
+		Candidates: s.Fleets().AppendCandidates(nil, taksim), Now: time.Now()}
+}
+
+func (s *shop) create(tb testing.TB, externalID string) *delivery.Order {
+	tb.Helper()
+	created, _, err := s.CreateOrder(tb.Context(), s.creation(externalID, ""))
+	must(tb, err)
+	return created.Order
+}
+
+// report appends a courier's update for an order of the shop.
+func (s *shop) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
+	tb.Helper()
+	u := delivery.Update{Order: id, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: status, At: time.Now()}
+	if _, err := s.Report(tb.Context(), u, time.Now()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// advance commits one status directly.
+func (s *shop) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
+	tb.Helper()
+	for _, status := range statuses {
+		o, err := s.Order(tb.Context(), id)
+		must(tb, err)
+		at := time.Now().Truncate(time.Millisecond)
+		result, err := s.CommitAll(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}})
+		must(tb, err)
+		must(tb, result[0])
+	}
+}
+
+// collect runs a feed until it has handed out n entries, acknowledging none.
+func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entry {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	entries := make(chan Entry, 1000)
+	done := make(chan error, 1)
+	go func() {
+		done <- l.RunFeed(ctx, Feed{Role: role, Consumer: consumer, Handle: func(_ context.Context, _ int, batch []Entry) error {
+			for _, e := range batch {
+				entries <- e
+			}
+			return nil
+		}})
+	}()
+	var got []Entry
+	for len(got) < n {
+		select {
+		case e := <-entries:
+			got = append(got, e)
+		case <-ctx.Done():
+			tb.Fatalf("the feed handed out %d entries, want %d", len(got), n)
+		}
+	}
+	cancel()
+	<-done
+	return got
+}
+
+func redisInfo(tb testing.TB, l *Ledger, key string) []redis.XInfoGroup {
+	tb.Helper()
+	groups, err := l.rdb.XInfoGroups(tb.Context(), key).Result()
+	must(tb, err)
+	return groups
+}

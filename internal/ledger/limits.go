@@ -1,0 +1,177 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+
+	"vendorapi/internal/delivery"
+)
+
+// Endpoint names a bucket of the spec's limits table.
+type Endpoint uint8
+
+// The buckets. Every vendor endpoint counts in exactly one; /webhook counts in
+// the stores bucket.
+const (
+	EndpointOrders Endpoint = iota
+	EndpointOrderStatus
+	EndpointCancel
+	EndpointStores
+	EndpointToken
+	endpoints
+)
+
+// endpointLetters are stored; never change them.
+const endpointLetters = "oscpt"
+
+func (e Endpoint) letter() byte { return endpointLetters[e] }
+
+// Quota is the state of the bucket that a request was counted in, for the
+// X-RateLimit headers (spec, "Limits", rule 2). It is exact: Remaining more
+// requests pass if they come now. A zero Limit means that nothing was counted.
+type Quota struct {
+	Limit     int
+	Remaining int
+	Reset     int64 // Unix seconds at which Remaining will next be larger
+}
+
+// quotaSize is the packed quota of a reply, see reply in lua/window.lua.
+const quotaSize = 4 + 4 + 6 + 4
+
+// counted is a script's reply to a request that counts: its name, the quota,
+// how long to wait when it was refused, and whatever it answers besides.
+type counted struct {
+	name    string
+	quota   Quota
+	wait    time.Duration
+	payload string
+}
+
+func parseCounted(reply string) (counted, error) {
+	name, rest, ok := strings.Cut(reply, "\n")
+	if !ok {
+		return counted{name: name}, nil
+	}
+	if len(rest) < quotaSize {
+		return counted{}, fmt.Errorf("reply %q carries no quota", name)
+	}
+	f := fields{rest: rest}
+	c := counted{name: name}
+	c.quota.Limit, c.quota.Remaining = int(f.uint32()), int(f.uint32())
+	c.quota.Reset = int64(f.uint16())<<32 | int64(f.uint32())
+	c.wait = time.Duration(f.uint32()) * time.Millisecond
+	c.payload = f.rest
+	return c, nil
+}
+
+// refusal turns the replies that any counting script can give into errors.
+func (c *counted) refusal() error {
+	switch c.name {
+	case "limited":
+		return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: c.wait,
+			Message: fmt.Sprintf("the limit of %d requests is used up; wait as Retry-After says", c.quota.Limit)}
+	case "suspended":
+		return delivery.Refuse(delivery.CodeAccountSuspended, "the account is suspended; contact the operator")
+	case "unknown":
+		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's account does not exist")
+	}
+	return nil
+}
+
+// count runs a script that counts, and keeps the per-minute figures.
+func (l *Ledger) count(ctx context.Context, s *script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
+	text, err := l.runText(ctx, s, keys, args...)
+	if err != nil {
+		return counted{}, err
+	}
+	c, err := parseCounted(text)
+	if err != nil {
+		return counted{}, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	l.minutes.add(account, c.name == "limited" || c.name == "polled_too_soon")
+	return c, c.refusal()
+}
+
+// Consume counts one request that needs nothing else of the ledger: a body that
+// could not be read, an order id that is none, the webhook endpoints. Errors:
+// RATE_LIMITED with RetryAfter (then nothing was counted), ACCOUNT_SUSPENDED,
+// TOKEN_INVALID when the account does not exist. The Quota is valid with all
+// but the last.
+func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
+	r := l.roomOf(account)
+	c, err := l.count(ctx, &l.scripts.consume, account,
+		[]string{r.ring(endpoint, account), r.account(account)}, string(endpoint.letter()))
+	return c.quota, err
+}
+
+// CountToken verifies the SHA-256 of a client secret and counts the token, in
+// one script. Errors besides Consume's: INVALID_CREDENTIALS, also for an account
+// that does not exist; nothing is counted then, so a stranger cannot use up a
+// vendor's tokens.
+func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (Quota, error) {
+	r := l.roomOf(account)
+	c, err := l.count(ctx, &l.scripts.countToken, account,
+		[]string{r.ring(EndpointToken, account), r.account(account)}, string(secretHash[:]))
+	if c.name == "wrong_secret" || c.name == "unknown" {
+		return Quota{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
+	}
+	return c.quota, err
+}
+
+// failedLogins is how many wrong credentials a client id may present from one
+// address before the answer is 429: guessing 32 random bytes is hopeless
+// anyway, this only keeps the noise down.
+var failedLogins = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
+
+// CountFailedLogin counts a wrong credential by client id and address. It
+// answers RATE_LIMITED once there were too many. It is never asked about a
+// credential that is right, so it refuses nobody who has one.
+func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
+	digest := delivery.OrderDigest(delivery.AccountID{}, clientID[:min(len(clientID), 64)]+"\x00"+address)
+	result, err := l.logins.Allow(ctx, l.global.prefix+"logins:"+string(digest[:]), failedLogins)
+	if err != nil {
+		return fmt.Errorf("counting a failed login: %w", failure(err))
+	}
+	if result.Allowed == 0 {
+		return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
+			Message: "too many wrong credentials from this address"}
+	}
+	return nil
+}
+
+// packLimit is the copy of an endpoint's limit that stands in the account and
+// at the head of its ring: flags, then count and seconds of both windows.
+func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
+	var b [17]byte
+	if suspended {
+		b[0] |= 1
+	}
+	if e == EndpointStores && limit.Sustained.Count > 0 && limit.Burst.Count > 0 {
+		b[0] |= 2 // a bucket of the burst's size, refilled at the sustained rate
+	}
+	for i, n := range []int{limit.Sustained.Count, limit.Sustained.Seconds, limit.Burst.Count, limit.Burst.Seconds} {
+		binary.BigEndian.PutUint32(b[1+4*i:], uint32(n))
+	}
+	return string(b[:])
+}
+
+// limitOf picks an endpoint's limit.
+func limitOf(l *delivery.Limits, e Endpoint) delivery.EndpointLimit {
+	switch e {
+	case EndpointOrders:
+		return l.Orders
+	case EndpointOrderStatus:
+		return l.OrderStatus
+	case EndpointCancel:
+		return l.Cancel
+	case EndpointStores:
+		return l.Stores
+	default:
+		return l.Token
+	}
+}

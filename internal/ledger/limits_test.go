@@ -1,0 +1,257 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+)
+
+const second = int64(1_000_000)
+
+// bruteForce is what the limits mean, spelled out: every admission of every
+// window is kept, and counted anew for each request.
+type bruteForce struct {
+	endpoint Endpoint
+	limit    delivery.EndpointLimit
+	last     int64
+	live     [2][]int64 // admissions that each window still counts
+	full     int64      // of a bucket: when it will be full again
+}
+
+func (m *bruteForce) bucket() bool { return m.endpoint == EndpointStores }
+
+func (m *bruteForce) windows() [2]delivery.Window {
+	if m.bucket() {
+		return [2]delivery.Window{{}, m.limit.Burst}
+	}
+	return [2]delivery.Window{m.limit.Sustained, m.limit.Burst}
+}
+
+type judgement struct {
+	admitted bool
+	quota    Quota
+	wait     int64 // us
+}
+
+func (m *bruteForce) request(now int64) judgement {
+	if m.last > now {
+		if m.last-now > second {
+			m.drawToPresent(now)
+		} else {
+			now = m.last
+		}
+	}
+	type opinion struct {
+		limit, remaining int
+		grows            int64
+	}
+	var opinions []opinion
+	kept := m.live
+	for i, w := range m.windows() {
+		if w.Count == 0 {
+			continue
+		}
+		kept[i] = nil
+		for _, t := range m.live[i] {
+			if t > now-int64(w.Seconds)*second {
+				kept[i] = append(kept[i], t)
+			}
+		}
+		span := int64(w.Seconds) * second
+		switch inside := len(kept[i]); {
+		case inside >= w.Count:
+			opinions = append(opinions, opinion{w.Count, -1, kept[i][inside-w.Count] + span})
+		case inside == 0:
+			opinions = append(opinions, opinion{w.Count, w.Count - 1, now + span})
+		default:
+			opinions = append(opinions, opinion{w.Count, w.Count - inside - 1, kept[i][0] + span})
+		}
+	}
+	full := int64(0)
+	if m.bucket() {
+		each := int64(m.limit.Sustained.Seconds) * second / int64(m.limit.Sustained.Count)
+		full = max(m.full, now) + each
+		depth := each * int64(m.limit.Burst.Count)
+		remaining := int((depth - (full - now)) / each)
+		grows := full + int64(remaining+1)*each - depth
+		if full-now > depth {
+			remaining, grows = -1, full-depth
+		}
+		opinions = append(opinions, opinion{m.limit.Burst.Count, remaining, grows})
+	}
+	tightest := opinions[0]
+	for _, o := range opinions[1:] {
+		if o.remaining < tightest.remaining || o.remaining == tightest.remaining && o.grows > tightest.grows {
+			tightest = o
+		}
+	}
+	j := judgement{admitted: tightest.remaining >= 0}
+	j.quota = Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6))}
+	if !j.admitted {
+		j.wait = tightest.grows - now
+		return j
+	}
+	for i, w := range m.windows() {
+		m.live[i] = nil
+		if w.Count > 0 {
+			m.live[i] = append(kept[i], now)
+		}
+	}
+	m.last, m.full = now, full
+	return j
+}
+
+func (m *bruteForce) drawToPresent(now int64) {
+	for i := range m.live {
+		for k, t := range m.live[i] {
+			m.live[i][k] = min(t, now)
+		}
+	}
+	m.last = now
+	if m.bucket() {
+		each := int64(m.limit.Sustained.Seconds) * second / int64(m.limit.Sustained.Count)
+		m.full = min(m.full, now+each*int64(m.limit.Burst.Count))
+	}
+}
+
+// draws is where a sequence of steps gets its choices from.
+type draws func(label string, low, high int) int
+
+func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
+	var l delivery.EndpointLimit
+	if e == EndpointStores {
+		l.Sustained = delivery.Window{Count: []int{1, 2, 5, 10}[draw("refill", 0, 3)], Seconds: draw("refill seconds", 1, 20)}
+		l.Burst = delivery.Window{Count: draw("bucket", 1, 40), Seconds: draw("burst seconds", 1, 10)}
+		return l
+	}
+	l.Sustained = delivery.Window{Count: draw("count 1", 1, 60), Seconds: draw("seconds 1", 1, 60)}
+	if draw("two windows", 0, 3) > 0 {
+		l.Burst = delivery.Window{Count: draw("count 2", 1, 30), Seconds: draw("seconds 2", 1, 20)}
+	}
+	return l
+}
+
+// compareWithModel plays steps against the scripts and the model, and tells the
+// first difference. Steps are requests after pauses from nothing to longer than
+// any window, the very ends of windows, changed limits, and clocks that go back.
+func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
+	e := []Endpoint{EndpointOrders, EndpointStores, EndpointToken}[draw("endpoint", 0, 2)]
+	m := &bruteForce{endpoint: e, limit: drawLimit(draw, e)}
+	account := delivery.NewAccountID()
+	write := func(mode string) {
+		var limits delivery.Limits
+		for _, into := range []*delivery.EndpointLimit{&limits.Orders, &limits.Stores, &limits.Token} {
+			*into = m.limit
+		}
+		if _, err := l.writeAccount(tb.Context(), mode, account, &limits, false); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	write("create")
+	// Rings expire by the server's own clock, so the test's must be ahead of it.
+	now := 4_000_000_000*second + int64(draw("start", 0, 999_999))
+	for step := range steps {
+		switch kind := draw("step", 0, 99); {
+		case kind < 55:
+			now += int64(draw("short pause", 0, 3000))
+		case kind < 85:
+			now += int64(draw("pause", 0, int(3*second)))
+		case kind < 90:
+			now += int64(draw("long pause", 0, int(70*second)))
+		case kind < 93:
+			now -= int64(draw("small step back", 0, int(second)))
+		case kind < 95:
+			now -= int64(draw("jump back", int(second), int(200*second)))
+		case kind < 96:
+			now += int64(draw("jump forward", 0, int(4000*second)))
+		case kind < 97:
+			m.limit = drawLimit(draw, e)
+			write("update")
+		default: // the very end of a window
+			now = max(now, m.last+int64(m.limit.Sustained.Seconds)*second)
+		}
+		l.setClock(tb, now)
+		want := m.request(now)
+		got, err := l.Consume(tb.Context(), account, e)
+		refusal, refused := err.(*delivery.Error)
+		if err != nil && !refused {
+			tb.Fatal(err)
+		}
+		if refused == want.admitted {
+			return fmt.Errorf("step %d: admitted %v, the model says %v", step, !refused, want.admitted)
+		}
+		if got != want.quota {
+			return fmt.Errorf("step %d (admitted %v): quota %+v, the model says %+v", step, want.admitted, got, want.quota)
+		}
+		if refused {
+			if wait := (want.wait + 999) / 1000; refusal.RetryAfter.Milliseconds() != max(1, wait) {
+				return fmt.Errorf("step %d: wait %s, the model says %d ms", step, refusal.RetryAfter, wait)
+			}
+		}
+	}
+	return nil
+}
+
+func TestLimits_AgreeWithBruteForce(t *testing.T) {
+	l := openTest(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		draw := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(rt, label) }
+		if err := compareWithModel(t, l, draw, 300); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// gcra is what a limiter of the usual kind would do in place of the log.
+const gcra = `
+local function judge_window(r, count, seconds, tail, at, now)
+  local each, span = seconds * 1000000 / count, seconds * 1000000
+  local key = r.key .. ':gcra' .. span
+  local full = math.max(tonumber(redis.call('GET', key) or 0), now) + each
+  if full - now > span then return {limit = count, remaining = -1, grows = full - span} end
+  redis.call('SET', key, string.format('%.0f', full))
+  return {limit = count, remaining = math.floor((span - (full - now)) / each), grows = now + each}
+end
+local function judge_bucket`
+
+// TestLimits_MutantsAreFound proves that the comparison above can fail.
+func TestLimits_MutantsAreFound(t *testing.T) {
+	window, err := luaFiles.ReadFile("lua/window.lua")
+	must(t, err)
+	for name, mutate := range map[string]struct{ from, to string }{
+		"one too many":            {"local inside = r.admitted - tail", "local inside = r.admitted - tail - 1"},
+		"one too few":             {"if inside >= count then", "if inside >= count - 1 then"},
+		"closed window":           {"if tail >= r.admitted or at > horizon then", "if tail >= r.admitted or at >= horizon then"},
+		"gcra":                    {"local function judge_bucket", gcra},
+		"second window forgotten": {"if r.count2 > 0 then\n    r.tail2", "if false then\n    r.tail2"},
+		"future kept":             {"if r.last - now > 1000000 then clamp_future(r, now)", "if false then clamp_future(r, now)"},
+		"ring does not grow":      {">= r.capacity then grow(r) end", ">= r.capacity * 1000 then grow(r) end"},
+		"bucket refills too fast": {"local each = r.seconds1 * 1000000", "local each = r.seconds1 * 900000"},
+		"tail not kept":           {"r.admitted, r.tail1, r.tail2,\n    r.last, r.at1", "r.admitted, 0, 0,\n    r.last, r.at1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(string(window), mutate.from) {
+				t.Fatalf("window.lua has no %q", mutate.from)
+			}
+			l := openTest(t)
+			source, err := assemble("consume", []string{"clock", "window"}, testClock)
+			must(t, err)
+			l.scripts.consume.Script = redis.NewScript(strings.Replace(source, mutate.from, mutate.to, 1))
+			random := rand.New(rand.NewPCG(1, 2))
+			for range 200 {
+				draw := func(_ string, low, high int) int { return low + random.IntN(high-low+1) }
+				if err := compareWithModel(t, l, draw, 300); err != nil {
+					return
+				}
+			}
+			t.Error("200 sequences of 300 steps did not find the mutant")
+		})
+	}
+}

@@ -1,0 +1,294 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Candidate is a fleet that an order at this drop-off could belong to, with
+// what stands against it. Which fleet it is, the script reads from the store.
+type Candidate struct {
+	Terms      delivery.FleetTerms
+	Covers     bool
+	Suspended  bool
+	NoCouriers bool
+}
+
+func (c *Candidate) verdicts() byte {
+	var b byte
+	if c.Covers {
+		b |= 1
+	}
+	if c.Suspended {
+		b |= 2
+	}
+	if c.NoCouriers {
+		b |= 4
+	}
+	return b
+}
+
+// Creation is one POST /orders.
+type Creation struct {
+	Account        delivery.AccountID
+	IdempotencyKey string // empty: header absent
+	Body           []byte // as received; its SHA-256 is the fingerprint
+	// Draft is nil when the body broke a rule: then the request only counts,
+	// and an earlier success under its key is looked up.
+	Draft *delivery.OrderDraft
+	// Candidates holds every fleet that covers the drop-off and every suspended
+	// fleet.
+	Candidates []Candidate
+	// Now is the gateway's clock; it becomes createdAt, in milliseconds.
+	Now time.Time
+}
+
+// Created is an accepted order, or an earlier one that is answered again.
+type Created struct {
+	Order    *delivery.Order // nil when Draft was nil and nothing is to be replayed
+	Replayed bool
+}
+
+// CreateOrder judges and stores an order in one round trip (design section 3).
+// Errors besides Consume's, in the order in which they are found:
+// DUPLICATE_ORDER for another body under the same key, STORE_NOT_CONFIGURED,
+// FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER
+// with OrderID for a used external id.
+//
+// A lost reply is no danger: the connection's own retry carries the same nonce
+// and gets the first result; a new request of the vendor's is told apart by its
+// idempotency key or its external id.
+func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, error) {
+	sum := sha256.Sum256(c.Body)
+	fingerprint := [16]byte(sum[:16])
+	r := l.roomOf(c.Account)
+	if c.Draft == nil {
+		return l.judgeBody(ctx, r, c, fingerprint)
+	}
+	o, keys, args := l.prepareCreation(r, c, fingerprint)
+	reply, err := l.count(ctx, &l.scripts.createOrder, c.Account, keys, args...)
+	if err != nil {
+		return Created{}, reply.quota, err
+	}
+	created, err := creationResult(&reply, r, o, c)
+	return created, reply.quota, err
+}
+
+// fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
+const fleetUnavailableRetry = 60 * time.Second
+
+func creationResult(reply *counted, r room, o *delivery.Order, c *Creation) (Created, error) {
+	switch reply.name {
+	case "created":
+		f := fields{rest: reply.payload}
+		o.Fleet = c.Candidates[f.uint16()].Terms
+		return Created{Order: o}, nil
+	case "recovered", "replayed":
+		earlier, err := decodeOrder(reply.payload, r.number)
+		return Created{Order: earlier, Replayed: reply.name == "replayed"}, err
+	case "key_conflict":
+		return Created{}, delivery.Refuse(delivery.CodeDuplicateOrder, "this idempotency key was used with another body")
+	case "store":
+		return Created{}, delivery.Refuse(delivery.CodeStoreNotConfigured, "the store is not registered, has no fleet, or is not Active")
+	case "fleet_suspended":
+		return Created{}, delivery.Refuse(delivery.CodeFleetSuspended, "the store's fleet cannot accept orders at present")
+	case "coverage":
+		return Created{}, delivery.Refuse(delivery.CodeDropoffOutOfCoverage, "the drop-off is outside the coverage area of the store's fleet")
+	case "no_couriers":
+		return Created{}, &delivery.Error{Code: delivery.CodeFleetUnavailable, RetryAfter: fleetUnavailableRetry,
+			Message: "no courier is available in the area right now"}
+	case "duplicate":
+		f := fields{rest: reply.payload}
+		return Created{}, &delivery.Error{Code: delivery.CodeDuplicateOrder,
+			Message: "externalOrderId is already used",
+			OrderID: delivery.MakeOrderID(r.number, f.uint16(), o.ID.Digest())}
+	}
+	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)
+}
+
+// prepareCreation composes the order and what create_order.lua needs of it.
+func (l *Ledger) prepareCreation(r room, c *Creation, fingerprint [16]byte) (*delivery.Order, []string, []any) {
+	d := c.Draft
+	digest := delivery.OrderDigest(c.Account, d.ExternalOrderID)
+	o := &delivery.Order{
+		ID:         delivery.MakeOrderID(r.number, delivery.DayOf(c.Now), digest),
+		Account:    c.Account,
+		OrderDraft: *d,
+		CreatedAt:  c.Now.UTC().Truncate(time.Millisecond),
+		Status:     delivery.Searching,
+		Version:    uint64(l.epoch.Load())<<32 | 1,
+	}
+	// The stored form has milliseconds; the first answer must be the replay's.
+	o.ReadyAt, o.OrderedAt = o.ReadyAt.Truncate(time.Millisecond), o.OrderedAt.Truncate(time.Millisecond)
+	var nonce [8]byte
+	_, _ = rand.Read(nonce[:]) // never fails, crypto/rand ends the program instead
+	keyIsExternal := c.IdempotencyKey != "" && c.IdempotencyKey == d.ExternalOrderID
+	bucket, field := r.retired(digest)
+
+	keys := make([]string, 6, 8)
+	keys[0], keys[1] = r.ring(EndpointOrders, c.Account), r.account(c.Account)
+	keys[2], keys[3] = r.order(digest), r.store(delivery.OrderDigest(c.Account, d.ExternalStoreID))
+	keys[4], keys[5] = r.key(kindEvents), bucket
+	if c.IdempotencyKey != "" && !keyIsExternal {
+		key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
+		keys = append(keys, r.idempotency(key), r.order(key))
+	}
+
+	ids := make([]byte, 0, 16*len(c.Candidates))
+	verdicts := make([]byte, 0, len(c.Candidates))
+	args := make([]any, 8, 8+len(c.Candidates))
+	for i := range c.Candidates {
+		candidate := &c.Candidates[i]
+		ids = append(ids, candidate.Terms.ID[:]...)
+		verdicts = append(verdicts, candidate.verdicts())
+		args = append(args, appendTerms(nil, candidate.Terms))
+	}
+	args[0] = appendOrderStart(make([]byte, 0, orderHead), o, nonce, fingerprint, keyIsExternal)
+	args[1] = appendOrderMiddle(nil, o.ID)
+	args[2] = appendDocument(make([]byte, 0, 512), &o.OrderDraft)
+	args[3] = appendOrderEvent(nil, o.ID, o.Version)
+	args[4], args[5], args[6], args[7] = field, ids, verdicts, r.prefix
+	return o, keys, args
+}
+
+// judgeBody counts a creation whose body broke a rule.
+func (l *Ledger) judgeBody(ctx context.Context, r room, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
+	if c.IdempotencyKey == "" {
+		quota, err := l.Consume(ctx, c.Account, EndpointOrders)
+		return Created{}, quota, err
+	}
+	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
+	reply, err := l.count(ctx, &l.scripts.judgeBody, c.Account,
+		[]string{r.ring(EndpointOrders, c.Account), r.account(c.Account), r.idempotency(key), r.order(key)},
+		fingerprint[:], r.prefix)
+	if err != nil || reply.name == "counted" {
+		return Created{}, reply.quota, err
+	}
+	created, err := creationResult(&reply, r, nil, c)
+	return created, reply.quota, err
+}
+
+// PollOrder is GET /orders/{orderId}: it counts, and reads (spec, "Limits",
+// rule 1). Errors besides Consume's: ORDER_NOT_FOUND, also for another
+// account's order; RATE_LIMITED with the order's own limit as the Quota when the
+// order was read within delivery.PollInterval; nothing is counted then.
+func (l *Ledger) PollOrder(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
+	r := l.roomOf(account)
+	day := id.Day()
+	reply, err := l.count(ctx, &l.scripts.pollOrder, account,
+		[]string{r.ring(EndpointOrderStatus, account), r.account(account), r.order(id.Digest())},
+		account[:], []byte{byte(day >> 8), byte(day)}, delivery.PollInterval.Microseconds())
+	if err != nil {
+		return nil, reply.quota, err
+	}
+	switch reply.name {
+	case "found":
+		if id.Partition() != r.number {
+			return nil, reply.quota, orderNotFound()
+		}
+		o, err := decodeOrder(reply.payload, r.number)
+		return o, reply.quota, err
+	case "polled_too_soon":
+		return nil, reply.quota, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: reply.wait,
+			Message: "one order may be read once per 10 seconds; status changes are delivered by webhook, register one instead of polling"}
+	case "not_found":
+		return nil, reply.quota, orderNotFound()
+	}
+	return nil, reply.quota, fmt.Errorf("script poll_order answered %q", reply.name)
+}
+
+func orderNotFound() error {
+	return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this orderId")
+}
+
+// CancelOrder is POST /orders/{orderId}/cancel: it counts and cancels, in one
+// script. A second cancellation answers the order as it stands. Errors besides
+// Consume's: ORDER_NOT_FOUND, ORDER_NOT_CANCELLABLE with Status; a pickup that a
+// courier has reported wins even if it is not committed yet, and is then the
+// Status that the vendor is told.
+func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
+	r := l.roomOf(account)
+	if id.Partition() != r.number {
+		quota, err := l.Consume(ctx, account, EndpointCancel)
+		if err == nil {
+			err = orderNotFound()
+		}
+		return nil, quota, err
+	}
+	day := id.Day()
+	epoch := l.epoch.Load()
+	change := delivery.Change{Status: delivery.Cancelled, At: now, Cancel: reason, Note: note}
+	reply, err := l.count(ctx, &l.scripts.cancelOrder, account,
+		[]string{r.ring(EndpointCancel, account), r.account(account), r.order(id.Digest())},
+		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, &change, epoch),
+		now.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch)
+	if err != nil {
+		return nil, reply.quota, err
+	}
+	if reply.name == "not_found" {
+		return nil, reply.quota, orderNotFound()
+	}
+	o, err := decodeOrder(reply.payload, r.number)
+	if err != nil {
+		return nil, reply.quota, err
+	}
+	if reply.name == "too_late" {
+		status := o.Status
+		if status.Cancellable() {
+			status = o.Reported
+		}
+		return nil, reply.quota, &delivery.Error{Code: delivery.CodeOrderNotCancellable, Status: status,
+			Message: "the order is " + status.String() + "; only an order before pickup can be cancelled"}
+	}
+	return o, reply.quota, nil
+}
+
+// Order reads one order without counting. ORDER_NOT_FOUND.
+func (l *Ledger) Order(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
+	found, err := l.Orders(ctx, []delivery.OrderID{id})
+	if err != nil {
+		return nil, err
+	}
+	if found[0] == nil {
+		return nil, orderNotFound()
+	}
+	return found[0], nil
+}
+
+// Orders reads many in one round trip; one that does not exist is nil in its
+// place. A record that cannot be read is an error for all.
+func (l *Ledger) Orders(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
+	pipe := l.rdb.Pipeline()
+	replies := make([]*redis.StringCmd, len(ids))
+	for i, id := range ids {
+		if r, ok := l.roomOfOrder(id); ok {
+			replies[i] = pipe.Get(ctx, r.order(id.Digest()))
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading orders: %w", failure(err))
+	}
+	orders := make([]*delivery.Order, len(ids))
+	for i, reply := range replies {
+		if reply == nil || errors.Is(reply.Err(), redis.Nil) {
+			continue
+		}
+		o, err := decodeOrder(reply.Val(), ids[i].Partition())
+		if err != nil {
+			return nil, err
+		}
+		if o.ID == ids[i] {
+			orders[i] = o
+		}
+	}
+	return orders, nil
+}

@@ -1,0 +1,130 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Trim drops a partition's stream entries that are older than keep and that
+// every group has read and settled; it drops nothing while a required group is
+// missing. Returns how many entries went.
+func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
+	r := l.rooms[partition]
+	total := int64(0)
+	for _, key := range []string{r.key(kindEvents), r.key(kindUpdates)} {
+		floor, err := l.floor(ctx, key)
+		if err != nil {
+			return total, err
+		}
+		if floor == "" {
+			continue
+		}
+		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); streamIDLess(horizon, floor) {
+			floor = horizon
+		}
+		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()
+		if err != nil {
+			return total, fmt.Errorf("trimming: %w", failure(err))
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// floor is the oldest id of a stream that some group still needs; empty when a
+// required group is missing, for then nothing may go.
+func (l *Ledger) floor(ctx context.Context, key string) (string, error) {
+	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
+	if redis.HasErrorPrefix(err, "no such key") {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading groups: %w", failure(err))
+	}
+	missing := make(map[string]bool)
+	for _, role := range requiredRoles(key) {
+		missing[string(role)] = true
+	}
+	floor := ""
+	for _, g := range groups {
+		delete(missing, g.Name)
+		needs := g.LastDeliveredID
+		if g.Pending > 0 {
+			pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
+			if err != nil {
+				return "", fmt.Errorf("reading pending entries: %w", failure(err))
+			}
+			if pending.Count > 0 {
+				needs = pending.Lower
+			}
+		}
+		if floor == "" || streamIDLess(needs, floor) {
+			floor = needs
+		}
+	}
+	if len(missing) > 0 {
+		return "", nil
+	}
+	return floor, nil
+}
+
+// streamIDLess compares two ids "milliseconds-sequence".
+func streamIDLess(a, b string) bool {
+	am, as := splitStreamID(a)
+	bm, bs := splitStreamID(b)
+	return am < bm || am == bm && as < bs
+}
+
+func splitStreamID(id string) (ms, sequence uint64) {
+	front, back, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(front, 10, 64)
+	sequence, _ = strconv.ParseUint(back, 10, 64)
+	return ms, sequence
+}
+
+// Retire removes orders of a partition that ended before a time and whose events
+// every group has settled; their external ids stay remembered for ever. Returns
+// how many entries of the lists of ended orders were settled, at most limit.
+func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
+	r := l.rooms[partition]
+	floor, err := l.floor(ctx, r.key(kindEvents))
+	if err != nil || floor == "" {
+		return 0, err
+	}
+	settledUntil, _ := splitStreamID(floor)
+	bound := min(endedBefore.UnixMilli(), int64(settledUntil))
+	// The hour that holds the bound is not over yet.
+	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
+	if err != nil {
+		return 0, fmt.Errorf("reading ended orders: %w", failure(err))
+	}
+	retired := 0
+	for _, hour := range hours {
+		for retired < limit {
+			reply, err := l.run(ctx, &l.scripts.retireOrders, []string{r.keyOf(kindEnded, []byte(hour)), r.key(kindEndedHours)},
+				r.prefix, hour, min(limit-retired, retireBatch), retiredBits)
+			if err != nil {
+				return retired, err
+			}
+			n, ok := reply.(int64)
+			if !ok {
+				return retired, errors.New("script retire_orders: unreadable reply")
+			}
+			if n == 0 {
+				break
+			}
+			retired += int(n)
+		}
+	}
+	return retired, nil
+}
+
+// retireBatch keeps one script well below a millisecond or two.
+const retireBatch = 200
