@@ -12,9 +12,14 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"vendorapi/internal/delivery"
 )
+
+// The library reports every failed connection on standard error; our callers
+// report them once, with what they meant to do.
+func init() { logging.Disable() }
 
 // ErrConflict says that a record was changed by somebody else since it was
 // read. Read it again and decide again.
@@ -148,7 +153,7 @@ func clusterEnabled(info string) bool { return strings.Contains(info, "cluster_e
 // configureSingle bounds how long a request waits for Redis.
 func configureSingle(o *redis.Options, cfg Config) {
 	o.PoolSize = cfg.PoolSize
-	o.MaxRetries = 1
+	o.MaxRetries, o.DialerRetries = 1, 1
 	o.DialTimeout = 2 * time.Second
 	o.ReadTimeout = 3 * time.Second
 	o.WriteTimeout = 3 * time.Second
@@ -157,7 +162,7 @@ func configureSingle(o *redis.Options, cfg Config) {
 
 func (l *Ledger) openCluster(o *redis.ClusterOptions, cfg Config) {
 	o.PoolSize = cfg.PoolSize
-	o.MaxRetries = 1
+	o.MaxRetries, o.DialerRetries = 1, 1
 	o.MaxRedirects = 8 // a failover answers MOVED for a while
 	o.DialTimeout = 2 * time.Second
 	o.ReadTimeout = 3 * time.Second

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -199,32 +200,38 @@ func (s *shop) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.
 	}
 }
 
-// collect runs a feed until it has handed out n entries, acknowledging none.
+// collect reads a role's entries, own unfinished ones first, until it has n, and
+// acknowledges none.
 func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entry {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
-	defer cancel()
-	entries := make(chan Entry, 1000)
-	done := make(chan error, 1)
-	go func() {
-		done <- l.RunFeed(ctx, Feed{Role: role, Consumer: consumer, Handle: func(_ context.Context, _ int, batch []Entry) error {
-			for _, e := range batch {
-				entries <- e
-			}
-			return nil
-		}})
-	}()
+	return collectAs(tb, l, l.rooms, role, consumer, n)
+}
+
+// collectFrom is collect for a few partitions.
+func collectFrom(tb testing.TB, l *Ledger, rooms []room, role Role, n int) []Entry {
+	tb.Helper()
+	return collectAs(tb, l, rooms, role, "c", n)
+}
+
+func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer string, n int) []Entry {
+	tb.Helper()
+	var mu sync.Mutex
 	var got []Entry
-	for len(got) < n {
-		select {
-		case e := <-entries:
-			got = append(got, e)
-		case <-ctx.Done():
-			tb.Fatalf("the feed handed out %d entries, want %d", len(got), n)
+	reader := newFeedReader(l, &Feed{Role: role, Consumer: consumer, Batch: 1000, Log: func(string, ...any) {},
+		Handle: func(_ context.Context, _ int, batch []Entry) error {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, batch...)
+			return nil
+		}}, rooms)
+	must(tb, reader.makeGroups(tb.Context()))
+	must(tb, reader.readOwn(tb.Context()))
+	for deadline := time.Now().Add(10 * time.Second); len(got) < n; {
+		must(tb, reader.readNew(tb.Context()))
+		if time.Now().After(deadline) {
+			tb.Fatalf("%d entries were handed out, want %d", len(got), n)
 		}
 	}
-	cancel()
-	<-done
 	return got
 }
 

@@ -6,7 +6,8 @@
 --   account (16 bytes), for an order's version ''
 -- Reply: how many were queued. An account without an endpoint gets nothing; its
 --   events are logged as not sent ('\3', ms, event).
--- Repeated call: the sequences in the order's head show what was queued.
+-- Repeated call: the sequences in the order's head show what was queued, and of
+--   a notice that its entry is acknowledged.
 local prefix, now = ARGV[1], tonumber(ARGV[3])
 local ids, touched, registered, queued_now = {}, {}, {}, 0
 
@@ -40,12 +41,14 @@ end
 
 for i = 4, #ARGV, 3 do
   local event, account = ARGV[i + 1], ARGV[i + 2]
-  ids[#ids + 1] = ARGV[i]
-  if string.byte(event, 1) == 1 then
-    queue_version(event)
-  elseif string.byte(event, 1) == 2 and account ~= '' and has_endpoint(account, event) then
-    redis.call('RPUSH', prefix .. 'q' .. account, event)
-    touched[account], queued_now = true, queued_now + 1
+  if string.byte(event, 1) == 2 then
+    if redis.call('XACK', KEYS[1], ARGV[2], ARGV[i]) == 1 and account ~= '' and has_endpoint(account, event) then
+      redis.call('RPUSH', prefix .. 'q' .. account, event)
+      touched[account], queued_now = true, queued_now + 1
+    end
+  else
+    ids[#ids + 1] = ARGV[i]
+    if event ~= '' then queue_version(event) end
   end
 end
 for account in pairs(touched) do reschedule(prefix, account, now) end

@@ -1,0 +1,282 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
+	l := openTest(t)
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 10, Seconds: 60}}
+	id := newAccount(t, l, limits)
+	now := 4_000_000_000 * second
+	l.setClock(t, now)
+	for range 8 {
+		_, err := l.Consume(t.Context(), id, EndpointOrders)
+		must(t, err)
+	}
+	limits.Orders.Sustained.Count = 5
+	_, err := l.UpdateAccount(t.Context(), id, AccountPatch{Limits: &limits})
+	must(t, err)
+	_, err = l.Consume(t.Context(), id, EndpointOrders)
+	wantCode(t, err, delivery.CodeRateLimited)
+	limits.Orders.Sustained.Count = 9
+	_, err = l.UpdateAccount(t.Context(), id, AccountPatch{Limits: &limits})
+	must(t, err)
+	quota, err := l.Consume(t.Context(), id, EndpointOrders)
+	must(t, err)
+	if quota != (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}) {
+		t.Errorf("quota %+v", quota)
+	}
+	stored, err := l.Account(t.Context(), id)
+	must(t, err)
+	if stored.Limits != limits || stored.Name != "Vendor" || stored.Suspended {
+		t.Errorf("stored %+v", stored)
+	}
+}
+
+func TestAccount_NotFound(t *testing.T) {
+	l := openTest(t)
+	name := "x"
+	_, err := l.Account(t.Context(), delivery.NewAccountID())
+	wantCode(t, err, delivery.CodeAccountNotFound)
+	_, err = l.UpdateAccount(t.Context(), delivery.NewAccountID(), AccountPatch{Name: &name})
+	wantCode(t, err, delivery.CodeAccountNotFound)
+	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now()), delivery.CodeAccountNotFound)
+	_, err = l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)
+	wantCode(t, err, delivery.CodeTokenInvalid)
+}
+
+func TestAccounts_ListsEveryPartitionByName(t *testing.T) {
+	l := openTest(t)
+	for i := range 20 {
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %02d", 19-i), Limits: plenty(), CreatedAt: time.Now()}
+		must(t, l.CreateAccount(t.Context(), a, testHash))
+		must(t, l.CreateAccount(t.Context(), a, testHash)) // a repeated call
+	}
+	accounts, err := l.Accounts(t.Context())
+	must(t, err)
+	if len(accounts) != 20 || accounts[0].Name != "Vendor 00" || accounts[19].Name != "Vendor 19" {
+		t.Errorf("%d accounts, first %+v", len(accounts), accounts[0])
+	}
+}
+
+func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
+	l := openTest(t)
+	limits := plenty()
+	limits.Token = delivery.EndpointLimit{Sustained: delivery.Window{Count: 3, Seconds: 3600}}
+	id := newAccount(t, l, limits)
+	now := time.Now().Add(time.Hour)
+	l.setClock(t, now.UnixMicro())
+	fresh := [32]byte{9}
+	for range 2 { // a repeated rotation keeps the old secret old
+		must(t, l.RotateAccountSecret(t.Context(), id, fresh, now.Add(time.Hour)))
+	}
+	for _, hash := range [][32]byte{testHash, fresh} {
+		_, err := l.CountToken(t.Context(), id, hash)
+		must(t, err)
+	}
+	_, err := l.CountToken(t.Context(), id, [32]byte{7})
+	wantCode(t, err, delivery.CodeInvalidCredentials)
+	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())
+	_, err = l.CountToken(t.Context(), id, testHash)
+	wantCode(t, err, delivery.CodeInvalidCredentials)
+	_, err = l.CountToken(t.Context(), delivery.NewAccountID(), testHash)
+	wantCode(t, err, delivery.CodeInvalidCredentials)
+	// Wrong secrets have not used up the tokens.
+	quota, err := l.CountToken(t.Context(), id, fresh)
+	must(t, err)
+	if quota.Limit != 3 {
+		t.Errorf("quota %+v", quota)
+	}
+}
+
+func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
+	l := openTest(t)
+	for range 10 {
+		must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"))
+	}
+	if refusal := wantCode(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited); refusal.RetryAfter <= 0 {
+		t.Errorf("retry after %s", refusal.RetryAfter)
+	}
+	must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.2"))
+	must(t, l.CountFailedLogin(t.Context(), "ven_2", "127.0.0.1"))
+}
+
+func TestSustainedExcess_MarksAndClears(t *testing.T) {
+	l := openTest(t)
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+	id := newAccount(t, l, limits)
+	start := time.Now().Truncate(time.Minute)
+	minute := func(n int, refused bool) {
+		for range 5 {
+			endpoint := EndpointCancel
+			if refused {
+				endpoint = EndpointOrders
+			}
+			_, _ = l.Consume(t.Context(), id, endpoint)
+		}
+		must(t, l.FlushMinutes(t.Context(), start.Add(time.Duration(n)*time.Minute)))
+	}
+	marked := func() bool {
+		a, err := l.Account(t.Context(), id)
+		must(t, err)
+		return !a.ExcessSince.IsZero()
+	}
+	for n := range 4 {
+		minute(n, true)
+	}
+	if marked() {
+		t.Error("marked after 4 minutes")
+	}
+	minute(4, true)
+	if !marked() {
+		t.Error("not marked after 5 minutes")
+	}
+	for n := 5; n < 11; n++ {
+		minute(n, false)
+	}
+	if marked() {
+		t.Error("still marked with 4 bad minutes among the last 10")
+	}
+}
+
+func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
+	l := openTest(t)
+	must(t, l.LoadFleets(t.Context()))
+	f := newFleet(t, l)
+	if got := l.Fleets().Fleet(f.ID); got == nil || got.Name != f.Name || got.Couriers != -1 || !got.Available() {
+		t.Fatalf("snapshot has %+v", got)
+	}
+	if !l.VerifyFleetSecret(f.ID, testHash) || l.VerifyFleetSecret(f.ID, [32]byte{}) || l.VerifyFleetSecret(delivery.NewFleetID(), testHash) {
+		t.Error("secrets")
+	}
+	before := l.Fleets()
+	must(t, l.LoadFleets(t.Context()))
+	if l.Fleets() != before {
+		t.Error("the snapshot was made anew though nothing changed")
+	}
+	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil })
+	must(t, err)
+	must(t, l.LoadFleets(t.Context()))
+	elsewhere := delivery.Point{Latitude: 39, Longitude: 32}
+	if c := l.Fleets().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
+		t.Errorf("a suspended fleet is a candidate everywhere: %+v", c)
+	}
+	if c := l.Fleets().Covering(elsewhere); len(c) != 0 {
+		t.Errorf("covering %v", c)
+	}
+	mine := errors.New("mine")
+	if _, err := l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine }); err != mine {
+		t.Errorf("got %v", err)
+	}
+	_, err = l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })
+	wantCode(t, err, delivery.CodeFleetNotFound)
+}
+
+func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = 0; return nil })
+	must(t, err)
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if _, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	must(t, l.LoadFleets(t.Context()))
+	if got := l.Fleets().Fleet(f.ID).Couriers; got != 6 {
+		t.Errorf("%d couriers, want 6", got)
+	}
+}
+
+func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
+	l := openTest(t)
+	id, f := newAccount(t, l, plenty()), newFleet(t, l)
+	none, quota, err := l.CountAndReadStore(t.Context(), id, "S-1")
+	must(t, err)
+	if none != nil || quota.Limit == 0 {
+		t.Errorf("found %+v, quota %+v", none, quota)
+	}
+	s := newStore(t, l, id, f)
+	if s.Revision != 1 {
+		t.Errorf("revision %d", s.Revision)
+	}
+	twin := &delivery.Store{Account: id, ExternalID: "S-1", State: delivery.AwaitingFleet}
+	if err := l.WriteStore(t.Context(), twin); !errors.Is(err, ErrConflict) {
+		t.Errorf("a second first write: %v", err)
+	}
+	read, _, err := l.CountAndReadStore(t.Context(), id, "S-1")
+	must(t, err)
+	if read.Name != s.Name || read.Point != s.Point || read.Revision != 1 || read.Fleet != f.ID {
+		t.Errorf("read %+v", read)
+	}
+	count := func(state delivery.StoreState) int {
+		stores, err := l.FleetStores(t.Context(), f.ID, state)
+		must(t, err)
+		return len(stores)
+	}
+	if count(0) != 1 || count(delivery.Active) != 1 || count(delivery.AwaitingFleetApproval) != 0 {
+		t.Error("the fleet's list of stores")
+	}
+	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
+	must(t, l.WriteStore(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+	partition := partitionOf(id, len(l.rooms))
+	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
+	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
+		due, err := l.DueStores(t.Context(), partition, at, 10)
+		must(t, err)
+		if len(due) != want {
+			t.Errorf("%s: %d stores due, want %d", at, len(due), want)
+		}
+	}
+	read.Fleet, read.State = delivery.FleetID{}, delivery.Deactivated
+	must(t, l.WriteStore(t.Context(), read))
+	if due, err := l.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
+		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
+	}
+	if n := l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	_, err = l.Store(t.Context(), id, "S-2")
+	wantCode(t, err, delivery.CodeStoreNotFound)
+	stores, err := l.AccountStores(t.Context(), id)
+	must(t, err)
+	if len(stores) != 1 {
+		t.Errorf("%d stores of the account", len(stores))
+	}
+}
+
+func TestPartitionTags_AreEvenAndStable(t *testing.T) {
+	for _, partitions := range []int{1, 2, 3, 7, 16, 64, 256, 1024} {
+		seen := make(map[string]bool)
+		share := clusterSlots / partitions
+		for i, tag := range partitionTags('p', partitions) {
+			if seen[tag] {
+				t.Fatalf("%d partitions: tag %s twice", partitions, tag)
+			}
+			seen[tag] = true
+			if slot := int(hashSlot(tag)); slot < i*share+share/4 || slot > i*share+share*3/4 {
+				t.Errorf("%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
+			}
+		}
+	}
+	if got := hashSlot("foo"); got != 12182 {
+		t.Errorf("slot of foo is %d", got)
+	}
+	// Part of the stored layout: another name would lose every key.
+	if got := partitionTags('p', 16)[3]; got != "p03bj" {
+		t.Errorf("partition 3 of 16 is called %s", got)
+	}
+}

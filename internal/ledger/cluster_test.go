@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// TestCluster_WholeWayOfAnOrder runs every script against three masters: a key
+// outside its script's slot would be refused there.
+func TestCluster_WholeWayOfAnOrder(t *testing.T) {
+	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
+	must(t, err)
+	t.Cleanup(cluster.Stop)
+	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	if !l.cluster {
+		t.Fatal("the cluster was not recognised")
+	}
+	must(t, l.Ping(t.Context()))
+	masters := make(map[string]int)
+	for _, r := range l.rooms {
+		one, err := l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix)
+		must(t, err)
+		masters[one.Options().Addr]++
+	}
+	for master, n := range masters {
+		if n < 5 || n > 6 {
+			t.Errorf("master %s has %d of 16 partitions", master, n)
+		}
+	}
+	// Enough accounts to meet every master.
+	for range 12 {
+		s := newShop(t, l)
+		clusterWay(t, s)
+	}
+	for p := range l.Partitions() {
+		if _, err := l.Trim(t.Context(), p, time.Hour); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.Retire(t.Context(), p, time.Now(), 10); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.DueOrders(t.Context(), p, time.Now(), 10); err != nil {
+			t.Error(err)
+		}
+	}
+	accounts, err := l.Accounts(t.Context())
+	must(t, err)
+	if len(accounts) != 12 {
+		t.Errorf("%d accounts", len(accounts))
+	}
+	_, err = l.Stats(t.Context())
+	must(t, err)
+	must(t, l.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
+	must(t, l.FlushMinutes(t.Context(), time.Now()))
+}
+
+func clusterWay(t *testing.T, s *shop) {
+	t.Helper()
+	s.register(t)
+	first, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "key"))
+	must(t, err)
+	again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "key"))
+	must(t, err)
+	if !again.Replayed {
+		t.Error("not replayed")
+	}
+	o := first.Order
+	_, _, err = s.PollOrder(t.Context(), s.account, o.ID)
+	must(t, err)
+	s.report(t, o.ID, delivery.Assigned)
+	ignored, err := s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now())
+	must(t, err)
+	if ignored != 0 {
+		t.Error("the location was ignored")
+	}
+	partition := o.ID.Partition()
+	reader := s.rooms[partition : partition+1]
+	entries := collectFrom(t, s.Ledger, reader, RoleStatus, 2)
+	must(t, s.IndexJobs(t.Context(), partition, entries[:1]))
+	result, err := s.CommitAll(t.Context(), []Commit{{Order: o, Settles: entries[1:],
+		Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
+	must(t, err)
+	must(t, result[0])
+	must(t, s.QueueEvents(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2)))
+	d := s.lease(t, 1)[0]
+	s.record(t, d, Outcome{OK: true, Status: 200})
+	n, err := s.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour))
+	must(t, err)
+	if n != 1 {
+		t.Errorf("%d replayed", n)
+	}
+	_, _, err = s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now())
+	must(t, err)
+	jobs, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10)
+	must(t, err)
+	if len(jobs) != 1 {
+		t.Errorf("%d cancelled jobs", len(jobs))
+	}
+}

@@ -1,0 +1,308 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// runFeed starts a feed and stops it with the test.
+func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.RunFeed(ctx, f) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the feed ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
+	s := newShop(t, openTest(t))
+	o := s.create(t, "X-1")
+	s.report(t, o.ID, delivery.Assigned)
+	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
+	if e := entries[0]; e.Event.Order != o.ID || e.Event.Version != o.Version || e.Update != nil {
+		t.Errorf("event %+v", e)
+	}
+	if e := entries[1]; e.Update == nil || e.Update.Order != o.ID || e.Update.Status != delivery.Assigned {
+		t.Errorf("update %+v", e)
+	}
+	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	for _, kind := range []byte{kindEvents, kindUpdates} {
+		for _, g := range redisInfo(t, s.Ledger, s.rooms[o.ID.Partition()].key(kind)) {
+			if g.Name == string(RoleStatus) && g.Pending != 0 {
+				t.Errorf("stream %c: %d pending", kind, g.Pending)
+			}
+		}
+	}
+}
+
+func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
+	s := newShop(t, openTest(t))
+	o := s.create(t, "X-1")
+	first := collect(t, s.Ledger, RoleWebhook, "c", 1) // read, not acknowledged: a crash
+	again := collect(t, s.Ledger, RoleWebhook, "c", 1)
+	if again[0].ID != first[0].ID || again[0].Event.Order != o.ID {
+		t.Errorf("after the restart %+v, before %+v", again[0], first[0])
+	}
+}
+
+func TestFeed_TakesOverFromTheDead(t *testing.T) {
+	s := newShop(t, openTest(t))
+	s.create(t, "X-1")
+	collect(t, s.Ledger, RoleWebhook, "dead", 1)
+	got := make(chan Entry, 10)
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "alive", ClaimAfter: 200 * time.Millisecond,
+		Handle: func(ctx context.Context, _ int, batch []Entry) error {
+			for _, e := range batch {
+				got <- e
+			}
+			return s.Ack(ctx, RoleWebhook, batch...)
+		}})
+	select {
+	case <-got:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the dead consumer's entry was not taken over")
+	}
+}
+
+func TestFeed_MakesMissingGroupsAnew(t *testing.T) {
+	s := newShop(t, openTest(t))
+	var mu sync.Mutex
+	seen := make(map[delivery.OrderID]int)
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range batch {
+			seen[e.Event.Order]++
+		}
+		return s.Ack(ctx, RoleWebhook, batch...)
+	}})
+	count := func(id delivery.OrderID) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return seen[id]
+	}
+	first := s.create(t, "X-1")
+	eventually(t, "the first event", func() bool { return count(first.ID) == 1 })
+	must(t, s.rdb.XGroupDestroy(t.Context(), s.rooms[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
+	second := s.create(t, "X-2")
+	eventually(t, "the event after the group was lost", func() bool { return count(second.ID) > 0 })
+}
+
+func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
+	s := newShop(t, openTest(t))
+	bad := s.create(t, "bad")
+	key := s.rooms[bad.ID.Partition()].key(kindEvents)
+	var mu sync.Mutex
+	handled := make(map[delivery.OrderID]bool)
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+		var failed error
+		for _, e := range batch {
+			if e.Event.Order == bad.ID {
+				failed = errors.New("a defect")
+				continue
+			}
+			mu.Lock()
+			handled[e.Event.Order] = true
+			mu.Unlock()
+			if err := s.Ack(ctx, RoleWebhook, e); err != nil {
+				return err
+			}
+		}
+		return failed
+	}})
+	for i := range 3 {
+		good := s.create(t, fmt.Sprint("good-", i))
+		eventually(t, "an event behind a failing one", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return handled[good.ID]
+		})
+	}
+	eventually(t, "only the failing entry is pending", func() bool {
+		pending, err := s.rdb.XPending(t.Context(), key, string(RoleWebhook)).Result()
+		must(t, err)
+		return pending.Count == 1
+	})
+}
+
+func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	o := s.create(t, "X-1")
+	r := s.rooms[o.ID.Partition()]
+	reader := newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, l.rooms)
+	must(t, reader.makeGroups(t.Context()))
+	if err := reader.readNew(t.Context()); err == nil {
+		t.Fatal("the handler's error is lost")
+	}
+	for range maxDeliveries {
+		if err := reader.readOwn(t.Context()); err == nil {
+			break
+		}
+	}
+	letters, err := l.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result()
+	must(t, err)
+	if len(letters) != 1 || letters[0].Values["reason"] != "a defect" {
+		t.Errorf("dead letters %+v", letters)
+	}
+	must(t, reader.readOwn(t.Context())) // nothing is left
+}
+
+func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	o := s.create(t, "X-1")
+	reader := newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, l.rooms)
+	must(t, reader.makeGroups(t.Context()))
+	_ = reader.readNew(t.Context())
+	for range maxDeliveries + 5 {
+		if err := reader.readOwn(t.Context()); !errors.Is(err, delivery.ErrUnavailable) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if n := l.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(); n != 0 {
+		t.Errorf("%d entries were buried for Redis's fault", n)
+	}
+}
+
+func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
+	l := openTest(t)
+	r := l.rooms[0]
+	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
+	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
+	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, int, []Entry) error { return nil }})
+	eventually(t, "both are among the dead letters", func() bool {
+		return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2
+	})
+}
+
+func TestRefuseUpdate_LeavesATrace(t *testing.T) {
+	s := newShop(t, openTest(t))
+	o := s.create(t, "X-1")
+	s.report(t, o.ID, delivery.Delivered)
+	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
+	for range 2 { // a repeated call leaves one trace
+		must(t, s.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "late_delivery"))
+	}
+	stats, err := s.Stats(t.Context())
+	must(t, err)
+	if stats.RefusedUpdates != 1 || stats.Pending[RoleStatus] != 1 || stats.Events != 1 || stats.Updates != 1 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	partition := partitionOf(s.account, len(l.rooms))
+	key := l.rooms[partition].key(kindEvents)
+	for i := range 10 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	trim := func() int64 {
+		n, err := l.Trim(t.Context(), partition, -time.Hour) // everything is old enough
+		must(t, err)
+		return n
+	}
+	if n := trim(); n != 0 {
+		t.Fatalf("%d entries dropped before the groups existed", n)
+	}
+	entries := collect(t, l, RoleStatus, "c", 10)
+	must(t, l.Ack(t.Context(), RoleStatus, entries...))
+	if n := trim(); n != 0 {
+		t.Fatalf("%d entries dropped that the webhook role has not read", n)
+	}
+	unsettled := collect(t, l, RoleWebhook, "c", 10)
+	must(t, l.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
+	if n := trim(); n != 3 {
+		t.Fatalf("%d entries dropped, want the 3 before the pending one", n)
+	}
+	must(t, l.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
+	must(t, l.Ack(t.Context(), RoleWebhook, unsettled...))
+	if n := trim(); n != 0 {
+		t.Fatalf("%d entries dropped while a group is missing", n)
+	}
+	must(t, l.rdb.XGroupCreate(t.Context(), key, string(RoleStatus), "$").Err())
+	if n, err := l.Trim(t.Context(), partition, time.Hour); err != nil || n != 0 {
+		t.Fatalf("%d young entries dropped, %v", n, err)
+	}
+	if n := trim(); n == 0 {
+		t.Fatal("nothing dropped at the end")
+	}
+}
+
+func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	ended, cancelled, open := s.create(t, "ended"), s.create(t, "cancelled"), s.create(t, "open")
+	s.advance(t, ended.ID, delivery.Delivered)
+	_, _, err := s.CancelOrder(t.Context(), s.account, cancelled.ID, "", "", time.Now())
+	must(t, err)
+	partition := ended.ID.Partition()
+	later := time.Now().Add(3 * time.Hour)
+	retire := func() int {
+		n, err := l.Retire(t.Context(), partition, later, 100)
+		must(t, err)
+		return n
+	}
+	if n := retire(); n != 0 {
+		t.Fatalf("%d retired before anybody consumed their events", n)
+	}
+	for _, role := range []Role{RoleStatus, RoleWebhook} {
+		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 5)...))
+	}
+	// Both groups stand at the last entry, which is of this very hour: nothing of
+	// this hour may go yet.
+	if n := retire(); n != 0 {
+		t.Fatalf("%d retired within the hour of the last event", n)
+	}
+	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[partition].key(kindEvents),
+		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
+	for _, role := range []Role{RoleStatus, RoleWebhook} {
+		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
+	}
+	if n := retire(); n != 2 {
+		t.Fatalf("%d retired, want 2", n)
+	}
+	orders, err := l.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID})
+	must(t, err)
+	if orders[0] != nil || orders[1] != nil || orders[2] == nil {
+		t.Errorf("left are %v", orders)
+	}
+	_, _, err = s.CreateOrder(t.Context(), s.creation("ended", ""))
+	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != ended.ID {
+		t.Errorf("named %s, want %s", refusal.OrderID, ended.ID)
+	}
+	if jobs, _, err := l.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
+		t.Errorf("a retired order is still listed: %v %v", jobs, err)
+	}
+	if n := retire(); n != 0 {
+		t.Errorf("%d retired twice", n)
+	}
+}
