@@ -1,0 +1,93 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// KeySize is the length in bytes of every key of a Keyring.
+const KeySize = 32
+
+// Secret is the value of the environment variable name, or the contents of the
+// file that the variable name_FILE names (as orchestrators mount secrets); one
+// newline at the file's end is not part of it. Both set, none set, and empty
+// are errors that name the variable and never show its value.
+func Secret(name string) (string, error) {
+	value, path := os.Getenv(name), os.Getenv(name+"_FILE")
+	switch {
+	case value != "" && path != "":
+		return "", fmt.Errorf("%s and %s_FILE are both set; set one", name, name)
+	case value != "":
+		return value, nil
+	case path == "":
+		return "", fmt.Errorf("set %s, or %s_FILE to the path of a file that holds it", name, name)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s_FILE: %w", name, err)
+	}
+	value = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if value == "" {
+		return "", fmt.Errorf("%s_FILE: %s is empty", name, path)
+	}
+	return value, nil
+}
+
+// Keyring holds symmetric keys by key id. New work is done with Current; what
+// older keys made stays readable until they are taken out.
+type Keyring struct {
+	Current string
+	Keys    map[string][]byte // each KeySize bytes
+}
+
+// Keys reads the secret name (see Secret) in the form
+// "kid:base64[,kid2:base64...]": the first is current, each decoded key has
+// exactly KeySize bytes. A kid has 1 to 32 characters of a-z A-Z 0-9 - and _.
+func Keys(name string) (Keyring, error) {
+	text, err := Secret(name)
+	if err != nil {
+		return Keyring{}, err
+	}
+	ring, err := parseKeyring(text)
+	if err != nil {
+		return Keyring{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return ring, nil
+}
+
+func parseKeyring(text string) (Keyring, error) {
+	ring := Keyring{Keys: map[string][]byte{}}
+	for _, item := range strings.Split(text, ",") {
+		kid, encoded, found := strings.Cut(strings.TrimSpace(item), ":")
+		if !found || !keyID(kid) {
+			return Keyring{}, errors.New(`want "kid:base64", separated by commas, kid of 1 to 32 letters, digits, - and _`)
+		}
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return Keyring{}, fmt.Errorf("key %q is not base64", kid)
+		}
+		if len(key) != KeySize {
+			return Keyring{}, fmt.Errorf("key %q has %d bytes, want %d", kid, len(key), KeySize)
+		}
+		if _, repeated := ring.Keys[kid]; repeated {
+			return Keyring{}, fmt.Errorf("key %q occurs twice", kid)
+		}
+		if ring.Current == "" {
+			ring.Current = kid
+		}
+		ring.Keys[kid] = key
+	}
+	return ring, nil
+}
+
+func keyID(s string) bool {
+	for _, r := range s {
+		if r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 32
+}
