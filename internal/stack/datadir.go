@@ -1,0 +1,132 @@
+package stack
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// dataDir is the folder of one run: redis/, keys/, logs/, bin/, demo.json. It
+// is locked while anything that writes into it lives.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+// openDataDir creates the folder when needed and locks it. The private Redis
+// inherits the lock, so that after a kill of this process the folder is free
+// only when that Redis is gone, too; such an end takes moments, so a locked
+// folder is tried for two seconds.
+func openDataDir(path string) (*dataDir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	d := &dataDir{path: path}
+	for _, sub := range []string{"", "keys", "logs", "bin", "redis"} {
+		if err := os.MkdirAll(d.file(sub), 0o700); err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+	}
+	d.lock, err = os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err = syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		holder, _ := os.ReadFile(d.file("lock")) // without it the message is only less exact
+		d.lock.Close()
+		return nil, fmt.Errorf("the data directory %s is in use by another run (process %s): stop that one, or set DATA_DIR to another folder",
+			path, strings.TrimSpace(string(holder)))
+	}
+	return d, d.signLock()
+}
+
+// signLock leaves this process's id for the message of the next one.
+func (d *dataDir) signLock() error {
+	if err := d.lock.Truncate(0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if _, err := d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
+func (d *dataDir) file(names ...string) string {
+	return filepath.Join(append([]string{d.path}, names...)...)
+}
+
+func (d *dataDir) unlock() { _ = d.lock.Close() } // closing is what frees it
+
+// write replaces a file in one step: readers see the old or the new content.
+func (d *dataDir) write(name string, content []byte) error {
+	target := d.file(name)
+	fresh, err := os.CreateTemp(filepath.Dir(target), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(fresh.Name()) // gone already after the rename
+	_, err = fresh.Write(content)
+	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh.Name(), target)
+}
+
+// keyFiles are the secrets of the programs, by environment variable.
+var keyFiles = map[string]string{
+	"TOKEN_KEYS":    "token-keys",
+	"TRACKING_KEYS": "tracking-keys",
+	"WEBHOOK_KEYS":  "webhook-keys",
+	"ADMIN_KEY":     "admin-key",
+}
+
+// secrets generates what is lacking of the programs' keys and returns the
+// variables that point to them. Keys stay the same over restarts: tokens,
+// tracking links and sealed webhook secrets stay readable.
+func (d *dataDir) secrets() ([]string, error) {
+	var env []string
+	for variable, name := range keyFiles {
+		path := d.file("keys", name)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			if err := d.write(filepath.Join("keys", name), []byte(freshSecret(variable)+"\n")); err != nil {
+				return nil, fmt.Errorf("generate %s: %w", variable, err)
+			}
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s: %w", variable, err)
+		}
+		env = append(env, variable+"=", variable+"_FILE="+path)
+	}
+	return env, nil
+}
+
+func freshSecret(variable string) string {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead
+	if variable == "ADMIN_KEY" {
+		return hex.EncodeToString(key[:])
+	}
+	return "k1:" + base64.StdEncoding.EncodeToString(key[:])
+}
+
+func (d *dataDir) adminKey() (string, error) {
+	content, err := os.ReadFile(d.file("keys", keyFiles["ADMIN_KEY"]))
+	if err != nil {
+		return "", fmt.Errorf("read ADMIN_KEY: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

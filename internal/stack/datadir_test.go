@@ -1,0 +1,161 @@
+package stack
+
+import (
+	"bytes"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/config"
+)
+
+func TestDataDir_IsLockedWhileOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	first, err := openDataDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = openDataDir(path)
+	if err == nil || !strings.Contains(err.Error(), "in use by another run (process "+strconv.Itoa(os.Getpid())+")") ||
+		!strings.Contains(err.Error(), "DATA_DIR") {
+		t.Errorf("second opening: %v", err)
+	}
+	first.unlock()
+	again, err := openDataDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.unlock()
+}
+
+func TestDataDir_StaysLockedWhileItsRedisLives(t *testing.T) {
+	d, err := openDataDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := StartRedis(t.Context(), RedisOptions{Dir: d.file("redis"), inherit: d.lock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.unlock()
+	if _, err := openDataDir(d.path); err == nil {
+		t.Error("opened beside a living Redis")
+	}
+	r.Stop()
+	again, err := openDataDir(d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.unlock()
+}
+
+func TestSecrets_AreGeneratedOnceAndReadable(t *testing.T) {
+	d, err := openDataDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.unlock()
+	env, err := d.secrets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, d)
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
+	}
+	for _, name := range []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS"} {
+		if ring, err := config.Keys(name); err != nil || ring.Current != "k1" {
+			t.Errorf("%s: %+v, %v", name, ring, err)
+		}
+	}
+	key, err := config.Secret("ADMIN_KEY")
+	if err != nil || len(key) != 64 {
+		t.Errorf("ADMIN_KEY %q, %v", key, err)
+	}
+	if same, err := d.adminKey(); err != nil || same != key {
+		t.Errorf("adminKey %q, %v", same, err)
+	}
+	if _, err := d.secrets(); err != nil || !slices.Equal(before, snapshot(t, d)) {
+		t.Errorf("a second call changed the keys: %v", err)
+	}
+}
+
+// snapshot is the content of every key file, after a check of its mode.
+func snapshot(t *testing.T, d *dataDir) (all []string) {
+	t.Helper()
+	for _, name := range keyFiles {
+		info, err := os.Stat(d.file("keys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+		content, err := os.ReadFile(d.file("keys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(content))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestFreshSecret_NeverRepeats(t *testing.T) {
+	a, b := freshSecret("TOKEN_KEYS"), freshSecret("TOKEN_KEYS")
+	if a == b {
+		t.Error("two equal secrets")
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(a, "k1:"))
+	if err != nil || len(key) != config.KeySize {
+		t.Errorf("%d bytes, %v", len(key), err)
+	}
+}
+
+func TestRequireFree_NamesTheVariable(t *testing.T) {
+	r := startRedis(t, RedisOptions{})
+	err := requireFree("OPS_ADDR", r.Addr)
+	if err == nil || !strings.Contains(err.Error(), r.Addr) || !strings.Contains(err.Error(), "set OPS_ADDR") {
+		t.Errorf("got %v", err)
+	}
+	free, err := FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := requireFree("OPS_ADDR", free); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", ":80": "127.0.0.1:80", "0.0.0.0:80": "127.0.0.1:80",
+		"[::]:80": "127.0.0.1:80", "[::1]:80": "[::1]:80", "host:80": "host:80", "nonsense": "nonsense",
+	} {
+		if got := reachable(addr); got != want {
+			t.Errorf("reachable(%q) = %q, want %q", addr, got, want)
+		}
+	}
+}
+
+func TestErrorEcho_ShowsErrorsAndLogsEverything(t *testing.T) {
+	var log, out bytes.Buffer
+	e := &errorEcho{log: &log, name: "worker", out: &out}
+	parts := []string{"level=INFO msg=a\nlevel=ERR", "OR msg=b\n{\"level\":\"ERROR\"}\npan", "ic: c\nrest"}
+	for _, p := range parts {
+		if n, err := e.Write([]byte(p)); n != len(p) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if log.String() != strings.Join(parts, "") {
+		t.Errorf("log %q", log.String())
+	}
+	if want := "worker: level=ERROR msg=b\nworker: {\"level\":\"ERROR\"}\nworker: panic: c\n"; out.String() != want {
+		t.Errorf("shown %q", out.String())
+	}
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Installs what is lacking of the named things (redis-server, gcc) from the
+# system's packages, says so, and skips what is there. Nothing else on the
+# machine is touched: a service that the package brings along is of no use
+# here, since this project's Redis has ports and folders of its own.
+set -eu
+
+present() {
+    case $1 in
+    redis-server) command -v redis-server >/dev/null ;;
+    # The race detector links against C; the header tells that libc is there.
+    gcc) echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 ;;
+    *) echo "deps: $1 is not known here" >&2; exit 2 ;;
+    esac
+}
+
+packages() {
+    case $1 in
+    redis-server) echo redis-server ;;
+    gcc) echo gcc libc6-dev ;;
+    esac
+}
+
+command -v go >/dev/null || { echo "deps: Go is missing; see https://go.dev/doc/install" >&2; exit 1; }
+
+missing=
+for name; do
+    present "$name" || missing="$missing $(packages "$name")"
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "deps: missing:$missing. There is no apt-get here; install them with the system's own package manager." >&2
+    exit 1
+fi
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "deps: missing:$missing. Run as root, or install sudo." >&2; exit 1; }
+    sudo=sudo
+fi
+
+echo "deps: installing$missing"
+install() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null; }
+# The lists are fetched only when the packages cannot be had without.
+install 2>/dev/null || { $sudo apt-get update -qq && install; }
+
+for name; do
+    present "$name" || { echo "deps: $name is still missing after installing$missing" >&2; exit 1; }
+done

@@ -1,0 +1,63 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Free ports are taken from below the range that systems give to outgoing
+// connections (32768 and up on Linux), so that no connection of a busy test
+// sits on the port by the time the child listens.
+const (
+	lowestFreePort  = 15000
+	highestFreePort = 32000
+)
+
+var (
+	givenMu sync.Mutex
+	given   = map[int]bool{} // never handed out twice by one process
+)
+
+// FreeAddr is 127.0.0.1 with a port that was free a moment ago and that this
+// process has not been given before.
+func FreeAddr() (string, error) {
+	givenMu.Lock()
+	defer givenMu.Unlock()
+	for range 1000 {
+		port := lowestFreePort + rand.IntN(highestFreePort-lowestFreePort)
+		addr := "127.0.0.1:" + strconv.Itoa(port)
+		if given[port] || !isFree(addr) {
+			continue
+		}
+		given[port] = true
+		return addr, nil
+	}
+	return "", errors.New("found no free port on 127.0.0.1")
+}
+
+func isFree(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
+}
+
+// requireFree refuses an address that something listens on already, and names
+// the variable that moves it.
+func requireFree(variable, addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; free it or set %s to another address, such as %s=127.0.0.1:18080",
+			addr, err, variable, variable)
+	}
+	return l.Close()
+}
+
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

@@ -1,0 +1,178 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// redisStartTimeout bounds one start when the caller's context does not: an
+// append-only file of several gigabytes takes a while to load.
+const redisStartTimeout = 5 * time.Minute
+
+// RedisOptions say where a private redis-server keeps its data and listens.
+type RedisOptions struct {
+	// Dir holds the append-only file and redis.log; it is created when missing.
+	Dir string
+	// Addr is host:port; empty means a free port on loopback.
+	Addr string
+	// Unix also listens on a Unix socket, and URL then names that.
+	Unix bool
+	// Extra are further settings as redis-server takes them on its command
+	// line, such as "--maxmemory", "64mb". They win over configs/redis.conf.
+	Extra []string
+
+	inherit *os.File       // see process.inherit
+	onDeath func(*process) // see process.onDeath; nil: nobody is told
+}
+
+// Redis is a private redis-server with the durability of configs/redis.conf
+// (every acknowledged write survives a kill). It dies with this process.
+type Redis struct {
+	URL    string // redis://host:port or unix:///path
+	Addr   string
+	Socket string // empty without Unix
+	Dir    string
+
+	socketDir string
+	process   *process
+}
+
+// StartRedis starts a redis-server and returns when it answers, its data
+// loaded. ctx bounds the start only; the server runs until Stop or Kill.
+func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
+	if o.Dir == "" {
+		return nil, errors.New("start redis: no folder given")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start redis: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start redis: %w", err)
+	}
+	// Between choosing a free port and listening on it another program can
+	// take it; then the next one is tried. A port that was asked for is not
+	// replaced.
+	attempts := 1
+	if o.Addr == "" {
+		attempts = 5
+	}
+	for ; ; attempts-- {
+		r, err := newRedis(dir, o)
+		if err != nil {
+			return nil, err
+		}
+		if err = r.Start(ctx); err == nil {
+			return r, nil
+		}
+		r.Stop()
+		if attempts == 1 || !strings.Contains(err.Error(), "Address already in use") {
+			return nil, err
+		}
+	}
+}
+
+func newRedis(dir string, o RedisOptions) (*Redis, error) {
+	root, err := ModuleDir()
+	if err != nil {
+		return nil, err
+	}
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("start redis: %w (`make deps` installs it)", err)
+	}
+	addr := o.Addr
+	if addr == "" {
+		if addr, err = FreeAddr(); err != nil {
+			return nil, err
+		}
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("start redis: %w", err)
+	}
+	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr}
+	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--port", port}
+	if o.Unix {
+		// A socket's path may have at most 107 bytes, so it gets a short
+		// folder of its own.
+		if r.socketDir, err = os.MkdirTemp("", "vr"); err != nil {
+			return nil, fmt.Errorf("start redis: %w", err)
+		}
+		r.Socket = filepath.Join(r.socketDir, "r.sock")
+		r.URL = "unix://" + r.Socket
+		args = append(args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
+	}
+	r.process = &process{
+		name:    "redis-server",
+		path:    path,
+		args:    append(args, o.Extra...),
+		logPath: filepath.Join(dir, "redis.log"),
+		inherit: o.inherit,
+	}
+	if o.onDeath != nil {
+		r.process.onDeath = func() { o.onDeath(r.process) }
+	}
+	return r, nil
+}
+
+// Start runs the server again on the same folder and addresses after Stop or
+// Kill, and returns when it answers.
+func (r *Redis) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, redisStartTimeout)
+	defer cancel()
+	if r.socketDir != "" {
+		if err := os.MkdirAll(r.socketDir, 0o700); err != nil {
+			return fmt.Errorf("start redis: %w", err)
+		}
+	}
+	if err := r.process.start(); err != nil {
+		return err
+	}
+	return r.process.awaitReady(ctx, r.answers)
+}
+
+// Stop ends the server in an orderly way and waits. A stopped one stays
+// stopped. The data stays in Dir.
+func (r *Redis) Stop() {
+	r.process.stop()
+	r.removeSocket()
+}
+
+// Kill ends the server as a crash would (SIGKILL) and waits.
+func (r *Redis) Kill() {
+	r.process.kill()
+	r.removeSocket()
+}
+
+// PID is the process id of the present run.
+func (r *Redis) PID() int { return r.process.pid() }
+
+func (r *Redis) removeSocket() {
+	if r.socketDir != "" {
+		_ = os.RemoveAll(r.socketDir) // a left-over folder of 0 bytes harms nobody
+	}
+}
+
+// answers is nil when the server at Addr is this one, not another program that
+// holds the port, and has loaded its data.
+func (r *Redis) answers(ctx context.Context) error {
+	info, err := redisCommand(ctx, "tcp", r.Addr, "INFO")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", r.PID())) {
+		return fmt.Errorf("another Redis answers at %s", r.Addr)
+	}
+	if !strings.Contains(info, "loading:0\r\n") {
+		return errors.New("the data is being loaded")
+	}
+	return nil
+}

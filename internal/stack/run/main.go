@@ -1,0 +1,147 @@
+// Command run is `make run`: it starts the whole system with the settings of
+// the environment, prints how to use it, and stops everything on Ctrl-C or
+// when one of its programs dies.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"vendorapi/internal/stack"
+)
+
+// Ports that are only a convenience: when something else has them, a free one
+// is taken instead.
+const (
+	defaultWorkerOps = "127.0.0.1:8082"
+	defaultReceiver  = "127.0.0.1:8085"
+)
+
+func main() {
+	withParent := flag.Bool("die-with-parent", false, "stop when the process that started this one is gone (Linux)")
+	flag.Parse()
+	if err := run(*withParent); err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		os.Exit(1)
+	}
+}
+
+func run(withParent bool) error {
+	// The first Ctrl-C stops everything in order; once it is under way the
+	// signals have their usual effect again, and children die with this
+	// process in any case.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if withParent {
+		if err := dieWithParent(); err != nil {
+			return err
+		}
+	}
+	o, err := options(os.Getenv, os.Stdout)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	s, err := stack.Start(ctx, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted before everything was ready")
+		}
+		return err
+	}
+	printUse(os.Stdout, s, o, time.Since(began))
+	err = s.Wait(ctx)
+	stop()
+	fmt.Println("\nstopping")
+	s.Stop()
+	return err
+}
+
+// options reads the variables of `make run` (README, "Configuration").
+func options(env func(string) string, out io.Writer) (stack.Options, error) {
+	value := func(name, fallback string) string {
+		if v := env(name); v != "" {
+			return v
+		}
+		return fallback
+	}
+	o := stack.Options{
+		DataDir:       value("DATA_DIR", ".data"),
+		GatewayAddr:   value("GATEWAY_ADDR", "127.0.0.1:8080"),
+		OpsAddr:       value("OPS_ADDR", "127.0.0.1:8081"),
+		WorkerOpsAddr: value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
+		ReceiverAddr:  value("RECEIVER_ADDR", ifFree(defaultReceiver)),
+		RedisURL:      env("REDIS_URL"),
+		Courier:       value("COURIER", "auto"),
+		Receiver:      true,
+		Out:           out,
+	}
+	if o.Courier != "auto" && o.Courier != "manual" {
+		return o, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier)
+	}
+	var err error
+	if o.CourierStep, err = time.ParseDuration(value("COURIER_STEP", "5s")); err != nil || o.CourierStep <= 0 {
+		return o, fmt.Errorf("COURIER_STEP is %q: want a time such as 5s or 200ms", env("COURIER_STEP"))
+	}
+	return o, nil
+}
+
+// ifFree is addr, or empty when something listens there.
+func ifFree(addr string) string {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return ""
+	}
+	l.Close()
+	return addr
+}
+
+// printUse is the block that a newcomer can use at once.
+func printUse(out io.Writer, s *stack.Stack, o stack.Options, took time.Duration) {
+	d := s.Demo
+	fmt.Fprintf(out, `
+Ready after %.1f s. Ctrl-C stops everything.
+
+  Vendor API          %s/api/vendor/v1
+  Fleet, admin, ops   %s/api/fleet/v1, /api/admin/v1, /metrics, /healthz, /readyz
+  Account             clientId     %s
+                      clientSecret %s
+  Fleet               fleetId      %s
+                      clientId     %s
+                      clientSecret %s
+  Admin key           %s
+  Webhooks            go to %s, which verifies them: tail -f %s
+  All of this         %s
+
+Get a token:
+
+  curl -s %s/api/vendor/v1/token -H 'Content-Type: application/json' \
+    -d '{"clientId":"%s","clientSecret":"%s"}'
+
+`, took.Seconds(), d.BaseURL, d.OpsURL,
+		d.Account.ClientID, d.Account.ClientSecret,
+		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret,
+		d.AdminKey,
+		d.Webhook.URL, relative(s.Receiver.LogPath()), filepath.Join(o.DataDir, "demo.json"),
+		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret)
+}
+
+func relative(path string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(dir, path); err == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
+}

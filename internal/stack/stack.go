@@ -1,0 +1,315 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"vendorapi/internal/stack/client"
+)
+
+// Options say what to start and where. The zero value of a field is its
+// default; DataDir is required.
+type Options struct {
+	DataDir string
+	// GatewayAddr is the Vendor API, OpsAddr the fleet and admin APIs,
+	// WorkerOpsAddr the worker's health and metrics; empty: a free port.
+	GatewayAddr, OpsAddr, WorkerOpsAddr string
+	// RedisURL names a Redis or cluster that is there already; empty: a
+	// private redis-server whose data lies in DataDir.
+	RedisURL string
+	// Courier is "auto" (default: the sandbox courier acts) or "manual".
+	Courier string
+	// CourierStep is the time between the sandbox courier's moves; 0: 5 s.
+	CourierStep time.Duration
+	// WebhookURL is registered for the demo account. With Receiver, a verifying
+	// receiver is started at ReceiverAddr (empty: a free port) and registered
+	// instead.
+	WebhookURL   string
+	Receiver     bool
+	ReceiverAddr string
+	// BinDir holds binaries that Build made; empty: they are built now, into
+	// DataDir.
+	BinDir string
+	// Env are further NAME=value settings for the programs.
+	Env []string
+	// Out shows progress and the programs' errors; nil: nobody reads them.
+	Out io.Writer
+}
+
+// Stack is the running system.
+type Stack struct {
+	Redis    *Redis // nil when Options.RedisURL was given
+	Gateway  *Program
+	Worker   *Program
+	Receiver *Program // nil unless asked for
+	Demo     Demo
+
+	options Options
+	data    *dataDir
+	root    string
+	env     []string
+	running []stopper // in the order of starting
+	deaths  chan *process
+	began   time.Time
+}
+
+type stopper interface{ Stop() }
+
+// Start brings everything up in order and returns when all of it is ready and
+// demo.json is written. After an error nothing is left running. ctx bounds the
+// start only.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	s := &Stack{options: o, deaths: make(chan *process, 16), began: time.Now()}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stack) start(ctx context.Context) error {
+	steps := []func(context.Context) error{
+		s.prepare,
+		s.build,
+		s.startRedis,
+		s.startGateway,
+		s.seed,
+		s.startReceiver,
+		s.startWorker,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return s.publish()
+}
+
+// Wait returns nil when ctx ends, and an error with the last lines of its log
+// when one of the children has ended without having been asked to.
+func (s *Stack) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case dead := <-s.deaths:
+		return dead.failure()
+	}
+}
+
+// died notes an end for Wait. Faults that nobody waits for fill the channel;
+// the first ones are enough.
+func (s *Stack) died(p *process) {
+	select {
+	case s.deaths <- p:
+	default:
+	}
+}
+
+// Stop ends everything in the reverse order of starting and frees the data
+// directory. It may be called more than once.
+func (s *Stack) Stop() {
+	for _, child := range slices.Backward(s.running) {
+		child.Stop()
+	}
+	s.running = nil
+	if s.data != nil {
+		s.data.unlock()
+		s.data = nil
+	}
+}
+
+// prepare locks the data directory, settles every address and generates the
+// keys, so that what cannot work is said before anything starts.
+func (s *Stack) prepare(context.Context) error {
+	var err error
+	if s.options.DataDir == "" {
+		return errors.New("start: no data directory given")
+	}
+	if s.root, err = ModuleDir(); err != nil {
+		return err
+	}
+	if s.data, err = openDataDir(s.options.DataDir); err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		variable string
+		addr     *string
+	}{
+		{"GATEWAY_ADDR", &s.options.GatewayAddr},
+		{"OPS_ADDR", &s.options.OpsAddr},
+		{"WORKER_OPS_ADDR", &s.options.WorkerOpsAddr},
+		{"RECEIVER_ADDR", &s.options.ReceiverAddr},
+	} {
+		if *a.addr == "" {
+			if *a.addr, err = FreeAddr(); err != nil {
+				return err
+			}
+		} else if err := requireFree(a.variable, *a.addr); err != nil {
+			return err
+		}
+	}
+	return s.settings()
+}
+
+// settings composes the programs' environment: this process's own, then what
+// the options say.
+func (s *Stack) settings() error {
+	secrets, err := s.data.secrets()
+	if err != nil {
+		return err
+	}
+	o := &s.options
+	if o.Courier == "" {
+		o.Courier = "auto"
+	}
+	if o.CourierStep == 0 {
+		o.CourierStep = 5 * time.Second
+	}
+	s.env = append(os.Environ(), secrets...)
+	s.env = append(s.env,
+		"GATEWAY_ADDR="+o.GatewayAddr,
+		"OPS_ADDR="+o.OpsAddr,
+		"WORKER_OPS_ADDR="+o.WorkerOpsAddr,
+		"ENVIRONMENT=sandbox",
+		"COURIER="+o.Courier,
+		"COURIER_STEP="+o.CourierStep.String(),
+	)
+	s.env = append(s.env, o.Env...)
+	return nil
+}
+
+func (s *Stack) build(ctx context.Context) error {
+	if s.options.BinDir != "" {
+		return nil
+	}
+	s.options.BinDir = s.data.file("bin")
+	return s.step("build the programs", "", func() error { return Build(ctx, s.options.BinDir) })
+}
+
+func (s *Stack) startRedis(ctx context.Context) error {
+	if s.options.RedisURL != "" {
+		s.env = append(s.env, "REDIS_URL="+s.options.RedisURL)
+		return nil
+	}
+	return s.step("start redis", s.data.file("redis"), func() (err error) {
+		s.Redis, err = StartRedis(ctx, RedisOptions{
+			Dir:     s.data.file("redis"),
+			inherit: s.data.lock,
+			onDeath: s.died,
+		})
+		if err != nil {
+			return err
+		}
+		s.running = append(s.running, s.Redis)
+		s.env = append(s.env, "REDIS_URL="+s.Redis.URL)
+		return nil
+	})
+}
+
+func (s *Stack) startGateway(ctx context.Context) error {
+	s.Gateway = s.program("gateway", "http://"+reachable(s.options.OpsAddr)+"/readyz",
+		"-config", filepath.Join(s.root, "configs", "gateway.yaml"))
+	return s.run(ctx, s.Gateway, s.options.GatewayAddr+" and "+s.options.OpsAddr)
+}
+
+func (s *Stack) startWorker(ctx context.Context) error {
+	s.Worker = s.program("worker", "http://"+reachable(s.options.WorkerOpsAddr)+"/readyz",
+		"-config", filepath.Join(s.root, "configs", "worker.yaml"))
+	return s.run(ctx, s.Worker, s.options.WorkerOpsAddr+", courier "+s.options.Courier)
+}
+
+// startReceiver comes before the worker: webhooks that wait from an earlier
+// run find it listening.
+func (s *Stack) startReceiver(ctx context.Context) error {
+	if !s.options.Receiver {
+		return nil
+	}
+	if err := s.data.write("keys/webhook-secret", []byte(s.Demo.Webhook.Secret+"\n")); err != nil {
+		return fmt.Errorf("start receiver: %w", err)
+	}
+	s.Receiver = s.program("receive", "http://"+reachable(s.options.ReceiverAddr)+"/healthz",
+		"-addr", s.options.ReceiverAddr, "-secret-file", s.data.file("keys", "webhook-secret"))
+	return s.run(ctx, s.Receiver, s.options.ReceiverAddr)
+}
+
+func (s *Stack) program(name, ready string, args ...string) *Program {
+	p := &process{
+		name:    name,
+		path:    filepath.Join(s.options.BinDir, name),
+		args:    args,
+		dir:     s.root,
+		env:     s.env,
+		logPath: s.data.file("logs", name+".log"),
+		echo:    s.options.Out,
+	}
+	p.onDeath = func() { s.died(p) }
+	return &Program{Name: name, process: p, ready: ready}
+}
+
+func (s *Stack) run(ctx context.Context, p *Program, detail string) error {
+	s.running = append(s.running, p)
+	return s.step("start "+p.Name, detail, func() error { return p.Start(ctx) })
+}
+
+func (s *Stack) seed(ctx context.Context) error {
+	o := &s.options
+	seeder := &seeder{data: s.data}
+	if err := seeder.load(); err != nil {
+		return err
+	}
+	seeder.demo.BaseURL = "http://" + reachable(o.GatewayAddr)
+	seeder.demo.OpsURL = "http://" + reachable(o.OpsAddr)
+	var err error
+	if seeder.demo.AdminKey, err = s.data.adminKey(); err != nil {
+		return err
+	}
+	seeder.admin = client.New(seeder.demo.OpsURL+"/api/admin/v1", 2).As(seeder.demo.OpsURL+"/api/admin/v1", seeder.demo.AdminKey)
+	if o.Receiver {
+		o.WebhookURL = "http://" + reachable(o.ReceiverAddr) + "/"
+	}
+	if err := seeder.seed(ctx, o.WebhookURL); err != nil {
+		return err
+	}
+	s.Demo = seeder.demo
+	return nil
+}
+
+func (s *Stack) publish() error {
+	seeder := &seeder{data: s.data, demo: s.Demo}
+	return seeder.finish()
+}
+
+// step shows one line of progress: what, how long it took, where.
+func (s *Stack) step(what, detail string, do func() error) error {
+	began := time.Now()
+	fmt.Fprintf(s.options.Out, "%-20s ", what)
+	if err := do(); err != nil {
+		fmt.Fprintln(s.options.Out, "failed")
+		return err
+	}
+	fmt.Fprintf(s.options.Out, "%5.1f s  %s\n", time.Since(began).Seconds(), detail)
+	return nil
+}
+
+// reachable turns an address to listen on into one to call: a wildcard means
+// every interface, loopback included.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // the program refuses it with a better message
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
