@@ -1,0 +1,54 @@
+package webhook
+
+import (
+	"net/netip"
+	"testing"
+)
+
+func TestPublicAddress(t *testing.T) {
+	refused := map[string][]string{
+		"this network":    {"0.0.0.0", "0.1.2.3", "::"},
+		"private":         {"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1"},
+		"carrier shared":  {"100.64.0.0", "100.100.100.200", "100.127.255.255"},
+		"loopback":        {"127.0.0.1", "127.255.255.254", "::1"},
+		"host agent":      {"168.63.129.16"},
+		"link-local":      {"169.254.0.1", "169.254.169.254", "fe80::1", "fe80::1%lo", "febf::1"},
+		"protocol":        {"192.0.0.1", "192.0.0.192", "2001:1::1", "2001:10::1", "2001:2::1"},
+		"documentation":   {"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"},
+		"6to4":            {"192.88.99.1", "2002:7f00:1::1", "2002:808:808::1"},
+		"benchmark":       {"198.18.0.1", "198.19.255.255"},
+		"multicast":       {"224.0.0.1", "239.255.255.255", "ff02::1", "ff0e::1"},
+		"reserved":        {"240.0.0.1", "254.1.1.1", "255.255.255.255"},
+		"IPv4-mapped":     {"::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "::ffff:100.64.0.1"},
+		"IPv4-compatible": {"::7f00:1", "::8.8.8.8"},
+		"IPv4-translated": {"::ffff:0:7f00:1"},
+		"NAT64":           {"64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "64:ff9b:1:ffff::1"},
+		"Teredo":          {"2001::1", "2001:0:53aa:64c::1"},
+		"unique local":    {"fc00::1", "fd00:ec2::254", "fdff::1"},
+		"site-local":      {"fec0::1", "feff::1"},
+		"discard":         {"100::1"},
+		"not given out":   {"4000::1", "1fff::1", "8000::1", "e000::1"},
+		"segment routing": {"5f00::1"},
+		"with a zone":     {"fe80::5efe:7f00:1%eth0", "2606:4700::1111%eth0"},
+	}
+	for kind, addresses := range refused {
+		for _, text := range addresses {
+			if PublicAddress(netip.MustParseAddr(text)) {
+				t.Errorf("%s address %s is allowed", kind, text)
+			}
+		}
+	}
+	for _, text := range []string{
+		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
+		"128.0.0.0", "168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0",
+		"192.0.1.0", "192.0.3.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
+		"::ffff:8.8.8.8", "2001:200::1", "2001:4860:4860::8888", "2606:4700::1111", "2a00:1450::1", "2003::1", "3ffe::1",
+	} {
+		if !PublicAddress(netip.MustParseAddr(text)) {
+			t.Errorf("public address %s is refused", text)
+		}
+	}
+	if PublicAddress(netip.Addr{}) {
+		t.Error("no address at all is allowed")
+	}
+}
