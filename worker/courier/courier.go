@@ -1,0 +1,252 @@
+// Package courier is the sandbox courier: it plays every fleet of a sandbox,
+// so that a vendor's integration sees stores confirmed and orders delivered
+// without a real courier (spec, "Sandbox"; design section 9).
+//
+// It owns no state: each round reads the fleets' lists and reports the next
+// move of whatever has stood still for a step, through the same door as a real
+// fleet. A restart goes on where it was, and several replicas are harmless,
+// because a repeated report is dropped by the table of moves.
+//
+// It refuses to run outside a sandbox, and it does not wait for readyAt: who
+// tests a pre-order wants to see it delivered.
+package courier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// Modes of the sandbox courier.
+const (
+	Auto   = "auto"   // it acts for every fleet
+	Manual = "manual" // nothing moves until the fleet API says so
+)
+
+// Settings are the keys below "courier" of the worker's configuration.
+type Settings struct {
+	// Mode is Auto or Manual.
+	Mode string `yaml:"mode"`
+	// Step is the time between two moves of an order, 10ms to 1h.
+	Step time.Duration `yaml:"step"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	switch {
+	case s.Mode != Auto && s.Mode != Manual:
+		return fmt.Errorf("courier.mode: want %q or %q", Auto, Manual)
+	case s.Step < 10*time.Millisecond || s.Step > time.Hour:
+		return errors.New("courier.step: want 10ms to 1h")
+	}
+	return nil
+}
+
+const (
+	// roundsPerStep makes an order move at most a quarter of a step late.
+	roundsPerStep = 4
+	minPause      = 20 * time.Millisecond
+	maxPause      = 5 * time.Second
+	// page is how many jobs are listed at once.
+	page = 256
+	// concurrency is how many reports are under way at once.
+	concurrency = 32
+)
+
+// Role is the sandbox courier of one process.
+type Role struct {
+	ledger  *ledger.Ledger
+	step    time.Duration
+	log     *slog.Logger
+	reports *prometheus.CounterVec
+}
+
+// New prepares the role.
+func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
+	reports := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "worker_courier_reports_total",
+		Help: "Moves that the sandbox courier reported, by status; Active counts confirmed stores.",
+	}, []string{"status"})
+	reg.MustRegister(reports)
+	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: reports}
+}
+
+// Run acts until ctx ends. It returns nil then, and never because Redis is
+// away.
+func (r *Role) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := r.ledger.WatchFleets(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("watch fleets: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error { r.rounds(ctx); return nil })
+	return group.Wait()
+}
+
+func (r *Role) rounds(ctx context.Context) {
+	ticker := time.NewTicker(min(max(r.step/roundsPerStep, minPause), maxPause))
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := r.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			r.log.Warn("a round failed, going on", "error", err)
+		case err == nil && failing:
+			r.log.Info("rounds work again")
+		}
+		failing = err != nil
+	}
+}
+
+// round acts once for every fleet. One fleet's failure does not keep the
+// others waiting.
+func (r *Role) round(ctx context.Context) error {
+	fleets := r.ledger.Fleets()
+	if fleets == nil {
+		return nil // not loaded yet
+	}
+	var failures []error
+	stores := make(storeCache)
+	for _, fleet := range fleets.All() {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := r.confirmStores(ctx, fleet.ID); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for status := delivery.Searching; status <= delivery.Delivering; status++ {
+			if err := r.moveJobs(ctx, fleet.ID, status, stores); err != nil {
+				failures = append(failures, err)
+				break
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// confirmStores says yes to every store that asked for the fleet.
+func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
+	stores, err := r.ledger.FleetStores(ctx, fleet, delivery.AwaitingFleetApproval)
+	if err != nil {
+		return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
+	}
+	now := time.Now()
+	for _, s := range stores {
+		if delivery.ConfirmStore(s, now) != nil {
+			continue // no longer pending
+		}
+		err := r.ledger.WriteStore(ctx, s, ledger.Notice{
+			Account:    s.Account,
+			Type:       delivery.StoreActivated,
+			OccurredAt: now,
+			Data:       delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
+		})
+		switch {
+		case errors.Is(err, ledger.ErrConflict): // the vendor or another replica was faster
+		case err != nil:
+			return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
+		default:
+			r.reports.WithLabelValues(delivery.Active.String()).Inc()
+		}
+	}
+	return nil
+}
+
+// moveJobs reports the next move of a fleet's orders that have been in the
+// status for a step.
+func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, stores storeCache) error {
+	for cursor := ""; ; {
+		orders, next, err := r.ledger.Jobs(ctx, fleet, status, cursor, page)
+		if err != nil {
+			return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
+		}
+		if err := r.report(ctx, orders, stores); err != nil {
+			return err
+		}
+		if next == "" {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+func (r *Role) report(ctx context.Context, orders []*delivery.Order, stores storeCache) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	now := time.Now()
+	for _, o := range orders {
+		u, moves := nextMove(o, now, r.step)
+		if !moves {
+			continue
+		}
+		from, known, err := stores.point(ctx, r.ledger, o)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		if known {
+			reached := u.Status
+			if reached == delivery.Failed {
+				reached = o.Status
+			}
+			u.Location = delivery.Location{Point: between(from, o.Dropoff.Point, progress(reached)), At: now}
+		}
+		group.Go(func() error { return r.reportMove(ctx, u, now) })
+	}
+	return group.Wait()
+}
+
+func (r *Role) reportMove(ctx context.Context, u delivery.Update, now time.Time) error {
+	_, err := r.ledger.Report(ctx, u, now)
+	switch code := delivery.CodeOf(err); {
+	case err == nil:
+		r.reports.WithLabelValues(u.Status.String()).Inc()
+		return nil
+	case code == delivery.CodeOrderNotFound, code == delivery.CodeJobNotAvailable:
+		return nil // it has ended since it was listed
+	}
+	return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)
+}
+
+// storeCache remembers for one round where the stores are.
+type storeCache map[storeKey]*delivery.Store
+
+type storeKey struct {
+	account delivery.AccountID
+	store   string
+}
+
+// point is where the order's store is; not known when the store is gone.
+func (c storeCache) point(ctx context.Context, l *ledger.Ledger, o *delivery.Order) (p delivery.Point, known bool, err error) {
+	key := storeKey{o.Account, o.ExternalStoreID}
+	s, cached := c[key]
+	if !cached {
+		s, err = l.Store(ctx, o.Account, o.ExternalStoreID)
+		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
+			return p, false, fmt.Errorf("store of order %s: %w", o.ID, err)
+		}
+		c[key] = s
+	}
+	if s == nil {
+		return p, false, nil
+	}
+	return s.Point, true, nil
+}

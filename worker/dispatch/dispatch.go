@@ -1,0 +1,193 @@
+// Package dispatch is the role that tells vendors: it queues events for their
+// accounts' endpoints and sends what is due, signed, until a 2xx answer or the
+// end of 24 h (spec, "Delivery rules"; design section 7).
+//
+// It owns the sending: concurrency, the HTTP client and its guard against
+// private addresses, and what an answer means. It refuses to remember: queues,
+// schedules, leases and the attempt log are the ledger's, and the contract of
+// an event (envelope, signatures, schedule of retries) is package webhook's.
+//
+// Delivery is at least once. A delivery is leased before it is sent and
+// recorded after; a process that dies in between leaves a lease that expires,
+// and the event goes out again under the same eventId. Several replicas share
+// the work through the leases.
+package dispatch
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/ledger"
+)
+
+// Settings are the keys below "webhook" of the worker's configuration.
+type Settings struct {
+	// Batch is how many events of a partition are queued at once, 1 to 10000.
+	Batch int `yaml:"batch"`
+	// ClaimAfter is how long a silent consumer keeps its entries before another
+	// takes them over; at least a second.
+	ClaimAfter time.Duration `yaml:"claim_after"`
+	// Concurrency is how many sends this process has in flight at most, 1 to
+	// 65536.
+	Concurrency int `yaml:"concurrency"`
+	// PerEndpoint is how many sends one endpoint has in flight at most, over
+	// all processes; 1 to 1024.
+	PerEndpoint int `yaml:"per_endpoint"`
+	// Timeout bounds one attempt from the look-up of the name to the answer's
+	// headers; 100ms to 1m.
+	Timeout time.Duration `yaml:"timeout"`
+	// Lease is how long a delivery belongs to the process that took it, at
+	// least twice the timeout.
+	Lease time.Duration `yaml:"lease"`
+	// LocalReceivers is "auto" or "never": whether http and loopback addresses
+	// are allowed in the sandbox. Production never allows them.
+	LocalReceivers string `yaml:"local_receivers"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	switch {
+	case s.Batch < 1 || s.Batch > 10_000:
+		return errors.New("webhook.batch: want 1 to 10000")
+	case s.ClaimAfter < time.Second:
+		return errors.New("webhook.claim_after: want at least 1s")
+	case s.Concurrency < 1 || s.Concurrency > 65_536:
+		return errors.New("webhook.concurrency: want 1 to 65536")
+	case s.PerEndpoint < 1 || s.PerEndpoint > 1024:
+		return errors.New("webhook.per_endpoint: want 1 to 1024")
+	case s.Timeout < 100*time.Millisecond || s.Timeout > time.Minute:
+		return errors.New("webhook.timeout: want 100ms to 1m")
+	case s.Lease < 2*s.Timeout:
+		return errors.New("webhook.lease: want at least twice webhook.timeout, or slow answers are sent twice")
+	case s.LocalReceivers != "auto" && s.LocalReceivers != "never":
+		return errors.New(`webhook.local_receivers: want "auto" or "never"`)
+	}
+	return nil
+}
+
+// Role is the webhook role of one process.
+type Role struct {
+	ledger   *ledger.Ledger
+	settings Settings
+	consumer string
+	sandbox  bool
+	reorder  time.Duration
+	log      *slog.Logger
+	metrics  *metrics
+	sender   *sender
+
+	// slots bounds the sends in flight; a token in it is a slot in use.
+	slots chan struct{}
+	// wake[p] holds a token when something may have become due in partition p.
+	wake []chan struct{}
+	// sends counts the attempts that have been leased and not recorded yet.
+	sends sync.WaitGroup
+}
+
+// Options are what the role gets besides its settings.
+type Options struct {
+	Consumer string // unique among the replicas, the same after a restart
+	Sandbox  bool
+	// CourierStep is the pace of the sandbox courier; SIM:REORDER holds events
+	// back for longer than that.
+	CourierStep time.Duration
+	// Roots are the certificate authorities to trust; nil: the system's.
+	Roots *x509.CertPool
+}
+
+// New prepares the role.
+func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg prometheus.Registerer) *Role {
+	r := &Role{
+		ledger:   l,
+		settings: s,
+		consumer: o.Consumer,
+		sandbox:  o.Sandbox,
+		reorder:  o.CourierStep*3/2 + time.Second,
+		log:      log.With("role", "webhook"),
+		slots:    make(chan struct{}, s.Concurrency),
+		wake:     make([]chan struct{}, l.Partitions()),
+	}
+	r.metrics = newMetrics(reg, func() float64 { return float64(len(r.slots)) })
+	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto"}, s, o.Roots)
+	for p := range r.wake {
+		r.wake[p] = make(chan struct{}, 1)
+	}
+	return r
+}
+
+// Run works until ctx ends; then it takes nothing new and lets what is in
+// flight finish and be recorded, for at most the timeout and recordPatience. It
+// returns nil then, and never because Redis is away.
+func (r *Role) Run(ctx context.Context) error {
+	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	group, leasing := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.feed(leasing) })
+	for p := range r.wake {
+		group.Go(func() error { return r.dispatch(leasing, sending, p) })
+	}
+	err := group.Wait()
+	patience := time.AfterFunc(r.settings.Timeout, abort)
+	defer patience.Stop()
+	r.sends.Wait()
+	r.sender.transport.CloseIdleConnections()
+	return err
+}
+
+func (r *Role) feed(ctx context.Context) error {
+	err := r.ledger.RunFeed(ctx, ledger.Feed{
+		Role:       ledger.RoleWebhook,
+		Consumer:   r.consumer,
+		Handle:     r.queue,
+		Log:        r.log.Warn,
+		Batch:      r.settings.Batch,
+		ClaimAfter: r.settings.ClaimAfter,
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("webhook feed: %w", err)
+	}
+	return errors.New("webhook feed ended by itself")
+}
+
+// queue moves a batch of events to their endpoints' queues and sets the
+// partition's dispatcher going.
+func (r *Role) queue(ctx context.Context, partition int, batch []ledger.Entry) error {
+	err := r.protect(func() error { return r.ledger.QueueEvents(ctx, partition, batch) })
+	if err != nil {
+		r.metrics.entries.WithLabelValues(resultFailed).Add(float64(len(batch)))
+		return fmt.Errorf("queue %d events: %w", len(batch), err)
+	}
+	r.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(batch)))
+	r.wakeUp(partition)
+	return nil
+}
+
+func (r *Role) wakeUp(partition int) {
+	select {
+	case r.wake[partition] <- struct{}{}:
+	default: // it has not taken the last token yet and will look after that
+	}
+}
+
+// protect turns a panic into an error: one defective record must not end the
+// process.
+func (r *Role) protect(work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.metrics.panics.Inc()
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return work()
+}

@@ -1,0 +1,446 @@
+package dispatch
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/worker/testbed"
+)
+
+func TestRole_SendsTheContract(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	o := v.Order("", time.Now())
+	b.Move(o, delivery.Assigned, time.Now())
+	q := rc.await(b, 1)[0]
+	rc.check(q, rc.secret, rc.secret)
+	for name, want := range map[string]string{
+		"X-Service-Event": "delivery.status_changed", "X-Service-Attempt": "1",
+		"Content-Type": "application/json", "User-Agent": "DeliveryVendorAPI-Webhooks/1",
+	} {
+		if got := q.header.Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	e := q.event
+	stored := b.Read(o.ID)
+	if e.EventID != delivery.EventID(o.ID, stored.Version) || !e.OccurredAt.Equal(stored.Changes[0].At) {
+		t.Errorf("%+v", e)
+	}
+	if e.Data.OrderID != o.ID.String() || e.Data.Status != "Assigned" || e.Data.Events != nil || e.Data.Location == nil ||
+		e.Data.Courier == nil || e.Data.Courier.Name != "Mehmet Y." {
+		t.Errorf("%s", q.body)
+	}
+	if r := awaitAttempts(b, v, 1)[0]; r.State != "delivered" || r.HTTPStatus != 200 || r.Attempt != 1 || r.EventID != e.EventID {
+		t.Errorf("%+v", r)
+	}
+	b.AwaitSettled(ledger.RoleWebhook)
+}
+
+func TestRole_SendsEveryChangeOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, func(http.ResponseWriter, request) { time.Sleep(time.Millisecond) })
+	orders := map[string][]string{}
+	for range 20 {
+		o := v.Order("", time.Now())
+		orders[o.ID.String()] = nil
+		b.Move(o, delivery.Delivered, time.Now())
+	}
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Start(newRole(b.Open(), "w2").Run)
+	rc.await(b, 100)
+	b.AwaitSettled(ledger.RoleWebhook)
+	for _, q := range rc.received() {
+		orders[q.event.Data.OrderID] = append(orders[q.event.Data.OrderID], q.event.Data.Status)
+	}
+	for id, got := range orders {
+		if !slices.Equal(got, []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}) {
+			t.Errorf("order %s: %v", id, got)
+		}
+	}
+}
+
+func TestRole_SendsWithinMilliseconds(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	var delays []time.Duration
+	for i := range 30 {
+		o := v.Order("", time.Now())
+		committed := time.Now()
+		b.Move(o, delivery.Assigned, committed)
+		delays = append(delays, rc.await(b, i+1)[i].at.Sub(committed))
+	}
+	slices.Sort(delays)
+	t.Logf("from the commit to the receiver: median %s, slowest %s", delays[15], delays[29])
+	if delays[15] > 100*time.Millisecond {
+		t.Errorf("median %s", delays[15])
+	}
+}
+
+func TestRole_FollowsUpOneOrdersEventsWithoutAPause(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("", time.Now()), delivery.Delivered, time.Now())
+	requests := rc.await(b, 5)
+	if took := requests[4].at.Sub(requests[0].at); took > maxPause/2 {
+		t.Errorf("five events of one order took %s", took)
+	}
+}
+
+func TestRole_RetriesAcrossARestartWithTheSameBytes(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, func(w http.ResponseWriter, q request) {
+		if q.header.Get("X-Service-Attempt") == "1" {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = w.Write([]byte("try later"))
+		}
+	})
+	stop := b.Start(newRole(b.Ledger, "w1").Run)
+	o := v.Order("", time.Now())
+	b.Move(o, delivery.Assigned, time.Now())
+	first := awaitAttempts(b, v, 1)[0]
+	stop()
+	if first.State != "retrying" || first.HTTPStatus != 500 || first.Answer != "try later" || first.Error != "status: 500" {
+		t.Errorf("%+v", first)
+	}
+	if gap := first.NextAt.Sub(first.At); gap < 8*time.Second || gap > 13*time.Second {
+		t.Errorf("the next attempt comes after %s", gap)
+	}
+	// What happens to the order meanwhile does not change the event.
+	b.Move(o, delivery.PickingUp, time.Now())
+	b.Start(newRole(b.Open(), "w1").Run)
+	b.Await("the second attempt", func() bool { return len(rc.of(first.EventID)) == 2 })
+	same := rc.of(first.EventID)
+	if !bytes.Equal(same[0].body, same[1].body) || same[1].header.Get("X-Service-Attempt") != "2" {
+		t.Errorf("first %s, then %s as attempt %s", same[0].body, same[1].body, same[1].header.Get("X-Service-Attempt"))
+	}
+	rc.check(same[1], rc.secret, rc.secret)
+	if gap := same[1].at.Sub(first.NextAt); gap < 0 || gap > 2*time.Second {
+		t.Errorf("sent %s after it was due", gap)
+	}
+}
+
+func TestRole_NeverSendsAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	yesterday := time.Now().Add(-24*time.Hour - time.Minute)
+	o := v.Order("", yesterday)
+	b.Move(o, delivery.Assigned, yesterday)
+	b.Move(o, delivery.PickingUp, time.Now())
+	b.Start(newRole(b.Ledger, "w1").Run)
+	q := rc.await(b, 1)[0]
+	if q.event.Data.Status != "PickingUp" {
+		t.Errorf("sent %s", q.event.Data.Status)
+	}
+	records := awaitAttempts(b, v, 2)
+	if r := records[1]; r.State != "undelivered" || r.HTTPStatus != 0 {
+		t.Errorf("%+v", r)
+	}
+	if e, err := b.Ledger.WebhookEndpoint(t.Context(), v.Account); err != nil || e.Undelivered != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	release := make(chan struct{})
+	var slow []*receiver
+	for range 6 {
+		v := b.Vendor()
+		slow = append(slow, register(b, v, func(_ http.ResponseWriter, q request) {
+			select {
+			case <-release:
+			case <-time.After(5 * time.Second):
+			}
+		}))
+		for range 40 {
+			b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+		}
+	}
+	defer close(release)
+	r := newRole(b.Ledger, "w1")
+	r.slots = make(chan struct{}, 128) // fewer than the slow ones' caps together
+	b.Start(r.Run)
+	b.Await("all slow endpoints are being waited for", func() bool {
+		for _, rc := range slow {
+			if len(rc.received()) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	var worst time.Duration
+	for i := range 20 {
+		o := v.Order("", time.Now())
+		committed := time.Now()
+		b.Move(o, delivery.Assigned, committed)
+		worst = max(worst, rc.await(b, i+1)[i].at.Sub(committed))
+	}
+	t.Logf("slowest healthy webhook besides 6 slow endpoints: %s", worst)
+	if worst > 500*time.Millisecond {
+		t.Errorf("a healthy endpoint waited %s", worst)
+	}
+	for i, rc := range slow {
+		rc.mu.Lock()
+		if rc.most > 32 {
+			t.Errorf("slow endpoint %d had %d requests at once", i, rc.most)
+		}
+		rc.mu.Unlock()
+	}
+}
+
+func TestRole_SendsWhatADeadWorkerHadLeased(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	stop := b.Start(newRole(b.Ledger, "w1").feed)
+	b.AwaitSettled(ledger.RoleWebhook)
+	stop()
+	leased := 0
+	for p := range testbed.Partitions {
+		ds, _, err := b.Ledger.Lease(t.Context(), p, 10, 10, 300*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leased += len(ds)
+	}
+	if leased != 1 {
+		t.Fatalf("%d leased", leased)
+	}
+	r := newRole(b.Open(), "w2")
+	b.Start(r.Run)
+	q := rc.await(b, 1)[0]
+	rc.check(q, rc.secret, rc.secret)
+	if got := q.header.Get("X-Service-Attempt"); got != "1" {
+		t.Errorf("attempt %s, but none was made before", got)
+	}
+}
+
+func TestRole_ShutdownLetsSendsFinish(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	arrived := make(chan struct{})
+	rc := register(b, v, func(http.ResponseWriter, request) {
+		close(arrived)
+		time.Sleep(500 * time.Millisecond)
+	})
+	stop := b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	<-arrived
+	stop()
+	if records := attempts(b, v); len(records) != 1 || records[0].State != "delivered" {
+		t.Errorf("%+v", records)
+	}
+	if n := len(rc.received()); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestRole_RecordsAnAttemptAfterRedisWasAway(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	killed := make(chan struct{})
+	rc := register(b, v, func(http.ResponseWriter, request) {
+		b.Redis.Kill()
+		close(killed)
+	})
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	<-killed
+	time.Sleep(3 * time.Second) // an outage longer than the client's own retries
+	if err := b.Redis.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Await("the ledger answers", func() bool { return b.Ledger.Ping(t.Context()) == nil })
+	if r := awaitAttempts(b, v, 1)[0]; r.State != "delivered" || r.Attempt != 1 {
+		t.Errorf("%+v", r)
+	}
+	// The role goes on.
+	rc.mu.Lock()
+	rc.answer = nil
+	rc.mu.Unlock()
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	if n := len(rc.await(b, 2)); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	register(b, v, func(w http.ResponseWriter, _ request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusGone)
+	})
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	r := awaitAttempts(b, v, 1)[0]
+	if wait := r.NextAt.Sub(r.At).Round(time.Second); r.State != "retrying" || r.HTTPStatus != 410 || wait != time.Hour {
+		t.Errorf("%+v", r)
+	}
+	if e, err := b.Ledger.WebhookEndpoint(t.Context(), v.Account); err != nil || e.State != ledger.EndpointGone {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	renewed, err := b.Ledger.RotateWebhookSecret(t.Context(), v.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	rc.check(rc.await(b, 1)[0], rc.secret, rc.secret, renewed)
+	if _, err := b.Ledger.QueueTest(t.Context(), v.Account, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ping := rc.await(b, 2)[1]
+	if ping.event.Event != "webhook.test" {
+		t.Errorf("%s", ping.body)
+	}
+	rc.check(ping, renewed, rc.secret, renewed)
+	b.Await("the ping proves the new secret", func() bool {
+		e, err := b.Ledger.WebhookEndpoint(t.Context(), v.Account)
+		return err == nil && e.Proven
+	})
+	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	rc.check(rc.await(b, 3)[2], renewed, rc.secret, renewed)
+}
+
+func TestRole_DuplicateTriggerSendsTwice(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("SIM:DUPLICATE please", time.Now()), delivery.PickingUp, time.Now())
+	requests := rc.await(b, 4)
+	b.AwaitSettled(ledger.RoleWebhook)
+	seen := map[string]int{}
+	for _, q := range requests {
+		rc.check(q, rc.secret, rc.secret)
+		seen[q.event.EventID]++
+	}
+	if len(seen) != 2 || seen[requests[0].event.EventID] != 2 {
+		t.Errorf("%v", seen)
+	}
+	if records := awaitAttempts(b, v, 2); len(records) != 2 {
+		t.Errorf("%d records", len(records))
+	}
+}
+
+func TestRole_ReorderTriggerLetsLaterEventsOvertake(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	b.Move(v.Order("SIM:REORDER", time.Now()), delivery.Delivered, time.Now())
+	var got []string
+	for _, q := range rc.await(b, 5) {
+		if q.header.Get("X-Service-Attempt") != "1" {
+			t.Errorf("held back events count as attempts: %v", q.header)
+		}
+		got = append(got, q.event.Data.Status)
+	}
+	slices.Sort(got[2:])
+	if !slices.Equal(got, []string{"PickingUp", "Delivering", "Assigned", "Delivered", "PickedUp"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRole_ReplaysUnderTheSameEventID(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	long := time.Now().Add(-48 * time.Hour)
+	o := v.Order("", long)
+	b.Move(o, delivery.Assigned, long)
+	awaitAttempts(b, v, 1) // too old to be sent by itself
+	eventID := delivery.EventID(o.ID, b.Read(o.ID).Version)
+	if n, err := b.Ledger.ReplayEvents(t.Context(), v.Account, []string{eventID}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	q := rc.await(b, 1)[0]
+	rc.check(q, rc.secret, rc.secret)
+	if q.event.EventID != eventID {
+		t.Errorf("replayed as %s", q.event.EventID)
+	}
+}
+
+func TestRole_KeepsToThePerEndpointCap(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, func(http.ResponseWriter, request) { time.Sleep(20 * time.Millisecond) })
+	for range 60 {
+		b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
+	}
+	for i := range 2 {
+		r := newRole(b.Open(), "w"+strconv.Itoa(i))
+		r.settings.PerEndpoint = 5
+		b.Start(r.Run)
+	}
+	rc.await(b, 60)
+	if rc.most > 5 || rc.most < 2 {
+		t.Errorf("%d requests at once", rc.most)
+	}
+}
+
+func TestRole_SendsStoreEvents(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	rc := register(b, v, nil)
+	b.Start(newRole(b.Ledger, "w1").Run)
+	s := v.NewStore("branch-2", delivery.AwaitingFleetApproval)
+	now := time.Now()
+	if err := delivery.ConfirmStore(s, now); err != nil {
+		t.Fatal(err)
+	}
+	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
+	notice := ledger.Notice{Account: v.Account, Type: delivery.StoreActivated, OccurredAt: now, Data: data}
+	if err := b.Ledger.WriteStore(t.Context(), s, notice); err != nil {
+		t.Fatal(err)
+	}
+	q := rc.await(b, 1)[0]
+	rc.check(q, rc.secret, rc.secret)
+	if q.event.Event != "store.activated" || !bytes.Contains(q.body, data) {
+		t.Errorf("%s", q.body)
+	}
+}

@@ -1,0 +1,77 @@
+package dispatch
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+func TestGuard_LocalAllowsLoopbackAndNothingElse(t *testing.T) {
+	local := guard{local: true}
+	for _, text := range []string{"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "8.8.8.8"} {
+		if !local.allows(netip.MustParseAddr(text)) {
+			t.Errorf("%s is refused", text)
+		}
+	}
+	for _, text := range []string{"10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "fe80::1", "fd00::1", "192.168.1.1", "168.63.129.16"} {
+		if local.allows(netip.MustParseAddr(text)) {
+			t.Errorf("%s is allowed", text)
+		}
+	}
+}
+
+func TestGuardControl_RefusesWhatItCannotRead(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1", "localhost:80", "[::1]:80", "10.1.1.1:443", "[fe80::1%eth0]:443"} {
+		err := guard{}.control("tcp", address, nil)
+		var refused *refusedAddress
+		if !errors.As(err, &refused) {
+			t.Errorf("control(%q) = %v", address, err)
+		}
+	}
+	if err := (guard{}).control("tcp4", net.JoinHostPort("8.8.8.8", "443"), nil); err != nil {
+		t.Errorf("a public address: %v", err)
+	}
+}
+
+func TestGuardParseURL(t *testing.T) {
+	for _, c := range []struct {
+		raw             string
+		public, sandbox bool
+	}{
+		{"https://vendor.example/hook?x=1", true, true},
+		{"https://vendor.example:8443/", true, true},
+		{"https://[2606:4700::1111]/hook", true, true},
+		{"HTTPS://vendor.example", true, true},
+		{"http://vendor.example/hook", false, true},
+		{"http://127.0.0.1:9000/hook", false, true},
+		{"ftp://vendor.example/", false, false},
+		{"file:///etc/passwd", false, false},
+		{"gopher://vendor.example/", false, false},
+		{"https:///hook", false, false},
+		{"https://:443/", false, false},
+		{"https:vendor.example", false, false},
+		{"//vendor.example/hook", false, false},
+		{"vendor.example/hook", false, false},
+		{"https://user:secret@vendor.example/", false, false},
+		{"https://vendor.example@10.0.0.1/", false, false},
+		{"https://ven dor.example/", false, false},
+		{"https://vendor.example:port/", false, false},
+		{"https://vendor.example/\x00", false, false},
+		{"", false, false},
+	} {
+		for g, want := range map[guard]bool{{}: c.public, {local: true}: c.sandbox} {
+			u, err := g.parseURL(c.raw)
+			if (err == nil) != want {
+				t.Errorf("%+v: parseURL(%q) = %v, %v", g, c.raw, u, err)
+			}
+		}
+	}
+}
+
+func TestGuardParseURL_DropsTheFragment(t *testing.T) {
+	u, err := guard{}.parseURL("https://vendor.example/hook?a=b#secret")
+	if err != nil || u.String() != "https://vendor.example/hook?a=b" {
+		t.Fatalf("%v, %v", u, err)
+	}
+}

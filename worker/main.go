@@ -1,0 +1,189 @@
+// Program worker moves what the gateway accepted: it decides the couriers'
+// updates, fires timers, sends webhooks, and plays the couriers of a sandbox.
+//
+//	                    +--------------------- worker ---------------------+
+//	updates, orders --> | status    feed, timers, retention     --> commit | --> events
+//	events ----------> | webhook   feed, queues, leases, sender --> HTTPS | --> vendors
+//	fleets, jobs ----> | courier   sandbox only                --> report | --> updates
+//	                    | ops       /metrics /healthz /readyz              |
+//	                    +--------------------------------------------------+
+//
+// It owns the choice of roles and their life; each role is a package of its
+// own. It refuses to end because Redis is away: it waits, says so on /readyz,
+// and goes on. Nothing is kept in the process that another replica would need.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/ops"
+	"vendorapi/worker/courier"
+	"vendorapi/worker/dispatch"
+	"vendorapi/worker/status"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program without the process around it; it returns nil when ctx
+// ended and everything stopped in order.
+func run(ctx context.Context, args []string, logs io.Writer) error {
+	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
+	flags.SetOutput(logs)
+	path := flags.String("config", "configs/worker.yaml", "the settings file")
+	asked := flags.String("roles", "", "status,webhook,courier; empty: all that the settings enable")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var s settings
+	if err := config.Load(*path, &s); err != nil {
+		return err
+	}
+	roles, err := s.chooseRoles(*asked)
+	if err != nil {
+		return err
+	}
+	log, err := ops.NewLogger(logs, s.Log.Level, s.Log.Format)
+	if err != nil {
+		return err
+	}
+	keys, err := config.Keys("WEBHOOK_KEYS")
+	if err != nil {
+		return err
+	}
+	return newProgram(s, roles, ledger.SecretKeys(keys), log).run(ctx)
+}
+
+// program is one worker with its settings judged and its secrets read.
+type program struct {
+	settings settings
+	roles    []string
+	secrets  ledger.SecretKeys
+	log      *slog.Logger
+	registry *prometheus.Registry
+	// ledger is nil until Redis answered for the first time.
+	ledger atomic.Pointer[ledger.Ledger]
+}
+
+func newProgram(s settings, roles []string, secrets ledger.SecretKeys, log *slog.Logger) *program {
+	return &program{settings: s, roles: roles, secrets: secrets, log: log, registry: ops.NewRegistry()}
+}
+
+func (p *program) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return ops.Serve(ctx, p.settings.Ops.Addr, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
+	})
+	group.Go(func() error { return p.work(ctx) })
+	return group.Wait()
+}
+
+func (p *program) ready(ctx context.Context) error {
+	l := p.ledger.Load()
+	if l == nil {
+		return errors.New("waiting for Redis")
+	}
+	return l.Ping(ctx)
+}
+
+// work opens the ledger and runs the roles until ctx ends.
+func (p *program) work(ctx context.Context) error {
+	l, err := p.open(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			p.log.Warn("the ledger did not close", "error", err)
+		}
+	}()
+	p.ledger.Store(l)
+	runners, err := p.runners(l)
+	if err != nil {
+		return err
+	}
+	p.log.Info("working", "roles", p.roles, "environment", p.settings.Environment, "partitions", l.Partitions())
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range runners {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+func (p *program) runners(l *ledger.Ledger) ([]func(context.Context) error, error) {
+	consumer, err := p.settings.consumer()
+	if err != nil {
+		return nil, err
+	}
+	s := p.settings
+	runners := []func(context.Context) error{newGauges(l, p.log, p.registry).run}
+	for _, role := range p.roles {
+		switch role {
+		case roleStatus:
+			runners = append(runners, status.New(l, s.Status, consumer, p.log, p.registry).Run)
+		case roleWebhook:
+			options := dispatch.Options{Consumer: consumer, Sandbox: s.Environment == sandbox, CourierStep: s.Courier.Step}
+			runners = append(runners, dispatch.New(l, s.Webhook, options, p.log, p.registry).Run)
+		case roleCourier:
+			runners = append(runners, courier.New(l, s.Courier, p.log, p.registry).Run)
+		}
+	}
+	return runners, nil
+}
+
+// Pauses between attempts to reach Redis at the start.
+const (
+	firstOpenPause = 100 * time.Millisecond
+	maxOpenPause   = 2 * time.Second
+)
+
+// open waits for Redis as long as it takes. What waiting cannot mend, such as
+// another number of partitions than the ledger was started with, is returned.
+func (p *program) open(ctx context.Context) (*ledger.Ledger, error) {
+	for pause := firstOpenPause; ; pause = min(2*pause, maxOpenPause) {
+		l, err := ledger.Open(ctx, ledger.Config{
+			URL:         p.settings.Redis.URL,
+			Environment: p.settings.Environment,
+			Partitions:  p.settings.Redis.Partitions,
+			PoolSize:    p.settings.Redis.PoolSize,
+			Secrets:     p.secrets,
+		})
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, delivery.ErrUnavailable) {
+			return nil, fmt.Errorf("open the ledger: %w", err)
+		}
+		p.log.Warn("waiting for Redis", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// maxRounds bounds how often one batch decides again after a conflict. A
+// conflict needs a vendor's cancellation or a timer in the same millisecond,
+// so a second one is already rare; what still conflicts stays pending.
+const maxRounds = 4
+
+// Reasons of a refused update, shown to operators.
+const (
+	reasonIllegalMove  = "illegal_move"
+	reasonLateDelivery = "late_delivery"
+	reasonUnknownOrder = "unknown_order"
+)
+
+// handle settles one batch of one partition: new orders are indexed, couriers'
+// updates decided. What it leaves unsettled is handed out again, so an error
+// here loses nothing.
+func (r *Role) handle(ctx context.Context, partition int, batch []ledger.Entry) error {
+	events, updates := split(batch)
+	return r.protect(func() error {
+		if len(events) > 0 {
+			if err := r.ledger.IndexJobs(ctx, partition, events); err != nil {
+				return fmt.Errorf("index %d new orders: %w", len(events), err)
+			}
+			r.count(resultIndexed, len(events))
+		}
+		return r.settle(ctx, groupByOrder(updates))
+	})
+}
+
+func split(batch []ledger.Entry) (events, updates []ledger.Entry) {
+	for _, e := range batch {
+		if e.Update == nil {
+			events = append(events, e)
+		} else {
+			updates = append(updates, e)
+		}
+	}
+	return events, updates
+}
+
+// reports are the updates of one order in stream order.
+type reports struct {
+	order   delivery.OrderID
+	entries []ledger.Entry
+}
+
+func groupByOrder(updates []ledger.Entry) []reports {
+	index := make(map[delivery.OrderID]int, len(updates))
+	var groups []reports
+	for _, e := range updates {
+		i, known := index[e.Update.Order]
+		if !known {
+			i = len(groups)
+			index[e.Update.Order] = i
+			groups = append(groups, reports{order: e.Update.Order})
+		}
+		groups[i].entries = append(groups[i].entries, e)
+	}
+	return groups
+}
+
+// settle decides and commits, and decides again for those orders that somebody
+// else changed in between. The error tells of what it left pending.
+func (r *Role) settle(ctx context.Context, groups []reports) error {
+	var left []error
+	for round := 0; len(groups) > 0 && round < maxRounds; round++ {
+		orders, err := r.ledger.Orders(ctx, orderIDs(groups))
+		if err != nil {
+			return fmt.Errorf("read %d orders: %w", len(groups), err)
+		}
+		verdicts, defects := r.judgeAll(groups, orders, time.Now())
+		left = append(left, defects)
+		groups, err = r.commit(ctx, verdicts)
+		if err != nil {
+			return errors.Join(append(left, err)...)
+		}
+	}
+	if len(groups) > 0 {
+		left = append(left, fmt.Errorf("%d orders kept changing, their updates stay pending: %w", len(groups), ledger.ErrConflict))
+	}
+	return errors.Join(left...)
+}
+
+func orderIDs(groups []reports) []delivery.OrderID {
+	ids := make([]delivery.OrderID, len(groups))
+	for i, g := range groups {
+		ids[i] = g.order
+	}
+	return ids
+}
+
+// verdict is what the updates of one order come to.
+type verdict struct {
+	reports
+	commit  ledger.Commit // nothing to commit when it has no change and no swap
+	results []string      // per entry
+	refused []refusal
+}
+
+type refusal struct {
+	entry  ledger.Entry
+	status delivery.Status
+	reason string
+}
+
+func (v *verdict) commits() bool { return len(v.commit.Changes) > 0 || v.commit.Swap != nil }
+
+// judgeAll decides every order's updates. An order whose decision panics is
+// left out, so that its entries stay pending and the others go on; defects
+// tells of those.
+func (r *Role) judgeAll(groups []reports, orders []*delivery.Order, now time.Time) (verdicts []verdict, defects error) {
+	verdicts = make([]verdict, 0, len(groups))
+	for i, g := range groups {
+		err := r.protect(func() error {
+			verdicts = append(verdicts, r.judge(g, orders[i], now))
+			return nil
+		})
+		if err != nil {
+			defects = errors.Join(defects, fmt.Errorf("updates of order %s: %w", g.order, err))
+			r.count(resultFailed, len(g.entries))
+		}
+	}
+	return verdicts, defects
+}
+
+// judge applies the updates one after the other to a copy of the order.
+func (r *Role) judge(g reports, order *delivery.Order, now time.Time) verdict {
+	v := verdict{reports: g, results: make([]string, len(g.entries))}
+	if order == nil {
+		for i, e := range g.entries {
+			v.refuse(i, e, 0, reasonUnknownOrder)
+		}
+		return v
+	}
+	v.commit.Order = order
+	state := *order
+	for i, e := range g.entries {
+		decision := r.decide(&state, *e.Update, now)
+		switch decision.Verdict {
+		case delivery.Move:
+			v.results[i] = resultMoved
+			v.commit.Changes = append(v.commit.Changes, decision.Changes...)
+			advance(&state, decision.Changes)
+		case delivery.Swap:
+			v.results[i] = resultSwapped
+			v.commit.Swap = &e.Update.Courier
+			state.Courier = e.Update.Courier
+		case delivery.Drop:
+			v.results[i] = resultDropped
+		default:
+			reason := reasonIllegalMove
+			if delivery.LateDelivery(&state, *e.Update) {
+				reason = reasonLateDelivery
+			}
+			v.refuse(i, e, state.Status, reason)
+			continue
+		}
+		v.commit.Settles = append(v.commit.Settles, e)
+	}
+	return v
+}
+
+func (v *verdict) refuse(i int, e ledger.Entry, status delivery.Status, reason string) {
+	v.results[i] = resultRefused
+	v.refused = append(v.refused, refusal{entry: e, status: status, reason: reason})
+}
+
+// advance makes state what it will be once the changes are committed. The
+// history is copied first: the order as read is what the commit compares.
+func advance(state *delivery.Order, changes []delivery.Change) {
+	last := changes[len(changes)-1]
+	state.Changes = append(slices.Clip(state.Changes), changes...)
+	state.Version += uint64(len(changes))
+	state.Status = last.Status
+	state.Courier = last.Courier
+	state.Location = last.Location
+}
+
+// commit writes the verdicts and returns the orders that must be decided
+// again. Refusals and drops are settled only after the commit they were judged
+// on: they may rest on changes that another writer prevents.
+func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports, err error) {
+	var commits []ledger.Commit
+	var committed []int // index into verdicts
+	for i := range verdicts {
+		if verdicts[i].commits() {
+			commits = append(commits, verdicts[i].commit)
+			committed = append(committed, i)
+		}
+	}
+	var results []error
+	if len(commits) > 0 {
+		if results, err = r.ledger.CommitAll(ctx, commits); err != nil {
+			return nil, fmt.Errorf("commit %d orders: %w", len(commits), err)
+		}
+	}
+	unsettled := map[int]bool{}
+	var failures []error
+	for n, result := range results {
+		v := &verdicts[committed[n]]
+		switch {
+		case result == nil:
+			continue
+		case errors.Is(result, ledger.ErrConflict), delivery.CodeOf(result) == delivery.CodeOrderNotFound:
+			// Deciding again settles both: an order that is gone reads as nil.
+			again = append(again, v.reports)
+			r.count(resultConflict, len(v.entries))
+		default:
+			failures = append(failures, fmt.Errorf("commit order %s: %w", v.order, result))
+			r.count(resultFailed, len(v.entries))
+		}
+		unsettled[committed[n]] = true
+	}
+	for i := range verdicts {
+		if unsettled[i] {
+			continue
+		}
+		if err := r.conclude(ctx, &verdicts[i]); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return again, errors.Join(failures...)
+}
+
+// conclude settles what the commit did not, and counts.
+func (r *Role) conclude(ctx context.Context, v *verdict) error {
+	if !v.commits() && len(v.commit.Settles) > 0 {
+		if err := r.ledger.Ack(ctx, ledger.RoleStatus, v.commit.Settles...); err != nil {
+			return fmt.Errorf("acknowledge %d dropped updates: %w", len(v.commit.Settles), err)
+		}
+	}
+	for _, f := range v.refused {
+		if err := r.ledger.RefuseUpdate(ctx, f.entry, f.status, f.reason); err != nil {
+			return fmt.Errorf("refuse an update of order %s: %w", v.order, err)
+		}
+		r.metrics.refused.WithLabelValues(f.reason).Inc()
+		r.log.Info("update refused", "order", v.order, "status", f.status,
+			"reported", f.entry.Update.Status, "reason", f.reason)
+	}
+	now := time.Now()
+	for i, result := range v.results {
+		r.count(result, 1)
+		if result == resultMoved {
+			r.metrics.decision.Observe(now.Sub(v.entries[i].Update.At).Seconds())
+		}
+	}
+	return nil
+}
+
+func (r *Role) count(result string, n int) {
+	r.metrics.entries.WithLabelValues(result).Add(float64(n))
+}

@@ -1,0 +1,18 @@
+package testbed
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Value is what a counter or a gauge stands at.
+func Value(t *testing.T, metric prometheus.Metric) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := metric.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+}
