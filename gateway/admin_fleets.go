@@ -1,0 +1,238 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+
+	"vendorapi/gateway/token"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// maxMinutes bounds a fleet's averages: a courier service, not a carrier.
+const maxMinutes = 240
+
+type fleetView struct {
+	FleetID         string `json:"fleetId"`
+	ClientID        string `json:"clientId"`
+	Name            string `json:"name"`
+	SubRegion       string `json:"subRegion"`
+	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
+	PickupMinutes   int    `json:"avgPickupMinutes"`
+	Suspended       bool   `json:"suspended"`
+	// Couriers is absent while the fleet never reported.
+	Couriers *int `json:"couriers,omitempty"`
+	// Coverage is GeoJSON; lists leave it out unless asked for it.
+	Coverage json.RawMessage `json:"coverage,omitempty"`
+}
+
+func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
+	v := fleetView{
+		FleetID: f.ID.String(), ClientID: f.ID.ClientID(), Name: f.Name, SubRegion: f.SubRegion,
+		DeliveryMinutes: f.DeliveryMinutes, PickupMinutes: f.PickupMinutes, Suspended: f.Suspended,
+	}
+	if f.Couriers >= 0 {
+		v.Couriers = &f.Couriers
+	}
+	if coverage {
+		v.Coverage = f.Coverage.JSON()
+	}
+	return v
+}
+
+// fleetForm is the body of a creation and of a change.
+type fleetForm struct {
+	*form
+	name, subRegion  *delivery.Text
+	delivery, pickup *delivery.Number
+	suspended        **bool
+	coverage         *string
+}
+
+func readFleetForm(x *exchange) (fleetForm, error) {
+	f := fleetForm{form: newForm(x.text())}
+	f.name, f.subRegion = f.text("name"), f.text("subRegion")
+	f.delivery, f.pickup = f.number("avgDeliveryMinutes"), f.number("avgPickupMinutes")
+	f.suspended, f.coverage = f.flag("suspended"), f.raw("coverage")
+	return f, f.read()
+}
+
+// over changes the fleet as the form says and gathers what is wrong with it.
+func (f fleetForm) over(fleet *delivery.Fleet) error {
+	if f.name.Set {
+		fleet.Name = f.plain("name", f.name, 1, maxName)
+	}
+	if f.delivery.Set {
+		fleet.DeliveryMinutes = f.whole("avgDeliveryMinutes", f.delivery, 1, maxMinutes)
+	}
+	if f.pickup.Set {
+		fleet.PickupMinutes = f.whole("avgPickupMinutes", f.pickup, 0, maxMinutes)
+	}
+	if f.subRegion.Set {
+		fleet.SubRegion = f.plain("subRegion", f.subRegion, 0, maxName)
+	}
+	if *f.suspended != nil {
+		fleet.Suspended = **f.suspended
+	}
+	if *f.coverage != "" {
+		coverage, err := delivery.ParseCoverage([]byte(*f.coverage))
+		if err != nil {
+			f.invalid("coverage", err.Error())
+		}
+		fleet.Coverage = coverage
+	}
+	return f.err()
+}
+
+// createFleet is POST /fleets {name, avgDeliveryMinutes, avgPickupMinutes?,
+// coverage, subRegion}.
+func (g *gateway) createFleet(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	f, err := readFleetForm(x)
+	if err != nil {
+		return err
+	}
+	f.require("name", f.name.Set)
+	f.require("avgDeliveryMinutes", f.delivery.Set)
+	f.require("coverage", *f.coverage != "")
+	f.require("subRegion", f.subRegion.Set)
+	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1}
+	if err := f.over(fleet); err != nil {
+		return err
+	}
+	secret := token.NewSecret()
+	if err := l.CreateFleet(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
+		return err
+	}
+	g.audit("fleet created", "fleet", fleet.ID.String())
+	g.refreshFleets(l)
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	return x.okJSON(map[string]string{
+		"fleetId": fleet.ID.String(), "clientId": fleet.ID.ClientID(), "clientSecret": secret,
+	})
+}
+
+// refreshFleets lets this replica see its own change at once; the others see it
+// within their next poll.
+func (g *gateway) refreshFleets(l *ledger.Ledger) {
+	if err := l.LoadFleets(g.work); err != nil {
+		g.log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
+	}
+}
+
+// listFleets is GET /fleets; ?coverage=true adds the areas.
+func (g *gateway) listFleets(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	if err := l.LoadFleets(g.work); err != nil {
+		return err
+	}
+	coverage := x.query("coverage") == "true"
+	views := []fleetView{}
+	for _, f := range l.Fleets().All() {
+		views = append(views, viewFleet(f, coverage))
+	}
+	return x.okJSON(map[string]any{"fleets": views})
+}
+
+// changeFleet is PATCH /fleets/{id}: any field of the creation, and suspended.
+func (g *gateway) changeFleet(x *exchange) error {
+	id, err := x.fleetID()
+	if err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	f, err := readFleetForm(x)
+	if err != nil {
+		return err
+	}
+	// What is wrong with the form is said before the fleet is looked for, and
+	// parsing a large area is not repeated when another writer interferes.
+	var wanted delivery.Fleet
+	if err := f.over(&wanted); err != nil {
+		return err
+	}
+	changed, err := l.UpdateFleet(g.work, id, func(fleet *delivery.Fleet) error {
+		f.copy(&wanted, fleet)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	g.audit("fleet changed", "fleet", id.String(), "suspended", changed.Suspended)
+	g.refreshFleets(l)
+	return x.okJSON(viewFleet(changed, false))
+}
+
+// copy takes over the fields that the form named.
+func (f fleetForm) copy(from, to *delivery.Fleet) {
+	if f.name.Set {
+		to.Name = from.Name
+	}
+	if f.delivery.Set {
+		to.DeliveryMinutes = from.DeliveryMinutes
+	}
+	if f.pickup.Set {
+		to.PickupMinutes = from.PickupMinutes
+	}
+	if f.subRegion.Set {
+		to.SubRegion = from.SubRegion
+	}
+	if *f.suspended != nil {
+		to.Suspended = from.Suspended
+	}
+	if *f.coverage != "" {
+		to.Coverage = from.Coverage
+	}
+}
+
+// announceOverdue is POST /fleets/{id}/payment-overdue: every account with
+// Active stores at the fleet is told which of them are at risk (spec,
+// fleet.payment_overdue).
+func (g *gateway) announceOverdue(x *exchange) error {
+	id, err := x.fleetID()
+	if err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	if err := l.LoadFleets(g.work); err != nil {
+		return err
+	}
+	fleet := l.Fleets().Fleet(id)
+	if fleet == nil {
+		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+	}
+	stores, err := l.FleetStores(g.work, id, delivery.Active)
+	if err != nil {
+		return err
+	}
+	atRisk := map[delivery.AccountID][]string{}
+	for _, s := range stores {
+		atRisk[s.Account] = append(atRisk[s.Account], s.ExternalID)
+	}
+	notices := make([]ledger.Notice, 0, len(atRisk))
+	for account, ids := range atRisk {
+		slices.Sort(ids)
+		notices = append(notices, ledger.Notice{
+			Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
+			Data: delivery.AppendPaymentOverdue(nil, id, fleet.Name, ids),
+		})
+	}
+	if err := l.Publish(g.work, notices...); err != nil {
+		return err
+	}
+	g.audit("payment overdue announced", "fleet", id.String(), "accounts", len(notices))
+	return x.okJSON(map[string]int{"accounts": len(notices), "stores": len(stores)})
+}

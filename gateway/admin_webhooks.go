@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// webhookOf opens the ledger for an account that exists.
+func (g *gateway) webhookOf(x *exchange) (*ledger.Ledger, delivery.AccountID, error) {
+	l, id, err := g.openAccount(x)
+	if err != nil {
+		return nil, id, err
+	}
+	_, err = l.Account(g.work, id)
+	return l, id, err
+}
+
+// putAccountWebhook is PUT /accounts/{id}/webhook {url}.
+func (g *gateway) putAccountWebhook(x *exchange) error {
+	url, err := g.decodeWebhook(x)
+	if err != nil {
+		return err
+	}
+	l, id, err := g.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	endpoint, issued, err := l.SetWebhookURL(g.work, id, url)
+	if err != nil {
+		return err
+	}
+	g.audit("webhook registered", "account", id.String())
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	return x.okJSON(viewWebhook(endpoint, issued))
+}
+
+// rotateWebhookSecret is POST /accounts/{id}/webhook/rotate: a new secret; both
+// sign for 24 hours.
+func (g *gateway) rotateWebhookSecret(x *exchange) error {
+	l, id, err := g.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	secret, err := l.RotateWebhookSecret(g.work, id)
+	if err != nil {
+		return err
+	}
+	g.audit("webhook secret rotated", "account", id.String())
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	return x.okJSON(map[string]string{"secret": secret})
+}
+
+// attemptView is a line of the attempt log with its times as answers carry
+// them.
+type attemptView struct {
+	ledger.AttemptRecord
+	At     string `json:"at"`
+	NextAt string `json:"nextAttemptAt,omitempty"`
+}
+
+// deliveryStates are what the log can be filtered by.
+var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSent"}
+
+// listDeliveries is GET /accounts/{id}/webhook/deliveries?status=, newest first.
+func (g *gateway) listDeliveries(x *exchange) error {
+	state := x.query("status")
+	if !slices.Contains(deliveryStates, state) {
+		return invalid("status", "must be delivered, retrying, undelivered or notSent")
+	}
+	l, id, err := g.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	attempts, err := l.Attempts(g.work, id, state)
+	if err != nil {
+		return err
+	}
+	views := make([]attemptView, len(attempts))
+	for i, a := range attempts {
+		views[i] = attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
+	}
+	return x.okJSON(map[string]any{"deliveries": views})
+}
+
+// How far a replay reaches: events are kept for a day, and one request names at
+// most so many.
+const (
+	maxReplayed    = 1000
+	replayReach    = 24 * time.Hour
+	clockTolerance = time.Minute // between an operator's clock and ours
+)
+
+// replayEvents is POST /accounts/{id}/webhook/replay {eventIds} or {since}.
+func (g *gateway) replayEvents(x *exchange) error {
+	f := newForm(x.text())
+	ids, since := f.texts("eventIds"), f.text("since")
+	if err := f.read(); err != nil {
+		return err
+	}
+	from := f.moment("since", since)
+	switch {
+	case (*ids != nil) == since.Set:
+		f.invalid("eventIds", "is required, or since instead of it")
+	case *ids != nil && (len(*ids) == 0 || len(*ids) > maxReplayed):
+		f.invalid("eventIds", fmt.Sprintf("must have 1 to %d ids", maxReplayed))
+	case since.Set && (from.Before(x.now.Add(-replayReach-clockTolerance)) || from.After(x.now.Add(clockTolerance))):
+		f.invalid("since", "must lie within the last 24 hours")
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	l, id, err := g.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	var replayed int
+	if since.Set {
+		replayed, err = l.ReplaySince(g.work, id, from)
+	} else {
+		replayed, err = l.ReplayEvents(g.work, id, *ids)
+	}
+	if err != nil {
+		return err
+	}
+	g.audit("events replayed", "account", id.String(), "events", replayed)
+	return x.okJSON(map[string]int{"replayed": replayed})
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bytedance/sonic"
+
+	"vendorapi/internal/delivery"
+)
+
+var (
+	headerContentType = []byte("Content-Type")
+	headerLimit       = []byte("X-RateLimit-Limit")
+	headerRemaining   = []byte("X-RateLimit-Remaining")
+	headerReset       = []byte("X-RateLimit-Reset")
+	headerRetryAfter  = []byte("Retry-After")
+	headerReplayed    = []byte("Idempotent-Replayed")
+	headerRequestID   = []byte("X-Request-Id")
+	headerCache       = []byte("Cache-Control")
+	headerChallenge   = []byte("WWW-Authenticate")
+
+	valueJSON    = []byte("application/json")
+	valueTrue    = []byte("true")
+	valueNoStore = []byte("no-store")
+	valueBearer  = []byte("Bearer")
+)
+
+// data begins a successful answer; the caller appends the data object to it and
+// gives the result to ok.
+func (x *exchange) data() []byte { return append(x.out[:0], `{"success":true,"data":`...) }
+
+// ok sends what began with data.
+func (x *exchange) ok(status int, b []byte) { x.send(status, append(b, '}')) }
+
+// okJSON sends a data object that is not on the way of an order.
+func (x *exchange) okJSON(data any) error {
+	encoded, err := sonic.ConfigDefault.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	x.ok(200, append(x.data(), encoded...))
+	return nil
+}
+
+func (x *exchange) send(status int, b []byte) {
+	x.out = b
+	r := &x.ctx.Response
+	r.SetStatusCode(status)
+	r.Header.SetContentTypeBytes(valueJSON)
+	x.sendQuota()
+	r.SetBody(b)
+}
+
+// sendQuota tells of the bucket that the request was counted in (spec,
+// "Limits", rule 2).
+func (x *exchange) sendQuota() {
+	if x.quota.Limit == 0 {
+		return
+	}
+	var digits [20]byte
+	h := &x.ctx.Response.Header
+	h.SetCanonical(headerLimit, strconv.AppendInt(digits[:0], int64(x.quota.Limit), 10))
+	h.SetCanonical(headerRemaining, strconv.AppendInt(digits[:0], int64(x.quota.Remaining), 10))
+	h.SetCanonical(headerReset, strconv.AppendInt(digits[:0], x.quota.Reset, 10))
+}
+
+// refuse answers an error: a *delivery.Error says what it says, a failure of
+// what the service stands on is 503, anything else 500 without detail.
+func (g *gateway) refuse(x *exchange, err error) {
+	var refusal *delivery.Error
+	requestID := ""
+	if !errors.As(err, &refusal) {
+		refusal, requestID = g.fault(x, err)
+	}
+	x.meter.refused(refusal.Code)
+	h := &x.ctx.Response.Header
+	if requestID != "" {
+		h.SetCanonical(headerRequestID, []byte(requestID))
+	}
+	if wait := waitSeconds(refusal); wait > 0 {
+		h.SetCanonical(headerRetryAfter, strconv.AppendInt(nil, wait, 10))
+	}
+	status := refusal.Code.HTTPStatus()
+	if status == 401 {
+		h.SetCanonical(headerChallenge, valueBearer)
+	}
+	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
+}
+
+// waitSeconds is how long the client should wait, rounded up; 0 when waiting
+// does not help. A 429 always says at least one second.
+func waitSeconds(e *delivery.Error) int64 {
+	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
+	if e.Code == delivery.CodeRateLimited {
+		wait = max(wait, 1)
+	}
+	return wait
+}
+
+// fault turns an error that is nobody's fault but ours into a refusal, and logs
+// it under a request id.
+func (g *gateway) fault(x *exchange, err error) (*delivery.Error, string) {
+	requestID := fmt.Sprintf("%016x", rand.Uint64())
+	if errors.Is(err, delivery.ErrUnavailable) {
+		if unlogged, now := g.faults.due(x.now); now {
+			g.log.Error("the ledger is unavailable", "request_id", requestID, "endpoint", x.meter.name, "error", err, "unlogged", unlogged)
+		}
+		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
+	}
+	g.log.Error("request failed", "request_id", requestID, "endpoint", x.meter.name, "error", err)
+	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
+}
+
+// faultLog keeps an outage from writing thousands of equal lines a second.
+type faultLog struct {
+	mu       sync.Mutex
+	last     time.Time
+	unlogged int
+}
+
+// due reports whether a line may be written, and how many were not since the
+// last one.
+func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.last) < time.Second {
+		f.unlogged++
+		return 0, false
+	}
+	unlogged, f.last, f.unlogged = f.unlogged, now, 0
+	return unlogged, true
+}
+
+// appendRefusal appends the envelope of an error (spec, "Response envelope";
+// design section 9).
+func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
+	dst = append(dst, `{"success":false,"message":`...)
+	dst = appendString(dst, e.Message)
+	dst = append(dst, `,"data":{"errorCode":`...)
+	dst = appendString(dst, string(e.Code))
+	if wait := waitSeconds(e); wait > 0 {
+		dst = append(dst, `,"retryAfterSeconds":`...)
+		dst = strconv.AppendInt(dst, wait, 10)
+	}
+	if len(e.Fields) > 0 {
+		dst = append(dst, `,"fields":[`...)
+		for i, f := range e.Fields {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `{"field":`...)
+			dst = appendString(dst, f.Field)
+			dst = append(dst, `,"message":`...)
+			dst = appendString(dst, f.Message)
+			dst = append(dst, '}')
+		}
+		dst = append(dst, ']')
+	}
+	if !e.OrderID.IsZero() {
+		dst = append(dst, `,"orderId":"`...)
+		dst = append(e.OrderID.AppendText(dst), '"')
+	}
+	if e.Status != 0 {
+		dst = append(dst, `,"status":`...)
+		dst = appendString(dst, e.Status.String())
+	}
+	if requestID != "" {
+		dst = append(dst, `,"requestId":`...)
+		dst = appendString(dst, requestID)
+	}
+	return append(dst, `}}`...)
+}
+
+// appendString appends a JSON string. Nearly all of ours need no escaping;
+// those that quote a client take the slow way.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			quoted, _ := json.Marshal(s) // a string always can be
+			return append(dst, quoted...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// invalid is a VALIDATION_FAILED for fields in the order given: name, message,
+// name, message.
+func invalid(fieldsAndMessages ...string) *delivery.Error {
+	e := &delivery.Error{Code: delivery.CodeValidationFailed}
+	for i := 0; i+1 < len(fieldsAndMessages); i += 2 {
+		e.Fields = append(e.Fields, delivery.FieldError{Field: fieldsAndMessages[i], Message: fieldsAndMessages[i+1]})
+	}
+	e.Message = e.Fields[0].Field + " " + e.Fields[0].Message
+	return e
+}

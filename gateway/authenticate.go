@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+
+	"vendorapi/gateway/token"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// authenticate finds out whose request it is. It asks nobody: tokens carry
+// their own proof. Whether the account is suspended is said by the ledger, in
+// the same script that does the request's work.
+func (g *gateway) authenticate(x *exchange) error {
+	switch x.route.access {
+	case vendorOnly:
+		id, err := g.verify(x, g.vendorTokens)
+		x.account = id
+		return err
+	case fleetOnly:
+		id, err := g.verify(x, g.fleetTokens)
+		if err != nil {
+			return err
+		}
+		x.fleet = id
+		return g.knownFleet(x.fleet)
+	case adminOnly:
+		return g.authenticateAdmin(x)
+	}
+	return nil
+}
+
+func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, error) {
+	raw, err := bearer(x)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	id, err := authority.Verify(raw, x.now)
+	switch {
+	case errors.Is(err, token.ErrExpired):
+		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token has expired; get a new one and send the request again")
+	case err != nil:
+		return id, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here")
+	}
+	return id, nil
+}
+
+// knownFleet refuses the token of a fleet that this environment does not have.
+func (g *gateway) knownFleet(id delivery.FleetID) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	if l.Fleets().Fleet(id) == nil {
+		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's fleet does not exist")
+	}
+	return nil
+}
+
+// authenticateAdmin compares digests, so that neither contents nor length of
+// the key show in the time it takes.
+func (g *gateway) authenticateAdmin(x *exchange) error {
+	raw, err := bearer(x)
+	if err != nil {
+		return err
+	}
+	given := sha256.Sum256(raw)
+	if subtle.ConstantTimeCompare(given[:], g.adminKey[:]) != 1 {
+		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
+	}
+	return nil
+}
+
+var bearerScheme = []byte("Bearer ")
+
+// bearer is what follows the scheme in the Authorization header.
+func bearer(x *exchange) ([]byte, error) {
+	value, sent, err := x.header("Authorization")
+	switch {
+	case err != nil:
+		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization was sent more than once")
+	case !sent:
+		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "the header Authorization: Bearer <token> is missing")
+	case len(value) <= len(bearerScheme) || !bytes.EqualFold(value[:len(bearerScheme)], bearerScheme):
+		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization must be Bearer <token>")
+	}
+	return bytes.TrimLeft(value[len(bearerScheme):], " "), nil
+}
+
+// credentials are the body of both token endpoints.
+type credentials struct {
+	clientID string
+	secret   [sha256.Size]byte
+}
+
+// maxSecret bounds what is hashed on behalf of a stranger.
+const maxSecret = 256
+
+func readCredentials(x *exchange) (credentials, error) {
+	clientID, secret, err := decodeCredentials(x.text())
+	if err != nil {
+		return credentials{}, err
+	}
+	if len(secret) > maxSecret {
+		secret = "" // no secret of ours; its digest fits nothing
+	}
+	return credentials{clientID: clientID, secret: sha256.Sum256([]byte(secret))}, nil
+}
+
+// vendorToken is POST /api/vendor/v1/token. The credential is judged first: a
+// right one is never refused because somebody else kept guessing, and only a
+// right one counts against the account's limit.
+func (g *gateway) vendorToken(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	c, err := readCredentials(x)
+	if err != nil {
+		return err
+	}
+	account, known := delivery.AccountOfClient(c.clientID)
+	if !known {
+		return g.wrongCredentials(x, l, "")
+	}
+	x.quota, err = l.CountToken(g.work, account, c.secret)
+	if delivery.CodeOf(err) == delivery.CodeInvalidCredentials {
+		return g.wrongCredentials(x, l, c.clientID)
+	}
+	if err != nil {
+		return err
+	}
+	return g.issue(x, g.vendorTokens, account)
+}
+
+// fleetToken is POST /api/fleet/v1/token.
+func (g *gateway) fleetToken(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	c, err := readCredentials(x)
+	if err != nil {
+		return err
+	}
+	fleet, known := delivery.FleetOfClient(c.clientID)
+	if !known {
+		return g.wrongCredentials(x, l, "")
+	}
+	if !l.VerifyFleetSecret(fleet, c.secret) {
+		return g.wrongCredentials(x, l, c.clientID)
+	}
+	return g.issue(x, g.fleetTokens, fleet)
+}
+
+// wrongCredentials counts the failure by client id and address and refuses. All
+// client ids that cannot be ours are counted as one.
+func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID string) error {
+	if err := l.CountFailedLogin(g.work, clientID, x.address()); err != nil {
+		return err
+	}
+	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
+}
+
+func (g *gateway) issue(x *exchange, authority *token.Authority, subject [16]byte) error {
+	signed, err := authority.Issue(subject, x.now)
+	if err != nil {
+		return err
+	}
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	b := append(x.data(), `{"accessToken":`...)
+	b = appendString(b, signed)
+	b = append(b, `,"tokenType":"Bearer","expiresIn":3600}`...)
+	x.ok(200, b)
+	return nil
+}

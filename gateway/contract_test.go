@@ -1,0 +1,341 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// refusal is one row of the spec's error table or of design section 9.
+type refusal struct {
+	name   string
+	do     func(s *scene) answer
+	status int
+	code   string
+	// field is the first of data.fields; "" where there are none.
+	field string
+	// bare answers carry no quota: nobody was authenticated, or the path is no
+	// endpoint.
+	bare bool
+}
+
+func ordering(changes ...string) func(*scene) answer {
+	return func(s *scene) answer { return s.order(orderBody("POS-1", changes...), "") }
+}
+
+func ordered(body, key string) func(*scene) answer {
+	return func(s *scene) answer { return s.order(body, key) }
+}
+
+func storing(body string) func(*scene) answer {
+	return func(s *scene) answer { return s.putStore(s.account, "s9", body) }
+}
+
+func calling(method, path, body string, header ...string) func(*scene) answer {
+	return func(s *scene) answer {
+		r := request{method: method, url: s.vendor + path, token: s.account.token, body: body, header: map[string]string{}}
+		for i := 0; i+1 < len(header); i += 2 {
+			r.header[header[i]] = header[i+1]
+		}
+		return s.send(r)
+	}
+}
+
+func authorized(value string) func(*scene) answer {
+	return func(s *scene) answer {
+		return s.send(request{method: "POST", url: s.vendor + "/api/vendor/v1/orders", body: orderBody("POS-1"),
+			header: map[string]string{"Authorization": value}})
+	}
+}
+
+// specErrors is the spec's error table, every row.
+var specErrors = []refusal{
+	{name: "expired token", status: 401, code: "TOKEN_EXPIRED", bare: true, do: func(s *scene) answer {
+		account, _ := delivery.ParseAccountID(s.account.id)
+		old, err := s.g.vendorTokens.Issue(account, time.Now().Add(-time.Hour-time.Second))
+		if err != nil {
+			s.Fatal(err)
+		}
+		return authorized("Bearer " + old)(s)
+	}},
+	{name: "store not registered", status: 409, code: "STORE_NOT_CONFIGURED", do: ordering("externalStoreId", `"none"`)},
+	{name: "store without fleet", status: 409, code: "STORE_NOT_CONFIGURED", do: func(s *scene) answer {
+		s.putStore(s.account, "s2", storeBody(kadikoy, ""))
+		return ordering("externalStoreId", `"s2"`)(s)
+	}},
+	{name: "store not active", status: 409, code: "STORE_NOT_CONFIGURED", do: func(s *scene) answer {
+		s.putStore(s.account, "s2", storeBody(kadikoy, s.courier.id))
+		return ordering("externalStoreId", `"s2"`)(s)
+	}},
+	{name: "external order id used", status: 409, code: "DUPLICATE_ORDER", do: func(s *scene) answer {
+		id := s.created("POS-1")
+		a := ordering("recipient.name", `"Somebody Else"`)(s)
+		if a.data["orderId"] != id {
+			s.Errorf("data.orderId = %v, want %s", a.data["orderId"], id)
+		}
+		return a
+	}},
+	{name: "same key, other body", status: 409, code: "DUPLICATE_ORDER", do: func(s *scene) answer {
+		s.order(orderBody("POS-1"), "key")
+		return s.order(orderBody("POS-2"), "key")
+	}},
+	{name: "recipient.name too short", status: 422, code: "INVALID_RECIPIENT", do: ordering("recipient.name", `" A "`)},
+	{name: "recipient.phone not 10 digits", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"+90532123456"`)},
+	{name: "dropoff.text too short", status: 422, code: "INVALID_ADDRESS", do: ordering("dropoff.text", `"Moda 12"`)},
+	{name: "outside Turkey", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "52.52", "dropoff.longitude", "13.4")},
+	{name: "swapped coordinates", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "29.0276", "dropoff.longitude", "40.9871")},
+	{name: "outside the fleet's coverage", status: 422, code: "DROPOFF_OUT_OF_COVERAGE",
+		do: ordering("dropoff.latitude", fmt.Sprint(ankara.Latitude), "dropoff.longitude", fmt.Sprint(ankara.Longitude))},
+	{name: "readyAt too far", status: 422, code: "READY_AT_TOO_FAR", do: func(s *scene) answer {
+		return ordering("readyAt", `"`+time.Now().Add(4*time.Hour+time.Minute).Format(time.RFC3339)+`"`)(s)
+	}},
+	{name: "fleet suspended", status: 423, code: "FLEET_SUSPENDED", do: func(s *scene) answer {
+		s.admin("PATCH", "/fleets/"+s.courier.id, `{"suspended":true}`)
+		return ordering()(s)
+	}},
+	{name: "limit exceeded", status: 429, code: "RATE_LIMITED", do: func(s *scene) answer {
+		s.admin("PATCH", "/accounts/"+s.account.id, `{"limits":{"orders":{"sustained":{"count":1,"seconds":60}}}}`)
+		s.created("POS-1")
+		a := ordering()(s)
+		if wait := a.data["retryAfterSeconds"].(float64); wait < 1 || wait > 60 || a.header.Get("Retry-After") != fmt.Sprint(wait) {
+			s.Errorf("wait %v, Retry-After %s", wait, a.header.Get("Retry-After"))
+		}
+		return a
+	}},
+	{name: "no courier", status: 503, code: "FLEET_UNAVAILABLE", do: func(s *scene) answer {
+		s.fleet(s.courier, "PUT", "/availability", `{"couriers":0}`)
+		a := ordering()(s)
+		if a.header.Get("Retry-After") != "60" {
+			s.Errorf("Retry-After = %q", a.header.Get("Retry-After"))
+		}
+		return a
+	}},
+}
+
+// decidedErrors are those of design section 9.
+var decidedErrors = []refusal{
+	{name: "no JSON", status: 400, code: "MALFORMED_REQUEST", do: ordered(`{"a":`, "")},
+	{name: "no object", status: 400, code: "MALFORMED_REQUEST", do: ordered(`[]`, "")},
+	{name: "trailing data", status: 400, code: "MALFORMED_REQUEST", do: ordered(orderBody("POS-1")+"{}", "")},
+	{name: "not UTF-8", status: 400, code: "MALFORMED_REQUEST", do: ordered(strings.Replace(orderBody("POS-1"), "Moda", "M\xfeda", 1), "")},
+	{name: "raw control character", status: 400, code: "MALFORMED_REQUEST", do: ordered(strings.Replace(orderBody("POS-1"), "Moda", "Mo\x01da", 1), "")},
+	{name: "duplicate key", status: 400, code: "MALFORMED_REQUEST", do: ordered(strings.Replace(orderBody("POS-1"), `{`, `{"externalOrderId":"x",`, 1), "")},
+	{name: "duplicate key, deep", status: 400, code: "MALFORMED_REQUEST", do: ordered(strings.Replace(orderBody("POS-1"), `{`, `{"x":[{"y":1,"\u0079":2}],`, 1), "")},
+	{name: "empty body", status: 400, code: "MALFORMED_REQUEST", do: calling("POST", "/api/vendor/v1/orders", "", "Content-Length", "0")},
+
+	{name: "recipient.name missing", status: 422, code: "VALIDATION_FAILED", field: "recipient.name", do: ordering("recipient.name", "-")},
+	{name: "recipient.name null", status: 422, code: "VALIDATION_FAILED", field: "recipient.name", do: ordering("recipient.name", "null")},
+	{name: "recipient missing", status: 422, code: "VALIDATION_FAILED", field: "recipient.name", do: ordering("recipient", "-")},
+	{name: "recipient of another type", status: 422, code: "VALIDATION_FAILED", field: "recipient", do: ordering("recipient", "[]")},
+	{name: "phone missing", status: 422, code: "VALIDATION_FAILED", field: "recipient.phone", do: ordering("recipient.phone", "-")},
+	{name: "phone of another type", status: 422, code: "VALIDATION_FAILED", field: "recipient.phone", do: ordering("recipient.phone", "5321234567")},
+	{name: "dropoff.text missing", status: 422, code: "VALIDATION_FAILED", field: "dropoff.text", do: ordering("dropoff.text", "-")},
+	{name: "latitude missing", status: 422, code: "VALIDATION_FAILED", field: "dropoff.latitude", do: ordering("dropoff.latitude", "-")},
+	{name: "longitude of another type", status: 422, code: "VALIDATION_FAILED", field: "dropoff.longitude", do: ordering("dropoff.longitude", `"29.02"`)},
+	{name: "key in another case", status: 422, code: "VALIDATION_FAILED", field: "externalOrderId", do: ordering("externalOrderId", "-", "externalorderid", `"x"`)},
+	{name: "externalOrderId too long", status: 422, code: "VALIDATION_FAILED", field: "externalOrderId", do: ordering("externalOrderId", `"`+strings.Repeat("ş", 65)+`"`)},
+	{name: "packageNote too long", status: 422, code: "VALIDATION_FAILED", field: "packageNote", do: ordering("packageNote", `"`+strings.Repeat("ş", 501)+`"`)},
+	{name: "payment.type unknown", status: 422, code: "VALIDATION_FAILED", field: "payment.type", do: ordering("payment.type", `"cash"`)},
+	{name: "three decimals", status: 422, code: "VALIDATION_FAILED", field: "orderAmount", do: ordering("orderAmount", "1.005")},
+	{name: "negative money", status: 422, code: "VALIDATION_FAILED", field: "payment.collectionAmount", do: ordering("payment.collectionAmount", "-1")},
+	{name: "too much money", status: 422, code: "VALIDATION_FAILED", field: "orderAmount", do: ordering("orderAmount", "10000000")},
+	{name: "money as text", status: 422, code: "VALIDATION_FAILED", field: "orderAmount", do: ordering("orderAmount", `"1.00"`)},
+	{name: "readyAt unreadable", status: 422, code: "VALIDATION_FAILED", field: "readyAt", do: ordering("readyAt", `"tomorrow"`)},
+	{name: "phone wins over address", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"1"`, "dropoff.text", `"x"`)},
+	{name: "address wins over coordinates", status: 422, code: "INVALID_ADDRESS", do: ordering("dropoff.text", `"x"`, "dropoff.latitude", "1")},
+	{name: "coordinates win over other fields", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "1", "payment.type", `"x"`)},
+	{name: "fields win over the store", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"1"`, "externalStoreId", `"none"`)},
+	{name: "store wins over uniqueness", status: 409, code: "STORE_NOT_CONFIGURED", do: func(s *scene) answer {
+		s.created("POS-1")
+		return ordering("externalStoreId", `"none"`)(s)
+	}},
+	{name: "key too long", status: 422, code: "VALIDATION_FAILED", field: "X-Idempotency-Key", do: ordered(orderBody("POS-1"), strings.Repeat("k", 256))},
+	{name: "key with a space", status: 422, code: "VALIDATION_FAILED", field: "X-Idempotency-Key", do: ordered(orderBody("POS-1"), "a b")},
+
+	{name: "unknown path", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/api/vendor/v1/orders/1/events", "")},
+	{name: "root", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/", "")},
+	{name: "no fleet discovery", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/api/vendor/v1/fleets", "")},
+	{name: "the fleet API is not here", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/api/fleet/v1/jobs", "")},
+	{name: "the admin API is not here", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/api/admin/v1/accounts", "")},
+	{name: "metrics are not here", status: 404, code: "NOT_FOUND", bare: true, do: calling("GET", "/metrics", "")},
+	{name: "no bulk status", status: 405, code: "METHOD_NOT_ALLOWED", bare: true, do: calling("GET", "/api/vendor/v1/orders", "")},
+	{name: "store cannot be read", status: 405, code: "METHOD_NOT_ALLOWED", bare: true, do: calling("GET", "/api/vendor/v1/stores/s1", "")},
+	{name: "OPTIONS", status: 405, code: "METHOD_NOT_ALLOWED", bare: true, do: calling("OPTIONS", "/api/vendor/v1/orders", "")},
+	{name: "no length", status: 411, code: "LENGTH_REQUIRED", do: func(s *scene) answer {
+		return s.rawAnswer("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token + "\r\n\r\n")
+	}},
+	{name: "chunked", status: 411, code: "LENGTH_REQUIRED", do: func(s *scene) answer {
+		return s.rawAnswer("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token +
+			"\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+	}},
+	{name: "too large", status: 413, code: "PAYLOAD_TOO_LARGE", do: ordering("packageNote", `"`+strings.Repeat("x", 65536)+`"`)},
+	{name: "another content type", status: 415, code: "UNSUPPORTED_MEDIA_TYPE", do: calling("POST", "/api/vendor/v1/orders", orderBody("POS-1"), "Content-Type", "text/plain")},
+	{name: "no content type", status: 415, code: "UNSUPPORTED_MEDIA_TYPE", do: calling("POST", "/api/vendor/v1/orders", orderBody("POS-1"), "Content-Type", "")},
+	{name: "another charset", status: 415, code: "UNSUPPORTED_MEDIA_TYPE", do: calling("POST", "/api/vendor/v1/orders", orderBody("POS-1"), "Content-Type", "application/json; charset=iso-8859-9")},
+	{name: "compressed", status: 415, code: "UNSUPPORTED_MEDIA_TYPE", do: calling("POST", "/api/vendor/v1/orders", orderBody("POS-1"), "Content-Encoding", "gzip")},
+	{name: "headers too large", status: 431, code: "REQUEST_HEADER_TOO_LARGE", bare: true, do: calling("GET", "/api/vendor/v1/webhook", "", "X-Large", strings.Repeat("x", 20000))},
+
+	{name: "wrong secret", status: 401, code: "INVALID_CREDENTIALS", bare: true, do: func(s *scene) answer { return s.login("vendor", s.account.clientID, "wrong") }},
+	{name: "unknown client", status: 401, code: "INVALID_CREDENTIALS", bare: true, do: func(s *scene) answer { return s.login("vendor", "nobody", "wrong") }},
+	{name: "a fleet's credentials", status: 401, code: "INVALID_CREDENTIALS", bare: true, do: func(s *scene) answer { return s.login("vendor", s.courier.clientID, s.courier.secret) }},
+	{name: "credentials missing", status: 422, code: "VALIDATION_FAILED", field: "clientId", bare: true, do: calling("POST", "/api/vendor/v1/token", `{}`)},
+	{name: "credentials of another type", status: 422, code: "VALIDATION_FAILED", field: "clientSecret", bare: true, do: calling("POST", "/api/vendor/v1/token", `{"clientSecret":1,"clientId":"x"}`)},
+	{name: "no token", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("")},
+	{name: "another scheme", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("Basic eDp5")},
+	{name: "empty token", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("Bearer ")},
+	{name: "forged token", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("Bearer abc.def.ghi")},
+	{name: "a fleet's token", status: 401, code: "TOKEN_INVALID", bare: true, do: func(s *scene) answer { return authorized("Bearer " + s.courier.token)(s) }},
+	{name: "the admin key", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("Bearer " + adminKey)},
+	{name: "token of an unknown account", status: 401, code: "TOKEN_INVALID", bare: true, do: func(s *scene) answer {
+		unknown, err := s.g.vendorTokens.Issue(delivery.NewAccountID(), time.Now())
+		if err != nil {
+			s.Fatal(err)
+		}
+		return authorized("Bearer " + unknown)(s)
+	}},
+	{name: "account suspended", status: 403, code: "ACCOUNT_SUSPENDED", do: func(s *scene) answer {
+		s.admin("PATCH", "/accounts/"+s.account.id, `{"suspended":true}`)
+		return ordering()(s)
+	}},
+	{name: "account suspended, new token", status: 403, code: "ACCOUNT_SUSPENDED", do: func(s *scene) answer {
+		s.admin("PATCH", "/accounts/"+s.account.id, `{"suspended":true}`)
+		return s.login("vendor", s.account.clientID, s.account.secret)
+	}},
+	{name: "unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", "")},
+	{name: "order id that is no UUID", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/POS-1", "")},
+	{name: "cancel of an unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("POST", "/api/vendor/v1/orders/POS-1/cancel", "")},
+	{name: "cancel note too long", status: 422, code: "VALIDATION_FAILED", field: "note", do: func(s *scene) answer {
+		return s.cancel(s.created("POS-1"), `{"note":"`+strings.Repeat("x", 257)+`"}`)
+	}},
+	{name: "cancel too late", status: 409, code: "ORDER_NOT_CANCELLABLE", do: func(s *scene) answer {
+		id := s.created("POS-1")
+		s.fleet(s.courier, "POST", "/jobs/"+id+"/status", `{"status":"PickedUp"}`)
+		return s.cancel(id, "")
+	}},
+
+	{name: "store fields missing", status: 422, code: "VALIDATION_FAILED", field: "name", do: storing(`{}`)},
+	{name: "store phone wrong", status: 422, code: "INVALID_PHONE", do: storing(strings.Replace(storeBody(kadikoy, ""), "02161234567", "123", 1))},
+	{name: "store outside Turkey", status: 422, code: "COORDINATE_MISMATCH", do: storing(storeBody(delivery.Point{Latitude: 52.5, Longitude: 13.4}, ""))},
+	{name: "taxNumber wrong", status: 422, code: "VALIDATION_FAILED", field: "taxNumber", do: storing(strings.Replace(storeBody(kadikoy, ""), "1234567890", "123456789", 1))},
+	{name: "fleetId no UUID", status: 422, code: "VALIDATION_FAILED", field: "fleetId", do: storing(storeBody(kadikoy, "kurye"))},
+	{name: "fleet unknown", status: 422, code: "FLEET_NOT_AVAILABLE", do: storing(storeBody(kadikoy, delivery.NewFleetID().String()))},
+	{name: "fleet does not serve the address", status: 422, code: "FLEET_NOT_AVAILABLE", do: func(s *scene) answer { return storing(storeBody(ankara, s.courier.id))(s) }},
+	{name: "store id too long", status: 422, code: "VALIDATION_FAILED", field: "externalStoreId", do: calling("PUT", "/api/vendor/v1/stores/"+strings.Repeat("x", 65), storeBody(kadikoy, ""))},
+	{name: "store malformed", status: 400, code: "MALFORMED_REQUEST", do: storing(`{`)},
+
+	{name: "no webhook", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("GET", "/api/vendor/v1/webhook", "")},
+	{name: "no webhook to delete", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("DELETE", "/api/vendor/v1/webhook", "")},
+	{name: "no webhook to test", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("POST", "/api/vendor/v1/webhook/test", "")},
+	{name: "webhook url missing", status: 422, code: "VALIDATION_FAILED", field: "url", do: calling("PUT", "/api/vendor/v1/webhook", `{}`)},
+	{name: "webhook url private", status: 422, code: "VALIDATION_FAILED", field: "url", do: calling("PUT", "/api/vendor/v1/webhook", `{"url":"https://10.0.0.1/"}`)},
+
+	{name: "sandbox: no courier", status: 503, code: "FLEET_UNAVAILABLE", do: ordering("packageNote", `"SIM:FLEET_UNAVAILABLE"`)},
+	{name: "sandbox: suspended", status: 423, code: "FLEET_SUSPENDED", do: ordering("packageNote", `"SIM:FLEET_SUSPENDED please"`)},
+}
+
+func (s *scene) rawAnswer(bytes string) answer {
+	s.Helper()
+	status, header, body := s.raw(bytes)
+	return readAnswer(parseHeader(status, header), []byte(body))
+}
+
+func TestErrors_EveryRowThroughHTTP(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range append(append([]refusal{}, specErrors...), decidedErrors...) {
+		seen[row.code] = true
+	}
+	for _, code := range delivery.Codes() {
+		if !seen[string(code)] && !elsewhere[code] {
+			t.Errorf("no row for %s", code)
+		}
+	}
+	s := newScene(t, "")
+	for _, row := range append(append([]refusal{}, specErrors...), decidedErrors...) {
+		t.Run(row.name, func(t *testing.T) {
+			w := *s.world
+			w.T = t
+			row.check(&scene{world: &w, account: s.freshAccount(), courier: s.courier})
+		})
+		s.admin("PATCH", "/fleets/"+s.courier.id, `{"suspended":false}`)
+		s.fleet(s.courier, "PUT", "/availability", `{"couriers":5}`)
+	}
+}
+
+// elsewhere are the codes that only the private APIs or an outage produce; their
+// tests stand with those.
+var elsewhere = map[delivery.Code]bool{
+	delivery.CodeInternal: true, delivery.CodeServiceUnavailable: true, delivery.CodeAccountNotFound: true,
+	delivery.CodeFleetNotFound: true, delivery.CodeStoreNotFound: true, delivery.CodeStoreNotPending: true,
+	delivery.CodeJobNotAvailable: true, delivery.CodeEventNotFound: true,
+}
+
+// freshAccount is a further account with an Active store s1.
+func (s *scene) freshAccount() party {
+	s.Helper()
+	account := s.newAccount("")
+	s.activeStore(account, s.courier, "s1")
+	return account
+}
+
+func (row refusal) check(s *scene) {
+	a := row.do(s)
+	if a.status != row.status || a.code != row.code {
+		s.Fatalf("got %d %s, want %d %s", a.status, a.body, row.status, row.code)
+	}
+	if a.message == "" {
+		s.Error("there is no message")
+	}
+	if a.quota() == row.bare {
+		s.Errorf("quota headers: %v", a.header)
+	}
+	field := ""
+	if fields, ok := a.data["fields"].([]any); ok {
+		field = fields[0].(map[string]any)["field"].(string)
+	}
+	if field != row.field {
+		s.Errorf("field = %q in %s", field, a.body)
+	}
+	if (a.header.Get("WWW-Authenticate") != "") != (row.status == 401) {
+		s.Errorf("WWW-Authenticate = %q", a.header.Get("WWW-Authenticate"))
+	}
+	if (a.header.Get("Allow") != "") != (row.status == 405) {
+		s.Errorf("Allow = %q", a.header.Get("Allow"))
+	}
+	if strings.Contains(s.logs.String(), s.account.token) || strings.Contains(s.logs.String(), s.account.secret) {
+		s.Error("a credential is in the logs")
+	}
+}
+
+func TestErrors_RefusedBodiesConsumeTheLimit(t *testing.T) {
+	for name, refuse := range map[string]func(*scene) answer{
+		"malformed":        ordered(`{`, ""),
+		"a rule is broken": ordering("recipient.phone", `"1"`),
+		"bad key":          ordered(orderBody("POS-1"), "a b"),
+		"too large":        ordering("packageNote", `"`+strings.Repeat("x", 65536)+`"`),
+		"content type":     calling("POST", "/api/vendor/v1/orders", "x", "Content-Type", "text/plain"),
+		"no store":         ordering("externalStoreId", `"none"`),
+		"replay": func(s *scene) answer {
+			s.order(orderBody("POS-1"), "key")
+			return s.order(orderBody("POS-1"), "key")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, `{"orders":{"sustained":{"count":2,"seconds":3600}}}`)
+			for range 2 {
+				if a := refuse(s); a.status == 429 && name != "replay" {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+			}
+			a := ordering()(s)
+			if a.status != 429 || a.header.Get("X-RateLimit-Limit") != "2" || a.header.Get("X-RateLimit-Remaining") != "0" {
+				t.Errorf("%d %s %v", a.status, a.body, a.header)
+			}
+			if a := refuse(s); a.status != 429 || a.code != "RATE_LIMITED" {
+				t.Errorf("refused body over the limit: %d %s", a.status, a.body)
+			}
+		})
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// exchange is one request on its way to its answer. Everything in it belongs to
+// the request and is used again for the next one: what outlives the handler
+// must be copied out.
+type exchange struct {
+	ctx    *fasthttp.RequestCtx
+	route  *route
+	meter  *meter
+	params [paramsMax][]byte
+	now    time.Time
+
+	account delivery.AccountID // of a vendor's request
+	fleet   delivery.FleetID   // of a fleet's
+	// quota is the bucket that the request was counted in; its headers are on
+	// every answer, whatever the answer is.
+	quota ledger.Quota
+
+	body       []byte
+	out        []byte
+	candidates []ledger.Candidate
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// keepBuffer is the largest buffer that is kept for the next request.
+const keepBuffer = 256 << 10
+
+func acquireExchange(ctx *fasthttp.RequestCtx) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.ctx, x.now = ctx, time.Now()
+	return x
+}
+
+func (x *exchange) release() {
+	body, out := x.body, x.out
+	if cap(body) > keepBuffer {
+		body = nil
+	}
+	if cap(out) > keepBuffer {
+		out = nil
+	}
+	clear(x.candidates)
+	*x = exchange{body: body[:0], out: out[:0], candidates: x.candidates[:0]}
+	exchanges.Put(x)
+}
+
+// serve answers one request of a listener.
+func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int) {
+	x := acquireExchange(ctx)
+	defer x.release()
+	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
+	var allow string
+	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())
+	if x.route == nil {
+		x.meter = g.metrics.unknown
+		g.refuse(x, x.nowhere(allow))
+	} else {
+		x.meter = x.route.meter
+		if err := g.handle(x, limit); err != nil {
+			g.refuse(x, err)
+		}
+	}
+	if g.draining.Load() {
+		ctx.SetConnectionClose()
+	}
+	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
+}
+
+// nowhere is the answer to a request that no route takes. It carries no quota:
+// nobody has been authenticated.
+func (x *exchange) nowhere(allow string) error {
+	if x.ctx.Request.Header.ContentLength() == -1 {
+		x.ctx.SetConnectionClose()
+	}
+	if allow == "" {
+		return delivery.Refuse(delivery.CodeNotFound, "there is no such path")
+	}
+	x.ctx.Response.Header.SetCanonical([]byte("Allow"), []byte(allow))
+	return delivery.Refuse(delivery.CodeMethodNotAllowed, "this path takes %s", allow)
+}
+
+// handle checks in the order headers, token, size, and then runs the route. A
+// defect that panics answers 500 instead of ending the process with every other
+// request in it.
+func (g *gateway) handle(x *exchange, limit int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	headers := x.checkHeaders()
+	if err := g.authenticate(x); err != nil {
+		if headers != nil {
+			return headers
+		}
+		return err
+	}
+	if headers != nil {
+		return g.counted(x, headers)
+	}
+	if x.route.body != noBody {
+		if err := x.readBody(limit); err != nil {
+			return g.counted(x, err)
+		}
+	}
+	return x.route.handle(g, x)
+}
+
+// counted is the answer to a vendor's request that needs nothing of the ledger
+// but to be counted (design section 4: refused bodies included): the given
+// refusal, unless the limit is used up or the account suspended.
+func (g *gateway) counted(x *exchange, refusal error) error {
+	if x.route.access != vendorOnly {
+		return refusal
+	}
+	if err := g.count(x); err != nil {
+		return err
+	}
+	return refusal
+}
+
+// count consumes one request of the route's bucket.
+func (g *gateway) count(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	x.quota, err = l.Consume(g.work, x.account, x.route.bucket)
+	return err
+}
+
+// checkHeaders judges how the body is framed and what it claims to be. The
+// length must be announced in one unambiguous way: chunked bodies, and messages
+// with Transfer-Encoding next to Content-Length, with which requests are
+// smuggled past proxies, are refused and the connection is closed.
+func (x *exchange) checkHeaders() error {
+	h := &x.ctx.Request.Header
+	length := h.ContentLength()
+	if length == -1 || h.ConnectionClose() && x.announces("transfer-encoding") {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeLengthRequired, "send Content-Length and no Transfer-Encoding")
+	}
+	if expect := h.Peek("Expect"); len(expect) > 0 && !bytes.EqualFold(expect, []byte("100-continue")) {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "Expect may only be 100-continue")
+	}
+	switch {
+	case x.route.body == noBody:
+		return nil
+	case length > 0:
+		return x.checkContentType()
+	case x.route.body == requiredBody && !x.announces("content-length"):
+		return delivery.Refuse(delivery.CodeLengthRequired, "send the body with Content-Length")
+	}
+	return nil
+}
+
+// announces looks for a header in the bytes as they came: the parsed form does
+// not tell "Content-Length: 0" from none. name is in lower case.
+func (x *exchange) announces(name string) bool {
+	for line := range bytes.Lines(x.ctx.Request.Header.RawHeaders()) {
+		if key, _, found := bytes.Cut(line, []byte{':'}); found && bytes.EqualFold(bytes.TrimSpace(key), []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkContentType accepts application/json, alone or with charset utf-8, and
+// no compression.
+func (x *exchange) checkContentType() error {
+	kind, parameters, _ := bytes.Cut(x.ctx.Request.Header.ContentType(), []byte{';'})
+	ok := bytes.EqualFold(bytes.TrimSpace(kind), []byte("application/json"))
+	for ok && len(parameters) > 0 {
+		var parameter []byte
+		parameter, parameters, _ = bytes.Cut(parameters, []byte{';'})
+		name, value, _ := bytes.Cut(bytes.TrimSpace(parameter), []byte{'='})
+		value = bytes.Trim(value, `"`)
+		ok = len(name) == 0 || bytes.EqualFold(name, []byte("charset")) &&
+			(bytes.EqualFold(value, []byte("utf-8")) || bytes.EqualFold(value, []byte("utf8")))
+	}
+	if !ok {
+		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Type must be application/json in UTF-8")
+	}
+	if coding := x.ctx.Request.Header.Peek("Content-Encoding"); len(coding) > 0 && !bytes.EqualFold(coding, []byte("identity")) {
+		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Encoding is not supported")
+	}
+	return nil
+}
+
+// readBody reads the body into the exchange. The server streams, so an oversize
+// body is refused before it has been read; the connection survives if little is
+// left of it.
+func (x *exchange) readBody(limit int) error {
+	length := x.ctx.Request.Header.ContentLength()
+	if length <= 0 {
+		return nil
+	}
+	if length > limit {
+		return delivery.Refuse(delivery.CodePayloadTooLarge, "the body may have at most %d bytes", limit)
+	}
+	if cap(x.body) < length {
+		x.body = make([]byte, 0, max(length, 1024))
+	}
+	n, err := io.ReadFull(x.ctx.RequestBodyStream(), x.body[:length])
+	x.body = x.body[:n]
+	if err != nil {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "the body ended or stalled before Content-Length")
+	}
+	return nil
+}
+
+// text is a copy of the body for the decoder: the strings of a decoded request
+// are parts of it and may outlive the exchange.
+func (x *exchange) text() string { return string(x.body) }
+
+// param is the i-th "{}" of the route's pattern, decoded; false when its
+// encoding is broken.
+func (x *exchange) param(i int) (string, bool) { return decodeSegment(x.params[i]) }
+
+// header is the value of a request header, and whether it was sent. Sent twice,
+// it is refused: which of the two counts is anyone's guess.
+func (x *exchange) header(name string) (value []byte, sent bool, err error) {
+	values := x.ctx.Request.Header.PeekAll(name)
+	switch len(values) {
+	case 0:
+		return nil, false, nil
+	case 1:
+		return values[0], true, nil
+	}
+	return nil, true, errRepeatedHeader
+}
+
+var errRepeatedHeader = errors.New("the header occurs more than once")
+
+// query is a parameter of the query; empty when absent.
+func (x *exchange) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }
+
+// address is the client's, as far as this process can see.
+func (x *exchange) address() string { return x.ctx.RemoteIP().String() }
+
+// within bounds a call that an operator waits for.
+func (g *gateway) within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(g.work, d)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// fleetRoutes is the fleet API (design section 5). What a fleet reports of an
+// order is appended to the stream and answered; the move is decided by the
+// worker.
+func fleetRoutes() routes {
+	const root = "/api/fleet/v1"
+	rs := routes{
+		{method: get, pattern: root + "/stores", name: "fleet_stores_list", handle: (*gateway).listStores},
+		{method: post, pattern: root + "/stores/{}/{}/confirm", name: "fleet_stores_confirm", body: optionalBody, handle: (*gateway).confirmStore},
+		{method: post, pattern: root + "/stores/{}/{}/reject", name: "fleet_stores_reject", body: optionalBody, handle: (*gateway).rejectStore},
+		{method: get, pattern: root + "/jobs", name: "fleet_jobs_list", handle: (*gateway).listJobs},
+		{method: get, pattern: root + "/jobs/{}", name: "fleet_jobs_read", handle: (*gateway).readJob},
+		{method: post, pattern: root + "/jobs/{}/accept", name: "fleet_jobs_accept", body: requiredBody, handle: (*gateway).acceptJob},
+		{method: post, pattern: root + "/jobs/{}/status", name: "fleet_jobs_status", body: requiredBody, handle: (*gateway).reportStatus},
+		{method: put, pattern: root + "/jobs/{}/courier", name: "fleet_jobs_courier", body: requiredBody, handle: (*gateway).swapCourier},
+		{method: post, pattern: root + "/locations", name: "fleet_locations", body: requiredBody, handle: (*gateway).reportLocations},
+		{method: put, pattern: root + "/availability", name: "fleet_availability", body: requiredBody, handle: (*gateway).setAvailability},
+	}
+	for i := range rs {
+		rs[i].access = fleetOnly
+	}
+	return append(rs, route{method: post, pattern: root + "/token", name: "fleet_token", access: public,
+		body: requiredBody, handle: (*gateway).fleetToken})
+}
+
+type fleetStoreView struct {
+	AccountID       string      `json:"accountId"`
+	ExternalStoreID string      `json:"externalStoreId"`
+	Status          string      `json:"status"`
+	Name            string      `json:"name"`
+	TaxNumber       string      `json:"taxNumber"`
+	Phone           string      `json:"phone"`
+	Address         addressView `json:"address"`
+	SubRegion       string      `json:"subRegion"`
+	ClosingDate     string      `json:"closingDate,omitempty"`
+	UpdatedAt       string      `json:"updatedAt"`
+}
+
+type addressView struct {
+	Text      string  `json:"text"`
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
+}
+
+func viewFleetStore(s *delivery.Store) fleetStoreView {
+	v := fleetStoreView{
+		AccountID: s.Account.String(), ExternalStoreID: s.ExternalID, Status: s.State.String(),
+		Name: s.Name, TaxNumber: s.TaxNumber, Phone: s.Phone,
+		Address:   addressView{Text: s.Address, Latitude: s.Point.Latitude, Longitude: s.Point.Longitude},
+		SubRegion: s.SubRegion, UpdatedAt: formatTime(s.UpdatedAt),
+	}
+	if !s.ClosingDate.IsZero() {
+		v.ClosingDate = s.ClosingDate.In(delivery.Istanbul).Format("2006-01-02")
+	}
+	return v
+}
+
+// listStores is GET /stores?status=: the fleet's stores, those that wait for its
+// answer, or all without a status.
+func (g *gateway) listStores(x *exchange) error {
+	var state delivery.StoreState
+	if name := x.query("status"); name != "" {
+		var err error
+		if state, err = delivery.ParseStoreState(name); err != nil {
+			return invalid("status", "must be AwaitingFleetApproval or Active")
+		}
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	stores, err := l.FleetStores(g.work, x.fleet, state)
+	if err != nil {
+		return err
+	}
+	views := make([]fleetStoreView, len(stores))
+	for i, s := range stores {
+		views[i] = viewFleetStore(s)
+	}
+	return x.okJSON(map[string]any{"stores": views})
+}
+
+var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
+
+// confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm: the store
+// becomes Active, and store.activated goes out with the same write. Confirming
+// again is answered alike and announces nothing.
+func (g *gateway) confirmStore(x *exchange) error {
+	return g.answerPending(x, func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
+		if s.Fleet != x.fleet {
+			return nil, false, errNotYourStore
+		}
+		if s.State == delivery.Active {
+			return nil, false, nil
+		}
+		if err := delivery.ConfirmStore(s, x.now); err != nil {
+			return nil, false, err
+		}
+		return []ledger.Notice{{
+			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: x.now,
+			Data: delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
+		}}, true, nil
+	})
+}
+
+// rejectStore is POST /stores/{accountId}/{externalStoreId}/reject: the vendor
+// has to choose again.
+func (g *gateway) rejectStore(x *exchange) error {
+	return g.answerPending(x, func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
+		if again && s.State == delivery.AwaitingFleet {
+			return nil, false, nil // an earlier try of ours, whose answer was lost
+		}
+		if s.Fleet != x.fleet {
+			return nil, false, errNotYourStore
+		}
+		return nil, true, delivery.RejectStore(s, x.now)
+	})
+}
+
+// answerPending applies a fleet's answer to the store that the path names.
+func (g *gateway) answerPending(x *exchange, move func(*delivery.Store, bool) ([]ledger.Notice, bool, error)) error {
+	account, err := x.accountID()
+	if err != nil {
+		return errNotYourStore
+	}
+	externalID, err := x.storeID()
+	if err != nil {
+		return errNotYourStore
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	store, err := g.changeStore(l, account, externalID, move)
+	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
+		return errNotYourStore
+	}
+	if err != nil {
+		return err
+	}
+	return x.okJSON(viewFleetStore(store))
+}
+
+// setAvailability is PUT /availability {couriers: n}: at 0 new orders get 503
+// FLEET_UNAVAILABLE.
+func (g *gateway) setAvailability(x *exchange) error {
+	f := newForm(x.text())
+	given := f.number("couriers")
+	if err := f.read(); err != nil {
+		return err
+	}
+	f.require("couriers", given.Set)
+	couriers := f.whole("couriers", given, 0, 1_000_000)
+	if err := f.err(); err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	_, err = l.UpdateFleet(g.work, x.fleet, func(fleet *delivery.Fleet) error {
+		if fleet.Couriers == couriers {
+			return errUnchanged
+		}
+		fleet.Couriers = couriers
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return err
+	}
+	if err == nil {
+		g.refreshFleets(l)
+	}
+	return x.okJSON(map[string]int{"couriers": couriers})
+}
+
+// errUnchanged spares every gateway the reload of a fleet that reports what is
+// known already.
+var errUnchanged = errors.New("unchanged")

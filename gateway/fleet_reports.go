@@ -1,0 +1,268 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"vendorapi/gateway/strictjson"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// How far a courier's clock may be off: reports wait in a dead zone for hours,
+// and clocks run ahead by minutes.
+const (
+	maxAhead  = 5 * time.Minute
+	maxBehind = 24 * time.Hour
+)
+
+// occurred is when a report says it happened, now without a time. A time that
+// cannot be true is a fault of the form.
+func (f *form) occurred(path string, t *delivery.Text, now time.Time) time.Time {
+	at := f.moment(path, t)
+	switch {
+	case at.IsZero():
+		return now
+	case at.After(now.Add(maxAhead)):
+		f.invalid(path, "must not lie more than 5 minutes in the future")
+	case at.Before(now.Add(-maxBehind)):
+		f.invalid(path, "must not lie more than 24 hours in the past")
+	}
+	return at
+}
+
+// courierForm reads a courier; prefix is "courier." or empty.
+type courierForm struct {
+	prefix               string
+	name, phone, vehicle *delivery.Text
+}
+
+func (f *form) courier(prefix string) courierForm {
+	return courierForm{prefix: prefix, name: f.text(prefix + "name"), phone: f.text(prefix + "phone"), vehicle: f.text(prefix + "vehicleType")}
+}
+
+func (c courierForm) given() bool { return c.name.Set || c.phone.Set || c.vehicle.Set }
+
+func (c courierForm) check(f *form) delivery.Courier {
+	f.require(c.prefix+"name", c.name.Set)
+	f.require(c.prefix+"phone", c.phone.Set)
+	f.require(c.prefix+"vehicleType", c.vehicle.Set)
+	courier := delivery.Courier{
+		Name:        f.plain(c.prefix+"name", c.name, 2, maxName),
+		VehicleType: f.plain(c.prefix+"vehicleType", c.vehicle, 1, 32),
+	}
+	if c.phone.Set {
+		phone, err := delivery.NormalizePhone(c.phone.Value)
+		if err != nil {
+			f.invalid(c.prefix+"phone", err.Error())
+		}
+		courier.Phone = phone
+	}
+	return courier
+}
+
+// report appends an update to the stream if the job is the fleet's and, where
+// that matters, still runs. The worker decides the move.
+func (g *gateway) report(x *exchange, u delivery.Update, running bool) (*delivery.Order, error) {
+	l, order, err := g.job(x)
+	if err != nil {
+		return nil, err
+	}
+	if running && order.Status.Terminal() {
+		return nil, &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: order.Status,
+			Message: fmt.Sprintf("the order is %s", order.Status)}
+	}
+	u.Order, u.Fleet = order.ID, x.fleet
+	return l.Report(g.work, u, x.now)
+}
+
+func (x *exchange) okReported(status int, o delivery.OrderID, s delivery.Status) {
+	b := append(x.data(), `{"orderId":"`...)
+	b = append(o.AppendText(b), `","status":"`...)
+	b = append(b, s.String()...)
+	x.ok(status, append(b, `"}`...))
+}
+
+// acceptJob is POST /jobs/{orderId}/accept {courier, at?}. An order that has
+// ended is 409 JOB_NOT_AVAILABLE at once.
+func (g *gateway) acceptJob(x *exchange) error {
+	f := newForm(x.text())
+	courier, at := f.courier("courier."), f.text("at")
+	if err := f.read(); err != nil {
+		return err
+	}
+	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
+		Courier: courier.check(f), At: f.occurred("at", at, x.now)}
+	if err := f.err(); err != nil {
+		return err
+	}
+	order, err := g.report(x, u, true)
+	if err != nil {
+		return err
+	}
+	x.okReported(200, order.ID, delivery.Assigned)
+	return nil
+}
+
+// swapCourier is PUT /jobs/{orderId}/courier: another courier carries on, the
+// status stays. The courier may stand under "courier", as in accept, or be the
+// body itself.
+func (g *gateway) swapCourier(x *exchange) error {
+	f := newForm(x.text())
+	courier, bare, at := f.courier("courier."), f.courier(""), f.text("at")
+	if err := f.read(); err != nil {
+		return err
+	}
+	if bare.given() && !courier.given() {
+		courier = bare
+	}
+	u := delivery.Update{Kind: delivery.KindSwap, Courier: courier.check(f), At: f.occurred("at", at, x.now)}
+	if err := f.err(); err != nil {
+		return err
+	}
+	order, err := g.report(x, u, true)
+	if err != nil {
+		return err
+	}
+	x.okReported(200, order.ID, order.Status)
+	return nil
+}
+
+// reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
+// answered 202; whether it is legal for this one is decided by the worker.
+func (g *gateway) reportStatus(x *exchange) error {
+	f := newForm(x.text())
+	status, at, failure, eta := f.text("status"), f.text("at"), f.text("failureReason"), f.text("etaDropoffAt")
+	latitude, longitude := f.number("location.latitude"), f.number("location.longitude")
+	if err := f.read(); err != nil {
+		return err
+	}
+	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", at, x.now), ETA: f.moment("etaDropoffAt", eta)}
+	u.Status = f.reportable("status", status)
+	u.Failure = f.failure("failureReason", failure, u.Status)
+	if latitude.Set || longitude.Set {
+		u.Location = f.location("location", latitude, longitude, u.At)
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	order, err := g.report(x, u, false)
+	if err != nil {
+		return err
+	}
+	x.okReported(202, order.ID, u.Status)
+	return nil
+}
+
+// reportable is a status that a fleet can report: Searching and Cancelled are
+// never its doing.
+func (f *form) reportable(path string, t *delivery.Text) delivery.Status {
+	if !f.require(path, t.Set) {
+		return 0
+	}
+	status, err := delivery.ParseStatus(t.Value)
+	if err != nil || status == delivery.Searching || status == delivery.Cancelled {
+		f.invalid(path, "must be Assigned, PickingUp, PickedUp, Delivering, Delivered or Failed")
+		return 0
+	}
+	return status
+}
+
+// failure is required with Failed and refused with anything else.
+func (f *form) failure(path string, t *delivery.Text, status delivery.Status) delivery.FailureReason {
+	switch {
+	case status == delivery.Failed && !f.require(path, t.Set), status != delivery.Failed && !t.Set:
+		return ""
+	case status != delivery.Failed && status != 0:
+		f.invalid(path, "belongs to status Failed only")
+		return ""
+	}
+	reason, err := delivery.ParseFailureReason(t.Value)
+	if err != nil {
+		f.invalid(path, "must be a failure reason such as CustomerUnreachable")
+	}
+	return reason
+}
+
+func (f *form) location(path string, latitude, longitude *delivery.Number, at time.Time) delivery.Location {
+	f.require(path+".latitude", latitude.Set)
+	f.require(path+".longitude", longitude.Set)
+	return delivery.Location{At: at, Point: delivery.Point{
+		Latitude: f.degrees(path+".latitude", latitude, 90), Longitude: f.degrees(path+".longitude", longitude, 180),
+	}}
+}
+
+// maxPositions is how many positions one POST /locations may carry.
+const maxPositions = 5000
+
+// reportLocations is POST /locations [{orderId, latitude, longitude, at}]: the
+// last position of each order is kept. Orders that have ended or are unknown are
+// counted as ignored; a line that cannot be read refuses the batch.
+func (g *gateway) reportLocations(x *exchange) error {
+	positions, err := decodePositions(x.text(), x.now)
+	if err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	ignored := 0
+	if len(positions) > 0 {
+		if ignored, err = l.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
+			return err
+		}
+	}
+	return x.okJSON(map[string]int{"accepted": len(positions) - ignored, "ignored": ignored})
+}
+
+func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
+	f := newForm("")
+	f.reader = strictjson.New(body)
+	var positions []ledger.Position
+	f.reader.RootArray(func(i int) {
+		if i >= maxPositions {
+			f.reader.Skip()
+			f.invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
+			return
+		}
+		path := fmt.Sprintf("[%d]", i)
+		var order, at delivery.Text
+		var latitude, longitude delivery.Number
+		isObject := f.reader.Object(path, func(key string) {
+			switch key {
+			case "orderId":
+				f.reader.Text(path+".orderId", &order)
+			case "latitude":
+				f.reader.Number(path+".latitude", &latitude)
+			case "longitude":
+				f.reader.Number(path+".longitude", &longitude)
+			case "at":
+				f.reader.Text(path+".at", &at)
+			default:
+				f.reader.Skip()
+			}
+		})
+		if f.faults = append(f.faults, f.reader.Wrong...); isObject {
+			positions = append(positions, f.position(path, &order, latitude, longitude, &at, now))
+		}
+		f.reader.Wrong = nil
+	})
+	if err := f.reader.End(); err != nil {
+		return nil, err
+	}
+	return positions, f.err()
+}
+
+func (f *form) position(path string, order *delivery.Text, latitude, longitude delivery.Number, at *delivery.Text, now time.Time) ledger.Position {
+	p := ledger.Position{Location: f.location(path, &latitude, &longitude, f.occurred(path+".at", at, now))}
+	if !f.require(path+".orderId", order.Set) {
+		return p
+	}
+	id, err := delivery.ParseOrderID(order.Value)
+	if err != nil {
+		f.invalid(path+".orderId", "must be an order id")
+	}
+	p.Order = id
+	return p
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"vendorapi/gateway/token"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/ops"
+)
+
+// gateway answers requests. It holds no state that another replica needs: the
+// keys are shared, and everything else is in the ledger.
+type gateway struct {
+	settings settings
+	secrets  secrets
+	log      *slog.Logger
+	metrics  *metrics
+	// work is the context of calls to the ledger. It is the server's, not the
+	// request's: a shutdown lets requests in flight finish, and a client that
+	// went away does not leave an order half decided.
+	work context.Context
+
+	vendorTokens *token.Authority
+	fleetTokens  *token.Authority
+	adminKey     [sha256.Size]byte
+
+	vendorRoutes  routes
+	privateRoutes routes
+	operations    fasthttp.RequestHandler // /metrics, /healthz, /readyz
+
+	// opened is nil until Redis has answered and the fleets are loaded.
+	opened atomic.Pointer[ledger.Ledger]
+	// draining is set by the shutdown: not ready, and every response closes.
+	draining atomic.Bool
+	faults   faultLog
+}
+
+// newGateway judges nothing but the keys; the ledger is opened by connect.
+func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger, registry *prometheus.Registry) (*gateway, error) {
+	g := &gateway{
+		settings: s, secrets: keys, log: log, work: work,
+		metrics:  newMetrics(registry),
+		adminKey: sha256.Sum256([]byte(keys.AdminKey)),
+	}
+	var err error
+	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
+		return nil, err
+	}
+	if g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment); err != nil {
+		return nil, err
+	}
+	g.vendorRoutes = g.metrics.measure(vendorRoutes())
+	g.privateRoutes = g.metrics.measure(append(adminRoutes(), fleetRoutes()...))
+	g.operations = fasthttpadaptor.NewFastHTTPHandler(ops.Handler(registry, g.ready, s.Pprof))
+	return g, nil
+}
+
+// ledger is the open ledger; before it is open every request that needs it
+// answers 503 SERVICE_UNAVAILABLE.
+func (g *gateway) ledger() (*ledger.Ledger, error) {
+	if l := g.opened.Load(); l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("the gateway is starting: %w", delivery.ErrUnavailable)
+}
+
+// ready says why this replica should get no requests; nil when it should.
+func (g *gateway) ready(ctx context.Context) error {
+	if g.draining.Load() {
+		return errors.New("shutting down")
+	}
+	l := g.opened.Load()
+	if l == nil {
+		return errors.New("waiting for Redis")
+	}
+	return l.Ping(ctx)
+}
+
+// Pauses between attempts to reach Redis at the start.
+const (
+	firstOpenPause = 100 * time.Millisecond
+	maxOpenPause   = 2 * time.Second
+)
+
+// connect opens the ledger and loads the fleets. It waits for Redis as long as
+// it takes, with a line in the log for every try; what waiting cannot mend, such
+// as another number of partitions than the ledger was started with, is returned.
+func (g *gateway) connect(ctx context.Context) (*ledger.Ledger, error) {
+	for pause := firstOpenPause; ; pause = min(2*pause, maxOpenPause) {
+		l, err := g.open(ctx)
+		if err == nil {
+			g.opened.Store(l)
+			g.log.Info("ready", "environment", l.Environment(), "partitions", l.Partitions(), "fleets", len(l.Fleets().All()))
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !errors.Is(err, delivery.ErrUnavailable) {
+			return nil, err
+		}
+		g.log.Warn("waiting for Redis", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *gateway) open(ctx context.Context) (*ledger.Ledger, error) {
+	l, err := ledger.Open(ctx, ledger.Config{
+		URL:         g.settings.Redis.URL,
+		Environment: g.settings.Environment,
+		Partitions:  g.settings.Redis.Partitions,
+		PoolSize:    g.settings.Redis.PoolSize,
+		Secrets:     ledger.SecretKeys(g.secrets.WebhookKeys),
+		Log:         g.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	if err := l.LoadFleets(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("load the fleets: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// maintain keeps the fleets fresh and the counts of refusals flowing until ctx
+// ends.
+func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.WatchFleets(ctx) // only ever says that ctx ended
+	}()
+	tick := time.NewTicker(ledger.FlushMinutesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			<-done
+			return
+		case now := <-tick.C:
+			if err := l.FlushMinutes(ctx, now); err != nil && ctx.Err() == nil {
+				g.log.Warn("refusals per minute were not counted", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// Program gateway answers the Delivery Vendor API to the internet, and the fleet
+// and admin APIs on a private listener.
+//
+//	             +------------------------- gateway --------------------------+
+//	vendors  --> | vendor_api   limits of connections, TLS                    |
+//	             |   route -> headers -> token -> size -> JSON -> rules       |
+//	             |                                             one script --> | --> Redis
+//	fleets,  --> | private_api  /api/fleet/v1  stores, jobs, reports      --> | --> Redis
+//	operators    |              /api/admin/v1  accounts, fleets, webhooks     |
+//	balancer --> |              /healthz /readyz /metrics                     |
+//	             +------------------------------------------------------------+
+//
+// It owns everything about HTTP: routes, tokens, the envelope, how JSON is
+// read, what is refused before Redis is asked. Replicas share nothing but keys
+// and Redis; what a replica keeps (verified tokens, the fleets as of a moment
+// ago) any other finds out for itself.
+//
+// It refuses decisions that others own: rules of orders and stores are package
+// delivery's, limits and uniqueness the ledger's scripts', moves of orders the
+// worker's. It sends no webhook. And it never ends because Redis is away: it
+// waits, answers 503 with Retry-After, says so on /readyz, and goes on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/config"
+	"vendorapi/internal/ops"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program without the process around it; it returns nil when ctx
+// ended and every request in flight was answered.
+func run(ctx context.Context, args []string, logs io.Writer) error {
+	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	flags.SetOutput(logs)
+	path := flags.String("config", "configs/gateway.yaml", "the settings file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var s settings
+	if err := config.Load(*path, &s); err != nil {
+		return err
+	}
+	keys, err := readSecrets()
+	if err != nil {
+		return err
+	}
+	log, err := ops.NewLogger(logs, s.Log.Level, s.Log.Format)
+	if err != nil {
+		return err
+	}
+	// Requests outlive ctx: they are let finish.
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	g, err := newGateway(work, s, keys, log, ops.NewRegistry())
+	if err != nil {
+		return err
+	}
+	fronts, err := g.listen()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.keep(ctx) })
+	for _, f := range fronts {
+		group.Go(f.serve)
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		return g.shutDown(fronts)
+	})
+	return errors.Join(group.Wait(), g.close())
+}
+
+// keep opens the ledger and maintains what this replica knows until ctx ends.
+func (g *gateway) keep(ctx context.Context) error {
+	l, err := g.connect(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	g.maintain(ctx, l)
+	return nil
+}
+
+// close gives the connections to Redis back.
+func (g *gateway) close() error {
+	if l := g.opened.Load(); l != nil {
+		return l.Close()
+	}
+	return nil
+}

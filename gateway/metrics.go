@@ -1,0 +1,105 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+)
+
+// metrics are what operators watch; the endpoint is the only label besides the
+// answer, and it never comes from a request.
+type metrics struct {
+	requests     *prometheus.CounterVec
+	latency      *prometheus.HistogramVec
+	refusals     *prometheus.CounterVec
+	limited      *prometheus.CounterVec
+	ledgerErrors *prometheus.CounterVec
+	connections  *prometheus.CounterVec
+	// unknown meters requests that no route takes, unparsed those that are no
+	// HTTP.
+	unknown, unparsed *meter
+}
+
+func newMetrics(registry *prometheus.Registry) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, labels)
+		registry.MustRegister(v)
+		return v
+	}
+	m := &metrics{
+		requests:     counter("requests_total", "Requests by endpoint and HTTP status.", "endpoint", "code"),
+		refusals:     counter("refusals_total", "Answers other than success by errorCode.", "error_code"),
+		limited:      counter("limited_total", "Requests answered 429 by endpoint.", "endpoint"),
+		ledgerErrors: counter("ledger_errors_total", "Requests that failed because Redis was away or refused to write, by endpoint.", "endpoint"),
+		connections:  counter("connections_refused_total", "Connections over a limit, by listener.", "listener"),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "gateway", Name: "request_seconds", Help: "Time from a request's last header to its answer, by endpoint.",
+			Buckets: []float64{.0005, .001, .002, .003, .005, .0075, .01, .025, .05, .1, .25, .5, 1, 3, 10},
+		}, []string{"endpoint"}),
+	}
+	registry.MustRegister(m.latency)
+	m.unknown, m.unparsed = m.meter("unknown"), m.meter("unparsed")
+	return m
+}
+
+// meter is what one endpoint counts, looked up once at the start.
+type meter struct {
+	name     string
+	all      *metrics
+	requests *prometheus.CounterVec
+	latency  prometheus.Observer
+	limited  prometheus.Counter
+	ledger   prometheus.Counter
+}
+
+func (m *metrics) meter(endpoint string) *meter {
+	return &meter{
+		name:     endpoint,
+		all:      m,
+		requests: m.requests.MustCurryWith(prometheus.Labels{"endpoint": endpoint}),
+		latency:  m.latency.WithLabelValues(endpoint),
+		limited:  m.limited.WithLabelValues(endpoint),
+		ledger:   m.ledgerErrors.WithLabelValues(endpoint),
+	}
+}
+
+// measure gives every route its meter and splits its pattern.
+func (m *metrics) measure(rs routes) routes {
+	for i := range rs {
+		rs[i].meter = m.meter(rs[i].name)
+	}
+	return rs.split()
+}
+
+func (m *meter) answered(status int, took time.Duration) {
+	m.requests.WithLabelValues(statusLabel(status)).Inc()
+	m.latency.Observe(took.Seconds())
+}
+
+func (m *meter) refused(code delivery.Code) {
+	m.all.refusals.WithLabelValues(string(code)).Inc()
+	switch code {
+	case delivery.CodeRateLimited:
+		m.limited.Inc()
+	case delivery.CodeServiceUnavailable:
+		m.ledger.Inc()
+	}
+}
+
+// statusLabel spares the common answers an allocation.
+func statusLabel(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 201:
+		return "201"
+	case 422:
+		return "422"
+	case 429:
+		return "429"
+	}
+	return strconv.Itoa(status)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/ledger"
+)
+
+// access says who may call a route.
+type access uint8
+
+const (
+	public access = iota
+	vendorOnly
+	fleetOnly
+	adminOnly
+)
+
+// bodyRule says what a route expects of the request's body.
+type bodyRule uint8
+
+const (
+	noBody       bodyRule = iota // one that is sent all the same is ignored
+	optionalBody                 // an empty one needs no headers
+	requiredBody
+)
+
+// route is one endpoint.
+type route struct {
+	method  string
+	pattern string // "{}" stands for one segment, given to the handler as x.param
+	name    string // label of the metrics
+	access  access
+	body    bodyRule
+	// bucket is where a vendor's request counts (spec, "Limits").
+	bucket ledger.Endpoint
+	handle func(*gateway, *exchange) error
+
+	segments []string
+	meter    *meter
+}
+
+// routes are few and the first segments differ late, so they are compared one
+// by one: that takes about as long as hashing the path would.
+type routes []route
+
+// maxSegments is one more than the longest pattern has.
+const maxSegments = 9
+
+// paramsMax is the most "{}" a pattern has.
+const paramsMax = 2
+
+// match finds the route of a request target. It looks at the raw path: an
+// encoded slash is part of a segment, never a separator, and empty, "." and ".."
+// segments name nothing. Without a route, allow is the Allow header of a 405,
+// empty for a 404.
+func (rs routes) match(method, target []byte) (found *route, params [paramsMax][]byte, allow string) {
+	var segments [maxSegments][]byte
+	n, ok := splitPath(pathOf(target), &segments)
+	if !ok {
+		return nil, params, ""
+	}
+	var methods []string
+	for i := range rs {
+		r := &rs[i]
+		if !r.matches(segments[:n], &params) {
+			continue
+		}
+		if r.method == string(method) {
+			return r, params, ""
+		}
+		methods = append(methods, r.method)
+	}
+	return nil, params, strings.Join(methods, ", ")
+}
+
+func (r *route) matches(segments [][]byte, params *[paramsMax][]byte) bool {
+	if len(segments) != len(r.segments) {
+		return false
+	}
+	filled := 0
+	for i, want := range r.segments {
+		if want == "{}" {
+			params[filled] = segments[i]
+			filled++
+		} else if string(segments[i]) != want {
+			return false
+		}
+	}
+	return true
+}
+
+// pathOf is the path of a request target as it was sent, still encoded. A
+// target in absolute form ("GET http://host/path") is a proxy's way to say the
+// same (RFC 9112, section 3.2.2); its host is as little judged as the Host
+// header.
+func pathOf(target []byte) []byte {
+	if i := bytes.IndexByte(target, '?'); i >= 0 {
+		target = target[:i]
+	}
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(target) > len(scheme) && bytes.EqualFold(target[:len(scheme)], []byte(scheme)) {
+			rest := target[len(scheme):]
+			if i := bytes.IndexByte(rest, '/'); i > 0 {
+				return rest[i:]
+			}
+			return nil
+		}
+	}
+	return target
+}
+
+// splitPath is false for a path that no route can have.
+func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
+	if len(path) == 0 || path[0] != '/' {
+		return 0, false
+	}
+	for rest, more := path[1:], true; more; n++ {
+		if n == maxSegments {
+			return 0, false
+		}
+		segments[n], rest, more = bytes.Cut(rest, []byte{'/'})
+		switch string(segments[n]) {
+		case "", ".", "..":
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// split prepares the patterns.
+func (rs routes) split() routes {
+	for i := range rs {
+		rs[i].segments = strings.Split(strings.Trim(rs[i].pattern, "/"), "/")
+	}
+	return rs
+}
+
+// decodeSegment undoes the percent-encoding of one segment; false when it is
+// broken. A plus stays a plus.
+func decodeSegment(raw []byte) (string, bool) {
+	if bytes.IndexByte(raw, '%') < 0 {
+		return string(raw), true
+	}
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '%' {
+			out = append(out, raw[i])
+			continue
+		}
+		if i+2 >= len(raw) {
+			return "", false
+		}
+		high, okHigh := hexDigit(raw[i+1])
+		low, okLow := hexDigit(raw[i+2])
+		if !okHigh || !okLow {
+			return "", false
+		}
+		out = append(out, high<<4|low)
+		i += 2
+	}
+	return string(out), true
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	}
+	return 0, false
+}
+
+const (
+	get    = fasthttp.MethodGet
+	post   = fasthttp.MethodPost
+	put    = fasthttp.MethodPut
+	patch  = fasthttp.MethodPatch
+	remove = fasthttp.MethodDelete
+)

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/delivery"
+)
+
+// front is one listener with the server behind it.
+type front struct {
+	name     string
+	listener net.Listener
+	server   *fasthttp.Server
+}
+
+// listen opens both listeners; the vendor's comes first.
+func (g *gateway) listen() ([]*front, error) {
+	vendor, err := g.newFront("vendor_api", &g.settings.VendorAPI, func(ctx *fasthttp.RequestCtx) {
+		g.serve(ctx, g.vendorRoutes, g.settings.VendorAPI.MaxBodyBytes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	private, err := g.newFront("private_api", &g.settings.PrivateAPI, g.servePrivate)
+	if err != nil {
+		return nil, errors.Join(err, vendor.listener.Close())
+	}
+	return []*front{vendor, private}, nil
+}
+
+// servePrivate is the fleet and admin APIs, and beside them what operators and
+// balancers ask.
+func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
+	path := string(ctx.Path())
+	switch {
+	case path == "/metrics" || path == "/healthz" || path == "/readyz",
+		g.settings.Pprof && len(path) > len("/debug/pprof") && path[:len("/debug/pprof")] == "/debug/pprof":
+		g.operations(ctx)
+	default:
+		g.serve(ctx, g.privateRoutes, g.settings.PrivateAPI.MaxBodyBytes)
+	}
+}
+
+func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.RequestHandler) (*front, error) {
+	secure, err := tlsConfig(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var lc net.ListenConfig
+	plain, err := lc.Listen(g.work, "tcp", s.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	refused := g.metrics.connections.WithLabelValues(name)
+	listener := net.Listener(newGuardedListener(plain, s.MaxConnections, s.MaxConnectionsPerIP, secure == nil, refused.Inc))
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
+	}
+	return &front{name: name, listener: listener, server: g.newServer(name, s, handler)}, nil
+}
+
+// newServer configures fasthttp. It streams bodies, so that an oversize or
+// chunked one is refused from its headers; what it reads ahead is bounded. It
+// never writes a header into its logs.
+func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      handler,
+		ErrorHandler:                 g.answerUnparsed,
+		ReadBufferSize:               s.MaxHeaderBytes,
+		ReadTimeout:                  s.ReadTimeout,
+		WriteTimeout:                 s.WriteTimeout,
+		IdleTimeout:                  s.IdleTimeout,
+		MaxRequestBodySize:           s.MaxBodyBytes,
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		// One more than our listener lets in, so that ours is the one to refuse.
+		Concurrency:           s.MaxConnections + 1,
+		NoDefaultServerHeader: true,
+		SecureErrorLogMessage: true,
+		CloseOnShutdown:       true,
+		Logger:                slog.NewLogLogger(g.log.With("listener", name).Handler(), slog.LevelDebug),
+	}
+}
+
+// tlsConfig is nil without a certificate.
+func tlsConfig(s *listenerSettings) (*tls.Config, error) {
+	if s.TLSCertFile == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		MinVersion:   tls.VersionTLS12, // spec, "Versioning"
+		NextProtos:   []string{"http/1.1"},
+	}, nil
+}
+
+// answerUnparsed answers what could not be read as a request; the server closes
+// the connection after it.
+func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error) {
+	x := acquireExchange(ctx)
+	defer x.release()
+	x.meter = g.metrics.unparsed
+	ctx.Response.Header.DisableNormalizing()
+	refusal := delivery.Refuse(delivery.CodeMalformedRequest, "this is no HTTP request that the service accepts")
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	switch {
+	case errors.As(err, &small):
+		refusal = delivery.Refuse(delivery.CodeRequestHeaderTooLarge, "the request line and headers are too large")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		refusal = delivery.Refuse(delivery.CodeMalformedRequest, "the request did not arrive in time")
+	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
+		refusal = delivery.Refuse(delivery.CodeLengthRequired, "send Content-Length and no Transfer-Encoding")
+	}
+	g.refuse(x, refusal)
+	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
+}
+
+func (f *front) serve() error {
+	if err := f.server.Serve(f.listener); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	return nil
+}
+
+// shutDown lets the world know, waits for balancers to notice, closes the
+// vendors' listener, lets requests in flight finish, and closes the private
+// listener last, so that /readyz and /metrics tell of it until the end. A
+// request that takes longer than the timeout is abandoned, and that is an error.
+func (g *gateway) shutDown(fronts []*front) error {
+	g.draining.Store(true)
+	g.log.Info("shutting down", "delay", g.settings.Shutdown.Delay, "timeout", g.settings.Shutdown.Timeout)
+	time.Sleep(g.settings.Shutdown.Delay)
+	ctx, cancel := context.WithTimeout(g.work, g.settings.Shutdown.Timeout)
+	defer cancel()
+	var faults []error
+	for _, f := range fronts {
+		if err := f.server.ShutdownWithContext(ctx); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", f.name, err))
+		}
+	}
+	return errors.Join(faults...)
+}

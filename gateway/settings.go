@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
+)
+
+// Environments (spec, "Sandbox").
+const (
+	production = "production"
+	sandbox    = "sandbox"
+)
+
+// Who may be registered as a webhook's receiver.
+const (
+	receiversAuto  = "auto"
+	receiversNever = "never"
+)
+
+// settings is the whole of configs/gateway.yaml, where each key is explained.
+type settings struct {
+	Environment     string           `yaml:"environment"`
+	TrackingBaseURL string           `yaml:"tracking_base_url"`
+	VendorAPI       listenerSettings `yaml:"vendor_api"`
+	PrivateAPI      listenerSettings `yaml:"private_api"`
+	Pprof           bool             `yaml:"pprof"`
+	Redis           redisSettings    `yaml:"redis"`
+	Webhook         webhookSettings  `yaml:"webhook"`
+	Shutdown        shutdownSettings `yaml:"shutdown"`
+	Log             logSettings      `yaml:"log"`
+}
+
+type listenerSettings struct {
+	Addr                string        `yaml:"addr"`
+	TLSCertFile         string        `yaml:"tls_cert_file"`
+	TLSKeyFile          string        `yaml:"tls_key_file"`
+	MaxBodyBytes        int           `yaml:"max_body_bytes"`
+	MaxHeaderBytes      int           `yaml:"max_header_bytes"`
+	ReadTimeout         time.Duration `yaml:"read_timeout"`
+	WriteTimeout        time.Duration `yaml:"write_timeout"`
+	IdleTimeout         time.Duration `yaml:"idle_timeout"`
+	MaxConnections      int           `yaml:"max_connections"`
+	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
+}
+
+type redisSettings struct {
+	URL        string `yaml:"url"`
+	Partitions int    `yaml:"partitions"`
+	PoolSize   int    `yaml:"pool_size"`
+}
+
+type webhookSettings struct {
+	LocalReceivers string `yaml:"local_receivers"`
+}
+
+type shutdownSettings struct {
+	Delay   time.Duration `yaml:"delay"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+type logSettings struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// Validate names the keys whose value is out of range.
+func (s *settings) Validate() error {
+	var faults []error
+	demand := func(ok bool, fault string) {
+		if !ok {
+			faults = append(faults, errors.New(fault))
+		}
+	}
+	demand(s.Environment == production || s.Environment == sandbox, `environment: want "production" or "sandbox"`)
+	base, err := url.Parse(s.TrackingBaseURL)
+	demand(err == nil && (base.Scheme == "https" || base.Scheme == "http") && base.Host != "" && base.RawQuery == "" &&
+		base.Fragment == "" && !strings.HasSuffix(s.TrackingBaseURL, "/"),
+		"tracking_base_url: want an http or https URL without query and trailing slash")
+	demand(s.Redis.URL != "", "redis.url: missing")
+	demand(s.Redis.Partitions >= 1 && s.Redis.Partitions <= delivery.MaxPartitions, "redis.partitions: want 1 to 1024")
+	demand(s.Redis.PoolSize >= 0, "redis.pool_size: want 0 or more")
+	demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
+		`webhook.local_receivers: want "auto" or "never"`)
+	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
+	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
+	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
+}
+
+func (l *listenerSettings) validate(section string) error {
+	switch {
+	case l.Addr == "":
+		return fmt.Errorf("%s.addr: missing", section)
+	case (l.TLSCertFile == "") != (l.TLSKeyFile == ""):
+		return fmt.Errorf("%s: tls_cert_file and tls_key_file go together", section)
+	case l.MaxBodyBytes < 1024 || l.MaxBodyBytes > 64<<20:
+		return fmt.Errorf("%s.max_body_bytes: want 1024 to 67108864", section)
+	case l.MaxHeaderBytes < 1024 || l.MaxHeaderBytes > 1<<20:
+		return fmt.Errorf("%s.max_header_bytes: want 1024 to 1048576", section)
+	case l.ReadTimeout <= 0 || l.WriteTimeout <= 0 || l.IdleTimeout <= 0:
+		return fmt.Errorf("%s: read_timeout, write_timeout and idle_timeout must be more than 0s", section)
+	case l.MaxConnections < 1:
+		return fmt.Errorf("%s.max_connections: want 1 or more", section)
+	case l.MaxConnectionsPerIP < 0:
+		return fmt.Errorf("%s.max_connections_per_ip: want 0 or more", section)
+	}
+	return nil
+}
+
+// localReceivers reports whether webhooks may go to http and to this machine.
+func (s *settings) localReceivers() bool {
+	return s.Environment == sandbox && s.Webhook.LocalReceivers == receiversAuto
+}
+
+// secrets are what the gateway is given besides its settings.
+type secrets struct {
+	TokenKeys    config.Keyring
+	TrackingKeys delivery.TrackingKeys
+	WebhookKeys  config.Keyring
+	AdminKey     string
+}
+
+// minAdminKey keeps a forgotten placeholder from opening the admin API.
+const minAdminKey = 16
+
+func readSecrets() (secrets, error) {
+	var s secrets
+	var faults [4]error
+	s.TokenKeys, faults[0] = config.Keys("TOKEN_KEYS")
+	tracking, err := config.Keys("TRACKING_KEYS")
+	s.TrackingKeys, faults[1] = delivery.TrackingKeys(tracking), err
+	s.WebhookKeys, faults[2] = config.Keys("WEBHOOK_KEYS")
+	s.AdminKey, faults[3] = config.Secret("ADMIN_KEY")
+	if err := errors.Join(faults[:]...); err != nil {
+		return secrets{}, err
+	}
+	if len(s.AdminKey) < minAdminKey {
+		return secrets{}, fmt.Errorf("ADMIN_KEY: want at least %d characters", minAdminKey)
+	}
+	if err := s.TrackingKeys.Check(); err != nil {
+		return secrets{}, fmt.Errorf("TRACKING_KEYS: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,317 @@
+package strictjson
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"vendorapi/internal/delivery"
+)
+
+// MaxDepth is how deep objects and arrays may be nested. A GeoJSON
+// MultiPolygon, the deepest body that means anything here, needs 6.
+const MaxDepth = 64
+
+// Reader reads one JSON text. The zero value is not usable, see New. The first
+// syntax error sticks: everything after it is a no-op, and End returns it.
+type Reader struct {
+	// Wrong lists the members whose type was not the one asked for, in the
+	// order of the text.
+	Wrong []delivery.FieldError
+
+	src   string
+	pos   int
+	depth int
+	err   error
+}
+
+// New reads src. The strings handed out later are parts of it.
+func New(src string) Reader {
+	r := Reader{src: src}
+	if !utf8.ValidString(src) {
+		r.err = &delivery.Error{Code: delivery.CodeMalformedRequest, Message: "the body is not UTF-8"}
+	}
+	return r
+}
+
+// End is the verdict on the whole text: nil, or a *delivery.Error
+// MALFORMED_REQUEST that says where reading stopped.
+func (r *Reader) End() error {
+	if r.space(); r.err == nil && r.pos < len(r.src) {
+		r.fail("something follows the JSON value")
+	}
+	return r.err
+}
+
+// Root reads a body that must be an object; any other value is malformed. each
+// is called for every member and must consume its value with exactly one of the
+// methods below.
+func (r *Reader) Root(each func(key string)) {
+	if r.space(); r.peek() != '{' {
+		r.fail("the body must be a JSON object")
+		return
+	}
+	r.object(each)
+}
+
+// RootArray reads a body that must be an array; each is called for every
+// element with its index and must consume it.
+func (r *Reader) RootArray(each func(index int)) {
+	if r.space(); r.peek() != '[' {
+		r.fail("the body must be a JSON array")
+		return
+	}
+	r.array(each)
+}
+
+// Object reads a member that should be an object, and reports whether it is.
+func (r *Reader) Object(path string, each func(key string)) bool {
+	if !r.expect('{', path, "must be an object") {
+		return false
+	}
+	r.object(each)
+	return true
+}
+
+// Array reads a member that should be an array, and reports whether it is.
+func (r *Reader) Array(path string, each func(index int)) bool {
+	if !r.expect('[', path, "must be an array") {
+		return false
+	}
+	r.array(each)
+	return true
+}
+
+// Text reads a member that should be a string into dst.
+func (r *Reader) Text(path string, dst *delivery.Text) {
+	if r.expect('"', path, "must be a string") {
+		dst.Value, dst.Set = r.text(), true
+	}
+}
+
+// Number reads a member that should be a number into dst, as it is written.
+func (r *Reader) Number(path string, dst *delivery.Number) {
+	r.space()
+	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
+		r.mismatch(path, "must be a number")
+		return
+	}
+	dst.Literal, dst.Set = r.number(), true
+}
+
+// Bool reads a member that should be true or false; nil when it is neither.
+func (r *Reader) Bool(path string) *bool {
+	r.space()
+	if c := r.peek(); c != 't' && c != 'f' {
+		r.mismatch(path, "must be true or false")
+		return nil
+	}
+	value := r.peek() == 't'
+	r.Skip()
+	return &value
+}
+
+// Raw reads any value and returns its text; empty for null.
+func (r *Reader) Raw() string {
+	r.space()
+	start := r.pos
+	r.Skip()
+	if raw := r.src[start:r.pos]; r.err == nil && raw != "null" {
+		return raw
+	}
+	return ""
+}
+
+// Skip reads any value and drops it.
+func (r *Reader) Skip() {
+	r.space()
+	switch c := r.peek(); {
+	case c == '{':
+		r.object(func(string) { r.Skip() })
+	case c == '[':
+		r.array(func(int) { r.Skip() })
+	case c == '"':
+		r.text()
+	case c == '-' || c >= '0' && c <= '9':
+		r.number()
+	case c == 't':
+		r.literal("true")
+	case c == 'f':
+		r.literal("false")
+	case c == 'n':
+		r.literal("null")
+	default:
+		r.fail("a JSON value is expected")
+	}
+}
+
+// Mistyped notes a member whose value is of the right JSON type but cannot be
+// read as what is wanted there.
+func (r *Reader) Mistyped(path, message string) {
+	r.Wrong = append(r.Wrong, delivery.FieldError{Field: path, Message: message})
+}
+
+// expect is true when a value that begins with c comes next; null is skipped
+// as absent, anything else noted and skipped.
+func (r *Reader) expect(c byte, path, message string) bool {
+	if r.space(); r.peek() == c {
+		return true
+	}
+	r.mismatch(path, message)
+	return false
+}
+
+func (r *Reader) mismatch(path, message string) {
+	if r.peek() != 'n' && r.err == nil {
+		r.Mistyped(path, message)
+	}
+	r.Skip()
+}
+
+func (r *Reader) object(each func(key string)) {
+	if !r.enter() {
+		return
+	}
+	var keys keySet
+	for first := true; r.more('}', first); first = false {
+		if r.peek() != '"' {
+			r.fail("a key in quotes is expected")
+			return
+		}
+		key := r.text()
+		if r.err == nil && !keys.add(key) {
+			r.fail(fmt.Sprintf("the key %.64q occurs twice in one object", key))
+		}
+		if r.space(); !r.take(':') {
+			r.fail("a colon is expected")
+			return
+		}
+		if each(key); r.err != nil {
+			return
+		}
+	}
+	r.depth--
+}
+
+// keySet is the keys of one object. Up to fewKeys of them are compared one by
+// one; beyond that a map takes over, so that an object of thousands of keys
+// costs no quadratic time.
+type keySet struct {
+	few   [fewKeys]string
+	count int // in few
+	many  map[string]struct{}
+}
+
+const fewKeys = 16
+
+// add is false when the key is there already.
+func (s *keySet) add(key string) bool {
+	if s.many != nil {
+		_, found := s.many[key]
+		s.many[key] = struct{}{}
+		return !found
+	}
+	for i := range s.few[:s.count] {
+		if s.few[i] == key {
+			return false
+		}
+	}
+	if s.count < fewKeys {
+		s.few[s.count] = key
+		s.count++
+		return true
+	}
+	s.many = make(map[string]struct{}, 4*fewKeys)
+	for _, k := range s.few {
+		s.many[k] = struct{}{}
+	}
+	s.many[key] = struct{}{}
+	return true
+}
+
+func (r *Reader) array(each func(index int)) {
+	if !r.enter() {
+		return
+	}
+	for i := 0; r.more(']', i == 0); i++ {
+		if each(i); r.err != nil {
+			return
+		}
+	}
+	r.depth--
+}
+
+// enter consumes an opening bracket.
+func (r *Reader) enter() bool {
+	if r.err != nil {
+		return false
+	}
+	if r.depth++; r.depth > MaxDepth {
+		r.fail("too many levels of nesting")
+		return false
+	}
+	r.pos++
+	return true
+}
+
+// more consumes what stands between members: it is false after the closing
+// bracket, true when a member follows.
+func (r *Reader) more(closing byte, first bool) bool {
+	r.space()
+	switch {
+	case r.err != nil:
+		return false
+	case r.take(closing):
+		return false
+	case first:
+		return true
+	case !r.take(','):
+		r.fail("a comma or a closing bracket is expected")
+		return false
+	}
+	r.space()
+	return r.err == nil
+}
+
+// space consumes white space.
+func (r *Reader) space() {
+	for r.pos < len(r.src) {
+		switch r.src[r.pos] {
+		case ' ', '\n', '\r', '\t':
+			r.pos++
+		default:
+			return
+		}
+	}
+}
+
+// peek is the next byte, 0 at the end (a NUL is no valid beginning either) and
+// after an error.
+func (r *Reader) peek() byte {
+	if r.err == nil && r.pos < len(r.src) {
+		return r.src[r.pos]
+	}
+	return 0
+}
+
+func (r *Reader) take(c byte) bool {
+	if r.peek() != c {
+		return false
+	}
+	r.pos++
+	return true
+}
+
+func (r *Reader) literal(word string) {
+	if !strings.HasPrefix(r.src[r.pos:], word) {
+		r.fail("a JSON value is expected")
+		return
+	}
+	r.pos += len(word)
+}
+
+func (r *Reader) fail(what string) {
+	if r.err == nil {
+		r.err = delivery.Refuse(delivery.CodeMalformedRequest, "the body is not acceptable JSON: %s, at byte %d", what, r.pos)
+	}
+}

@@ -1,0 +1,172 @@
+// Package token issues and verifies the bearer tokens of vendors and fleets:
+// JWTs signed with HMAC-SHA256 (spec, "Authentication").
+//
+// It owns what a token says and how long it is good. Any replica verifies a
+// token without asking anyone: everything is in the token and in the keys that
+// all replicas share. The header names its key (kid), so keys rotate: add the
+// new one in front, and take the old one out when its last token has expired.
+// The audience names the API and the environment, so a fleet's token opens no
+// vendor endpoint and a sandbox token is refused in production even if both
+// deployments were given the same keys by mistake.
+//
+// It refuses any algorithm but HS256, any issuer, audience or key it does not
+// know, and tokens without an expiry. It does not know whether an account is
+// suspended or exists: the ledger says that with the request's first script.
+package token
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"vendorapi/internal/config"
+)
+
+// Lifetime is how long a token is valid (spec, "Token": expiresIn 3600).
+const Lifetime = time.Hour
+
+const issuer = "vendorapi"
+
+// API is what a token opens.
+type API string
+
+// The two APIs with tokens.
+const (
+	Vendor API = "vendor"
+	Fleet  API = "fleet"
+)
+
+// Why a token is refused.
+var (
+	// ErrExpired is a token that was good in every other way.
+	ErrExpired = errors.New("the token has expired")
+	// ErrInvalid is any other token.
+	ErrInvalid = errors.New("the token is not valid")
+)
+
+// Authority issues and verifies the tokens of one API in one environment. It
+// is safe for concurrent use.
+type Authority struct {
+	keys     config.Keyring
+	audience string
+	parser   *jwt.Parser
+	verified cache
+}
+
+// NewAuthority prepares an authority; environment is "production" or
+// "sandbox".
+func NewAuthority(keys config.Keyring, api API, environment string) (*Authority, error) {
+	if len(keys.Keys[keys.Current]) == 0 {
+		return nil, errors.New("tokens: there is no current signing key")
+	}
+	audience := string(api) + ":" + environment
+	return &Authority{
+		keys:     keys,
+		audience: audience,
+		parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+			jwt.WithIssuer(issuer),
+			jwt.WithAudience(audience),
+			jwt.WithExpirationRequired(),
+			jwt.WithStrictDecoding(),
+		),
+		verified: newCache(),
+	}, nil
+}
+
+// Issue signs a token for the account or fleet, good for Lifetime from now.
+func (a *Authority) Issue(subject [16]byte, now time.Time) (string, error) {
+	t := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
+		Issuer:    issuer,
+		Subject:   uuid.UUID(subject).String(),
+		Audience:  jwt.ClaimStrings{a.audience},
+		IssuedAt:  jwt.NewNumericDate(now),
+		ExpiresAt: jwt.NewNumericDate(now.Add(Lifetime)),
+	})
+	t.Header["kid"] = a.keys.Current
+	signed, err := t.SignedString(a.keys.Keys[a.keys.Current])
+	if err != nil {
+		return "", fmt.Errorf("sign token: %w", err)
+	}
+	return signed, nil
+}
+
+// Verify is whom the token was issued for. The error is ErrExpired or
+// ErrInvalid. raw is not kept.
+func (a *Authority) Verify(raw []byte, now time.Time) ([16]byte, error) {
+	if v, ok := a.verified.get(raw); ok {
+		if now.Unix() >= v.expires {
+			return [16]byte{}, ErrExpired
+		}
+		return v.subject, nil
+	}
+	text := string(raw)
+	v, err := a.parse(text)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	a.verified.put(text, v)
+	if now.Unix() >= v.expires {
+		return [16]byte{}, ErrExpired
+	}
+	return v.subject, nil
+}
+
+// parse verifies everything but whether the token has expired yet: that is
+// asked of the caller's clock, at every use. A token is only ever refused as
+// expired when nothing else is wrong with it.
+func (a *Authority) parse(text string) (verified, error) {
+	var claims jwt.RegisteredClaims
+	_, err := a.parser.ParseWithClaims(text, &claims, a.keyOf)
+	if err != nil && !onlyExpired(err) {
+		return verified{}, ErrInvalid
+	}
+	subject, err := uuid.Parse(claims.Subject)
+	if err != nil || len(claims.Subject) != 36 {
+		return verified{}, ErrInvalid
+	}
+	return verified{subject: subject, expires: claims.ExpiresAt.Unix()}, nil
+}
+
+func (a *Authority) keyOf(t *jwt.Token) (any, error) {
+	kid, _ := t.Header["kid"].(string)
+	key, ok := a.keys.Keys[kid]
+	if !ok {
+		return nil, ErrInvalid
+	}
+	return key, nil
+}
+
+func onlyExpired(err error) bool {
+	if !errors.Is(err, jwt.ErrTokenExpired) {
+		return false
+	}
+	for _, other := range []error{
+		jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenNotValidYet,
+		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenMalformed, jwt.ErrTokenUnverifiable,
+	} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// SecretPrefix begins every client secret, so that a leaked one is recognised
+// by scanners.
+const SecretPrefix = "vas_"
+
+// NewSecret is a client secret: SecretPrefix and 32 random bytes in base64url.
+// Only its SHA-256 is ever stored: a slow hash protects what people choose and
+// remember, and adds nothing to 256 random bits, which cannot be guessed at any
+// speed.
+func NewSecret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails: the runtime ends the process first
+	return SecretPrefix + base64.RawURLEncoding.EncodeToString(raw)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// vendorRoutes is the whole Vendor API: the spec's five endpoints and those for
+// the webhook (design section 9).
+func vendorRoutes() routes {
+	const root = "/api/vendor/v1"
+	return routes{
+		{method: post, pattern: root + "/orders", name: "orders_create", access: vendorOnly, body: requiredBody,
+			bucket: ledger.EndpointOrders, handle: (*gateway).createOrder},
+		{method: get, pattern: root + "/orders/{}", name: "orders_read", access: vendorOnly,
+			bucket: ledger.EndpointOrderStatus, handle: (*gateway).readOrder},
+		{method: post, pattern: root + "/orders/{}/cancel", name: "orders_cancel", access: vendorOnly, body: optionalBody,
+			bucket: ledger.EndpointCancel, handle: (*gateway).cancelOrder},
+		{method: put, pattern: root + "/stores/{}", name: "stores_put", access: vendorOnly, body: requiredBody,
+			bucket: ledger.EndpointStores, handle: (*gateway).putStore},
+		{method: post, pattern: root + "/token", name: "token", access: public, body: requiredBody,
+			bucket: ledger.EndpointToken, handle: (*gateway).vendorToken},
+		{method: put, pattern: root + "/webhook", name: "webhook_put", access: vendorOnly, body: requiredBody,
+			bucket: ledger.EndpointStores, handle: (*gateway).putWebhook},
+		{method: get, pattern: root + "/webhook", name: "webhook_read", access: vendorOnly,
+			bucket: ledger.EndpointStores, handle: (*gateway).readWebhook},
+		{method: remove, pattern: root + "/webhook", name: "webhook_delete", access: vendorOnly,
+			bucket: ledger.EndpointStores, handle: (*gateway).deleteWebhook},
+		{method: post, pattern: root + "/webhook/test", name: "webhook_test", access: vendorOnly, body: optionalBody,
+			bucket: ledger.EndpointStores, handle: (*gateway).testWebhook},
+	}
+}
+
+// createOrder is POST /orders: everything that needs no ledger is judged here,
+// everything else in one script. A body that breaks a rule still goes to the
+// ledger, because a replay of an earlier success, or a conflict with one, is
+// answered first (design section 4).
+func (g *gateway) createOrder(x *exchange) error {
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	var request delivery.OrderRequest
+	if err := decodeOrder(x.text(), &request); err != nil {
+		return g.counted(x, err)
+	}
+	key, err := idempotencyKey(x)
+	if err != nil {
+		return g.counted(x, err)
+	}
+	creation := ledger.Creation{Account: x.account, IdempotencyKey: key, Body: x.body, Now: x.now}
+	draft, broken := request.Check(x.now)
+	if broken == nil {
+		x.candidates = l.Fleets().AppendCandidates(x.candidates[:0], draft.Dropoff.Point)
+		g.simulate(draft.PackageNote, x.candidates)
+		creation.Draft, creation.Candidates = &draft, x.candidates
+	}
+	created, quota, err := l.CreateOrder(g.work, &creation)
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	if created.Order == nil {
+		return broken
+	}
+	if created.Replayed {
+		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
+	}
+	x.ok(201, created.Order.AppendCreated(x.data(), g.trackingURL(created.Order.ID)))
+	return nil
+}
+
+// idempotencyKey is the X-Idempotency-Key header; empty when it was not sent.
+func idempotencyKey(x *exchange) (string, error) {
+	const name = "X-Idempotency-Key"
+	value, sent, err := x.header(name)
+	if err != nil {
+		return "", invalid(name, "must be sent once")
+	}
+	if !sent {
+		return "", nil
+	}
+	if err := delivery.CheckIdempotencyKey(value); err != nil {
+		return "", err
+	}
+	return string(value), nil
+}
+
+// The triggers of a sandbox that are answered synchronously (design section 9);
+// the others are the sandbox courier's.
+const (
+	simulateUnavailable = "SIM:FLEET_UNAVAILABLE"
+	simulateSuspended   = "SIM:FLEET_SUSPENDED"
+)
+
+// simulate makes the fleets refuse when a sandbox's packageNote asks for it.
+func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
+	if g.settings.Environment != sandbox || len(note) < len("SIM:") || note[:4] != "SIM:" {
+		return
+	}
+	for i := range candidates {
+		switch {
+		case hasTrigger(note, simulateUnavailable):
+			candidates[i].NoCouriers = true
+		case hasTrigger(note, simulateSuspended):
+			candidates[i].Suspended = true
+		}
+	}
+}
+
+// hasTrigger reports whether the note begins with the trigger as a whole word.
+func hasTrigger(note, trigger string) bool {
+	if len(note) < len(trigger) || note[:len(trigger)] != trigger {
+		return false
+	}
+	return len(note) == len(trigger) || note[len(trigger)] == ' ' || note[len(trigger)] == '\n'
+}
+
+func (g *gateway) trackingURL(id delivery.OrderID) string {
+	return g.settings.TrackingBaseURL + "/" + g.secrets.TrackingKeys.Token(id)
+}
+
+// orderID reads the path's order id. What is no id of ours names no order, and
+// the request counts like any other.
+func (g *gateway) orderID(x *exchange) (delivery.OrderID, error) {
+	if text, ok := x.param(0); ok {
+		if id, err := delivery.ParseOrderID(text); err == nil {
+			return id, nil
+		}
+	}
+	return delivery.OrderID{}, g.counted(x, delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order"))
+}
+
+// readOrder is GET /orders/{orderId}.
+func (g *gateway) readOrder(x *exchange) error {
+	id, err := g.orderID(x)
+	if err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	order, quota, err := l.PollOrder(g.work, x.account, id)
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	x.ok(200, order.AppendStatus(x.data(), 0, true, false))
+	return nil
+}
+
+// cancelOrder is POST /orders/{orderId}/cancel. It answers the order as
+// readOrder does.
+func (g *gateway) cancelOrder(x *exchange) error {
+	id, err := g.orderID(x)
+	if err != nil {
+		return err
+	}
+	var request delivery.CancelRequest
+	if len(x.body) > 0 {
+		if err := decodeCancel(x.text(), &request); err != nil {
+			return g.counted(x, err)
+		}
+	}
+	reason, note, err := request.Check()
+	if err != nil {
+		return g.counted(x, err)
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	order, quota, err := l.CancelOrder(g.work, x.account, id, reason, note, x.now)
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	x.ok(200, order.AppendStatus(x.data(), 0, true, false))
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// webhookView is a registered receiver as its owner sees it. The secret is
+// there only in the answer that issued it.
+type webhookView struct {
+	URL         string `json:"url"`
+	Secret      string `json:"secret,omitempty"`
+	Status      string `json:"status"`
+	StatusSince string `json:"statusSince,omitempty"`
+	Waiting     int64  `json:"waitingEvents"`
+	NextAttempt string `json:"nextAttemptAt,omitempty"`
+}
+
+func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
+	return webhookView{
+		URL: e.URL, Secret: issued, Status: string(e.State), StatusSince: formatTime(e.StateSince),
+		Waiting: e.Backlog, NextAttempt: formatTime(e.NextAttempt),
+	}
+}
+
+// formatTime is a time as answers carry it; empty for none.
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return delivery.FormatTime(t)
+}
+
+// putWebhook is PUT /webhook: registers a receiver, or moves it and its waiting
+// events to another URL. The secret is issued once and shown then.
+func (g *gateway) putWebhook(x *exchange) error {
+	url, err := g.decodeWebhook(x)
+	if err != nil {
+		return g.counted(x, err)
+	}
+	l, err := g.countAndOpen(x)
+	if err != nil {
+		return err
+	}
+	endpoint, issued, err := l.SetWebhookURL(g.work, x.account, url)
+	if err != nil {
+		return err
+	}
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	return x.okJSON(viewWebhook(endpoint, issued))
+}
+
+// readWebhook is GET /webhook.
+func (g *gateway) readWebhook(x *exchange) error {
+	l, err := g.countAndOpen(x)
+	if err != nil {
+		return err
+	}
+	endpoint, err := l.WebhookEndpoint(g.work, x.account)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(viewWebhook(endpoint, ""))
+}
+
+// deleteWebhook is DELETE /webhook: from now on events are recorded as not
+// sent. Deleting what is not there is 404 like reading it.
+func (g *gateway) deleteWebhook(x *exchange) error {
+	l, err := g.countAndOpen(x)
+	if err != nil {
+		return err
+	}
+	if _, err := l.WebhookEndpoint(g.work, x.account); err != nil {
+		return err
+	}
+	if err := l.DeleteWebhook(g.work, x.account); err != nil {
+		return err
+	}
+	x.ok(200, append(x.data(), `{}`...))
+	return nil
+}
+
+// testWebhook is POST /webhook/test: queues a webhook.test event.
+func (g *gateway) testWebhook(x *exchange) error {
+	l, err := g.countAndOpen(x)
+	if err != nil {
+		return err
+	}
+	eventID, err := l.QueueTest(g.work, x.account, x.now)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(map[string]string{"eventId": eventID})
+}
+
+// countAndOpen counts a request in its bucket and gives the ledger for the rest
+// of its work.
+func (g *gateway) countAndOpen(x *exchange) (*ledger.Ledger, error) {
+	if err := g.count(x); err != nil {
+		return nil, err
+	}
+	return g.ledger()
+}
