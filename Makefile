@@ -1,0 +1,63 @@
+# The two commands: `make run` and `make test`. Both work on a machine with Go,
+# make and root (or sudo); what else they need they install and name.
+
+SHELL := /bin/sh
+DATA_DIR ?= .data
+export DATA_DIR
+
+# Pinned: a tool's release must not change the verdict.
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZ_TIME ?= 15s
+
+.DEFAULT_GOAL := help
+.PHONY: help deps run demo test lint build fuzz env clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+deps: ## install what is lacking (redis-server, gcc) from the system's packages
+	@sh internal/stack/deps.sh redis-server gcc
+
+run: ## start everything and print how to use it; Ctrl-C stops it
+	@sh internal/stack/deps.sh redis-server
+	@mkdir -p "$(DATA_DIR)/bin"
+	@CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/run" ./internal/stack/run
+	@exec "$(DATA_DIR)/bin/run" -die-with-parent
+
+demo: ## play a vendor's day against a system of its own; adds up or fails (ARGS='-orders 300')
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/demo $(ARGS)
+
+test: deps ## run every test, with the race detector
+	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
+	go vet ./...
+	go test -race -p 2 -timeout 15m ./...
+
+lint: ## golangci-lint, staticcheck included
+	go run $(GOLANGCI_LINT) run ./...
+
+build: ## compile the programs into DATA_DIR/bin
+	@mkdir -p "$(DATA_DIR)/bin"
+	CGO_ENABLED=0 go build -trimpath -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive
+
+fuzz: ## run every fuzz target for FUZZ_TIME each
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz'); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$package" || exit 1; \
+		done; \
+	done
+
+env: ## write fresh keys for docker-compose.yml to .env, once
+	@test ! -e .env || { echo ".env is there already"; exit 1; }
+	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
+	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\n' \
+		"$$(key)" "$$(key)" "$$(key)" "$$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')" > .env
+	@echo "wrote .env"
+
+clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries
+	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
+		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin demo.json demo.json.partial lock || true
+	@rmdir "$(DATA_DIR)" 2>/dev/null || true

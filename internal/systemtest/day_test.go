@@ -1,0 +1,157 @@
+package systemtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/day"
+	"vendorapi/loadtest/receiver"
+)
+
+// playDay plays a day against s, whose demo webhook is l, and returns the
+// summary. progress may disturb.
+func playDay(t *testing.T, s *stack.Stack, l *listener, o day.Options) *day.Summary {
+	t.Helper()
+	o.BaseURL, o.FleetID = s.Demo.BaseURL, s.Demo.Fleet.FleetID
+	o.ClientID, o.ClientSecret = s.Demo.Account.ClientID, s.Demo.Account.ClientSecret
+	d := day.New(o)
+	r := l.serve(t, receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
+	summary, err := d.Play(t.Context(), r)
+	must(t, err)
+	var text strings.Builder
+	summary.Print(&text)
+	t.Log(text.String())
+	if len(summary.Problems) > 0 {
+		t.Error("the day does not add up")
+	}
+	return summary
+}
+
+func TestDay_AddsUp(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	s := start(t, stack.Options{WebhookURL: l.url, CourierStep: 100 * time.Millisecond})
+	summary := playDay(t, s, l, day.Options{Orders: 100, Seed: 7, Prefix: "DAY-"})
+	if summary.RateLimited+summary.Unavailable+summary.Unanswered > 0 {
+		t.Errorf("on a quiet day %d tries were limited, %d found the service away, %d got no answer",
+			summary.RateLimited, summary.Unavailable, summary.Unanswered)
+	}
+}
+
+// The same code against Redis Cluster, where every partition may live on
+// another master.
+func TestDay_AddsUpOnACluster(t *testing.T) {
+	t.Parallel()
+	c, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
+	must(t, err)
+	t.Cleanup(c.Stop)
+	l := listen(t)
+	s := start(t, stack.Options{RedisURL: c.URL, WebhookURL: l.url, CourierStep: 100 * time.Millisecond})
+	playDay(t, s, l, day.Options{Orders: 50, Seed: 8, Prefix: "CLUSTER-"})
+}
+
+// Gateway, worker and Redis are killed with SIGKILL, each once, in the middle
+// of the day. A vendor that repeats what was not answered loses nothing.
+func TestDay_LosesNothingWhenEveryProcessIsKilledOnce(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	s := start(t, stack.Options{WebhookURL: l.url, CourierStep: 200 * time.Millisecond})
+	const orders = 160
+	var faults sync.WaitGroup
+	t.Cleanup(faults.Wait)
+	kill := func(kill func(), restart func(context.Context) error) {
+		faults.Go(func() {
+			kill()
+			if err := restart(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	summary := playDay(t, s, l, day.Options{
+		Orders: orders, Seed: 9, Prefix: "KILL-",
+		Patience: 30 * time.Second,
+		Settle:   3 * time.Minute, // a killed worker's leases have to expire first
+		Progress: func(done, _ int) {
+			switch done {
+			case orders / 4:
+				kill(s.Gateway.Kill, s.Gateway.Start)
+			case orders / 2:
+				kill(s.Worker.Kill, s.Worker.Start)
+			case orders * 3 / 4:
+				kill(s.Redis.Kill, s.Redis.Start)
+			}
+		},
+	})
+	faults.Wait()
+	if summary.Unanswered+summary.Unavailable == 0 {
+		t.Error("nobody noticed that gateway and Redis were killed: the faults came at the wrong time")
+	}
+}
+
+// What was ordered before a restart is known after it, and its webhooks, which
+// nobody took at the time, arrive.
+func TestRestart_KnowsTheSameOrdersAndGoesOnDelivering(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	o := stack.Options{DataDir: t.TempDir(), WebhookURL: l.url, CourierStep: 50 * time.Millisecond}
+	s := start(t, o)
+	// Down: every webhook is refused until the system was started again.
+	var mu sync.Mutex
+	down := true
+	r := l.serve(t, receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Refuse: func(receiver.Event) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if down {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	}})
+	v := newHouse(t, s).login(t, s.Demo.Account)
+	must(t, v.Call(t.Context(), http.MethodPut, "/stores/"+v.store, storeBody(s.Demo.Fleet.FleetID), nil))
+	var body map[string]any
+	eventually(t, 10*time.Second, "the sandbox courier confirms the store", func() bool {
+		body = v.order(nil)
+		a, err := v.Do(t.Context(), http.MethodPost, "/orders", body, "X-Idempotency-Key", "restart")
+		must(t, err)
+		return a.OK()
+	})
+	first, err := v.Do(t.Context(), http.MethodPost, "/orders", body, "X-Idempotency-Key", "restart")
+	must(t, err)
+	eventually(t, 10*time.Second, "a webhook of the order is refused", func() bool { return r.Counts().Refused > 1 })
+	s.Stop()
+
+	mu.Lock()
+	down = false
+	mu.Unlock()
+	again := start(t, o)
+	if again.Demo.Account != s.Demo.Account || again.Demo.Fleet != s.Demo.Fleet || *again.Demo.Webhook != *s.Demo.Webhook || again.Demo.AdminKey != s.Demo.AdminKey {
+		t.Errorf("demo.json changed:\n%+v\n%+v", s.Demo, again.Demo)
+	}
+	v.Client = v.As(again.Demo.BaseURL+"/api/vendor/v1", v.Bearer) // the old token: keys are kept
+	replay, err := v.Do(t.Context(), http.MethodPost, "/orders", body, "X-Idempotency-Key", "restart")
+	must(t, err)
+	if string(replay.Raw) != string(first.Raw) || replay.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("after the restart: %s, before: %s", replay.Raw, first.Raw)
+	}
+	var created struct{ OrderID string }
+	must(t, replay.Into(&created))
+	eventually(t, 90*time.Second, "every webhook of the order arrives after the restart", func() bool {
+		return fmt.Sprint(statuses(r.Timeline(created.OrderID))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
+	})
+	if c := r.Counts(); c.Events["store.activated"] != 1 || len(c.Invalid) > 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func statuses(timeline []receiver.Entry) (names []string) {
+	for _, e := range timeline {
+		names = append(names, e.Status)
+	}
+	return names
+}

@@ -1,0 +1,135 @@
+// Command demo is `make demo`: on free ports and in a temporary folder it
+// starts the whole system, plays a vendor's day against it with a verifying
+// webhook receiver of its own, and prints a summary. It exits 0 only when the
+// summary adds up.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/day"
+	"vendorapi/loadtest/receiver"
+)
+
+type flags struct {
+	orders int
+	seed   uint64
+	step   time.Duration
+	keep   bool
+}
+
+func main() {
+	var f flags
+	flag.IntVar(&f.orders, "orders", 300, "distinct orders, some of them invalid")
+	flag.Uint64Var(&f.seed, "seed", 1, "the same seed plans the same day")
+	flag.DurationVar(&f.step, "step", 200*time.Millisecond, "time between the sandbox courier's moves")
+	flag.BoolVar(&f.keep, "keep", false, "keep the folder with data and logs")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, f, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f flags, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "vendor-day-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if f.keep || err != nil {
+			fmt.Fprintln(out, "data and logs:", dir)
+			return
+		}
+		err = os.RemoveAll(dir)
+	}()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("receiver: %w", err)
+	}
+	defer listener.Close()
+	s, err := stack.Start(ctx, stack.Options{
+		DataDir:     dir,
+		CourierStep: f.step,
+		WebhookURL:  "http://" + listener.Addr().String() + "/",
+		Out:         out,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	summary, err := play(ctx, s, f, listener, out)
+	if err != nil {
+		return err
+	}
+	summary.Print(out)
+	if len(summary.Problems) > 0 {
+		return errors.New("the day does not add up")
+	}
+	return nil
+}
+
+// play runs the day until it is over, one of the programs dies or ctx ends.
+func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, out io.Writer) (*day.Summary, error) {
+	var bar *progressbar.ProgressBar
+	d := day.New(day.Options{
+		BaseURL:      s.Demo.BaseURL,
+		ClientID:     s.Demo.Account.ClientID,
+		ClientSecret: s.Demo.Account.ClientSecret,
+		FleetID:      s.Demo.Fleet.FleetID,
+		Orders:       f.orders,
+		Seed:         f.seed,
+		Prefix:       "DEMO-",
+		Progress: func(done, total int) {
+			if bar == nil {
+				bar = newBar(out, total)
+			}
+			_ = bar.Set(done) // a bar that cannot be drawn changes nothing
+		},
+	})
+	r, err := receiver.New(receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = http.Serve(listener, r) }() // ends with the listener
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(s.Wait(ctx)) }()
+	summary, err := d.Play(ctx, r)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // why the day ended early
+	}
+	return summary, err
+}
+
+// newBar draws into a terminal as things happen; into a log, every few seconds.
+func newBar(out io.Writer, total int) *progressbar.ProgressBar {
+	pause := 5 * time.Second
+	if file, ok := out.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			pause = 100 * time.Millisecond
+		}
+	}
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetDescription("orders"),
+		progressbar.OptionSetWriter(out),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(pause),
+		progressbar.OptionOnCompletion(func() { fmt.Fprintln(out, "\nwaiting for the last webhooks") }))
+}

@@ -1,0 +1,87 @@
+// Command receive is a verifying webhook receiver of its own: it prints one
+// line per event and its figures at GET /stats.
+//
+//	POST /        a webhook
+//	GET  /stats   receiver.Counts as JSON
+//	GET  /healthz 200 while it lives
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"vendorapi/internal/ops"
+	"vendorapi/loadtest/receiver"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "receive:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	addr := flag.String("addr", "127.0.0.1:8085", "address to listen on")
+	secretFile := flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
+	quiet := flag.Bool("quiet", false, "print no line per event")
+	flag.Parse()
+	secret, err := readSecret(*secretFile)
+	if err != nil {
+		return err
+	}
+	options := receiver.Options{Secrets: []string{secret}}
+	if !*quiet {
+		options.Seen = printEvent
+	}
+	r, err := receiver.New(options)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return ops.Serve(ctx, *addr, routes(r))
+}
+
+func readSecret(path string) (string, error) {
+	secret := os.Getenv("WEBHOOK_SECRET")
+	if path != "" {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("read the webhook secret: %w", err)
+		}
+		secret = string(content)
+	}
+	if secret = strings.TrimSpace(secret); secret == "" {
+		return "", errors.New("give the webhook secret with -secret-file or in WEBHOOK_SECRET")
+	}
+	return secret, nil
+}
+
+func routes(r *receiver.Receiver) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", r)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r.Counts()) // the asker went away: nothing to do
+	})
+	return mux
+}
+
+func printEvent(e receiver.Event, duplicate bool) {
+	mark := ""
+	if duplicate {
+		mark = "  (duplicate)"
+	}
+	fmt.Printf("%s  %s%s\n", time.Now().Format(time.TimeOnly), e, mark)
+}

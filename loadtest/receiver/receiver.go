@@ -1,0 +1,297 @@
+// Package receiver is a vendor's end of the webhooks, built as the spec asks
+// of one ("Webhook receiver", "Delivery rules"): it verifies before it parses,
+// deduplicates on eventId, orders by occurredAt, and answers 2xx as soon as an
+// event is stored.
+//
+// It owns an independent check of the wire contract: nothing here is shared
+// with the code that signs and sends. It keeps everything in memory and never
+// forgets, so its life is a demo, a test or a load run. It refuses to act on
+// what it could not verify.
+package receiver
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxBody is far above what the service sends (below 20 kB).
+const maxBody = 256 << 10
+
+// Options of a Receiver. Secrets is required.
+type Options struct {
+	// Secrets are tried in turn: two during a rotation.
+	Secrets []string
+	// Now is the clock of the replay window; nil: the system's.
+	Now func() time.Time
+	// Refuse is asked of every verified event before it is stored; a status
+	// other than 0 is answered instead, as a receiver in trouble would. nil:
+	// never.
+	Refuse func(Event) int
+	// Seen is told every event that was stored, duplicates included; nil:
+	// nobody. It runs on the request's path.
+	Seen func(e Event, duplicate bool)
+}
+
+// Event is one verified webhook.
+type Event struct {
+	EventID    string          `json:"eventId"`
+	Event      string          `json:"event"`
+	OccurredAt time.Time       `json:"occurredAt"`
+	Data       json.RawMessage `json:"data"`
+	Attempt    int             `json:"-"` // X-Service-Attempt
+	Order      Order           `json:"-"` // for delivery.status_changed
+}
+
+// Order is the part of an order status object that a receiver acts on.
+type Order struct {
+	OrderID         string    `json:"orderId"`
+	ExternalOrderID string    `json:"externalOrderId"`
+	Status          string    `json:"status"`
+	UpdatedAt       time.Time `json:"updatedAt"`
+	FailureReason   string    `json:"failureReason"`
+	Courier         *struct {
+		Name        string `json:"name"`
+		Phone       string `json:"phone"`
+		VehicleType string `json:"vehicleType"`
+	} `json:"courier"`
+	Events json.RawMessage `json:"events"` // must be absent in a webhook
+}
+
+// Entry is one status of an order's timeline.
+type Entry struct {
+	Status     string
+	OccurredAt time.Time
+	ArrivedAt  time.Time
+	EventID    string
+	Attempt    int
+}
+
+// Counts tell what has arrived. Received = Duplicates + the distinct events.
+type Counts struct {
+	Received   int            `json:"received"`   // verified and answered 2xx
+	Distinct   int            `json:"distinct"`   // different eventIds
+	Duplicates int            `json:"duplicates"` // an eventId that was stored already
+	Changed    int            `json:"changed"`    // duplicates whose bytes differ: a defect of the sender
+	Refused    int            `json:"refused"`    // answered otherwise because of Options.Refuse
+	Invalid    map[string]int `json:"invalid"`    // not verified or not readable, by reason
+	Unknown    map[string]int `json:"unknown"`    // types this receiver does not know; answered 2xx
+	Events     map[string]int `json:"events"`     // distinct ones, by type
+}
+
+// knownEvents are the types of the spec, and the service's own test ping.
+var knownEvents = map[string]bool{
+	"delivery.status_changed": true,
+	"store.activated":         true,
+	"store.migrating":         true,
+	"store.deactivated":       true,
+	"fleet.payment_overdue":   true,
+	"webhook.test":            true,
+}
+
+// ranks order the statuses of the spec; a terminal one is the last of an order.
+var ranks = map[string]int{
+	"Searching": 1, "Assigned": 2, "PickingUp": 3, "PickedUp": 4, "Delivering": 5,
+	"Delivered": 6, "Failed": 6, "Cancelled": 6,
+}
+
+// Receiver is an http.Handler. It is safe for concurrent use.
+type Receiver struct {
+	options Options
+
+	mu     sync.Mutex
+	counts Counts
+	bodies map[string][sha256.Size]byte // by eventId
+	orders map[string][]Entry           // by orderId, see insert
+}
+
+// New makes a receiver that has seen nothing yet.
+func New(o Options) (*Receiver, error) {
+	if len(o.Secrets) == 0 || slices.Contains(o.Secrets, "") {
+		return nil, errors.New("receiver: no webhook secret given")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Receiver{
+		options: o,
+		counts:  Counts{Invalid: map[string]int{}, Unknown: map[string]int{}, Events: map[string]int{}},
+		bodies:  map[string][sha256.Size]byte{},
+		orders:  map[string][]Entry{},
+	}, nil
+}
+
+// ServeHTTP takes one webhook: 204 when it is stored (or stored already, or of
+// a type that is not known), 401 when it cannot be verified, 400 when it is
+// verified and makes no sense, 405 and 413 as usual.
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodPost {
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err != nil {
+		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
+		return
+	}
+	if err := r.verify(req.Header, body); err != nil {
+		r.reject(w, http.StatusUnauthorized, err.Error())
+		return
+	}
+	event, err := parse(req.Header, body)
+	if err != nil {
+		r.reject(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if r.options.Refuse != nil {
+		if status := r.options.Refuse(event); status != 0 {
+			r.mu.Lock()
+			r.counts.Refused++
+			r.mu.Unlock()
+			http.Error(w, "in trouble on purpose", status)
+			return
+		}
+	}
+	duplicate := r.store(event, sha256.Sum256(body))
+	if r.options.Seen != nil {
+		r.options.Seen(event, duplicate)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (r *Receiver) verify(header http.Header, body []byte) (err error) {
+	for _, secret := range r.options.Secrets {
+		if err = Verify(secret, header, body, r.options.Now()); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// parse reads a verified body and holds it against the headers.
+func parse(header http.Header, body []byte) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(body, &e); err != nil {
+		return e, errors.New("body is not the envelope")
+	}
+	var err error
+	if e.Attempt, err = strconv.Atoi(header.Get("X-Service-Attempt")); err != nil || e.Attempt < 1 {
+		return e, errors.New("X-Service-Attempt is not a positive integer")
+	}
+	switch {
+	case header.Get("Content-Type") != "application/json":
+		return e, errors.New("Content-Type is not application/json")
+	case e.EventID == "" || e.OccurredAt.IsZero() || len(e.Data) == 0:
+		return e, errors.New("eventId, occurredAt or data is missing")
+	case e.EventID != header.Get("webhook-id"):
+		return e, errors.New("webhook-id is not the eventId")
+	case e.Event != header.Get("X-Service-Event"):
+		return e, errors.New("X-Service-Event is not the event")
+	}
+	if e.Event != "delivery.status_changed" {
+		return e, nil
+	}
+	if err := json.Unmarshal(e.Data, &e.Order); err != nil {
+		return e, errors.New("data is not an order status object")
+	}
+	switch {
+	case e.Order.OrderID == "" || e.Order.Status == "":
+		return e, errors.New("orderId or status is missing")
+	case len(e.Order.Events) != 0:
+		return e, errors.New("data carries events")
+	case (e.Order.Status == "Failed") != (e.Order.FailureReason != ""):
+		return e, errors.New("failureReason belongs to Failed")
+	}
+	return e, nil
+}
+
+func (r *Receiver) reject(w http.ResponseWriter, status int, reason string) {
+	r.mu.Lock()
+	r.counts.Invalid[reason]++
+	r.mu.Unlock()
+	http.Error(w, reason, status)
+}
+
+// store counts the event once per eventId.
+func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts.Received++
+	if first, seen := r.bodies[e.EventID]; seen {
+		r.counts.Duplicates++
+		if first != body {
+			r.counts.Changed++
+		}
+		return true
+	}
+	r.bodies[e.EventID] = body
+	r.counts.Distinct++
+	r.counts.Events[e.Event]++
+	if !knownEvents[e.Event] {
+		r.counts.Unknown[e.Event]++
+	}
+	if e.Order.OrderID != "" {
+		r.insert(e)
+	}
+	return false
+}
+
+// insert keeps the timeline in the order in which things happened, whatever
+// the order of arrival (spec, "Delivery rules" 4). Steps that a fleet skipped
+// share one time; the status tells them apart.
+func (r *Receiver) insert(e Event) {
+	line := append(r.orders[e.Order.OrderID], Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})
+	slices.SortStableFunc(line, func(a, b Entry) int {
+		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(ranks[a.Status], ranks[b.Status]))
+	})
+	r.orders[e.Order.OrderID] = line
+}
+
+// Counts is a copy of the figures.
+func (r *Receiver) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.counts
+	c.Invalid, c.Unknown, c.Events = maps.Clone(c.Invalid), maps.Clone(c.Unknown), maps.Clone(c.Events)
+	return c
+}
+
+// Timeline is what has been told of an order, by occurredAt.
+func (r *Receiver) Timeline(orderID string) []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.orders[orderID])
+}
+
+// Orders are the orders that at least one event told of, in no order.
+func (r *Receiver) Orders() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make([]string, 0, len(r.orders))
+	for id := range r.orders {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// String is one line for a log.
+func (e Event) String() string {
+	line := fmt.Sprintf("%-24s attempt %d", e.Event, e.Attempt)
+	if e.Order.OrderID != "" {
+		line += fmt.Sprintf("  order %s  %s", e.Order.ExternalOrderID, e.Order.Status)
+		if e.Order.FailureReason != "" {
+			line += " (" + e.Order.FailureReason + ")"
+		}
+		return line
+	}
+	return line + "  " + string(e.Data)
+}
