@@ -1,0 +1,282 @@
+package ledger
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
+	s := newShop(t, openTest(t))
+	c := s.creation("X-1", "")
+	c.Draft.OrderedAt = time.Now().Add(-time.Minute)
+	c.Draft.PackageNote = "kırılacak"
+	created, quota, err := s.CreateOrder(t.Context(), c)
+	must(t, err)
+	if quota.Limit != 100_000 || quota.Remaining != 99_999 {
+		t.Errorf("quota %+v", quota)
+	}
+	stored, err := s.Order(t.Context(), created.Order.ID)
+	must(t, err)
+	want := *created.Order
+	for _, at := range []*time.Time{&want.CreatedAt, &want.ReadyAt, &want.OrderedAt} {
+		*at = at.UTC()
+	}
+	if !reflect.DeepEqual(stored, &want) {
+		t.Errorf("stored\n%+v\nanswered\n%+v", stored, &want)
+	}
+	if created.Replayed || stored.Status != delivery.Searching || stored.Fleet != s.fleet.Terms() {
+		t.Errorf("created %+v", stored)
+	}
+}
+
+func TestCreateOrder_Refusals(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	s.create(t, "used")
+	pending := &delivery.Store{Account: s.account, ExternalID: "pending", State: delivery.AwaitingFleetApproval, Fleet: s.fleet.ID}
+	must(t, l.WriteStore(t.Context(), pending))
+	other := delivery.NewFleetID()
+	for name, c := range map[string]struct {
+		change func(*Creation)
+		code   delivery.Code
+	}{
+		"unknown store":   {func(c *Creation) { c.Draft.ExternalStoreID = "nowhere" }, delivery.CodeStoreNotConfigured},
+		"pending store":   {func(c *Creation) { c.Draft.ExternalStoreID = "pending" }, delivery.CodeStoreNotConfigured},
+		"suspended fleet": {func(c *Creation) { c.Candidates[0].Suspended = true }, delivery.CodeFleetSuspended},
+		"suspended fleet that does not cover": {func(c *Creation) {
+			c.Candidates[0].Suspended, c.Candidates[0].Covers = true, false
+		}, delivery.CodeFleetSuspended},
+		"no candidate at all": {func(c *Creation) { c.Candidates = nil }, delivery.CodeDropoffOutOfCoverage},
+		"only another fleet covers": {func(c *Creation) {
+			c.Candidates = []Candidate{{Terms: delivery.FleetTerms{ID: other}, Covers: true}}
+		}, delivery.CodeDropoffOutOfCoverage},
+		"no couriers":             {func(c *Creation) { c.Candidates[0].NoCouriers = true }, delivery.CodeFleetUnavailable},
+		"used id":                 {func(c *Creation) { c.Draft.ExternalOrderID = "used" }, delivery.CodeDuplicateOrder},
+		"used id and pending":     {func(c *Creation) { c.Draft.ExternalOrderID, c.Draft.ExternalStoreID = "used", "pending" }, delivery.CodeStoreNotConfigured},
+		"used id and no couriers": {func(c *Creation) { c.Draft.ExternalOrderID, c.Candidates[0].NoCouriers = "used", true }, delivery.CodeFleetUnavailable},
+		"unknown account":         {func(c *Creation) { c.Account = delivery.NewAccountID() }, delivery.CodeTokenInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			creation := s.creation("new-"+name, "")
+			c.change(creation)
+			created, _, err := s.CreateOrder(t.Context(), creation)
+			wantCode(t, err, c.code)
+			if created.Order != nil {
+				t.Error("an order came with the refusal")
+			}
+		})
+	}
+}
+
+func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
+	s := newShop(t, openTest(t))
+	first := s.create(t, "X-1")
+	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
+	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != first.ID {
+		t.Errorf("named %s, want %s", refusal.OrderID, first.ID)
+	}
+}
+
+func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
+	s := newShop(t, openTest(t))
+	c := s.creation("X-1", "")
+	mine := c.Candidates[0]
+	c.Candidates = nil
+	for range 50 {
+		c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
+	}
+	// Ids that contain the fleet's across a boundary must not be taken for it.
+	var left, right delivery.FleetID
+	copy(left[8:], mine.Terms.ID[:8])
+	copy(right[:8], mine.Terms.ID[8:])
+	c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: left}}, Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
+	created, _, err := s.CreateOrder(t.Context(), c)
+	must(t, err)
+	if created.Order.Fleet != s.fleet.Terms() {
+		t.Errorf("fleet %+v", created.Order.Fleet)
+	}
+}
+
+// Both ways to remember a key: in the order, when it equals the external id, and
+// in a record of its own.
+func TestCreateOrder_Idempotency(t *testing.T) {
+	for _, key := range []string{"X-1", "another-key"} {
+		t.Run("key "+key, func(t *testing.T) {
+			l := openTest(t)
+			s := newShop(t, l)
+			first, _, err := s.CreateOrder(t.Context(), s.creation("X-1", key))
+			must(t, err)
+
+			again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", key))
+			must(t, err)
+			if !again.Replayed || again.Order.ID != first.Order.ID || !again.Order.CreatedAt.Equal(first.Order.CreatedAt) {
+				t.Errorf("replayed %+v", again)
+			}
+
+			// Whatever became of store, fleet and coverage since.
+			gone := s.creation("X-1", key)
+			gone.Candidates = nil
+			store, err := l.Store(t.Context(), s.account, "S-1")
+			must(t, err)
+			store.State = delivery.Deactivated
+			must(t, l.WriteStore(t.Context(), store))
+			again, _, err = s.CreateOrder(t.Context(), gone)
+			must(t, err)
+			if !again.Replayed {
+				t.Error("not replayed after the store was deactivated")
+			}
+
+			other := s.creation("X-1", key)
+			other.Body = []byte("another body")
+			_, _, err = s.CreateOrder(t.Context(), other)
+			if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); !refusal.OrderID.IsZero() {
+				t.Error("a key conflict names an order")
+			}
+
+			// The same key with another external id.
+			otherID := s.creation("X-2", key)
+			_, _, err = s.CreateOrder(t.Context(), otherID)
+			wantCode(t, err, delivery.CodeDuplicateOrder)
+
+			// A body that broke a rule: a conflict, a replay, or nothing.
+			for _, c := range []struct {
+				key, body string
+				code      delivery.Code
+				replayed  bool
+			}{{key, "broken", delivery.CodeDuplicateOrder, false}, {key, "body of X-1", "", true}, {"fresh", "broken", "", false}, {"", "broken", "", false}} {
+				created, quota, err := s.CreateOrder(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()})
+				if c.code != "" {
+					wantCode(t, err, c.code)
+				} else {
+					must(t, err)
+				}
+				if created.Replayed != c.replayed || quota.Limit == 0 {
+					t.Errorf("%+v: created %+v, quota %+v", c, created, quota)
+				}
+			}
+		})
+	}
+}
+
+func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	created, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
+	must(t, err)
+	l.setClock(t, created.Order.CreatedAt.Add(24*time.Hour-time.Second).UnixMicro())
+	again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
+	must(t, err)
+	if !again.Replayed {
+		t.Error("not replayed within the day")
+	}
+	l.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
+	_, _, err = s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
+	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != created.Order.ID {
+		t.Error("after a day the external id alone must tell")
+	}
+	if ttl := l.rdb.PTTL(t.Context(), l.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
+		t.Error("a record of its own was written for a key that equals the external id")
+	}
+	_, _, err = s.CreateOrder(t.Context(), s.creation("X-2", "key"))
+	must(t, err)
+	if ttl := l.rdb.PTTL(t.Context(), l.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+		t.Errorf("the key's record lives for %s", ttl)
+	}
+}
+
+// The reply was lost and the connection repeats the very same call.
+func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	c := s.creation("X-1", "")
+	r := l.roomOf(s.account)
+	_, keys, args := l.prepareCreation(r, c, [16]byte{})
+	for i, want := range []string{"created", "recovered", "recovered"} {
+		reply, err := l.count(t.Context(), &l.scripts.createOrder, s.account, keys, args...)
+		must(t, err)
+		if reply.name != want {
+			t.Fatalf("call %d answered %s, want %s", i, reply.name, want)
+		}
+	}
+	if n := l.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
+		t.Errorf("%d events, want 1", n)
+	}
+	reply, err := l.count(t.Context(), &l.scripts.consume, s.account, keys[:2], "o")
+	must(t, err)
+	if reply.quota.Remaining != 100_000-2 {
+		t.Errorf("%d remain: repeated calls were counted", reply.quota.Remaining)
+	}
+}
+
+func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	one := plenty()
+	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
+	_, err := l.UpdateAccount(t.Context(), s.account, AccountPatch{Limits: &one})
+	must(t, err)
+	_, keys, args := l.prepareCreation(l.roomOf(s.account), s.creation("X-1", ""), [16]byte{})
+	for _, want := range []string{"created", "recovered"} {
+		reply, err := l.count(t.Context(), &l.scripts.createOrder, s.account, keys, args...)
+		must(t, err)
+		if reply.name != want {
+			t.Fatalf("answered %s, want %s", reply.name, want)
+		}
+	}
+	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-2", ""))
+	refusal := wantCode(t, err, delivery.CodeRateLimited)
+	if quota.Remaining != 0 || quota.Limit != 1 || refusal.RetryAfter <= 59*time.Second || refusal.RetryAfter > time.Minute {
+		t.Errorf("quota %+v, retry after %s", quota, refusal.RetryAfter)
+	}
+}
+
+func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		key      string
+		sameBody bool
+		created  int
+		replayed int
+		refused  int
+	}{
+		"same key, same body":     {"k", true, 1, 49, 0},
+		"same key, other bodies":  {"k", false, 1, 0, 49},
+		"no key, one external id": {"", true, 1, 0, 49},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, openTest(t))
+			var mu sync.Mutex
+			var created, replayed, refused int
+			var all sync.WaitGroup
+			for i := range 50 {
+				creation := s.creation("X-1", c.key)
+				if !c.sameBody {
+					creation = s.creation(fmt.Sprint("X-", i), c.key)
+				}
+				all.Go(func() {
+					got, _, err := s.CreateOrder(t.Context(), creation)
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case delivery.CodeOf(err) == delivery.CodeDuplicateOrder && err != nil:
+						refused++
+					case err != nil:
+						t.Error(err)
+					case got.Replayed:
+						replayed++
+					default:
+						created++
+					}
+				})
+			}
+			all.Wait()
+			if created != c.created || replayed != c.replayed || refused != c.refused {
+				t.Errorf("created %d, replayed %d, refused %d", created, replayed, refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+func (r *feedReader) readNew(ctx context.Context) error {
+	streams := make([]string, 0, 2*len(r.streams))
+	for _, s := range r.streams {
+		streams = append(streams, s.key)
+	}
+	for range r.streams {
+		streams = append(streams, ">")
+	}
+	found, err := r.ledger.readers.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: string(r.Role), Consumer: r.Consumer, Streams: streams, Count: int64(r.Batch), Block: readBlock}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		// The reply may have been lost after the entries became ours.
+		return readFailure(err)
+	}
+	byPartition := make(map[int][]Entry)
+	for _, stream := range found {
+		room := r.byKey[stream.Stream]
+		byPartition[room.number] = append(byPartition[room.number], r.parse(ctx, room, stream.Stream, stream.Messages)...)
+	}
+	return r.handleAll(ctx, byPartition)
+}
+
+// readFailure keeps NOGROUP recognisable.
+func readFailure(err error) error {
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return err
+	}
+	return fmt.Errorf("reading a stream: %w", failure(err))
+}
+
+// partitionsAtOnce bounds how many partitions' entries are handled in parallel.
+const partitionsAtOnce = 8
+
+func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	slots := make(chan struct{}, partitionsAtOnce)
+	for partition, batch := range byPartition {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if err := r.Handle(ctx, partition, batch); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, fmt.Errorf("partition %d: %w", partition, err))
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// readOwn hands out again what this consumer has read and not settled, in every
+// stream, whatever fails in one of them.
+func (r *feedReader) readOwn(ctx context.Context) error {
+	var failed error
+	for _, s := range r.streams {
+		failed = errors.Join(failed, r.readOwnOf(ctx, s))
+	}
+	return failed
+}
+
+func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
+	for after := "0"; ; {
+		found, err := r.ledger.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
+			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, after}, Count: int64(r.Batch), Block: -1}).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return readFailure(err)
+		}
+		if len(found) == 0 || len(found[0].Messages) == 0 {
+			return nil
+		}
+		messages := found[0].Messages
+		after = messages[len(messages)-1].ID
+		if err := r.handleUnsettled(ctx, s, messages); err != nil {
+			return err
+		}
+	}
+}
+
+// claim takes over what consumers have held for longer than ClaimAfter.
+func (r *feedReader) claim(ctx context.Context, s streamRef) error {
+	for cursor := "0-0"; ; {
+		messages, next, err := r.ledger.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: s.key, Group: string(r.Role),
+			Consumer: r.Consumer, MinIdle: r.ClaimAfter, Start: cursor, Count: int64(r.Batch)}).Result()
+		if err != nil {
+			return readFailure(err)
+		}
+		if len(messages) > 0 {
+			r.Log("taking over entries that were not settled", "role", r.Role, "partition", s.room.number, "entries", len(messages))
+			if err := r.handleUnsettled(ctx, s, messages); err != nil {
+				return err
+			}
+		}
+		if next == "0-0" || next == "" {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// handleUnsettled handles entries that were handed out before. One that has
+// failed too often is handled by itself, and if it is the one that fails, and
+// Redis is not to blame, it goes to the dead letters so that the rest can go on.
+func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
+	counts, err := r.deliveries(ctx, s, messages)
+	if err != nil {
+		return err
+	}
+	var batch []Entry
+	for _, e := range r.parse(ctx, s.room, s.key, messages) {
+		if counts[e.ID] < maxDeliveries {
+			batch = append(batch, e)
+			continue
+		}
+		err := r.Handle(ctx, s.room.number, []Entry{e})
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		if err := r.bury(ctx, s.key, s.room, e.ID, err.Error()); err != nil {
+			return err
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return r.Handle(ctx, s.room.number, batch)
+}
+
+// deliveries is how often each of these entries was handed out.
+func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []redis.XMessage) (map[string]int64, error) {
+	pending, err := r.ledger.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: s.key, Group: string(r.Role),
+		Start: messages[0].ID, End: messages[len(messages)-1].ID, Count: int64(len(messages)), Consumer: r.Consumer}).Result()
+	if err != nil {
+		return nil, readFailure(err)
+	}
+	counts := make(map[string]int64, len(pending))
+	for _, p := range pending {
+		counts[p.ID] = p.RetryCount
+	}
+	return counts, nil
+}
+
+// parse reads entries. One that nobody can read goes to the dead letters at
+// once.
+func (r *feedReader) parse(ctx context.Context, room room, key string, messages []redis.XMessage) []Entry {
+	entries := make([]Entry, 0, len(messages))
+	for _, m := range messages {
+		e := Entry{Partition: room.number, ID: m.ID}
+		var err error
+		if update, ok := m.Values["u"].(string); ok {
+			e.Update, err = decodeUpdate(update)
+		} else {
+			text, _ := m.Values["e"].(string)
+			e.Event, err = parseEvent(room, text)
+		}
+		if err == nil {
+			entries = append(entries, e)
+			continue
+		}
+		if err := r.bury(ctx, key, room, m.ID, "unreadable: "+err.Error()); err != nil {
+			r.Log("an unreadable entry could not be moved to the dead letters", "partition", room.number, "entry", m.ID, "error", err)
+		}
+	}
+	return entries
+}
+
+func (r *feedReader) bury(ctx context.Context, key string, room room, id, reason string) error {
+	r.Log("entry moved to the dead letters", "role", r.Role, "partition", room.number, "entry", id, "reason", reason)
+	_, err := r.ledger.run(ctx, &r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters)},
+		string(r.Role), id, refusedKept, "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
+	return err
+}
