@@ -16,15 +16,14 @@ import (
 )
 
 var (
-	headerContentType = []byte("Content-Type")
-	headerLimit       = []byte("X-RateLimit-Limit")
-	headerRemaining   = []byte("X-RateLimit-Remaining")
-	headerReset       = []byte("X-RateLimit-Reset")
-	headerRetryAfter  = []byte("Retry-After")
-	headerReplayed    = []byte("Idempotent-Replayed")
-	headerRequestID   = []byte("X-Request-Id")
-	headerCache       = []byte("Cache-Control")
-	headerChallenge   = []byte("WWW-Authenticate")
+	headerLimit      = []byte("X-RateLimit-Limit")
+	headerRemaining  = []byte("X-RateLimit-Remaining")
+	headerReset      = []byte("X-RateLimit-Reset")
+	headerRetryAfter = []byte("Retry-After")
+	headerReplayed   = []byte("Idempotent-Replayed")
+	headerRequestID  = []byte("X-Request-Id")
+	headerCache      = []byte("Cache-Control")
+	headerChallenge  = []byte("WWW-Authenticate")
 
 	valueJSON    = []byte("application/json")
 	valueTrue    = []byte("true")

@@ -256,7 +256,7 @@ func TestErrors_EveryRowThroughHTTP(t *testing.T) {
 	for _, row := range append(append([]refusal{}, specErrors...), decidedErrors...) {
 		t.Run(row.name, func(t *testing.T) {
 			w := *s.world
-			w.T = t
+			w.TB = t
 			row.check(&scene{world: &w, account: s.freshAccount(), courier: s.courier})
 		})
 		s.admin("PATCH", "/fleets/"+s.courier.id, `{"suspended":false}`)

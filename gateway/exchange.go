@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -256,8 +255,3 @@ func (x *exchange) query(name string) string { return string(x.ctx.QueryArgs().P
 
 // address is the client's, as far as this process can see.
 func (x *exchange) address() string { return x.ctx.RemoteIP().String() }
-
-// within bounds a call that an operator waits for.
-func (g *gateway) within(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(g.work, d)
-}

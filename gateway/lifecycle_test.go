@@ -340,7 +340,7 @@ func TestRun_StartsServesAndStops(t *testing.T) {
 	logs := new(lockedBuffer)
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, logs) }()
-	w := &world{T: t, logs: logs, vendor: "http://" + vendor}
+	w := &world{TB: t, logs: logs, vendor: "http://" + vendor}
 	w.await("ready", func() bool { return strings.Contains(logs.String(), "msg=ready") })
 	if a := w.get(w.vendor+"/x", ""); a.status != 404 || a.code != "NOT_FOUND" {
 		t.Errorf("%d %s", a.status, a.body)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"vendorapi/internal/delivery"
 )
 
@@ -106,6 +108,27 @@ func (l *guardedListener) turnAway(c net.Conn, refusal *delivery.Error) {
 type guardedConn struct {
 	net.Conn
 	leave func()
+	heard bool // the first byte of a request has come; the server's goroutine only
+}
+
+// guarded is the connection below what the server works with; nil for one that
+// did not come through the listener.
+func guarded(c net.Conn) *guardedConn {
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secure.NetConn()
+	}
+	g, _ := c.(*guardedConn)
+	return g
+}
+
+// noteFirstByte hears from the server when a connection's first byte has come.
+func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
+	if state != fasthttp.StateActive {
+		return
+	}
+	if g := guarded(c); g != nil {
+		g.heard = true
+	}
 }
 
 func (c *guardedConn) Close() error {

@@ -39,8 +39,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stderr); err != nil {
+	err := run(ctx, os.Args[1:], os.Stderr)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
@@ -93,13 +94,11 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 // keep opens the ledger and maintains what this replica knows until ctx ends.
 func (g *gateway) keep(ctx context.Context) error {
 	l, err := g.connect(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	if err == nil {
+		g.maintain(ctx, l)
+	} else if ctx.Err() == nil {
 		return err
 	}
-	g.maintain(ctx, l)
 	return nil
 }
 

@@ -81,10 +81,10 @@ func (m *meter) answered(status int, took time.Duration) {
 
 func (m *meter) refused(code delivery.Code) {
 	m.all.refusals.WithLabelValues(string(code)).Inc()
-	switch code {
-	case delivery.CodeRateLimited:
+	if code == delivery.CodeRateLimited {
 		m.limited.Inc()
-	case delivery.CodeServiceUnavailable:
+	}
+	if code == delivery.CodeServiceUnavailable {
 		m.ledger.Inc()
 	}
 }

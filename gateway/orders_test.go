@@ -266,3 +266,10 @@ func TestCreateOrder_MoneyStaysExact(t *testing.T) {
 		t.Errorf("payment = %+v", p)
 	}
 }
+
+func TestCreateOrder_ProductionIgnoresTriggers(t *testing.T) {
+	s := newScene(t, "", func(s *settings) { s.Environment = production })
+	for _, note := range []string{simulateUnavailable, simulateSuspended} {
+		s.created(note, "packageNote", `"`+note+`"`)
+	}
+}

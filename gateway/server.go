@@ -74,6 +74,7 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 	return &fasthttp.Server{
 		Handler:                      handler,
 		ErrorHandler:                 g.answerUnparsed,
+		ConnState:                    noteFirstByte,
 		ReadBufferSize:               s.MaxHeaderBytes,
 		ReadTimeout:                  s.ReadTimeout,
 		WriteTimeout:                 s.WriteTimeout,
@@ -108,7 +109,14 @@ func tlsConfig(s *listenerSettings) (*tls.Config, error) {
 
 // answerUnparsed answers what could not be read as a request; the server closes
 // the connection after it.
+//
+// A connection on which nothing ever came is closed without a word: clients dial
+// spare ones, and would take our answer for that to the next request they write.
 func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error) {
+	if c := guarded(ctx.Conn()); c != nil && !c.heard {
+		_ = ctx.Conn().Close()
+		return
+	}
 	x := acquireExchange(ctx)
 	defer x.release()
 	x.meter = g.metrics.unparsed

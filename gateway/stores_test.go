@@ -245,7 +245,7 @@ func (w *world) awaitNotices(want notices) {
 	w.Helper()
 	l := w.ledger()
 	for id := range want {
-		if _, _, err := l.SetWebhookURL(w.Context(), accountID(w.T, party{id: id}), "https://vendor.example/"); err != nil {
+		if _, _, err := l.SetWebhookURL(w.Context(), accountID(w, party{id: id}), "https://vendor.example/"); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -276,7 +276,7 @@ func (w *world) awaitNotices(want notices) {
 	})
 }
 
-func accountID(t *testing.T, p party) delivery.AccountID {
+func accountID(t testing.TB, p party) delivery.AccountID {
 	t.Helper()
 	id, err := delivery.ParseAccountID(p.id)
 	if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -93,27 +95,20 @@ const (
 	simulateSuspended   = "SIM:FLEET_SUSPENDED"
 )
 
-// simulate makes the fleets refuse when a sandbox's packageNote asks for it.
+// simulate makes the fleets refuse when a sandbox's packageNote begins with the
+// wish for it.
 func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
-	if g.settings.Environment != sandbox || len(note) < len("SIM:") || note[:4] != "SIM:" {
+	if g.settings.Environment != sandbox {
+		return
+	}
+	unavailable, suspended := strings.HasPrefix(note, simulateUnavailable), strings.HasPrefix(note, simulateSuspended)
+	if !unavailable && !suspended {
 		return
 	}
 	for i := range candidates {
-		switch {
-		case hasTrigger(note, simulateUnavailable):
-			candidates[i].NoCouriers = true
-		case hasTrigger(note, simulateSuspended):
-			candidates[i].Suspended = true
-		}
+		candidates[i].NoCouriers = candidates[i].NoCouriers || unavailable
+		candidates[i].Suspended = candidates[i].Suspended || suspended
 	}
-}
-
-// hasTrigger reports whether the note begins with the trigger as a whole word.
-func hasTrigger(note, trigger string) bool {
-	if len(note) < len(trigger) || note[:len(trigger)] != trigger {
-		return false
-	}
-	return len(note) == len(trigger) || note[len(trigger)] == ' ' || note[len(trigger)] == '\n'
 }
 
 func (g *gateway) trackingURL(id delivery.OrderID) string {

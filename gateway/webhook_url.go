@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"vendorapi/internal/webhook"
 )
 
 const maxWebhookURL = 2048
@@ -52,7 +54,7 @@ func webhookURLFault(text string, local bool) string {
 func publicHost(host string, local bool) bool {
 	host = strings.TrimSuffix(host, ".")
 	if address, err := netip.ParseAddr(host); err == nil {
-		return publicAddress(address, local)
+		return webhook.PublicAddress(address) || local && address.Unmap().IsLoopback()
 	}
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return local
@@ -67,18 +69,6 @@ func publicHost(host string, local bool) bool {
 		return local
 	}
 	return dot > 0 || local
-}
-
-// sharedSpace is 100.64.0.0/10, which netip does not count as private; clouds
-// keep services there.
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
-
-func publicAddress(a netip.Addr, local bool) bool {
-	a = a.Unmap()
-	if a.IsLoopback() {
-		return local
-	}
-	return a.Zone() == "" && a.IsGlobalUnicast() && !a.IsPrivate() && !sharedSpace.Contains(a) && a.As16() != [16]byte{}
 }
 
 // decodeWebhook reads {url}.
