@@ -141,7 +141,7 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	var pickup, given time.Time
 	assigned := false
 	for _, c := range last {
-		assigned = assigned || !c.Courier.IsZero()
+		assigned = assigned || c.Status >= Assigned && c.Status <= Delivered
 		if !c.ETA.IsZero() {
 			given = c.ETA
 		}

@@ -257,6 +257,26 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	}
 }
 
+// A change may be dated back by the fleet; what counts is when it was committed,
+// for that is what the groups may not have consumed yet.
+func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	o := s.create(t, "X-1")
+	for _, role := range []Role{RoleStatus, RoleWebhook} {
+		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
+	}
+	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
+	result, err := l.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}})
+	must(t, err)
+	must(t, result[0])
+	n, err := l.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100)
+	must(t, err)
+	if n != 0 {
+		t.Error("retired before its last event was consumed")
+	}
+}
+
 func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

@@ -22,10 +22,10 @@ local function order_day(head) return string.sub(head, 109, 110) end
 local function append_changes(prefix, key, head, member, statuses, entries, epoch, at, due)
   local from, to = order_status(head), string.byte(statuses, -1)
   local _, sequence = struct.unpack('>I4I4', string.sub(head, 5, 12))
-  local event = '\1' .. member
+  local event, entry = '\1' .. member, nil
   for _ = 1, #statuses do
     sequence = sequence + 1
-    redis.call('XADD', prefix .. 'e', '*', 'e', event .. struct.pack('>I4I4', epoch, sequence))
+    entry = redis.call('XADD', prefix .. 'e', '*', 'e', event .. struct.pack('>I4I4', epoch, sequence))
   end
   redis.call('SETRANGE', key, 1, string.char(to, order_reported(head)) .. string.sub(head, 4, 4) ..
     struct.pack('>I4I4I8', epoch, sequence, at))
@@ -39,7 +39,9 @@ local function append_changes(prefix, key, head, member, statuses, entries, epoc
     redis.call('ZADD', prefix .. 't', due, member)
   else
     redis.call('ZREM', prefix .. 't', member)
-    local hour = math.floor(at / 3600000)
+    -- By the time of the event's entry, not of the change, which a fleet may
+    -- date back: retirement compares it with what the groups have consumed.
+    local hour = math.floor(tonumber(string.match(entry, '^%d+')) / 3600000)
     redis.call('RPUSH', prefix .. 'R' .. hour, member)
     redis.call('ZADD', prefix .. 'H', hour, hour)
   end
