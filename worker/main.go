@@ -172,6 +172,7 @@ func (p *program) open(ctx context.Context) (*ledger.Ledger, error) {
 			Partitions:  p.settings.Redis.Partitions,
 			PoolSize:    p.settings.Redis.PoolSize,
 			Secrets:     p.secrets,
+			Log:         p.log,
 		})
 		if err == nil {
 			return l, nil

@@ -219,7 +219,9 @@ func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
 		for name, value := range c.env {
 			t.Setenv(name, value)
 		}
-		err := run(t.Context(), append([]string{"-config", settingsFile}, c.args...), io.Discard)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := run(ctx, append([]string{"-config", settingsFile}, c.args...), io.Discard)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -151,9 +152,10 @@ func TestSend_TellsWhatFailed(t *testing.T) {
 	}
 	refusing := closed.Addr().String()
 	closed.Close()
-	stranger := httptest.NewTLSServer(http.NotFoundHandler())
+	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
+	stranger.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of being distrusted
+	stranger.StartTLS()
 	defer stranger.Close()
-	stranger.Config.ErrorLog = nil
 	plain := receive(t, func(http.ResponseWriter, *http.Request) {})
 	hangUp := receive(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()

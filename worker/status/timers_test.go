@@ -95,16 +95,34 @@ func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 	b := testbed.New(t)
 	r := newRole(b.Ledger, "w1")
 	created := time.Now().Add(-90 * time.Minute)
-	o := b.Vendor().Order("", created)
+	// A courier should set off 10 minutes before it is ready, and is looked for
+	// 15 minutes from then on.
+	o := b.Vendor().PreOrder("", created, created.Add(30*time.Minute))
 	settleFeed(b, r)
-	// The bed's orders are ready at once; this looks at them as of before.
-	fireAll(t, r, created.Add(14*time.Minute))
-	if got := b.Read(o.ID).Status; got != delivery.Searching {
-		t.Fatal(got)
+	for _, c := range []struct {
+		minutes int
+		want    delivery.Status
+	}{{14, delivery.Searching}, {16, delivery.Searching}, {34, delivery.Searching}, {35, delivery.Failed}} {
+		fireAll(t, r, created.Add(time.Duration(c.minutes)*time.Minute))
+		if got := b.Read(o.ID).Status; got != c.want {
+			t.Fatalf("after %d minutes it is %s", c.minutes, got)
+		}
 	}
-	fireAll(t, r, created.Add(15*time.Minute))
-	if got := b.Read(o.ID).Status; got != delivery.Failed {
-		t.Fatal(got)
+}
+
+func TestTimers_OneVisitEndsMoreThanAPage(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	v := b.Vendor()
+	r := newRole(b.Ledger, "w1")
+	long := time.Now().Add(-time.Hour)
+	for range timerPage + 20 {
+		v.Order("", long)
+	}
+	settleFeed(b, r)
+	fireAll(t, r, time.Now())
+	if n := testbed.Value(t, r.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != timerPage+20 {
+		t.Errorf("%v orders ended", n)
 	}
 }
 

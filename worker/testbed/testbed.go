@@ -125,13 +125,20 @@ func (v *Vendor) NewStore(externalID string, state delivery.StoreState) *deliver
 	return s
 }
 
-// Order creates an order with the note, as of the given time.
+// Order creates an order with the note, as of the given time and ready then.
 func (v *Vendor) Order(note string, at time.Time) *delivery.Order {
+	v.bed.T.Helper()
+	return v.PreOrder(note, at, at)
+}
+
+// PreOrder creates an order with the note, as of the given time, whose package
+// is ready later.
+func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
 	b := v.bed
 	b.T.Helper()
 	b.orders++
 	draft := &delivery.OrderDraft{
-		ExternalStoreID: v.Store.ExternalID, ExternalOrderID: fmt.Sprintf("order-%d", b.orders), ReadyAt: at,
+		ExternalStoreID: v.Store.ExternalID, ExternalOrderID: fmt.Sprintf("order-%d", b.orders), ReadyAt: ready,
 		Recipient: delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
 		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}},
 	}
