@@ -15,8 +15,8 @@ FUZZ_TIME ?= 15s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking (redis-server, gcc) from the system's packages
-	@sh internal/stack/deps.sh redis-server gcc
+deps: ## install what is lacking (redis-server, gcc, curl) from the system's packages
+	@sh internal/stack/deps.sh redis-server gcc curl
 
 run: ## start everything and print how to use it; Ctrl-C stops it
 	@sh internal/stack/deps.sh redis-server
@@ -59,5 +59,5 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin demo.json demo.json.partial lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin demo.json demo.json.partial demo.env lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

@@ -63,14 +63,14 @@ func TestHandler(t *testing.T) {
 		status int
 		body   string
 	}{
-		"metrics":          {h, nil, "/metrics", 200, "go_goroutines"},
-		"process metrics":  {h, nil, "/metrics", 200, "process_open_fds"},
-		"alive":            {h, errors.New("x"), "/healthz", 200, "ok"},
-		"ready":            {h, nil, "/readyz", 200, "ready"},
-		"not ready":        {h, errors.New("redis is away"), "/readyz", 503, "redis is away"},
-		"profiles off":     {h, nil, "/debug/pprof/", 404, ""},
-		"profiles on":      {withProfiles, nil, "/debug/pprof/", 200, "goroutine"},
-		"nothing else":     {h, nil, "/", 404, ""},
+		"metrics":         {h, nil, "/metrics", 200, "go_goroutines"},
+		"process metrics": {h, nil, "/metrics", 200, "process_open_fds"},
+		"alive":           {h, errors.New("x"), "/healthz", 200, "ok"},
+		"ready":           {h, nil, "/readyz", 200, "ready"},
+		"not ready":       {h, errors.New("redis is away"), "/readyz", 503, "redis is away"},
+		"profiles off":    {h, nil, "/debug/pprof/", 404, ""},
+		"profiles on":     {withProfiles, nil, "/debug/pprof/", 200, "goroutine"},
+		"nothing else":    {h, nil, "/", 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason = c.reason

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is lacking of the named things (redis-server, gcc) from the
+# Installs what is lacking of the named things (redis-server, gcc, curl) from the
 # system's packages, says so, and skips what is there. Nothing else on the
 # machine is touched: a service that the package brings along is of no use
 # here, since this project's Redis has ports and folders of its own.
@@ -7,7 +7,7 @@ set -eu
 
 present() {
     case $1 in
-    redis-server) command -v redis-server >/dev/null ;;
+    redis-server | curl) command -v "$1" >/dev/null ;;
     # The race detector links against C; the header tells that libc is there.
     gcc) echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 ;;
     *) echo "deps: $1 is not known here" >&2; exit 2 ;;
@@ -16,7 +16,7 @@ present() {
 
 packages() {
     case $1 in
-    redis-server) echo redis-server ;;
+    redis-server | curl) echo "$1" ;;
     gcc) echo gcc libc6-dev ;;
     esac
 }

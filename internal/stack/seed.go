@@ -49,6 +49,25 @@ type Webhook struct {
 	Secret string `json:"secret"`
 }
 
+// envFile holds what demo.json holds as shell variables: `. .data/demo.env`.
+const envFile = "demo.env"
+
+// shell is d for a shell. No value has a character that a shell would read as
+// anything else.
+func (d *Demo) shell() []byte {
+	return fmt.Appendf(nil, `BASE_URL='%s'
+OPS_URL='%s'
+ADMIN_KEY='%s'
+ACCOUNT_ID='%s'
+CLIENT_ID='%s'
+CLIENT_SECRET='%s'
+FLEET_ID='%s'
+FLEET_CLIENT_ID='%s'
+FLEET_CLIENT_SECRET='%s'
+`, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
+		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret)
+}
+
 // The names of the two demo files. The second holds what has been created so
 // far while the first is not complete: secrets are shown only once.
 const (
@@ -172,6 +191,9 @@ func (s *seeder) ensureWebhook(ctx context.Context, url string) error {
 
 // finish publishes demo.json: from now on everything in it works.
 func (s *seeder) finish() error {
+	if err := s.data.write(envFile, s.demo.shell()); err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
 	if err := s.save(demoFile); err != nil {
 		return err
 	}

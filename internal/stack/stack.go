@@ -242,14 +242,20 @@ func (s *Stack) startReceiver(ctx context.Context) error {
 	return s.run(ctx, s.Receiver, s.options.ReceiverAddr)
 }
 
+// program is a child with the stack's environment. Its log is named after it,
+// replicas with a number.
 func (s *Stack) program(name, ready string, args ...string) *Program {
+	log := name + ".log"
+	for n := 2; slices.ContainsFunc(s.running, func(c stopper) bool { p, ok := c.(*Program); return ok && filepath.Base(p.LogPath()) == log }); n++ {
+		log = fmt.Sprintf("%s-%d.log", name, n)
+	}
 	p := &process{
 		name:    name,
 		path:    filepath.Join(s.options.BinDir, name),
 		args:    args,
 		dir:     s.root,
 		env:     s.env,
-		logPath: s.data.file("logs", name+".log"),
+		logPath: s.data.file("logs", log),
 		echo:    s.options.Out,
 	}
 	p.onDeath = func() { s.died(p) }
@@ -259,6 +265,34 @@ func (s *Stack) program(name, ready string, args ...string) *Program {
 func (s *Stack) run(ctx context.Context, p *Program, detail string) error {
 	s.running = append(s.running, p)
 	return s.step("start "+p.Name, detail, func() error { return p.Start(ctx) })
+}
+
+// AddGateway starts one more gateway beside the first, on free ports, and
+// returns the origin of its Vendor API.
+func (s *Stack) AddGateway(ctx context.Context) (*Program, string, error) {
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, "", err
+	}
+	opsAddr, err := FreeAddr()
+	if err != nil {
+		return nil, "", err
+	}
+	p := s.program("gateway", "http://"+opsAddr+"/readyz", s.Gateway.process.args...)
+	p.process.env = append(slices.Clone(s.env), "GATEWAY_ADDR="+addr, "OPS_ADDR="+opsAddr)
+	return p, "http://" + addr, s.run(ctx, p, addr+" and "+opsAddr)
+}
+
+// AddWorker starts one more worker beside the first. instance is its name
+// within the consumer groups and must differ from every other worker's.
+func (s *Stack) AddWorker(ctx context.Context, instance string) (*Program, error) {
+	opsAddr, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	p := s.program("worker", "http://"+opsAddr+"/readyz", s.Worker.process.args...)
+	p.process.env = append(slices.Clone(s.env), "WORKER_OPS_ADDR="+opsAddr, "WORKER_INSTANCE="+instance)
+	return p, s.run(ctx, p, opsAddr)
 }
 
 func (s *Stack) seed(ctx context.Context) error {

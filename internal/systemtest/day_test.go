@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,4 +158,48 @@ func statuses(timeline []receiver.Entry) (names []string) {
 		names = append(names, e.Status)
 	}
 	return names
+}
+
+// Two gateways take the vendor's requests in turn, two workers share the rest,
+// and one of the workers is killed for good: no program keeps what another
+// replica needs, and the dead one's work is taken over.
+func TestDay_ReplicasShareItAndOutliveEachOther(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	s := start(t, stack.Options{WebhookURL: l.url, CourierStep: 200 * time.Millisecond})
+	_, second, err := s.AddGateway(t.Context())
+	must(t, err)
+	doomed, err := s.AddWorker(t.Context(), "doomed")
+	must(t, err)
+	inTurn := alternate(t, s.Demo.BaseURL, second)
+	s.Demo.BaseURL = inTurn
+	const orders = 80
+	var killed sync.WaitGroup
+	t.Cleanup(killed.Wait)
+	playDay(t, s, l, day.Options{
+		Orders: orders, Seed: 10, Prefix: "TWO-",
+		Settle: 3 * time.Minute, // what the dead worker had taken is taken over after a minute
+		Progress: func(done, _ int) {
+			if done == orders/2 {
+				killed.Go(doomed.Kill)
+			}
+		},
+	})
+}
+
+// alternate is a balancer that sends every second request to each.
+func alternate(t *testing.T, origins ...string) string {
+	t.Helper()
+	var turn atomic.Int64
+	targets := make([]*url.URL, len(origins))
+	for i, o := range origins {
+		target, err := url.Parse(o)
+		must(t, err)
+		targets[i] = target
+	}
+	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(targets[int(turn.Add(1))%len(targets)])
+	}})
+	t.Cleanup(balancer.Close)
+	return balancer.URL
 }

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,6 +38,13 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	binaries = dir
+	// Most tests wait for the clock most of the time, so more of them run at
+	// once than there are processors.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	if shared.stack != nil {
 		shared.stack.Stop()

@@ -32,7 +32,8 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 	}
 	var sent []string
 	for _, command := range m.take(t) {
-		if !quiet[command] {
+		// A connection that joins the pool greets once, whatever it carries.
+		if !quiet[command] && !strings.HasPrefix(command, `"hello"`) {
 			sent = append(sent, command)
 		}
 	}

@@ -39,7 +39,11 @@ func run(withParent bool) error {
 	// The first Ctrl-C stops everything in order; once it is under way the
 	// signals have their usual effect again, and children die with this
 	// process in any case.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup make run outlives its terminal
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	if withParent {
 		if err := dieWithParent(); err != nil {
