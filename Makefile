@@ -20,9 +20,8 @@ deps: ## install what is lacking (redis-server, gcc, curl) from the system's pac
 
 run: ## start everything and print how to use it; Ctrl-C stops it
 	@sh internal/stack/deps.sh redis-server
-	@mkdir -p "$(DATA_DIR)/bin"
-	@CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/run" ./internal/stack/run
-	@exec "$(DATA_DIR)/bin/run" -die-with-parent
+	@$(MAKE) -s build
+	@exec "$(DATA_DIR)/bin/run" -die-with-parent -bin "$(DATA_DIR)/bin"
 
 demo: ## play a vendor's day against a system of its own; adds up or fails (ARGS='-orders 300')
 	@sh internal/stack/deps.sh redis-server
@@ -39,7 +38,8 @@ lint: ## golangci-lint, staticcheck included
 
 build: ## compile the programs into DATA_DIR/bin
 	@mkdir -p "$(DATA_DIR)/bin"
-	CGO_ENABLED=0 go build -trimpath -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive
+	@echo "building into $(DATA_DIR)/bin (about a minute when nothing is cached)"
+	@CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive ./internal/stack/run
 
 fuzz: ## run every fuzz target for FUZZ_TIME each
 	@for package in $$(go list ./...); do \

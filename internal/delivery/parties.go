@@ -105,7 +105,7 @@ func (f *Fleet) Terms() FleetTerms {
 // Available reports whether the fleet takes new orders.
 func (f *Fleet) Available() bool { return !f.Suspended && f.Couriers != 0 }
 
-// Default minutes of a fleet that names none.
+// DefaultPickupMinutes are the pickup minutes of a fleet that names none.
 const DefaultPickupMinutes = 10
 
 // EventType names what a webhook tells (spec, "Event types").

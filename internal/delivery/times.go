@@ -33,8 +33,8 @@ var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+0
 // name.
 func ParseTime(s string) (time.Time, error) {
 	p := timeParser{rest: s}
-	year, month, day := p.digits(4), p.after('-', 2), p.after('-', 2)
-	hour, minute := p.after('T', 2), p.after(':', 2)
+	year, month, day := p.digits(4), p.after('-'), p.after('-')
+	hour, minute := p.after('T'), p.after(':')
 	second, nanos := p.seconds()
 	offset := p.offset()
 	if p.failed || p.rest != "" || year < minYear || year > maxYear ||
@@ -88,13 +88,13 @@ func (p *timeParser) digits(n int) int {
 	return value
 }
 
-// after takes the separator and then exactly n digits.
-func (p *timeParser) after(separator byte, n int) int {
+// after takes the separator and then exactly two digits.
+func (p *timeParser) after(separator byte) int {
 	if !p.take(separator) {
 		p.failed = true
 		return 0
 	}
-	return p.digits(n)
+	return p.digits(2)
 }
 
 // take consumes one character if it comes next.
@@ -148,7 +148,7 @@ func (p *timeParser) offset() time.Duration {
 	}
 	hours, minutes := p.digits(2), 0
 	if strings.HasPrefix(p.rest, ":") {
-		minutes = p.after(':', 2)
+		minutes = p.after(':')
 	} else if p.rest != "" {
 		minutes = p.digits(2)
 	}

@@ -17,13 +17,13 @@ import (
 // CreateAccount stores a new account with the SHA-256 of its client secret. A
 // repeated call with the same id, which the caller chose, changes nothing.
 func (l *Ledger) CreateAccount(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
-	_, err := l.writeAccount(ctx, "create", a.ID, &a.Limits, a.Suspended,
+	return l.writeAccount(ctx, "create", a.ID, &a.Limits, a.Suspended,
 		"name", a.Name, "suspended", flag(a.Suspended), "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))
-	return err
 }
 
 // writeAccount runs write_account.lua. limits nil keeps limits and suspension.
-func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, limits *delivery.Limits, suspended bool, fieldsAndValues ...any) (string, error) {
+// ACCOUNT_NOT_FOUND for an update.
+func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, limits *delivery.Limits, suspended bool, fieldsAndValues ...any) error {
 	r := l.roomOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
 	args := []any{mode, id[:], endpointLetters, time.Now().UnixMilli()}
@@ -38,11 +38,15 @@ func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.Acco
 	if limits != nil {
 		text, err := json.Marshal(limits)
 		if err != nil {
-			return "", fmt.Errorf("limits: %w", err)
+			return fmt.Errorf("limits: %w", err)
 		}
 		fieldsAndValues = append(fieldsAndValues, "limits", string(text))
 	}
-	return l.runText(ctx, &l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
+	reply, err := l.runText(ctx, &l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
+	if err == nil && reply == "missing" {
+		err = accountNotFound()
+	}
+	return err
 }
 
 func flag(b bool) string {
@@ -142,7 +146,7 @@ func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, p Acc
 	if p.Limits != nil || p.Suspended != nil {
 		limits = &a.Limits
 	}
-	if _, err := l.writeAccount(ctx, "update", id, limits, a.Suspended, changes...); err != nil {
+	if err := l.writeAccount(ctx, "update", id, limits, a.Suspended, changes...); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -162,7 +166,6 @@ func (l *Ledger) RotateAccountSecret(ctx context.Context, id delivery.AccountID,
 	if current == string(secretHash[:]) {
 		return nil
 	}
-	_, err = l.writeAccount(ctx, "update", id, nil, false,
+	return l.writeAccount(ctx, "update", id, nil, false,
 		"secret", string(secretHash[:]), "old_secret", current, "old_until", oldValidUntil.UnixMilli())
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -85,7 +86,7 @@ func nextTimer(o *delivery.Order, changes []delivery.Change) time.Time {
 	}
 	after := *o
 	last := changes[len(changes)-1]
-	after.Status, after.Changes = last.Status, append(o.Changes[:len(o.Changes):len(o.Changes)], changes...)
+	after.Status, after.Changes = last.Status, slices.Concat(o.Changes, changes)
 	_, due, next := delivery.DecideTimeout(&after, last.At)
 	if due {
 		return last.At

@@ -150,7 +150,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		for _, into := range []*delivery.EndpointLimit{&limits.Orders, &limits.Stores, &limits.Token} {
 			*into = m.limit
 		}
-		if _, err := l.writeAccount(tb.Context(), mode, account, &limits, false); err != nil {
+		if err := l.writeAccount(tb.Context(), mode, account, &limits, false); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -79,7 +79,7 @@ func (d *dataDir) write(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(fresh.Name()) // gone already after the rename
+	defer func() { _ = os.Remove(fresh.Name()) }() // gone already after the rename
 	_, err = fresh.Write(content)
 	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
 		return err

@@ -188,9 +188,12 @@ func (s *Stack) settings() error {
 	return nil
 }
 
-func (s *Stack) build(ctx context.Context) error {
+func (s *Stack) build(ctx context.Context) (err error) {
 	if s.options.BinDir != "" {
-		return nil
+		// Programs run in the project's folder, so a relative path would be
+		// another one there.
+		s.options.BinDir, err = filepath.Abs(s.options.BinDir)
+		return err
 	}
 	s.options.BinDir = s.data.file("bin")
 	return s.step("build the programs", "", func() error { return Build(ctx, s.options.BinDir) })

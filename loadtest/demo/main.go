@@ -39,8 +39,9 @@ func main() {
 	flag.BoolVar(&f.keep, "keep", false, "keep the folder with data and logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, f, os.Stdout); err != nil {
+	err := run(ctx, f, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

@@ -249,7 +249,8 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 // the order of arrival (spec, "Delivery rules" 4). Steps that a fleet skipped
 // share one time; the status tells them apart.
 func (r *Receiver) insert(e Event) {
-	line := append(r.orders[e.Order.OrderID], Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})
+	line := r.orders[e.Order.OrderID]
+	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})
 	slices.SortStableFunc(line, func(a, b Entry) int {
 		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(ranks[a.Status], ranks[b.Status]))
 	})

@@ -84,8 +84,9 @@ func progress(s delivery.Status) float64 {
 		return 0.5
 	case delivery.Delivered:
 		return 1
+	default:
+		return 0
 	}
-	return 0
 }
 
 // between is the point that far along the straight way.

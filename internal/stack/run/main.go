@@ -28,14 +28,15 @@ const (
 
 func main() {
 	withParent := flag.Bool("die-with-parent", false, "stop when the process that started this one is gone (Linux)")
+	bin := flag.String("bin", "", "folder of binaries that were built already; empty: they are built now")
 	flag.Parse()
-	if err := run(*withParent); err != nil {
+	if err := run(*withParent, *bin); err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		os.Exit(1)
 	}
 }
 
-func run(withParent bool) error {
+func run(withParent bool, bin string) error {
 	// The first Ctrl-C stops everything in order; once it is under way the
 	// signals have their usual effect again, and children die with this
 	// process in any case.
@@ -54,6 +55,7 @@ func run(withParent bool) error {
 	if err != nil {
 		return err
 	}
+	o.BinDir = bin
 	began := time.Now()
 	s, err := stack.Start(ctx, o)
 	if err != nil {

@@ -1,0 +1,65 @@
+package stack
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// depsIn runs deps.sh on a machine that has nothing but the given commands,
+// which are scripts.
+func depsIn(t *testing.T, commands map[string]string, args ...string) (string, error) {
+	t.Helper()
+	bin := t.TempDir()
+	for name, script := range commands {
+		script = strings.ReplaceAll("#!/bin/sh\n"+script+"\n", "$BIN", bin)
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/bin/sh", append([]string{"deps.sh"}, args...)...)
+	cmd.Env = []string{"PATH=" + bin}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+const (
+	works = "exit 0"
+	// apt-get that knows the packages only after an update, and then puts the
+	// named program where it belongs.
+	installs = `echo "$*" >>$BIN/apt.log
+case $1 in
+update) : >$BIN/updated ;;
+install) [ -e $BIN/updated ] || { echo "E: no such package" >&2; exit 100; }
+    printf '#!/bin/sh\n' >$BIN/redis-server; /bin/chmod +x $BIN/redis-server ;;
+esac`
+	// env runs the command after the assignments.
+	runs = `while [ "${1#*=}" != "$1" ]; do shift; done; exec "$@"`
+)
+
+func TestDeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		commands map[string]string
+		fails    bool
+		want     string
+	}{
+		"skips what is there":  {map[string]string{"go": works, "redis-server": works, "gcc": works}, false, ""},
+		"installs and says so": {map[string]string{"go": works, "gcc": works, "apt-get": installs, "env": runs, "id": "echo 0"}, false, "deps: installing redis-server\n"},
+		"uses sudo":            {map[string]string{"go": works, "gcc": works, "apt-get": installs, "env": runs, "id": "echo 1000", "sudo": `exec "$@"`}, false, "deps: installing redis-server\n"},
+		"no sudo":              {map[string]string{"go": works, "gcc": works, "apt-get": installs, "id": "echo 1000"}, true, "Run as root"},
+		"no apt-get":           {map[string]string{"go": works, "gcc": works, "id": "echo 0"}, true, "missing: redis-server. There is no apt-get"},
+		"no go":                {map[string]string{}, true, "Go is missing"},
+		"apt-get fails":        {map[string]string{"go": works, "gcc": works, "apt-get": "exit 1", "env": runs, "id": "echo 0"}, true, "installing redis-server"},
+		"nothing comes of it":  {map[string]string{"go": works, "gcc": works, "apt-get": works, "env": runs, "id": "echo 0"}, true, "still missing"},
+		"gcc without libc":     {map[string]string{"go": works, "redis-server": works, "gcc": "exit 1", "id": "echo 0"}, true, "missing: gcc libc6-dev"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := depsIn(t, c.commands, "redis-server", "gcc")
+			if (err != nil) != c.fails || !strings.Contains(out, c.want) || c.want == "" && out != "" {
+				t.Errorf("%v, said %q", err, out)
+			}
+		})
+	}
+}

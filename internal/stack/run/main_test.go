@@ -1,0 +1,65 @@
+package main
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func getenv(values map[string]string) func(string) string {
+	return func(name string) string { return values[name] }
+}
+
+func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
+	o, err := options(getenv(nil), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.DataDir != ".data" || o.GatewayAddr != "127.0.0.1:8080" || o.OpsAddr != "127.0.0.1:8081" || o.RedisURL != "" ||
+		o.Courier != "auto" || o.CourierStep != 5*time.Second || !o.Receiver {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestOptions_TakeEveryVariable(t *testing.T) {
+	o, err := options(getenv(map[string]string{
+		"DATA_DIR": "d", "GATEWAY_ADDR": "g:1", "OPS_ADDR": "o:2", "WORKER_OPS_ADDR": "w:3", "RECEIVER_ADDR": "r:4",
+		"REDIS_URL": "redis://x", "COURIER": "manual", "COURIER_STEP": "250ms",
+	}), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.DataDir != "d" || o.GatewayAddr != "g:1" || o.OpsAddr != "o:2" || o.WorkerOpsAddr != "w:3" || o.ReceiverAddr != "r:4" ||
+		o.RedisURL != "redis://x" || o.Courier != "manual" || o.CourierStep != 250*time.Millisecond {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestOptions_Refuse(t *testing.T) {
+	for variable, value := range map[string]string{"COURIER": "robot", "COURIER_STEP": "soon"} {
+		if _, err := options(getenv(map[string]string{variable: value}), io.Discard); err == nil ||
+			!strings.Contains(err.Error(), variable) || !strings.Contains(err.Error(), value) {
+			t.Errorf("%s=%s: %v", variable, value, err)
+		}
+	}
+	if _, err := options(getenv(map[string]string{"COURIER_STEP": "0s"}), io.Discard); err == nil {
+		t.Error("COURIER_STEP=0s accepted")
+	}
+}
+
+func TestIfFree_GivesWayToOthers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if got := ifFree(addr); got != "" {
+		t.Errorf("a taken address: %q", got)
+	}
+	l.Close()
+	if got := ifFree(addr); got != addr {
+		t.Errorf("a free address: %q", got)
+	}
+}
