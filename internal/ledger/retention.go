@@ -18,7 +18,7 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 	r := l.rooms[partition]
 	total := int64(0)
 	for _, key := range []string{r.key(kindEvents), r.key(kindUpdates)} {
-		floor, err := l.floor(ctx, key)
+		floor, _, err := l.floor(ctx, key)
 		if err != nil {
 			return total, err
 		}
@@ -37,31 +37,31 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 	return total, nil
 }
 
-// floor is the oldest id of a stream that some group still needs; empty when a
-// required group is missing, for then nothing may go.
-func (l *Ledger) floor(ctx context.Context, key string) (string, error) {
+// floor is the oldest id of a stream that some group still needs, or the last
+// one that all have read; empty when a required group is missing, for then
+// nothing may go. unsettled tells that some group has entries to settle.
+func (l *Ledger) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading groups: %w", failure(err))
+		return "", false, fmt.Errorf("reading groups: %w", failure(err))
 	}
 	missing := make(map[string]bool)
 	for _, role := range requiredRoles(key) {
 		missing[string(role)] = true
 	}
-	floor := ""
 	for _, g := range groups {
 		delete(missing, g.Name)
 		needs := g.LastDeliveredID
 		if g.Pending > 0 {
 			pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
 			if err != nil {
-				return "", fmt.Errorf("reading pending entries: %w", failure(err))
+				return "", false, fmt.Errorf("reading pending entries: %w", failure(err))
 			}
 			if pending.Count > 0 {
-				needs = pending.Lower
+				needs, unsettled = pending.Lower, true
 			}
 		}
 		if floor == "" || streamIDLess(needs, floor) {
@@ -69,9 +69,29 @@ func (l *Ledger) floor(ctx context.Context, key string) (string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return "", nil
+		return "", false, nil
 	}
-	return floor, nil
+	return floor, unsettled, nil
+}
+
+// settledUntil is the time up to which every group has settled every event: now
+// when they are done with all there are; the zero time when nothing is certain.
+func (l *Ledger) settledUntil(ctx context.Context, key string) (time.Time, error) {
+	now := time.Now() // before the look: what comes later is not settled
+	floor, unsettled, err := l.floor(ctx, key)
+	if err != nil || floor == "" {
+		return time.Time{}, err
+	}
+	info, err := l.rdb.XInfoStream(ctx, key).Result()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading a stream: %w", failure(err))
+	}
+	ms, _ := splitStreamID(floor)
+	until := time.UnixMilli(int64(ms))
+	if floor == info.LastGeneratedID && !unsettled && now.After(until) {
+		until = now
+	}
+	return until, nil
 }
 
 // streamIDLess compares two ids "milliseconds-sequence".
@@ -93,12 +113,11 @@ func splitStreamID(id string) (ms, sequence uint64) {
 // how many entries of the lists of ended orders were settled, at most limit.
 func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.rooms[partition]
-	floor, err := l.floor(ctx, r.key(kindEvents))
-	if err != nil || floor == "" {
+	settled, err := l.settledUntil(ctx, r.key(kindEvents))
+	if err != nil || settled.IsZero() {
 		return 0, err
 	}
-	settledUntil, _ := splitStreamID(floor)
-	bound := min(endedBefore.UnixMilli(), int64(settledUntil))
+	bound := min(endedBefore.UnixMilli(), settled.UnixMilli())
 	// The hour that holds the bound is not over yet.
 	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()

@@ -218,14 +218,12 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	if after := b.Stats(); after.Events >= before.Events || after.Updates >= before.Updates {
 		t.Errorf("nothing was trimmed: %+v", after)
 	}
-	if _, err := b.Ledger.Order(t.Context(), old.ID); delivery.CodeOf(err) != delivery.CodeOrderNotFound {
-		t.Errorf("not retired after its retention: %v", err)
-	}
-	if _, err := b.Ledger.Order(t.Context(), recent.ID); err != nil {
-		t.Errorf("retired too early: %v", err)
-	}
-	if n := testbed.Value(t, r.metrics.retired); n != 1 {
-		t.Errorf("%v retired", n)
+	// Retention counts from when the end was committed, which is just now,
+	// whatever time a fleet gave it.
+	for _, o := range []*delivery.Order{old, recent} {
+		if _, err := b.Ledger.Order(t.Context(), o.ID); err != nil {
+			t.Errorf("retired too early: %v", err)
+		}
 	}
 }
 
