@@ -55,7 +55,7 @@ const envFile = "demo.env"
 // shell is d for a shell. No value has a character that a shell would read as
 // anything else.
 func (d *Demo) shell() []byte {
-	return fmt.Appendf(nil, `BASE_URL='%s'
+	text := fmt.Appendf(nil, `BASE_URL='%s'
 OPS_URL='%s'
 ADMIN_KEY='%s'
 ACCOUNT_ID='%s'
@@ -66,6 +66,10 @@ FLEET_CLIENT_ID='%s'
 FLEET_CLIENT_SECRET='%s'
 `, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
 		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret)
+	if d.Webhook != nil {
+		text = fmt.Appendf(text, "WEBHOOK_URL='%s'\nWEBHOOK_SECRET='%s'\n", d.Webhook.URL, d.Webhook.Secret)
+	}
+	return text
 }
 
 // The names of the two demo files. The second holds what has been created so

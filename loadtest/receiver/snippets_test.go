@@ -95,3 +95,23 @@ func TestSnippets_AgreeWithTheCases(t *testing.T) {
 		})
 	}
 }
+
+// The README quotes the snippets as they are.
+func TestReadme_QuotesTheSnippets(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for language, file := range map[string]string{
+		"go": "verify.go", "js": "snippets/verify.js", "python": "snippets/verify.py", "php": "snippets/verify.php",
+	} {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		quote := "```" + language + "\n" + strings.TrimRight(string(code), "\n") + "\n```"
+		if !strings.Contains(string(readme), quote) {
+			t.Errorf("README.md does not quote %s as it is", file)
+		}
+	}
+}
