@@ -120,26 +120,24 @@ func (g *gateway) changeAccount(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	patch := ledger.AccountPatch{Suspended: *f.suspended}
+	name := ""
 	if f.name.Set {
-		name := f.plain("name", f.name, 1, maxName)
-		patch.Name = &name
+		name = f.plain("name", f.name, 1, maxName)
 	}
-	present, err := l.Account(g.work, id)
+	changed, err := l.UpdateAccount(g.work, id, func(a *delivery.Account) error {
+		a.Limits = f.limits.over(a.Limits)
+		if f.name.Set {
+			a.Name = name
+		}
+		if *f.suspended != nil {
+			a.Suspended = **f.suspended
+		}
+		return f.err()
+	})
 	if err != nil {
 		return err
 	}
-	if limits := f.limits.over(present.Limits); limits != present.Limits {
-		patch.Limits = &limits
-	}
-	if err := f.err(); err != nil {
-		return err
-	}
-	changed, err := l.UpdateAccount(g.work, id, patch)
-	if err != nil {
-		return err
-	}
-	g.audit("account changed", "account", id.String(), "suspended", changed.Suspended, "limits", patch.Limits != nil)
+	g.audit("account changed", "account", id.String(), "suspended", changed.Suspended)
 	return x.okJSON(viewAccount(changed))
 }
 

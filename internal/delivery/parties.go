@@ -34,6 +34,8 @@ type Account struct {
 	// ExcessSince is when the account began to exceed its limits in a
 	// sustained way (spec, "Limits", rule 3); zero: it does not.
 	ExcessSince time.Time
+	// Revision counts the stored changes, like a store's.
+	Revision uint64
 }
 
 // Window is "Count requests in any Seconds seconds". A zero Count: no such

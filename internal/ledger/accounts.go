@@ -17,36 +17,47 @@ import (
 // CreateAccount stores a new account with the SHA-256 of its client secret. A
 // repeated call with the same id, which the caller chose, changes nothing.
 func (l *Ledger) CreateAccount(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
-	return l.writeAccount(ctx, "create", a.ID, &a.Limits, a.Suspended,
-		"name", a.Name, "suspended", flag(a.Suspended), "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))
+	fields, err := accountFields(a)
+	if err != nil {
+		return err
+	}
+	return l.writeAccount(ctx, "create", a.ID, "", a, append(fields, "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))...)
 }
 
-// writeAccount runs write_account.lua. limits nil keeps limits and suspension.
-// ACCOUNT_NOT_FOUND for an update.
-func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, limits *delivery.Limits, suspended bool, fieldsAndValues ...any) error {
+// accountFields are the stored fields that operators change.
+func accountFields(a *delivery.Account) ([]any, error) {
+	limits, err := json.Marshal(a.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	return []any{"name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits)}, nil
+}
+
+// writeAccount runs write_account.lua. The rings get the limits and suspension
+// of a; nil keeps theirs. revision "" compares nothing. Errors of an update:
+// ACCOUNT_NOT_FOUND, ErrConflict.
+func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
 	r := l.roomOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
-	args := []any{mode, id[:], endpointLetters, time.Now().UnixMilli()}
+	args := []any{mode, id[:], endpointLetters, revision}
 	for e := range endpoints {
 		keys = append(keys, r.ring(e, id))
 		packed := ""
-		if limits != nil {
-			packed = packLimit(e, limitOf(limits, e), suspended)
+		if a != nil {
+			packed = packLimit(e, limitOf(&a.Limits, e), a.Suspended)
 		}
 		args = append(args, packed)
 	}
-	if limits != nil {
-		text, err := json.Marshal(limits)
-		if err != nil {
-			return fmt.Errorf("limits: %w", err)
-		}
-		fieldsAndValues = append(fieldsAndValues, "limits", string(text))
-	}
 	reply, err := l.runText(ctx, &l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
-	if err == nil && reply == "missing" {
-		err = accountNotFound()
+	switch {
+	case err != nil:
+		return err
+	case reply == "missing":
+		return accountNotFound()
+	case reply == "conflict":
+		return fmt.Errorf("account %s: %w", id, ErrConflict)
 	}
-	return err
+	return nil
 }
 
 func flag(b bool) string {
@@ -79,6 +90,7 @@ func decodeAccount(id delivery.AccountID, values map[string]string) (*delivery.A
 	}
 	a.CreatedAt = timeOf(number(values["created"]))
 	a.ExcessSince = timeOf(number(values["excess"]))
+	a.Revision = uint64(number(values["revision"]))
 	return a, nil
 }
 
@@ -115,41 +127,30 @@ func (l *Ledger) Accounts(ctx context.Context) ([]*delivery.Account, error) {
 	return accounts, nil
 }
 
-// AccountPatch is a change to an account; nil keeps what is there.
-type AccountPatch struct {
-	Name      *string
-	Suspended *bool
-	Limits    *delivery.Limits
-}
-
-// UpdateAccount changes the account and the heads of its rings in one script:
-// every gateway sees it with the next request, and no window is reset. When two
-// operators change one account at once, the last one wins. ACCOUNT_NOT_FOUND.
-func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, p AccountPatch) (*delivery.Account, error) {
-	a, err := l.Account(ctx, id)
-	if err != nil {
-		return nil, err
+// UpdateAccount reads an account, applies change, and writes it and the heads of
+// its rings in one script if nobody wrote in between; otherwise it starts again
+// with what is there. Every gateway sees it with the next request, and no window
+// is reset. ACCOUNT_NOT_FOUND; an error of change is returned as it is.
+func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
+	for range updateTries {
+		a, err := l.Account(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(a); err != nil {
+			return nil, err
+		}
+		fields, err := accountFields(a)
+		if err != nil {
+			return nil, err
+		}
+		err = l.writeAccount(ctx, "update", id, strconv.FormatUint(a.Revision, 10), a, fields...)
+		if !errors.Is(err, ErrConflict) {
+			a.Revision++
+			return a, err
+		}
 	}
-	var changes []any
-	if p.Name != nil {
-		a.Name = *p.Name
-		changes = append(changes, "name", a.Name)
-	}
-	if p.Suspended != nil {
-		a.Suspended = *p.Suspended
-		changes = append(changes, "suspended", flag(a.Suspended))
-	}
-	var limits *delivery.Limits
-	if p.Limits != nil {
-		a.Limits = *p.Limits
-	}
-	if p.Limits != nil || p.Suspended != nil {
-		limits = &a.Limits
-	}
-	if err := l.writeAccount(ctx, "update", id, limits, a.Suspended, changes...); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
 }
 
 // RotateAccountSecret replaces the client secret; the old one works until
@@ -166,6 +167,6 @@ func (l *Ledger) RotateAccountSecret(ctx context.Context, id delivery.AccountID,
 	if current == string(secretHash[:]) {
 		return nil
 	}
-	return l.writeAccount(ctx, "update", id, nil, false,
+	return l.writeAccount(ctx, "update", id, "", nil,
 		"secret", string(secretHash[:]), "old_secret", current, "old_until", oldValidUntil.UnixMilli())
 }

@@ -22,12 +22,13 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 		must(t, err)
 	}
 	limits.Orders.Sustained.Count = 5
-	_, err := l.UpdateAccount(t.Context(), id, AccountPatch{Limits: &limits})
+	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
+	_, err := l.UpdateAccount(t.Context(), id, narrow)
 	must(t, err)
 	_, err = l.Consume(t.Context(), id, EndpointOrders)
 	wantCode(t, err, delivery.CodeRateLimited)
 	limits.Orders.Sustained.Count = 9
-	_, err = l.UpdateAccount(t.Context(), id, AccountPatch{Limits: &limits})
+	_, err = l.UpdateAccount(t.Context(), id, narrow)
 	must(t, err)
 	quota, err := l.Consume(t.Context(), id, EndpointOrders)
 	must(t, err)
@@ -41,12 +42,40 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	}
 }
 
+func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
+	l := openTest(t)
+	id := newAccount(t, l, plenty())
+	changes := []func(*delivery.Account) error{
+		func(a *delivery.Account) error { a.Suspended = true; return nil },
+		func(a *delivery.Account) error { a.Name = "Renamed"; return nil },
+		func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Count = 7; return nil },
+		func(a *delivery.Account) error { a.Limits.Token.Sustained.Count = 8; return nil },
+	}
+	var all sync.WaitGroup
+	for _, change := range changes {
+		all.Go(func() {
+			if _, err := l.UpdateAccount(t.Context(), id, change); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	a, err := l.Account(t.Context(), id)
+	must(t, err)
+	if !a.Suspended || a.Name != "Renamed" || a.Limits.Cancel.Sustained.Count != 7 || a.Limits.Token.Sustained.Count != 8 {
+		t.Errorf("account %+v", a)
+	}
+	mine := errors.New("mine")
+	if _, err := l.UpdateAccount(t.Context(), id, func(*delivery.Account) error { return mine }); !errors.Is(err, mine) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAccount_NotFound(t *testing.T) {
 	l := openTest(t)
-	name := "x"
 	_, err := l.Account(t.Context(), delivery.NewAccountID())
 	wantCode(t, err, delivery.CodeAccountNotFound)
-	_, err = l.UpdateAccount(t.Context(), delivery.NewAccountID(), AccountPatch{Name: &name})
+	_, err = l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })
 	wantCode(t, err, delivery.CodeAccountNotFound)
 	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now()), delivery.CodeAccountNotFound)
 	_, err = l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+
+	"vendorapi/internal/delivery"
 )
 
 // BenchmarkCreateOrder is the whole call: composing the record, one round trip,
@@ -13,7 +15,7 @@ func BenchmarkCreateOrder(b *testing.B) {
 	s := newShop(b, l)
 	wide := plenty()
 	wide.Orders.Sustained.Count = 1_000_000
-	if _, err := l.UpdateAccount(b.Context(), s.account, AccountPatch{Limits: &wide}); err != nil {
+	if _, err := l.UpdateAccount(b.Context(), s.account, func(a *delivery.Account) error { a.Limits = wide; return nil }); err != nil {
 		b.Fatal(err)
 	}
 	var n atomic.Int64

@@ -218,7 +218,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newShop(t, l)
 	one := plenty()
 	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
-	_, err := l.UpdateAccount(t.Context(), s.account, AccountPatch{Limits: &one})
+	_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil })
 	must(t, err)
 	_, keys, args := l.prepareCreation(l.roomOf(s.account), s.creation("X-1", ""), [16]byte{})
 	for _, want := range []string{"created", "recovered"} {

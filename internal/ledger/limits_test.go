@@ -146,13 +146,11 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 	m := &bruteForce{endpoint: e, limit: drawLimit(draw, e)}
 	account := delivery.NewAccountID()
 	write := func(mode string) {
-		var limits delivery.Limits
-		for _, into := range []*delivery.EndpointLimit{&limits.Orders, &limits.Stores, &limits.Token} {
+		a := &delivery.Account{ID: account}
+		for _, into := range []*delivery.EndpointLimit{&a.Limits.Orders, &a.Limits.Stores, &a.Limits.Token} {
 			*into = m.limit
 		}
-		if err := l.writeAccount(tb.Context(), mode, account, &limits, false); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, l.writeAccount(tb.Context(), mode, account, "", a))
 	}
 	write("create")
 	// Rings expire by the server's own clock, so the test's must be ahead of it.

@@ -11,17 +11,17 @@ import (
 func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)
-	yes := true
-	_, err := l.UpdateAccount(t.Context(), s.account, AccountPatch{Suspended: &yes})
-	must(t, err)
+	suspend := func(suspended bool) {
+		_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
+		must(t, err)
+	}
+	suspend(true)
 	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
 	wantCode(t, err, delivery.CodeAccountSuspended)
 	if quota.Remaining != 99_999 {
 		t.Errorf("quota %+v", quota)
 	}
-	no := false
-	_, err = l.UpdateAccount(t.Context(), s.account, AccountPatch{Suspended: &no})
-	must(t, err)
+	suspend(false)
 	s.create(t, "X-1")
 }
 

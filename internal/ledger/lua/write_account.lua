@@ -2,14 +2,18 @@
 -- its rings, so that every script sees them at once and no window is reset.
 -- KEYS 1 account, 2 accounts, 3... the rings
 -- ARGV 1 'create' or 'update', 2 account (16 bytes), 3 endpoint letters in the
---   order of the rings, 4 now in ms, then for each ring its 17 bytes of limits
+--   order of the rings, 4 expected revision of an update ('': any), then for
+--   each ring its 17 bytes of limits
 --   ('' keeps them), then pairs: field, value
--- Replies: written, exists (create), missing (update)
--- Repeated call: writes the same again; a repeated create answers exists, which
---   its caller, who chose the id, takes for written.
+-- Replies: written, exists (create), missing (update), conflict (the revision is
+--   another)
+-- Repeated call: a create answers exists, which its caller, who chose the id,
+--   takes for written; an update answers conflict, and its caller applies its
+--   change once more to what it finds.
 local exists = redis.call('EXISTS', KEYS[1]) == 1
 if ARGV[1] == 'create' and exists then return 'exists' end
 if ARGV[1] == 'update' and not exists then return 'missing' end
+if ARGV[4] ~= '' and redis.call('HGET', KEYS[1], 'revision') ~= ARGV[4] then return 'conflict' end
 local rings = #KEYS - 2
 for i = 1, rings do
   local limits = ARGV[4 + i]
@@ -29,5 +33,6 @@ for i = 1, rings do
   end
 end
 for i = 5 + rings, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+redis.call('HINCRBY', KEYS[1], 'revision', 1)
 redis.call('SADD', KEYS[2], ARGV[2])
 return 'written'
