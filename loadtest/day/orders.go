@@ -147,7 +147,8 @@ func (d *Day) settle(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil {
+	late := err != nil
+	if late {
 		d.problem("%v", err)
 	}
 	d.mu.Lock()
@@ -169,6 +170,9 @@ func (d *Day) settle(ctx context.Context) error {
 	}
 	if err := group.Wait(); err != nil {
 		return err
+	}
+	if late {
+		return nil // it has waited long enough
 	}
 	// Webhooks of earlier versions may still be under way after a retry.
 	_ = d.await(ctx, d.options.Settle, "every webhook", func() bool { return d.delivered(orders) }) // the summary tells which are missing
