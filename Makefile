@@ -36,10 +36,11 @@ test: deps ## run every test, with the race detector
 lint: ## golangci-lint, staticcheck included
 	go run $(GOLANGCI_LINT) run ./...
 
+# GOGC: the compiler collects less often, which saves a fresh machine seconds.
 build: ## compile the programs into DATA_DIR/bin
 	@mkdir -p "$(DATA_DIR)/bin"
 	@echo "building into $(DATA_DIR)/bin (about a minute when nothing is cached)"
-	@CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive ./internal/stack/run
+	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive ./internal/stack/run
 
 fuzz: ## run every fuzz target for FUZZ_TIME each
 	@for package in $$(go list ./...); do \

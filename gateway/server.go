@@ -158,6 +158,9 @@ func (g *gateway) shutDown(fronts []*front) error {
 		if err := f.server.ShutdownWithContext(ctx); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", f.name, err))
 		}
+		// A server that was told to end before it began to serve knows no
+		// listener to close, and would serve for ever.
+		_ = f.listener.Close()
 	}
 	return errors.Join(faults...)
 }
