@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -349,27 +348,6 @@ func TestRun_StartsServesAndStops(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("after the end: %v", err)
-	}
-}
-
-// Told to end before it began: whatever fails at the start must not leave a
-// server behind that waits for connections for ever.
-func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
-	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler), ops.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fronts, err := g.listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.shutDown(fronts); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range fronts {
-		if err := f.serve(); err != nil {
-			t.Errorf("%s: %v", f.name, err)
-		}
 	}
 }
 
