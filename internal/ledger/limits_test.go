@@ -22,7 +22,7 @@ type bruteForce struct {
 	limit    delivery.EndpointLimit
 	last     int64
 	live     [2][]int64 // admissions that each window still counts
-	full     int64      // of a bucket: when it will be full again
+	debt     int64      // of a bucket, at last: microseconds x refill count
 }
 
 func (m *bruteForce) bucket() bool { return m.endpoint == EndpointStores }
@@ -74,17 +74,16 @@ func (m *bruteForce) request(now int64) judgement {
 			opinions = append(opinions, opinion{w.Count, w.Count - inside - 1, kept[i][0] + span})
 		}
 	}
-	full := int64(0)
+	debt := int64(0)
 	if m.bucket() {
-		each := int64(m.limit.Sustained.Seconds) * second / int64(m.limit.Sustained.Count)
-		full = max(m.full, now) + each
-		depth := each * int64(m.limit.Burst.Count)
-		remaining := int((depth - (full - now)) / each)
-		grows := full + int64(remaining+1)*each - depth
-		if full-now > depth {
-			remaining, grows = -1, full-depth
+		refill, cost := int64(m.limit.Sustained.Count), int64(m.limit.Sustained.Seconds)*second
+		debt = max(0, m.debt-(now-m.last)*refill) + cost
+		remaining, owed := -1, debt-int64(m.limit.Burst.Count)*cost
+		for owed <= 0 {
+			remaining++
+			owed += cost
 		}
-		opinions = append(opinions, opinion{m.limit.Burst.Count, remaining, grows})
+		opinions = append(opinions, opinion{m.limit.Burst.Count, remaining, now + (owed+refill-1)/refill})
 	}
 	tightest := opinions[0]
 	for _, o := range opinions[1:] {
@@ -104,7 +103,7 @@ func (m *bruteForce) request(now int64) judgement {
 			m.live[i] = append(kept[i], now)
 		}
 	}
-	m.last, m.full = now, full
+	m.last, m.debt = now, debt
 	return j
 }
 
@@ -115,10 +114,13 @@ func (m *bruteForce) drawToPresent(now int64) {
 		}
 	}
 	m.last = now
-	if m.bucket() {
-		each := int64(m.limit.Sustained.Seconds) * second / int64(m.limit.Sustained.Count)
-		m.full = min(m.full, now+each*int64(m.limit.Burst.Count))
-	}
+}
+
+// change takes new limits: of a bucket, as many requests stay owed.
+func (m *bruteForce) change(limit delivery.EndpointLimit) {
+	was, is := int64(m.limit.Sustained.Seconds), int64(limit.Sustained.Seconds)
+	m.debt = (m.debt*is + was - 1) / was
+	m.limit = limit
 }
 
 // draws is where a sequence of steps gets its choices from.
@@ -127,7 +129,7 @@ type draws func(label string, low, high int) int
 func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 	var l delivery.EndpointLimit
 	if e == EndpointStores {
-		l.Sustained = delivery.Window{Count: []int{1, 2, 5, 10}[draw("refill", 0, 3)], Seconds: draw("refill seconds", 1, 20)}
+		l.Sustained = delivery.Window{Count: draw("refill", 1, 13), Seconds: draw("refill seconds", 1, 20)}
 		l.Burst = delivery.Window{Count: draw("bucket", 1, 40), Seconds: draw("burst seconds", 1, 10)}
 		return l
 	}
@@ -170,7 +172,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		case kind < 96:
 			now += int64(draw("jump forward", 0, int(4000*second)))
 		case kind < 97:
-			m.limit = drawLimit(draw, e)
+			m.change(drawLimit(draw, e))
 			write("update")
 		default: // the very end of a window
 			now = max(now, m.last+int64(m.limit.Sustained.Seconds)*second)
@@ -231,7 +233,7 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 		"second window forgotten": {"if r.count2 > 0 then\n    r.tail2", "if false then\n    r.tail2"},
 		"future kept":             {"if r.last - now > 1000000 then clamp_future(r, now)", "if false then clamp_future(r, now)"},
 		"ring does not grow":      {">= r.capacity then grow(r) end", ">= r.capacity * 1000 then grow(r) end"},
-		"bucket refills too fast": {"local each = r.seconds1 * 1000000", "local each = r.seconds1 * 900000"},
+		"bucket refills too fast": {"local cost = r.seconds1 * 1000000", "local cost = r.seconds1 * 900000"},
 		"tail not kept":           {"r.admitted, r.tail1, r.tail2,\n    r.last, r.at1", "r.admitted, 0, 0,\n    r.last, r.at1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,9 @@
 --   27 tail 1     6   oldest index inside window 1
 --   33 tail 2     6
 --   39 last       7   time of the last admission
---   46 at 1       7   time at tail 1; of a bucket: when it will be full again
+--   46 at 1       7   time at tail 1; of a bucket: its debt at last, in units of
+--                     1/count 1 microseconds: a request adds seconds 1 x 10^6,
+--                     every microsecond takes count 1 off, all without rounding
 --   53 at 2       7   time at tail 2
 --   60 expiry     7   when the key expires
 --
@@ -77,14 +79,10 @@ local function clamp_future(r, now)
     redis.call('SETRANGE', r.key, HEAD + (index % r.capacity) * ENTRY, struct.pack('>I7', now))
   end
   r.last, r.at2 = now, math.min(r.at2, now)
-  if r.flags % 4 < 2 then
-    r.at1 = math.min(r.at1, now)
-  else
-    r.at1 = math.min(r.at1, now + r.count2 * r.seconds1 * 1000000 / r.count1)
-  end
+  if r.flags % 4 < 2 then r.at1 = math.min(r.at1, now) end
   r.expiry = 0
   redis.call('SETRANGE', r.key, 21, struct.pack(CURSOR_FORMAT, r.admitted, r.tail1, r.tail2,
-    r.last, math.ceil(r.at1), r.at2, r.expiry))
+    r.last, r.at1, r.at2, r.expiry))
 end
 
 -- One window after this request, were it admitted: remaining, and the times at
@@ -100,15 +98,16 @@ local function judge_window(r, count, seconds, tail, at, now)
 end
 
 local function judge_bucket(r, now)
-  local each = r.seconds1 * 1000000 / r.count1
-  local full = math.max(r.at1, now) + each
-  local depth = r.count2 * each
-  if full - now > depth then
-    return {limit = r.count2, remaining = -1, grows = full - depth}
+  local cost = r.seconds1 * 1000000
+  local depth = r.count2 * cost
+  local debt = math.max(0, r.at1 - (now - r.last) * r.count1) + cost
+  if debt > depth then
+    return {limit = r.count2, remaining = -1, grows = now + math.ceil((debt - depth) / r.count1)}
   end
-  r.bucket_full = math.ceil(full)
-  local remaining = math.floor((depth - (full - now)) / each + 1e-6)
-  return {limit = r.count2, remaining = remaining, grows = full + (remaining + 1) * each - depth}
+  r.debt = debt
+  local spare = depth - debt
+  local remaining = (spare - spare % cost) / cost
+  return {limit = r.count2, remaining = remaining, grows = now + math.ceil((cost - spare % cost) / r.count1)}
 end
 
 -- The verdict that the headers show: a refusal before an admission, of two
@@ -163,14 +162,14 @@ local function admit(r)
   if r.tail1 == r.admitted and not bucket then r.at1 = now end
   if r.tail2 == r.admitted then r.at2 = now end
   -- A window that is not there counts nothing, this admission included.
-  if bucket then r.at1 = r.bucket_full end
+  if bucket then r.at1 = r.debt end
   if bucket or r.count1 == 0 then r.tail1 = r.admitted + 1 end
   if r.count2 == 0 then r.tail2 = r.admitted + 1 end
   if r.admitted - math.min(r.tail1, r.tail2) >= r.capacity then grow(r) end
   redis.call('SETRANGE', r.key, HEAD + (r.admitted % r.capacity) * ENTRY, struct.pack('>I7', now))
   r.admitted, r.last = r.admitted + 1, now
   local longest = math.max(r.seconds1, r.seconds2) * 1000000
-  if bucket then longest = math.max(longest, r.bucket_full - now) end
+  if bucket then longest = math.max(longest, math.ceil(r.debt / r.count1)) end
   local renew = r.expiry < now + longest
   if renew then r.expiry = now + 2 * longest + 60000000 end
   redis.call('SETRANGE', r.key, 21, struct.pack(CURSOR_FORMAT, r.admitted, r.tail1, r.tail2,

@@ -28,6 +28,12 @@ for i = 1, rings do
         redis.call('DEL', ring)
       else
         redis.call('SETRANGE', ring, 0, limits)
+        local was, is = struct.unpack('>I4', string.sub(before, 6, 9)), struct.unpack('>I4', string.sub(limits, 6, 9))
+        if math.floor(string.byte(limits, 1) / 2) % 2 == 1 and was ~= is then
+          -- A bucket's debt counts in its seconds; as many requests stay owed.
+          local debt = struct.unpack('>I7', redis.call('GETRANGE', ring, 46, 52))
+          redis.call('SETRANGE', ring, 46, struct.pack('>I7', math.ceil(debt * is / was)))
+        end
       end
     end
   end
