@@ -170,23 +170,3 @@ func LateDelivery(o *Order, u Update) bool {
 	return o.Status == Failed && n > 0 && o.Changes[n-1].Failure == TimedOut &&
 		u.Kind == KindStatus && u.Status == Delivered
 }
-
-// DecideCancel judges a vendor's cancellation: possible before pickup, and a
-// pickup that was reported wins even while it still waits to be committed
-// (design section 6). The error is a *Error ORDER_NOT_CANCELLABLE whose Status
-// is the one that stands in the way. A second cancellation is refused here too;
-// callers answer it like the first when that Status is Cancelled.
-func DecideCancel(o *Order, reason CancelReason, note string, now time.Time) (Change, error) {
-	status := o.Status
-	if status.Cancellable() && o.Reported >= PickedUp {
-		status = o.Reported
-	}
-	if !status.Cancellable() {
-		refusal := Refuse(CodeOrderNotCancellable, "the order is %s; only an order before pickup can be cancelled", status)
-		refusal.Status = status
-		return Change{}, refusal
-	}
-	change := o.change(now)
-	change.Status, change.Cancel, change.Note = Cancelled, reason, note
-	return change, nil
-}

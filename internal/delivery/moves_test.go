@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -272,43 +271,6 @@ func TestLateDelivery(t *testing.T) {
 	}
 }
 
-func TestDecideCancel(t *testing.T) {
-	now := noon.Add(30*time.Minute + 5678)
-	for from := Searching; from <= Cancelled; from++ {
-		o := orderIn(from)
-		change, err := DecideCancel(o, CustomerRequest, "changed their mind", now)
-		if from <= PickingUp {
-			want := Change{Status: Cancelled, At: now.Truncate(time.Millisecond), Courier: o.Courier, Cancel: CustomerRequest, Note: "changed their mind"}
-			if err != nil || change != want {
-				t.Errorf("%v: got %+v, %v", from, change, err)
-			}
-			continue
-		}
-		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Code != CodeOrderNotCancellable || refusal.Status != from || change != (Change{}) {
-			t.Errorf("%v: got %+v, %v", from, change, err)
-		}
-	}
-}
-
-func TestDecideCancelAgainstAReportedPickup(t *testing.T) {
-	for reported := Status(0); reported <= Delivered; reported++ {
-		o := orderIn(Assigned)
-		o.Reported = reported
-		_, err := DecideCancel(o, "", "", noon)
-		if reported < PickedUp {
-			if err != nil {
-				t.Errorf("%v reported: %v", reported, err)
-			}
-			continue
-		}
-		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Status != reported {
-			t.Errorf("%v reported: %v", reported, err)
-		}
-	}
-}
-
 // Any sequence of updates, cancellations and timeouts leaves a legal history.
 func TestHistoriesAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -325,7 +287,9 @@ func TestHistoriesAreLegal(t *testing.T) {
 func step(t *rapid.T, o *Order, now time.Time) {
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
-		if change, err := DecideCancel(o, "", "", now); err == nil {
+		if o.Status.Cancellable() && o.Reported < PickedUp { // as the ledger cancels
+			change := o.change(now)
+			change.Status = Cancelled
 			o.apply(change)
 		}
 		return
