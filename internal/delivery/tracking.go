@@ -115,12 +115,17 @@ func firstDay(kid string) uint16 {
 	return DayOf(day)
 }
 
-// trackingMAC covers the purpose, so that a key used elsewhere by mistake signs
-// nothing that opens a page here.
 func trackingMAC(key []byte, id OrderID, kid string) []byte {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("tracking\x00"))
-	mac.Write(id[:])
-	mac.Write([]byte(kid))
+	mac.Write(appendTrackingMessage(nil, id, kid))
 	return mac.Sum(nil)[:trackingMACSize]
+}
+
+// appendTrackingMessage appends what a token's MAC covers. The purpose is part
+// of it, so that a key used elsewhere by mistake signs nothing that opens a page
+// here.
+func appendTrackingMessage(b []byte, id OrderID, kid string) []byte {
+	b = append(b, "tracking\x00"...)
+	b = append(b, id[:]...)
+	return append(b, kid...)
 }

@@ -142,3 +142,19 @@ func BenchmarkTrackingToken(b *testing.B) {
 		k.Token(id)
 	}
 }
+
+func TestTrackingSigner_MakesTheRingsTokens(t *testing.T) {
+	k := trackingRing("t1", "t2-20261122")
+	s := k.Signer()
+	for _, at := range []time.Time{trackedDay, trackedDay.AddDate(0, 0, 1), trackedDay} { // each key, and one again
+		id := trackedOrder(at)
+		if got := string(s.AppendToken([]byte("https://x/"), id)); got != "https://x/"+k.Token(id) {
+			t.Errorf("signed %s, want %s", got, k.Token(id))
+		}
+	}
+	id, buffer := trackedOrder(trackedDay), make([]byte, 0, 128)
+	one := trackingRing("t1").Signer()
+	if n := testing.AllocsPerRun(100, func() { one.AppendToken(buffer, id) }); n >= 1 {
+		t.Errorf("%v allocations", n)
+	}
+}

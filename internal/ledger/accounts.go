@@ -39,7 +39,7 @@ func accountFields(a *delivery.Account) ([]any, error) {
 func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
 	r := l.roomOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
-	args := []any{mode, id[:], endpointLetters, revision}
+	args := []any{mode, id[:], revision, int(endpoints)}
 	for e := range endpoints {
 		keys = append(keys, r.ring(e, id))
 		packed := ""
@@ -48,7 +48,7 @@ func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.Acco
 		}
 		args = append(args, packed)
 	}
-	reply, err := l.runText(ctx, &l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
+	reply, err := l.runText(ctx, l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
 	switch {
 	case err != nil:
 		return err

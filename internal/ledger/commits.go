@@ -34,7 +34,7 @@ func (l *Ledger) CommitAll(ctx context.Context, commits []Commit) (result []erro
 	for i := range commits {
 		calls[i] = l.commitCall(&commits[i])
 	}
-	replies, err := l.runAll(ctx, &l.scripts.commitOrder, calls)
+	replies, err := l.runAll(ctx, l.scripts.commitOrder, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) 
 		}
 		args = append(args, e.ID, member)
 	}
-	_, err := l.run(ctx, &l.scripts.indexJobs, []string{r.key(kindEvents)}, args...)
+	_, err := l.run(ctx, l.scripts.indexJobs, []string{r.key(kindEvents)}, args...)
 	return err
 }
 
@@ -120,7 +120,7 @@ func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) 
 // the panel, and acknowledges it, in one script. status is the order's.
 func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string) error {
 	r := l.rooms[e.Partition]
-	_, err := l.run(ctx, &l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused)},
+	_, err := l.run(ctx, l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused)},
 		string(RoleStatus), e.ID, refusedKept,
 		"u", appendUpdate(nil, e.Update), "status", byte(status), "reason", reason)
 	return err

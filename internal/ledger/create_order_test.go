@@ -195,9 +195,9 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	s := newShop(t, l)
 	c := s.creation("X-1", "")
 	r := l.roomOf(s.account)
-	_, keys, args := l.prepareCreation(r, c, [16]byte{})
+	l.prepareCreation(r, c, [16]byte{})
 	for i, want := range []string{"created", "recovered", "recovered"} {
-		reply, err := l.count(t.Context(), &l.scripts.createOrder, s.account, keys, args...)
+		reply, err := l.countCall(t.Context(), &c.call, s.account)
 		must(t, err)
 		if reply.name != want {
 			t.Fatalf("call %d answered %s, want %s", i, reply.name, want)
@@ -206,7 +206,7 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	if n := l.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
-	reply, err := l.count(t.Context(), &l.scripts.consume, s.account, keys[:2], "o")
+	reply, err := l.count(t.Context(), l.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)})
 	must(t, err)
 	if reply.quota.Remaining != 100_000-2 {
 		t.Errorf("%d remain: repeated calls were counted", reply.quota.Remaining)
@@ -220,9 +220,10 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 	_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil })
 	must(t, err)
-	_, keys, args := l.prepareCreation(l.roomOf(s.account), s.creation("X-1", ""), [16]byte{})
+	c := s.creation("X-1", "")
+	l.prepareCreation(l.roomOf(s.account), c, [16]byte{})
 	for _, want := range []string{"created", "recovered"} {
-		reply, err := l.count(t.Context(), &l.scripts.createOrder, s.account, keys, args...)
+		reply, err := l.countCall(t.Context(), &c.call, s.account)
 		must(t, err)
 		if reply.name != want {
 			t.Fatalf("answered %s, want %s", reply.name, want)

@@ -187,7 +187,7 @@ func (r *feedReader) parse(ctx context.Context, room room, key string, messages 
 
 func (r *feedReader) bury(ctx context.Context, key string, room room, id, reason string) error {
 	r.Log("entry moved to the dead letters", "role", r.Role, "partition", room.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, &r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters)},
+	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters)},
 		string(r.Role), id, refusedKept, "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

@@ -74,7 +74,7 @@ func (l *Ledger) fleetKeys() []string {
 // CreateFleet stores a new fleet with the SHA-256 of its client secret.
 func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	reply, err := l.runText(ctx, &l.scripts.writeFleet, l.fleetKeys(), f.ID[:], "", appendFleet(nil, stored))
+	reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys(), f.ID[:], "", appendFleet(nil, stored))
 	if err == nil && reply == "conflict" {
 		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
 	}
@@ -100,7 +100,7 @@ func (l *Ledger) UpdateFleet(ctx context.Context, id delivery.FleetID, change fu
 		if err := change(&f.Fleet); err != nil {
 			return nil, err
 		}
-		reply, err := l.runText(ctx, &l.scripts.writeFleet, l.fleetKeys(), id[:], record, appendFleet(nil, f))
+		reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys(), id[:], record, appendFleet(nil, f))
 		if err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (
 		reported = int(u.Status)
 	}
 	day := u.Order.Day()
-	reply, err := l.runText(ctx, &l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
+	reply, err := l.runText(ctx, l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, reported, now.UnixMilli(), appendUpdate(nil, &u),
 		flag(u.Kind != delivery.KindStatus))
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *Ledger) ReportLocations(ctx context.Context, fleet delivery.FleetID, po
 	for _, c := range batches {
 		calls = append(calls, *c)
 	}
-	replies, err := l.runAll(ctx, &l.scripts.reportLocations, calls)
+	replies, err := l.runAll(ctx, l.scripts.reportLocations, calls)
 	if err != nil {
 		return 0, err
 	}

@@ -11,7 +11,8 @@ import (
 //
 //	a <account>            hash    the account: name, credentials' hashes, limits
 //	A                      set     the partition's accounts
-//	r <endpoint><account>  string  ring of admissions (lua/window.lua)
+//	r <endpoint><account>  string  ring of admissions and their limits (lua/window.lua)
+//	r … l                  string  the ring's log
 //	h <account>            hash    refused and all requests per minute
 //	o <digest>             string  order record (order_record.go)
 //	i <digest>             string  idempotency record: fingerprint, order digest
@@ -24,7 +25,7 @@ import (
 //	j <status><fleet>      zset    a fleet's jobs by the time of their status
 //	t                      zset    orders by the time of their next timer, ms
 //	T                      zset    stores by the end of their closing day, ms
-//	x <bucket>             hash    external ids of retired orders
+//	x <bucket>             string  external ids of retired orders (lua/order.lua)
 //	R <hour>               list    orders that ended in that hour
 //	H                      zset    the hours that have such a list
 //	w <account>            hash    webhook endpoint
@@ -87,10 +88,14 @@ func (r room) keyOf(kind byte, suffix []byte) string {
 func (r room) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
 
 func (r room) ring(e Endpoint, id delivery.AccountID) string {
-	var suffix [17]byte
+	suffix := ringSuffix(e, id)
+	return r.keyOf(kindRing, suffix[:])
+}
+
+func ringSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 	suffix[0] = e.letter()
 	copy(suffix[1:], id[:])
-	return r.keyOf(kindRing, suffix[:])
+	return suffix
 }
 
 func (r room) order(digest [delivery.OrderDigestSize]byte) string {
@@ -115,16 +120,16 @@ func (r room) jobs(status delivery.Status, fleet delivery.FleetID) string {
 func (r room) fleetStores(fleet delivery.FleetID) string { return r.keyOf(kindFleetStores, fleet[:]) }
 
 // retiredBits is how many bits of a digest choose the bucket of a retired
-// external id: 16,384 buckets a partition hold five million ids at about 19
-// each and a hundred million at about 380, small enough for the compact
-// encoding (hash-max-listpack-entries in redis.conf).
+// external id: 16,384 buckets in each of 16 partitions hold five million ids at
+// about 19 each, of 11 bytes, and a hundred million at about 380. Every creation
+// reads one.
 const retiredBits = 14
 
-// retired splits a digest into the bucket's key and the field within it: the
-// last 14 bits and the first nine bytes.
-func (r room) retired(digest [delivery.OrderDigestSize]byte) (key, field string) {
+// retiredSuffix names the bucket of a digest by its last 14 bits.
+func retiredSuffix(digest [delivery.OrderDigestSize]byte) (suffix [2]byte) {
 	bucket := binary.BigEndian.Uint16(digest[10:12]) & (1<<retiredBits - 1)
-	return r.keyOf(kindRetired, binary.BigEndian.AppendUint16(nil, bucket)), string(digest[:9])
+	binary.BigEndian.PutUint16(suffix[:], bucket)
+	return suffix
 }
 
 // orderMember is how indexes name an order: digest and day.

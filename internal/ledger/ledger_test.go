@@ -56,6 +56,13 @@ local function clock()
 end
 `
 
+func withTestClock(file, text string) string {
+	if file == "clock" {
+		return testClock
+	}
+	return text
+}
+
 var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
 
 // openTest opens a ledger in an empty database of the shared server.
@@ -63,7 +70,7 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	tb.Helper()
 	db := int(database.Add(1)) % databases
 	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, db), Environment: "sandbox", Partitions: 4,
-		Secrets: testSecrets, clock: testClock, Log: slog.New(slog.DiscardHandler)}
+		Secrets: testSecrets, edit: withTestClock, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -84,14 +84,27 @@ func (c *counted) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *Ledger) count(ctx context.Context, s *script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
+func (l *Ledger) count(ctx context.Context, s script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
 	text, err := l.runText(ctx, s, keys, args...)
 	if err != nil {
 		return counted{}, err
 	}
-	c, err := parseCounted(text)
+	return l.counted(text, account)
+}
+
+// countCall is count for a composed call.
+func (l *Ledger) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (counted, error) {
+	text, err := l.send(ctx, call)
 	if err != nil {
-		return counted{}, fmt.Errorf("script %s: %w", s.name, err)
+		return counted{}, err
+	}
+	return l.counted(text, account)
+}
+
+func (l *Ledger) counted(reply string, account delivery.AccountID) (counted, error) {
+	c, err := parseCounted(reply)
+	if err != nil {
+		return counted{}, err
 	}
 	l.minutes.add(account, c.name == "limited" || c.name == "polled_too_soon")
 	return c, c.refusal()
@@ -104,8 +117,8 @@ func (l *Ledger) count(ctx context.Context, s *script, account delivery.AccountI
 // but the last.
 func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.roomOf(account)
-	c, err := l.count(ctx, &l.scripts.consume, account,
-		[]string{r.ring(endpoint, account), r.account(account)}, string(endpoint.letter()))
+	c, err := l.count(ctx, l.scripts.consume, account,
+		[]string{r.ring(endpoint, account)})
 	return c.quota, err
 }
 
@@ -115,8 +128,8 @@ func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoi
 // vendor's tokens.
 func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (Quota, error) {
 	r := l.roomOf(account)
-	c, err := l.count(ctx, &l.scripts.countToken, account,
-		[]string{r.ring(EndpointToken, account), r.account(account)}, string(secretHash[:]))
+	c, err := l.count(ctx, l.scripts.countToken, account,
+		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
 		return Quota{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 	}
@@ -144,8 +157,7 @@ func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string)
 	return nil
 }
 
-// packLimit is the copy of an endpoint's limit that stands in the account and
-// at the head of its ring: flags, then count and seconds of both windows.
+// packLimit is an endpoint's limit as it stands at the head of its ring: flags, then count and seconds of both windows.
 func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
 	var b [17]byte
 	if suspended {

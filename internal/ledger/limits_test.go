@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
@@ -211,13 +210,13 @@ func TestLimits_AgreeWithBruteForce(t *testing.T) {
 
 // gcra is what a limiter of the usual kind would do in place of the log.
 const gcra = `
-local function judge_window(r, count, seconds, tail, at, now)
-  local each, span = seconds * 1000000 / count, seconds * 1000000
-  local key = r.key .. ':gcra' .. span
+local function judge_window(count, span, tail, at)
+  local each, now = span / count, decided
+  local key = ring_key .. ':gcra' .. span
   local full = math.max(tonumber(redis.call('GET', key) or 0), now) + each
-  if full - now > span then return {limit = count, remaining = -1, grows = full - span} end
+  if full - now > span then return -1, full - span end
   redis.call('SET', key, string.format('%.0f', full))
-  return {limit = count, remaining = math.floor((span - (full - now)) / each), grows = now + each}
+  return math.floor((span - (full - now)) / each), now + each
 end
 local function judge_bucket`
 
@@ -226,24 +225,31 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 	window, err := luaFiles.ReadFile("lua/window.lua")
 	must(t, err)
 	for name, mutate := range map[string]struct{ from, to string }{
-		"one too many":            {"local inside = r.admitted - tail", "local inside = r.admitted - tail - 1"},
-		"one too few":             {"if inside >= count then", "if inside >= count - 1 then"},
-		"closed window":           {"if tail >= r.admitted or at > horizon then", "if tail >= r.admitted or at >= horizon then"},
-		"gcra":                    {"local function judge_bucket", gcra},
-		"second window forgotten": {"if r.count2 > 0 then\n    r.tail2", "if false then\n    r.tail2"},
-		"future kept":             {"if r.last - now > 1000000 then clamp_future(r, now)", "if false then clamp_future(r, now)"},
-		"ring does not grow":      {">= r.capacity then grow(r) end", ">= r.capacity * 1000 then grow(r) end"},
-		"bucket refills too fast": {"local cost = r.seconds1 * 1000000", "local cost = r.seconds1 * 900000"},
-		"tail not kept":           {"r.admitted, r.tail1, r.tail2,\n    r.last, r.at1", "r.admitted, 0, 0,\n    r.last, r.at1"},
+		"one too many":              {"local inside = admitted - tail", "local inside = admitted - tail - 1"},
+		"one too few":               {"if inside >= count then", "if inside >= count - 1 then"},
+		"closed window":             {"if tail >= admitted or at > horizon then", "if tail >= admitted or at >= horizon then"},
+		"gcra":                      {"local function judge_bucket", gcra},
+		"second window forgotten":   {"if count2 > 0 then\n    local span", "if false then\n    local span"},
+		"future kept":               {"if last - now > 1000000 then clamp_future(now)", "if false then clamp_future(now)"},
+		"ring does not grow":        {"> capacity do grow() end", "> capacity * 1000 do grow() end"},
+		"bucket refills too fast":   {"local cost = seconds1 * 1000000", "local cost = seconds1 * 900000"},
+		"tail not kept":             {"tail1, tail2, last, at1, at2, decided)", "0, 0, last, at1, at2, decided)"},
+		"log forgotten":             {"* ENTRY, recent)", "* ENTRY, '')"},
+		"log in the wrong order":    {"(capacity - 1 - index % capacity) * ENTRY\n", "(index % capacity) * ENTRY\n"},
+		"recent in the wrong order": {"(admitted - 1 - index) * ENTRY", "(index - logged) * ENTRY"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(string(window), mutate.from) {
 				t.Fatalf("window.lua has no %q", mutate.from)
 			}
-			l := openTest(t)
-			source, err := assemble("consume", []string{"clock", "window"}, testClock)
-			must(t, err)
-			l.scripts.consume.Script = redis.NewScript(strings.Replace(source, mutate.from, mutate.to, 1))
+			l := openTest(t, func(c *Config) {
+				c.edit = func(file, text string) string {
+					if file == "window" {
+						return strings.Replace(text, mutate.from, mutate.to, 1)
+					}
+					return withTestClock(file, text)
+				}
+			})
 			random := rand.New(rand.NewPCG(1, 2))
 			for range 200 {
 				draw := func(_ string, low, high int) int { return low + random.IntN(high-low+1) }

@@ -66,6 +66,6 @@ func (l *Ledger) FlushMinutes(ctx context.Context, now time.Time) error {
 			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli()},
 		})
 	}
-	_, err := l.runAll(ctx, &l.scripts.countMinutes, calls)
+	_, err := l.runAll(ctx, l.scripts.countMinutes, calls)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 const (
 	orderHead         = 138
 	orderAccountAt    = 76
+	orderLengthAt     = 118
 	flagKeyIsExternal = 1
 )
 
@@ -23,10 +24,9 @@ const (
 	entrySwap   = 'C'
 )
 
-// newOrderRecord is the record of an order at its creation in three parts. The
-// script puts the fleet that the store belongs to between start and middle, and
-// that fleet's terms between middle and document.
-func appendOrderStart(b []byte, o *delivery.Order, nonce [8]byte, fingerprint [16]byte, keyIsExternal bool) []byte {
+// appendOrderRecord is the record of a new order that the given fleet takes.
+func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, nonce uint64, fingerprint [16]byte, keyIsExternal bool) []byte {
+	begin := len(b)
 	flags := byte(0)
 	if keyIsExternal {
 		flags = flagKeyIsExternal
@@ -39,17 +39,21 @@ func appendOrderStart(b []byte, o *delivery.Order, nonce [8]byte, fingerprint [1
 	b = binary.BigEndian.AppendUint32(b, 1)       // attempted
 	b = binary.BigEndian.AppendUint64(b, created)
 	b = append(b, make([]byte, 16)...) // polled, courier update
-	b = append(b, nonce[:]...)
+	b = binary.BigEndian.AppendUint64(b, nonce)
 	b = append(b, fingerprint[:]...)
-	return append(b, o.Account[:]...)
+	b = append(b, o.Account[:]...)
+	b = binary.BigEndian.AppendUint16(b, o.ID.Day())
+	b = append(b, make([]byte, 24)...) // location
+	b = append(b, 0, 0, 0, 0)
+	b = appendTerms(b, terms)
+	document := len(b)
+	b = appendDocument(b, &o.OrderDraft)
+	binary.BigEndian.PutUint32(b[begin+orderLengthAt:], uint32(len(b)-document))
+	return b
 }
 
-func appendOrderMiddle(b []byte, id delivery.OrderID) []byte {
-	b = binary.BigEndian.AppendUint16(b, id.Day())
-	return append(b, make([]byte, 24)...) // location
-}
-
-func appendTerms(b []byte, t delivery.FleetTerms) []byte {
+func appendTerms(b []byte, t *delivery.FleetTerms) []byte {
+	b = append(b, t.ID[:]...)
 	b = binary.BigEndian.AppendUint16(b, uint16(t.PickupMinutes))
 	b = binary.BigEndian.AppendUint16(b, uint16(t.DeliveryMinutes))
 	return appendText(b, t.Name)
@@ -159,12 +163,13 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	o.LastCourierUpdate = timeOf(int64(f.uint64()))
 	f.take(8 + 16) // nonce, fingerprint
 	copy(o.Account[:], f.take(16))
-	copy(o.Fleet.ID[:], f.take(16))
 	day := f.uint16()
 	o.Location = f.location()
-	document := fields{rest: f.take(int(f.uint32()))}
-	o.Fleet.PickupMinutes, o.Fleet.DeliveryMinutes = int(document.uint16()), int(document.uint16())
-	o.Fleet.Name = document.text()
+	length := int(f.uint32())
+	copy(o.Fleet.ID[:], f.take(16))
+	o.Fleet.PickupMinutes, o.Fleet.DeliveryMinutes = int(f.uint16()), int(f.uint16())
+	o.Fleet.Name = f.text()
+	document := fields{rest: f.take(length)}
 	document.draft(&o.OrderDraft)
 	if document.err != nil {
 		return nil, fmt.Errorf("order record, document: %w", document.err)

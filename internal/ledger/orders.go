@@ -2,10 +2,11 @@ package ledger
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,9 @@ type Candidate struct {
 	NoCouriers bool
 }
 
+func (c *Candidate) takesOrders() bool { return c.Covers && !c.Suspended && !c.NoCouriers }
+
+// verdicts is the byte that create_order.lua reads of a fleet that takes none.
 func (c *Candidate) verdicts() byte {
 	var b byte
 	if c.Covers {
@@ -30,13 +34,11 @@ func (c *Candidate) verdicts() byte {
 	if c.Suspended {
 		b |= 2
 	}
-	if c.NoCouriers {
-		b |= 4
-	}
 	return b
 }
 
-// Creation is one POST /orders.
+// Creation is one POST /orders. The same Creation may be used again once its
+// answer has been sent: it then serves the next one without new memory.
 type Creation struct {
 	Account        delivery.AccountID
 	IdempotencyKey string // empty: header absent
@@ -49,11 +51,16 @@ type Creation struct {
 	Candidates []Candidate
 	// Now is the gateway's clock; it becomes createdAt, in milliseconds.
 	Now time.Time
+
+	order delivery.Order
+	call  scriptCall
 }
 
 // Created is an accepted order, or an earlier one that is answered again.
 type Created struct {
-	Order    *delivery.Order // nil when Draft was nil and nothing is to be replayed
+	// Order is nil when Draft was nil and nothing is to be replayed. A new one
+	// belongs to the Creation and lasts until its next use.
+	Order    *delivery.Order
 	Replayed bool
 }
 
@@ -73,24 +80,27 @@ func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, 
 	if c.Draft == nil {
 		return l.judgeBody(ctx, r, c, fingerprint)
 	}
-	o, keys, args := l.prepareCreation(r, c, fingerprint)
-	reply, err := l.count(ctx, &l.scripts.createOrder, c.Account, keys, args...)
+	l.prepareCreation(r, c, fingerprint)
+	reply, err := l.countCall(ctx, &c.call, c.Account)
 	if err != nil {
 		return Created{}, reply.quota, err
 	}
-	created, err := creationResult(&reply, r, o, c)
+	created, err := creationResult(&reply, r, c)
 	return created, reply.quota, err
 }
 
 // fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
 const fleetUnavailableRetry = 60 * time.Second
 
-func creationResult(reply *counted, r room, o *delivery.Order, c *Creation) (Created, error) {
+func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 	switch reply.name {
 	case "created":
-		f := fields{rest: reply.payload}
-		o.Fleet = c.Candidates[f.uint16()].Terms
-		return Created{Order: o}, nil
+		for i := range c.Candidates {
+			if string(c.Candidates[i].Terms.ID[:]) == reply.payload {
+				c.order.Fleet = c.Candidates[i].Terms
+			}
+		}
+		return Created{Order: &c.order}, nil
 	case "recovered", "replayed":
 		earlier, err := decodeOrder(reply.payload, r.number)
 		return Created{Order: earlier, Replayed: reply.name == "replayed"}, err
@@ -109,54 +119,68 @@ func creationResult(reply *counted, r room, o *delivery.Order, c *Creation) (Cre
 		f := fields{rest: reply.payload}
 		return Created{}, &delivery.Error{Code: delivery.CodeDuplicateOrder,
 			Message: "externalOrderId is already used",
-			OrderID: delivery.MakeOrderID(r.number, f.uint16(), o.ID.Digest())}
+			OrderID: delivery.MakeOrderID(r.number, f.uint16(), c.order.ID.Digest())}
 	}
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)
 }
 
-// prepareCreation composes the order and what create_order.lua needs of it.
-func (l *Ledger) prepareCreation(r room, c *Creation, fingerprint [16]byte) (*delivery.Order, []string, []any) {
-	d := c.Draft
-	digest := delivery.OrderDigest(c.Account, d.ExternalOrderID)
-	o := &delivery.Order{
+// prepareCreation composes the order and the call of create_order.lua.
+func (l *Ledger) prepareCreation(r room, c *Creation, fingerprint [16]byte) {
+	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
+	o := &c.order
+	*o = delivery.Order{
 		ID:         delivery.MakeOrderID(r.number, delivery.DayOf(c.Now), digest),
 		Account:    c.Account,
-		OrderDraft: *d,
+		OrderDraft: *c.Draft,
 		CreatedAt:  c.Now.UTC().Truncate(time.Millisecond),
 		Status:     delivery.Searching,
 		Version:    uint64(l.epoch.Load())<<32 | 1,
 	}
 	// The stored form has milliseconds; the first answer must be the replay's.
 	o.ReadyAt, o.OrderedAt = o.ReadyAt.Truncate(time.Millisecond), o.OrderedAt.Truncate(time.Millisecond)
-	var nonce [8]byte
-	_, _ = rand.Read(nonce[:]) // never fails, crypto/rand ends the program instead
-	keyIsExternal := c.IdempotencyKey != "" && c.IdempotencyKey == d.ExternalOrderID
-	bucket, field := r.retired(digest)
+	keyIsExternal := c.IdempotencyKey != "" && c.IdempotencyKey == o.ExternalOrderID
 
-	keys := make([]string, 6, 8)
-	keys[0], keys[1] = r.ring(EndpointOrders, c.Account), r.account(c.Account)
-	keys[2], keys[3] = r.order(digest), r.store(delivery.OrderDigest(c.Account, d.ExternalStoreID))
-	keys[4], keys[5] = r.key(kindEvents), bucket
+	call := &c.call
+	call.begin(l.scripts.createOrder, r)
+	ring := ringSuffix(EndpointOrders, c.Account)
+	store := delivery.OrderDigest(c.Account, o.ExternalStoreID)
+	bucket := retiredSuffix(digest)
+	call.key(kindRing, ring[:])
+	call.key(kindOrder, digest[:])
+	call.key(kindStore, store[:])
+	call.key(kindRetired, bucket[:])
+	call.key(kindEvents, nil)
 	if c.IdempotencyKey != "" && !keyIsExternal {
 		key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
-		keys = append(keys, r.idempotency(key), r.order(key))
+		call.key(kindIdempotency, key[:])
+		call.key(kindOrder, key[:])
 	}
-
-	ids := make([]byte, 0, 16*len(c.Candidates))
-	verdicts := make([]byte, 0, len(c.Candidates))
-	args := make([]any, 8, 8+len(c.Candidates))
+	call.value(appendOrderEvent(call.buf, o.ID, o.Version))
+	nonce := rand.Uint64()
+	call.value(appendCreationHead(call.buf, keyIsExternal, nonce, fingerprint, c.Candidates))
 	for i := range c.Candidates {
-		candidate := &c.Candidates[i]
-		ids = append(ids, candidate.Terms.ID[:]...)
-		verdicts = append(verdicts, candidate.verdicts())
-		args = append(args, appendTerms(nil, candidate.Terms))
+		if c.Candidates[i].takesOrders() {
+			call.value(appendOrderRecord(call.buf, o, &c.Candidates[i].Terms, nonce, fingerprint, keyIsExternal))
+		}
 	}
-	args[0] = appendOrderStart(make([]byte, 0, orderHead), o, nonce, fingerprint, keyIsExternal)
-	args[1] = appendOrderMiddle(nil, o.ID)
-	args[2] = appendDocument(make([]byte, 0, 512), &o.OrderDraft)
-	args[3] = appendOrderEvent(nil, o.ID, o.Version)
-	args[4], args[5], args[6], args[7] = field, ids, verdicts, r.prefix
-	return o, keys, args
+}
+
+// appendCreationHead is what the script compares, and who takes no orders.
+func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint [16]byte, candidates []Candidate) []byte {
+	flags := byte(0)
+	if keyIsExternal {
+		flags = flagKeyIsExternal
+	}
+	b = append(b, flags)
+	b = binary.BigEndian.AppendUint64(b, nonce)
+	b = append(b, fingerprint[:]...)
+	for i := range candidates {
+		if !candidates[i].takesOrders() {
+			b = append(b, candidates[i].verdicts())
+			b = append(b, candidates[i].Terms.ID[:]...)
+		}
+	}
+	return b
 }
 
 // judgeBody counts a creation whose body broke a rule.
@@ -166,13 +190,13 @@ func (l *Ledger) judgeBody(ctx context.Context, r room, c *Creation, fingerprint
 		return Created{}, quota, err
 	}
 	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
-	reply, err := l.count(ctx, &l.scripts.judgeBody, c.Account,
-		[]string{r.ring(EndpointOrders, c.Account), r.account(c.Account), r.idempotency(key), r.order(key)},
-		fingerprint[:], r.prefix)
+	reply, err := l.count(ctx, l.scripts.judgeBody, c.Account,
+		[]string{r.ring(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
+		fingerprint[:])
 	if err != nil || reply.name == "counted" {
 		return Created{}, reply.quota, err
 	}
-	created, err := creationResult(&reply, r, nil, c)
+	created, err := creationResult(&reply, r, c)
 	return created, reply.quota, err
 }
 
@@ -183,8 +207,8 @@ func (l *Ledger) judgeBody(ctx context.Context, r room, c *Creation, fingerprint
 func (l *Ledger) PollOrder(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.roomOf(account)
 	day := id.Day()
-	reply, err := l.count(ctx, &l.scripts.pollOrder, account,
-		[]string{r.ring(EndpointOrderStatus, account), r.account(account), r.order(id.Digest())},
+	reply, err := l.count(ctx, l.scripts.pollOrder, account,
+		[]string{r.ring(EndpointOrderStatus, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, delivery.PollInterval.Microseconds())
 	if err != nil {
 		return nil, reply.quota, err
@@ -226,8 +250,8 @@ func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id
 	day := id.Day()
 	epoch := l.epoch.Load()
 	change := delivery.Change{Status: delivery.Cancelled, At: now, Cancel: reason, Note: note}
-	reply, err := l.count(ctx, &l.scripts.cancelOrder, account,
-		[]string{r.ring(EndpointCancel, account), r.account(account), r.order(id.Digest())},
+	reply, err := l.count(ctx, l.scripts.cancelOrder, account,
+		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, &change, epoch),
 		now.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch)
 	if err != nil {

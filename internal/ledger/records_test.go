@@ -31,12 +31,7 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 
 func FuzzDecodeOrder(f *testing.F) {
 	o := &delivery.Order{OrderDraft: *testDraft("X-1"), CreatedAt: time.Now(), Version: 1<<32 | 1}
-	record := appendOrderStart(nil, o, [8]byte{}, [16]byte{}, true)
-	record = append(record, make([]byte, 16)...)
-	record = appendOrderMiddle(record, o.ID)
-	body := appendDocument(appendTerms(nil, o.Fleet), &o.OrderDraft)
-	record = append(record, byte(len(body)>>24), byte(len(body)>>16), byte(len(body)>>8), byte(len(body)))
-	record = append(record, body...)
+	record := appendOrderRecord(nil, o, &o.Fleet, 0, [16]byte{}, true)
 	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()}, 1)
 	record = appendSwap(record, delivery.Courier{Name: "Ali"})
 	f.Add(string(record))

@@ -127,7 +127,7 @@ func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Tim
 	retired := 0
 	for _, hour := range hours {
 		for retired < limit {
-			reply, err := l.run(ctx, &l.scripts.retireOrders, []string{r.keyOf(kindEnded, []byte(hour)), r.key(kindEndedHours)},
+			reply, err := l.run(ctx, l.scripts.retireOrders, []string{r.keyOf(kindEnded, []byte(hour)), r.key(kindEndedHours)},
 				r.prefix, hour, min(limit-retired, retireBatch), retiredBits)
 			if err != nil {
 				return retired, err

@@ -99,8 +99,8 @@ func decodeStore(record string) (*delivery.Store, error) {
 // there is none. Errors are Consume's.
 func (l *Ledger) CountAndReadStore(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.roomOf(account)
-	reply, err := l.count(ctx, &l.scripts.readStore, account, []string{
-		r.ring(EndpointStores, account), r.account(account), r.store(delivery.OrderDigest(account, externalID))})
+	reply, err := l.count(ctx, l.scripts.readStore, account, []string{
+		r.ring(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err
 	}
@@ -139,7 +139,7 @@ func (l *Ledger) WriteStore(ctx context.Context, s *delivery.Store, notices ...N
 	for i := range notices {
 		args = append(args, newNoticeID(), appendNotice(nil, &notices[i]))
 	}
-	reply, err := l.runText(ctx, &l.scripts.writeStore, []string{
+	reply, err := l.runText(ctx, l.scripts.writeStore, []string{
 		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents)}, args...)
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (l *Ledger) Publish(ctx context.Context, notices ...Notice) error {
 
 func (l *Ledger) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
 	r := l.roomOf(n.Account)
-	_, err := l.run(ctx, &l.scripts.publishNotices, []string{r.key(kindEvents)},
+	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
 		r.prefix, noticeLifetime.Milliseconds(), eventID, appendNotice(nil, n))
 	return eventID, err
 }

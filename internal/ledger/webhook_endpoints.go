@@ -106,7 +106,7 @@ func (l *Ledger) WebhookEndpoint(ctx context.Context, account delivery.AccountID
 func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, mode, url, sealed string) (string, error) {
 	r := l.roomOf(account)
 	now := time.Now()
-	return l.runText(ctx, &l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
+	return l.runText(ctx, l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
 		r.prefix, account[:], now.UnixMilli(), mode, url, sealed, now.Add(secretOverlap).UnixMilli())
 }
 

@@ -42,7 +42,7 @@ func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry
 			args = append(args, e.ID, "", "")
 		}
 	}
-	_, err = l.run(ctx, &l.scripts.queueEvents, []string{r.key(kindEvents)}, args...)
+	_, err = l.run(ctx, l.scripts.queueEvents, []string{r.key(kindEvents)}, args...)
 	return err
 }
 
@@ -134,7 +134,7 @@ func (l *Ledger) leaseFrom(ctx context.Context, r room, accounts []string, limit
 			args: []any{r.prefix, account, share, perEndpoint, lease.Milliseconds()},
 		}
 	}
-	replies, err := l.runAll(ctx, &l.scripts.leaseEvents, calls)
+	replies, err := l.runAll(ctx, l.scripts.leaseEvents, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (l *Ledger) recordAttempt(ctx context.Context, d *Delivery, record *Attempt
 	if d.Endpoint != nil {
 		version = d.Endpoint.Version
 	}
-	reply, err := l.runText(ctx, &l.scripts.recordAttempt, []string{d.room.keyOf(kindEndpoint, d.Account[:])},
+	reply, err := l.runText(ctx, l.scripts.recordAttempt, []string{d.room.keyOf(kindEndpoint, d.Account[:])},
 		d.room.prefix, d.Account[:], d.item, d.token, record.State, next, attempts, line,
 		time.Now().UnixMilli(), version, string(endpoint), flag(proven))
 	return reply == "recorded", err
@@ -329,7 +329,7 @@ func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, i
 	r := l.roomOf(account)
 	for len(items) > 0 {
 		n := min(len(items), 1000)
-		reply, err := l.runText(ctx, &l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
+		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
 			append([]any{r.prefix, account[:], time.Now().UnixMilli()}, items[:n]...)...)
 		if err != nil {
 			return err

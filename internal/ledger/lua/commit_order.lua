@@ -9,13 +9,13 @@
 -- Repeated call: the version has moved on, so it answers conflict; reading
 --   again shows that nothing is left to do.
 local head = order_head(KEYS[1])
-if head == '' or order_day(head) ~= string.sub(ARGV[2], 13, 14) then return 'missing' end
-if string.sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end
+if head == '' or order_day(head) ~= sub(ARGV[2], 13, 14) then return 'missing' end
+if sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end
 if ARGV[3] == '' then
-  redis.call('APPEND', KEYS[1], ARGV[4])
+  call('APPEND', KEYS[1], ARGV[4])
 else
   append_changes(ARGV[8], KEYS[1], head, ARGV[2], ARGV[3], ARGV[4],
     tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
 end
-if ARGV[10] then redis.call('XACK', KEYS[2], ARGV[9], unpack(ARGV, 10)) end
+if ARGV[10] then call('XACK', KEYS[2], ARGV[9], unpack(ARGV, 10)) end
 return 'committed'

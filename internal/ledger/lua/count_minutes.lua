@@ -6,24 +6,24 @@
 --   5 minutes with excess that make it sustained, 6 now in ms
 -- Reply: how many of the minutes were mostly refused
 -- Repeated call: counts twice, in a figure that decides nothing by itself.
-redis.call('HINCRBY', KEYS[1], ARGV[1] .. ':all', ARGV[2])
-redis.call('HINCRBY', KEYS[1], ARGV[1] .. ':refused', ARGV[3])
-redis.call('EXPIRE', KEYS[1], 3600)
+call('HINCRBY', KEYS[1], ARGV[1] .. ':all', ARGV[2])
+call('HINCRBY', KEYS[1], ARGV[1] .. ':refused', ARGV[3])
+call('EXPIRE', KEYS[1], 3600)
 local minute, span, excess = tonumber(ARGV[1]), tonumber(ARGV[4]), 0
-local counts = redis.call('HGETALL', KEYS[1])
+local counts = call('HGETALL', KEYS[1])
 local by_field = {}
 for i = 1, #counts, 2 do
   by_field[counts[i]] = tonumber(counts[i + 1])
-  if tonumber(string.match(counts[i], '^%d+')) <= minute - span then redis.call('HDEL', KEYS[1], counts[i]) end
+  if tonumber(string.match(counts[i], '^%d+')) <= minute - span then call('HDEL', KEYS[1], counts[i]) end
 end
 for m = minute - span + 1, minute do
   if (by_field[m .. ':refused'] or 0) * 2 > (by_field[m .. ':all'] or 0) then excess = excess + 1 end
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
+if call('EXISTS', KEYS[2]) == 1 then
   if excess >= tonumber(ARGV[5]) then
-    redis.call('HSETNX', KEYS[2], 'excess', ARGV[6])
+    call('HSETNX', KEYS[2], 'excess', ARGV[6])
   else
-    redis.call('HDEL', KEYS[2], 'excess')
+    call('HDEL', KEYS[2], 'excess')
   end
 end
 return excess

@@ -6,10 +6,9 @@
 --   suspended, counted
 -- Repeated call: counts again.
 local started = clock()
-local known = redis.call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until')
+local known = call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until')
 if not known[1] then return 'unknown' end
 local current = known[1] == ARGV[1]
 local previous = known[2] == ARGV[1] and started / 1000 < tonumber(known[3] or 0)
 if not current and not previous then return 'wrong_secret' end
-local refused, verdict, now = count_request(KEYS[1], KEYS[2], 't', started)
-return refused or reply('counted', verdict, now)
+return count_request(KEYS[1], started) or reply('counted')

@@ -12,14 +12,14 @@ for i = 4, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
   local member = ARGV[i + 1]
   if member ~= '' then
-    local head = order_head(ARGV[1] .. 'o' .. string.sub(member, 1, 12))
-    if head ~= '' and order_status(head) == 1 and order_day(head) == string.sub(member, 13, 14) then
-      local created = struct.unpack('>I8', string.sub(head, 29, 36))
-      redis.call('ZADD', ARGV[1] .. 'j\1' .. order_fleet(head), created, member)
-      redis.call('ZADD', ARGV[1] .. 't', 'NX', created + tonumber(ARGV[3]), member)
+    local head = order_head(ARGV[1] .. 'o' .. sub(member, 1, 12))
+    if head ~= '' and order_status(head) == 1 and order_day(head) == sub(member, 13, 14) then
+      local created = parse('>I8', sub(head, 29, 36))
+      call('ZADD', ARGV[1] .. 'j\1' .. order_fleet(head), created, member)
+      call('ZADD', ARGV[1] .. 't', 'NX', created + tonumber(ARGV[3]), member)
       added = added + 1
     end
   end
 end
-if #ids > 0 then redis.call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
+if #ids > 0 then call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
 return added

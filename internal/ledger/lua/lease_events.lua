@@ -9,33 +9,33 @@
 local prefix, account = ARGV[1], ARGV[2]
 local q, d, k, c = prefix .. 'q' .. account, prefix .. 'd' .. account, prefix .. 'k' .. account, prefix .. 'c' .. account
 local clock_us = clock()
-local now = math.floor(clock_us / 1000)
-for _, item in ipairs(redis.call('ZRANGEBYSCORE', k, '-inf', clock_us, 'LIMIT', 0, 1000)) do
-  redis.call('ZREM', k, item)
-  redis.call('ZADD', d, now, item)
+local now = floor(clock_us / 1000)
+for _, item in ipairs(call('ZRANGEBYSCORE', k, '-inf', clock_us, 'LIMIT', 0, 1000)) do
+  call('ZREM', k, item)
+  call('ZADD', d, now, item)
 end
-local room = math.min(tonumber(ARGV[3]), tonumber(ARGV[4]) - redis.call('ZCARD', k))
+local room = min(tonumber(ARGV[3]), tonumber(ARGV[4]) - call('ZCARD', k))
 local token = clock_us + tonumber(ARGV[5]) * 1000
 local out = {string.format('%.0f', token)}
 local function hand_out(item)
-  redis.call('ZADD', k, token, item)
+  call('ZADD', k, token, item)
   out[#out + 1] = item
-  out[#out + 1] = redis.call('HGET', c, item) or '0'
+  out[#out + 1] = call('HGET', c, item) or '0'
 end
 if room > 0 then
-  local due = redis.call('ZRANGEBYSCORE', d, '-inf', now, 'LIMIT', 0, room)
+  local due = call('ZRANGEBYSCORE', d, '-inf', now, 'LIMIT', 0, room)
   for _, item in ipairs(due) do
-    redis.call('ZREM', d, item)
+    call('ZREM', d, item)
     hand_out(item)
   end
   room = room - #due
 end
 if room > 0 then
-  for _, item in ipairs(redis.call('LPOP', q, room) or {}) do hand_out(item) end
+  for _, item in ipairs(call('LPOP', q, room) or {}) do hand_out(item) end
   reschedule(prefix, account, now)
 else
   -- Full: the next result, or the next lease to run out, makes room.
-  local lease = redis.call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
-  redis.call('ZADD', prefix .. 'W', lease and math.ceil(tonumber(lease) / 1000) or now, account)
+  local lease = call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
+  call('ZADD', prefix .. 'W', lease and ceil(tonumber(lease) / 1000) or now, account)
 end
 return out

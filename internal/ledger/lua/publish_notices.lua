@@ -6,7 +6,7 @@
 -- Repeated call: the event is in the stream twice under one id; receivers
 --   deduplicate on it.
 for i = 3, #ARGV, 2 do
-  redis.call('SET', ARGV[1] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[2])
-  redis.call('XADD', KEYS[1], '*', 'e', '\2' .. ARGV[i])
+  call('SET', ARGV[1] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[2])
+  call('XADD', KEYS[1], '*', 'e', '\2' .. ARGV[i])
 end
 return (#ARGV - 2) / 2

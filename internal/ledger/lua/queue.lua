@@ -9,15 +9,15 @@
 local function reschedule(prefix, account, now)
   local q, d, k = prefix .. 'q' .. account, prefix .. 'd' .. account, prefix .. 'k' .. account
   local at
-  if redis.call('LLEN', q) > 0 then at = now end
-  local retry = redis.call('ZRANGE', d, 0, 0, 'WITHSCORES')[2]
-  if retry and (not at or tonumber(retry) < at) then at = math.max(now, tonumber(retry)) end
-  local lease = redis.call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
-  if lease and (not at or tonumber(lease) / 1000 < at) then at = math.ceil(tonumber(lease) / 1000) end
+  if call('LLEN', q) > 0 then at = now end
+  local retry = call('ZRANGE', d, 0, 0, 'WITHSCORES')[2]
+  if retry and (not at or tonumber(retry) < at) then at = max(now, tonumber(retry)) end
+  local lease = call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
+  if lease and (not at or tonumber(lease) / 1000 < at) then at = ceil(tonumber(lease) / 1000) end
   if at then
-    redis.call('ZADD', prefix .. 'W', at, account)
+    call('ZADD', prefix .. 'W', at, account)
   else
-    redis.call('ZREM', prefix .. 'W', account)
+    call('ZREM', prefix .. 'W', account)
   end
 end
 
@@ -26,21 +26,21 @@ end
 -- and attempted are sequences in the order's head.
 local function queue_next(prefix, key, account, member, queued, attempted, sequence)
   if sequence > attempted then
-    redis.call('RPUSH', prefix .. 'q' .. account, '\1' .. member .. struct.pack('>I4', attempted + 1))
+    call('RPUSH', prefix .. 'q' .. account, '\1' .. member .. pack('>I4', attempted + 1))
     queued = attempted + 1
   end
-  redis.call('SETRANGE', key, 20, struct.pack('>I4I4', queued, attempted))
+  call('SETRANGE', key, 20, pack('>I4I4', queued, attempted))
 end
 
 -- Keeps the newest 200 attempts of an endpoint, and at most 256 kB.
 local function log_attempt(prefix, account, record)
   local g, w = prefix .. 'g' .. account, prefix .. 'w' .. account
-  local bytes = redis.call('HINCRBY', w, 'log', #record)
-  if redis.call('LPUSH', g, record) > 200 or bytes > 262144 then
+  local bytes = call('HINCRBY', w, 'log', #record)
+  if call('LPUSH', g, record) > 200 or bytes > 262144 then
     repeat
-      local dropped = redis.call('RPOP', g)
+      local dropped = call('RPOP', g)
       if not dropped then break end
-      bytes = redis.call('HINCRBY', w, 'log', -#dropped)
-    until bytes <= 262144 and redis.call('LLEN', g) <= 200
+      bytes = call('HINCRBY', w, 'log', -#dropped)
+    until bytes <= 262144 and call('LLEN', g) <= 200
   end
 end

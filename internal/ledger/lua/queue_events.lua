@@ -13,26 +13,26 @@ local ids, touched, registered, queued_now = {}, {}, {}, 0
 
 local function has_endpoint(account, event)
   if registered[account] == nil then
-    registered[account] = redis.call('HEXISTS', prefix .. 'w' .. account, 'url') == 1
+    registered[account] = call('HEXISTS', prefix .. 'w' .. account, 'url') == 1
   end
   if not registered[account] then
-    redis.call('HINCRBY', prefix .. 'w' .. account, 'notSent', 1)
-    log_attempt(prefix, account, '\3' .. struct.pack('>I8', now) .. event)
+    call('HINCRBY', prefix .. 'w' .. account, 'notSent', 1)
+    log_attempt(prefix, account, '\3' .. pack('>I8', now) .. event)
   end
   return registered[account]
 end
 
 local function queue_version(event)
-  local member = string.sub(event, 2, 15)
-  local _, sequence = struct.unpack('>I4I4', string.sub(event, 16, 23))
-  local key = prefix .. 'o' .. string.sub(event, 2, 13)
+  local member = sub(event, 2, 15)
+  local _, sequence = parse('>I4I4', sub(event, 16, 23))
+  local key = prefix .. 'o' .. sub(event, 2, 13)
   local head = order_head(key)
-  if sequence < 2 or head == '' or order_day(head) ~= string.sub(event, 14, 15) then return end
+  if sequence < 2 or head == '' or order_day(head) ~= sub(event, 14, 15) then return end
   local account = order_account(head)
-  local queued, attempted = struct.unpack('>I4I4', string.sub(head, 21, 28))
+  local queued, attempted = parse('>I4I4', sub(head, 21, 28))
   if sequence <= queued then return end
   if not has_endpoint(account, event) then
-    redis.call('SETRANGE', key, 20, struct.pack('>I4I4', sequence, sequence))
+    call('SETRANGE', key, 20, pack('>I4I4', sequence, sequence))
   elseif queued == attempted then
     queue_next(prefix, key, account, member, queued, attempted, sequence)
     touched[account], queued_now = true, queued_now + 1
@@ -41,9 +41,9 @@ end
 
 for i = 4, #ARGV, 3 do
   local event, account = ARGV[i + 1], ARGV[i + 2]
-  if string.byte(event, 1) == 2 then
-    if redis.call('XACK', KEYS[1], ARGV[2], ARGV[i]) == 1 and account ~= '' and has_endpoint(account, event) then
-      redis.call('RPUSH', prefix .. 'q' .. account, event)
+  if byte(event, 1) == 2 then
+    if call('XACK', KEYS[1], ARGV[2], ARGV[i]) == 1 and account ~= '' and has_endpoint(account, event) then
+      call('RPUSH', prefix .. 'q' .. account, event)
       touched[account], queued_now = true, queued_now + 1
     end
   else
@@ -52,5 +52,5 @@ for i = 4, #ARGV, 3 do
   end
 end
 for account in pairs(touched) do reschedule(prefix, account, now) end
-if #ids > 0 then redis.call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
+if #ids > 0 then call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
 return queued_now

@@ -9,36 +9,36 @@
 -- Repeated call: answers lost.
 local prefix, account, item, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local d, k, c = prefix .. 'd' .. account, prefix .. 'k' .. account, prefix .. 'c' .. account
-local token = redis.call('ZSCORE', k, item)
+local token = call('ZSCORE', k, item)
 if not token or tonumber(token) ~= tonumber(ARGV[4]) then return 'lost' end
-redis.call('ZREM', k, item)
+call('ZREM', k, item)
 if outcome == 'retrying' or outcome == 'deferred' then
-  redis.call('ZADD', d, ARGV[6], item)
-  if ARGV[7] ~= '0' then redis.call('HSET', c, item, ARGV[7]) end
+  call('ZADD', d, ARGV[6], item)
+  if ARGV[7] ~= '0' then call('HSET', c, item, ARGV[7]) end
 else
-  redis.call('HDEL', c, item)
+  call('HDEL', c, item)
 end
 
-if string.byte(item, 1) == 1 then
-  local key = prefix .. 'o' .. string.sub(item, 2, 13)
+if byte(item, 1) == 1 then
+  local key = prefix .. 'o' .. sub(item, 2, 13)
   local head = order_head(key)
-  if head ~= '' and order_day(head) == string.sub(item, 14, 15) then
-    local ended = struct.unpack('>I4', string.sub(item, 16, 19))
-    local queued, attempted = struct.unpack('>I4I4', string.sub(head, 21, 28))
-    local _, sequence = struct.unpack('>I4I4', string.sub(head, 5, 12))
+  if head ~= '' and order_day(head) == sub(item, 14, 15) then
+    local ended = parse('>I4', sub(item, 16, 19))
+    local queued, attempted = parse('>I4I4', sub(head, 21, 28))
+    local _, sequence = parse('>I4I4', sub(head, 5, 12))
     if ended > attempted then
-      queue_next(prefix, key, account, string.sub(item, 2, 15), math.max(queued, ended), ended, sequence)
+      queue_next(prefix, key, account, sub(item, 2, 15), max(queued, ended), ended, sequence)
     end
   end
 end
 
 if ARGV[8] ~= '' then log_attempt(prefix, account, ARGV[8]) end
-if outcome ~= 'deferred' then redis.call('HINCRBY', KEYS[1], outcome, 1) end
-local known = redis.call('HMGET', KEYS[1], 'version', 'state')
+if outcome ~= 'deferred' then call('HINCRBY', KEYS[1], outcome, 1) end
+local known = call('HMGET', KEYS[1], 'version', 'state')
 local worse = ARGV[11] ~= 'failing' or not known[2] or known[2] == 'healthy' -- failing is milder than unreachable and gone
 if ARGV[11] ~= '' and known[1] == ARGV[10] and known[2] ~= ARGV[11] and worse then
-  redis.call('HSET', KEYS[1], 'state', ARGV[11], 'since', ARGV[9])
+  call('HSET', KEYS[1], 'state', ARGV[11], 'since', ARGV[9])
 end
-if ARGV[12] == '1' and known[1] == ARGV[10] then redis.call('HSET', KEYS[1], 'proven', '1') end
+if ARGV[12] == '1' and known[1] == ARGV[10] then call('HSET', KEYS[1], 'proven', '1') end
 reschedule(prefix, account, tonumber(ARGV[9]))
 return 'recorded'

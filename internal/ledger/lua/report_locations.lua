@@ -8,10 +8,10 @@
 local kept = 0
 for i, key in ipairs(KEYS) do
   local head, place = order_head(key), ARGV[2 + i]
-  if head ~= '' and order_fleet(head) == ARGV[1] and order_day(head) == string.sub(place, 1, 2)
-    and order_status(head) < DELIVERED and string.sub(head, 127, 134) <= string.sub(place, 19, 26) then
-    redis.call('SETRANGE', key, 110, string.sub(place, 3))
-    redis.call('SETRANGE', key, 44, struct.pack('>I8', tonumber(ARGV[2])))
+  if head ~= '' and order_fleet(head) == ARGV[1] and order_day(head) == sub(place, 1, 2)
+    and order_status(head) < DELIVERED and sub(head, 111, 118) <= sub(place, 19, 26) then
+    call('SETRANGE', key, 94, sub(place, 3))
+    call('SETRANGE', key, 44, pack('>I8', tonumber(ARGV[2])))
     kept = kept + 1
   end
 end

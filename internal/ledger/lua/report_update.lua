@@ -8,11 +8,11 @@
 --   it stood before
 -- Repeated call: the update is in the stream twice; the second is dropped as a
 --   repetition by the table of moves.
-local order = redis.call('GET', KEYS[1])
+local order = call('GET', KEYS[1])
 if not order or order_fleet(order) ~= ARGV[1] or order_day(order) ~= ARGV[2] then return 'not_found\n' end
 if ARGV[6] == '1' and order_status(order) >= DELIVERED then return 'ended\n' .. order end
-redis.call('XADD', KEYS[2], '*', 'u', ARGV[5])
+call('XADD', KEYS[2], '*', 'u', ARGV[5])
 local reported = tonumber(ARGV[3])
-if reported > order_reported(order) then redis.call('SETRANGE', KEYS[1], 2, string.char(reported)) end
-redis.call('SETRANGE', KEYS[1], 44, struct.pack('>I8', tonumber(ARGV[4])))
+if reported > order_reported(order) then call('SETRANGE', KEYS[1], 2, char(reported)) end
+call('SETRANGE', KEYS[1], 44, pack('>I8', tonumber(ARGV[4])))
 return 'taken\n' .. order

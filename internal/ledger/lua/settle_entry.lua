@@ -5,6 +5,6 @@
 -- Reply: 1 when it was still to be acknowledged, 0 when it was settled before
 --   (then nothing is written)
 -- Repeated call: answers 0.
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, 4))
+if call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, 4))
 return 1

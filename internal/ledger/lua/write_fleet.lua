@@ -5,9 +5,9 @@
 -- Replies: written, conflict
 -- Repeated call: of a creation answers written; of an update answers conflict,
 --   and the caller applies its change once more to what it finds.
-local before = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+local before = call('HGET', KEYS[1], ARGV[1]) or ''
 if ARGV[2] == '' and before == ARGV[3] then return 'written' end
 if before ~= ARGV[2] then return 'conflict' end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-redis.call('HINCRBY', KEYS[2], 'fleets', 1)
+call('HSET', KEYS[1], ARGV[1], ARGV[3])
+call('HINCRBY', KEYS[2], 'fleets', 1)
 return 'written'

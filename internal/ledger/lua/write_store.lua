@@ -10,24 +10,24 @@
 -- Repeated call: the revision has moved on, so it answers conflict; the caller
 --   reads again and finds its own change.
 local NO_FLEET = string.rep('\0', 16)
-local old = redis.call('GETRANGE', KEYS[1], 0, 25)
-local revision = old == '' and string.rep('\0', 8) or string.sub(old, 3, 10)
+local old = call('GETRANGE', KEYS[1], 0, 25)
+local revision = old == '' and string.rep('\0', 8) or sub(old, 3, 10)
 if revision ~= ARGV[1] then return 'conflict' end
-local before = old == '' and NO_FLEET or string.sub(old, 11, 26)
-local after = string.sub(ARGV[2], 11, 26)
-redis.call('SET', KEYS[1], ARGV[2])
-redis.call('SADD', KEYS[2], ARGV[3])
+local before = old == '' and NO_FLEET or sub(old, 11, 26)
+local after = sub(ARGV[2], 11, 26)
+call('SET', KEYS[1], ARGV[2])
+call('SADD', KEYS[2], ARGV[3])
 if before ~= after then
-  if before ~= NO_FLEET then redis.call('SREM', ARGV[5] .. 'F' .. before, ARGV[3]) end
-  if after ~= NO_FLEET then redis.call('SADD', ARGV[5] .. 'F' .. after, ARGV[3]) end
+  if before ~= NO_FLEET then call('SREM', ARGV[5] .. 'F' .. before, ARGV[3]) end
+  if after ~= NO_FLEET then call('SADD', ARGV[5] .. 'F' .. after, ARGV[3]) end
 end
 if ARGV[4] == '0' then
-  redis.call('ZREM', KEYS[3], ARGV[3])
+  call('ZREM', KEYS[3], ARGV[3])
 else
-  redis.call('ZADD', KEYS[3], ARGV[4], ARGV[3])
+  call('ZADD', KEYS[3], ARGV[4], ARGV[3])
 end
 for i = 7, #ARGV, 2 do
-  redis.call('SET', ARGV[5] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[6])
-  redis.call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
+  call('SET', ARGV[5] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[6])
+  call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
 end
 return 'written'

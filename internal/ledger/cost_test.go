@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// costAccounts is how many accounts the orders of a cost benchmark come from,
+// one after the other.
+const costAccounts = 64
+
+// costBatch is the length of the pipelines: long enough that reading and
+// writing the socket, which all variants do alike, does not blur the ratio.
+const costBatch = 100
+
+// BenchmarkRedisCost is what one accepted order costs Redis's main thread, the
+// one resource of a partition that cannot be added to. All variants write to a
+// server that syncs every write:
+//
+//	order        the whole script, under a key that is the external id
+//	order_key    the same under a key of its own
+//	own_writes   literally the writes of order and nothing else
+//	native       the plainest layout: SET idempotency, SET external id, HSET order, XADD document
+func BenchmarkRedisCost(b *testing.B) {
+	s := newCostScene(b, costAccounts)
+	for _, variant := range []struct {
+		name string
+		add  func(*testing.B, redis.Pipeliner, int)
+	}{
+		{"order", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, n, true) }},
+		{"order_key", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, n, false) }},
+		{"own_writes", s.addOwnWrites},
+		{"native", s.addNative},
+	} {
+		b.Run(variant.name, func(b *testing.B) { s.measure(b, variant.add) })
+	}
+}
+
+// costScene is a Redis of its own with accounts that no limit stops.
+type costScene struct {
+	*Ledger
+	shops []*shop
+	next  int
+	body  []byte
+}
+
+func newCostScene(b *testing.B, accounts int) *costScene {
+	b.Helper()
+	server, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true,
+		Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
+	must(b, err)
+	b.Cleanup(server.Stop)
+	l := openTest(b, func(c *Config) { c.URL, c.edit, c.Partitions = server.URL, nil, 0 })
+	s := &costScene{Ledger: l, body: make([]byte, 450)}
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 600, Seconds: 60}, Burst: delivery.Window{Count: 120, Seconds: 10}}
+	limits.Orders.Sustained.Count *= 10_000
+	limits.Orders.Burst.Count *= 10_000
+	fleet := newFleet(b, l)
+	for range accounts {
+		one := &shop{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
+		newStore(b, l, one.account, fleet)
+		s.shops = append(s.shops, one)
+	}
+	must(b, l.loadLibrary(b.Context(), l.rooms[0].prefix))
+	return s
+}
+
+// measure sends b.N orders in pipelines and reports the main thread's time.
+func (s *costScene) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, int)) {
+	before := mainThread(b, s.Ledger)
+	b.ResetTimer()
+	for sent := 0; sent < b.N; {
+		pipe := s.rdb.Pipeline()
+		for range min(costBatch, b.N-sent) {
+			add(b, pipe, s.next)
+			s.next++
+			sent++
+		}
+		cmds, err := pipe.Exec(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, cmd := range cmds {
+			if reply, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "fcall" && !strings.HasPrefix(reply.Val(), "created\n") {
+				b.Fatalf("the script answered %q", reply.Val())
+			}
+		}
+	}
+	b.StopTimer()
+	b.ReportMetric((mainThread(b, s.Ledger)-before)*1e6/float64(b.N), "redis-us/order")
+}
+
+// fullDraft is an order with every field; its JSON takes about 450 bytes.
+func fullDraft(externalID string) *delivery.OrderDraft {
+	d := testDraft(externalID)
+	d.OrderedAt = d.ReadyAt
+	d.Dropoff.BuildingNo, d.Dropoff.Floor, d.Dropoff.Note = "12", "3", "Zil çalışmıyor, lütfen arayın"
+	d.PackageNote = "İçecekler ayrı poşette, sos eklenmedi"
+	d.OrderAmount = delivery.Money{Minor: 12550, Set: true}
+	return d
+}
+
+func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, n int, keyIsExternal bool) {
+	one := s.shops[n%len(s.shops)]
+	id := "X-" + strconv.Itoa(n)
+	c := one.creation(id, id)
+	c.Draft = fullDraft(id)
+	if !keyIsExternal {
+		c.IdempotencyKey = "K-" + strconv.Itoa(n)
+	}
+	sum := sha256.Sum256(c.Body)
+	s.prepareCreation(s.roomOf(one.account), c, [16]byte(sum[:]))
+	_ = p.Process(b.Context(), c.call.command(b.Context()))
+}
+
+// addOwnWrites are the writes of an order, with keys and values of its sizes.
+func (s *costScene) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
+	one := s.shops[n%len(s.shops)]
+	r := s.roomOf(one.account)
+	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
+	ring := r.keyOf(kindRing, append([]byte{'w'}, one.account[:]...))
+	document := appendDocument(nil, fullDraft("X"))
+	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document)])
+	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:23]}})
+}
+
+// addNative is the reference that the service is measured by: what a plain
+// layout would at least have to write, without a limit or a check.
+func (s *costScene) addNative(b *testing.B, p redis.Pipeliner, n int) {
+	one := s.shops[n%len(s.shops)]
+	prefix, id := s.roomOf(one.account).prefix, strconv.Itoa(n)
+	account := one.account.String()
+	p.Set(b.Context(), prefix+"idempotency:"+account+":"+id, s.body[:36], 0)
+	p.Set(b.Context(), prefix+"external:"+account+":"+id, s.body[:36], 0)
+	p.HSet(b.Context(), prefix+"order:"+id, "account", s.body[:16], "fleet", s.body[:16], "status", "1", "version", "1",
+		"created", "1795284000000", "updated", "1795284000000")
+	p.XAdd(b.Context(), &redis.XAddArgs{Stream: prefix + "orders", Values: []any{"document", s.body}})
+}
+
+// mainThread is the CPU time of Redis's main thread so far, in seconds.
+func mainThread(b *testing.B, l *Ledger) float64 {
+	b.Helper()
+	info, err := l.rdb.Info(b.Context(), "cpu").Result()
+	must(b, err)
+	total := 0.0
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if strings.HasSuffix(name, "_main_thread") {
+			seconds, err := strconv.ParseFloat(value, 64)
+			must(b, err)
+			total += seconds
+		}
+	}
+	return total
+}
