@@ -67,13 +67,13 @@ func (c *scriptCall) command(ctx context.Context) *redis.StringCmd {
 // send runs the call and returns its reply, like runText.
 func (l *Ledger) send(ctx context.Context, c *scriptCall) (string, error) {
 	cmd := c.command(ctx)
-	err := l.rdb.Process(ctx, cmd)
+	err := l.calls.Process(ctx, cmd)
 	if isUnknownFunction(err) {
 		if err := l.loadLibrary(ctx, c.parts[0].String()); err != nil {
 			return "", err
 		}
 		cmd = c.command(ctx)
-		err = l.rdb.Process(ctx, cmd)
+		err = l.calls.Process(ctx, cmd)
 	}
 	if err != nil {
 		return "", fmt.Errorf("script %s: %w", c.script.name, failure(err))

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +28,8 @@ const costBatch = 100
 //
 //	order        the whole script, under a key that is the external id
 //	order_key    the same under a key of its own
+//	order_sliding  order from accounts both of whose windows slide: with every
+//	               admission an old one leaves each of them
 //	own_writes   literally the writes of order and nothing else
 //	native       the plainest layout: SET idempotency, SET external id, HSET order, XADD document
 func BenchmarkRedisCost(b *testing.B) {
@@ -34,8 +38,9 @@ func BenchmarkRedisCost(b *testing.B) {
 		name string
 		add  func(*testing.B, redis.Pipeliner, int)
 	}{
-		{"order", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, n, true) }},
-		{"order_key", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, n, false) }},
+		{"order", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.shops, n, true) }},
+		{"order_key", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.shops, n, false) }},
+		{"order_sliding", s.addSliding},
 		{"own_writes", s.addOwnWrites},
 		{"native", s.addNative},
 	} {
@@ -46,42 +51,58 @@ func BenchmarkRedisCost(b *testing.B) {
 // costScene is a Redis of its own with accounts that no limit stops.
 type costScene struct {
 	*Ledger
-	shops []*shop
-	next  int
-	body  []byte
+	shops, sliding []*shop
+	next           atomic.Int64
+	body           []byte
+	stop           func()
 }
 
-func newCostScene(b *testing.B, accounts int) *costScene {
+func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScene {
 	b.Helper()
 	server, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true,
 		Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
 	must(b, err)
-	b.Cleanup(server.Stop)
-	l := openTest(b, func(c *Config) { c.URL, c.edit, c.Partitions = server.URL, nil, 0 })
-	s := &costScene{Ledger: l, body: make([]byte, 450)}
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 600, Seconds: 60}, Burst: delivery.Window{Count: 120, Seconds: 10}}
-	limits.Orders.Sustained.Count *= 10_000
-	limits.Orders.Burst.Count *= 10_000
+	stop := sync.OnceFunc(server.Stop)
+	b.Cleanup(stop)
+	own := func(c *Config) { c.URL, c.edit, c.Partitions = server.URL, nil, 0 }
+	l := openTest(b, append([]func(*Config){own}, change...)...)
+	s := &costScene{Ledger: l, body: make([]byte, 450), stop: stop}
 	fleet := newFleet(b, l)
-	for range accounts {
-		one := &shop{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
-		newStore(b, l, one.account, fleet)
-		s.shops = append(s.shops, one)
-	}
+	s.shops = openShops(b, l, fleet, accounts, 60, 10)
+	s.sliding = openShops(b, l, fleet, accounts, 2, 1)
 	must(b, l.loadLibrary(b.Context(), l.rooms[0].prefix))
 	return s
+}
+
+// openShops opens accounts with two windows of so many seconds that nobody fills.
+func openShops(b *testing.B, l *Ledger, fleet *delivery.Fleet, accounts, sustained, burst int) []*shop {
+	b.Helper()
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 6_000_000, Seconds: sustained},
+		Burst: delivery.Window{Count: 1_200_000, Seconds: burst}}
+	shops := make([]*shop, accounts)
+	for i := range shops {
+		shops[i] = &shop{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
+		newStore(b, l, shops[i].account, fleet)
+	}
+	return shops
 }
 
 // measure sends b.N orders in pipelines and reports the main thread's time.
 func (s *costScene) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, int)) {
 	before := mainThread(b, s.Ledger)
 	b.ResetTimer()
-	for sent := 0; sent < b.N; {
+	s.send(b, b.N, add)
+	b.StopTimer()
+	b.ReportMetric((mainThread(b, s.Ledger)-before)*1e6/float64(b.N), "redis-us/order")
+}
+
+// send sends n orders in pipelines.
+func (s *costScene) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner, int)) {
+	for sent := 0; sent < n; {
 		pipe := s.rdb.Pipeline()
-		for range min(costBatch, b.N-sent) {
-			add(b, pipe, s.next)
-			s.next++
+		for range min(costBatch, n-sent) {
+			add(b, pipe, int(s.next.Add(1)))
 			sent++
 		}
 		cmds, err := pipe.Exec(b.Context())
@@ -94,8 +115,6 @@ func (s *costScene) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, 
 			}
 		}
 	}
-	b.StopTimer()
-	b.ReportMetric((mainThread(b, s.Ledger)-before)*1e6/float64(b.N), "redis-us/order")
 }
 
 // fullDraft is an order with every field; its JSON takes about 450 bytes.
@@ -108,16 +127,24 @@ func fullDraft(externalID string) *delivery.OrderDraft {
 	return d
 }
 
-func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, n int, keyIsExternal bool) {
-	one := s.shops[n%len(s.shops)]
+func (s *costScene) addSliding(b *testing.B, p redis.Pipeliner, n int) {
+	s.addOrder(b, p, s.sliding, n, true)
+}
+
+func (s *costScene) nextCreation(shops []*shop, n int) *Creation {
 	id := "X-" + strconv.Itoa(n)
-	c := one.creation(id, id)
+	c := shops[n%len(shops)].creation(id, id)
 	c.Draft = fullDraft(id)
+	return c
+}
+
+func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, shops []*shop, n int, keyIsExternal bool) {
+	c := s.nextCreation(shops, n)
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
 	sum := sha256.Sum256(c.Body)
-	s.prepareCreation(s.roomOf(one.account), c, [16]byte(sum[:]))
+	s.prepareCreation(s.roomOf(c.Account), c, [16]byte(sum[:]))
 	_ = p.Process(b.Context(), c.call.command(b.Context()))
 }
 

@@ -35,6 +35,7 @@ import (
 //	c <account>            hash    attempts made, for events that failed
 //	g <account>            list    attempt log, newest first
 //	W                      zset    accounts by when their queue needs a look, ms
+//	y                      string  an order being copied; gone when the script ends
 //	f                      stream  updates that were refused, capped
 //	z                      stream  dead letters
 //

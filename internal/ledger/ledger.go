@@ -45,6 +45,11 @@ type Config struct {
 	// PoolSize is the number of connections for requests; 0: the library's
 	// default of ten per core.
 	PoolSize int
+	// Pipelines is how many batches of requests may be under way at once: what
+	// comes in while as many are, goes out together as the next one. It spares
+	// both sides most of their system calls. 0: every request has a connection
+	// to itself.
+	Pipelines int
 	// Secrets seals webhook secrets at rest. Only who registers or sends
 	// webhooks needs it.
 	Secrets SecretKeys
@@ -57,7 +62,8 @@ type Config struct {
 // Ledger is the connection to Redis and what this process knows of it. It is
 // safe for concurrent use.
 type Ledger struct {
-	rdb     redis.UniversalClient // requests and commits
+	rdb     redis.UniversalClient // everything but what the other two do
+	calls   redis.UniversalClient // single scripts, in pipelines if so configured
 	readers redis.UniversalClient // blocking reads, so that they never starve requests of connections
 	cluster bool
 	env     string
@@ -94,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := l.connect(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if err := l.checkMeta(ctx, cfg, env); err != nil {
+	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.openPipelines(cfg.Pipelines)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.logins = redis_rate.NewLimiter(l.rdb)
@@ -173,6 +179,31 @@ func (l *Ledger) openCluster(o *redis.ClusterOptions, cfg Config) {
 	l.cluster = true
 	l.rdb = redis.NewClusterClient(o)
 	l.readers = redis.NewClusterClient(&blocking)
+}
+
+// openPipelines lets single scripts go out in batches. A script's order within
+// or between batches means nothing: each waits for its own answer. Closing the
+// client closes it.
+func (l *Ledger) openPipelines(atOnce int) error {
+	l.calls = l.rdb
+	if atOnce == 0 {
+		return nil
+	}
+	o := redis.DefaultBlockingAutoPipelineOptions()
+	o.MaxConcurrentBatches, o.Unordered = atOnce, true
+	var pipeliner *redis.AutoPipeliner
+	var err error
+	switch client := l.rdb.(type) {
+	case *redis.Client:
+		pipeliner, err = client.AutoPipelineWithOptions(o)
+	case *redis.ClusterClient:
+		pipeliner, err = client.AutoPipelineWithOptions(o)
+	}
+	if err != nil {
+		return fmt.Errorf("pipelines: %w", err)
+	}
+	l.calls = pipeliner
+	return nil
 }
 
 // checkMeta compares what is fixed for ever with the configuration, and stores

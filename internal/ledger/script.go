@@ -135,12 +135,12 @@ func stripComments(source string) string {
 // run calls a script and returns its reply, with Redis's failures told apart
 // from ours.
 func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
-	cmd := l.rdb.FCall(ctx, s.name, keys, args...)
+	cmd := l.calls.FCall(ctx, s.name, keys, args...)
 	if isUnknownFunction(cmd.Err()) {
 		if err := l.loadLibrary(ctx, keys[0]); err != nil {
 			return nil, err
 		}
-		cmd = l.rdb.FCall(ctx, s.name, keys, args...)
+		cmd = l.calls.FCall(ctx, s.name, keys, args...)
 	}
 	reply, err := cmd.Result()
 	if err != nil {

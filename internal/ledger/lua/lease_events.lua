@@ -16,7 +16,7 @@ for _, item in ipairs(call('ZRANGEBYSCORE', k, '-inf', clock_us, 'LIMIT', 0, 100
 end
 local room = min(tonumber(ARGV[3]), tonumber(ARGV[4]) - call('ZCARD', k))
 local token = clock_us + tonumber(ARGV[5]) * 1000
-local out = {string.format('%.0f', token)}
+local out = {format('%.0f', token)}
 local function hand_out(item)
   call('ZADD', k, token, item)
   out[#out + 1] = item

@@ -39,6 +39,10 @@ local function append_changes(prefix, key, head, member, statuses, entries, epoc
     call('ZADD', prefix .. 't', due, member)
   else
     call('ZREM', prefix .. 't', member)
+    -- The order is kept for days. A copy has none of the room that APPEND has
+    -- reserved for more, which is up to as much again.
+    call('COPY', key, prefix .. 'y', 'REPLACE')
+    call('RENAME', prefix .. 'y', key)
     -- By the time of the event's entry, not of the change, which a fleet may
     -- date back: retirement compares it with what the groups have consumed.
     local hour = floor(tonumber(string.match(entry, '^%d+')) / 3600000)

@@ -1,0 +1,335 @@
+//go:build growth
+
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// What is compared, the smallest first; GROWTH_ORDERS and GROWTH_ACCOUNTS in the
+// environment replace the lists.
+const (
+	growthOrders   = "10000,1000000,5000000"
+	growthAccounts = "10,1000,50000"
+	growthRounds   = 7
+	growthSample   = 20_000 // orders of one round
+)
+
+// Ceilings of the growth: what a full Redis may cost more than an empty one,
+// and what it may keep (bytes).
+const (
+	mostSlower       = 1.15
+	mostPerOrder     = 1200
+	mostPerRetiredID = 24
+)
+
+// BenchmarkGrowth is `make bench-growth`: whether an order costs the same in a
+// full Redis as in an empty one, and how much memory everything takes. Each
+// comparison takes turns with the smallest of its kind, so that the machine's
+// moods fall on both. Run it with -benchtime 1x.
+func BenchmarkGrowth(b *testing.B) {
+	b.Run("orders", func(b *testing.B) { growByOrders(b, numbers(b, "GROWTH_ORDERS", growthOrders)) })
+	b.Run("accounts", func(b *testing.B) { growByAccounts(b, numbers(b, "GROWTH_ACCOUNTS", growthAccounts)) })
+	b.Run("memory", measureMemory)
+}
+
+func numbers(b *testing.B, variable, list string) (ns []int) {
+	b.Helper()
+	if given := os.Getenv(variable); given != "" {
+		list = given
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || len(ns) > 0 && n <= ns[len(ns)-1] {
+			b.Fatalf("%s: %q is no rising list of numbers", variable, list)
+		}
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// growByOrders keeps the smallest ledger and grows another beside it.
+func growByOrders(b *testing.B, sizes []int) {
+	small, large := newCostScene(b, 1000), newCostScene(b, 1000)
+	small.fill(b, sizes[0])
+	resident := 0
+	for _, size := range sizes[1:] {
+		large.fill(b, size-resident)
+		resident = size
+		compare(b, fmt.Sprintf("%d resident orders", size), large, fmt.Sprint(sizes[0]), small)
+	}
+}
+
+// growByAccounts compares many accounts, and one that sends everything.
+func growByAccounts(b *testing.B, sizes []int) {
+	small := newCostScene(b, sizes[0])
+	small.fill(b, 10_000)
+	for _, size := range append([]int{1}, sizes[1:]...) {
+		large := newCostScene(b, size)
+		large.fill(b, 10_000)
+		name := fmt.Sprintf("%d accounts", size)
+		if size == 1 {
+			name = "one hot account"
+		}
+		compare(b, name, large, fmt.Sprint(sizes[0]), small)
+		large.stop()
+	}
+}
+
+// fill creates orders without waiting for the disk.
+func (s *costScene) fill(b *testing.B, n int) {
+	b.Helper()
+	ctx := b.Context()
+	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "no").Err())
+	began := time.Now()
+	for left := n; left > 0; {
+		part := min(left, 500_000)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { s.send(b, part/2, s.addPlain) })
+		}
+		all.Wait()
+		left -= part
+		if n > 500_000 {
+			b.Logf("filled %d of %d in %s", n-left, n, time.Since(began).Round(time.Second))
+		}
+	}
+	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "always").Err())
+}
+
+func (s *costScene) addPlain(b *testing.B, p redis.Pipeliner, n int) {
+	s.addOrder(b, p, s.shops, n, true)
+}
+
+// sample is what one round measures.
+type sample struct{ cpu, rate, p99 float64 }
+
+// compare takes turns between two ledgers and reports the median of the ratios.
+func compare(b *testing.B, name string, large *costScene, base string, small *costScene) {
+	b.Helper()
+	var cpu, rate, p99 []float64
+	large.sample(b) // the first one after filling meets cold caches
+	for range growthRounds {
+		l, s := large.sample(b), small.sample(b)
+		cpu, rate, p99 = append(cpu, l.cpu/s.cpu), append(rate, s.rate/l.rate), append(p99, l.p99/s.p99)
+	}
+	line := func(what string, ratios []float64, ceiling float64) {
+		slices.Sort(ratios)
+		median := ratios[len(ratios)/2]
+		fmt.Printf("%-26s against %-6s %-28s %5.2f  (%.2f to %.2f)\n", name, base, what, median, ratios[0], ratios[len(ratios)-1])
+		if ceiling > 0 && median > ceiling {
+			b.Errorf("%s: %s is %.2f times that of %s, at most %.2f is accepted", name, what, median, base, ceiling)
+		}
+	}
+	line("Redis CPU per order", cpu, mostSlower)
+	line("time per order, 64 at once", rate, mostSlower)
+	line("p99, 64 at once", p99, 0)
+}
+
+// sample sends growthSample orders in pipelines for their cost, and as many
+// through CreateOrder, 64 at once, for rate and latency.
+func (s *costScene) sample(b *testing.B) sample {
+	b.Helper()
+	before := mainThread(b, s.Ledger)
+	s.send(b, growthSample, s.addPlain)
+	result := sample{cpu: (mainThread(b, s.Ledger) - before) / growthSample}
+	const atOnce = 64
+	var all sync.WaitGroup
+	took := make([]time.Duration, growthSample/atOnce*atOnce)
+	began := time.Now()
+	for i := range atOnce {
+		all.Go(func() {
+			for j := i; j < len(took); j += atOnce {
+				c := s.nextCreation(s.shops, int(s.next.Add(1)))
+				at := time.Now()
+				if _, _, err := s.CreateOrder(context.Background(), c); err != nil {
+					b.Error(err)
+					return
+				}
+				took[j] = time.Since(at)
+			}
+		})
+	}
+	all.Wait()
+	result.rate = float64(len(took)) / time.Since(began).Seconds()
+	slices.Sort(took)
+	result.p99 = took[len(took)*99/100].Seconds()
+	return result
+}
+
+// measureMemory fills ledgers of their own and divides what they came to take.
+func measureMemory(b *testing.B) {
+	const n = 100_000
+	s := newCostScene(b, 1000)
+	empty := usedMemory(b, s.Ledger)
+	s.fill(b, n)
+	s.forgetLogs(b)
+	s.index(b)
+	report(b, "a live order, Searching, with its event and lists", usedMemory(b, s.Ledger)-empty, n, mostPerOrder)
+	s.deliver(b)
+	report(b, "the same order Delivered, with its five changes and events", usedMemory(b, s.Ledger)-empty, n, mostPerOrder)
+	s.stop()
+
+	// One partition with 320,000 ids is as dense as 16 with five million.
+	const ids = 320_000
+	s = newCostScene(b, 1000, func(c *Config) { c.Partitions = 1 })
+	empty = usedMemory(b, s.Ledger)
+	s.fill(b, ids)
+	s.forgetLogs(b)
+	s.deliver(b)
+	s.retire(b, ids)
+	report(b, "a remembered external id", usedMemory(b, s.Ledger)-empty, ids, mostPerRetiredID)
+	s.stop()
+
+	const accounts = 2000
+	s = newCostScene(b, accounts, func(c *Config) { c.Partitions = 1 })
+	empty = usedMemory(b, s.Ledger)
+	s.fillWindows(b, 600)
+	report(b, "an account's full windows (600 admissions)", usedMemory(b, s.Ledger)-empty, accounts, 0)
+}
+
+func report(b *testing.B, what string, bytes float64, n int, ceiling float64) {
+	b.Helper()
+	each := bytes / float64(n)
+	fmt.Printf("%-60s %8.1f bytes of Redis memory\n", what, each)
+	if ceiling > 0 && each > ceiling {
+		b.Errorf("%s takes %.1f bytes, at most %.0f are accepted", what, each, ceiling)
+	}
+}
+
+func usedMemory(b *testing.B, l *Ledger) float64 {
+	b.Helper()
+	info, err := l.rdb.Info(b.Context(), "memory").Result()
+	must(b, err)
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	text, _, _ := strings.Cut(rest, "\r\n")
+	bytes, err := strconv.ParseFloat(text, 64)
+	must(b, err)
+	return bytes
+}
+
+// consume hands every new event to the two roles, as the workers would.
+func (s *costScene) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
+	b.Helper()
+	reader := newFeedReader(s.Ledger, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
+		Handle: func(_ context.Context, partition int, batch []Entry) error { return handle(partition, batch) }}, s.rooms)
+	must(b, reader.makeGroups(b.Context()))
+	for {
+		waiting := int64(0)
+		for _, r := range s.rooms {
+			for _, group := range redisInfo(b, s.Ledger, r.key(kindEvents)) {
+				if group.Name == string(role) {
+					waiting += group.Lag
+				}
+			}
+		}
+		if waiting == 0 {
+			return
+		}
+		must(b, reader.readNew(b.Context()))
+	}
+}
+
+// forgetLogs takes the accounts' windows out of the account.
+func (s *costScene) forgetLogs(b *testing.B) {
+	for _, one := range s.shops {
+		must(b, s.rdb.Del(b.Context(), s.roomOf(one.account).ring(EndpointOrders, one.account)+"l").Err())
+	}
+}
+
+func (s *costScene) index(b *testing.B) {
+	s.consume(b, RoleStatus, func(partition int, batch []Entry) error { return s.IndexJobs(b.Context(), partition, batch) })
+}
+
+// deliver brings every order that the scene has sent to its end.
+func (s *costScene) deliver(b *testing.B) {
+	b.Helper()
+	courier := delivery.Courier{Name: "Mehmet Y.", Phone: "5321234567", VehicleType: "Motorcycle"}
+	place := delivery.Location{Point: taksim, At: time.Now()}
+	for from := int64(1); from <= s.next.Load(); from += costBatch {
+		var ids []delivery.OrderID
+		for n := from; n < from+costBatch && n <= s.next.Load(); n++ {
+			c := s.nextCreation(s.shops, int(n))
+			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
+			ids = append(ids, delivery.MakeOrderID(s.roomOf(c.Account).number, delivery.DayOf(c.Now), digest))
+		}
+		orders, err := s.Orders(b.Context(), ids)
+		must(b, err)
+		commits := make([]Commit, len(orders))
+		for i, o := range orders {
+			commits[i].Order = o
+			for _, status := range []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered} {
+				change := delivery.Change{Status: status, At: time.Now(), Location: place, ETA: time.Now()}
+				if status == delivery.Assigned {
+					change.Courier = courier
+				}
+				commits[i].Changes = append(commits[i].Changes, change)
+			}
+		}
+		results, err := s.CommitAll(b.Context(), commits)
+		must(b, err)
+		for _, result := range results {
+			must(b, result)
+		}
+	}
+}
+
+// retire removes all orders: every group has seen every event, and the clock
+// says that they ended long ago.
+func (s *costScene) retire(b *testing.B, want int) {
+	b.Helper()
+	acknowledge := func(role Role) func(int, []Entry) error {
+		return func(partition int, batch []Entry) error {
+			ids := make([]string, len(batch))
+			for i := range batch {
+				ids[i] = batch[i].ID
+			}
+			return s.rdb.XAck(b.Context(), s.rooms[partition].key(kindEvents), string(role), ids...).Err()
+		}
+	}
+	s.consume(b, RoleStatus, acknowledge(RoleStatus))
+	s.consume(b, RoleWebhook, acknowledge(RoleWebhook))
+	retired := 0
+	for partition, r := range s.rooms {
+		// The hours' lists are named after the hour; two hours ago is over.
+		hours, err := s.rdb.ZRangeWithScores(b.Context(), r.key(kindEndedHours), 0, -1).Result()
+		must(b, err)
+		for _, hour := range hours {
+			past := fmt.Sprint(int(hour.Score) - 2)
+			must(b, s.rdb.Rename(b.Context(), r.keyOf(kindEnded, []byte(hour.Member.(string))), r.keyOf(kindEnded, []byte(past))).Err())
+			must(b, s.rdb.ZAdd(b.Context(), r.key(kindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
+		}
+		n, err := s.Retire(b.Context(), partition, time.Now(), want)
+		must(b, err)
+		retired += n
+		must(b, s.rdb.Del(b.Context(), r.key(kindEvents)).Err())
+	}
+	if retired != want {
+		b.Fatalf("%d orders retired, want %d", retired, want)
+	}
+}
+
+// fillWindows makes every account use so many requests.
+func (s *costScene) fillWindows(b *testing.B, each int) {
+	b.Helper()
+	for range each {
+		calls := make([]call, len(s.shops))
+		for i, one := range s.shops {
+			calls[i] = call{keys: []string{s.roomOf(one.account).ring(EndpointOrders, one.account)}}
+		}
+		_, err := s.runAll(b.Context(), s.scripts.consume, calls)
+		must(b, err)
+	}
+}
