@@ -1,0 +1,158 @@
+// A restaurant's day, lunch and dinner, in a minute or in as long as DURATION
+// says: the load follows the peaks, and everything happens that happens on such
+// a day. Orders are cancelled, fail at the door, are sent twice by a till that
+// lost its answer, or break a rule; branches change their data; somebody polls.
+import exec from 'k6/execution';
+import { Counter } from 'k6/metrics';
+import { sleep } from 'k6';
+import { level, plan } from './lib/levels.js';
+import { branch, dice, draw, failures, invalid, pick } from './lib/orders.js';
+import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
+
+const length = seconds(__ENV.DURATION || '1m');
+const vendors = accounts().length;
+const peak = 7 * vendors; // orders a second; some are sent more than once
+
+const replays = new Counter('replays');
+const differing = new Counter('replays_differing');
+const invalids = new Counter('invalid_orders');
+
+// Parts of the day: [share of the time, orders a second at its end, of the peak].
+const day = [[0.12, 0.15], [0.13, 0.8], [0.13, 0.8], [0.1, 0.25], [0.12, 0.2], [0.12, 1], [0.16, 1], [0.12, 0.1]];
+
+export const options = plan({
+  title: 'A restaurant evening',
+  proves: 'Through lunch and dinner peaks with cancellations, failures, repetitions, wrong bodies and polls, every answer is the right one.',
+  levels: [
+    // The peaks stay within what the spec allows.
+    level('refused', 'count==0', 'a vendor within its limits is never refused'),
+    // Idempotency: the same key and body get the same bytes, marked as replayed.
+    level('replays_differing', 'count==0', 'a repeated order gets the bytes of its first answer'),
+    level('replays', 'count>0', 'orders are repeated'),
+    level('invalid_orders', 'count>0', 'orders that break a rule are sent'),
+    // With k6, the courier and the webhooks on the same processors.
+    level('http_req_duration{name:POST /orders}', 'p(95)<50', 'creating an order takes less than 50 ms in 95 of 100 cases'),
+    level('http_req_duration{name:POST /orders}', 'p(99)<100', 'creating an order takes less than 100 ms in 99 of 100 cases'),
+    // Of these there are few, and p99 would be the slowest one: a single slow fsync.
+    level('http_req_duration{name:POST /orders/{id}/cancel}', 'p(95)<50', 'cancelling an order takes less than 50 ms in 95 of 100 cases'),
+    level('http_req_duration{name:GET /orders/{id}}', 'p(95)<50', 'reading an order takes less than 50 ms in 95 of 100 cases'),
+    level('http_req_duration{name:PUT /stores/{id}}', 'p(95)<50', 'changing a branch takes less than 50 ms in 95 of 100 cases'),
+    // The load was really offered: k6 did not fall behind.
+    level('dropped_iterations', 'count==0', 'k6 offered every order that the day asks for'),
+  ],
+  scenarios: {
+    tills: {
+      executor: 'ramping-arrival-rate', exec: 'till', startRate: 1, timeUnit: '1s',
+      stages: day.map(([share, load]) => ({ duration: `${Math.round(length * share)}s`, target: Math.max(1, Math.round(peak * load)) })),
+      preAllocatedVUs: 25 * vendors, gracefulStop: '30s',
+    },
+    office: {
+      executor: 'constant-arrival-rate', exec: 'office', rate: 1, timeUnit: '2s', duration: `${Math.round(length)}s`,
+      preAllocatedVUs: 2, gracefulStop: '30s',
+    },
+  },
+});
+
+export function setup() {
+  return open(3);
+}
+
+// What may happen to an order, and how often in a hundred.
+const kinds = [
+  [64, delivered], [8, failing], [9, cancelled], [6, repeated], [3, mistaken], [6, broken], [2, twiceTold], [2, polled],
+];
+
+export function till(data) {
+  const turn = exec.scenario.iterationInTest;
+  const roll = dice(turn);
+  const v = vendor(data, turn);
+  const order = (note) => draw(roll, pick(roll, data.stores), `${data.run}-evening-${turn}`, note);
+  let left = roll() * 100;
+  const [, kind] = kinds.find(([share]) => (left -= share) < 0) || kinds[0];
+  kind(v, order, roll);
+}
+
+// The office changes its branches' data; they stay Active.
+export function office(data) {
+  const turn = exec.scenario.iterationInTest;
+  const n = turn % data.stores.length;
+  const a = vendor(data, turn).put(data.stores[n], { ...branch(n), phone: `0216${String(5550000 + turn)}` });
+  expect(a, 'a branch stays Active when its data change', (r) => r.ok && r.data.status === 'Active');
+}
+
+function accept(v, order, end) {
+  const a = v.create(order, end);
+  expect(a, 'an order is accepted', (r) => r.status === 201 && r.data.status === 'Searching'
+    && r.data.externalOrderId === order.externalOrderId && !r.replayed);
+  return a;
+}
+
+function delivered(v, order) {
+  accept(v, order(), 'Delivered');
+}
+
+function failing(v, order, roll) {
+  accept(v, order(`SIM:FAIL=${pick(roll, failures)}`), 'Failed');
+}
+
+// Cancelled before pickup, and once more: the second answer is the first.
+function cancelled(v, order, roll) {
+  const a = accept(v, order(`SIM:HOLD=${pick(roll, ['Searching', 'Assigned', 'PickingUp'])}`), 'Cancelled');
+  if (!a.ok) return;
+  sleep(roll() * 2);
+  const first = v.cancel(a.data.orderId);
+  expect(first, 'an order is cancelled before pickup', (r) => r.ok && r.data.status === 'Cancelled');
+  expect(v.cancel(a.data.orderId), 'a second cancellation answers the same', (r) => r.ok && r.body === first.body);
+}
+
+// A till that lost its answer sends the same bytes again, with the same key.
+function repeated(v, order, roll) {
+  const o = order();
+  const first = accept(v, o, 'Delivered');
+  if (!first.ok) return;
+  sleep(roll());
+  const again = v.create(o, 'Delivered');
+  replays.add(1);
+  differing.add(again.replayed && again.body === first.body ? 0 : 1);
+  expect(again, 'a repeated order is a replay', (r) => r.status === 201 && r.replayed);
+}
+
+// A till that numbers its orders wrongly: the same key or the same external id
+// for another order.
+function mistaken(v, order, roll) {
+  const o = order();
+  const first = accept(v, o, 'Delivered');
+  if (!first.ok) return;
+  const key = roll() < 0.5 ? o.externalOrderId : `again-${o.externalOrderId}`;
+  const a = v.create({ ...o, orderAmount: 1 }, 'Delivered', key);
+  expect(a, 'another order under the same key or id is a duplicate', (r) => r.status === 409 && r.code === 'DUPLICATE_ORDER');
+}
+
+function broken(v, order, roll) {
+  const [status, code, breakRule] = pick(roll, invalid);
+  const o = order();
+  breakRule(o);
+  const a = v.insist('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId, expect: status });
+  invalids.add(1);
+  expect(a, 'an order that breaks a rule is refused with its code', (r) => r.status === status && r.code === code);
+}
+
+// Every webhook of this order is sent twice, as at-least-once delivery may.
+function twiceTold(v, order) {
+  accept(v, order('SIM:DUPLICATE her olay iki kez'), 'Delivered');
+}
+
+// Reads the order at once and, as patient as it has to be, once more; then it is
+// too late to cancel.
+function polled(v, order) {
+  const a = accept(v, order(), 'Delivered');
+  if (!a.ok) return;
+  for (let i = 0; i < 2; i++) {
+    const r = v.read(a.data.orderId);
+    expect(r, 'an order can be read once in 10 s', (x) => x.ok);
+    if (i === 0) sleep(Math.max(0, r.answered / 1000 + 10.01 - Date.now() / 1000));
+    else if (r.data.status === 'Delivered') {
+      expect(v.cancel(a.data.orderId), 'a delivered order cannot be cancelled', (x) => x.status === 409 && x.code === 'ORDER_NOT_CANCELLABLE');
+    }
+  }
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/k6/report"
+	"vendorapi/loadtest/k6/samples"
+)
+
+// vendorOf plays what a script would: it registers a branch and creates orders.
+func vendorOf(t *testing.T, h *house, a *account, run *samples.Run, ends ...string) {
+	t.Helper()
+	v, err := h.vendor.Login(t.Context(), "/token", a.ClientID, a.ClientSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := map[string]any{
+		"taxNumber": "1234567890", "name": "Moda Şubesi", "phone": "02165550011", "fleetId": h.Demo.Fleet.FleetID,
+		"address": map[string]any{"text": "Moda Caddesi No: 1, Kadıköy", "latitude": 40.9816, "longitude": 29.0258},
+	}
+	put(t, v, "/stores/moda", store)
+	run.Stores[a.Label]++
+	for deadline := time.Now().Add(20 * time.Second); put(t, v, "/stores/moda", nil) != "Active"; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the store is not confirmed")
+		}
+	}
+	for i, end := range ends {
+		note := "SIM:HOLD=" + end
+		if end == "Delivered" {
+			note = ""
+		}
+		var created struct{ OrderID string }
+		err := v.Call(t.Context(), http.MethodPost, "/orders", map[string]any{
+			"externalStoreId": "moda", "externalOrderId": fmt.Sprintf("E-%d", i), "packageNote": note,
+			"recipient": map[string]any{"name": "Ayşe Kaya", "phone": "05321234567"},
+			"dropoff":   map[string]any{"text": "Bahariye Caddesi No: 2, Kadıköy", "latitude": 40.988, "longitude": 29.03},
+		}, &created)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Orders = append(run.Orders, samples.Order{ID: created.OrderID, Account: a.Label, End: end})
+	}
+}
+
+func put(t *testing.T, v *client.Client, path string, body any) (status string) {
+	t.Helper()
+	if body == nil {
+		body = struct{}{}
+	}
+	var store struct{ Status string }
+	if err := v.Call(t.Context(), http.MethodPut, path, body, &store); err != nil {
+		t.Fatal(err)
+	}
+	return store.Status
+}
+
+// The check of the webhooks against the real system: it finds nothing when all
+// is well, and everything that is not.
+func TestHouse_ChecksTheWebhooks(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := stack.Build(t.Context(), bin); err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHouse(t.Context(), bin, "auto", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.close(false) })
+	accounts, err := h.admit(t.Context(), &script{name: "test", accounts: 2, factor: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &samples.Run{Stores: map[string]int{}}
+	vendorOf(t, h, accounts[0], run, "Delivered", "Searching")
+	vendorOf(t, h, accounts[1], run, "PickingUp")
+	w, err := h.checkWebhooks(t.Context(), accounts, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two stores, five statuses of the delivered order, two of the held one.
+	if len(w.Problems) > 0 || w.Orders != 3 || w.Histories != 2 || w.Stores != 2 || w.Expected != 9 || w.Received != 9 || w.P99 <= 0 {
+		t.Errorf("%+v", w)
+	}
+	lied := &samples.Run{Stores: map[string]int{"1": 1}, Orders: []samples.Order{run.Orders[2], run.Orders[1]}}
+	lied.Orders[0].End = "Assigned"
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	w = &webhooks{}
+	if err := w.settle(ctx, time.Now(), accounts[1], lied.Orders, 1); err != nil {
+		t.Fatal(err)
+	}
+	w.hold(lied.Orders[0], []string{"Searching", "Assigned", "PickingUp", "PickedUp"}, accounts[1].receiver.Timeline(lied.Orders[0].ID))
+	w.count(accounts[0], nil, 0)
+	for _, problem := range []string{"the webhooks tell", "should have ended Assigned", "1 store.activated for 0 stores", "never accepted: " + run.Orders[0].ID} {
+		if !strings.Contains(strings.Join(w.told(), "\n"), problem) {
+			t.Errorf("%q was not found out: %v", problem, w.told())
+		}
+	}
+}
+
+// What k6 left behind becomes a verdict and a page.
+func TestPlayed_JudgesAndIsShown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := runFiles{filepath.Join(dir, "x.csv"), filepath.Join(dir, "x.json")}
+	p := &played{script: &script{name: "x", factor: 1}, took: time.Second, webhooks: &webhooks{}}
+	p.plan.Title, p.plan.Levels = "Title", []samples.Level{{Metric: "refused", Threshold: "count==0", Words: "nobody is refused"}}
+	if err := p.read(files); err != nil || len(p.failures) != 1 || p.failures[0] != "k6 wrote no samples" {
+		t.Errorf("%v, %v", err, p.failures)
+	}
+	head := "metric_name,timestamp,metric_value,expected_response,name,status,extra_tags,metadata\n"
+	write(t, files.samples, head+"http_req_duration,1795284932714757,1,true,POST /orders,429,account=1,\n")
+	write(t, files.summary, `{"metrics": {"refused": {"count": 1, "thresholds": {"count==0": true}}}}`)
+	p.failures = nil
+	if err := p.read(files); err != nil {
+		t.Fatal(err)
+	}
+	p.limits = judgeLimits(p.script, p.run)
+	p.webhooks.problem("order o-1: lost")
+	p.judge()
+	want := []string{
+		"service level not held: nobody is refused (count==0 of refused): 1",
+		"limit not exact: POST /orders, 600 in 60 s: 0 admitted within it, 1 refused with room left",
+		"limit not exact: POST /orders, 120 in 10 s: 0 admitted within it, 1 refused with room left",
+		"webhooks: order o-1: lost",
+	}
+	if got := strings.Join(p.failures, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("failures:\n%s", got)
+	}
+	page := compose([]*played{p}, time.Now(), describeMachine(t.Context()))
+	path := filepath.Join(dir, "report.html")
+	if err := report.Write(path, page); err != nil || page.Passed() {
+		t.Errorf("%v, passed %v", err, page.Passed())
+	}
+	html, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(html), "order o-1: lost") || !strings.Contains(string(html), "Go</span>") {
+		t.Errorf("%v: %s", err, html)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSteps_TellTheKnee(t *testing.T) {
+	t.Parallel()
+	step := func(name string, rate float64, p99 time.Duration) samples.Figures {
+		return samples.Figures{Name: name, Rate: rate, P99: p99}
+	}
+	quick, slow := 10*time.Millisecond, 200*time.Millisecond
+	for knee, all := range map[string][]samples.Figures{
+		"":                            nil,
+		"No knee up to 200/s":         {step("100/s", 100, quick), step("200/s", 199, quick)},
+		"lowest rate, 100/s":          {step("100/s", 100, slow), step("200/s", 200, slow)},
+		"knee: 100/s was within":      {step("100/s", 100, quick), step("200/s", 200, slow), step("400/s", 400, slow)},
+		"In between, 200/s was not":   {step("100/s", 100, quick), step("200/s", 200, slow), step("400/s", 400, quick)},
+		"of the offered rate, 200/s ": {step("100/s", 100, quick), step("200/s", 150, quick)},
+	} {
+		if _, got := steps(all); !strings.Contains(got, knee) || (knee == "") != (got == "") {
+			t.Errorf("%q, want %q", got, knee)
+		}
+	}
+}
+
+func TestPlainEnvironment_LeavesOutWhatChangesK6(t *testing.T) {
+	t.Setenv("K6_VUS", "5")
+	t.Setenv("DURATION", "9h")
+	t.Setenv("LOADTEST_KEPT", "yes")
+	env := strings.Join(plainEnvironment(), "\n")
+	if strings.Contains(env, "K6_VUS") || strings.Contains(env, "DURATION=9h") || !strings.Contains(env, "LOADTEST_KEPT=yes") {
+		t.Error(env)
+	}
+}

@@ -1,0 +1,120 @@
+package samples
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// As k6 v1.8.1 writes them, tags in any order, with metrics that do not matter
+// here in between.
+const written = `metric_name,timestamp,metric_value,error_code,expected_response,method,name,scenario,status,extra_tags,metadata
+stores_registered,1795284932713692,1.000000,,,,,,,account=1,store=loadtest-1
+http_reqs,1795284932714757,1.000000,,true,POST,POST /orders,a,201,account=1,
+http_req_duration,1795284932714757,2.500000,,true,POST,POST /orders,a,201,account=1,
+http_req_waiting,1795284932714757,0.204885,,true,POST,POST /orders,a,201,account=1,
+orders_accepted,1795284932715006,1.000000,,,,,a,,account=1,order=o-1&end=Delivered
+http_req_duration,1795284934000000,10.000000,1429,true,POST,POST /orders,a,429,step=400/s&account=2,
+http_req_duration,1795284935000000,1.000000,,true,GET,GET /orders/{id},a,200,account=2,
+http_req_duration,1795284935100000,0.000000,1050,false,GET,GET /orders/{id},a,0,account=2,
+dropped_iterations,1795284935200000,2.000000,,,,,a,,,
+`
+
+func TestReadCSV(t *testing.T) {
+	t.Parallel()
+	run, err := ReadCSV(strings.NewReader(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Requests) != 4 || len(run.Orders) != 1 || run.Stores["1"] != 1 || len(run.Dropped) != 2 {
+		t.Fatalf("%+v", run)
+	}
+	first := Request{Endpoint: "POST /orders", Account: "1", Status: 201,
+		Sent: time.UnixMicro(1795284932712257), Answered: time.UnixMicro(1795284932714757)}
+	if run.Requests[0] != first || first.Took() != 2500*time.Microsecond {
+		t.Errorf("%+v", run.Requests[0])
+	}
+	if r := run.Requests[1]; r.Step != "400/s" || r.Account != "2" || r.Status != 429 {
+		t.Errorf("%+v", r)
+	}
+	if o := run.Orders[0]; o != (Order{ID: "o-1", Account: "1", End: "Delivered"}) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestReadCSV_RefusesWhatK6DoesNotWrite(t *testing.T) {
+	t.Parallel()
+	head, _, _ := strings.Cut(written, "\n")
+	for name, text := range map[string]string{
+		"nothing":            "",
+		"other columns":      "metric_name,timestamp\n",
+		"no time":            head + "\nhttp_req_duration,soon,1,,,,,,200,,\n",
+		"no value":           head + "\nhttp_req_duration,1795284932714757,long,,,,,,200,,\n",
+		"no status":          head + "\nhttp_req_duration,1795284932714757,1,,,,,,,,\n",
+		"an order of no one": head + "\norders_accepted,1795284932714757,1,,,,,,,account=1,\n",
+		"half a line":        head + "\nhttp_req_duration,1795284932714757\n",
+	} {
+		if run, err := ReadCSV(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: %+v", name, run)
+		}
+	}
+}
+
+func TestRun_Figures(t *testing.T) {
+	t.Parallel()
+	run, err := ReadCSV(strings.NewReader(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := run.All(); all.Count != 4 || all.Max != 10*time.Millisecond || all.P50 != time.Millisecond || all.Rate < 1.67 || all.Rate > 1.68 {
+		t.Errorf("%+v", all)
+	}
+	endpoints := run.Endpoints()
+	if len(endpoints) != 2 || endpoints[0].Name != "GET /orders/{id}" || endpoints[0].Answers[Answer{0, true}] != 1 || endpoints[1].Answers[Answer{429, false}] != 1 {
+		t.Errorf("%+v", endpoints)
+	}
+	moments := run.Moments(100)
+	if len(moments) != 2 || moments[0].Count != 1 || moments[1].Count != 3 || moments[1].Refused != 1 || moments[1].Failed != 1 {
+		t.Errorf("%+v", moments)
+	}
+	if length := moments[0].Length + moments[1].Length; length < 2380*time.Millisecond || length > 2390*time.Millisecond {
+		t.Errorf("the moments last %v", length)
+	}
+	if one := run.Moments(1); len(one) != 1 || one[0].Count != 4 {
+		t.Errorf("%+v", one)
+	}
+	var nothing Run
+	if nothing.All().Count != 0 || nothing.Endpoints() != nil || nothing.Moments(10) != nil {
+		t.Errorf("figures of nothing: %+v", nothing.All())
+	}
+}
+
+func TestRun_StepsAreInTheOrderOfTheirRates(t *testing.T) {
+	t.Parallel()
+	var run Run
+	at := time.UnixMicro(1795284932714757)
+	for i, step := range []string{"1000/s", "200/s", "200/s", "", "1000/s"} {
+		sent := at.Add(time.Duration(i) * 100 * time.Millisecond)
+		run.Requests = append(run.Requests, Request{Step: step, Status: 201, Sent: sent, Answered: sent.Add(100 * time.Millisecond)})
+	}
+	steps := run.Steps()
+	if len(steps) != 2 || steps[0].Name != "200/s" || steps[0].Rate != 10 || steps[0].Offered() != 200 || steps[1].Count != 2 || steps[1].Rate != 4 {
+		t.Errorf("%+v", steps)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[i] = time.Duration(i + 1)
+	}
+	for p, want := range map[int]time.Duration{0: 1, 50: 50, 95: 95, 99: 99, 100: 100} {
+		if got := percentile(hundred, p); got != want {
+			t.Errorf("p%d is %d, want %d", p, got, want)
+		}
+	}
+	if percentile(nil, 99) != 0 || percentile(hundred[:1], 50) != 1 {
+		t.Error("of none or of one")
+	}
+}

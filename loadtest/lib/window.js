@@ -1,0 +1,44 @@
+// The limits' windows seen from outside. A vendor does not know when the service
+// counted a request, only that it was between sending it and having the answer.
+// So each request has two bounds, and only what is certain is claimed:
+//
+//   beyond     more than `count` requests were admitted within `seconds`: even
+//              if the first was counted when it was sent and the last when it
+//              was answered
+//   wronged    a request was refused though fewer than `count` can have been
+//              admitted in the window before it, whenever each was counted
+//
+// The driver judges all scripts' requests by the same rules, over all VUs.
+
+// Two clocks may run apart by this part: NTP slews by at most 500 ppm each.
+const skew = 0.001;
+
+// log: [{sent, answered, admitted}], times in ms of one clock; admitted is
+// false for a 429. windows: [{count, seconds}]. Returns how often each was
+// broken, and the most that was certainly admitted in each window.
+export function judge(log, windows) {
+  const admitted = log.filter((r) => r.admitted);
+  const sent = Float64Array.from(admitted, (r) => r.sent).sort();
+  const answered = Float64Array.from(admitted, (r) => r.answered).sort();
+  const most = windows.map(({ seconds }) => {
+    const span = seconds * 1000 * (1 - skew);
+    return answered.reduce((top, end, i) => Math.max(top, i + 1 - upTo(sent, end - span)), 0);
+  });
+  const wronged = log.filter((r) => !r.admitted && windows.every(({ count, seconds }) => {
+    const span = seconds * 1000 * (1 + skew);
+    return upTo(sent, r.answered) - upTo(answered, r.sent - span) < count;
+  }));
+  return { most, beyond: windows.filter(({ count }, i) => most[i] > count).length, wronged: wronged.length };
+}
+
+// How many of the ascending values are at most x.
+function upTo(values, x) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= x) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

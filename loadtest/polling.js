@@ -1,0 +1,114 @@
+// Vendors that poll: one order at most once in 10 s, whatever else the account
+// may read. Whoever keeps to it is never refused. Whoever asks earlier gets 429
+// with a message that points to webhooks, and neither the account's quota nor
+// the order's next turn is touched by that.
+import { Counter } from 'k6/metrics';
+import { sleep } from 'k6';
+import exec from 'k6/execution';
+import { level, plan } from './lib/levels.js';
+import { dice, draw } from './lib/orders.js';
+import { accounts, expect, open, vendor } from './lib/vendor.js';
+
+const gap = 10; // seconds between two reads of one order (spec, "Limits")
+
+const wronged = new Counter('polite_poll_refused');
+const slipped = new Counter('early_poll_answered');
+const charged = new Counter('account_quota_touched');
+
+const alone = accounts().length < 2;
+
+export const options = plan({
+  title: 'Polling vendors',
+  proves: 'An order may be read once in 10 s and not more often; a read that comes early costs nothing but its answer.',
+  levels: [
+    // One read per order in 10 s: not one less, not one more.
+    level('polite_poll_refused', 'count==0', 'whoever reads an order once in 10 s is never refused'),
+    level('early_poll_answered', 'count==0', 'whoever reads it earlier is always refused'),
+    // Rule 1 of the spec's limits: the order's limit is its own.
+    level('account_quota_touched', 'count==0', "an early read takes nothing from the account's quota"),
+    // Of these there are few, and p99 would be the slowest one: a single slow fsync.
+    level('http_req_duration{name:GET /orders/{id}}', 'p(95)<50', 'read or refused, 95 of 100 answers take less than 50 ms'),
+  ],
+  scenarios: {
+    quota: { executor: 'per-vu-iterations', exec: 'quota', vus: 1, iterations: 1, maxDuration: '1m' },
+    pollers: {
+      executor: 'per-vu-iterations', exec: 'poller', vus: 45, iterations: 1, maxDuration: '2m',
+      startTime: alone ? '15s' : '0s', // the first one counts the account's reads
+    },
+  },
+});
+
+export function setup() {
+  return open(1);
+}
+
+// A new order, and a way to read it as soon as it may be read again.
+function newOrder(v, data, name, note, end) {
+  const order = draw(dice(name.length), data.stores[0], `${data.run}-polling-${name}`, note);
+  const a = v.create(order, end);
+  expect(a, 'an order is accepted', (r) => r.status === 201);
+  let last = 0; // when the last answer to an admitted read had come
+  return {
+    id: a.data.orderId,
+    // Reads once the gap is over: measured from the answer, because nobody
+    // outside knows when the service counted the request.
+    polite: () => {
+      sleep(Math.max(0, last / 1000 + gap * 1.001 - Date.now() / 1000));
+      const r = v.read(a.data.orderId);
+      wronged.add(r.status === 429 ? 1 : 0);
+      if (r.status !== 429) last = r.answered;
+      expect(r, 'a read tells status and history', (x) => x.ok && x.data.events.length > 0
+        && x.data.events[x.data.events.length - 1].status === x.data.status);
+      return r;
+    },
+  };
+}
+
+// Reads an order that has been read less than 10 s ago.
+function earlyRead(v, id) {
+  const r = v.read(id);
+  slipped.add(r.status === 429 ? 0 : 1);
+  expect(r, 'an early read is sent to the webhooks', (x) => x.status === 429 && x.code === 'RATE_LIMITED'
+    && /webhook/i.test(x.envelope.message) && x.retryAfter <= gap && x.limit === 1);
+  return r;
+}
+
+// Reads B, A, five times A too early, and C: the account's Remaining falls by
+// one for each of the three, and not for the five.
+export function quota(data) {
+  const v = vendor(data, 0);
+  const [a, b, c] = ['A', 'B', 'C'].map((name) => newOrder(v, data, `quota-${name}`, 'SIM:HOLD=Assigned', 'Assigned'));
+  const before = b.polite().remaining;
+  a.polite();
+  let wait = 0;
+  for (let i = 0; i < 5; i++) wait = earlyRead(v, a.id).retryAfter;
+  const after = c.polite().remaining;
+  charged.add(after < before - 2 ? 1 : 0); // larger only if older reads have left the minute
+  sleep(wait);
+  const r = v.read(a.id);
+  wronged.add(r.status === 429 ? 1 : 0);
+  expect(r, 'after Retry-After the order can be read', (x) => x.ok);
+}
+
+const ranks = ['Searching', 'Assigned', 'PickingUp', 'PickedUp', 'Delivering', 'Delivered'];
+
+// Follows one order for three reads or until it ends; every second vendor is
+// also impatient once.
+export function poller(data) {
+  const turn = exec.scenario.iterationInTest;
+  const v = vendor(data, alone ? 0 : 1 + (turn % (data.accounts.length - 1)));
+  sleep((turn % 15) / 5);
+  const held = turn % 3 === 0;
+  const order = newOrder(v, data, `poller-${turn}`, held && 'SIM:HOLD=Delivering', held ? 'Delivering' : 'Delivered');
+  let rank = 0;
+  for (let i = 0; i < 3; i++) {
+    const r = order.polite();
+    expect(r, 'an order never goes back', (x) => ranks.indexOf(x.data.status) >= rank);
+    rank = ranks.indexOf(r.data.status);
+    if (turn % 2 && i === 0) {
+      sleep(gap / 2);
+      earlyRead(v, order.id);
+    }
+    if (r.data.status === 'Delivered') return;
+  }
+}
