@@ -1,106 +1,71 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
-	"strings"
-	"sync/atomic"
+	"syscall"
 	"testing"
-
-	"vendorapi/internal/stack"
 )
 
-// BenchmarkCreateOrder sends orders through HTTP to a gateway with a real Redis
-// that syncs every write, over 64 connections; the client shares the cores.
-// Run it with -benchtime 5s.
-func BenchmarkCreateOrder(b *testing.B) {
-	w, account := benchWorld(b)
-	head := "POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + account.token + "\r\n"
-	var number atomic.Int64
-	body := orderBody("POS-000000000000", "packageNote", `"Kapıya bırakın, zili çalmayın"`)
-	load(b, w, func() string {
-		id := fmt.Sprintf("POS-%012d", number.Add(1))
-		return head + fmt.Sprintf("X-Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), strings.Replace(body, "POS-000000000000", id, 1))
-	}, 201)
-}
-
-// BenchmarkRefuseOrder is the same for a body that breaks a rule.
-func BenchmarkRefuseOrder(b *testing.B) {
-	w, account := benchWorld(b)
-	body := orderBody("POS-1", "recipient.phone", `"1"`)
-	request := fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
-		account.token, len(body), body)
-	load(b, w, func() string { return request }, 422)
-}
-
-// BenchmarkNotFound is what HTTP itself costs.
-func BenchmarkNotFound(b *testing.B) {
-	w, _ := benchWorld(b)
-	load(b, w, func() string { return "GET /x HTTP/1.1\r\nHost: x\r\n\r\n" }, 404)
-}
-
-func load(b *testing.B, w *world, next func() string, want int) {
-	b.SetParallelism(32) // times the cores
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(w.vendor, "http://"))
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer conn.Close()
-		r := bufio.NewReader(conn)
-		for pb.Next() {
-			if _, err := io.WriteString(conn, next()); err != nil {
-				b.Error(err)
-				return
-			}
-			if got := discardResponse(r); got != want {
-				b.Errorf("got %d", got)
-				return
-			}
-		}
-	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
-}
-
-// discardResponse reads one response and returns its status; 0 for a broken one.
-func discardResponse(r *bufio.Reader) int {
-	status, length := 0, 0
-	for {
-		line, err := r.ReadSlice('\n')
-		if err != nil {
-			return 0
-		}
-		switch {
-		case len(line) == 2:
-			if _, err := r.Discard(length); err != nil {
-				return 0
-			}
-			return status
-		case status == 0 && len(line) > 12:
-			status = int(line[9]-'0')*100 + int(line[10]-'0')*10 + int(line[11]-'0')
-		case strings.HasPrefix(string(line), "Content-Length: "):
-			length = atoi(string(line[16 : len(line)-2]))
-		}
+// BenchmarkServe measures the gateway from socket to socket, in a process that
+// holds the gateway and 64 vendors' connections, who send orders as fast as they
+// are answered. Redis is a real one that syncs every write before it answers.
+// Every answer's status is checked.
+//
+// allocs/op and B/op are the server's, go-redis included: the load allocates
+// nothing. orders/s is what all connections got together, cpu-us/order the CPU
+// time of this process, load included, for one order, and redis-us/order that of
+// Redis's main thread; the empty handler, which has no Redis, reports requests as
+// orders and leaves the last one out.
+//
+// The machine drifts: figures mean something as ratios of runs that alternate
+// (loadtest/bench does that, and relies on these names). The CPU times drift
+// least when others use the machine too.
+//
+//	empty           fasthttp with a handler that does nothing
+//	nothing         this gateway without a ledger: it answers, and keeps nothing
+//	xadd            this gateway with one bare XADD of the same bytes for a ledger
+//	xadd_pipelines  the same, all requests on one connection (AutoPipeline)
+//	plain           this gateway over two redis_rate calls, SET NX, HSET and XADD
+//	order           this gateway with a connection to Redis for each request
+//	order_pipelines this gateway as it is shipped, all requests on one connection
+//
+// Give it -benchtime 20000x or more: each run starts a Redis of its own.
+func BenchmarkServe(b *testing.B) {
+	for _, variant := range []struct {
+		name string
+		open func(testing.TB) *site
+	}{
+		{"empty", newEmptySite},
+		{"nothing", func(t testing.TB) *site { return newReferenceSite(t, newNothingReference) }},
+		{"xadd", func(t testing.TB) *site { return newReferenceSite(t, newXAddReference) }},
+		{"xadd_pipelines", func(t testing.TB) *site { return newReferenceSite(t, newXAddPipelinesReference) }},
+		{"plain", func(t testing.TB) *site { return newReferenceSite(t, newPlainReference) }},
+		{"order", newOrderSite},
+		{"order_pipelines", newPipelinesSite},
+	} {
+		b.Run(variant.name, func(b *testing.B) { measure(b, variant.open(b)) })
 	}
 }
 
-func benchWorld(b *testing.B) (*world, party) {
-	b.Helper()
-	s := testSettings(b)
-	redis, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true})
+func measure(b *testing.B, s *site) {
+	redis, own := s.redisMicros(b), processMicros(b)
+	b.ReportAllocs()
+	err := s.load.orders(b.N, b.ResetTimer)
+	b.StopTimer()
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(redis.Stop)
-	s.Redis.URL, s.Redis.PoolSize = redis.URL, 64
-	w := startGateway(b, s, testSecrets())
-	w.awaitReady()
-	account := w.newAccount(`{"orders":{"sustained":{"count":1000000,"seconds":60},"burst":{"count":1000000,"seconds":10}}}`)
-	w.activeStore(account, w.newFleet("Kurye", istanbul), "s1")
-	return w, account
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
+	b.ReportMetric((processMicros(b)-own)/float64(b.N), "cpu-us/order")
+	if s.rdb != nil {
+		b.ReportMetric((s.redisMicros(b)-redis)/float64(b.N), "redis-us/order")
+	}
+}
+
+// processMicros is the CPU time that this process has used, in microseconds.
+func processMicros(b *testing.B) float64 {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1000
 }

@@ -31,12 +31,13 @@ type exchange struct {
 	// every answer, whatever the answer is.
 	quota ledger.Quota
 
-	body       []byte
-	out        []byte
-	candidates []ledger.Candidate
+	body     []byte
+	out      []byte
+	draft    delivery.OrderDraft // of a creation whose body breaks no rule
+	creation *ledger.Creation    // never nil; it keeps its buffers from order to order
 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+var exchanges = sync.Pool{New: func() any { return &exchange{creation: new(ledger.Creation)} }}
 
 // keepBuffer is the largest buffer that is kept for the next request.
 const keepBuffer = 256 << 10
@@ -55,8 +56,7 @@ func (x *exchange) release() {
 	if cap(out) > keepBuffer {
 		out = nil
 	}
-	clear(x.candidates)
-	*x = exchange{body: body[:0], out: out[:0], candidates: x.candidates[:0]}
+	*x = exchange{body: body[:0], out: out[:0], creation: x.creation}
 	exchanges.Put(x)
 }
 

@@ -34,6 +34,7 @@ type gateway struct {
 	vendorTokens *token.Authority
 	fleetTokens  *token.Authority
 	adminKey     [sha256.Size]byte
+	tracking     *delivery.TrackingSigner
 
 	vendorRoutes  routes
 	privateRoutes routes
@@ -52,6 +53,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		settings: s, secrets: keys, log: log, work: work,
 		metrics:  newMetrics(registry),
 		adminKey: sha256.Sum256([]byte(keys.AdminKey)),
+		tracking: keys.TrackingKeys.Signer(),
 	}
 	var err error
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
@@ -125,6 +127,7 @@ func (g *gateway) open(ctx context.Context) (*ledger.Ledger, error) {
 		Environment: g.settings.Environment,
 		Partitions:  g.settings.Redis.Partitions,
 		PoolSize:    g.settings.Redis.PoolSize,
+		Pipelines:   g.settings.Redis.Pipelines,
 		Secrets:     ledger.SecretKeys(g.secrets.WebhookKeys),
 		Log:         g.log,
 	})

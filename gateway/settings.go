@@ -53,7 +53,11 @@ type redisSettings struct {
 	URL        string `yaml:"url"`
 	Partitions int    `yaml:"partitions"`
 	PoolSize   int    `yaml:"pool_size"`
+	Pipelines  int    `yaml:"pipelines"`
 }
+
+// maxPipelines is within the connections that go-redis keeps for pipelines.
+const maxPipelines = 8
 
 type webhookSettings struct {
 	LocalReceivers string `yaml:"local_receivers"`
@@ -85,6 +89,7 @@ func (s *settings) Validate() error {
 	demand(s.Redis.URL != "", "redis.url: missing")
 	demand(s.Redis.Partitions >= 1 && s.Redis.Partitions <= delivery.MaxPartitions, "redis.partitions: want 1 to 1024")
 	demand(s.Redis.PoolSize >= 0, "redis.pool_size: want 0 or more")
+	demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8")
 	demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
 		`webhook.local_receivers: want "auto" or "never"`)
 	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")

@@ -42,22 +42,19 @@ func (g *gateway) createOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	var request delivery.OrderRequest
-	if err := decodeOrder(x.text(), &request); err != nil {
-		return g.counted(x, err)
-	}
-	key, err := idempotencyKey(x)
+	key, broken, err := x.readOrder()
 	if err != nil {
 		return g.counted(x, err)
 	}
-	creation := ledger.Creation{Account: x.account, IdempotencyKey: key, Body: x.body, Now: x.now}
-	draft, broken := request.Check(x.now)
+	c := x.creation
+	c.Account, c.IdempotencyKey, c.Body, c.Now = x.account, key, x.body, x.now
+	c.Draft, c.Candidates = nil, c.Candidates[:0]
 	if broken == nil {
-		x.candidates = l.Fleets().AppendCandidates(x.candidates[:0], draft.Dropoff.Point)
-		g.simulate(draft.PackageNote, x.candidates)
-		creation.Draft, creation.Candidates = &draft, x.candidates
+		c.Draft = &x.draft
+		c.Candidates = l.Fleets().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
+		g.simulate(x.draft.PackageNote, c.Candidates)
 	}
-	created, quota, err := l.CreateOrder(g.work, &creation)
+	created, quota, err := l.CreateOrder(g.work, c)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -68,12 +65,28 @@ func (g *gateway) createOrder(x *exchange) error {
 	if created.Replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
 	}
-	x.ok(201, created.Order.AppendCreated(x.data(), g.trackingURL(created.Order.ID)))
+	g.answerCreated(x, created.Order)
 	return nil
 }
 
+// readOrder reads the body into x.draft, and the idempotency key, empty when it
+// was not sent. broken is the rule that the body breaks; err that it, or the
+// key, could not be read at all.
+func (x *exchange) readOrder() (key string, broken, err error) {
+	var request delivery.OrderRequest
+	if err := decodeOrder(x.text(), &request); err != nil {
+		return "", nil, err
+	}
+	if key, err = x.idempotencyKey(request.ExternalOrderID.Value); err != nil {
+		return "", nil, err
+	}
+	x.draft, broken = request.Check(x.now)
+	return key, broken, nil
+}
+
 // idempotencyKey is the X-Idempotency-Key header; empty when it was not sent.
-func idempotencyKey(x *exchange) (string, error) {
+// The spec suggests the order's own id, which needs no copy.
+func (x *exchange) idempotencyKey(externalOrderID string) (string, error) {
 	const name = "X-Idempotency-Key"
 	value, sent, err := x.header(name)
 	if err != nil {
@@ -85,7 +98,15 @@ func idempotencyKey(x *exchange) (string, error) {
 	if err := delivery.CheckIdempotencyKey(value); err != nil {
 		return "", err
 	}
+	if string(value) == externalOrderID {
+		return externalOrderID, nil
+	}
 	return string(value), nil
+}
+
+// answerCreated answers 201 with an order that was created, now or earlier.
+func (g *gateway) answerCreated(x *exchange, o *delivery.Order) {
+	x.ok(201, o.AppendCreated(x.data(), g.trackingURL(o.ID)))
 }
 
 // The triggers of a sandbox that are answered synchronously (design section 9);
@@ -112,7 +133,9 @@ func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 }
 
 func (g *gateway) trackingURL(id delivery.OrderID) string {
-	return g.settings.TrackingBaseURL + "/" + g.secrets.TrackingKeys.Token(id)
+	var room [256]byte // on the stack; a longer address is put together elsewhere
+	url := append(room[:0], g.settings.TrackingBaseURL...)
+	return string(g.tracking.AppendToken(append(url, '/'), id))
 }
 
 // orderID reads the path's order id. What is no id of ours names no order, and

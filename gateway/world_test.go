@@ -112,8 +112,9 @@ func newWorld(t testing.TB, change ...func(*settings)) *world {
 	return w
 }
 
-// startGateway starts a gateway; it need not become ready.
-func startGateway(t testing.TB, s settings, keys secrets) *world {
+// startGateway starts a gateway; it need not become ready. change may alter it
+// before it serves.
+func startGateway(t testing.TB, s settings, keys secrets, change ...func(*gateway)) *world {
 	t.Helper()
 	w := &world{TB: t, logs: new(lockedBuffer)}
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -121,6 +122,9 @@ func startGateway(t testing.TB, s settings, keys secrets) *world {
 	g, err := newGateway(work, s, keys, log, ops.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(g)
 	}
 	fronts, err := g.listen()
 	if err != nil {

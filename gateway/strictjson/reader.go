@@ -19,10 +19,11 @@ type Reader struct {
 	// order of the text.
 	Wrong []delivery.FieldError
 
-	src   string
-	pos   int
-	depth int
-	err   error
+	src       string
+	pos       int
+	depth     int
+	unescaped []byte // of the last string with an escape
+	err       error
 }
 
 // New reads src. The strings handed out later are parts of it.

@@ -30,14 +30,19 @@ func (r *Reader) text() string {
 	return ""
 }
 
-// escapedText reads on after the first escape, which is at the given place.
+// escapedText reads on after the first escape, which is at the given place. The
+// text is put together in the reader's own buffer and copied out once.
 func (r *Reader) escapedText(start, escape int) string {
-	out := make([]byte, 0, escape-start+32)
+	if r.unescaped == nil {
+		r.unescaped = make([]byte, 0, 128)
+	}
+	out := r.unescaped[:0]
 	out = append(out, r.src[start:escape]...)
 	for r.pos = escape; r.pos < len(r.src); {
 		switch c := r.src[r.pos]; {
 		case c == '"':
 			r.pos++
+			r.unescaped = out
 			return string(out)
 		case c == '\\':
 			if out = r.escape(out); r.err != nil {

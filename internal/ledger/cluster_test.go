@@ -17,7 +17,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
 	must(t, err)
 	t.Cleanup(cluster.Stop)
-	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 4, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
+	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	if !l.cluster {

@@ -23,8 +23,8 @@ import (
 const (
 	growthOrders   = "10000,1000000,5000000"
 	growthAccounts = "10,1000,50000"
-	growthRounds   = 7
-	growthSample   = 20_000 // orders of one round
+	growthRounds   = 15
+	growthSample   = 8_000 // orders of one half of a round; they are removed after it
 )
 
 // Ceilings of the growth: what a full Redis may cost more than an empty one,
@@ -139,9 +139,12 @@ func compare(b *testing.B, name string, large *costScene, base string, small *co
 }
 
 // sample sends growthSample orders in pipelines for their cost, and as many
-// through CreateOrder, 64 at once, for rate and latency.
+// through CreateOrder, 64 at once, for rate and latency. Then it removes them,
+// so that the ledger keeps its size.
 func (s *costScene) sample(b *testing.B) sample {
 	b.Helper()
+	resident := s.next.Load()
+	defer s.removeAfter(b, resident)
 	before := mainThread(b, s.Ledger)
 	s.send(b, growthSample, s.addPlain)
 	result := sample{cpu: (mainThread(b, s.Ledger) - before) / growthSample}
@@ -167,6 +170,22 @@ func (s *costScene) sample(b *testing.B) sample {
 	slices.Sort(took)
 	result.p99 = took[len(took)*99/100].Seconds()
 	return result
+}
+
+func (s *costScene) removeAfter(b *testing.B, resident int64) {
+	b.Helper()
+	for n := resident + 1; n <= s.next.Load(); {
+		pipe := s.rdb.Pipeline()
+		for ; n <= s.next.Load() && pipe.Len() < 1000; n++ {
+			c := s.nextCreation(s.shops, int(n))
+			pipe.Del(b.Context(), s.roomOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
+		}
+		_, err := pipe.Exec(b.Context())
+		must(b, err)
+	}
+	for _, r := range s.rooms {
+		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.rooms))).Err())
+	}
 }
 
 // measureMemory fills ledgers of their own and divides what they came to take.

@@ -70,7 +70,7 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	tb.Helper()
 	db := int(database.Add(1)) % databases
 	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, db), Environment: "sandbox", Partitions: 4,
-		Pipelines: 4, Secrets: testSecrets, edit: withTestClock, Log: slog.New(slog.DiscardHandler)}
+		Pipelines: 1, Secrets: testSecrets, edit: withTestClock, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}
