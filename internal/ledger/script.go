@@ -42,7 +42,7 @@ type scripts struct {
 	consume, createOrder, judgeBody, pollOrder, cancelOrder, commitOrder,
 	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
 	publishNotices, writeAccount, countToken, countMinutes, writeFleet, queueEvents,
-	leaseEvents, recordAttempt, queueReplays, writeEndpoint, retireOrders,
+	leaseEvents, recordAttempts, queueReplays, writeEndpoint, retireOrders,
 	settleEntry script
 }
 
@@ -101,7 +101,7 @@ func (s *scripts) operations() []operation {
 		{"write_fleet", &s.writeFleet},
 		{"queue_events", &s.queueEvents},
 		{"lease_events", &s.leaseEvents},
-		{"record_attempt", &s.recordAttempt},
+		{"record_attempts", &s.recordAttempts},
 		{"queue_replays", &s.queueReplays},
 		{"write_endpoint", &s.writeEndpoint},
 		{"retire_orders", &s.retireOrders},

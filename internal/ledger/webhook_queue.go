@@ -3,11 +3,9 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -186,6 +184,7 @@ func (l *Ledger) complete(ctx context.Context, r room, leased []*Delivery) ([]*D
 		opened[account] = e
 	}
 	var ready []*Delivery
+	var gone []settlement
 	for i, d := range leased {
 		if d.Endpoint = opened[d.Account]; d.Endpoint == nil {
 			continue
@@ -198,14 +197,13 @@ func (l *Ledger) complete(ctx context.Context, r room, leased []*Delivery) ([]*D
 		case err != nil:
 			l.log.Error("leased event cannot be read", "event", d.EventID, "error", err)
 		case reason != "":
-			if _, err := l.settleUnsent(ctx, d, reason); err != nil {
-				return nil, err
-			}
+			gone = append(gone, unsent(d, reason))
 		default:
 			ready = append(ready, d)
 		}
 	}
-	return ready, nil
+	_, err := l.settle(ctx, gone)
+	return ready, err
 }
 
 // fill completes a delivery from its record; reason says why it can never be
@@ -244,84 +242,6 @@ func (d *Delivery) fill(r room, record *redis.StringCmd) (reason string, err err
 		d.Deadline = timeOf(int64(f.uint64())).Add(webhookWindow)
 	}
 	return "", nil
-}
-
-// Outcome is what became of an attempt.
-type Outcome struct {
-	At       time.Time
-	OK       bool
-	Status   int    // HTTP status; 0: there was no answer
-	Error    string // class and text, such as "timeout: …"; empty with a 2xx
-	Duration time.Duration
-	Answer   []byte    // what is to be kept of the answer's body, at most 2 kB
-	Retry    time.Time // when to try again; zero with OK false: given up
-	// Deferred: nothing was sent, the event only goes later, at Retry. For the
-	// order of events that ends its first attempt.
-	Deferred bool
-	Gone     bool // the receiver answered 410
-}
-
-// state names the outcome in the log, and what it says of the endpoint.
-func (o *Outcome) state() (outcome string, endpoint EndpointState) {
-	switch {
-	case o.OK:
-		return "delivered", EndpointHealthy
-	case o.Deferred:
-		return "deferred", ""
-	case o.Retry.IsZero() && o.Gone:
-		return "undelivered", EndpointGone
-	case o.Retry.IsZero():
-		return "undelivered", EndpointUnreachable
-	case o.Gone:
-		return "retrying", EndpointGone
-	}
-	return "retrying", EndpointFailing
-}
-
-// RecordAttempt settles a leased event. false: the lease had run out and the
-// event is somebody else's; nothing was recorded.
-func (l *Ledger) RecordAttempt(ctx context.Context, d *Delivery, o Outcome) (bool, error) {
-	outcome, endpoint := o.state()
-	attempts := d.Attempt
-	if o.Deferred {
-		attempts--
-	}
-	record := AttemptRecord{
-		EventID: d.EventID, Event: string(d.Type), Attempt: d.Attempt, At: o.At, State: outcome,
-		HTTPStatus: o.Status, Error: o.Error, Millis: o.Duration.Milliseconds(), Replay: d.Replay, NextAt: o.Retry,
-	}
-	if !o.OK {
-		record.Answer = strings.ToValidUTF8(string(o.Answer), "\uFFFD")
-	}
-	proven := o.OK && d.Type == delivery.WebhookTest
-	return l.recordAttempt(ctx, d, &record, endpoint, millis(o.Retry), attempts, proven)
-}
-
-// settleUnsent ends an event for which nothing can be sent any more.
-func (l *Ledger) settleUnsent(ctx context.Context, d *Delivery, reason string) (bool, error) {
-	record := AttemptRecord{EventID: d.EventID, Event: string(d.Type), At: time.Now(), State: "notSent", Error: reason}
-	return l.recordAttempt(ctx, d, &record, "", 0, d.Attempt-1, false)
-}
-
-func (l *Ledger) recordAttempt(ctx context.Context, d *Delivery, record *AttemptRecord, endpoint EndpointState, next int64, attempts int, proven bool) (bool, error) {
-	if d.Order != nil {
-		record.OrderID = d.Order.ID.String()
-	}
-	var line []byte
-	if record.State != "deferred" {
-		var err error
-		if line, err = json.Marshal(record); err != nil {
-			return false, fmt.Errorf("attempt record: %w", err)
-		}
-	}
-	version := int64(0)
-	if d.Endpoint != nil {
-		version = d.Endpoint.Version
-	}
-	reply, err := l.runText(ctx, l.scripts.recordAttempt, []string{d.room.keyOf(kindEndpoint, d.Account[:])},
-		d.room.prefix, d.Account[:], d.item, d.token, record.State, next, attempts, line,
-		time.Now().UnixMilli(), version, string(endpoint), flag(proven))
-	return reply == "recorded", err
 }
 
 // queueReplays puts items behind an endpoint's queue.

@@ -35,9 +35,9 @@ func (s *shop) record(t *testing.T, d *Delivery, o Outcome) {
 	if o.At.IsZero() {
 		o.At = time.Now()
 	}
-	ok, err := s.RecordAttempt(t.Context(), d, o)
+	ok, err := s.RecordAttempts(t.Context(), []Result{{d, o}})
 	must(t, err)
-	if !ok {
+	if !ok[0] {
 		t.Fatal("the lease was lost")
 	}
 }
@@ -151,9 +151,9 @@ func TestWebhook_LeaseThatRanOutIsSomebodyElses(t *testing.T) {
 	if again[0].Attempt != 1 || again[0].EventID != paused[0].EventID {
 		t.Errorf("handed out again as %+v", again[0])
 	}
-	ok, err := l.RecordAttempt(t.Context(), paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()})
+	ok, err := l.RecordAttempts(t.Context(), []Result{{paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()}}})
 	must(t, err)
-	if ok {
+	if ok[0] {
 		t.Error("a worker that was paused recorded its stale result")
 	}
 	s.record(t, again[0], Outcome{OK: true, Status: 200})

@@ -14,33 +14,30 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// recordPatience is how long a shutdown waits for the records of attempts
-// while Redis is away; what is not recorded is sent again.
-const recordPatience = 5 * time.Second
-
 // Triggers at the start of packageNote in the sandbox (design section 9).
 const (
 	triggerDuplicate = "SIM:DUPLICATE"
 	triggerReorder   = "SIM:REORDER"
 )
 
-// deliver makes one attempt and records it. It holds one slot. until is when
-// the lease ends at the earliest.
+// deliver makes one attempt and hands its result to the partition's recorder.
+// It holds one slot. until is when the lease ends at the earliest.
 func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, until time.Time) {
-	defer r.sends.Done()
-	defer r.wakeUp(partition) // the next event of the order, or of an endpoint at its cap
 	defer r.freeSlot()
+	var outcome ledger.Outcome
+	done := false
 	err := r.protect(func() error {
-		outcome, done := r.attempt(ctx, d, until)
-		if !done {
-			return nil
-		}
-		return r.record(ctx, d, outcome, until)
+		outcome, done = r.attempt(ctx, d, until)
+		return nil
 	})
-	if err != nil {
-		r.log.Error("an attempt was not recorded, its event will be sent again",
-			"event", d.EventID, "attempt", d.Attempt, "error", err)
+	if done {
+		r.recorders[partition].results <- result{ledger.Result{Delivery: d, Outcome: outcome}, until}
+		return
 	}
+	if err != nil {
+		r.log.Error("an attempt failed, its event will be sent again", "event", d.EventID, "attempt", d.Attempt, "error", err)
+	}
+	r.settled(partition, 1)
 }
 
 // attempt decides what to do with a delivery and does it. done is false when
@@ -95,31 +92,6 @@ func (r *Role) judge(d *ledger.Delivery, started time.Time, a answer) ledger.Out
 		r.log.Warn("event undelivered, given up", "account", d.Account, "event", d.EventID, "attempts", d.Attempt, "error", o.Error)
 	}
 	return o
-}
-
-// record settles the lease, and tries again while Redis is away and the lease
-// lasts. It outlives an aborted send for a while, because an answer that was
-// received should be remembered.
-func (r *Role) record(sending context.Context, d *ledger.Delivery, o ledger.Outcome, until time.Time) error {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(sending), until)
-	defer cancel()
-	stop := context.AfterFunc(sending, func() { time.AfterFunc(recordPatience, cancel) })
-	defer stop()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		recorded, err := r.ledger.RecordAttempt(ctx, d, o)
-		switch {
-		case err == nil && !recorded:
-			r.metrics.leasesLost.Inc()
-			return nil
-		case err == nil:
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("record attempt: %w", err)
-		case <-time.After(pause):
-		}
-	}
 }
 
 // appendBody appends the envelope. It depends only on what is stored, so that

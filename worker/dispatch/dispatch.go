@@ -89,7 +89,8 @@ type Role struct {
 	// wake[p] holds a token when something may have become due in partition p.
 	wake []chan struct{}
 	// sends counts the attempts that have been leased and not recorded yet.
-	sends sync.WaitGroup
+	sends     sync.WaitGroup
+	recorders []*recorder // one for each partition
 }
 
 // Options are what the role gets besides its settings.
@@ -119,6 +120,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto"}, s, o.Roots)
 	for p := range r.wake {
 		r.wake[p] = make(chan struct{}, 1)
+		r.recorders = append(r.recorders, newRecorder(r, p))
 	}
 	return r
 }
@@ -130,6 +132,10 @@ func (r *Role) Run(ctx context.Context) error {
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	group, leasing := errgroup.WithContext(ctx)
+	var recording sync.WaitGroup
+	for _, c := range r.recorders {
+		recording.Go(func() { c.run(sending) })
+	}
 	group.Go(func() error { return r.feed(leasing) })
 	for p := range r.wake {
 		group.Go(func() error { return r.dispatch(leasing, sending, p) })
@@ -138,6 +144,10 @@ func (r *Role) Run(ctx context.Context) error {
 	patience := time.AfterFunc(r.settings.Timeout, abort)
 	defer patience.Stop()
 	r.sends.Wait()
+	for _, c := range r.recorders {
+		close(c.results)
+	}
+	recording.Wait()
 	r.sender.transport.CloseIdleConnections()
 	return err
 }
@@ -171,6 +181,13 @@ func (r *Role) queue(ctx context.Context, partition int, batch []ledger.Entry) e
 	r.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(batch)))
 	r.wakeUp(partition)
 	return nil
+}
+
+// settled ends attempts of a partition: the next events of their orders, or of
+// an endpoint that was at its cap, may go out.
+func (r *Role) settled(partition, attempts int) {
+	r.wakeUp(partition)
+	r.sends.Add(-attempts)
 }
 
 func (r *Role) wakeUp(partition int) {

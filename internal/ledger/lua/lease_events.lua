@@ -17,21 +17,27 @@ end
 local room = min(tonumber(ARGV[3]), tonumber(ARGV[4]) - call('ZCARD', k))
 local token = clock_us + tonumber(ARGV[5]) * 1000
 local out = {format('%.0f', token)}
-local function hand_out(item)
-  call('ZADD', k, token, item)
-  out[#out + 1] = item
-  out[#out + 1] = call('HGET', c, item) or '0'
+local function hand_out(items, tried)
+  local leases = {}
+  for i, item in ipairs(items) do leases[2 * i - 1], leases[2 * i] = out[1], item end
+  call('ZADD', k, unpack(leases))
+  local attempts = tried and call('HMGET', c, unpack(items)) or {}
+  for i, item in ipairs(items) do
+    out[#out + 1] = item
+    out[#out + 1] = attempts[i] or '0'
+  end
 end
 if room > 0 then
   local due = call('ZRANGEBYSCORE', d, '-inf', now, 'LIMIT', 0, room)
-  for _, item in ipairs(due) do
-    call('ZREM', d, item)
-    hand_out(item)
+  if #due > 0 then
+    call('ZREM', d, unpack(due))
+    hand_out(due, true)
+    room = room - #due
   end
-  room = room - #due
 end
 if room > 0 then
-  for _, item in ipairs(call('LPOP', q, room) or {}) do hand_out(item) end
+  local fresh = call('LPOP', q, room)
+  if fresh then hand_out(fresh, false) end
   reschedule(prefix, account, now)
 else
   -- Full: the next result, or the next lease to run out, makes room.

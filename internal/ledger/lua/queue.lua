@@ -32,15 +32,21 @@ local function queue_next(prefix, key, account, member, queued, attempted, seque
   call('SETRANGE', key, 20, pack('>I4I4', queued, attempted))
 end
 
--- Keeps the newest 200 attempts of an endpoint, and at most 256 kB.
-local function log_attempt(prefix, account, record)
+-- Keeps the newest 200 attempts of an endpoint, and at most 256 kB. The newest
+-- of records comes last.
+local function log_attempts(prefix, account, records)
   local g, w = prefix .. 'g' .. account, prefix .. 'w' .. account
-  local bytes = call('HINCRBY', w, 'log', #record)
-  if call('LPUSH', g, record) > 200 or bytes > 262144 then
-    repeat
-      local dropped = call('RPOP', g)
-      if not dropped then break end
-      bytes = call('HINCRBY', w, 'log', -#dropped)
-    until bytes <= 262144 and call('LLEN', g) <= 200
+  local added = 0
+  for _, record in ipairs(records) do added = added + #record end
+  local length = call('LPUSH', g, unpack(records))
+  local dropped = 0
+  if length > 200 then
+    for _, record in ipairs(call('RPOP', g, length - 200)) do dropped = dropped + #record end
+  end
+  local bytes = call('HINCRBY', w, 'log', added - dropped)
+  while bytes > 262144 do
+    local record = call('RPOP', g)
+    if not record then break end
+    bytes = call('HINCRBY', w, 'log', -#record)
   end
 end

@@ -17,7 +17,7 @@ local function has_endpoint(account, event)
   end
   if not registered[account] then
     call('HINCRBY', prefix .. 'w' .. account, 'notSent', 1)
-    log_attempt(prefix, account, '\3' .. pack('>I8', now) .. event)
+    log_attempts(prefix, account, {'\3' .. pack('>I8', now) .. event})
   end
   return registered[account]
 end
