@@ -10,10 +10,10 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo test lint build fuzz env clean
+.PHONY: help deps run demo test lint build fuzz bench bench-growth bench-scale loadtest env clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what is lacking (redis-server, gcc, curl) from the system's packages
 	@sh internal/stack/deps.sh redis-server gcc curl
@@ -30,8 +30,9 @@ demo: ## play a vendor's day against a system of its own; adds up or fails (ARGS
 test: deps ## run every test, with the race detector
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	go vet ./...
+	go vet ./... && go vet -tags growth ./internal/ledger
 	go test -race -p 2 -timeout 15m ./...
+	go test -run '^TestAllocations' ./gateway
 
 lint: ## golangci-lint, staticcheck included
 	go run $(GOLANGCI_LINT) run ./...
@@ -50,6 +51,23 @@ fuzz: ## run every fuzz target for FUZZ_TIME each
 		done; \
 	done
 
+bench: ## measure against Redis's own limit: one table of ratios, 5 minutes; fails below a floor (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/bench $(ARGS)
+
+bench-scale: ## the same load on 1, 2 and 4 gateways and on a cluster of three, 3 minutes
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/bench -scale $(ARGS)
+
+# Needs 10 GB of memory and of disk; GROWTH_ORDERS and GROWTH_ACCOUNTS shorten it.
+bench-growth: ## the same figures with up to 5 million orders and 50,000 accounts, 20 minutes
+	@sh internal/stack/deps.sh redis-server
+	@go test -tags growth -run '^$$' -bench '^BenchmarkGrowth$$' -benchtime 1x -timeout 90m ./internal/ledger
+
+loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/k6 $(ARGS)
+
 env: ## write fresh keys for docker-compose.yml to .env, once
 	@test ! -e .env || { echo ".env is there already"; exit 1; }
 	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
@@ -60,5 +78,5 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin demo.json demo.json.partial demo.env lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin loadtest bench.json bench-scale.json demo.json demo.json.partial demo.env lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// line is one row of the table: a figure and its baseline, both measured once
+// in every round.
+type line struct {
+	key      string // its name in floors.json
+	title    string // what was measured
+	unit     string // of measured and of base
+	baseline string // what base is; empty: there is no baseline
+	measured []float64
+	base     []float64
+}
+
+// ratios are measured to base, round by round, so that what slows a whole round
+// down cancels out. A baseline of 0 has no ratio.
+func (l *line) ratios() []float64 {
+	var ratios []float64
+	for i := range min(len(l.measured), len(l.base)) {
+		if l.base[i] != 0 {
+			ratios = append(ratios, l.measured[i]/l.base[i])
+		}
+	}
+	return ratios
+}
+
+// check refuses a line whose figures are missing or are no numbers: such a line
+// proves nothing.
+func (l *line) check() error {
+	if len(l.measured) == 0 {
+		return fmt.Errorf("%s: nothing was measured", l.key)
+	}
+	if l.baseline != "" && len(l.base) != len(l.measured) {
+		return fmt.Errorf("%s: %d figures and %d of the baseline", l.key, len(l.measured), len(l.base))
+	}
+	for _, v := range slices.Concat(l.measured, l.base) {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			return fmt.Errorf("%s: a figure is %v", l.key, v)
+		}
+	}
+	return nil
+}
+
+// spread is what several rounds come to.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// spreadOf is nil of no figures.
+func spreadOf(figures []float64) *spread {
+	if len(figures) == 0 {
+		return nil
+	}
+	return &spread{Median: median(figures), Min: slices.Min(figures), Max: slices.Max(figures)}
+}
+
+// median of at least one figure; between the two middle ones of an even number.
+func median(figures []float64) float64 {
+	sorted := slices.Sorted(slices.Values(figures))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// number writes a figure with three digits or more, thousands set apart.
+func number(v float64) string {
+	switch {
+	case v >= 999.5:
+		return grouped(int64(math.Round(v)))
+	case v >= 99.95 || v == math.Trunc(v) && v != 0:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func grouped(n int64) string {
+	digits := fmt.Sprint(n)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

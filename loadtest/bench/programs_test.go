@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/loadtest/pace"
+)
+
+// One system, for a moment: what is sent is accepted, what is created is
+// delivered, every webhook is verified, and what it cost is known.
+func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
+	t.Parallel()
+	b := &bench{flags: flags{rounds: 1, quick: true}, dir: t.TempDir(), out: &strings.Builder{}, costs: costs{}}
+	s, err := b.startSystem(t.Context(), "programs", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	r, err := pace.Open(t.Context(), pace.Options{
+		Addrs: s.vendorAddrs, Connections: 8, Rate: 200, Duration: 300 * time.Millisecond, Want: 201, Request: s.orders.batch(),
+	})
+	if err != nil || r.Err() != nil || r.Answered != 60 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	err = s.account(t.Context(), costDelivered, b.costs, func() (float64, error) {
+		d := &delivery{s: s, create: s.orders.batch(), open: make(chan struct{}, 20)}
+		err := d.run(t.Context(), time.Now().Add(300*time.Millisecond))
+		if d.webhooks.Load() != 5*d.done.Load() || d.done.Load() == 0 {
+			t.Errorf("%d webhooks, %d orders delivered", d.webhooks.Load(), d.done.Load())
+		}
+		return float64(d.done.Load()), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, figure := range b.costs.spreads() {
+		if figure.Median < 0 {
+			t.Errorf("%s is %v", name, figure)
+		}
+	}
+	for _, name := range []string{"delivered.redis_us", "delivered.redis_net_in_bytes", "delivered.aof_bytes"} {
+		if c := b.costs.spreads()[name]; c == nil || c.Median == 0 {
+			t.Errorf("%s is %v", name, c)
+		}
+	}
+}
+
+func TestOrderBook_WritesEveryOrderOnce(t *testing.T) {
+	t.Parallel()
+	book := newOrderBook([]string{"token-a", "token-b", "token-c"})
+	seen := map[string]bool{}
+	for range 2 {
+		request := book.batch()
+		for n := range 1000 {
+			got := request([]byte("before"), n)
+			body, ok := bytes.CutPrefix(got, []byte("before"))
+			token := fmt.Sprintf("Bearer token-%c\r\n", 'a'+n%3)
+			_, id, _ := strings.Cut(string(body), `"externalOrderId":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			if !ok || !strings.Contains(string(body), token) || strings.Count(string(body), id) != 2 || len(id) != len(placeholder) || seen[id] {
+				t.Fatalf("order %d: %s", n, body)
+			}
+			seen[id] = true
+			_, content, _ := strings.Cut(string(body), "\r\n\r\n")
+			if !strings.Contains(string(body), fmt.Sprintf("Content-Length: %d\r\n", len(content))) {
+				t.Fatalf("the length is not that of %s", content)
+			}
+		}
+	}
+}
+
+func TestOrderID(t *testing.T) {
+	t.Parallel()
+	if id, err := orderID([]byte(`{"success":true,"data":{"orderId":"0197","status":"Searching"}}`)); id != "0197" || err != nil {
+		t.Errorf("%q, %v", id, err)
+	}
+	for _, answer := range []string{``, `{"orderId":""}`, `{"orderId":"0197`, `{"orderid":"0197"}`} {
+		if id, err := orderID([]byte(answer)); err == nil {
+			t.Errorf("%s: %q", answer, id)
+		}
+	}
+}
+
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	c := costs{}
+	c.note("created", usage{redis: 0.002, aof: 1000}, 100)
+	c.note("created", usage{redis: 0.004, aof: -5000, aofBase: 9000}, 100) // rewritten meanwhile
+	c.note("created", usage{redis: 9}, 0)
+	got := c.spreads()
+	if us := got["created.redis_us"]; us == nil || us.Min != 20 || us.Max != 40 {
+		t.Errorf("Redis: %v", us)
+	}
+	if aof := got["created.aof_bytes"]; aof == nil || *aof != (spread{10, 10, 10}) {
+		t.Errorf("file: %v", aof)
+	}
+}
+
+func TestParseInfo(t *testing.T) {
+	t.Parallel()
+	info := parseInfo("# CPU\r\nused_cpu_user_main_thread:1.25\r\nredis_version:7.0.15\r\naof_base_size:88\r\n")
+	if info["used_cpu_user_main_thread"] != 1.25 || info["aof_base_size"] != 88 || len(info) != 2 {
+		t.Errorf("%v", info)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Setenv("DATA_DIR", "/data")
+	for _, c := range []struct {
+		args   string
+		rounds int
+		json   string
+	}{
+		{"", 7, "/data/bench.json"},
+		{"-scale", 3, "/data/bench-scale.json"},
+		{"-quick -rounds 9", 1, "/data/bench.json"},
+		{"-scale -rounds 2 -json x", 2, "x"},
+	} {
+		f, err := parseFlags(strings.Fields(c.args))
+		if err != nil || f.rounds != c.rounds || f.json != c.json || !strings.HasSuffix(f.floors, "loadtest/bench/floors.json") {
+			t.Errorf("%q: %+v, %v", c.args, f, err)
+		}
+	}
+	for _, args := range []string{"-rounds -1", "-rounds 51", "-only (", "further", "-unknown"} {
+		if f, err := parseFlags(strings.Fields(args)); err == nil {
+			t.Errorf("%q: %+v", args, f)
+		}
+	}
+}
+
+func TestMachine_IsDescribed(t *testing.T) {
+	t.Parallel()
+	m, err := describeMachine(context.Background())
+	if err != nil || m.Cores < 1 || m.Go == "" || m.Redis == "unknown" || m.Date.IsZero() {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if got := redisVersion("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0"); got != "7.0.15" {
+		t.Errorf("version %q", got)
+	}
+}
+
+// What a webhook weighs is told as it went over the wire.
+func TestRequestBytes(t *testing.T) {
+	t.Parallel()
+	const wire = "POST /17 HTTP/1.1\r\nHost: 127.0.0.1:9\r\nContent-Type: application/json\r\nX-Service-Event: a\r\nContent-Length: 2\r\n\r\n{}"
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := requestBytes(r); got != int64(len(wire)) {
+		t.Errorf("%d bytes, want %d", got, len(wire))
+	}
+}
