@@ -60,7 +60,7 @@ type costScene struct {
 func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScene {
 	b.Helper()
 	server, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true,
-		Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
+		Extra: []string{"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local"}})
 	must(b, err)
 	stop := sync.OnceFunc(server.Stop)
 	b.Cleanup(stop)
