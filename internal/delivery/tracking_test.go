@@ -152,9 +152,4 @@ func TestTrackingSigner_MakesTheRingsTokens(t *testing.T) {
 			t.Errorf("signed %s, want %s", got, k.Token(id))
 		}
 	}
-	id, buffer := trackedOrder(trackedDay), make([]byte, 0, 128)
-	one := trackingRing("t1").Signer()
-	if n := testing.AllocsPerRun(100, func() { one.AppendToken(buffer, id) }); n >= 1 {
-		t.Errorf("%v allocations", n)
-	}
 }

@@ -64,7 +64,7 @@ func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
 			t.Errorf("INFO lacks %s", want)
 		}
 	}
-	for setting, want := range map[string]string{"appendfsync": "always", "save": "", "hash-max-listpack-entries": "1024"} {
+	for setting, want := range map[string]string{"appendfsync": "always", "save": ""} {
 		if got := command(t, r, "CONFIG", "GET", setting); got != setting+"\n"+want {
 			t.Errorf("%q, want %s", got, want)
 		}
