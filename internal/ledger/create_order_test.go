@@ -281,3 +281,18 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 		})
 	}
 }
+
+// A server that has lost the library (a new master, FUNCTION FLUSH) gets it
+// again with the next call, whichever way that is sent.
+func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
+	s := newShop(t, openTest(t))
+	forget := func() { must(t, s.rdb.FunctionFlush(t.Context()).Err()) }
+	forget()
+	o := s.create(t, "X-1")
+	forget()
+	if _, err := s.Consume(t.Context(), s.account, EndpointStores); err != nil {
+		t.Error(err)
+	}
+	forget()
+	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
+}
