@@ -32,10 +32,10 @@ type script struct {
 // scripts is the library of operations, as it is loaded into the server.
 //
 // It is a Redis function library, not a set of EVAL scripts: the shared parts
-// are compiled and their functions made once instead of with every call, which
-// was a fifth of an order's cost, and a library survives restarts and failovers.
-// One that was replaced by a later release stays until an operator deletes it
-// (FUNCTION LIST, FUNCTION DELETE); it takes about 200 kB and does nothing.
+// are compiled and their functions made once instead of with every call, and a
+// library survives restarts and failovers. One that was replaced by a later
+// release stays until an operator deletes it (FUNCTION LIST, FUNCTION DELETE);
+// it takes about 150 kB and does nothing.
 type scripts struct {
 	source string
 
