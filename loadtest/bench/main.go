@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/machine"
 )
 
 // longest bounds a whole run, whatever hangs.
@@ -199,10 +200,7 @@ func (b *bench) runRatios(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := describeMachine(ctx)
-	if err != nil {
-		return err
-	}
+	m := machine.Describe(ctx)
 	fmt.Fprintf(b.out, "%s\n", m)
 	only := regexp.MustCompile(b.only) // compiled once before, in settle
 	var lines []line

@@ -7,15 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+
+	"vendorapi/loadtest/machine"
 )
 
 // report is what a run leaves behind.
 type report struct {
-	Machine machine      `json:"machine"`
-	Rounds  int          `json:"rounds"`
-	Quick   bool         `json:"quick"`
-	Seconds float64      `json:"seconds"`
-	Lines   []judgedLine `json:"lines"`
+	Machine machine.Machine `json:"machine"`
+	Rounds  int             `json:"rounds"`
+	Quick   bool            `json:"quick"`
+	Seconds float64         `json:"seconds"`
+	Lines   []judgedLine    `json:"lines"`
 	// Costs are per order; see costs.
 	Costs map[string]*spread `json:"costs,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/machine"
 )
 
 // masters of the cluster; the fewest that Redis Cluster takes.
@@ -35,7 +36,7 @@ type cell struct {
 
 // scaleReport is what -scale leaves behind.
 type scaleReport struct {
-	Machine    machine         `json:"machine"`
+	Machine    machine.Machine `json:"machine"`
 	Rounds     int             `json:"rounds"`
 	Topologies []scaledFigures `json:"topologies"`
 }
@@ -55,10 +56,7 @@ type scaledFigures struct {
 // runScale puts the same load, as many orders as are accepted, on each topology
 // in turn. All of them are up all the time; those without load are idle.
 func (b *bench) runScale(ctx context.Context) error {
-	m, err := describeMachine(ctx)
-	if err != nil {
-		return err
-	}
+	m := machine.Describe(ctx)
 	fmt.Fprintf(b.out, "%s\n", m)
 	single, err := b.startSystem(ctx, "single", "")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/k6/report"
 	"vendorapi/loadtest/k6/samples"
+	"vendorapi/loadtest/machine"
 )
 
 // vendorOf plays what a script would: it registers a branch and creates orders.
@@ -139,7 +140,7 @@ func TestPlayed_JudgesAndIsShown(t *testing.T) {
 	if got := strings.Join(p.failures, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("failures:\n%s", got)
 	}
-	page := compose([]*played{p}, time.Now(), describeMachine(t.Context()))
+	page := compose([]*played{p}, time.Now(), machineFacts(machine.Describe(t.Context())))
 	path := filepath.Join(dir, "report.html")
 	if err := report.Write(path, page); err != nil || page.Passed() {
 		t.Errorf("%v, passed %v", err, page.Passed())

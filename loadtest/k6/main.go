@@ -23,6 +23,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/k6/report"
+	"vendorapi/loadtest/machine"
 )
 
 type flags struct {
@@ -112,7 +113,7 @@ func (p *player) playAll(ctx context.Context, chosen []script, path string) erro
 	if len(all) == 0 {
 		return broken // and an earlier page stays
 	}
-	page := compose(all, began, describeMachine(context.WithoutCancel(ctx)))
+	page := compose(all, began, machineFacts(machine.Describe(context.WithoutCancel(ctx))))
 	if broken != nil {
 		page.Interrupted = broken.Error()
 	}
@@ -147,3 +148,17 @@ func tell(out io.Writer, p *played) {
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// machineFacts is the page's line about where the figures were taken.
+func machineFacts(m machine.Machine) []report.Fact {
+	return []report.Fact{
+		{Name: "Processors", Value: fmt.Sprint(m.Cores)},
+		{Name: "Model", Value: m.CPU},
+		{Name: "Memory", Value: fmt.Sprintf("%.1f GB", float64(m.Memory)/1e9)},
+		{Name: "System", Value: m.Kernel},
+		{Name: "Go", Value: m.Go},
+		{Name: "Redis", Value: m.Redis},
+		{Name: "k6", Value: k6Version},
+		{Name: "Commit", Value: m.Commit},
+	}
+}
