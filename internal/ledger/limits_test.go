@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -259,5 +260,38 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 			}
 			t.Error("200 sequences of 300 steps did not find the mutant")
 		})
+	}
+}
+
+// The log lives a little longer than the longest window, also when the limits
+// are changed to a longer one; without it an account goes on.
+func TestRing_LogOutlivesItsWindows(t *testing.T) {
+	s := newShop(t, openTest(t))
+	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
+	admit := func() {
+		t.Helper()
+		if _, err := s.Consume(t.Context(), s.account, EndpointCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outlives := func(longest time.Duration) {
+		t.Helper()
+		if ttl := s.rdb.PTTL(t.Context(), log).Val(); ttl < longest || ttl > longest+2*time.Minute {
+			t.Errorf("the log lives for %s, its windows for %s", ttl, longest)
+		}
+	}
+	for range 20 {
+		admit()
+	}
+	outlives(time.Minute)
+	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
+		return nil
+	})
+	must(t, err)
+	outlives(time.Hour)
+	must(t, s.rdb.Del(t.Context(), log).Err())
+	for range 20 {
+		admit()
 	}
 }

@@ -43,15 +43,14 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 		t.Errorf("%d commands for %d orders; quiet: %v; sent:\n%.2000s", len(sent), orders, quiet, strings.Join(sent, "\n"))
 	}
 	for _, command := range sent {
-		if !strings.HasPrefix(command, `"evalsha"`) && !strings.HasPrefix(command, `"fcall"`) {
+		if !strings.HasPrefix(command, `"fcall"`) {
 			t.Errorf("not a script: %.200s", command)
 		}
 	}
 }
 
-// countsMinutes is a script whose first key is an account's count of requests per
-// minute: {tag}h and the account.
-var countsMinutes = regexp.MustCompile(`^"eval(sha)?" "(\\.|[^"\\])*" "\d+" "\{[^}]*\}h`)
+// countsMinutes is the script that adds up an account's requests per minute.
+var countsMinutes = regexp.MustCompile(`^"fcall" "count_minutes_`)
 
 // monitor is a connection that sees every command that Redis is sent.
 type monitor struct {
@@ -88,7 +87,7 @@ func (m *monitor) take(t *testing.T) (commands []string) {
 	must(t, err)
 	must(t, m.watch.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {
-		// +1700000000.123456 [0 127.0.0.1:5555] "evalsha" "…"
+		// +1700000000.123456 [0 127.0.0.1:5555] "fcall" "…"
 		line, err := m.lines.ReadString('\n')
 		must(t, err)
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), "[")

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/ledger"
+)
+
+func resultOf(event string, until time.Time) result {
+	return result{ledger.Result{Delivery: &ledger.Delivery{EventID: event, Attempt: 1}}, until}
+}
+
+func TestRecorder_GathersWhatHasEnded(t *testing.T) {
+	c := &recorder{results: make(chan result, 2*recordBatch)}
+	for range recordBatch + 10 {
+		c.results <- resultOf("e", time.Now())
+	}
+	for i, want := range []int{recordBatch, 10} {
+		if got := len(c.gather(<-c.results)); got != want {
+			t.Errorf("batch %d has %d results, want %d", i, got, want)
+		}
+	}
+	c.results <- resultOf("last", time.Now())
+	close(c.results)
+	if got := len(c.gather(<-c.results)); got != 1 {
+		t.Errorf("%d results at the end, want 1", got)
+	}
+}
+
+// While Redis is away a result is kept as long as its lease, and no longer: then
+// the event is somebody else's.
+func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
+	var log bytes.Buffer
+	c := &recorder{role: &Role{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	kept := c.stillOurs([]result{
+		resultOf("over", time.Now().Add(-time.Second)),
+		resultOf("ours", time.Now().Add(time.Hour)),
+	}, errors.New("redis is away"))
+	if len(kept) != 1 || kept[0].Delivery.EventID != "ours" {
+		t.Errorf("kept %+v", kept)
+	}
+	if text := log.String(); !strings.Contains(text, "event=over") || strings.Contains(text, "event=ours") {
+		t.Errorf("logged %q", text)
+	}
+}
+
+// A shutdown that has run out of patience leaves what is not recorded to the
+// leases; nothing hangs.
+func TestRecorder_EndsWithItsPatience(t *testing.T) {
+	var log bytes.Buffer
+	c := &recorder{role: &Role{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(prometheus.NewRegistry(), func() float64 { return 0 })}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.record(ctx, []result{resultOf("e", time.Now().Add(time.Hour))}) // without a ledger, which panics and is caught
+	if !strings.Contains(log.String(), "event=e") {
+		t.Errorf("logged %q", log.String())
+	}
+}
