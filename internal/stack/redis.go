@@ -171,7 +171,7 @@ func (r *Redis) answers(ctx context.Context) error {
 	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", r.PID())) {
 		return fmt.Errorf("another Redis answers at %s", r.Addr)
 	}
-	if !strings.Contains(info, "loading:0\r\n") {
+	if !strings.Contains(info, "\nloading:0\r\n") { // and not of async_loading
 		return errors.New("the data is being loaded")
 	}
 	return nil
