@@ -252,13 +252,10 @@ func (w *world) awaitNotices(want notices) {
 	var mu sync.Mutex
 	got := notices{}
 	stop := w.feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		if err := l.QueueEvents(w.Context(), partition, batch); err != nil {
-			return err
-		}
-		deliveries, _, err := l.Lease(w.Context(), partition, 100, 100, time.Minute)
+		leased, err := l.QueueEvents(w.Context(), partition, batch, ledger.Grant{Limit: 100, Share: 100, InFlight: 100, Lease: time.Minute})
 		mu.Lock()
 		defer mu.Unlock()
-		for _, d := range deliveries {
+		for _, d := range leased.Deliveries {
 			id := d.Account.String()
 			got[id] = append(got[id], d.Type)
 			slices.Sort(got[id])

@@ -21,7 +21,7 @@ type gauges struct {
 	streams *prometheus.GaugeVec
 	lag     *prometheus.GaugeVec
 	pending *prometheus.GaugeVec
-	waiting prometheus.Gauge
+	queued  queueGauges
 	refused prometheus.Gauge
 	dead    prometheus.Gauge
 }
@@ -39,9 +39,7 @@ func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *g
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "worker_feed_pending", Help: "Entries handed to a role and not settled yet.",
 		}, []string{"role"}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "worker_webhook_endpoints_waiting", Help: "Endpoints with events in their queue, first attempts and retries.",
-		}),
+		queued: newQueueGauges(reg),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "worker_refused_updates", Help: "Refused couriers' updates that the ledger keeps for operators.",
 		}),
@@ -49,7 +47,7 @@ func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *g
 			Name: "worker_dead_letters", Help: "Entries that no worker could settle; each needs a look.",
 		}),
 	}
-	reg.MustRegister(g.streams, g.lag, g.pending, g.waiting, g.refused, g.dead)
+	reg.MustRegister(g.streams, g.lag, g.pending, g.refused, g.dead)
 	return g
 }
 
@@ -59,9 +57,7 @@ func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()
 	for {
-		if stats, err := g.ledger.Stats(ctx); err == nil {
-			g.show(stats)
-		} else if ctx.Err() == nil {
+		if err := g.refresh(ctx); err != nil && ctx.Err() == nil {
 			g.log.Debug("no figures", "error", err)
 		}
 		select {
@@ -70,6 +66,20 @@ func (g *gauges) run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+func (g *gauges) refresh(ctx context.Context) error {
+	stats, err := g.ledger.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	queues, err := g.ledger.QueueStats(ctx)
+	if err != nil {
+		return err
+	}
+	g.show(stats)
+	g.queued.show(queues, time.Now())
+	return nil
 }
 
 func (g *gauges) show(s ledger.Stats) {
@@ -81,7 +91,44 @@ func (g *gauges) show(s ledger.Stats) {
 	for role, n := range s.Pending {
 		g.pending.WithLabelValues(string(role)).Set(float64(n))
 	}
-	g.waiting.Set(float64(s.EndpointsDue))
 	g.refused.Set(float64(s.RefusedUpdates))
 	g.dead.Set(float64(s.DeadLetters))
+}
+
+// queueGauges are the webhook queues by the state of their endpoints.
+type queueGauges struct {
+	endpoints, events, breakers, oldest *prometheus.GaugeVec
+}
+
+func newQueueGauges(reg prometheus.Registerer) queueGauges {
+	byState := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"state"})
+		reg.MustRegister(g)
+		return g
+	}
+	return queueGauges{
+		endpoints: byState("worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent."),
+		events:    byState("worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it."),
+		breakers:  byState("worker_webhook_breakers_open", "Endpoints with a backlog that are only probed, because too many attempts failed in a row."),
+		oldest:    byState("worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue."),
+	}
+}
+
+var endpointStates = []ledger.EndpointState{
+	ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone,
+}
+
+// show sets every state, so that one that has become empty falls to 0.
+func (g queueGauges) show(queues map[ledger.EndpointState]ledger.QueueStats, now time.Time) {
+	for _, state := range endpointStates {
+		q, label := queues[state], string(state)
+		age := 0.0
+		if !q.Oldest.IsZero() {
+			age = now.Sub(q.Oldest).Seconds()
+		}
+		g.endpoints.WithLabelValues(label).Set(float64(q.Endpoints))
+		g.events.WithLabelValues(label).Set(float64(q.Events))
+		g.breakers.WithLabelValues(label).Set(float64(q.BreakersOpen))
+		g.oldest.WithLabelValues(label).Set(age)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -39,6 +40,9 @@ import (
 )
 
 func main() {
+	// net/http's client writes what a receiver sends unasked into the standard
+	// log, up to 4 kB a time: a vendor could fill the disk with it.
+	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stderr)
 	stop()

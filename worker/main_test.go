@@ -138,6 +138,8 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		`worker_entries_total{result="moved",role="status"} 5`,
 		`worker_webhook_attempts_total{outcome="delivered"} 5`,
 		`worker_webhook_latency_seconds_count 5`,
+		`worker_webhook_queue_events{state="healthy"} 0`,
+		`worker_webhook_breakers_open{state="failing"} 0`,
 		`worker_courier_reports_total{status="Delivered"} 1`,
 		`worker_feed_lag{role="webhook"}`,
 		`go_goroutines`,

@@ -89,9 +89,10 @@ func clusterWay(t *testing.T, s *shop) {
 		Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
 	must(t, err)
 	must(t, result[0])
-	must(t, s.QueueEvents(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2)))
+	_, err = s.QueueEvents(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2), noGrant)
+	must(t, err)
 	// Other accounts of the partition may have something due too.
-	ds, _, err := s.Lease(t.Context(), partition, 100, 32, lease)
+	ds, _, err := s.Lease(t.Context(), partition, grant(100))
 	must(t, err)
 	mine := 0
 	for _, d := range ds {

@@ -64,7 +64,7 @@ func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScen
 	must(b, err)
 	stop := sync.OnceFunc(server.Stop)
 	b.Cleanup(stop)
-	own := func(c *Config) { c.URL, c.edit, c.Partitions = server.URL, nil, 0 }
+	own := func(c *Config) { c.URL, c.ClockKey, c.Partitions = server.URL, "", 0 }
 	l := openTest(b, append([]func(*Config){own}, change...)...)
 	s := &costScene{Ledger: l, body: make([]byte, 450), stop: stop}
 	fleet := newFleet(b, l)

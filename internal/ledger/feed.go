@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -235,8 +234,11 @@ func (r *feedReader) makeGroups(ctx context.Context) error {
 }
 
 func requiredRoles(streamKey string) []Role {
-	if strings.HasSuffix(streamKey, string(rune(kindUpdates))) {
+	switch streamKey[len(streamKey)-1] {
+	case kindUpdates:
 		return []Role{RoleStatus}
+	case kindOutcomes:
+		return nil
 	}
 	return []Role{RoleStatus, RoleWebhook}
 }

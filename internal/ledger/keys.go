@@ -34,10 +34,14 @@ import (
 //	k <account>            zset    leased events by the lease's end, us
 //	c <account>            hash    attempts made, for events that failed
 //	g <account>            list    attempt log, newest first
+//	p <account>            string  there while a replay of the account runs
+//	v                      stream  final outcomes of webhook events
 //	W                      zset    accounts by when their queue needs a look, ms
 //	y                      string  an order being copied; gone when the script ends
 //	f                      stream  updates that were refused, capped
 //	z                      stream  dead letters
+//
+// The pace of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
 //
 // Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
 // their version, and meta (partitions, epoch).
@@ -67,6 +71,8 @@ const (
 	kindAttempts      = 'c'
 	kindAttemptLog    = 'g'
 	kindSchedule      = 'W'
+	kindReplaying     = 'p'
+	kindOutcomes      = 'v'
 	kindRefused       = 'f'
 	kindDeadLetters   = 'z'
 )

@@ -55,26 +55,34 @@ type Config struct {
 	// Log hears of what goes on in the background; nil: slog.Default().
 	Log *slog.Logger
 
+	// Now and ClockKey take the place of the clocks in tests: this process's, and
+	// that of the scripts, which then read microseconds since 1970 from that key
+	// while it is there. nil and "": the system's and the server's.
+	Now      func() time.Time
+	ClockKey string
+
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
 
 // Ledger is the connection to Redis and what this process knows of it. It is
 // safe for concurrent use.
 type Ledger struct {
-	rdb     redis.UniversalClient // everything but what the other two do
-	calls   redis.UniversalClient // single scripts, in pipelines if so configured
-	readers redis.UniversalClient // blocking reads, so that they never starve requests of connections
-	cluster bool
-	env     string
-	rooms   []room
-	global  room
-	epoch   atomic.Uint32
-	scripts *scripts
-	secrets SecretKeys
-	logins  *redis_rate.Limiter
-	fleets  atomic.Pointer[FleetSnapshot]
-	minutes minuteCounts
-	log     *slog.Logger
+	rdb       redis.UniversalClient // everything but what the other two do
+	calls     redis.UniversalClient // single scripts, in pipelines if so configured
+	readers   redis.UniversalClient // blocking reads, so that they never starve requests of connections
+	cluster   bool
+	env       string
+	rooms     []room
+	global    room
+	epoch     atomic.Uint32
+	scripts   *scripts
+	secrets   SecretKeys
+	rates     *redis_rate.Limiter
+	fleets    atomic.Pointer[FleetSnapshot]
+	receivers receivers
+	now       func() time.Time
+	minutes   minuteCounts
+	log       *slog.Logger
 }
 
 // Open connects, checks the ledger's partitions and reads its epoch. It fails
@@ -87,11 +95,14 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if cfg.Partitions < 0 || cfg.Partitions > delivery.MaxPartitions {
 		return nil, fmt.Errorf("partitions: %d is not within 1 to %d", cfg.Partitions, delivery.MaxPartitions)
 	}
-	all, err := loadScripts(cfg.edit)
+	all, err := loadScripts(cfg.editLua)
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log}
+	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now}
+	if l.now == nil {
+		l.now = time.Now
+	}
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -102,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.openPipelines(cfg.Pipelines)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	l.logins = redis_rate.NewLimiter(l.rdb)
+	l.rates = redis_rate.NewLimiter(l.rdb)
 	return l, nil
 }
 

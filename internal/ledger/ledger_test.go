@@ -45,24 +45,6 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// testClock reads the time from a key, so that a test decides what Redis thinks
-// the time is; without the key it is Redis's own.
-const testClock = `
-local function clock()
-  local set = redis.call('GET', 'test:clock')
-  if set then return tonumber(set) end
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-`
-
-func withTestClock(file, text string) string {
-	if file == "clock" {
-		return testClock
-	}
-	return text
-}
-
 var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
 
 // openTest opens a ledger in an empty database of the shared server.
@@ -70,7 +52,7 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	tb.Helper()
 	db := int(database.Add(1)) % databases
 	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, db), Environment: "sandbox", Partitions: 4,
-		Pipelines: 1, Secrets: testSecrets, edit: withTestClock, Log: slog.New(slog.DiscardHandler)}
+		Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock", Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -146,7 +146,7 @@ var failedLogins = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
 // credential that is right, so it refuses nobody who has one.
 func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	digest := delivery.OrderDigest(delivery.AccountID{}, clientID[:min(len(clientID), 64)]+"\x00"+address)
-	result, err := l.logins.Allow(ctx, l.global.prefix+"logins:"+string(digest[:]), failedLogins)
+	result, err := l.rates.Allow(ctx, l.global.prefix+"logins:"+string(digest[:]), failedLogins)
 	if err != nil {
 		return fmt.Errorf("counting a failed login: %w", failure(err))
 	}

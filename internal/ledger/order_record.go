@@ -244,7 +244,9 @@ func appendOrderEvent(b []byte, id delivery.OrderID, version uint64) []byte {
 
 // Kinds of an event in the stream and of an item in a webhook queue.
 const (
-	eventOrder  = 1
-	eventNotice = 2
-	eventReplay = 0x81 // an order's version, queued again by a replay
+	eventOrder        = 1
+	eventNotice       = 2
+	eventReplay       = 0x81 // an order's version, queued again by a replay
+	eventNoticeReplay = 0x82
+	eventPing         = 4 // a probe for which nothing waits
 )

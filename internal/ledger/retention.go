@@ -13,19 +13,21 @@ import (
 
 // Trim drops a partition's stream entries that are older than keep and that
 // every group has read and settled; it drops nothing while a required group is
-// missing. Returns how many entries went.
+// missing. The final outcomes of webhooks require no group, but wait for those
+// that there are. Returns how many entries went.
 func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.rooms[partition]
 	total := int64(0)
-	for _, key := range []string{r.key(kindEvents), r.key(kindUpdates)} {
+	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes} {
+		key := r.key(kind)
 		floor, _, err := l.floor(ctx, key)
 		if err != nil {
 			return total, err
 		}
-		if floor == "" {
+		if floor == "" && kind != kindOutcomes {
 			continue
 		}
-		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); streamIDLess(horizon, floor) {
+		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); floor == "" || streamIDLess(horizon, floor) {
 			floor = horizon
 		}
 		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()

@@ -19,7 +19,7 @@ var luaFiles embed.FS
 
 // luaParts are the files of lua/ that operations share, in the order in which
 // they build on each other; every other file is one operation.
-var luaParts = []string{"names", "clock", "window", "order", "idempotency", "queue"}
+var luaParts = []string{"names", "clock", "window", "order", "idempotency", "gate", "attempts", "queue"}
 
 // script is the name under which the server knows an operation: that of its
 // file and the library's digest, so code and caller always match. During a
@@ -42,12 +42,24 @@ type scripts struct {
 	consume, createOrder, judgeBody, pollOrder, cancelOrder, commitOrder,
 	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
 	publishNotices, writeAccount, countToken, countMinutes, writeFleet, queueEvents,
-	leaseEvents, recordAttempts, queueReplays, writeEndpoint, retireOrders,
+	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, retireOrders,
 	settleEntry script
 }
 
+// editLua is a file's text as this ledger wants it: with the clock of a test.
+func (c *Config) editLua(file, text string) string {
+	if file == "clock" && c.ClockKey != "" {
+		text = fmt.Sprintf("local function clock()\nlocal set = call('GET', '%s')\nif set then return tonumber(set) end\n"+
+			"local t = call('TIME')\nreturn t[1] * 1000000 + t[2]\nend\n", c.ClockKey)
+	}
+	if c.edit != nil {
+		text = c.edit(file, text)
+	}
+	return text
+}
+
 // loadScripts assembles the library. edit may change a file's text, which only
-// tests do; nil leaves all as they are.
+// tests do.
 func loadScripts(edit func(file, text string) string) (*scripts, error) {
 	s := new(scripts)
 	var b strings.Builder
@@ -101,6 +113,7 @@ func (s *scripts) operations() []operation {
 		{"write_fleet", &s.writeFleet},
 		{"queue_events", &s.queueEvents},
 		{"lease_events", &s.leaseEvents},
+		{"release_leases", &s.releaseLeases},
 		{"record_attempts", &s.recordAttempts},
 		{"queue_replays", &s.queueReplays},
 		{"write_endpoint", &s.writeEndpoint},
@@ -113,9 +126,6 @@ func readLua(file string, edit func(file, text string) string) (string, error) {
 	text, err := luaFiles.ReadFile("lua/" + file + ".lua")
 	if err != nil {
 		return "", fmt.Errorf("script %s: %w", file, err)
-	}
-	if edit == nil {
-		return stripComments(string(text)), nil
 	}
 	return stripComments(edit(file, string(text))), nil
 }

@@ -13,7 +13,6 @@ type Stats struct {
 	Events, Updates int64          // entries in the streams
 	Unread          map[Role]int64 // entries that a role has yet to read
 	Pending         map[Role]int64 // read and not settled
-	EndpointsDue    int64          // webhook endpoints with something waiting
 	RefusedUpdates  int64          // traces kept of updates that were refused
 	DeadLetters     int64
 }
@@ -23,16 +22,16 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
 	pipe := l.rdb.Pipeline()
 	type partition struct {
-		events, updates, due, refused, dead *redis.IntCmd
-		groups                              [2]*redis.XInfoGroupsCmd
+		events, updates, refused, dead *redis.IntCmd
+		groups                         [2]*redis.XInfoGroupsCmd
 	}
 	partitions := make([]partition, len(l.rooms))
 	for i, r := range l.rooms {
 		partitions[i] = partition{
 			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
-			due: pipe.ZCard(ctx, r.key(kindSchedule)), refused: pipe.XLen(ctx, r.key(kindRefused)),
-			dead:   pipe.XLen(ctx, r.key(kindDeadLetters)),
-			groups: [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
+			refused: pipe.XLen(ctx, r.key(kindRefused)),
+			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
+			groups:  [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
 		}
 	}
 	_, err := pipe.Exec(ctx)
@@ -43,7 +42,6 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	for _, p := range partitions {
 		s.Events += p.events.Val()
 		s.Updates += p.updates.Val()
-		s.EndpointsDue += p.due.Val()
 		s.RefusedUpdates += p.refused.Val()
 		s.DeadLetters += p.dead.Val()
 		for _, groups := range p.groups {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,23 +30,33 @@ const (
 // secretOverlap is how long the previous secret still signs after a rotation.
 const secretOverlap = 24 * time.Hour
 
-// WebhookEndpoint is where an account's events go.
+// EndpointLimits are an endpoint's own settings, over all workers.
+type EndpointLimits struct {
+	InFlight  int // sends in flight, 1 to 1024; 0: the worker's default
+	PerSecond int // events a second, 1 to 10,000; 0: no pace
+}
+
+// WebhookEndpoint is an account's receiver and the state of its queue.
 type WebhookEndpoint struct {
-	Account        delivery.AccountID
-	URL            string
-	Secret         string
-	PreviousSecret string // empty when none is valid any more
-	PreviousUntil  time.Time
-	// Proven: a test event signed with Secret was accepted. Until then, and
-	// while there is a PreviousSecret, the spec's header is keyed with that one.
-	Proven     bool
+	Account delivery.AccountID
+	Receiver
+	Limits     EndpointLimits
 	State      EndpointState
 	StateSince time.Time
-	Version    int64 // raised by every change of URL or secret
 	Backlog    int64 // events that wait or are being sent
-	// NextAttempt is when the queue will next be looked at; zero: nothing waits.
+	// NextAttempt is when something may be sent next; zero: nothing waits.
 	NextAttempt time.Time
-	// Attempts by how they ended, since the account exists.
+	// BreakerOpen: too many attempts failed in a row. One event at a time is sent
+	// as a probe until one succeeds.
+	BreakerOpen  bool
+	BreakerSince time.Time
+	// Pace is how many events a second go out while it recovers; 0: any number.
+	Pace float64
+	// HeldUntil is until when nothing is sent; zero or past: it is not held.
+	HeldUntil time.Time
+	// Attempts in this hour of the clock and the one before.
+	RecentOK, RecentFailed int64
+	// Events by how their attempts ended, since the account exists.
 	Delivered, Retried, Undelivered, NotSent int64
 }
 
@@ -53,61 +64,132 @@ func webhookNotConfigured() error {
 	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered")
 }
 
-func (l *Ledger) decodeEndpoint(account delivery.AccountID, values map[string]string) (*WebhookEndpoint, error) {
+// endpointReads are the commands that tell all of an endpoint.
+type endpointReads struct {
+	values                    *redis.MapStringStringCmd
+	waiting, retrying, leased *redis.IntCmd
+	retry                     *redis.ZSliceCmd // the next to be due
+}
+
+func (r room) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
+	return endpointReads{
+		values:   pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
+		waiting:  pipe.LLen(ctx, r.keyOf(kindQueue, account[:])),
+		retrying: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
+		leased:   pipe.ZCard(ctx, r.keyOf(kindLeases, account[:])),
+		retry:    pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
+	}
+}
+
+// decode is the endpoint that was read; nil when it has no URL.
+func (c endpointReads) decode(l *Ledger, account delivery.AccountID) (*WebhookEndpoint, error) {
+	values := c.values.Val()
+	receiver, err := l.decodeReceiver(account, values)
+	if err != nil || receiver.URL == "" {
+		return nil, err
+	}
 	e := &WebhookEndpoint{
-		Account: account, URL: values["url"], Proven: values["proven"] == "1",
-		State: EndpointState(values["state"]), StateSince: timeOf(number(values["since"])), Version: number(values["version"]),
-		Delivered: number(values["delivered"]), Retried: number(values["retrying"]),
-		Undelivered: number(values["undelivered"]), NotSent: number(values["notSent"]),
+		Account: account, Receiver: *receiver,
+		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
+		State:  EndpointState(values["state"]), StateSince: timeOf(number(values["since"])),
+		Backlog: c.waiting.Val() + c.retrying.Val() + c.leased.Val(),
 	}
-	if e.URL == "" {
-		return e, nil
-	}
-	var err error
-	if e.Secret, err = l.secrets.open(account[:], values["secret"]); err != nil {
-		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
-	}
-	if until := timeOf(number(values["old_until"])); time.Now().Before(until) {
-		if e.PreviousSecret, err = l.secrets.open(account[:], values["old_secret"]); err != nil {
-			return nil, fmt.Errorf("webhook of account %s: %w", account, err)
-		}
-		e.PreviousUntil = until
+	e.readGate(values["gate"])
+	e.readTally(values["tally"], l.now())
+	if e.NextAttempt = c.nextAttempt(l.now(), e.HeldUntil); e.BreakerOpen {
+		e.NextAttempt = e.HeldUntil // the next probe
 	}
 	return e, nil
+}
+
+// nextAttempt is when something may be sent next; zero when nothing waits but
+// what is being sent.
+func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
+	var next time.Time
+	retry := c.retry.Val()
+	switch {
+	case c.waiting.Val() > 0:
+		next = now
+	case len(retry) > 0:
+		next = time.UnixMilli(int64(retry[0].Score))
+	default:
+		return next
+	}
+	if held.After(next) {
+		return held
+	}
+	return next
 }
 
 // WebhookEndpoint reads an account's endpoint with the state of its queue.
 // WEBHOOK_NOT_CONFIGURED.
 func (l *Ledger) WebhookEndpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
-	r := l.roomOf(account)
 	pipe := l.rdb.Pipeline()
-	values := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:]))
-	waiting := pipe.LLen(ctx, r.keyOf(kindQueue, account[:]))
-	retrying := pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
-	leased := pipe.ZCard(ctx, r.keyOf(kindLeases, account[:]))
-	next := pipe.ZScore(ctx, r.key(kindSchedule), string(account[:]))
+	reads := l.roomOf(account).readEndpoint(ctx, pipe, account)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("reading a webhook endpoint: %w", failure(err))
 	}
-	e, err := l.decodeEndpoint(account, values.Val())
-	if err != nil {
-		return nil, err
+	e, err := reads.decode(l, account)
+	if err == nil && e == nil {
+		err = webhookNotConfigured()
 	}
-	if e.URL == "" {
-		return nil, webhookNotConfigured()
-	}
-	e.Backlog = waiting.Val() + retrying.Val() + leased.Val()
-	if next.Err() == nil {
-		e.NextAttempt = time.UnixMilli(int64(next.Val()))
-	}
-	return e, nil
+	return e, err
 }
 
-func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, mode, url, sealed string) (string, error) {
+// WebhookEndpoints reads the endpoint of every account that has a URL.
+func (l *Ledger) WebhookEndpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
+	var all []*WebhookEndpoint
+	for _, r := range l.rooms {
+		members, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("listing accounts: %w", failure(err))
+		}
+		for page := range slices.Chunk(members, 500) {
+			found, err := l.readEndpoints(ctx, r, page)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
+}
+
+func (l *Ledger) readEndpoints(ctx context.Context, r room, accounts []string) ([]*WebhookEndpoint, error) {
+	pipe := l.rdb.Pipeline()
+	reads := make([]endpointReads, len(accounts))
+	for i, account := range accounts {
+		reads[i] = r.readEndpoint(ctx, pipe, delivery.AccountID([]byte(account)))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
+	}
+	var found []*WebhookEndpoint
+	for i, account := range accounts {
+		e, err := reads[i].decode(l, delivery.AccountID([]byte(account)))
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.roomOf(account)
-	now := time.Now()
 	return l.runText(ctx, l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
-		r.prefix, account[:], now.UnixMilli(), mode, url, sealed, now.Add(secretOverlap).UnixMilli())
+		append([]any{r.prefix, account[:], mode}, args...)...)
+}
+
+// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED.
+func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
+	reply, err := l.writeEndpoint(ctx, account, mode, args...)
+	if err == nil && reply == "missing" {
+		err = webhookNotConfigured()
+	}
+	return err
 }
 
 // SetWebhookURL registers or changes an account's URL. The first registration
@@ -133,11 +215,20 @@ func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, 
 // DeleteWebhook removes the URL and its secrets. What waits is recorded as not
 // sent. WEBHOOK_NOT_CONFIGURED.
 func (l *Ledger) DeleteWebhook(ctx context.Context, account delivery.AccountID) error {
-	reply, err := l.writeEndpoint(ctx, account, "delete", "", "")
-	if err == nil && reply == "missing" {
-		err = webhookNotConfigured()
+	return l.changeEndpoint(ctx, account, "delete")
+}
+
+// SetWebhookLimits changes an endpoint's own limits; a negative one stays as it
+// is. WEBHOOK_NOT_CONFIGURED.
+func (l *Ledger) SetWebhookLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
+	return l.changeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
+}
+
+func limitText(n int) string {
+	if n < 0 {
+		return ""
 	}
-	return err
+	return strconv.Itoa(n)
 }
 
 // RotateWebhookSecret issues a new secret; the old one signs besides it for 24
@@ -148,22 +239,8 @@ func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.Accou
 	if err != nil {
 		return "", err
 	}
-	reply, err := l.writeEndpoint(ctx, account, "rotate", "", sealed)
-	if err == nil && reply == "missing" {
-		err = webhookNotConfigured()
-	}
-	if err != nil {
+	if err := l.changeEndpoint(ctx, account, "rotate", "", sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
 		return "", err
 	}
 	return secret, nil
-}
-
-// QueueTest publishes a webhook.test event; it goes the way of every event.
-// WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
-	if _, err := l.WebhookEndpoint(ctx, account); err != nil {
-		return "", err
-	}
-	data := strconv.AppendQuote([]byte(`{"accountId":`), account.String())
-	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: append(data, '}')}, newNoticeID())
 }

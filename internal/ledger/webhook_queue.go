@@ -2,34 +2,66 @@ package ledger
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 )
 
-// webhookWindow is how long an event may be delivered (spec, "Delivery rules",
-// 2): an absolute deadline, counted from when it happened.
-const webhookWindow = 24 * time.Hour
+// Grant is how much a process can take on, now.
+type Grant struct {
+	Limit int // most events to hand out in all
+	// Share is the most in flight to one endpoint, over all processes, while
+	// this process is as busy as it is.
+	Share int
+	// InFlight is the same for an endpoint that has no limit of its own.
+	InFlight int
+	// Lease is how long an event belongs to the process. What is not recorded by
+	// then is handed out again, to whoever asks.
+	Lease time.Duration
+	// Holder is who takes them; see ReleaseLeases. "": nobody who comes back.
+	Holder string
+}
+
+// lease is the lease as scripts take it: microseconds, of which the last three
+// digits name the holder.
+func (g *Grant) lease() int64 { return g.Lease.Milliseconds()*1000 + holderDigits(g.Holder) }
+
+func holderDigits(holder string) int64 {
+	if holder == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(holder)) // never fails
+	return int64(h.Sum32() % 1000)
+}
+
+// Leased is what a process was handed.
+type Leased struct {
+	Deliveries []*Delivery
+	// More tells that some event could go out already, but for the grant or for
+	// what only Lease does.
+	More bool
+}
 
 // QueueEvents moves events of one partition from the stream to the queues of
-// their accounts' endpoints and acknowledges them, in one script. Creations send
-// nothing; an account without an endpoint has its events logged as not sent.
-func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry) error {
+// their accounts' endpoints, hands out what the grant allows and acknowledges
+// them, in one script. Creations send nothing; an account without an endpoint
+// has its events logged as not sent.
+func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry, g Grant) (Leased, error) {
 	if len(entries) == 0 {
-		return nil
+		return Leased{}, nil
 	}
 	r := l.rooms[partition]
 	notices, err := l.notices(ctx, r, entries)
 	if err != nil {
-		return err
+		return Leased{}, err
 	}
-	args := []any{r.prefix, string(RoleWebhook), time.Now().UnixMilli()}
+	args := make([]any, 0, 6+3*len(entries))
+	args = append(args, r.prefix, string(RoleWebhook), g.Limit, g.Share, g.InFlight, g.lease())
 	for _, e := range entries {
 		switch {
 		case e.Event.Notice != "" && notices[e.Event.Notice] != nil:
@@ -40,8 +72,28 @@ func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry
 			args = append(args, e.ID, "", "")
 		}
 	}
-	_, err = l.run(ctx, l.scripts.queueEvents, []string{r.key(kindEvents)}, args...)
-	return err
+	reply, err := l.run(ctx, l.scripts.queueEvents, []string{r.key(kindEvents)}, args...)
+	if err != nil {
+		return Leased{}, err
+	}
+	values, _ := reply.([]any)
+	if len(values) < 2 {
+		return Leased{}, unreadable("queue_events")
+	}
+	more, _ := values[1].(int64)
+	leased, _, err := r.parseLeases(text(values[0]), values[2:])
+	if err != nil {
+		return Leased{}, err
+	}
+	ds, err := l.complete(ctx, r, leased)
+	return Leased{Deliveries: ds, More: more == 1}, err
+}
+
+func unreadable(script string) error { return fmt.Errorf("script %s: unreadable reply", script) }
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
 }
 
 // notices reads the bodies of the notices among entries; one that is past its
@@ -61,187 +113,130 @@ func (l *Ledger) notices(ctx context.Context, r room, entries []Entry) (map[stri
 	return found, nil
 }
 
-// notice reads one notice; nil when it is unknown or past its lifetime.
-func (l *Ledger) notice(ctx context.Context, r room, eventID string) (*Notice, error) {
-	record, err := l.rdb.Get(ctx, r.keyOf(kindNotice, []byte(eventID))).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a notice: %w", failure(err))
-	}
-	return decodeNotice(record)
-}
-
-// Delivery is one attempt handed to this process.
-type Delivery struct {
-	Account    delivery.AccountID
-	EventID    string
-	Type       delivery.EventType
-	OccurredAt time.Time
-	Deadline   time.Time       // not to be sent after this
-	Attempt    int             // 1 for the first
-	Order      *delivery.Order // of an order's event: render its Version
-	Version    uint64
-	Data       []byte // of a notice
-	Endpoint   *WebhookEndpoint
-	Replay     bool
-
-	room  room
-	item  string // as it stands in the queue
-	token string // the lease
-}
-
 // endpointsPerLease bounds how many endpoints one call looks at; the others are
 // due and come next.
 const endpointsPerLease = 64
 
-// Lease hands out due events of a partition: at most limit in all, shared
-// between the endpoints that have any, at most perEndpoint in flight for each.
-// They are this process's until lease has passed; what is not recorded by then
-// is handed out again, to whoever asks. next is when to come back at the latest;
-// zero when nothing waits in this partition.
-func (l *Ledger) Lease(ctx context.Context, partition, limit, perEndpoint int, lease time.Duration) (ds []*Delivery, next time.Time, err error) {
+// Lease hands out what may go of a partition's queues, shared between the
+// endpoints that have any. next is when to come back at the latest; zero when
+// nothing waits in this partition.
+func (l *Ledger) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
 	r := l.rooms[partition]
-	due, err := l.dueMembers(ctx, r.key(kindSchedule), time.Now(), min(limit, endpointsPerLease))
+	leased, paced, next, err := l.lease(ctx, r, g)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if len(due) > 0 {
-		if ds, err = l.leaseFrom(ctx, r, due, limit, perEndpoint, lease); err != nil {
-			return nil, time.Time{}, err
+	g.Limit -= len(leased)
+	for _, p := range paced {
+		if g.Limit <= 0 {
+			break
 		}
-	}
-	first, err := l.rdb.ZRangeWithScores(ctx, r.key(kindSchedule), 0, 0).Result()
-	if err != nil {
-		// The leases stand; the caller sends them and comes back soon.
-		return ds, time.Now(), nil
-	}
-	if len(first) > 0 {
-		next = time.UnixMilli(int64(first[0].Score))
-	}
-	return ds, next, nil
-}
-
-func (l *Ledger) leaseFrom(ctx context.Context, r room, accounts []string, limit, perEndpoint int, lease time.Duration) ([]*Delivery, error) {
-	calls := make([]call, len(accounts))
-	share := max(1, limit/len(accounts))
-	for i, account := range accounts {
-		calls[i] = call{
-			keys: []string{r.keyOf(kindEndpoint, []byte(account))},
-			args: []any{r.prefix, account, share, perEndpoint, lease.Milliseconds()},
-		}
-	}
-	replies, err := l.runAll(ctx, l.scripts.leaseEvents, calls)
-	if err != nil {
-		return nil, err
-	}
-	var leased []*Delivery
-	for i, reply := range replies {
-		values, err := reply.StringSlice()
-		if err != nil || len(values) == 0 {
-			return nil, fmt.Errorf("script lease_events: unreadable reply: %w", err)
-		}
-		for j := 1; j+1 < len(values); j += 2 {
-			made, _ := strconv.Atoi(values[j+1])
-			leased = append(leased, &Delivery{room: r, item: values[j], token: values[0], Attempt: made + 1,
-				Account: delivery.AccountID([]byte(accounts[i]))})
-		}
-	}
-	return l.complete(ctx, r, leased)
-}
-
-// complete reads what the leased events are about. What cannot be sent, because
-// the endpoint, the order or the notice is gone, is settled here.
-func (l *Ledger) complete(ctx context.Context, r room, leased []*Delivery) ([]*Delivery, error) {
-	if len(leased) == 0 {
-		return nil, nil
-	}
-	pipe := l.rdb.Pipeline()
-	endpoints := make(map[delivery.AccountID]*redis.MapStringStringCmd)
-	records := make([]*redis.StringCmd, len(leased))
-	for i, d := range leased {
-		if endpoints[d.Account] == nil {
-			endpoints[d.Account] = pipe.HGetAll(ctx, r.keyOf(kindEndpoint, d.Account[:]))
-		}
-		if d.item[0] == eventNotice {
-			records[i] = pipe.Get(ctx, r.keyOf(kindNotice, []byte(d.item[1:])))
-		} else {
-			records[i] = pipe.Get(ctx, r.keyOf(kindOrder, []byte(d.item[1:13])))
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading leased events: %w", failure(err))
-	}
-	opened := make(map[delivery.AccountID]*WebhookEndpoint, len(endpoints))
-	for account, values := range endpoints {
-		e, err := l.decodeEndpoint(account, values.Val())
+		taken, err := l.leasePaced(ctx, r, p, g)
 		if err != nil {
-			// Its events wait for the missing key; the others go on.
-			l.log.Error("webhook endpoint cannot be read", "account", account, "error", err)
+			// The leases before it stand; the caller sends those and comes back.
+			l.log.Warn("a paced endpoint was not looked at", "account", p.account, "error", err)
+			break
+		}
+		g.Limit -= len(taken)
+		leased = append(leased, taken...)
+	}
+	if len(paced) > 0 {
+		next = l.now() // their next look has changed
+	}
+	ds, err = l.complete(ctx, r, leased)
+	return ds, next, err
+}
+
+// lease runs the script; for a single endpoint with its values behind the usual
+// ones.
+func (l *Ledger) lease(ctx context.Context, r room, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
+	args := append([]any{r.prefix, g.Limit, g.Share, g.InFlight, g.lease(), endpointsPerLease}, single...)
+	reply, err := l.run(ctx, l.scripts.leaseEvents, []string{r.key(kindSchedule)}, args...)
+	if err != nil {
+		return nil, nil, next, err
+	}
+	values, _ := reply.([]any)
+	if len(values) < 2 {
+		return nil, nil, next, unreadable("lease_events")
+	}
+	if ms := number(text(values[1])); ms > 0 {
+		next = time.UnixMilli(ms)
+	}
+	leased, waiting, err = r.parseLeases(text(values[0]), values[2:])
+	return leased, waiting, next, err
+}
+
+// parseLeases reads the lists that scripts answer for each endpoint.
+func (r room) parseLeases(token string, lists []any) (leased []*Delivery, waiting []paced, err error) {
+	for _, list := range lists {
+		values, _ := list.([]any)
+		if len(values) < 5 || len(text(values[0])) != len(delivery.AccountID{}) {
+			return nil, nil, unreadable("of leases")
+		}
+		account := delivery.AccountID([]byte(text(values[0])))
+		if text(values[2]) == "paced" {
+			rate, _ := values[3].(int64)
+			could, _ := values[4].(int64)
+			waiting = append(waiting, paced{account, int(rate), int(could)})
 			continue
 		}
-		opened[account] = e
+		leased = r.appendLeases(leased, account, token, text(values[1]), values[2:])
 	}
-	var ready []*Delivery
-	var gone []settlement
-	for i, d := range leased {
-		if d.Endpoint = opened[d.Account]; d.Endpoint == nil {
-			continue
-		}
-		reason, err := d.fill(r, records[i])
-		if err == nil && reason == "" && d.Endpoint.URL == "" {
-			reason = "no webhook URL is registered"
-		}
-		switch {
-		case err != nil:
-			l.log.Error("leased event cannot be read", "event", d.EventID, "error", err)
-		case reason != "":
-			gone = append(gone, unsent(d, reason))
-		default:
-			ready = append(ready, d)
-		}
-	}
-	_, err := l.settle(ctx, gone)
-	return ready, err
+	return leased, waiting, nil
 }
 
-// fill completes a delivery from its record; reason says why it can never be
-// sent.
-func (d *Delivery) fill(r room, record *redis.StringCmd) (reason string, err error) {
-	if d.item[0] == eventNotice {
-		d.EventID = d.item[1:]
-		if record.Err() != nil {
-			return "the event's body has expired", nil
-		}
-		n, err := decodeNotice(record.Val())
-		if err != nil {
-			return "", err
-		}
-		d.Type, d.OccurredAt, d.Data = n.Type, n.OccurredAt, n.Data
-		d.Deadline = d.OccurredAt.Add(webhookWindow)
-		return "", nil
+// appendLeases reads triples: item, attempts made, due of a probe ahead of it.
+func (r room) appendLeases(ds []*Delivery, account delivery.AccountID, token, version string, triples []any) []*Delivery {
+	for ; len(triples) >= 3; triples = triples[3:] {
+		made, _ := strconv.Atoi(text(triples[1]))
+		d := &Delivery{room: r, Account: account, item: text(triples[0]), token: token, version: version, Attempt: made + 1}
+		d.due = timeOf(number(text(triples[2])))
+		d.Probe = !d.due.IsZero()
+		ds = append(ds, d)
 	}
-	d.Type = delivery.StatusChanged
-	if record.Err() != nil {
-		return "the order is no longer stored", nil
+	return ds
+}
+
+// ReleaseLeases ends the leases that a process of this name holds; the one that
+// starts in its place calls it first. Of two names in a thousand that share their
+// digits, the other's are ended too, and those events are sent twice. Returns how
+// many events will go again.
+func (l *Ledger) ReleaseLeases(ctx context.Context, holder string) (int, error) {
+	const page = 500
+	total := 0
+	for _, r := range l.rooms {
+		for first := 0; ; first += page {
+			reply, err := l.run(ctx, l.scripts.releaseLeases, []string{r.key(kindSchedule)},
+				r.prefix, holderDigits(holder), first, first+page-1)
+			if err != nil {
+				return total, err
+			}
+			values, _ := reply.([]any)
+			if len(values) != 2 {
+				return total, unreadable("release_leases")
+			}
+			looked, _ := values[0].(int64)
+			ended, _ := values[1].(int64)
+			total += int(ended)
+			if looked < page {
+				break
+			}
+		}
 	}
-	if d.Order, err = decodeOrder(record.Val(), r.number); err != nil {
+	return total, nil
+}
+
+// QueueTest publishes a webhook.test event; it goes the way of every event.
+// WEBHOOK_NOT_CONFIGURED.
+func (l *Ledger) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
+	if _, err := l.WebhookEndpoint(ctx, account); err != nil {
 		return "", err
 	}
-	f := fields{rest: d.item[15:]}
-	change, ok := d.Order.At(uint64(f.uint32()))
-	if !ok {
-		return "the order has no such version", nil
-	}
-	d.Version, d.OccurredAt = change.Version, change.At
-	d.EventID = delivery.EventID(d.Order.ID, change.Version)
-	d.Deadline = d.OccurredAt.Add(webhookWindow)
-	if d.item[0] == eventReplay {
-		d.Replay = true
-		d.Deadline = timeOf(int64(f.uint64())).Add(webhookWindow)
-	}
-	return "", nil
+	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID())
+}
+
+func testData(account delivery.AccountID) []byte {
+	return append(strconv.AppendQuote([]byte(`{"accountId":`), account.String()), '}')
 }
 
 // queueReplays puts items behind an endpoint's queue.
@@ -250,7 +245,7 @@ func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, i
 	for len(items) > 0 {
 		n := min(len(items), 1000)
 		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
-			append([]any{r.prefix, account[:], time.Now().UnixMilli()}, items[:n]...)...)
+			append([]any{r.prefix, account[:]}, items[:n]...)...)
 		if err != nil {
 			return err
 		}
@@ -262,8 +257,5 @@ func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, i
 	return nil
 }
 
-func replayItem(id delivery.OrderID, sequence uint32, now time.Time) []byte {
-	b := append([]byte{eventReplay}, orderMember(id)...)
-	b = binary.BigEndian.AppendUint32(b, sequence)
-	return binary.BigEndian.AppendUint64(b, uint64(now.UnixMilli()))
-}
+// errNoEndpoint ends what needs an endpoint that is not there any more.
+var errNoEndpoint = errors.New("no webhook URL is registered")

@@ -1,31 +1,42 @@
 package webhook
 
-import "net/netip"
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
 
 // special are the ranges that are no public unicast addresses (IANA
 // special-purpose registries), and those that wrap an IPv4 address and so would
 // lead around a guard. IPv6 outside globalUnicast is special as a whole.
 var special = prefixes(
-	"0.0.0.0/8",        // this network
-	"10.0.0.0/8",       // private
-	"100.64.0.0/10",    // shared by carriers; a cloud's metadata lives here
-	"127.0.0.0/8",      // loopback
-	"168.63.129.16/32", // a cloud's host agent, public by its number only
-	"169.254.0.0/16",   // link-local; metadata of most clouds
-	"172.16.0.0/12",    // private
-	"192.0.0.0/24",     // protocol assignments; a cloud's metadata lives here
-	"192.0.2.0/24",     // documentation
-	"192.88.99.0/24",   // 6to4 relays
-	"192.168.0.0/16",   // private
-	"198.18.0.0/15",    // benchmarks
-	"198.51.100.0/24",  // documentation
-	"203.0.113.0/24",   // documentation
-	"224.0.0.0/4",      // multicast
-	"240.0.0.0/4",      // reserved, and broadcast
-	"2001::/23",        // protocol assignments: Teredo, ORCHID, benchmarks
-	"2001:db8::/32",    // documentation
-	"2002::/16",        // 6to4
-	"3fff::/20",        // documentation
+	"0.0.0.0/8",         // this network
+	"10.0.0.0/8",        // private
+	"100.64.0.0/10",     // shared by carriers; a cloud's metadata lives here
+	"127.0.0.0/8",       // loopback
+	"168.63.129.16/32",  // a cloud's host agent, public by its number only
+	"169.254.0.0/16",    // link-local; metadata of most clouds
+	"172.16.0.0/12",     // private
+	"192.0.0.0/24",      // protocol assignments; a cloud's metadata lives here
+	"192.0.2.0/24",      // documentation
+	"192.31.196.0/24",   // AS112, answered by whoever is near
+	"192.52.193.0/24",   // multicast relays
+	"192.88.99.0/24",    // 6to4 relays
+	"192.168.0.0/16",    // private
+	"192.175.48.0/24",   // AS112
+	"198.18.0.0/15",     // benchmarks
+	"198.51.100.0/24",   // documentation
+	"203.0.113.0/24",    // documentation
+	"224.0.0.0/4",       // multicast
+	"240.0.0.0/4",       // reserved, and broadcast
+	"2001::/23",         // protocol assignments: Teredo, ORCHID, benchmarks, AS112
+	"2001:db8::/32",     // documentation
+	"2002::/16",         // 6to4
+	"2620:4f:8000::/48", // AS112
+	"3fff::/20",         // documentation
 )
 
 // globalUnicast is the only part of IPv6 that has been given out. Outside it
@@ -45,10 +56,12 @@ func prefixes(texts ...string) []netip.Prefix {
 // is an ordinary address of the public internet (design section 7). An IPv4
 // address in IPv6 clothes is judged as what it carries; a zoned one is never
 // public. The address to judge is the one that is connected to, after the name
-// has been resolved.
+// has been resolved. A network that translates IPv6 to IPv4 under a prefix of
+// its own has to keep private addresses out of that itself.
 func PublicAddress(address netip.Addr) bool {
-	address = address.Unmap()
-	if !address.IsValid() || address.Is6() && !globalUnicast.Contains(address) {
+	zoned := address.Zone() != ""
+	address = address.Unmap() // which takes the zone off
+	if zoned || !address.IsValid() || address.Is6() && !globalUnicast.Contains(address) {
 		return false
 	}
 	for _, prefix := range special {
@@ -57,4 +70,84 @@ func PublicAddress(address netip.Addr) bool {
 		}
 	}
 	return true
+}
+
+// What ParseHost refuses.
+var (
+	errNumericHost = errors.New("a number that is not a dotted address of four parts")
+	errHostName    = errors.New("not the name of a host")
+)
+
+// ParseHost reads the host of a URL (without brackets and port) the way it is
+// looked up: an address, or else a name in lower case, with international ones
+// in their ASCII form and without a final dot. It refuses what is neither, and
+// the notations that some resolvers read as an address ("127.1", "0x7f.1",
+// "017700000001", "2130706433"). An address is not judged here.
+func ParseHost(host string) (name string, address netip.Addr, err error) {
+	if strings.IndexByte(host, ':') >= 0 {
+		if address, err = netip.ParseAddr(host); err != nil {
+			return "", netip.Addr{}, errHostName
+		}
+		return "", address, nil
+	}
+	if name, err = asciiHost(host); err != nil {
+		return "", netip.Addr{}, err
+	}
+	name = strings.TrimSuffix(name, ".")
+	if address, err := netip.ParseAddr(name); err == nil {
+		return "", address, nil
+	}
+	if numeric(name[strings.LastIndexByte(name, '.')+1:]) {
+		return "", netip.Addr{}, errNumericHost
+	}
+	if err := checkHostName(name); err != nil {
+		return "", netip.Addr{}, err
+	}
+	return name, netip.Addr{}, nil
+}
+
+// asciiHost maps full-width digits, ideographic dots and capital letters to
+// what a browser would look up.
+func asciiHost(host string) (string, error) {
+	for i := range len(host) {
+		if host[i] >= utf8.RuneSelf {
+			ascii, err := idna.Lookup.ToASCII(host)
+			if err != nil {
+				return "", errHostName
+			}
+			return ascii, nil
+		}
+	}
+	return strings.ToLower(host), nil
+}
+
+// numeric reports whether the last label of a host makes it a number: digits,
+// or hexadecimal after 0x. No top-level domain is.
+func numeric(label string) bool {
+	digits, hex := strings.CutPrefix(label, "0x")
+	for i := range len(digits) {
+		c := digits[i]
+		if (c < '0' || c > '9') && (!hex || c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return label != ""
+}
+
+func checkHostName(name string) error {
+	if len(name) > 253 {
+		return errHostName
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return errHostName
+		}
+		for i := range len(label) {
+			c := label[i]
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return errHostName
+			}
+		}
+	}
+	return nil
 }

@@ -22,17 +22,18 @@ const (
 	HeaderAttempt   = "X-Service-Attempt"   // 1 for the first delivery
 )
 
-// Headers of Standard Webhooks, which protect against replay.
+// Headers of Standard Webhooks, which protect against replay, spelled as
+// net/http does it.
 const (
-	HeaderID                = "webhook-id"        // the eventId
-	HeaderTimestamp         = "webhook-timestamp" // Unix seconds of the attempt
-	HeaderStandardSignature = "webhook-signature" // SignStandard
+	HeaderID                = "Webhook-Id"        // the eventId
+	HeaderTimestamp         = "Webhook-Timestamp" // Unix seconds of the attempt
+	HeaderStandardSignature = "Webhook-Signature" // SignStandard
 )
 
 // AppendEnvelope appends the body of an event (spec, "Body envelope").
-// occurredAt is formatted already; data must be a JSON value and is copied as
-// it is.
-func AppendEnvelope(dst []byte, eventID, event string, occurredAt string, data []byte) []byte {
+// occurredAt is formatted already; appendData appends a JSON value, which is
+// taken as it is.
+func AppendEnvelope(dst []byte, eventID, event, occurredAt string, appendData func([]byte) []byte) []byte {
 	dst = append(dst, `{"eventId":`...)
 	dst = appendString(dst, eventID)
 	dst = append(dst, `,"event":`...)
@@ -40,8 +41,7 @@ func AppendEnvelope(dst []byte, eventID, event string, occurredAt string, data [
 	dst = append(dst, `,"occurredAt":`...)
 	dst = appendString(dst, occurredAt)
 	dst = append(dst, `,"data":`...)
-	dst = append(dst, data...)
-	return append(dst, '}')
+	return append(appendData(dst), '}')
 }
 
 // appendString appends a JSON string. Identifiers, event types and times need

@@ -20,10 +20,12 @@ const (
 	triggerReorder   = "SIM:REORDER"
 )
 
-// deliver makes one attempt and hands its result to the partition's recorder.
-// It holds one slot. until is when the lease ends at the earliest.
+// usualBody is room for the body of most events, in bytes.
+const usualBody = 1 << 10
+
+// deliver makes one attempt and hands its result to the partition's recorder,
+// which frees its slot. until is when the lease ends at the earliest.
 func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, until time.Time) {
-	defer r.freeSlot()
 	var outcome ledger.Outcome
 	done := false
 	err := r.protect(func() error {
@@ -37,13 +39,15 @@ func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, u
 	if err != nil {
 		r.log.Error("an attempt failed, its event will be sent again", "event", d.EventID, "attempt", d.Attempt, "error", err)
 	}
-	r.settled(partition, 1)
+	r.freeSlots(1)
+	r.wakeUp(partition)
+	r.sends.Done()
 }
 
 // attempt decides what to do with a delivery and does it. done is false when
 // nothing is to be recorded and the lease is left to expire.
 func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time) (o ledger.Outcome, done bool) {
-	now := time.Now()
+	now := r.now()
 	switch {
 	case now.Add(r.settings.Timeout).After(until):
 		// The process was stopped for long: another one may be sending this.
@@ -51,24 +55,24 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 		return o, false
 	case !now.Before(d.Deadline):
 		r.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-		return ledger.Outcome{At: now, Error: "deadline: the event is older than 24 h"}, true
+		return ledger.Outcome{At: now, Expired: true, Error: "deadline: the event is older than 24 h"}, true
 	}
 	if retry, held := r.holdBack(d, now); held {
 		r.metrics.attempts.WithLabelValues(outcomeHeldBack).Inc()
 		return ledger.Outcome{At: now, Deferred: true, Retry: retry}, true
 	}
-	body := appendBody(nil, d)
+	body := appendBody(make([]byte, 0, usualBody), d)
 	header, err := headers(d, now, body)
 	if err != nil {
 		r.log.Error("an event cannot be signed", "event", d.EventID, "error", err)
 		return r.judge(d, now, answer{class: classURL, detail: "the endpoint's secret cannot be used"}), true
 	}
-	a := r.sender.send(ctx, d.Endpoint.URL, header, body)
+	a := r.sender.send(ctx, d.Receiver.URL, header, body)
 	if ctx.Err() != nil && !a.ok() && a.status == 0 {
 		return o, false // cut off by the shutdown: unknown, so it is sent again
 	}
 	if a.ok() && r.triggered(d, triggerDuplicate) {
-		r.sender.send(ctx, d.Endpoint.URL, header.Clone(), body)
+		r.sender.send(ctx, d.Receiver.URL, header.Clone(), body)
 	}
 	return r.judge(d, now, a), true
 }
@@ -83,25 +87,40 @@ func (r *Role) judge(d *ledger.Delivery, started time.Time, a answer) ledger.Out
 	o.Error = a.class + ": " + a.detail
 	o.Gone = a.status == http.StatusGone
 	ended := started.Add(a.took)
-	wait := webhook.ParseRetryAfter(a.retryAfter, ended)
+	o.Wait = webhook.ParseRetryAfter(a.retryAfter, ended)
+	o.Busy = busy(a.status)
+	if d.Probe || d.Ping {
+		return o // no attempt of the event's own, so its schedule stays as it is
+	}
 	// The schedule ends at the deadline; a replay's window is its own.
-	if at, ok := webhook.Next(d.Attempt, d.Deadline.Add(-webhook.Window), ended, wait, rand.Float64()); ok {
+	if at, ok := webhook.Next(d.Attempt, d.Deadline.Add(-webhook.Window), ended, o.Wait, rand.Float64()); ok {
 		o.Retry = at
 	} else {
 		r.metrics.undelivered.Inc()
-		r.log.Warn("event undelivered, given up", "account", d.Account, "event", d.EventID, "attempts", d.Attempt, "error", o.Error)
+		r.log.Debug("event undelivered, given up", "account", d.Account, "event", d.EventID, "attempts", d.Attempt, "error", o.Error)
 	}
 	return o
+}
+
+// busy reports whether a status asks for fewer requests rather than for another
+// one.
+func busy(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 // appendBody appends the envelope. It depends only on what is stored, so that
 // every attempt of an event carries the same bytes.
 func appendBody(dst []byte, d *ledger.Delivery) []byte {
-	data := d.Data
-	if d.Order != nil {
-		data = d.Order.AppendStatus(nil, d.Version, false, true)
-	}
-	return webhook.AppendEnvelope(dst, d.EventID, string(d.Type), delivery.FormatTime(d.OccurredAt), data)
+	return webhook.AppendEnvelope(dst, d.EventID, string(d.Type), delivery.FormatTime(d.OccurredAt), func(dst []byte) []byte {
+		if d.Order == nil {
+			return append(dst, d.Data...)
+		}
+		return d.Order.AppendStatus(dst, d.Version, false, true)
+	})
 }
 
 // headers are those of the spec and of Standard Webhooks. For 24 h after a
@@ -109,33 +128,40 @@ func appendBody(dst []byte, d *ledger.Delivery) []byte {
 // stays with the old secret until a test ping has shown that the receiver knows
 // the new one (design section 7). The ping itself is signed with the new one.
 func headers(d *ledger.Delivery, now time.Time, body []byte) (http.Header, error) {
-	e := d.Endpoint
-	secret, secrets := e.Secret, []string{e.Secret}
-	if e.PreviousSecret != "" {
-		secrets = append(secrets, e.PreviousSecret)
-		if !e.Proven && d.Type != delivery.WebhookTest {
-			secret = e.PreviousSecret
-		}
+	secrets := d.Receiver.Secrets(now)
+	secret := secrets[0]
+	if len(secrets) > 1 && !d.Receiver.Proven && d.Type != delivery.WebhookTest {
+		secret = secrets[1]
 	}
 	standard, err := webhook.SignStandard(d.EventID, now, body, secrets...)
 	if err != nil {
 		return nil, fmt.Errorf("sign event %s: %w", d.EventID, err)
 	}
-	h := make(http.Header, 10)
-	h.Set("Content-Type", "application/json")
-	h.Set("User-Agent", userAgent)
-	h.Set(webhook.HeaderSignature, webhook.Sign(secret, body))
-	h.Set(webhook.HeaderEvent, string(d.Type))
-	h.Set(webhook.HeaderAttempt, strconv.Itoa(d.Attempt))
-	h.Set(webhook.HeaderID, d.EventID)
-	h.Set(webhook.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-	h.Set(webhook.HeaderStandardSignature, standard)
-	// Not sent: it tells the transport that the request may be repeated on a
-	// fresh connection when a kept one turns out to be dead, which receivers
-	// that deduplicate by eventId allow.
-	h["Idempotency-Key"] = nil
-	return h, nil
+	values := []string{
+		webhook.Sign(secret, body), string(d.Type), strconv.Itoa(d.Attempt),
+		d.EventID, strconv.FormatInt(now.Unix(), 10), standard,
+	}
+	return http.Header{ // nobody changes the values
+		"Content-Type":                  jsonContent,
+		"User-Agent":                    ownAgent,
+		webhook.HeaderSignature:         values[0:1:1],
+		webhook.HeaderEvent:             values[1:2:2],
+		webhook.HeaderAttempt:           values[2:3:3],
+		webhook.HeaderID:                values[3:4:4],
+		webhook.HeaderTimestamp:         values[4:5:5],
+		webhook.HeaderStandardSignature: values[5:6:6],
+		// Not sent: it tells the transport that the request may be repeated on a
+		// fresh connection when a kept one turns out to be dead, which receivers
+		// that deduplicate by eventId allow.
+		"Idempotency-Key": nil,
+	}, nil
 }
+
+// Header values that are always the same.
+var (
+	jsonContent = []string{"application/json"}
+	ownAgent    = []string{userAgent}
+)
 
 // holdBack postpones every second event of an order with SIM:REORDER for
 // longer than the courier's step, so that the one after it overtakes it. The

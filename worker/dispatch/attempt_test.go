@@ -16,9 +16,9 @@ import (
 // unattachedRole is a role without a ledger, for what is decided before or
 // after it is asked.
 func unattachedRole() *Role {
-	r := &Role{settings: testSettings(), sandbox: true, reorder: time.Minute, log: slog.New(slog.DiscardHandler),
+	r := &Role{settings: testSettings(), sandbox: true, reorder: time.Minute, now: time.Now, log: slog.New(slog.DiscardHandler),
 		slots: make(chan struct{}, 1024), wake: []chan struct{}{make(chan struct{}, 1)}}
-	r.metrics = newMetrics(prometheus.NewRegistry(), func() float64 { return 0 })
+	r.metrics = newMetrics(prometheus.NewRegistry(), zero, zero)
 	r.sender = newSender(guard{local: true}, r.settings, nil)
 	return r
 }
@@ -26,7 +26,7 @@ func unattachedRole() *Role {
 func someDelivery(attempt int, occurred time.Time) *ledger.Delivery {
 	return &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, Attempt: attempt, OccurredAt: occurred,
 		Deadline: occurred.Add(24 * time.Hour), Data: []byte("{}"),
-		Endpoint: &ledger.WebhookEndpoint{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+		Receiver: &ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
 func TestJudge_SaysWhenToTryAgain(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAttempt_LeavesALeaseThatMayBeOver(t *testing.T) {
 func TestDeliver_APanicFreesItsSlot(t *testing.T) {
 	r := unattachedRole()
 	d := someDelivery(1, time.Now())
-	d.Endpoint = nil // as no ledger hands out
+	d.Receiver = nil // as no ledger hands out
 	r.slots <- struct{}{}
 	r.sends.Add(1)
 	r.deliver(t.Context(), 0, d, time.Now().Add(time.Minute))
@@ -101,15 +101,15 @@ func TestDeliver_APanicFreesItsSlot(t *testing.T) {
 	r.sends.Wait()
 }
 
-func TestEndpointShare_ShrinksAsThePoolFills(t *testing.T) {
+func TestGrant_OneEndpointsShareShrinksAsThePoolFills(t *testing.T) {
 	r := unattachedRole()
-	last := r.settings.PerEndpoint
-	if got := r.endpointShare(0); got != last {
-		t.Fatalf("%d with an empty pool", got)
+	last := cap(r.slots) / poolShare
+	if got := r.grant(0); got.Share != last || got.InFlight != r.settings.PerEndpoint {
+		t.Fatalf("%+v with an empty pool", got)
 	}
 	for range cap(r.slots) {
 		r.slots <- struct{}{}
-		share := r.endpointShare(0)
+		share := r.grant(0).Share
 		if share > last || share < 1 {
 			t.Fatalf("share %d after %d with %d slots in use", share, last, len(r.slots))
 		}

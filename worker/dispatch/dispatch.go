@@ -39,8 +39,11 @@ type Settings struct {
 	// 65536.
 	Concurrency int `yaml:"concurrency"`
 	// PerEndpoint is how many sends one endpoint has in flight at most, over
-	// all processes; 1 to 1024.
+	// all processes, unless it has a limit of its own; 1 to 1024.
 	PerEndpoint int `yaml:"per_endpoint"`
+	// BreakerFailures is how many attempts in a row must fail before an endpoint
+	// is only probed, 1 to 10000.
+	BreakerFailures int `yaml:"breaker_failures"`
 	// Timeout bounds one attempt from the look-up of the name to the answer's
 	// headers; 100ms to 1m.
 	Timeout time.Duration `yaml:"timeout"`
@@ -63,6 +66,8 @@ func (s *Settings) Validate() error {
 		return errors.New("webhook.concurrency: want 1 to 65536")
 	case s.PerEndpoint < 1 || s.PerEndpoint > 1024:
 		return errors.New("webhook.per_endpoint: want 1 to 1024")
+	case s.BreakerFailures < 1 || s.BreakerFailures > 10_000:
+		return errors.New("webhook.breaker_failures: want 1 to 10000")
 	case s.Timeout < 100*time.Millisecond || s.Timeout > time.Minute:
 		return errors.New("webhook.timeout: want 100ms to 1m")
 	case s.Lease < 2*s.Timeout:
@@ -80,18 +85,25 @@ type Role struct {
 	consumer string
 	sandbox  bool
 	reorder  time.Duration
+	now      func() time.Time
 	log      *slog.Logger
 	metrics  *metrics
 	sender   *sender
 
-	// slots bounds the sends in flight; a token in it is a slot in use.
+	// slots bounds the sends in flight, from the lease to the record; a token in
+	// it is a slot in use.
 	slots chan struct{}
 	// wake[p] holds a token when something may have become due in partition p.
 	wake []chan struct{}
+	// work hands deliveries to lanes that are free.
+	work chan func()
 	// sends counts the attempts that have been leased and not recorded yet.
 	sends     sync.WaitGroup
 	recorders []*recorder // one for each partition
 }
+
+// laneIdle is how long a goroutine waits for another delivery.
+const laneIdle = 5 * time.Second
 
 // Options are what the role gets besides its settings.
 type Options struct {
@@ -102,6 +114,8 @@ type Options struct {
 	CourierStep time.Duration
 	// Roots are the certificate authorities to trust; nil: the system's.
 	Roots *x509.CertPool
+	// Now is the clock of schedules and deadlines; nil: the system's.
+	Now func() time.Time
 }
 
 // New prepares the role.
@@ -112,12 +126,18 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		consumer: o.Consumer,
 		sandbox:  o.Sandbox,
 		reorder:  o.CourierStep*3/2 + time.Second,
+		now:      o.Now,
 		log:      log.With("role", "webhook"),
 		slots:    make(chan struct{}, s.Concurrency),
+		work:     make(chan func()),
 		wake:     make([]chan struct{}, l.Partitions()),
 	}
-	r.metrics = newMetrics(reg, func() float64 { return float64(len(r.slots)) })
+	if r.now == nil {
+		r.now = time.Now
+	}
 	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto"}, s, o.Roots)
+	r.metrics = newMetrics(reg, func() float64 { return float64(len(r.slots)) },
+		func() float64 { return float64(r.sender.transport.open.Load()) })
 	for p := range r.wake {
 		r.wake[p] = make(chan struct{}, 1)
 		r.recorders = append(r.recorders, newRecorder(r, p))
@@ -129,14 +149,17 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 // flight finish and be recorded, for at most the timeout and recordPatience. It
 // returns nil then, and never because Redis is away.
 func (r *Role) Run(ctx context.Context) error {
+	if !r.releaseLeases(ctx) {
+		return nil
+	}
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	group, leasing := errgroup.WithContext(ctx)
 	var recording sync.WaitGroup
 	for _, c := range r.recorders {
-		recording.Go(func() { c.run(sending) })
+		recording.Go(func() { c.run(leasing, sending) })
 	}
-	group.Go(func() error { return r.feed(leasing) })
+	group.Go(func() error { return r.feed(leasing, sending) })
 	for p := range r.wake {
 		group.Go(func() error { return r.dispatch(leasing, sending, p) })
 	}
@@ -152,16 +175,38 @@ func (r *Role) Run(ctx context.Context) error {
 	return err
 }
 
-func (r *Role) feed(ctx context.Context) error {
-	err := r.ledger.RunFeed(ctx, ledger.Feed{
-		Role:       ledger.RoleWebhook,
-		Consumer:   r.consumer,
-		Handle:     r.queue,
+// releaseLeases ends what a process of this name that died had leased. It waits
+// for Redis; false when ctx ends first.
+func (r *Role) releaseLeases(ctx context.Context) bool {
+	for {
+		n, err := r.ledger.ReleaseLeases(ctx, r.consumer)
+		if n > 0 {
+			r.log.Info("events that were being sent when this worker ended are sent again", "events", n)
+		}
+		if err == nil {
+			return true
+		}
+		r.log.Warn("the leases of the last run are still held, trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(failurePause):
+		}
+	}
+}
+
+func (r *Role) feed(leasing, sending context.Context) error {
+	err := r.ledger.RunFeed(leasing, ledger.Feed{
+		Role:     ledger.RoleWebhook,
+		Consumer: r.consumer,
+		Handle: func(_ context.Context, partition int, batch []ledger.Entry) error {
+			return r.queue(leasing, sending, partition, batch)
+		},
 		Log:        r.log.Warn,
 		Batch:      r.settings.Batch,
 		ClaimAfter: r.settings.ClaimAfter,
 	})
-	if ctx.Err() != nil {
+	if leasing.Err() != nil {
 		return nil
 	}
 	if err != nil {
@@ -170,24 +215,63 @@ func (r *Role) feed(ctx context.Context) error {
 	return errors.New("webhook feed ended by itself")
 }
 
-// queue moves a batch of events to their endpoints' queues and sets the
-// partition's dispatcher going.
-func (r *Role) queue(ctx context.Context, partition int, batch []ledger.Entry) error {
-	err := r.protect(func() error { return r.ledger.QueueEvents(ctx, partition, batch) })
+// queue moves a batch of events to their endpoints' queues and starts to send
+// what may go at once. What may not, because slots or its endpoint's limits are
+// used up, is the dispatcher's.
+func (r *Role) queue(leasing, sending context.Context, partition int, batch []ledger.Entry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
+	defer cancel()
+	slots := 0
+	if leasing.Err() == nil {
+		slots = r.takeMoreSlots(len(batch))
+	}
+	until := r.now().Add(r.settings.Lease)
+	var leased ledger.Leased
+	err := r.protect(func() (failure error) {
+		leased, failure = r.ledger.QueueEvents(ctx, partition, batch, r.grant(slots))
+		return failure
+	})
+	r.start(sending, partition, leased.Deliveries, until)
+	r.freeSlots(slots - len(leased.Deliveries))
+	if leased.More || err != nil {
+		r.wakeUp(partition)
+	}
 	if err != nil {
 		r.metrics.entries.WithLabelValues(resultFailed).Add(float64(len(batch)))
 		return fmt.Errorf("queue %d events: %w", len(batch), err)
 	}
 	r.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(batch)))
-	r.wakeUp(partition)
 	return nil
 }
 
-// settled ends attempts of a partition: the next events of their orders, or of
-// an endpoint that was at its cap, may go out.
-func (r *Role) settled(partition, attempts int) {
-	r.wakeUp(partition)
-	r.sends.Add(-attempts)
+// start sends what was leased; each delivery holds one slot until it is recorded.
+func (r *Role) start(sending context.Context, partition int, leased []*ledger.Delivery, until time.Time) {
+	r.sends.Add(len(leased))
+	for _, d := range leased {
+		send := func() { r.deliver(sending, partition, d, until) }
+		select {
+		case r.work <- send:
+		default:
+			go r.lane(send)
+		}
+	}
+}
+
+// lane sends one delivery after the other and ends when it has had none for
+// laneIdle. Its stack has grown by then to what a send needs; growing one for
+// every send cost a tenth of the worker's time.
+func (r *Role) lane(send func()) {
+	idle := time.NewTimer(laneIdle)
+	defer idle.Stop()
+	for {
+		send()
+		idle.Reset(laneIdle)
+		select {
+		case send = <-r.work:
+		case <-idle.C:
+			return
+		}
+	}
 }
 
 func (r *Role) wakeUp(partition int) {

@@ -1,10 +1,13 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 
 	"vendorapi/internal/webhook"
@@ -28,19 +31,21 @@ func (g guard) allows(address netip.Addr) bool {
 	return webhook.PublicAddress(address) || g.local && address.Unmap().IsLoopback()
 }
 
-// control is net.Dialer.Control: it sees every address after the name has been
-// resolved and before the connection is made, so no name, no notation of a
-// number and no changing answer of a name server gets past it.
-func (g guard) control(_, address string, _ syscall.RawConn) error {
+// control is net.Dialer.ControlContext: it sees every address after the name
+// has been resolved and before the connection is made, so no name, no notation
+// of a number and no changing answer of a name server gets past it.
+func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !g.allows(target.Addr()) {
 		return &refusedAddress{address: address}
 	}
+	reached(ctx, connecting)
 	return nil
 }
 
 // parseURL reads an endpoint's URL at the time of sending: rules may have
-// become stricter since it was registered.
+// become stricter since it was registered. The host comes back as it is looked
+// up: an address, or a name in ASCII.
 func (g guard) parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -53,6 +58,24 @@ func (g guard) parseURL(raw string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("credentials in a URL are not sent")
 	}
-	u.Fragment, u.RawFragment = "", ""
+	name, address, err := webhook.ParseHost(u.Hostname())
+	if err != nil {
+		return nil, fmt.Errorf("the host is %w", err)
+	}
+	if address.IsValid() {
+		name = address.String()
+	}
+	u.Host, u.Fragment, u.RawFragment = joinHost(name, u.Port()), "", ""
 	return u, nil
+}
+
+// joinHost is the authority of a URL. An empty port stands for the scheme's.
+func joinHost(host, port string) string {
+	switch {
+	case port != "":
+		return net.JoinHostPort(host, port)
+	case strings.IndexByte(host, ':') >= 0:
+		return "[" + host + "]"
+	}
+	return host
 }

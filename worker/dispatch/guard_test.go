@@ -23,13 +23,13 @@ func TestGuard_LocalAllowsLoopbackAndNothingElse(t *testing.T) {
 
 func TestGuardControl_RefusesWhatItCannotRead(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "localhost:80", "[::1]:80", "10.1.1.1:443", "[fe80::1%eth0]:443"} {
-		err := guard{}.control("tcp", address, nil)
+		err := guard{}.control(t.Context(), "tcp", address, nil)
 		var refused *refusedAddress
 		if !errors.As(err, &refused) {
 			t.Errorf("control(%q) = %v", address, err)
 		}
 	}
-	if err := (guard{}).control("tcp4", net.JoinHostPort("8.8.8.8", "443"), nil); err != nil {
+	if err := (guard{}).control(t.Context(), "tcp4", net.JoinHostPort("8.8.8.8", "443"), nil); err != nil {
 		t.Errorf("a public address: %v", err)
 	}
 }
@@ -59,6 +59,10 @@ func TestGuardParseURL(t *testing.T) {
 		{"https://vendor.example:port/", false, false},
 		{"https://vendor.example/\x00", false, false},
 		{"", false, false},
+		{"https://127.1/", false, false},
+		{"https://2130706433/", false, false},
+		{"https://0x7f.1/", false, false},
+		{"https://vendor..example/", false, false},
 	} {
 		for g, want := range map[guard]bool{{}: c.public, {local: true}: c.sandbox} {
 			u, err := g.parseURL(c.raw)
@@ -73,5 +77,17 @@ func TestGuardParseURL_DropsTheFragment(t *testing.T) {
 	u, err := guard{}.parseURL("https://vendor.example/hook?a=b#secret")
 	if err != nil || u.String() != "https://vendor.example/hook?a=b" {
 		t.Fatalf("%v, %v", u, err)
+	}
+}
+
+func TestGuardParseURL_ReadsTheHostAsItIsLookedUp(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://VENDOR.example.:8443/": "vendor.example:8443", "https://vendor.example:/": "vendor.example",
+		"https://中国.example/": "xn--fiqs8s.example", "https://１２７.０.０.１:80/": "127.0.0.1:80",
+		"https://[0:0::1]:443/": "[::1]:443", "https://[::1]/": "[::1]", "https://[::FFFF:7F00:1]/": "[::ffff:127.0.0.1]",
+	} {
+		if u, err := (guard{}).parseURL(raw); err != nil || u.Host != want {
+			t.Errorf("%s: %v, %v", raw, u, err)
+		}
 	}
 }

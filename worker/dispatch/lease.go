@@ -55,24 +55,18 @@ func (r *Role) dispatch(leasing, sending context.Context, partition int) error {
 func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
 	defer cancel()
-	until := time.Now().Add(r.settings.Lease)
+	until := r.now().Add(r.settings.Lease)
 	var (
 		due  []*ledger.Delivery
 		next time.Time
 	)
-	err = r.protect(func() error {
-		var failure error
-		due, next, failure = r.ledger.Lease(ctx, partition, slots, r.endpointShare(slots), r.settings.Lease)
+	err = r.protect(func() (failure error) {
+		due, next, failure = r.ledger.Lease(ctx, partition, r.grant(slots))
 		return failure
 	})
-	for range slots - len(due) {
-		r.freeSlot()
-	}
-	for _, d := range due {
-		r.sends.Add(1)
-		go r.deliver(sending, partition, d, until)
-	}
-	wait := time.Until(next)
+	r.start(sending, partition, due, until)
+	r.freeSlots(slots - len(due))
+	wait := next.Sub(r.now())
 	switch {
 	case err != nil:
 		return failurePause, err
@@ -84,11 +78,13 @@ func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pa
 	return min(max(wait, minPause), maxPause), nil
 }
 
-// endpointShare is how many sends one endpoint may have in flight now: its cap
-// while the pool is empty, less and less as it fills (see poolShare).
-func (r *Role) endpointShare(taken int) int {
+// grant is what this process can take on with the slots it has just taken. One
+// endpoint's share is its limit while the pool is empty, and less and less as it
+// fills (see poolShare).
+func (r *Role) grant(taken int) ledger.Grant {
 	free := cap(r.slots) - len(r.slots) + taken
-	return min(max(free/poolShare, 1), r.settings.PerEndpoint)
+	return ledger.Grant{Limit: taken, Share: max(free/poolShare, 1), InFlight: r.settings.PerEndpoint,
+		Lease: r.settings.Lease, Holder: r.consumer}
 }
 
 func (r *Role) sleep(ctx context.Context, partition int, pause time.Duration) {
@@ -129,4 +125,8 @@ func (r *Role) takeMoreSlots(n int) (taken int) {
 	return taken
 }
 
-func (r *Role) freeSlot() { <-r.slots }
+func (r *Role) freeSlots(n int) {
+	for range n {
+		<-r.slots
+	}
+}

@@ -30,10 +30,11 @@ type metrics struct {
 	latency     prometheus.Histogram
 	undelivered prometheus.Counter
 	leasesLost  prometheus.Counter
+	probes      *prometheus.CounterVec
 	panics      prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, inFlight func() float64) *metrics {
+func newMetrics(reg prometheus.Registerer, inFlight, connections func() float64) *metrics {
 	role := prometheus.Labels{"role": string(ledger.RoleWebhook)}
 	m := &metrics{
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -62,6 +63,10 @@ func newMetrics(reg prometheus.Registerer, inFlight func() float64) *metrics {
 			Name: "worker_webhook_leases_lost_total",
 			Help: "Leases that ended before their attempt was recorded; the event is sent again.",
 		}),
+		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "worker_webhook_probes_total",
+			Help: "Sends ahead of an event's schedule, or of a webhook.test event, to endpoints whose breaker is open; answered or failed.",
+		}, []string{"result"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "worker_panics_total", ConstLabels: role,
 			Help: "Panics that were caught; each is a defect.",
@@ -71,11 +76,22 @@ func newMetrics(reg prometheus.Registerer, inFlight func() float64) *metrics {
 		Name: "worker_webhook_in_flight",
 		Help: "Slots in use, of webhook.concurrency.",
 	}, inFlight)
-	reg.MustRegister(m.entries, m.attempts, m.duration, m.latency, m.undelivered, m.leasesLost, m.panics, pool)
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "worker_webhook_connections",
+		Help: "Open connections to receivers.",
+	}, connections)
+	reg.MustRegister(m.entries, m.attempts, m.duration, m.latency, m.undelivered, m.leasesLost, m.panics, m.probes, pool, open)
 	return m
 }
 
 func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
+	if d.Probe || d.Ping {
+		result := "failed"
+		if a.ok() {
+			result = "answered"
+		}
+		m.probes.WithLabelValues(result).Inc()
+	}
 	m.duration.Observe(a.took.Seconds())
 	m.attempts.WithLabelValues(outcomeOf(a)).Inc()
 	if a.ok() && !d.Replay && d.Type != delivery.WebhookTest {

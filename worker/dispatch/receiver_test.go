@@ -148,3 +148,6 @@ func awaitAttempts(b *testbed.Bed, v *testbed.Vendor, n int) []ledger.AttemptRec
 	b.Await("enough records of attempts", func() bool { return len(attempts(b, v)) >= n })
 	return attempts(b, v)
 }
+
+// zero is a gauge of a role that is not attached.
+func zero() float64 { return 0 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"vendorapi/internal/ledger"
@@ -34,18 +35,29 @@ func newRecorder(r *Role, partition int) *recorder {
 	return &recorder{role: r, partition: partition, results: make(chan result, recordBatch)}
 }
 
-// run records until the channel is closed. sending is the context of the sends:
-// once it has been aborted, a Redis that is away is waited for no longer than
-// recordPatience.
-func (c *recorder) run(sending context.Context) {
+// run records until the channel is closed, and starts what each record hands
+// out next until leasing ends. sending is the context of the sends: once it has
+// been aborted, a Redis that is away is waited for no longer than recordPatience.
+func (c *recorder) run(leasing, sending context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(sending))
 	defer cancel()
 	stop := context.AfterFunc(sending, func() { time.AfterFunc(recordPatience, cancel) })
 	defer stop()
+	r := c.role
 	for first := range c.results {
 		batch := c.gather(first)
-		c.record(ctx, batch)
-		c.role.settled(c.partition, len(batch))
+		limit := len(batch)
+		if leasing.Err() != nil {
+			limit = 0
+		}
+		until := r.now().Add(r.settings.Lease)
+		leased := c.record(ctx, batch, limit)
+		r.start(sending, c.partition, leased.Deliveries, until)
+		r.freeSlots(len(batch) - len(leased.Deliveries))
+		if leased.More || slices.ContainsFunc(batch, func(done result) bool { return !done.Outcome.OK }) {
+			r.wakeUp(c.partition) // something may have been put off to a new time
+		}
+		r.sends.Add(-len(batch))
 	}
 }
 
@@ -66,41 +78,49 @@ func (c *recorder) gather(first result) []result {
 }
 
 // record writes a batch, and tries again while Redis is away and leases last.
-func (c *recorder) record(ctx context.Context, batch []result) {
+func (c *recorder) record(ctx context.Context, batch []result, limit int) (leased ledger.Leased) {
+	batch = slices.Clone(batch)
 	for pause := 20 * time.Millisecond; len(batch) > 0; pause = min(2*pause, time.Second) {
-		err := c.role.protect(func() error { return c.recordOnce(ctx, batch) })
+		err := c.role.protect(func() (failure error) {
+			leased, failure = c.recordOnce(ctx, batch, limit)
+			return failure
+		})
 		if err == nil {
-			return
+			return leased
 		}
+		limit = 0 // the slots of what it drops are free again soon enough
 		select {
 		case <-ctx.Done():
 			c.giveUp(batch, err)
-			return
+			return leased
 		case <-time.After(pause):
 		}
 		batch = c.stillOurs(batch, err)
 	}
+	return leased
 }
 
-func (c *recorder) recordOnce(ctx context.Context, batch []result) error {
+func (c *recorder) recordOnce(ctx context.Context, batch []result, limit int) (ledger.Leased, error) {
 	results := make([]ledger.Result, len(batch))
 	for i := range batch {
 		results[i] = batch[i].Result
 	}
-	recorded, err := c.role.ledger.RecordAttempts(ctx, results)
-	for _, ok := range recorded {
+	grant := c.role.grant(len(batch))
+	grant.Limit = limit
+	recorded, err := c.role.ledger.RecordAttempts(ctx, results, grant, c.role.settings.BreakerFailures)
+	for _, ok := range recorded.OK {
 		if !ok {
 			c.role.metrics.leasesLost.Inc()
 		}
 	}
-	return err
+	return recorded.Leased, err
 }
 
 // stillOurs drops results whose lease has ended.
 func (c *recorder) stillOurs(batch []result, err error) []result {
 	kept := batch[:0]
 	for i := range batch {
-		if time.Now().Before(batch[i].until) {
+		if c.role.now().Before(batch[i].until) {
 			kept = append(kept, batch[i])
 		} else {
 			c.giveUp(batch[i:i+1], err)

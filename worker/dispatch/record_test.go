@@ -39,7 +39,7 @@ func TestRecorder_GathersWhatHasEnded(t *testing.T) {
 // the event is somebody else's.
 func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
 	var log bytes.Buffer
-	c := &recorder{role: &Role{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil))}}
 	kept := c.stillOurs([]result{
 		resultOf("over", time.Now().Add(-time.Second)),
 		resultOf("ours", time.Now().Add(time.Hour)),
@@ -56,10 +56,10 @@ func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
 // leases; nothing hangs.
 func TestRecorder_EndsWithItsPatience(t *testing.T) {
 	var log bytes.Buffer
-	c := &recorder{role: &Role{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(prometheus.NewRegistry(), func() float64 { return 0 })}}
+	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(prometheus.NewRegistry(), zero, zero)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.record(ctx, []result{resultOf("e", time.Now().Add(time.Hour))}) // without a ledger, which panics and is caught
+	c.record(ctx, []result{resultOf("e", time.Now().Add(time.Hour))}, 0) // without a ledger, which panics and is caught
 	if !strings.Contains(log.String(), "event=e") {
 		t.Errorf("logged %q", log.String())
 	}

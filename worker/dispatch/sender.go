@@ -10,6 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,7 +27,6 @@ const (
 	// answerPatience is how long an answer's body may take once its status is
 	// known; the status alone decides.
 	answerPatience = 2 * time.Second
-	maxHeaderBytes = 64 << 10
 )
 
 // Classes of a failed attempt.
@@ -41,35 +44,12 @@ const (
 // asks no proxy: it uses the transport alone.
 type sender struct {
 	guard     guard
-	transport *http.Transport
+	transport *connections
 	timeout   time.Duration
 }
 
 func newSender(g guard, s Settings, roots *x509.CertPool) *sender {
-	dialer := &net.Dialer{
-		Timeout: s.Timeout,
-		Control: g.control,
-		// The system's resolver would read 0x7f.1 as a number; this one asks
-		// the name server. The guard judges what comes of it either way.
-		Resolver: &net.Resolver{PreferGo: true},
-	}
-	return &sender{
-		guard:   g,
-		timeout: s.Timeout,
-		transport: &http.Transport{
-			Proxy:                  nil,
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-			TLSHandshakeTimeout:    s.Timeout,
-			ForceAttemptHTTP2:      true,
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
-			MaxIdleConns:           s.Concurrency,
-			MaxIdleConnsPerHost:    s.PerEndpoint,
-			IdleConnTimeout:        time.Minute,
-			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxHeaderBytes,
-		},
-	}
+	return &sender{guard: g, transport: newConnections(g, s, roots), timeout: s.Timeout}
 }
 
 // answer is what came of one request: a status, or a failure with its class.
@@ -87,21 +67,19 @@ func (a answer) ok() bool { return a.class == "" }
 // send posts body to url and waits for the answer, for at most the timeout.
 func (s *sender) send(ctx context.Context, url string, header http.Header, body []byte) answer {
 	started := time.Now()
-	target, err := s.guard.parseURL(url)
+	target, err := s.transport.target(url, started)
 	if err != nil {
 		return answer{class: classURL, detail: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
-	if err != nil {
-		return answer{class: classURL, detail: "not a URL"}
+	c := newCall(ctx, s.timeout, body)
+	defer c.end()
+	resp, err := s.transport.RoundTrip(c.request(target, header))
+	if err != nil && c.lostKept() {
+		resp, err = s.transport.RoundTrip(c.request(target, header))
 	}
-	req.Header = header
-	resp, err := s.transport.RoundTrip(req)
 	took := time.Since(started)
 	if err != nil {
-		class, detail := s.classify(err)
+		class, detail := s.classify(c, err)
 		return answer{class: class, detail: detail, took: took}
 	}
 	defer resp.Body.Close()
@@ -109,17 +87,25 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	if a.status < 200 || a.status > 299 {
 		a.class, a.detail = classStatus, statusDetail(a.status)
 	}
-	patience := time.AfterFunc(answerPatience, cancel)
-	defer patience.Stop()
-	a.body = readAnswer(resp.Body)
+	if resp.ContentLength != 0 {
+		c.hurry(min(answerPatience, s.timeout-took))
+		a.body = readAnswer(resp.Body)
+	}
 	return a
 }
+
+var answerBuffers = sync.Pool{New: func() any { return new([answerKept]byte) }}
 
 // readAnswer keeps the beginning and reads a bounded rest, so that the
 // connection can be used again. What goes wrong here changes nothing: the
 // status has been received.
-func readAnswer(body io.Reader) []byte {
-	kept, err := io.ReadAll(io.LimitReader(body, answerKept))
+func readAnswer(body io.Reader) (kept []byte) {
+	buffer := answerBuffers.Get().(*[answerKept]byte)
+	defer answerBuffers.Put(buffer)
+	n, err := io.ReadFull(body, buffer[:])
+	if n > 0 {
+		kept = bytes.Clone(buffer[:n])
+	}
 	if err == nil {
 		_, _ = io.CopyN(io.Discard, body, answerDrained)
 	}
@@ -130,34 +116,61 @@ func statusDetail(status int) string {
 	if status >= 300 && status <= 399 {
 		return fmt.Sprintf("%d, redirects are not followed", status)
 	}
-	return fmt.Sprintf("%d", status)
+	return strconv.Itoa(status)
 }
 
 // classify names what failed, in words that tell a vendor nothing about the
 // network the worker stands in.
-func (s *sender) classify(err error) (class, detail string) {
+func (s *sender) classify(c *call, err error) (class, detail string) {
 	var (
-		refused     *refusedAddress
-		name        *net.DNSError
-		network     net.Error
-		certificate *tls.CertificateVerificationError
-		record      tls.RecordHeaderError
-		alert       tls.AlertError
-		operation   *net.OpError
+		refused   *refusedAddress
+		name      *net.DNSError
+		handshake *handshakeError
+		network   net.Error
+		operation *net.OpError
 	)
 	switch {
 	case errors.As(err, &refused):
 		return classRefused, refused.Error()
+	case errors.As(err, &name) && name.IsTimeout:
+		return classDNS, noNames(s.timeout)
 	case errors.As(err, &name):
 		return classDNS, name.Err
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return classTimeout, fmt.Sprintf("no answer within %s", s.timeout)
-	case errors.As(err, &certificate):
-		return classTLS, certificate.Err.Error()
-	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
-		return classTLS, "handshake failed: " + err.Error()
-	case errors.As(err, &operation):
-		return classConnect, operation.Err.Error()
+	case errors.Is(context.Cause(c), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &network) && network.Timeout():
+		return c.timedOut(s.timeout)
+	case errors.As(err, &handshake):
+		return classTLS, handshakeDetail(handshake)
+	case errors.As(err, &operation) && operation.Op == "remote error":
+		// An alert. In TLS 1.3 a server complains of its client when the
+		// handshake is over for the latter.
+		return classTLS, "handshake failed: " + plainly(err)
 	}
-	return classConnect, err.Error()
+	return classConnect, plainly(err)
+}
+
+func handshakeDetail(failed *handshakeError) string {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(failed, &certificate) {
+		return certificate.Err.Error()
+	}
+	return "handshake failed: " + plainly(failed)
+}
+
+// plainly leaves the addresses of a connection and the names of system calls
+// out of an error.
+func plainly(err error) string {
+	var (
+		call      *os.SyscallError
+		operation *net.OpError
+	)
+	switch {
+	case errors.As(err, &call):
+		return call.Err.Error()
+	case errors.As(err, &operation):
+		return operation.Err.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed"
+	}
+	return strings.TrimPrefix(err.Error(), "net/http: HTTP/1.x transport connection broken: ")
 }

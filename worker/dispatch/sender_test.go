@@ -10,6 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,10 +22,13 @@ import (
 
 func testSettings() Settings {
 	return Settings{
-		Batch: 256, ClaimAfter: time.Minute, Concurrency: 256, PerEndpoint: 32,
+		Batch: 256, ClaimAfter: time.Minute, Concurrency: 256, PerEndpoint: 32, BreakerFailures: 5,
 		Timeout: 2 * time.Second, Lease: 6 * time.Second, LocalReceivers: "auto",
 	}
 }
+
+// quiet is for servers that would complain of what a test does to them.
+var quiet = log.New(io.Discard, "", 0)
 
 func rootsOf(server *httptest.Server) *x509.CertPool {
 	roots := x509.NewCertPool()
@@ -31,6 +38,16 @@ func rootsOf(server *httptest.Server) *x509.CertPool {
 
 func header(event string) http.Header {
 	return http.Header{"Content-Type": {"application/json"}, "X-Service-Event": {event}, "Idempotency-Key": nil}
+}
+
+// signedHeader is what a webhook carries, in its length at least.
+func signedHeader() http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {userAgent}, "X-Service-Event": {"delivery.status_changed"},
+		"X-Service-Attempt": {"1"}, "X-Service-Signature": {"sha256=" + strings.Repeat("0", 64)},
+		"Webhook-Id": {"evt_01970000-0000-7000-8000-000000000001"}, "Webhook-Timestamp": {"1772355600"},
+		"Webhook-Signature": {"v1," + strings.Repeat("A", 43) + "="}, "Idempotency-Key": nil,
+	}
 }
 
 func receive(t *testing.T, h http.HandlerFunc) *httptest.Server {
@@ -93,96 +110,6 @@ func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 	}
 }
 
-func TestSend_FollowsNoRedirect(t *testing.T) {
-	var reached atomic.Int32
-	target := receive(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	server := receive(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, target.URL, http.StatusTemporaryRedirect)
-	})
-	s := newSender(guard{local: true}, testSettings(), nil)
-	a := s.send(t.Context(), server.URL, header("a"), []byte("{}"))
-	if a.ok() || a.status != 307 || reached.Load() != 0 {
-		t.Fatalf("%+v, target reached %d times", a, reached.Load())
-	}
-}
-
-func TestSend_RefusesAddressesAfterTheLookUp(t *testing.T) {
-	var reached atomic.Int32
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
-	defer server.Close()
-	var connections atomic.Int32
-	server.Config.ConnState = func(net.Conn, http.ConnState) { connections.Add(1) }
-	port := server.Listener.Addr().(*net.TCPAddr).Port
-	s := newSender(guard{}, testSettings(), rootsOf(server))
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "127.0.0.2", "[fe80::1]"} {
-		a := s.send(t.Context(), fmt.Sprintf("https://%s:%d/", host, port), header("a"), nil)
-		if a.class != classRefused {
-			t.Errorf("%s: %+v", host, a)
-		}
-	}
-	// Numbers in other notations are names that nobody has.
-	for _, host := range []string{"2130706433", "0x7f000001", "0x7f.1", "127.1", "017700000001"} {
-		a := s.send(t.Context(), fmt.Sprintf("https://%s:%d/", host, port), header("a"), nil)
-		if a.ok() || a.status != 0 {
-			t.Errorf("%s: %+v", host, a)
-		}
-	}
-	if reached.Load() != 0 || connections.Load() != 0 {
-		t.Fatalf("%d requests on %d connections came through", reached.Load(), connections.Load())
-	}
-}
-
-func TestSend_AsksNoProxy(t *testing.T) {
-	var asked atomic.Int32
-	proxy := receive(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
-	server := receive(t, func(http.ResponseWriter, *http.Request) {})
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
-		t.Setenv(name, proxy.URL)
-	}
-	s := newSender(guard{local: true}, testSettings(), nil)
-	if a := s.send(t.Context(), server.URL, header("a"), nil); !a.ok() || asked.Load() != 0 {
-		t.Fatalf("%+v, proxy asked %d times", a, asked.Load())
-	}
-}
-
-func TestSend_TellsWhatFailed(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing := closed.Addr().String()
-	closed.Close()
-	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
-	stranger.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of being distrusted
-	stranger.StartTLS()
-	defer stranger.Close()
-	plain := receive(t, func(http.ResponseWriter, *http.Request) {})
-	hangUp := receive(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err == nil {
-			conn.Close()
-		}
-	})
-	s := newSender(guard{local: true}, testSettings(), nil)
-	for _, c := range []struct{ url, class string }{
-		{"http://" + refusing, classConnect},
-		{"https://name.invalid/", classDNS},
-		{stranger.URL, classTLS},
-		{strings.Replace(plain.URL, "http:", "https:", 1), classTLS},
-		{hangUp.URL, classConnect},
-		{"http://10.255.255.1/", classRefused},
-		{"ftp://127.0.0.1/", classURL},
-	} {
-		a := s.send(t.Context(), c.url, header("a"), nil)
-		if a.class != c.class || a.status != 0 || a.detail == "" {
-			t.Errorf("%s: %+v", c.url, a)
-		}
-		if strings.Contains(a.detail, "->") {
-			t.Errorf("%s tells the worker's own address: %s", c.url, a.detail)
-		}
-	}
-}
-
 func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := receive(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -198,20 +125,6 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 	s := newSender(guard{local: true}, settings, nil)
 	a := s.send(t.Context(), server.URL, header("a"), []byte("{}"))
 	if a.class != classTimeout || a.took < settings.Timeout || a.took > 10*settings.Timeout {
-		t.Fatalf("%+v", a)
-	}
-}
-
-func TestSend_TimesOutWhenNobodyShakesHands(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	settings := testSettings()
-	settings.Timeout = 150 * time.Millisecond
-	s := newSender(guard{local: true}, settings, nil)
-	if a := s.send(t.Context(), "https://"+silent.Addr().String(), header("a"), nil); a.class != classTimeout {
 		t.Fatalf("%+v", a)
 	}
 }
@@ -257,10 +170,7 @@ func TestSend_RepeatsOnAFreshConnectionWhenAKeptOneIsDead(t *testing.T) {
 		}
 	})
 	s := newSender(guard{local: true}, testSettings(), nil)
-	signed, err := headers(someDelivery(1, time.Now()), time.Now(), []byte("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := signedHeader()
 	for i := range 2 {
 		if a := s.send(t.Context(), server.URL, signed.Clone(), []byte("{}")); !a.ok() {
 			t.Fatalf("request %d: %+v", i, a)
@@ -281,5 +191,128 @@ func TestSend_EndsWithItsContext(t *testing.T) {
 	defer cancel()
 	if a := s.send(ctx, server.URL, header("a"), []byte("{}")); a.ok() || a.took > time.Second {
 		t.Fatalf("%+v", a)
+	}
+}
+
+// Neither proxies nor anything else comes from the environment; the names are
+// those that Go, curl and libraries of other languages know.
+func TestSend_AsksNoProxy(t *testing.T) {
+	proxy := listen(t, "127.0.0.1:0")
+	start(t, proxy, nil, false, func(http.ResponseWriter, *http.Request) {})
+	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "socks_proxy"} {
+		for _, scheme := range []string{"http", "https", "socks5"} {
+			t.Setenv(name, scheme+"://"+proxy.Addr().String())
+			t.Setenv(strings.ToUpper(name), scheme+"://"+proxy.Addr().String())
+		}
+	}
+	t.Setenv("REQUEST_METHOD", "")
+	t.Setenv("NO_PROXY", "")
+	authority := newAuthority(t)
+	l := listen(t, "127.0.0.1:0")
+	start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(http.ResponseWriter, *http.Request) {})
+	plain := listen(t, "127.0.0.1:0")
+	start(t, plain, nil, false, func(http.ResponseWriter, *http.Request) {})
+	s := localSender(t, authority, loopbackNames(t))
+	for _, url := range []string{at("https", l, 1), at("http", plain, 1)} {
+		if a := s.send(t.Context(), url, signedHeader(), statusBody); !a.ok() || proxy.accepted.Load() != 0 {
+			t.Errorf("%s: %+v, %d connections to the proxy", url, a, proxy.accepted.Load())
+		}
+	}
+}
+
+// A request carries what it was given and what HTTP needs: nothing is added,
+// and nothing of one answer comes back with the next request.
+func TestSend_AddsNothingAndRemembersNothing(t *testing.T) {
+	authority := newAuthority(t)
+	for _, h2 := range []bool{false, true} {
+		l := listen(t, "127.0.0.1:0")
+		var got atomic.Value
+		start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), h2, func(w http.ResponseWriter, r *http.Request) {
+			got.Store(r.Header.Clone())
+			w.Header().Set("Set-Cookie", "session=1; Path=/")
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Strict-Transport-Security", "max-age=1")
+			w.Header().Set("WWW-Authenticate", "Basic")
+		})
+		s := localSender(t, authority, loopbackNames(t))
+		want := signedHeader()
+		delete(want, "Idempotency-Key")
+		want.Set("Content-Length", strconv.Itoa(len(statusBody)))
+		for i := range 3 {
+			if a := s.send(t.Context(), at("https", l, i%2), signedHeader(), statusBody); !a.ok() {
+				t.Fatalf("%+v", a)
+			}
+			if header := got.Load().(http.Header); !reflect.DeepEqual(header, want) {
+				t.Errorf("HTTP/2 %v, request %d: %v, want %v", h2, i, header, want)
+			}
+		}
+	}
+}
+
+// endless is a receiver that says the same until its connection is closed.
+func endless(t *testing.T, start, again string) (url string) {
+	l := listen(t, "127.0.0.1:0")
+	raw(t, l, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 64<<10))
+		_, err := io.WriteString(conn, start)
+		for text := []byte(again); err == nil; {
+			_, err = conn.Write(text)
+		}
+	})
+	return hookAt("http", l.port())
+}
+
+// Whatever a receiver sends, little of it is read and kept.
+func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
+	log.SetOutput(io.Discard) // http.Transport writes what comes unasked to the standard log
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	s := newSender(guard{local: true}, testSettings(), nil)
+	s.transport.dialer.Resolver = loopbackNames(t).resolver()
+	kilobyte := strings.Repeat("x", 1<<10)
+	for name, c := range map[string]struct{ start, again, class string }{
+		"one header":       {"HTTP/1.1 200 OK\r\nA: ", kilobyte, classConnect},
+		"headers":          {"HTTP/1.1 200 OK\r\n", "A: " + kilobyte + "\r\n", classConnect},
+		"a status line":    {"HTTP/1.1 200 ", kilobyte, classConnect},
+		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", classConnect},
+		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", classConnect},
+		"a body":           {"HTTP/1.1 200 OK\r\n\r\n", kilobyte, ""},
+		"chunks":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "400\r\n" + kilobyte + "\r\n", ""},
+		"a chunk's length": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "0000000000000000", ""},
+		"a declared body":  {"HTTP/1.1 503 Busy\r\nContent-Length: 9223372036854775807\r\n\r\n", kilobyte, classStatus},
+		"zeroes":           {"", "\x00", classConnect},
+		"after the answer": {"HTTP/1.1 204 No Content\r\n\r\n", kilobyte, ""},
+	} {
+		url := endless(t, c.start, c.again)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := s.send(t.Context(), url, signedHeader(), statusBody)
+		runtime.ReadMemStats(&after)
+		if a.class != c.class || len(a.body) > answerKept || len(a.detail) > 300 || a.took > time.Second {
+			t.Errorf("%s: %+.300v", name, fmt.Sprint(a))
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
+			t.Errorf("%s: %d bytes were allocated", name, n)
+		}
+	}
+}
+
+// A receiver that trickles a header gets the attempt's time and no more.
+func TestSend_TricklingHeadersTimeOut(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	raw(t, l, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 64<<10))
+		for _, c := range []byte("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 1<<10)) {
+			if _, err := conn.Write([]byte{c}); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	settings := testSettings()
+	settings.Timeout = 200 * time.Millisecond
+	s := newSender(guard{local: true}, settings, nil)
+	a := s.send(t.Context(), fmt.Sprintf("http://127.0.0.1:%d/", l.port()), signedHeader(), statusBody)
+	if a.class != classTimeout || a.took > 5*settings.Timeout {
+		t.Errorf("%+v", a)
 	}
 }

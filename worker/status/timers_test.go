@@ -206,7 +206,10 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	}
 
 	stop := b.Start(func(ctx context.Context) error {
-		err := b.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: b.Ledger.QueueEvents})
+		err := b.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, partition int, batch []ledger.Entry) error {
+			_, err := b.Ledger.QueueEvents(ctx, partition, batch, ledger.Grant{Lease: time.Minute})
+			return err
+		}})
 		if ctx.Err() != nil {
 			return nil
 		}

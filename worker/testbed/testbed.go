@@ -32,6 +32,7 @@ type Bed struct {
 	Ledger *ledger.Ledger
 	Fleet  *delivery.Fleet
 	orders int
+	clock  *Clock // nil: the system's
 }
 
 // Vendor is an account with a fleet and an active store.
@@ -45,12 +46,17 @@ type Vendor struct {
 // the test.
 func New(t *testing.T) *Bed {
 	t.Helper()
+	return newBed(t, nil)
+}
+
+func newBed(t *testing.T, clock *Clock) *Bed {
+	t.Helper()
 	redis, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Stop)
-	b := &Bed{T: t, Redis: redis}
+	b := &Bed{T: t, Redis: redis, clock: clock}
 	b.Ledger = b.Open()
 	b.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: b.coverage()}
@@ -77,12 +83,16 @@ func (b *Bed) makeGroups() {
 
 // Config is how the bed's ledger is opened.
 func (b *Bed) Config() ledger.Config {
-	return ledger.Config{
+	c := ledger.Config{
 		URL:         b.Redis.URL,
 		Environment: "sandbox",
 		Partitions:  Partitions,
 		Secrets:     ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}},
 	}
+	if b.clock != nil {
+		c.Now, c.ClockKey = b.clock.Now, clockKey
+	}
+	return c
 }
 
 // Open opens the ledger once more, as another process would; it is closed with

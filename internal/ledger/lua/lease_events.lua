@@ -1,47 +1,122 @@
--- Hands out events of one endpoint: first those whose retry is due, then those
--- never attempted. What a dead worker had leased goes back to the retries.
--- KEYS 1 endpoint
--- ARGV 1 key prefix {tag}, 2 account, 3 most to hand out, 4 most in flight,
---   5 lease in ms
--- Reply: lease's end in us (the token), then pairs: item, attempts made
+-- Hands out events of a partition's endpoints that need a look: retries that are
+-- due, then those never attempted. What a dead worker had leased goes back to
+-- the retries. An endpoint whose breaker is open gets one probe at a time.
+-- KEYS 1 W
+-- ARGV 1 key prefix {tag}, 2 most to hand out, 3 most in flight to one endpoint
+--   now, 4 and while it has no limit of its own, 5 lease in us, 6 most endpoints
+--   to look at, then for a single endpoint that is paced: 7 account, 8 how many
+--   its pace allows, 9 how long to wait for the next in ms
+-- Reply: the leases' end in us (the token), when to come back at the latest in
+--   ms ('': nothing waits), then a list for each endpoint with leases: account,
+--   version, then triples: item, attempts made, due in ms (of a probe that is
+--   ahead of its event's schedule: '' for every other); and one for each whose
+--   pace must be asked first: account, version, 'paced', events a second, how
+--   many could go
 -- Repeated call (lost reply): the first lease runs out and its events are
 --   handed out again; nothing was sent for them.
-local prefix, account = ARGV[1], ARGV[2]
-local q, d, k, c = prefix .. 'q' .. account, prefix .. 'd' .. account, prefix .. 'k' .. account, prefix .. 'c' .. account
-local clock_us = clock()
-local now = floor(clock_us / 1000)
-for _, item in ipairs(call('ZRANGEBYSCORE', k, '-inf', clock_us, 'LIMIT', 0, 1000)) do
-  call('ZREM', k, item)
-  call('ZADD', d, now, item)
+local prefix, us = ARGV[1], clock()
+local most, share, limit, lease_us = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local token = token_of(us, lease_us)
+local reply = {token, ''}
+local BUSY = 100 -- ms
+
+local function take_back_lost_leases(e)
+  local lost = call('ZRANGEBYSCORE', e.k, '-inf', us, 'LIMIT', 0, 1000)
+  if #lost > 0 then give_back(e, lost) end
 end
-local room = min(tonumber(ARGV[3]), tonumber(ARGV[4]) - call('ZCARD', k))
-local token = clock_us + tonumber(ARGV[5]) * 1000
-local out = {format('%.0f', token)}
-local function hand_out(items, tried)
-  local leases = {}
-  for i, item in ipairs(items) do leases[2 * i - 1], leases[2 * i] = out[1], item end
-  call('ZADD', k, unpack(leases))
-  local attempts = tried and call('HMGET', c, unpack(items)) or {}
-  for i, item in ipairs(items) do
-    out[#out + 1] = item
-    out[#out + 1] = attempts[i] or '0'
+
+-- A probe: by turns an event never attempted and one that is due again, else the
+-- next to be due, ahead of its schedule and without counting as an attempt of
+-- its own; else a ping.
+local function probe(e, g)
+  if most < 1 or call('ZCARD', e.k) > 0 then return end
+  local fresh_first = g.probes % 2 == 0
+  if fresh_first and lease_fresh(e, token, 1) > 0 then return end
+  if lease_due(e, token, 1) > 0 or lease_fresh(e, token, 1) > 0 then return end
+  local early = call('ZRANGE', e.d, 0, 0, 'WITHSCORES')
+  if early[1] then
+    call('ZREM', e.d, early[1])
+    return lease(e, token, {early[1]}, call('HMGET', e.prefix .. 'c' .. e.account, early[1]), early[2])
   end
+  if e.url and e.now < g.since + PING_FOR then lease(e, token, {char(PING) .. pack('>I8', e.now)}) end
 end
-if room > 0 then
-  local due = call('ZRANGEBYSCORE', d, '-inf', now, 'LIMIT', 0, room)
-  if #due > 0 then
-    call('ZREM', d, unpack(due))
-    hand_out(due, true)
-    room = room - #due
+
+-- Events a second that the endpoint's setting and its recovery allow; nil: any.
+local function pace_of(e)
+  local rate = e.gate and e.gate.rate > 0 and e.gate.rate
+  local pace = tonumber(e.pace)
+  return rate and pace and min(rate, pace) or rate or pace
+end
+
+local function hand_out(e, permits)
+  local g, now = e.gate, e.now
+  take_back_lost_leases(e)
+  if g and g.forward > 0 then bring_forward(e, g) end
+  if g and g.hold > now then return end
+  if g and g.open == 1 then return probe(e, g) end
+  local free = room(e, most, share, limit)
+  if free <= 0 then return end
+  local pace = pace_of(e)
+  if pace and not permits then
+    local could = min(free, call('ZCOUNT', e.d, '-inf', now) + call('LLEN', e.q))
+    if could > 0 then reply[#reply + 1] = {e.account, e.version, 'paced', floor(max(pace, 1)), could} end
+    return
   end
+  if permits then free = min(free, permits) end
+  if free > 0 then free = free - lease_due(e, token, free) end
+  if free > 0 then lease_fresh(e, token, free) end
 end
-if room > 0 then
-  local fresh = call('LPOP', q, room)
-  if fresh then hand_out(fresh, false) end
-  reschedule(prefix, account, now)
+
+-- When the endpoint needs its next look; nil: not before something happens.
+local function next_look(e)
+  local g, at = e.gate, nil
+  local leases = call('ZRANGE', e.k, 0, 0, 'WITHSCORES')
+  local leased = leases[2] and ceil(tonumber(leases[2]) / 1000)
+  local retry = tonumber(call('ZRANGE', e.d, 0, 0, 'WITHSCORES')[2])
+  if call('LLEN', e.q) > 0 then at = e.now elseif retry then at = max(retry, e.now) end
+  if g and g.open == 1 then
+    -- A probe in flight is awaited; its result, or the end of its lease, leads on.
+    if leased then return max(g.hold, leased) end
+    if at or e.now < g.since + PING_FOR then at = g.hold end
+  elseif at and g then
+    at = max(at, g.hold)
+  end
+  if at and at <= e.now then
+    if room(e, 1, math.huge, limit) <= 0 then
+      at = nil -- full: a result makes room
+    elseif room(e, 1, share, limit) <= 0 then
+      at = e.now + BUSY -- this process is; another may not be
+    end
+  end
+  if leased and (not at or leased < at) then at = leased end
+  return at
+end
+
+local function look(e, permits, wait)
+  hand_out(e, permits)
+  keep_gate(e)
+  if #e.out > 0 then
+    most = most - #e.out / 3
+    reply[#reply + 1] = {e.account, e.version, unpack(e.out)}
+  end
+  local at = next_look(e)
+  if at and wait then at = max(at, e.now + wait) end
+  if at then call('ZADD', KEYS[1], at, e.account) else call('ZREM', KEYS[1], e.account) end
+end
+
+if ARGV[7] then
+  look(open_queue(prefix, ARGV[7], us), tonumber(ARGV[8]), tonumber(ARGV[9]))
 else
-  -- Full: the next result, or the next lease to run out, makes room.
-  local lease = call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
-  call('ZADD', prefix .. 'W', lease and ceil(tonumber(lease) / 1000) or now, account)
+  local due = call('ZRANGEBYSCORE', KEYS[1], '-inf', floor(us / 1000), 'LIMIT', 0, ARGV[6])
+  local fair = ceil(most / max(#due, 1))
+  local left = most
+  for _, account in ipairs(due) do
+    most = min(fair, left)
+    local given = most
+    look(open_queue(prefix, account, us))
+    left = left - (given - most)
+    if left <= 0 then break end
+  end
 end
-return out
+reply[2] = call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or ''
+return reply

@@ -1,52 +1,122 @@
 -- A webhook endpoint's queue: q never attempted (list), d to be tried again
 -- (zset, ms), k leased (zset, the lease's end in us, which is also its token),
--- c attempts made (hash). W tells when each account's queue needs a look.
--- Items: '\1' digest day sequence (an order's version), the same with '\129'
--- and 8 more bytes for a replay (its time in ms), '\2' event id for a notice.
+-- c attempts made (hash, for those in d). W tells when each account's queue
+-- needs a look; too early is harmless, too late is not.
+-- Items: '\1' digest day sequence (an order's version), '\129' the same and 8
+-- more bytes for a replay (its time in ms), '\2' event id for a notice, '\130'
+-- time and event id for its replay, '\4' time for a ping.
+local PING = 4
+local LEASE_STEP = 5000 -- looks for lost leases are rounded up, so that W is written rarely
 
--- Sets W to when this queue can next hand something out; due tells that it can
--- now, but for the caller's limits.
-local function reschedule(prefix, account, now)
-  local q, d, k = prefix .. 'q' .. account, prefix .. 'd' .. account, prefix .. 'k' .. account
-  local at
-  if call('LLEN', q) > 0 then at = now end
-  local retry = call('ZRANGE', d, 0, 0, 'WITHSCORES')[2]
-  if retry and (not at or tonumber(retry) < at) then at = max(now, tonumber(retry)) end
-  local lease = call('ZRANGE', k, 0, 0, 'WITHSCORES')[2]
-  if lease and (not at or tonumber(lease) / 1000 < at) then at = ceil(tonumber(lease) / 1000) end
-  if at then
-    call('ZADD', prefix .. 'W', at, account)
-  else
-    call('ZREM', prefix .. 'W', account)
-  end
+-- An endpoint as a script works on it. us is the clock. Clocks of workers only
+-- decide when to retry.
+local function open_queue(prefix, account, us)
+  local w = prefix .. 'w' .. account
+  local known = call('HMGET', w, 'url', 'version', 'gate', 'tally', 'state', 'in_flight', 'pace')
+  return {
+    prefix = prefix, account = account, us = us, now = floor(us / 1000), w = w,
+    q = prefix .. 'q' .. account, d = prefix .. 'd' .. account, k = prefix .. 'k' .. account,
+    url = known[1], version = known[2] or '0', gate = known[3] and read_gate(known[3]), tally = known[4],
+    state = known[5], in_flight = known[6], pace = known[7], ready = {}, out = {},
+  }
 end
 
 -- For one order only the version after the last attempted one is queued; the
--- end of its first attempt queues the next (notes, "Webhook queues"). queued
--- and attempted are sequences in the order's head.
-local function queue_next(prefix, key, account, member, queued, attempted, sequence)
+-- end of its first attempt queues the next. queued and attempted are sequences
+-- in the order's head.
+local function queue_next(e, key, member, queued, attempted, sequence)
   if sequence > attempted then
-    call('RPUSH', prefix .. 'q' .. account, '\1' .. member .. pack('>I4', attempted + 1))
+    e.ready[#e.ready + 1] = '\1' .. member .. pack('>I4', attempted + 1)
     queued = attempted + 1
   end
   call('SETRANGE', key, 20, pack('>I4I4', queued, attempted))
 end
 
--- Keeps the newest 200 attempts of an endpoint, and at most 256 kB. The newest
--- of records comes last.
-local function log_attempts(prefix, account, records)
-  local g, w = prefix .. 'g' .. account, prefix .. 'w' .. account
-  local added = 0
-  for _, record in ipairs(records) do added = added + #record end
-  local length = call('LPUSH', g, unpack(records))
-  local dropped = 0
-  if length > 200 then
-    for _, record in ipairs(call('RPOP', g, length - 200)) do dropped = dropped + #record end
+-- The token of a lease: its end in us, of which the last three digits name who
+-- holds it (lease_us has them), so that a process that starts again finds what it
+-- had (release_leases.lua).
+local function token_of(us, lease_us) return format('%.0f', floor(us / 1000) * 1000 + lease_us) end
+
+local function lease(e, token, items, attempts, due)
+  local leases, out = {}, e.out
+  for i, item in ipairs(items) do
+    leases[2 * i - 1], leases[2 * i] = token, item
+    out[#out + 1] = item
+    out[#out + 1] = attempts and attempts[i] or '0'
+    out[#out + 1] = due or ''
   end
-  local bytes = call('HINCRBY', w, 'log', added - dropped)
-  while bytes > 262144 do
-    local record = call('RPOP', g)
-    if not record then break end
-    bytes = call('HINCRBY', w, 'log', -#record)
+  call('ZADD', e.k, unpack(leases))
+end
+
+-- What was leased and has no result goes back to the retries, as due now. A ping
+-- was for once.
+local function give_back(e, items)
+  call('ZREM', e.k, unpack(items))
+  for _, item in ipairs(items) do
+    if byte(item, 1) ~= PING then call('ZADD', e.d, e.now, item) end
   end
+end
+
+local function lease_due(e, token, most)
+  local items = call('ZRANGEBYSCORE', e.d, '-inf', e.now, 'LIMIT', 0, most)
+  if #items == 0 then return 0 end
+  call('ZREM', e.d, unpack(items))
+  lease(e, token, items, call('HMGET', e.prefix .. 'c' .. e.account, unpack(items)))
+  return #items
+end
+
+local function lease_fresh(e, token, most)
+  local items = call('LPOP', e.q, most)
+  if not items then return 0 end
+  lease(e, token, items)
+  return #items
+end
+
+-- What one process gives: most events in all, share and limit of those in flight
+-- to one endpoint: now, and while it has no limit of its own.
+local function room(e, most, share, limit)
+  return min(most, min(share, tonumber(e.in_flight or limit)) - call('ZCARD', e.k))
+end
+
+local function look_at(e, at) call('ZADD', e.prefix .. 'W', 'LT', at, e.account) end
+
+-- Hands out what may go right now and puts the rest behind it: retries that are
+-- due, then what waits, then what has become ready. A gate that is not wide open
+-- leaves everything to lease_events. Returns whether more could go out.
+local function serve(e, token, most, share, limit, lease_us)
+  local g, ready = e.gate, e.ready
+  local held = e.pace or g and (g.open == 1 or g.rate > 0 or g.forward > 0 or g.hold > e.now)
+  local free = not held and most > 0 and room(e, most, share, limit) or 0
+  local retry = tonumber(call('ZRANGE', e.d, 0, 0, 'WITHSCORES')[2])
+  if free > 0 and retry and retry <= e.now then
+    free = free - lease_due(e, token, free)
+    retry = tonumber(call('ZRANGE', e.d, 0, 0, 'WITHSCORES')[2])
+  end
+  local waiting = call('LLEN', e.q)
+  if free > 0 and waiting > 0 then
+    local gone = lease_fresh(e, token, free)
+    free, waiting = free - gone, waiting - gone
+  end
+  local first = 1
+  if free > 0 and #ready > 0 then
+    first = min(free, #ready) + 1
+    local items = {}
+    for i = 1, first - 1 do items[i] = ready[i] end
+    lease(e, token, items)
+  end
+  if first <= #ready then
+    call('RPUSH', e.q, unpack(ready, first))
+    waiting = waiting + #ready - first + 1
+  end
+  if g and (g.open == 1 or g.forward > 0) then
+    look_at(e, max(g.hold, e.now))
+    return g.hold <= e.now
+  end
+  if waiting > 0 or retry and retry <= e.now then
+    look_at(e, g and max(g.hold, e.now) or e.now)
+    return true
+  end
+  local lost = ceil((e.now + lease_us / 1000) / LEASE_STEP) * LEASE_STEP
+  look_at(e, retry and min(retry, lost) or lost)
+  return false
 end

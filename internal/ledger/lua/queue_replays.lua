@@ -1,9 +1,10 @@
 -- Queues events again for one endpoint.
 -- KEYS 1 endpoint
--- ARGV 1 key prefix {tag}, 2 account, 3 now in ms, 4... items
+-- ARGV 1 key prefix {tag}, 2 account, 3... items
 -- Replies: queued, no_endpoint
 -- Repeated call: the events are sent once more.
-if call('HEXISTS', KEYS[1], 'url') == 0 then return 'no_endpoint' end
-call('RPUSH', ARGV[1] .. 'q' .. ARGV[2], unpack(ARGV, 4))
-reschedule(ARGV[1], ARGV[2], tonumber(ARGV[3]))
+local e = open_queue(ARGV[1], ARGV[2], clock())
+if not e.url then return 'no_endpoint' end
+call('RPUSH', e.q, unpack(ARGV, 3))
+look_at(e, e.now)
 return 'queued'

@@ -1,40 +1,61 @@
 -- Changes a webhook endpoint's configuration. A change of the URL clears what
--- was known of the old receiver; the backlog goes to the new one.
+-- was known of the old receiver; the backlog goes to the new one, slowly first.
 -- KEYS 1 endpoint
--- ARGV 1 key prefix {tag}, 2 account, 3 now in ms, 4 'set', 'rotate' or 'delete',
---   5 URL, 6 sealed secret: for set used only when there is none yet, 7 end of
---   the previous secret's validity in ms
--- Replies: written, issued (set: the given secret was taken), missing (rotate
---   and delete: no URL is registered)
--- Repeated call: set writes the same again; rotate would make the new secret
---   the previous one too, so it is told apart by the sealed secret's bytes.
-local known = call('HMGET', KEYS[1], 'url', 'secret')
+-- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit' or 'delete',
+--   4 set: the URL, 5 set (used only when there is none yet), rotate: sealed
+--   secret, 6 end of the previous secret's validity in ms; limit: 4 most in
+--   flight, 5 events a second ('0': none of
+--   its own, '': as it is)
+-- Replies: written, issued (set: the given secret was taken), missing (rotate,
+--   limit and delete: no URL is registered)
+-- Repeated call: set and limit write the same again; rotate would make the new
+--   secret the previous one too, so it is told apart by the sealed secret's bytes.
+local e = open_queue(ARGV[1], ARGV[2], clock())
+local secret = call('HGET', e.w, 'secret')
 local function raise()
-  call('HINCRBY', KEYS[1], 'version', 1)
-  call('HSET', KEYS[1], 'state', 'healthy', 'since', ARGV[3])
+  call('HINCRBY', e.w, 'version', 1)
+  call('HSET', e.w, 'state', 'healthy', 'since', e.now)
+  e.gate = nil
+  call('HDEL', e.w, 'gate')
 end
-if ARGV[4] == 'set' then
-  if known[1] ~= ARGV[5] then
-    call('HSET', KEYS[1], 'url', ARGV[5])
+local function limit(field, value)
+  if value == '' then return end
+  if value == '0' then call('HDEL', e.w, field) else call('HSET', e.w, field, value) end
+end
+if ARGV[3] == 'set' then
+  if e.url ~= ARGV[4] then
+    call('HSET', e.w, 'url', ARGV[4])
     raise()
+    if call('LLEN', e.q) + call('ZCARD', e.d) > 0 then
+      e.gate = new_gate()
+      start_slowly(e, e.gate)
+      keep_gate(e)
+      look_at(e, e.now)
+    end
   end
-  if known[2] then
-    if known[2] == ARGV[6] then return 'issued' end
+  if secret then
+    if secret == ARGV[5] then return 'issued' end
     return 'written'
   end
-  call('HSET', KEYS[1], 'secret', ARGV[6], 'proven', '1')
+  call('HSET', e.w, 'secret', ARGV[5], 'proven', '1')
   return 'issued'
 end
-if not known[1] then return 'missing' end
-if ARGV[4] == 'rotate' then
-  if known[2] ~= ARGV[6] then
-    call('HSET', KEYS[1], 'old_secret', known[2], 'old_until', ARGV[7], 'secret', ARGV[6], 'proven', '0')
-    call('HINCRBY', KEYS[1], 'version', 1)
+if not e.url then return 'missing' end
+if ARGV[3] == 'rotate' then
+  if secret ~= ARGV[5] then
+    call('HSET', e.w, 'old_secret', secret, 'old_until', ARGV[6], 'secret', ARGV[5], 'proven', '0')
+    call('HINCRBY', e.w, 'version', 1)
   end
   return 'written'
 end
-call('HDEL', KEYS[1], 'url', 'secret', 'old_secret', 'old_until', 'proven')
+if ARGV[3] == 'limit' then
+  limit('in_flight', ARGV[4])
+  limit('pace', ARGV[5])
+  look_at(e, e.now)
+  return 'written'
+end
+call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven')
 raise()
 -- What still waits is handed out once more and recorded as not sent.
-reschedule(ARGV[1], ARGV[2], tonumber(ARGV[3]))
+look_at(e, e.now)
 return 'written'

@@ -1,0 +1,280 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestBreaker_OpensAfterSoManyFailuresInARow(t *testing.T) {
+	const n = 4
+	s := newScene(t, n)
+	s.publish(t, 20)
+	ds := s.lease(t, 20)
+	fails := failsFor(time.Hour)
+	s.ends(t, fails, ds[:n-1]...)
+	s.ends(t, accepts, ds[n-1]) // starts the count over
+	s.ends(t, fails, ds[n:2*n-1]...)
+	if e := s.endpoint(t); e.BreakerOpen || e.State != EndpointFailing {
+		t.Fatalf("after %d failures in a row: %+v", n-1, e)
+	}
+	s.pass(t, time.Minute)
+	s.ends(t, fails, ds[2*n-1])
+	e := s.endpoint(t)
+	if !e.BreakerOpen || !e.BreakerSince.Equal(s.now()) || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
+		t.Fatalf("after %d failures in a row: %+v", n, e)
+	}
+	if g, _ := s.gate(t); g.failures != n || g.probes != 0 {
+		t.Errorf("gate %+v", g)
+	}
+}
+
+// In one call as in many: results count in the order in which they are given.
+func TestBreaker_CountsWithinOneCall(t *testing.T) {
+	for _, test := range []struct {
+		answers string // + accepted, - failed
+		open    bool
+	}{{"---", true}, {"--+--", false}, {"+---", true}, {"---+", false}, {"---+---", true}} {
+		s := newScene(t, 3)
+		s.publish(t, len(test.answers))
+		results := make([]Result, len(test.answers))
+		for i, d := range s.lease(t, len(test.answers)) {
+			results[i] = Result{d, failsFor(time.Hour)(s, d)}
+			if test.answers[i] == '+' {
+				results[i].Outcome = accepts(s, d)
+			}
+		}
+		_, err := s.RecordAttempts(t.Context(), results, grant(100), s.breaker)
+		must(t, err)
+		if e := s.endpoint(t); e.BreakerOpen != test.open {
+			t.Errorf("%s: open %v", test.answers, e.BreakerOpen)
+		}
+	}
+}
+
+func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
+	s := newScene(t, 2)
+	s.publish(t, 10)
+	ds := s.lease(t, 10)
+	s.ends(t, failsFor(time.Hour), ds[0])
+	deferred := func(s *scene, _ *Delivery) Outcome {
+		return Outcome{Deferred: true, Retry: s.now().Add(time.Hour)}
+	}
+	expired := func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }
+	s.ends(t, deferred, ds[1:3]...)
+	s.ends(t, expired, ds[3:5]...)
+	if e := s.endpoint(t); e.BreakerOpen || e.RecentFailed != 1 {
+		t.Fatalf("opened by what was never sent: %+v", e)
+	}
+	// Neither did they break the row of failures.
+	s.ends(t, failsFor(time.Hour), ds[5])
+	if !s.endpoint(t).BreakerOpen {
+		t.Fatal("still closed")
+	}
+	// What was sent to another URL tells nothing of this one, good or bad.
+	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
+	must(t, err)
+	s.ends(t, failsFor(time.Hour), ds[6:9]...)
+	e := s.endpoint(t)
+	if e.BreakerOpen || e.State != EndpointHealthy {
+		t.Errorf("judged by results of the old URL: %+v", e)
+	}
+	if g, _ := s.gate(t); g.failures != 0 {
+		t.Errorf("gate %+v", g)
+	}
+	s.setGate(t, gateState{hold: s.ms.Load() + 1000, open: 1, failures: 2, since: s.ms.Load()})
+	s.ends(t, accepts, ds[9])
+	if !s.endpoint(t).BreakerOpen {
+		t.Error("a success of the old URL healed the new one")
+	}
+}
+
+func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
+	s := opened(t, 3, 20*time.Hour)
+	s.publish(t, 40) // far more than is probed
+	for i, gap := range []int{1, 2, 4, 8, 16, 30, 30, 30} {
+		d := s.silentFor(t, time.Duration(gap)*time.Second)
+		if d.Probe || d.Attempt != 1 {
+			t.Fatalf("probe %d: %+v", i, d)
+		}
+		// While it is in flight nothing else goes, however long it takes.
+		s.pass(t, 20*time.Second)
+		s.lease(t, 0)
+		if recorded := s.recordMore(t, d, failsFor(20*time.Hour)); len(recorded.Deliveries) != 0 {
+			t.Fatal("recording a probe handed out another event")
+		}
+	}
+	if e := s.endpoint(t); e.Backlog != 43 || e.Retried != 11 {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+// recordMore records with room for everything.
+func (s *scene) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
+	t.Helper()
+	o := a(s, d)
+	o.At = s.now()
+	recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker)
+	must(t, err)
+	return recorded
+}
+
+func TestBreaker_TurnsBetweenNewAndDueEvents(t *testing.T) {
+	s := opened(t, 6, 500*time.Millisecond) // six of them are due long before the first probe
+	s.publish(t, 10)
+	var got strings.Builder
+	for range 6 {
+		s.pass(t, 30*time.Second)
+		d := s.one(t)
+		fmt.Fprint(&got, d.Attempt)
+		s.ends(t, failsFor(20*time.Hour), d)
+	}
+	if got.String() != "121212" {
+		t.Errorf("attempts %s, want new and due ones by turns", &got)
+	}
+}
+
+func TestBreaker_EarlyProbeLeavesTheScheduleAlone(t *testing.T) {
+	s := opened(t, 2, 3*time.Hour)
+	due := s.now().Add(3 * time.Hour)
+	lines := len(s.attempts(t, ""))
+	for i, gap := range []int{1, 2, 4, 8} {
+		s.pass(t, time.Duration(gap)*time.Second)
+		d := s.one(t)
+		if !d.Probe || d.Attempt != 2 || d.Ping {
+			t.Fatalf("probe %d: %+v", i, d)
+		}
+		s.ends(t, failsFor(0), d)
+		if got := s.due(t, d); !got.Equal(due) {
+			t.Fatalf("probe %d moved its event from %s to %s", i, due, got)
+		}
+	}
+	log := s.attempts(t, "")
+	if len(log) != lines+1 || !log[0].Probe || log[0].Probes != 4 || log[0].State != "retrying" ||
+		!log[0].NextAt.Equal(due) || !log[0].At.Equal(s.now()) || log[0].HTTPStatus != 500 {
+		t.Errorf("the log begins with %+v of %d lines, had %d", log[0], len(log), lines)
+	}
+	if e := s.endpoint(t); e.Retried != 2 || e.RecentFailed != 6 || len(s.outcomes(t)) != 0 {
+		t.Errorf("endpoint %+v", e)
+	}
+	// An attempt of its own ends the run of probes; the next run has a line of its own.
+	s.publish(t, 1)
+	s.pass(t, 30*time.Second)
+	s.ends(t, failsFor(20*time.Hour), s.one(t))
+	s.pass(t, 30*time.Second)
+	s.ends(t, failsFor(0), s.one(t))
+	if log = s.attempts(t, ""); log[0].Probes != 1 || log[1].Probe || log[2].Probes != 4 {
+		t.Errorf("lines %+v", log[:3])
+	}
+}
+
+// A lone event's later attempts come at exactly their times, whatever probes
+// there are in between, and each has its number.
+func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
+	s := newScene(t, 1)
+	s.publish(t, 1)
+	gaps := []time.Duration{10, 30, 60, 120, 300, 600, 1200, 2400, 3600}
+	d := s.one(t)
+	probes := 0
+	for i, gap := range gaps {
+		again := gap*time.Second + 137*time.Millisecond
+		due := s.now().Add(again)
+		s.ends(t, failsFor(again), d)
+		for d = nil; d == nil; {
+			_, next, err := s.Lease(t.Context(), 0, grant(10))
+			must(t, err)
+			if next.IsZero() || !next.After(s.now()) || next.After(due) {
+				t.Fatalf("attempt %d is due at %s, the next look at %s", i+2, due, next)
+			}
+			s.pass(t, next.Sub(s.now()))
+			ds, _, err := s.Lease(t.Context(), 0, grant(10))
+			must(t, err)
+			for _, one := range ds {
+				if one.Probe {
+					probes++
+					if s.now().Equal(due) {
+						t.Fatalf("attempt %d became a probe", i+2)
+					}
+					s.ends(t, failsFor(0), one)
+				} else {
+					d = one
+				}
+			}
+		}
+		if !s.now().Equal(due) || d.Attempt != i+2 {
+			t.Fatalf("attempt %d at %s, want %d at %s", d.Attempt, s.now(), i+2, due)
+		}
+	}
+	if seconds := 8320; probes < seconds/60-len(gaps) || probes > seconds/30 {
+		t.Errorf("%d probes in %d s", probes, seconds)
+	}
+	s.ends(t, failsFor(0), d)
+	if e := s.endpoint(t); e.State != EndpointUnreachable || e.Backlog != 0 || e.Undelivered != 1 {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
+	s := newScene(t, 1)
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.one(t)) // undelivered
+	finals := len(s.outcomes(t))
+	first := s.silentFor(t, time.Second)
+	if !first.Ping || first.Type != delivery.WebhookTest || first.Attempt != 1 || first.Probe || first.Order != nil ||
+		!strings.HasPrefix(first.EventID, "evt_") || !strings.Contains(string(first.Data), s.account.String()) {
+		t.Fatalf("ping %+v", first)
+	}
+	s.ends(t, failsFor(0), first)
+	second := s.silentFor(t, 2*time.Second)
+	if !second.Ping || second.EventID == first.EventID {
+		t.Fatalf("pings %s and %s", first.EventID, second.EventID)
+	}
+	s.ends(t, failsFor(0), second)
+	if e := s.endpoint(t); e.Backlog != 0 || !e.NextAttempt.IsZero() && e.NextAttempt.Before(s.now()) {
+		t.Errorf("a ping stayed: %+v", e)
+	}
+	if log := s.attempts(t, ""); len(log) != 2 || !log[0].Probe || log[0].Probes != 2 || log[0].EventID != second.EventID {
+		t.Errorf("log %+v", log)
+	}
+	if got := s.outcomes(t); len(got) != finals {
+		t.Errorf("a ping was published as %+v", got[finals:])
+	}
+	third := s.silentFor(t, 4*time.Second)
+	s.ends(t, accepts, third)
+	if e := s.endpoint(t); e.BreakerOpen || e.State != EndpointHealthy || e.Undelivered != 1 {
+		t.Errorf("not healed by a ping: %+v", e)
+	}
+	if got := s.outcomes(t); len(got) != finals {
+		t.Errorf("a ping was published as %+v", got[finals:])
+	}
+}
+
+func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
+	s := newScene(t, 1)
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.one(t))
+	opened := s.now()
+	s.pass(t, 72*time.Hour-time.Millisecond)
+	s.ends(t, failsFor(0), s.one(t))
+	s.pass(t, time.Minute)
+	s.lease(t, 0)
+	if _, next, err := s.Lease(t.Context(), 0, grant(10)); err != nil || !next.IsZero() {
+		t.Errorf("looked at again at %s, %v", next, err)
+	}
+	// The next event is the probe.
+	s.publish(t, 2)
+	d := s.one(t)
+	if d.Ping || d.Attempt != 1 {
+		t.Fatalf("leased %+v", d)
+	}
+	if e := s.endpoint(t); !e.BreakerOpen || !e.BreakerSince.Equal(opened) {
+		t.Errorf("endpoint %+v", e)
+	}
+	s.ends(t, accepts, d)
+	if s.endpoint(t).BreakerOpen {
+		t.Error("not healed")
+	}
+}

@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Versions that waited behind one another when the URL went are recorded too,
+// each once.
+func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
+	s := newScene(t, breakerAt)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
+	s.pump(t, 3)
+	must(t, s.DeleteWebhook(t.Context(), s.account))
+	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
+	s.pump(t, 2)
+	for range 5 {
+		s.lease(t, 0)
+	}
+	seen := make(map[string]int)
+	for _, a := range s.outcomes(t) {
+		if a.State != "notSent" {
+			t.Errorf("outcome %+v", a)
+		}
+		seen[a.EventID]++
+	}
+	for sequence := uint64(2); sequence <= 5; sequence++ {
+		if seen[delivery.EventID(o.ID, 1<<32|sequence)] != 1 {
+			t.Errorf("version %d has %d outcomes, want 1", sequence, seen[delivery.EventID(o.ID, 1<<32|sequence)])
+		}
+	}
+}
+
+// The same when the URL comes back before the first one ended.
+func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
+	s := newScene(t, breakerAt)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
+	s.pump(t, 3)
+	first := s.one(t)
+	must(t, s.DeleteWebhook(t.Context(), s.account))
+	s.advance(t, o.ID, delivery.PickedUp)
+	s.pump(t, 1)
+	s.register(t)
+	s.ends(t, accepts, first)
+	for range 2 {
+		s.ends(t, accepts, s.take(t, 1)...)
+	}
+	if got := s.outcomes(t); len(got) != 3 {
+		t.Errorf("%d outcomes, want 3: %+v", len(got), got)
+	}
+}
+
+// However an event ends, nothing is kept of it but its outcome.
+func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *scene, []*Delivery){
+		"delivered": func(t *testing.T, s *scene, ds []*Delivery) { s.ends(t, accepts, ds...) },
+		"given up":  func(t *testing.T, s *scene, ds []*Delivery) { s.ends(t, failsFor(0), ds...) },
+		"expired": func(t *testing.T, s *scene, ds []*Delivery) {
+			s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds...)
+		},
+		"not sent": func(t *testing.T, s *scene, ds []*Delivery) {
+			must(t, s.DeleteWebhook(t.Context(), s.account))
+			s.ends(t, failsFor(time.Second), ds...)
+			s.pass(t, time.Second)
+			s.lease(t, 0)
+		},
+	} {
+		for attempts := range 3 {
+			s := newScene(t, breakerAt)
+			s.publish(t, 2)
+			ds := s.lease(t, 2)
+			for range attempts {
+				s.ends(t, failsFor(time.Second), ds...)
+				s.pass(t, time.Second)
+				ds = s.lease(t, 2)
+			}
+			end(t, s, ds)
+			for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts} {
+				if n := s.rdb.Exists(t.Context(), s.key(kind)).Val(); n != 0 {
+					t.Errorf("%s after %d failures: key %c is still there", name, attempts, kind)
+				}
+			}
+			if got := s.outcomes(t); len(got) != 2 {
+				t.Errorf("%s after %d failures: %d outcomes, want 2", name, attempts, len(got))
+			}
+		}
+	}
+}
+
+// A reply that could not be read is not taken for an order or a body that is
+// gone.
+func TestDelivery_UnreadableIsNotGone(t *testing.T) {
+	s := newScene(t, breakerAt)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned)
+	s.pump(t, 2)
+	s.publish(t, 1)
+	for _, d := range s.lease(t, 2) {
+		for _, test := range []struct {
+			err  error
+			gone bool
+		}{{redis.Nil, true}, {io.ErrUnexpectedEOF, false}} {
+			reason, err := d.fill(s.rooms[0], redis.NewStringResult("", test.err))
+			if (reason != "") != test.gone || (err == nil) != test.gone {
+				t.Errorf("%s, %v: reason %q, error %v", d.EventID, test.err, reason, err)
+			}
+		}
+	}
+}
+
+// What leads nowhere is settled with its reason, under its event id.
+func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
+	s := newScene(t, breakerAt)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned)
+	s.pump(t, 2)
+	s.publish(t, 1)
+	must(t, s.rdb.Del(t.Context(), s.rooms[0].order(o.ID.Digest())).Err())
+	bodies, err := s.rdb.Keys(t.Context(), "*}n*").Result()
+	must(t, err)
+	must(t, s.rdb.Del(t.Context(), bodies...).Err())
+	s.lease(t, 0)
+	got := s.outcomes(t)
+	if len(got) != 2 || got[0].State != "notSent" || got[1].State != "notSent" || got[0].Error == got[1].Error {
+		t.Fatalf("outcomes %+v", got)
+	}
+	if got[0].EventID != delivery.EventID(o.ID, 1<<32|2) || got[0].OrderID != o.ID.String() || got[1].EventID == "" || got[1].OrderID != "" {
+		t.Errorf("outcomes %+v", got)
+	}
+	if e := s.endpoint(t); e.NotSent != 2 || e.Backlog != 0 || e.RecentFailed != 0 || e.State != EndpointHealthy {
+		t.Errorf("endpoint %+v", e)
+	}
+}

@@ -1,0 +1,255 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
+	s := opened(t, 1, 20*time.Hour)
+	s.pass(t, time.Second)
+	lost := s.one(t)
+	if !lost.Probe {
+		t.Fatalf("leased %+v", lost)
+	}
+	s.pass(t, lease-time.Millisecond)
+	s.lease(t, 0)
+	s.pass(t, time.Millisecond)
+	again := s.one(t)
+	if again.EventID != lost.EventID || again.Attempt != 2 {
+		t.Errorf("handed out again as %+v", again)
+	}
+	if s.records(t, lost, accepts(s, lost)) || !s.endpoint(t).BreakerOpen || s.endpoint(t).Delivered != 0 {
+		t.Fatal("a probe whose lease had run out healed the endpoint")
+	}
+	s.ends(t, failsFor(0), again)
+
+	// A ping is sent once: a lost one is gone, and another one is made.
+	s = newScene(t, 1)
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.one(t))
+	s.pass(t, time.Second)
+	ping := s.one(t)
+	s.pass(t, lease)
+	second := s.one(t)
+	if !ping.Ping || !second.Ping || ping.EventID == second.EventID {
+		t.Fatalf("pings %+v, %+v", ping, second)
+	}
+	if s.records(t, ping, accepts(s, ping)) || !s.endpoint(t).BreakerOpen {
+		t.Error("a ping whose lease had run out healed the endpoint")
+	}
+	s.ends(t, accepts, second)
+	if e := s.endpoint(t); e.BreakerOpen || e.Backlog != 0 {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+// An attempt that was lost is made once more, under its number.
+func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 1)
+	for attempt := 1; attempt <= 3; attempt++ {
+		lost := s.one(t)
+		s.pass(t, lease)
+		d := s.one(t)
+		if d.Attempt != attempt || lost.Attempt != attempt {
+			t.Fatalf("attempt %d, lost %d, want %d", d.Attempt, lost.Attempt, attempt)
+		}
+		if s.records(t, lost, failsFor(time.Minute)(s, lost)) {
+			t.Fatal("a stale result was recorded")
+		}
+		s.ends(t, failsFor(time.Minute), d)
+		s.pass(t, time.Minute)
+	}
+	if log := s.attempts(t, ""); len(log) != 3 {
+		t.Errorf("log %+v", log)
+	}
+}
+
+// A reply that was lost: the same results come again.
+func TestLease_ResultsRepeatedAreLost(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 4)
+	ds := s.lease(t, 4)
+	results := make([]Result, len(ds))
+	for i, d := range ds {
+		results[i] = Result{d, []Outcome{{OK: true, Status: 200}, failsFor(time.Hour)(s, d), {Error: "timeout: x"}, {Expired: true}}[i]}
+	}
+	for round := range 2 {
+		recorded, err := s.RecordAttempts(t.Context(), results, noGrant, s.breaker)
+		must(t, err)
+		if slices.Contains(recorded.OK, round == 1) {
+			t.Fatalf("round %d: %v", round, recorded.OK)
+		}
+	}
+	if e := s.endpoint(t); e.Delivered != 1 || e.Retried != 1 || e.Undelivered != 2 || e.Backlog != 1 || e.RecentFailed != 2 || e.RecentOK != 1 {
+		t.Errorf("endpoint %+v", e)
+	}
+	if len(s.outcomes(t)) != 3 || len(s.attempts(t, "")) != 4 {
+		t.Errorf("%d outcomes, %d lines", len(s.outcomes(t)), len(s.attempts(t, "")))
+	}
+}
+
+// leaseWith leases with a grant and demands that many events.
+func (s *scene) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
+	t.Helper()
+	g.Lease = lease
+	ds, _, err := s.Lease(t.Context(), 0, g)
+	must(t, err)
+	if len(ds) != want {
+		t.Fatalf("%+v: %d events leased, want %d", g, len(ds), want)
+	}
+	return ds
+}
+
+// The grant is kept, whatever waits.
+func TestLease_KeepsToTheGrant(t *testing.T) {
+	s := newScene(t, 1)
+	s.publish(t, 10)
+	s.leaseWith(t, Grant{Limit: 0, Share: 32, InFlight: 32}, 0)
+	ds := s.leaseWith(t, Grant{Limit: 2, Share: 32, InFlight: 32}, 2)
+	ds = append(ds, s.leaseWith(t, Grant{Limit: 1, Share: 32, InFlight: 32}, 1)...)
+	ds = append(ds, s.leaseWith(t, Grant{Limit: 10, Share: 32, InFlight: 4}, 1)...)
+	s.leaseWith(t, Grant{Limit: 10, Share: 4, InFlight: 32}, 0)
+	s.ends(t, accepts, ds[0])
+	s.leaseWith(t, Grant{Limit: 10, Share: 4, InFlight: 32}, 1)
+	// With the breaker open too.
+	s.setGate(t, gateState{open: 1, failures: 1, since: s.ms.Load()})
+	s.pass(t, lease)
+	s.leaseWith(t, Grant{Limit: 0, Share: 32, InFlight: 32}, 0)
+	s.leaseWith(t, Grant{Limit: 10, Share: 32, InFlight: 32}, 1)
+}
+
+// What is full for a process that is busy is not for one that is idle.
+func TestLease_BusyProcessHidesNothingFromOthers(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 10)
+	s.leaseWith(t, Grant{Limit: 10, Share: 1, InFlight: 32}, 1)
+	s.pass(t, time.Second)
+	s.leaseWith(t, Grant{Limit: 10, Share: 32, InFlight: 32}, 9)
+}
+
+func TestLease_SharesBetweenEndpoints(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 100)
+	shops := []*scene{s}
+	for range 3 {
+		other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
+		other.register(t)
+		other.publish(t, 10)
+		shops = append(shops, other)
+	}
+	given := make(map[delivery.AccountID]int)
+	for range 4 {
+		ds, _, err := s.Lease(t.Context(), 0, grant(8))
+		must(t, err)
+		for _, d := range ds {
+			given[d.Account]++
+		}
+		s.pass(t, time.Millisecond)
+	}
+	for i, shop := range shops {
+		if given[shop.account] != 8 {
+			t.Errorf("endpoint %d of a backlog of 100 and three of 10: %d of 32 events", i, given[shop.account])
+		}
+	}
+}
+
+// sends watches what two processes send at the same time.
+type sends struct {
+	mu        sync.Mutex
+	inFlight  map[string]bool
+	attempts  map[string]int
+	delivered map[string]int
+	most      int
+}
+
+func (w *sends) begin(t *testing.T, d *Delivery) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight[d.EventID] {
+		t.Errorf("%s is in flight twice", d.EventID)
+	}
+	w.inFlight[d.EventID] = true
+	w.most = max(w.most, len(w.inFlight))
+	if w.attempts[d.EventID]++; d.Attempt != w.attempts[d.EventID] {
+		t.Errorf("%s: attempt %d, want %d", d.EventID, d.Attempt, w.attempts[d.EventID])
+	}
+}
+
+// end is what became of it: every fifth attempt fails.
+func (w *sends) end(d *Delivery, n int) Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.inFlight, d.EventID)
+	if n%5 == 0 {
+		return Result{d, Outcome{At: time.Now(), Status: 500, Error: "status: 500", Retry: time.Now()}}
+	}
+	w.delivered[d.EventID]++
+	return Result{d, Outcome{At: time.Now(), OK: true, Status: 200}}
+}
+
+// Two processes share a backlog: every event goes out once at a time, is
+// delivered once, and no more than the cap is in flight over both.
+func TestLease_TwoWorkersAtOnce(t *testing.T) {
+	const events, atMost = 300, 12
+	s := newScene(t, breakerAt)
+	second := openTest(t, func(c *Config) {
+		c.URL, c.Partitions = fmt.Sprintf("redis://%s/%d", server.Addr, s.rdb.(*redis.Client).Options().DB), 0
+	})
+	s.publish(t, events)
+	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
+	w := &sends{inFlight: make(map[string]bool), attempts: make(map[string]int), delivered: make(map[string]int)}
+	g := Grant{Limit: 7, Share: atMost, InFlight: 32, Lease: lease}
+	var workers sync.WaitGroup
+	for _, l := range []*Ledger{s.Ledger, second} {
+		workers.Go(func() {
+			var ds []*Delivery
+			for n, idle := 0, 0; idle < 10; n++ {
+				if len(ds) == 0 {
+					var err error
+					ds, _, err = l.Lease(t.Context(), 0, g)
+					must(t, err)
+					for _, d := range ds {
+						w.begin(t, d)
+					}
+				}
+				if len(ds) == 0 {
+					idle++
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				idle = 0
+				half := (len(ds) + 1) / 2
+				results := make([]Result, half)
+				for i, d := range ds[:half] {
+					results[i] = w.end(d, n+i)
+				}
+				recorded, err := l.RecordAttempts(t.Context(), results, g, breakerAt)
+				must(t, err)
+				if slices.Contains(recorded.OK, false) {
+					t.Errorf("recorded %v", recorded.OK)
+				}
+				for _, d := range recorded.Deliveries {
+					w.begin(t, d)
+				}
+				ds = append(slices.Clone(ds[half:]), recorded.Deliveries...)
+			}
+		})
+	}
+	workers.Wait()
+	if len(w.delivered) != events || w.most > atMost || len(s.outcomes(t)) != events || s.endpoint(t).Backlog != 0 {
+		t.Errorf("%d of %d events delivered, %d outcomes, %d in flight at most, endpoint %+v",
+			len(w.delivered), events, len(s.outcomes(t)), w.most, s.endpoint(t))
+	}
+	if kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val(); kept != 0 {
+		t.Errorf("%d counts of attempts are left", kept)
+	}
+}

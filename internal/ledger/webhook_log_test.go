@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// logSize is the length of the attempt log, its bytes, and what the figures
+// count of them.
+func (s *scene) logSize(t *testing.T) (lines, bytes, counted int) {
+	t.Helper()
+	all, err := s.rdb.LRange(t.Context(), s.key(kindAttemptLog), 0, -1).Result()
+	must(t, err)
+	for _, line := range all {
+		bytes += len(line)
+	}
+	f := fields{rest: s.rdb.HGet(t.Context(), s.key(kindEndpoint), "tally").Val()}
+	f.take(20)
+	return len(all), bytes, int(f.uint32())
+}
+
+// answers is a failure with that much of an answer.
+func answers(size int, again time.Duration) answer {
+	return func(s *scene, d *Delivery) Outcome {
+		o := failsFor(again)(s, d)
+		o.Answer = []byte(strings.Repeat("x", size))
+		return o
+	}
+}
+
+func TestAttemptLog_KeepsTheNewestTwoHundred(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 1)
+	for i := range 450 {
+		s.ends(t, answers(i%7, time.Millisecond), s.one(t))
+		s.pass(t, time.Millisecond)
+		if i%50 == 0 || i > 430 {
+			if lines, bytes, counted := s.logSize(t); lines > 216 || lines < min(i+1, attemptsShown) || bytes != counted {
+				t.Fatalf("after %d attempts: %d lines, %d bytes, counted %d", i+1, lines, bytes, counted)
+			}
+		}
+	}
+	log := s.attempts(t, "")
+	if len(log) != attemptsShown {
+		t.Errorf("%d shown", len(log))
+	}
+	for i, a := range log {
+		if a.Attempt != 450-i || len(a.Answer) != (450-i-1)%7 {
+			t.Fatalf("line %d: %+v", i, a)
+		}
+	}
+}
+
+// The log stays below 256 kB, also when lines that are there grow.
+func TestAttemptLog_BytesAreBounded(t *testing.T) {
+	const most = 256 << 10
+	s := newScene(t, 140)
+	s.publish(t, 1)
+	bounded := func() {
+		t.Helper()
+		if lines, bytes, counted := s.logSize(t); bytes > most || bytes != counted || lines < 100 {
+			t.Fatalf("%d lines, %d bytes, counted %d", lines, bytes, counted)
+		}
+	}
+	for i := range s.breaker - 1 {
+		s.ends(t, answers(2048, time.Millisecond), s.one(t))
+		s.pass(t, time.Millisecond)
+		if i > 110 {
+			bounded()
+		}
+	}
+	s.ends(t, answers(2048, 20*time.Hour), s.one(t)) // and the breaker is open
+	for i := range 6 {                               // early probes share one line
+		s.pass(t, 30*time.Second)
+		s.ends(t, answers(400*i, 0), s.one(t))
+		bounded()
+	}
+	if log := s.attempts(t, ""); log[0].Probes != 6 || len(log[0].Answer) != 2000 {
+		t.Errorf("the log begins with %+v", log[0])
+	}
+}
+
+func TestTally_OverAChangeOfHours(t *testing.T) {
+	s := newScene(t, breakerAt)
+	hour := time.UnixMilli(s.ms.Load()).Truncate(time.Hour).Add(time.Hour)
+	s.pass(t, hour.Sub(s.now()))
+	want := func(ok, failed int64) {
+		t.Helper()
+		if e := s.endpoint(t); e.RecentOK != ok || e.RecentFailed != failed {
+			t.Errorf("at %s: %d succeeded, %d failed; want %d, %d", s.now().Sub(hour), e.RecentOK, e.RecentFailed, ok, failed)
+		}
+	}
+	attempt := func(ok, failed int) {
+		t.Helper()
+		s.publish(t, ok+failed)
+		ds := s.lease(t, ok+failed)
+		s.ends(t, accepts, ds[:ok]...)
+		s.ends(t, failsFor(0), ds[ok:]...)
+	}
+	attempt(3, 1)
+	want(3, 1)
+	s.pass(t, time.Hour-time.Millisecond)
+	attempt(2, 2)
+	want(5, 3)
+	s.pass(t, time.Millisecond) // the next hour of the clock, before anything happens in it
+	want(5, 3)
+	attempt(1, 0)
+	want(6, 3)
+	s.pass(t, time.Hour)
+	want(1, 0)
+	attempt(0, 1)
+	want(1, 1)
+	s.pass(t, 2*time.Hour)
+	want(0, 0)
+	attempt(1, 1)
+	want(1, 1)
+	if e := s.endpoint(t); e.Delivered != 7 || e.Undelivered != 5 || e.Retried != 0 || e.NotSent != 0 {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+// The figures of events count events: not deferrals, probes or pings.
+func TestTally_CountsEventsNotProbes(t *testing.T) {
+	s := opened(t, 1, 20*time.Hour)
+	s.pass(t, time.Second)
+	s.ends(t, failsFor(0), s.one(t)) // an early probe
+	s.pass(t, 2*time.Second)
+	s.ends(t, accepts, s.one(t)) // another one
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.take(t, 1)...)
+	s.pass(t, time.Minute)
+	s.ends(t, failsFor(0), s.one(t)) // a ping
+	s.pass(t, time.Minute)
+	s.ends(t, accepts, s.one(t))
+	if e := s.endpoint(t); e.Delivered != 1 || e.Retried != 1 || e.Undelivered != 1 || e.RecentOK != 2 || e.RecentFailed != 4 {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+// Exactly one final outcome for every event, whatever it went through, with what
+// ended it.
+func TestOutcomes_OneForEachEvent(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 6)
+	ds := s.lease(t, 6)
+	want := make(map[string]string)
+	s.ends(t, accepts, ds[0])
+	want[ds[0].EventID] = "delivered 1 200"
+	s.ends(t, failsFor(0), ds[1])
+	want[ds[1].EventID] = "undelivered 1 500"
+	s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds[2])
+	want[ds[2].EventID] = "undelivered 0 0"
+	for _, d := range ds[3:5] {
+		s.ends(t, failsFor(time.Second), d)
+	}
+	s.ends(t, func(s *scene, _ *Delivery) Outcome { return Outcome{Deferred: true, Retry: s.now().Add(time.Second)} }, ds[5])
+	if got := s.outcomes(t); len(got) != 3 {
+		t.Fatalf("outcomes %+v", got)
+	}
+	s.pass(t, time.Second)
+	for _, d := range s.lease(t, 3) {
+		if d.EventID == ds[4].EventID {
+			s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+			want[d.EventID] = "undelivered 1 0"
+			continue
+		}
+		s.ends(t, accepts, d)
+		want[d.EventID] = fmt.Sprintf("delivered %d 200", d.Attempt)
+	}
+	got := s.outcomes(t)
+	for _, a := range got {
+		if text := fmt.Sprint(a.State, " ", a.Attempt, " ", a.HTTPStatus); want[a.EventID] != text || a.Replay || a.Event != string(delivery.StoreActivated) || !a.NextAt.IsZero() {
+			t.Errorf("%+v, want %s", a, want[a.EventID])
+		}
+		delete(want, a.EventID)
+	}
+	if len(got) != 6 || len(want) != 0 {
+		t.Errorf("%d outcomes, without one: %v", len(got), want)
+	}
+}

@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// rush leases and accepts for so long, by the server's own clock, which the rate
+// limiter reads, and returns when each event went.
+func (s *scene) rush(t *testing.T, d time.Duration) (sent []time.Duration) {
+	t.Helper()
+	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
+	start := time.Now()
+	for time.Since(start) < d {
+		ds, next, err := s.Lease(t.Context(), 0, grant(100))
+		must(t, err)
+		for _, one := range ds {
+			sent = append(sent, time.Since(start))
+			s.ends(t, accepts, one)
+		}
+		if len(ds) == 0 {
+			time.Sleep(min(max(time.Until(next), time.Millisecond), 20*time.Millisecond))
+		}
+	}
+	return sent
+}
+
+// between counts what went from one time to another.
+func between(sent []time.Duration, from, to time.Duration) (n int) {
+	for _, at := range sent {
+		if from <= at && at < to {
+			n++
+		}
+	}
+	return n
+}
+
+// The backlog of a receiver that is back: ten events a second first, at least
+// twice and less than three times as many a second later.
+func TestPace_SlowStartInRealTime(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 3)
+	s.pass(t, -time.Hour) // what the test does is long past for the server's clock
+	s.open(t, 20*time.Hour)
+	s.publish(t, 200)
+	s.pass(t, time.Second)
+	s.ends(t, accepts, s.one(t))
+	sent := s.rush(t, 1500*time.Millisecond)
+	// From 10 * (2^t - 1) / ln 2 to 10 * (e^t - 1), give or take the burst of two
+	// and a slow machine.
+	for _, test := range []struct {
+		until       time.Duration
+		least, most int
+	}{{500 * time.Millisecond, 3, 10}, {time.Second, 8, 21}, {1500 * time.Millisecond, 14, 38}} {
+		if n := between(sent, 0, test.until); n < test.least || n > test.most {
+			t.Errorf("%d events within %s, want %d to %d", n, test.until, test.least, test.most)
+		}
+	}
+	if first, second := between(sent, 0, 750*time.Millisecond), between(sent, 750*time.Millisecond, 1500*time.Millisecond); second <= first {
+		t.Errorf("%d events, then %d: the rate does not grow", first, second)
+	}
+}
+
+func TestPace_OfASettingInRealTime(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, breakerAt)
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: 40}))
+	s.publish(t, 200)
+	sent := s.rush(t, time.Second)
+	if n := len(sent); n < 30 || n > 40+40/paceBurst+2 {
+		t.Errorf("%d events in a second, want about 40", n)
+	}
+	if n := between(sent, 0, 20*time.Millisecond); n > 40/paceBurst+1 {
+		t.Errorf("%d events at once, want at most %d", n, 40/paceBurst)
+	}
+}
+
+// The slower of the two counts, the setting and the recovery.
+func TestPace_SlowerOneCounts(t *testing.T) {
+	s := newScene(t, breakerAt)
+	paced := func(g gateState, perSecond int) int {
+		t.Helper()
+		must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: perSecond}))
+		s.setGate(t, g)
+		s.pass(t, time.Second)
+		leased, waiting, _, err := s.Ledger.lease(t.Context(), s.rooms[0], grant(10))
+		must(t, err)
+		if len(leased) != 0 || len(waiting) != 1 || waiting[0].could != 10 {
+			t.Fatalf("%d leased, paced %+v", len(leased), waiting)
+		}
+		return waiting[0].rate
+	}
+	s.publish(t, 20)
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 5}))
+	for _, test := range []struct {
+		rate      float64
+		perSecond int
+		want      int
+	}{{100, 7, 7}, {100, 0, 100}, {3.9, 7, 3}, {1, 5000, 1}, {1999, 10000, 1999}} {
+		if got := paced(gateState{rate: test.rate}, test.perSecond); got != test.want {
+			t.Errorf("rate %v, setting %d: asked %d", test.rate, test.perSecond, got)
+		}
+	}
+}
+
+func TestLimits_KeepAndClear(t *testing.T) {
+	s := newSceneWithoutURL(t, breakerAt)
+	wantCode(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
+	s.register(t)
+	for _, test := range []struct{ set, want EndpointLimits }{
+		{EndpointLimits{InFlight: 64, PerSecond: 100}, EndpointLimits{InFlight: 64, PerSecond: 100}},
+		{EndpointLimits{InFlight: -1, PerSecond: 7}, EndpointLimits{InFlight: 64, PerSecond: 7}},
+		{EndpointLimits{InFlight: 3, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{EndpointLimits{InFlight: -1, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
+	} {
+		must(t, s.SetWebhookLimits(t.Context(), s.account, test.set))
+		if got := s.endpoint(t).Limits; got != test.want {
+			t.Errorf("set %+v: %+v, want %+v", test.set, got, test.want)
+		}
+	}
+	version := s.endpoint(t).Version
+	s.publish(t, 40)
+	ds := s.lease(t, 3)
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 2, PerSecond: -1}))
+	s.ends(t, accepts, ds[0])
+	s.lease(t, 0) // two are in flight
+	// Room is used at once when the limit is raised, and nothing of it was a
+	// change of the receiver.
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{}))
+	s.lease(t, 30)
+	if e := s.endpoint(t); e.Limits != (EndpointLimits{}) || e.Version != version {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
+// Several paced endpoints share one grant, and none is forgotten.
+func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
+	s := newScene(t, breakerAt)
+	shops := []*scene{s, s.beside(t), s.beside(t), s.beside(t)}
+	for i, one := range shops {
+		if i > 0 {
+			must(t, s.SetWebhookLimits(t.Context(), one.account, EndpointLimits{PerSecond: 10_000}))
+		}
+		one.publish(t, 5)
+	}
+	ds := s.leaseWith(t, Grant{Limit: 20, Share: 32, InFlight: 32}, 20)
+	for i, one := range shops {
+		if n := len(slices.DeleteFunc(slices.Clone(ds), func(d *Delivery) bool { return d.Account != one.account })); n != 5 {
+			t.Errorf("endpoint %d got %d", i, n)
+		}
+	}
+	// The grant is one for all of them.
+	for _, one := range shops {
+		one.publish(t, 5)
+	}
+	s.leaseWith(t, Grant{Limit: 7, Share: 32, InFlight: 32}, 7)
+}
+
+// The rate limiter's arithmetic must not keep an endpoint waiting for ever.
+func TestPace_EveryRateLetsSomethingGo(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 100)
+	for rate := 1; rate <= 30; rate++ {
+		s.setGate(t, gateState{rate: float64(rate), calm: float64(rate)})
+		s.unpaced(t)
+		s.pass(t, time.Second)
+		ds, _, err := s.Lease(t.Context(), 0, grant(10))
+		must(t, err)
+		if len(ds) == 0 || len(ds) > max(2, rate/paceBurst) {
+			t.Errorf("%d events a second: %d went", rate, len(ds))
+		}
+		s.ends(t, accepts, ds...)
+	}
+}

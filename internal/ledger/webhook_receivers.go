@@ -1,0 +1,85 @@
+package ledger
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// Receiver is where an account's events go, and what signs them. It is never
+// changed; a change makes another Version.
+type Receiver struct {
+	URL            string
+	Secret         string
+	PreviousSecret string // "": none was rotated away lately
+	PreviousUntil  time.Time
+	// Proven: a test event signed with Secret was accepted. Until then, and
+	// while there is a PreviousSecret, the spec's header is keyed with that one.
+	Proven  bool
+	Version int64 // raised by every change of URL, secret or Proven
+}
+
+// Secrets are the secrets that sign at a time, the newest first: two within 24 h
+// of a rotation.
+func (r *Receiver) Secrets(now time.Time) []string {
+	if r.PreviousSecret != "" && now.Before(r.PreviousUntil) {
+		return []string{r.Secret, r.PreviousSecret}
+	}
+	return []string{r.Secret}
+}
+
+// receiversKept bounds what a process remembers; beyond it all are read again.
+const receiversKept = 16_384
+
+// receivers remembers what was last read of each account's receiver. Scripts
+// tell the version with every lease, so what is stale is never used.
+type receivers struct {
+	mu   sync.Mutex
+	last map[delivery.AccountID]*Receiver
+}
+
+// known is the receiver if it is of that version; nil otherwise.
+func (c *receivers) known(account delivery.AccountID, version string) *Receiver {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.last[account]
+	if r == nil || r.Version != number(version) {
+		return nil
+	}
+	return r
+}
+
+// learn keeps what an endpoint's hash says. What cannot be read is forgotten.
+func (c *receivers) learn(l *Ledger, account delivery.AccountID, values map[string]string) (*Receiver, error) {
+	r, err := l.decodeReceiver(account, values)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil || len(c.last) >= receiversKept {
+		c.last = make(map[delivery.AccountID]*Receiver)
+	}
+	delete(c.last, account)
+	if err == nil {
+		c.last[account] = r
+	}
+	return r, err
+}
+
+func (l *Ledger) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
+	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
+	if r.URL == "" {
+		return r, nil
+	}
+	var err error
+	if r.Secret, err = l.secrets.open(account[:], values["secret"]); err != nil {
+		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
+	}
+	if until := timeOf(number(values["old_until"])); l.now().Before(until) {
+		if r.PreviousSecret, err = l.secrets.open(account[:], values["old_secret"]); err != nil {
+			return nil, fmt.Errorf("webhook of account %s: %w", account, err)
+		}
+		r.PreviousUntil = until
+	}
+	return r, nil
+}

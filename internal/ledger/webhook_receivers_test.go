@@ -1,0 +1,270 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// beside is another account with a receiver, in the same ledger.
+func (s *scene) beside(t *testing.T) *scene {
+	t.Helper()
+	other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
+	other.register(t)
+	return other
+}
+
+// Whatever is changed, and by whichever process, the next event goes to the
+// receiver as it is now, signed with what is valid now.
+func TestReceivers_NothingStaleIsUsed(t *testing.T) {
+	s := newScene(t, breakerAt)
+	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
+	next := func() *Receiver {
+		t.Helper()
+		s.publish(t, 1)
+		d := s.take(t, 1)[0]
+		s.ends(t, accepts, d)
+		return d.Receiver
+	}
+	first := next()
+	if again := next(); again != first {
+		t.Error("read again, though nothing has changed")
+	}
+	_, _, err := gateway.SetWebhookURL(t.Context(), s.account, "https://second.example/hook")
+	must(t, err)
+	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
+		t.Errorf("after a changed URL: %+v", r)
+	}
+	secret, err := gateway.RotateWebhookSecret(t.Context(), s.account)
+	must(t, err)
+	rotated := next()
+	if rotated.Secret != secret || rotated.PreviousSecret != first.Secret || rotated.Proven {
+		t.Errorf("after a rotation: %+v", rotated)
+	}
+	// The previous secret ends while the receiver is remembered.
+	if got := rotated.Secrets(s.now()); !slices.Equal(got, []string{secret, first.Secret}) {
+		t.Errorf("secrets %v", got)
+	}
+	s.pass(t, secretOverlap)
+	late := next()
+	if late != rotated {
+		t.Error("read again, though nothing has changed")
+	}
+	if got := late.Secrets(s.now()); !slices.Equal(got, []string{secret}) {
+		t.Errorf("secrets when the previous one has ended: %v", got)
+	}
+	must(t, gateway.DeleteWebhook(t.Context(), s.account))
+	_, issued, err := gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook")
+	must(t, err)
+	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.PreviousSecret != "" || !r.Proven {
+		t.Errorf("after a deletion and a new registration: %+v, issued %s", r, issued)
+	}
+}
+
+// sameDatabase opens another process on a ledger.
+func sameDatabase(l *Ledger) func(*Config) {
+	return func(c *Config) {
+		o := l.rdb.(*redis.Client).Options()
+		c.URL, c.Partitions = fmt.Sprintf("redis://%s/%d", o.Addr, o.DB), 0
+	}
+}
+
+// What is handed out together with the proof of a new secret is signed with it,
+// and its results count.
+func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
+	s := newScene(t, 1)
+	secret, err := s.RotateWebhookSecret(t.Context(), s.account)
+	must(t, err)
+	_, err = s.QueueTest(t.Context(), s.account, s.now())
+	must(t, err)
+	s.pump(t, 1)
+	test := s.one(t)
+	if test.Receiver.Proven || test.Receiver.Secret != secret {
+		t.Fatalf("receiver %+v", test.Receiver)
+	}
+	s.publish(t, 3)
+	more := s.recordMore(t, test, accepts).Deliveries
+	if len(more) != 1 || !more[0].Receiver.Proven || more[0].Receiver.Version != s.endpoint(t).Version {
+		t.Fatalf("handed out with the proof: %+v", more[0].Receiver)
+	}
+	s.ends(t, failsFor(time.Hour), more...)
+	if e := s.endpoint(t); !e.BreakerOpen || e.State != EndpointFailing || !e.Proven {
+		t.Errorf("its failure did not count: %+v", e)
+	}
+}
+
+// A process that remembers many receivers forgets some; none of them waits for
+// its lease to run out because of that.
+func TestReceivers_ManyAreRemembered(t *testing.T) {
+	s := newScene(t, breakerAt)
+	shops := []*scene{s, s.beside(t), s.beside(t)}
+	for _, one := range shops {
+		one.publish(t, 1)
+	}
+	s.receivers.last = make(map[delivery.AccountID]*Receiver)
+	for len(s.receivers.last) < receiversKept-1 {
+		s.receivers.last[delivery.NewAccountID()] = &Receiver{}
+	}
+	ds := s.lease(t, len(shops))
+	for _, d := range ds {
+		if d.Receiver == nil || d.Receiver.URL == "" {
+			t.Errorf("receiver %+v", d.Receiver)
+		}
+	}
+	if n := len(s.receivers.last); n > receiversKept {
+		t.Errorf("%d receivers are remembered", n)
+	}
+}
+
+// cutAfter is a connection that breaks after the first reply of a pipeline.
+type cutAfter struct{ cuts int }
+
+func (c *cutAfter) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c *cutAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c *cutAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if c.cuts == 0 || len(cmds) < 2 || cmds[0].Name() != "get" {
+			return err
+		}
+		c.cuts--
+		for _, cmd := range cmds[1:] {
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			if values, ok := cmd.(*redis.MapStringStringCmd); ok {
+				values.SetVal(nil)
+			}
+		}
+		return cmds[0].Err()
+	}
+}
+
+// A connection that broke half-way tells neither that an endpoint has no URL nor
+// that an event has no body.
+func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
+	s := newScene(t, breakerAt)
+	other := s.beside(t)
+	s.publish(t, 1)
+	s.ends(t, accepts, s.one(t)) // its receiver is remembered
+	s.publish(t, 1)
+	bodies, err := s.rdb.Keys(t.Context(), "*}n*").Result()
+	must(t, err)
+	must(t, s.rdb.Del(t.Context(), bodies...).Err()) // the first reply will say that there is none
+	s.pass(t, time.Millisecond)
+	other.publish(t, 2)
+	hook := &cutAfter{cuts: 1}
+	s.rdb.AddHook(hook)
+	ds, _, err := s.Lease(t.Context(), 0, grant(10))
+	if hook.cuts != 0 || len(ds) != 0 {
+		t.Fatalf("%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
+	}
+	if got := other.outcomes(t); len(got) != 0 {
+		t.Errorf("settled after a broken read: %+v", got)
+	}
+	s.pass(t, lease)
+	if ds := s.lease(t, 2); ds[0].Receiver.URL == "" {
+		t.Errorf("receiver %+v", ds[0].Receiver)
+	}
+}
+
+func TestSecrets_OldKeysStillOpen(t *testing.T) {
+	s := newScene(t, breakerAt)
+	first := s.endpoint(t).Secret
+	with := func(current string, ids ...string) *Ledger {
+		keys := SecretKeys{Current: current, Keys: make(map[string][]byte)}
+		for _, id := range ids {
+			keys.Keys[id] = []byte(strings.Repeat(id, 16))
+		}
+		keys.Keys["k1"] = testSecrets.Keys["k1"]
+		return openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Secrets, c.Now = keys, s.now })
+	}
+	renewed := with("k2", "k2")
+	e, err := renewed.WebhookEndpoint(t.Context(), s.account)
+	must(t, err)
+	if e.Secret != first {
+		t.Errorf("secret %s, want %s", e.Secret, first)
+	}
+	second, err := renewed.RotateWebhookSecret(t.Context(), s.account)
+	must(t, err)
+	sealed := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "secret", "old_secret").Val()
+	if !strings.HasPrefix(text(sealed[0]), "k2:") || !strings.HasPrefix(text(sealed[1]), "k1:") {
+		t.Errorf("sealed with %.3q and %.3q", sealed[0], sealed[1])
+	}
+	e, err = renewed.WebhookEndpoint(t.Context(), s.account)
+	must(t, err)
+	if e.Secret != second || e.PreviousSecret != first {
+		t.Errorf("endpoint %+v", e)
+	}
+	// A process that has not been given the new key yet sends nothing to that
+	// account, serves the others, and loses nothing.
+	other := s.beside(t)
+	s.publish(t, 1)
+	other.publish(t, 1)
+	ds := s.lease(t, 1)
+	if ds[0].Account != other.account {
+		t.Fatalf("leased for %s", ds[0].Account)
+	}
+	s.pass(t, lease)
+	ds, _, err = renewed.Lease(t.Context(), 0, grant(10))
+	must(t, err)
+	if len(ds) != 2 || ds[0].Attempt != 1 || len(s.outcomes(t)) != 0 {
+		t.Errorf("%d events leased", len(ds))
+	}
+}
+func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	_, err := l.RotateWebhookSecret(t.Context(), s.account)
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	first := s.register(t)
+	same, issued, err := l.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
+	must(t, err)
+	if issued != "" || same.Secret != first.Secret || same.URL != "https://other.example/hook" || same.Version <= first.Version {
+		t.Errorf("changed URL: %+v, issued %q", same, issued)
+	}
+	secret, err := l.RotateWebhookSecret(t.Context(), s.account)
+	must(t, err)
+	e, err := l.WebhookEndpoint(t.Context(), s.account)
+	must(t, err)
+	if e.Secret != secret || e.PreviousSecret != first.Secret || e.Proven || time.Until(e.PreviousUntil) < 23*time.Hour {
+		t.Errorf("rotated: %+v", e)
+	}
+	raw, err := l.rdb.HGetAll(t.Context(), l.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result()
+	must(t, err)
+	for field, value := range raw {
+		if strings.Contains(value, "whsec_") {
+			t.Errorf("field %s holds a secret in clear", field)
+		}
+	}
+	// A test event proves the new secret.
+	id, err := l.QueueTest(t.Context(), s.account, time.Now())
+	must(t, err)
+	s.pump(t, 1)
+	d := s.lease(t, 1)[0]
+	if d.EventID != id || d.Type != delivery.WebhookTest || !strings.Contains(string(d.Data), s.account.String()) {
+		t.Errorf("test event %+v", d)
+	}
+	s.record(t, d, Outcome{OK: true, Status: 200})
+	if e, err = l.WebhookEndpoint(t.Context(), s.account); err != nil || !e.Proven {
+		t.Errorf("not proven: %+v %v", e, err)
+	}
+	// Another key id opens nothing.
+	stranger := openTest(t, func(c *Config) {
+		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
+	})
+	if _, err := stranger.secrets.open(s.account[:], raw["secret"]); err == nil {
+		t.Error("opened without the key")
+	}
+	other := delivery.NewAccountID()
+	if _, err := l.secrets.open(other[:], raw["secret"]); err == nil {
+		t.Error("opened for another account")
+	}
+}

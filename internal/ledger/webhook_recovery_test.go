@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestRecovery_BringsEverythingForward(t *testing.T) {
+	s := opened(t, 1, time.Hour)
+	// Thousands of retries: many at one time, others spread over a day.
+	const sameTime, spread = 2300, 1200
+	var members []redis.Z
+	for i := range sameTime + spread {
+		due := s.now().Add(5 * time.Hour)
+		if i >= sameTime {
+			due = s.now().Add(time.Duration(i) * 15 * time.Second)
+		}
+		members = append(members, redis.Z{Score: float64(due.UnixMilli()), Member: fmt.Sprintf("\x02evt_%d", i)})
+	}
+	must(t, s.rdb.ZAdd(t.Context(), s.key(kindRetries), members...).Err())
+	s.pass(t, time.Second)
+	s.ends(t, accepts, s.one(t))
+	total := int64(len(members))
+	for look := 1; ; look++ {
+		// One look moves a thousand of them.
+		s.unpaced(t)
+		leased, _, err := s.Lease(t.Context(), 0, grant(1))
+		must(t, err)
+		if len(leased) != 0 {
+			t.Fatalf("leased %+v, which has no body", leased[0])
+		}
+		now := fmt.Sprint(s.ms.Load())
+		due := s.rdb.ZCount(t.Context(), s.key(kindRetries), "-inf", now).Val()
+		left := s.rdb.ZCard(t.Context(), s.key(kindRetries)).Val() - due
+		if want := max(total-int64(look)*1000, 0); left > want {
+			t.Fatalf("after look %d %d are still put off, want at most %d", look, left, want)
+		}
+		g, _ := s.gate(t)
+		if (g.forward == 0) != (left == 0) {
+			t.Fatalf("after look %d: forward %d, %d left", look, g.forward, left)
+		}
+		if left == 0 {
+			break
+		}
+		s.pass(t, 20*time.Millisecond)
+	}
+}
+
+// What is put off after the recovery has a schedule of its own.
+func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
+	s := opened(t, 3, 5*time.Hour)
+	s.pass(t, time.Second)
+	s.ends(t, accepts, s.one(t))
+	d := s.take(t, 1)[0]
+	if d.Attempt != 2 || d.Probe {
+		t.Fatalf("leased %+v", d)
+	}
+	due := s.now().Add(7 * time.Hour)
+	s.ends(t, failsFor(7*time.Hour), d)
+	s.ends(t, accepts, s.take(t, 1)...)
+	for range 3 {
+		s.pass(t, time.Second)
+		s.lease(t, 0)
+	}
+	if got := s.due(t, d); !got.Equal(due) {
+		t.Errorf("due at %s, want %s", got, due)
+	}
+}
+
+func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
+	s := opened(t, 3, 20*time.Hour)
+	s.publish(t, 5)
+	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
+	must(t, err)
+	if e := s.endpoint(t); e.BreakerOpen || e.Pace != firstRate || e.Backlog != 8 || e.State != EndpointHealthy {
+		t.Fatalf("endpoint %+v", e)
+	}
+	for _, d := range s.take(t, 8) {
+		if d.Receiver.URL != "https://new.example/hook" || d.Probe {
+			t.Errorf("leased %+v for %s", d, d.Receiver.URL)
+		}
+	}
+}
+
+// success is one more accepted event at a gate that the test has set.
+func (s *scene) success(t *testing.T, g gateState) gateState {
+	t.Helper()
+	s.publish(t, 1)
+	d := s.take(t, 1)[0]
+	s.setGate(t, g)
+	s.ends(t, accepts, d)
+	after, _ := s.gate(t)
+	return after
+}
+
+func TestRecovery_RateGrows(t *testing.T) {
+	s := newScene(t, 5)
+	for _, test := range []struct {
+		name             string
+		rate, calm, want float64
+	}{
+		{"one more for each success, which doubles it every second", 10, 0, 11},
+		{"still below the last one that was borne", 39, 40, 40},
+		{"above it by ten a second", 40, 40, 40.25},
+		{"the last step", 1998.5, 0, 1999.5},
+		{"full", 1999, 0, 0},
+		{"full, slowly", 1999.999, 100, 0},
+		{"never faster than doubling", 1, 1, 2},
+		{"never faster than doubling", 2.5, 2.5, 3.5},
+	} {
+		got := s.success(t, gateState{rate: test.rate, calm: test.calm})
+		if math.Abs(got.rate-test.want) > 1e-2 {
+			t.Errorf("%s: %v after %v, calm %v; want %v", test.name, got.rate, test.rate, test.calm, test.want)
+		}
+	}
+	if _, there := s.gate(t); there && s.success(t, gateState{rate: 1999.9}).rate != 0 {
+		t.Error("a gate that holds nothing back is kept")
+	}
+}
+
+func TestRecovery_FullRateNeedsNoGate(t *testing.T) {
+	s := newScene(t, 5)
+	s.success(t, gateState{rate: 1999.5})
+	if g, there := s.gate(t); there {
+		t.Errorf("gate %+v", g)
+	}
+	s.publish(t, 40)
+	s.lease(t, 32)
+}
+
+func TestBusy_HalvesOncePerPause(t *testing.T) {
+	s := newScene(t, 1000)
+	s.publish(t, 60)
+	ds := s.lease(t, 32)
+	s.ends(t, isBusy(0), ds[:8]...)
+	e := s.endpoint(t)
+	if e.Pace != firstRate || !e.HeldUntil.Equal(s.now().Add(time.Second)) || e.BreakerOpen {
+		t.Fatalf("after eight answers of 503: %+v", e)
+	}
+	s.silentForAll(t, time.Second)
+	s.ends(t, isBusy(0), ds[8:12]...)
+	if e = s.endpoint(t); e.Pace != firstRate/2 || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
+		t.Fatalf("after the next pause: %+v", e)
+	}
+	for range 5 {
+		s.pass(t, time.Second)
+		s.ends(t, isBusy(0), ds[12:14]...)
+		ds = ds[2:]
+	}
+	if e = s.endpoint(t); e.Pace != 1 {
+		t.Errorf("the least pace is %v, want 1", e.Pace)
+	}
+	// One that is recovering is halved where it is.
+	s.pass(t, time.Minute)
+	s.setGate(t, gateState{rate: 300})
+	s.ends(t, isBusy(0), ds[12])
+	if g, _ := s.gate(t); g.rate != 150 || g.calm != 150 {
+		t.Errorf("gate %+v", g)
+	}
+}
+
+// silentForAll demands that nothing is handed out until that much time has
+// passed, and that something may go then.
+func (s *scene) silentForAll(t *testing.T, d time.Duration) {
+	t.Helper()
+	s.lease(t, 0)
+	s.pass(t, d-time.Millisecond)
+	s.unpaced(t)
+	s.lease(t, 0)
+	s.pass(t, time.Millisecond)
+	s.unpaced(t)
+	if ds, _, err := s.Lease(t.Context(), 0, grant(1)); err != nil || len(ds) != 1 {
+		t.Fatalf("%d events leased when the pause was over, %v", len(ds), err)
+	}
+}
+
+func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
+	for _, test := range []struct{ asked, held time.Duration }{
+		{10 * time.Millisecond, time.Second}, {90 * time.Second, 90 * time.Second}, {time.Hour, time.Hour}, {24 * time.Hour, time.Hour},
+	} {
+		s := newScene(t, 1000)
+		s.publish(t, 40)
+		ds := s.lease(t, 32)
+		s.ends(t, isBusy(test.asked), ds[0])
+		if e := s.endpoint(t); !e.HeldUntil.Equal(s.now().Add(test.held)) {
+			t.Errorf("asked for %s, held until %s at %s", test.asked, e.HeldUntil, s.now())
+		}
+		// Neither a new event nor room in flight, nor a success of what was in
+		// flight, opens the gate.
+		s.publish(t, 1)
+		if more := s.recordMore(t, ds[1], accepts); len(more.Deliveries) != 0 {
+			t.Error("a success in flight handed out another event")
+		}
+		s.silentForAll(t, test.held)
+	}
+}
+
+// Of several answers in flight the longest Retry-After counts, whichever comes
+// first.
+func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
+	s := newScene(t, 1000)
+	s.publish(t, 40)
+	ds := s.lease(t, 32)
+	s.ends(t, isBusy(0), ds[0])
+	s.ends(t, isBusy(10*time.Minute), ds[1])
+	s.ends(t, isBusy(time.Minute), ds[2])
+	if e := s.endpoint(t); e.Pace != firstRate {
+		t.Errorf("halved by what was in flight: %v", e.Pace)
+	}
+	s.silentForAll(t, 10*time.Minute)
+}
+
+func TestBusy_OtherEndpointsGoOn(t *testing.T) {
+	s := newScene(t, 3)
+	other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
+	other.register(t)
+	s.publish(t, 4)
+	s.ends(t, isBusy(time.Hour), s.lease(t, 4)...)
+	s.publish(t, 1)
+	other.publish(t, 5)
+	for _, d := range s.lease(t, 5) {
+		if d.Account != other.account {
+			t.Errorf("leased for %s", d.Account)
+		}
+		other.ends(t, accepts, d)
+	}
+}

@@ -1,0 +1,212 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// replayLease is how long a replay that has died keeps others of its account
+// waiting.
+const replayLease = 10 * time.Second
+
+// replaying runs one replay of an account at a time: each may read a day's
+// events of the whole partition. RATE_LIMITED while another one runs. A process
+// that is paused for longer than its lease loses it, and two may run at once,
+// which costs time and nothing else.
+func (l *Ledger) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
+	lease := l.roomOf(account).keyOf(kindReplaying, account[:])
+	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
+	if err != nil {
+		return 0, fmt.Errorf("beginning a replay: %w", failure(err))
+	}
+	if !free {
+		return 0, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: replayLease,
+			Message: "another replay of this account is under way"}
+	}
+	defer l.rdb.Del(context.WithoutCancel(ctx), lease)
+	return replay(lease)
+}
+
+// ReplayEvents queues events of the account again, under their own ids; one that
+// is named twice is sent once. EVENT_NOT_FOUND names the first that is unknown,
+// no longer stored, or another account's; then none is queued.
+// WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another replay of the account runs.
+func (l *Ledger) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
+	return l.replaying(ctx, account, func(string) (int, error) {
+		items := make([]any, 0, len(eventIDs))
+		named := make(map[string]bool, len(eventIDs))
+		for _, eventID := range eventIDs {
+			if named[eventID] {
+				continue
+			}
+			named[eventID] = true
+			item, err := l.replayable(ctx, account, eventID, l.now())
+			if err != nil {
+				return 0, err
+			}
+			if item == nil {
+				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %q, or it is no longer stored", eventID)
+			}
+			items = append(items, item)
+		}
+		return len(items), l.queueReplays(ctx, account, items)
+	})
+}
+
+// replayable is the queue item for an event of the account, nil when there is
+// no such event.
+func (l *Ledger) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
+	if id, version, err := delivery.ParseEventID(eventID); err == nil {
+		found, err := l.Orders(ctx, []delivery.OrderID{id})
+		if err != nil || found[0] == nil || found[0].Account != account {
+			return nil, err
+		}
+		if change, ok := found[0].At(version); !ok || change.Version != version {
+			return nil, nil
+		}
+		return replayItem(Event{Order: id, Version: version}, now), nil
+	}
+	n, err := l.notice(ctx, l.roomOf(account), eventID)
+	if err != nil || n == nil || n.Account != account {
+		return nil, err
+	}
+	return replayItem(Event{Notice: eventID}, now), nil
+}
+
+// replayItem is an event in a queue, with the time from which its new window of
+// 24 h is counted.
+func replayItem(e Event, now time.Time) []byte {
+	at := uint64(now.UnixMilli())
+	if e.Notice != "" {
+		b := binary.BigEndian.AppendUint64([]byte{eventNoticeReplay}, at)
+		return append(b, e.Notice...)
+	}
+	b := append([]byte{eventReplay}, orderMember(e.Order)...)
+	b = binary.BigEndian.AppendUint32(b, delivery.Sequence(e.Version))
+	return binary.BigEndian.AppendUint64(b, at)
+}
+
+// ReplaySince queues every event of the account since a time again, in the order
+// in which they happened; at most 24 hours back, as far as the streams reach. It
+// reads its partition's stream, so it costs what all accounts there have done.
+// WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another replay of the account runs.
+func (l *Ledger) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
+	queued := 0
+	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
+		events, err := l.eventsOf(ctx, l.roomOf(account), account, page)
+		if err == nil {
+			err = l.replay(ctx, account, events)
+		}
+		queued += len(events)
+		return queued, err
+	})
+}
+
+// ReplayOutcomes queues every event of the account again whose last outcome
+// since a time was a state ("undelivered" or "notSent"), at most 24 hours back.
+// Errors as ReplaySince has them.
+func (l *Ledger) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
+	r := l.roomOf(account)
+	var order []Event              // as they first ended in a way
+	last := make(map[Event]string) // how they ended
+	return l.replayStream(ctx, account, kindOutcomes, since, func(page []redis.XMessage) (int, error) {
+		for _, message := range page {
+			if text(message.Values["a"]) != string(account[:]) {
+				continue
+			}
+			outcomes, err := r.decodeOutcomes(message.Values)
+			if err != nil {
+				return 0, err
+			}
+			for _, a := range outcomes {
+				event, err := parseEvent(r, a.event)
+				if err != nil {
+					return 0, fmt.Errorf("outcome: %w", err)
+				}
+				if _, known := last[event]; !known {
+					order = append(order, event)
+				}
+				last[event] = a.State
+			}
+		}
+		if len(page) > 0 {
+			return 0, nil
+		}
+		events := slices.DeleteFunc(order, func(e Event) bool { return last[e] != state })
+		return len(events), l.replay(ctx, account, events)
+	})
+}
+
+// replayStream reads one of the partition's streams from a time until now, page
+// by page; the last page is empty. The answer is that of the last page's read.
+func (l *Ledger) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
+	if _, err := l.WebhookEndpoint(ctx, account); err != nil {
+		return 0, err
+	}
+	return l.replaying(ctx, account, func(lease string) (int, error) {
+		now := l.now()
+		start := strconv.FormatInt(max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), 10)
+		for {
+			page, err := l.rdb.XRangeN(ctx, l.roomOf(account).key(kind), start, strconv.FormatInt(now.UnixMilli(), 10), 1000).Result()
+			if err != nil {
+				return 0, fmt.Errorf("reading a stream: %w", failure(err))
+			}
+			queued, err := read(page)
+			if err != nil || len(page) == 0 {
+				return queued, err
+			}
+			start = "(" + page[len(page)-1].ID
+			if err := l.rdb.PExpire(ctx, lease, replayLease).Err(); err != nil {
+				return queued, fmt.Errorf("going on with a replay: %w", failure(err))
+			}
+		}
+	})
+}
+
+// replay puts events behind the queue, each with a new window of 24 h.
+func (l *Ledger) replay(ctx context.Context, account delivery.AccountID, events []Event) error {
+	now := l.now()
+	items := make([]any, len(events))
+	for i, event := range events {
+		items[i] = replayItem(event, now)
+	}
+	return l.queueReplays(ctx, account, items)
+}
+
+// eventsOf are the account's events on a page of the partition's stream, without
+// creations, which send nothing.
+func (l *Ledger) eventsOf(ctx context.Context, r room, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
+	events := make([]Event, 0, len(page))
+	pipe := l.rdb.Pipeline()
+	owners := make([]*redis.StringCmd, 0, len(page))
+	for _, message := range page {
+		event, err := parseEvent(r, text(message.Values["e"]))
+		if err != nil || (event.Notice == "" && delivery.Sequence(event.Version) < 2) {
+			continue
+		}
+		events = append(events, event)
+		if event.Notice != "" {
+			owners = append(owners, pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16))
+		} else {
+			owners = append(owners, pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("reading the owners of events: %w", failure(err))
+	}
+	kept := events[:0]
+	for i, event := range events {
+		if owners[i].Val() == string(account[:]) {
+			kept = append(kept, event)
+		}
+	}
+	return kept, nil
+}

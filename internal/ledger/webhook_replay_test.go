@@ -1,0 +1,295 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestReplay_ByEventAndSince(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	s.register(t)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
+	must(t, l.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{"a":1}`)}))
+	s.pump(t, 4)
+	var ids []string
+	for range 3 {
+		ds, _, err := l.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1))
+		must(t, err)
+		ids = append(ids, ds[0].EventID)
+		s.record(t, ds[0], Outcome{OK: true, Status: 200})
+	}
+	// Another account of the same partition, so that its events are beside ours.
+	var stranger delivery.AccountID
+	for stranger = newAccount(t, l, plenty()); partitionOf(stranger, len(l.rooms)) != partitionOf(s.account, len(l.rooms)); {
+		stranger = newAccount(t, l, plenty())
+	}
+	must(t, l.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+
+	n, err := l.ReplayEvents(t.Context(), s.account, ids)
+	must(t, err)
+	if n != 3 {
+		t.Errorf("%d queued", n)
+	}
+	for _, d := range s.lease(t, 3) {
+		if d.Attempt != 1 || (d.Order != nil && (!d.Replay || time.Until(d.Deadline) < 23*time.Hour)) {
+			t.Errorf("replayed %+v", d)
+		}
+		s.record(t, d, Outcome{OK: true, Status: 200})
+	}
+	if n, err = l.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
+		t.Errorf("since: %d queued, %v", n, err)
+	}
+	if n, err = l.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
+		t.Errorf("since the future: %d queued, %v", n, err)
+	}
+	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
+		_, err = l.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
+		wantCode(t, err, delivery.CodeEventNotFound)
+	}
+	_, err = l.ReplayEvents(t.Context(), stranger, ids[:1])
+	wantCode(t, err, delivery.CodeEventNotFound)
+	_, err = l.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+}
+
+// ended counts the outcomes of each event: "state" or "state replay".
+func (s *scene) ended(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for _, a := range s.outcomes(t) {
+		state := a.State
+		if a.Replay {
+			state += " replay"
+		}
+		all[a.EventID] = append(all[a.EventID], state)
+	}
+	return all
+}
+
+// mixture is a shop with events of an order and of none, each ended in its way.
+func mixture(t *testing.T) (s *scene, delivered, undelivered, notSent []string) {
+	t.Helper()
+	s = newSceneWithoutURL(t, breakerAt)
+	s.publish(t, 1)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned)
+	s.pump(t, 2)
+	for id := range s.ended(t) {
+		notSent = append(notSent, id)
+	}
+	s.register(t)
+	s.advance(t, o.ID, delivery.PickingUp, delivery.PickedUp)
+	s.pump(t, 2)
+	s.publish(t, 2)
+	for len(delivered)+len(undelivered) < 4 {
+		for _, d := range s.take(t, 1) {
+			if len(delivered) > len(undelivered) {
+				s.ends(t, failsFor(0), d)
+				undelivered = append(undelivered, d.EventID)
+			} else {
+				s.ends(t, accepts, d)
+				delivered = append(delivered, d.EventID)
+			}
+		}
+	}
+	s.pass(t, time.Second)
+	return s, delivered, undelivered, notSent
+}
+
+func TestReplay_ByOutcome(t *testing.T) {
+	s, delivered, undelivered, notSent := mixture(t)
+	other := s.beside(t) // its events are nobody else's
+	other.publish(t, 1)
+	other.ends(t, failsFor(0), s.one(t))
+	replay := func(state string, since time.Time, want ...string) {
+		t.Helper()
+		n, err := s.ReplayOutcomes(t.Context(), s.account, state, since)
+		must(t, err)
+		if n != len(want) {
+			t.Fatalf("%s: %d queued, want %d", state, n, len(want))
+		}
+		ds := s.take(t, n)
+		for _, d := range ds {
+			if !d.Replay || d.Attempt != 1 || d.Deadline.Sub(s.now()) < 23*time.Hour || d.Deadline.Sub(s.now()) > 24*time.Hour {
+				t.Errorf("%s: replayed %+v", state, d)
+			}
+			s.ends(t, accepts, d)
+		}
+		slices.Sort(want)
+		if got := eventIDs(ds); !slices.Equal(got, want) {
+			t.Errorf("%s: replayed %v, want %v", state, got, want)
+		}
+		s.pass(t, time.Second)
+	}
+	yesterday := s.now().Add(-23 * time.Hour)
+	replay("undelivered", s.now())
+	replay("undelivered", yesterday, undelivered...)
+	replay("notSent", yesterday, notSent...)
+	// They have been delivered since.
+	replay("undelivered", yesterday)
+	replay("notSent", yesterday)
+	ended := s.ended(t)
+	for want, ids := range map[string][]string{"delivered": delivered, "undelivered": undelivered, "notSent": notSent} {
+		for _, id := range ids {
+			got := ended[id]
+			if len(got) == 0 || got[0] != want || (want == "delivered") != (len(got) == 1) || len(got) > 1 && (len(got) > 2 || got[1] != "delivered replay") {
+				t.Errorf("%s ended as %q", id, got)
+			}
+		}
+	}
+}
+
+// Every send of an event, the first and each replay, ends once.
+func TestReplay_EveryCycleEndsOnce(t *testing.T) {
+	s, delivered, undelivered, notSent := mixture(t)
+	all := slices.Concat(delivered, undelivered, notSent)
+	for cycle := range 2 {
+		n, err := s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))
+		must(t, err)
+		if n != len(all) {
+			t.Fatalf("%d queued, want %d", n, len(all))
+		}
+		for i, d := range s.take(t, n) {
+			if i%2 == cycle {
+				s.ends(t, failsFor(time.Second), d)
+				s.pass(t, time.Second)
+				d = s.one(t)
+				if d.Attempt != 2 || !d.Replay {
+					t.Fatalf("a replay's retry: %+v", d)
+				}
+			}
+			s.ends(t, accepts, d)
+		}
+		s.pass(t, time.Second)
+	}
+	ended := s.ended(t)
+	for _, id := range all {
+		if got := ended[id]; len(got) != 3 || !slices.Equal(got[1:], []string{"delivered replay", "delivered replay"}) {
+			t.Errorf("%s ended as %q", id, got)
+		}
+	}
+	for _, a := range s.attempts(t, "")[:2*len(all)] {
+		if !a.Replay {
+			t.Errorf("line of a replay: %+v", a)
+		}
+	}
+}
+
+// An event named twice is sent once more, not twice at the same time.
+func TestReplay_NamedTwice(t *testing.T) {
+	s, delivered, _, _ := mixture(t)
+	n, err := s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]})
+	must(t, err)
+	if n != 2 {
+		t.Errorf("%d queued, want 2", n)
+	}
+	s.ends(t, accepts, s.lease(t, 2)...)
+}
+
+// meanwhile does something once, before a command is sent.
+type meanwhile struct {
+	command string
+	do      func()
+	once    sync.Once
+}
+
+func (m *meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (m *meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == m.command {
+			m.once.Do(m.do)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestReplay_OneAtATime(t *testing.T) {
+	s, delivered, _, _ := mixture(t)
+	other := s.beside(t)
+	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
+	since := s.now().Add(-time.Hour)
+	refused := 0
+	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() {
+		for _, replay := range []func() (int, error){
+			func() (int, error) { return gateway.ReplaySince(t.Context(), s.account, since) },
+			func() (int, error) { return gateway.ReplayOutcomes(t.Context(), s.account, "notSent", since) },
+			func() (int, error) { return gateway.ReplayEvents(t.Context(), s.account, delivered) },
+		} {
+			_, err := replay()
+			if refusal := wantCode(t, err, delivery.CodeRateLimited); refusal.RetryAfter < time.Second || refusal.RetryAfter > time.Minute {
+				t.Errorf("wait %s", refusal.RetryAfter)
+			}
+			refused++
+		}
+		// Other accounts are not kept waiting.
+		_, err := gateway.ReplaySince(t.Context(), other.account, since)
+		must(t, err)
+	}})
+	n, err := s.ReplaySince(t.Context(), s.account, since)
+	must(t, err)
+	if n != 6 || refused != 3 || s.endpoint(t).Backlog != 6 {
+		t.Errorf("%d queued, %d refused, %+v", n, refused, s.endpoint(t))
+	}
+	// It is over when it is over, also one that failed.
+	_, err = gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})
+	wantCode(t, err, delivery.CodeEventNotFound)
+	_, err = gateway.ReplayEvents(t.Context(), s.account, delivered)
+	must(t, err)
+}
+
+func TestReplay_LosesItsEndpoint(t *testing.T) {
+	s, delivered, _, _ := mixture(t)
+	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.DeleteWebhook(t.Context(), s.account)) }})
+	_, err := s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	_, err = s.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	_, err = s.ReplayEvents(t.Context(), s.account, delivered)
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+}
+
+func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
+	s := newSceneWithoutURL(t, 1)
+	if all, err := s.WebhookEndpoints(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%d endpoints, %v", len(all), err)
+	}
+	s.register(t)
+	shops := []*scene{s, s.beside(t), s.beside(t)}
+	gone := s.beside(t)
+	gone.publish(t, 1) // its events wait to be recorded as not sent
+	must(t, gone.DeleteWebhook(t.Context(), gone.account))
+	s.publish(t, 3)
+	s.ends(t, failsFor(time.Hour), s.lease(t, 3)[0])
+	must(t, shops[1].SetWebhookLimits(t.Context(), shops[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
+	all, err := s.WebhookEndpoints(t.Context())
+	must(t, err)
+	found := make(map[delivery.AccountID]*WebhookEndpoint)
+	for _, e := range all {
+		found[e.Account] = e
+	}
+	if len(all) != 3 || len(found) != 3 {
+		t.Fatalf("%d endpoints", len(all))
+	}
+	for _, one := range shops {
+		if got, want := fmt.Sprintf("%+v", *found[one.account]), fmt.Sprintf("%+v", *one.endpoint(t)); got != want {
+			t.Errorf("listed as %s, alone %s", got, want)
+		}
+	}
+	if e := found[s.account]; !e.BreakerOpen || e.Backlog != 3 || found[shops[1].account].Limits.PerSecond != 9 {
+		t.Errorf("endpoint %+v", e)
+	}
+}

@@ -1,0 +1,321 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// record is what a name server answers for a name.
+type record struct {
+	addresses []netip.Addr
+	alias     string // a CNAME, sent before the addresses, which are the alias's then
+	code      dnsmessage.RCode
+	silent    bool // never answers
+	long      bool // answers over TCP only, as when it is too long for UDP
+}
+
+func addresses(texts ...string) record {
+	var r record
+	for _, text := range texts {
+		r.addresses = append(r.addresses, netip.MustParseAddr(text))
+	}
+	return r
+}
+
+// nameServer is a real name server on loopback, over UDP and TCP, whose answers
+// are up to the test.
+type nameServer struct {
+	addr string
+	mu   sync.Mutex
+	// answer is asked for every query; asked counts the earlier ones of the same
+	// name and type.
+	answer func(name string, asked int) record
+	asked  map[string]int
+}
+
+func newNameServer(t *testing.T, answer func(name string, asked int) record) *nameServer {
+	t.Helper()
+	udp, tcp := listenBoth(t)
+	n := &nameServer{addr: udp.LocalAddr().String(), answer: answer, asked: map[string]int{}}
+	var serving sync.WaitGroup
+	serving.Go(func() { n.serveUDP(udp) })
+	serving.Go(func() { n.serveTCP(tcp) })
+	t.Cleanup(func() { udp.Close(); tcp.Close(); serving.Wait() })
+	return n
+}
+
+// listenBoth takes a port that is free for UDP and for TCP.
+func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 100 {
+		udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tcp, err := net.Listen("tcp", udp.LocalAddr().String()); err == nil {
+			return udp, tcp
+		}
+		udp.Close()
+	}
+	t.Fatal("no port is free for UDP and TCP")
+	return nil, nil
+}
+
+// resolver asks this server and no other.
+func (n *nameServer) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, n.addr)
+	}}
+}
+
+func (n *nameServer) serveUDP(conn net.PacketConn) {
+	buffer := make([]byte, 4096)
+	for {
+		size, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if reply := n.reply(buffer[:size], false); reply != nil {
+			_, _ = conn.WriteTo(reply, from)
+		}
+	}
+}
+
+func (n *nameServer) serveTCP(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		var length [2]byte
+		if _, err := io.ReadFull(conn, length[:]); err == nil {
+			query := make([]byte, binary.BigEndian.Uint16(length[:]))
+			if _, err := io.ReadFull(conn, query); err == nil {
+				reply := n.reply(query, true)
+				_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...))
+			}
+		}
+		conn.Close()
+	}
+}
+
+func (n *nameServer) reply(query []byte, tcp bool) []byte {
+	var parser dnsmessage.Parser
+	head, err := parser.Start(query)
+	if err != nil {
+		return nil
+	}
+	question, err := parser.Question()
+	if err != nil {
+		return nil
+	}
+	n.mu.Lock()
+	key := question.Type.String() + question.Name.String()
+	r := n.answer(question.Name.String(), n.asked[key])
+	n.asked[key]++
+	n.mu.Unlock()
+	if r.silent {
+		return nil
+	}
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: head.ID, Response: true, RecursionDesired: true, RecursionAvailable: true, RCode: r.code},
+		Questions: []dnsmessage.Question{question},
+	}
+	if m.Truncated = r.long && !tcp; !m.Truncated {
+		m.Answers = resources(question, r)
+	}
+	packed, err := m.Pack()
+	if err != nil {
+		panic(err)
+	}
+	return packed
+}
+
+func resources(q dnsmessage.Question, r record) (list []dnsmessage.Resource) {
+	head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
+	if r.alias != "" {
+		alias := dnsmessage.MustNewName(r.alias)
+		list = append(list, dnsmessage.Resource{Header: head, Body: &dnsmessage.CNAMEResource{CNAME: alias}})
+		head.Name = alias
+	}
+	for _, address := range r.addresses {
+		switch {
+		case q.Type == dnsmessage.TypeA && address.Is4():
+			list = append(list, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: address.As4()}})
+		case q.Type == dnsmessage.TypeAAAA && !address.Is4():
+			list = append(list, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: address.As16()}})
+		}
+	}
+	return list
+}
+
+// authority issues certificates.
+type authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{key: key}
+	a.cert = a.sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test Authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, key)
+	return a
+}
+
+func (a *authority) sign(t testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	parent := a.cert
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func (a *authority) roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// issue makes a server's configuration for the names, which may be addresses.
+func (a *authority) issue(t testing.TB, until time.Time, names ...string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	if a.cert == nil {
+		key = a.key // self-signed
+	}
+	cert := a.sign(t, template, key)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+}
+
+// counting is a listener that counts what it accepts, and what is open of it.
+type counting struct {
+	net.Listener
+	accepted, open atomic.Int32
+}
+
+func (l *counting) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.accepted.Add(1)
+	l.open.Add(1)
+	return &countedOnce{Conn: conn, open: &l.open}, nil
+}
+
+type countedOnce struct {
+	net.Conn
+	once sync.Once
+	open *atomic.Int32
+}
+
+func (c *countedOnce) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+func listen(t testing.TB, address string) *counting {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return &counting{Listener: listener}
+}
+
+func (l *counting) port() int { return l.Addr().(*net.TCPAddr).Port }
+
+// raw hands every connection to serve, in a goroutine that ends with the test.
+func raw(t testing.TB, l net.Listener, serve func(net.Conn)) {
+	t.Helper()
+	var serving sync.WaitGroup
+	var open sync.Map
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(conn, nil)
+			serving.Go(func() { defer conn.Close(); serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		open.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
+		serving.Wait()
+	})
+}
+
+// start serves h on the listener; with a configuration, over TLS, and HTTP/2 if
+// h2 is set.
+func start(t testing.TB, l net.Listener, config *tls.Config, h2 bool, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Listener.Close()
+	server.Listener, server.TLS, server.EnableHTTP2 = l, config, h2
+	server.Config.ErrorLog = quiet
+	if config != nil {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// errAllowed ends a dial to an address that the guard has let pass, so that no
+// test sends a packet to the internet.
+var errAllowed = errors.New("allowed, and not dialled by the test")
