@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"slices"
-	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -66,6 +64,7 @@ type attemptView struct {
 var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSent"}
 
 // listDeliveries is GET /accounts/{id}/webhook/deliveries?status=, newest first.
+// Probes that failed in a row are one line: of the last of them, "retrying".
 func (g *gateway) listDeliveries(x *exchange) error {
 	state := x.query("status")
 	if !slices.Contains(deliveryStates, state) {
@@ -84,48 +83,4 @@ func (g *gateway) listDeliveries(x *exchange) error {
 		views[i] = attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
 	}
 	return x.okJSON(map[string]any{"deliveries": views})
-}
-
-// How far a replay reaches: events are kept for a day, and one request names at
-// most so many.
-const (
-	maxReplayed    = 1000
-	replayReach    = 24 * time.Hour
-	clockTolerance = time.Minute // between an operator's clock and ours
-)
-
-// replayEvents is POST /accounts/{id}/webhook/replay {eventIds} or {since}.
-func (g *gateway) replayEvents(x *exchange) error {
-	f := newForm(x.text())
-	ids, since := f.texts("eventIds"), f.text("since")
-	if err := f.read(); err != nil {
-		return err
-	}
-	from := f.moment("since", since)
-	switch {
-	case (*ids != nil) == since.Set:
-		f.invalid("eventIds", "is required, or since instead of it")
-	case *ids != nil && (len(*ids) == 0 || len(*ids) > maxReplayed):
-		f.invalid("eventIds", fmt.Sprintf("must have 1 to %d ids", maxReplayed))
-	case since.Set && (from.Before(x.now.Add(-replayReach-clockTolerance)) || from.After(x.now.Add(clockTolerance))):
-		f.invalid("since", "must lie within the last 24 hours")
-	}
-	if err := f.err(); err != nil {
-		return err
-	}
-	l, id, err := g.webhookOf(x)
-	if err != nil {
-		return err
-	}
-	var replayed int
-	if since.Set {
-		replayed, err = l.ReplaySince(g.work, id, from)
-	} else {
-		replayed, err = l.ReplayEvents(g.work, id, *ids)
-	}
-	if err != nil {
-		return err
-	}
-	g.audit("events replayed", "account", id.String(), "events", replayed)
-	return x.okJSON(map[string]int{"replayed": replayed})
 }

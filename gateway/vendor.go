@@ -30,6 +30,8 @@ func vendorRoutes() routes {
 			bucket: ledger.EndpointStores, handle: (*gateway).deleteWebhook},
 		{method: post, pattern: root + "/webhook/test", name: "webhook_test", access: vendorOnly, body: optionalBody,
 			bucket: ledger.EndpointStores, handle: (*gateway).testWebhook},
+		{method: post, pattern: root + "/webhook/replay", name: "webhook_replay", access: vendorOnly, body: requiredBody,
+			bucket: ledger.EndpointStores, handle: (*gateway).replayOwn},
 	}
 }
 

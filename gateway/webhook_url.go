@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -42,30 +41,25 @@ func webhookURLFault(text string, local bool) string {
 			return "must have a port from 1 to 65535"
 		}
 	}
-	if !publicHost(strings.ToLower(u.Hostname()), local) {
+	if !publicHost(u.Hostname(), local) {
 		return "must name a public host"
 	}
 	return ""
 }
 
-// publicHost refuses addresses that lead nowhere public, names that only mean
-// something inside a network, and the numeric notations ("127.1", "0x7f000001")
-// that resolvers read as addresses.
+// publicHost refuses addresses that lead nowhere public, whatever their
+// notation, and names that only mean something inside a network.
 func publicHost(host string, local bool) bool {
-	host = strings.TrimSuffix(host, ".")
-	if address, err := netip.ParseAddr(host); err == nil {
+	name, address, err := webhook.ParseHost(host)
+	switch {
+	case err != nil:
+		return false
+	case address.IsValid():
 		return webhook.PublicAddress(address) || local && address.Unmap().IsLoopback()
 	}
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return local
-	}
-	dot := strings.LastIndexByte(host, '.')
-	last := host[dot+1:]
-	if last == "" || last[0] >= '0' && last[0] <= '9' {
-		return false
-	}
-	switch last {
-	case "local", "localdomain", "internal", "lan", "home", "corp", "intranet":
+	dot := strings.LastIndexByte(name, '.')
+	switch name[dot+1:] {
+	case "localhost", "local", "localdomain", "internal", "lan", "home", "corp", "intranet":
 		return local
 	}
 	return dot > 0 || local

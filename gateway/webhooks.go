@@ -16,12 +16,16 @@ type webhookView struct {
 	StatusSince string `json:"statusSince,omitempty"`
 	Waiting     int64  `json:"waitingEvents"`
 	NextAttempt string `json:"nextAttemptAt,omitempty"`
+	// SuccessRate is of the attempts in this clock hour and the one before,
+	// tries that failed and will be repeated included.
+	SuccessRate *float64 `json:"successRate,omitempty"`
 }
 
 func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
 	return webhookView{
 		URL: e.URL, Secret: issued, Status: string(e.State), StatusSince: formatTime(e.StateSince),
 		Waiting: e.Backlog, NextAttempt: formatTime(e.NextAttempt),
+		SuccessRate: successRate(e.RecentOK, e.RecentFailed),
 	}
 }
 
