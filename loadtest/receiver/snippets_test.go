@@ -5,79 +5,170 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"vendorapi/loadtest/receiver/snippets"
 )
 
-// signatureCase is one webhook for the snippets; every language has to agree
-// with Verify about it.
-type signatureCase struct {
-	Secret  string            `json:"secret"`
+// arrival is one webhook for the snippets, and what a receiver makes of it:
+// the status that it answers, and what it knows of the orders then.
+type arrival struct {
+	Secrets []string          `json:"secrets"`
 	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
-	Now     int64             `json:"now"`
+	Body    []byte            `json:"body"`
+	want    string
 }
 
-func signatureCases() (cases []signatureCase, want string) {
-	add := func(valid bool, change func(*signatureCase)) {
-		m := statusChanged("evt_1", "o1", "Delivered", now)
-		m.body = strings.Replace(m.body, "E-1", "Kadıköy ☕", 1)
-		c := signatureCase{Secret: secret, Headers: map[string]string{}, Body: m.body, Now: now.Unix()}
-		for name, values := range m.headers() {
-			c.Headers[strings.ToLower(name)] = values[0]
-		}
+// arrivals are a story: every language has to come to the same end.
+type arrivals struct {
+	list []arrival
+	at   time.Time // of the machine, because the snippets look at its clock
+}
+
+// add signs m as it is and changes it then, as somebody in between might.
+func (a *arrivals) add(want string, m message, change func(*arrival)) {
+	m.at = m.at.Add(a.at.Sub(now))
+	c := arrival{Secrets: []string{secret}, Headers: map[string]string{}, Body: []byte(m.body), want: want}
+	for name, values := range m.headers() {
+		c.Headers[strings.ToLower(name)] = values[0]
+	}
+	if change != nil {
 		change(&c)
-		cases = append(cases, c)
-		want += fmt.Sprintln(valid)
 	}
-	add(true, func(*signatureCase) {})
-	add(true, func(c *signatureCase) { c.Now += 299 })
-	add(true, func(c *signatureCase) { c.Headers["webhook-signature"] = "v1,AAAA " + c.Headers["webhook-signature"] })
-	add(false, func(c *signatureCase) { c.Now += 301 })
-	add(false, func(c *signatureCase) { c.Now -= 301 })
-	add(false, func(c *signatureCase) { c.Body += " " })
-	add(false, func(c *signatureCase) { c.Secret = "whsec_" + strings.Repeat("A", 43) + "=" })
-	add(false, func(c *signatureCase) { c.Headers["webhook-timestamp"] = "soon" })
-	add(false, func(c *signatureCase) { c.Headers["webhook-id"] = "evt_2" })
-	for _, name := range []string{"x-service-signature", "webhook-id", "webhook-timestamp", "webhook-signature"} {
-		add(false, func(c *signatureCase) { delete(c.Headers, name) })
-		add(false, func(c *signatureCase) { c.Headers[name] = "" })
-		add(false, func(c *signatureCase) { c.Headers[name] = "é" })
-	}
-	return cases, want
+	a.list = append(a.list, c)
 }
 
-func TestVerify_AgreesWithTheCases(t *testing.T) {
-	cases, want := signatureCases()
-	got := ""
-	for _, c := range cases {
-		h := http.Header{}
-		for name, value := range c.Headers {
-			h.Set(name, value)
+const (
+	stranger = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	ownName  = "x-service-signature"
+	// standardName is the header of Standard Webhooks.
+	standardName = "webhook-signature"
+)
+
+// forgeries are what must not be believed, and how it is made from a webhook
+// that is genuine.
+func (a *arrivals) forgeries() {
+	genuine := statusChanged("forged", "o9", "Delivered", now)
+	forge := func(change func(*arrival)) { a.add("401", genuine, change) }
+	forge(func(c *arrival) { c.Body = append(c.Body, ' ') })
+	forge(func(c *arrival) { c.Body = bytes.Replace(c.Body, []byte("Delivered"), []byte("Cancelled"), 1) })
+	forge(func(c *arrival) { c.Body = []byte{} })
+	forge(func(c *arrival) { c.Secrets = []string{stranger} })
+	forge(func(c *arrival) { c.Secrets = []string{} })
+	forge(func(c *arrival) { c.Headers["webhook-id"] = "evt_2" })
+	forge(func(c *arrival) { c.Headers[ownName] = strings.ToUpper(c.Headers[ownName]) })
+	forge(func(c *arrival) { c.Headers[ownName] = strings.TrimPrefix(c.Headers[ownName], "sha256=") })
+	forge(func(c *arrival) { c.Headers[standardName] = strings.Replace(c.Headers[standardName], "v1,", "v1a,", 1) })
+	forge(func(c *arrival) { c.Headers[standardName] = "v1,AAAA v2," + c.Headers[standardName][3:] })
+	for _, name := range []string{ownName, "webhook-id", "webhook-timestamp", standardName} {
+		forge(func(c *arrival) { delete(c.Headers, name) })
+		for _, value := range []string{"", "é", "²", "soon", "NaN", "1e9", "-1", strings.Repeat("9", 5000), "é" + strings.Repeat("0", 70)} {
+			forge(func(c *arrival) { c.Headers[name] = value })
 		}
-		got += fmt.Sprintln(Verify(c.Secret, h, []byte(c.Body), time.Unix(c.Now, 0)) == nil)
+		forge(func(c *arrival) { c.Headers[name] = "é" + c.Headers[name][1:] }) // as long in characters, not in bytes
 	}
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+	for _, off := range []time.Duration{-time.Hour, -305 * time.Second, 305 * time.Second, time.Hour} {
+		m := genuine
+		m.at = now.Add(off)
+		a.add("401", m, nil)
 	}
 }
 
-// The snippets of the README run in their own languages. Where an interpreter
-// is not installed the test says so; nothing here depends on it.
-func TestSnippets_AgreeWithTheCases(t *testing.T) {
-	cases, want := signatureCases()
-	var input bytes.Buffer
-	for _, c := range cases {
+// newArrivals is a day of a receiver: order o1 goes its way with every trouble
+// that the spec announces ("Delivery rules"), the others follow.
+func newArrivals() *arrivals {
+	a := &arrivals{at: time.Now()}
+	later := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	turkish := statusChanged("e1", "o1", "Assigned", later(10))
+	turkish.body = strings.Replace(turkish.body, "E-1", "Kadıköy ☕", 1)
+	a.add("204 o1=Assigned", turkish, nil)
+	a.add("204 o1=Assigned", turkish, nil) // again
+	a.forgeries()
+	for i := range a.list[2:] {
+		a.list[2+i].want += " o1=Assigned"
+	}
+	a.add("204 o1=PickedUp", statusChanged("e3", "o1", "PickedUp", later(30)), nil)
+	a.add("204 o1=PickedUp", statusChanged("e2", "o1", "PickingUp", later(20)), nil)    // overtaken
+	a.add("204 o1=PickedUp", statusChanged("e1b", "o1", "PickingUp", later(30)), nil)   // a skipped step, of the same time
+	a.add("204 o1=Delivering", statusChanged("e4", "o1", "Delivering", later(30)), nil) // likewise, and ahead
+	repeated := statusChanged("e4", "o1", "Searching", later(99))
+	a.add("204 o1=Delivering", repeated, nil) // an eventId counts once, whatever it carries
+	zone := statusChanged("e5", "o1", "Delivered", later(31).In(time.FixedZone("", 3*3600)))
+	a.add("204 o1=Delivered", zone, nil) // 15:00:31+03:00 is later than 12:00:30Z
+	a.add("204 o1=Delivered", statusChanged("e6", "o1", "Assigned", later(-3600)), nil)
+	known := "204 o1=Delivered"
+	for _, event := range []string{"store.activated", "fleet.payment_overdue", "webhook.test", "nobody.knows"} {
+		for i, data := range []string{`{"status":"Active"}`, `{"orderId":7,"status":[]}`, `[1]`, `null`} { // whatever it carries
+			id := fmt.Sprint(event, i)
+			a.add(known, message{id: id, event: event, attempt: "1", at: now,
+				body: fmt.Sprintf(`{"eventId":%q,"event":%q,"occurredAt":"2026-11-21T15:00:00.000+03:00","data":%s}`, id, event, data)}, nil)
+		}
+	}
+	for _, body := range []string{"", "{", "null", "[]", "7", `"e7"`, "{}",
+		`{"eventId":"e7","event":"x","occurredAt":"at noon","data":{}}`} {
+		a.add("400 o1=Delivered", message{id: "e7", event: "x", attempt: "1", at: now, body: body}, nil)
+	}
+	a.add(known+" o2=Searching", statusChanged("e8", "o2", "Searching", later(0)), func(c *arrival) { c.Secrets = []string{stranger, secret} })
+	a.add(known+" o2=Assigned", statusChanged("e9", "o2", "Assigned", later(1)), func(c *arrival) { // signed with two secrets
+		c.Headers[standardName] = "v1,AAAA " + c.Headers[standardName]
+	})
+	a.add(known+" o2=Failed", statusChanged("e10", "o2", "Failed", later(2)), func(c *arrival) {
+		c.Secrets, c.Headers[standardName] = []string{secret, stranger}, c.Headers[standardName]+" v1,AAAA"
+	})
+	early, late := statusChanged("e11", "o3", "Searching", later(0)), statusChanged("e12", "o3", "Cancelled", later(1))
+	early.at, late.at = now.Add(-290*time.Second), now.Add(290*time.Second) // clocks differ
+	a.add(known+" o2=Failed o3=Searching", early, nil)
+	a.add(known+" o2=Failed o3=Cancelled", late, nil)
+	return a
+}
+
+func (a *arrivals) lines(t *testing.T) (input []byte, want string) {
+	t.Helper()
+	for _, c := range a.list {
 		line, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		input.Write(append(line, '\n'))
+		input = append(append(input, line...), '\n')
+		want += c.want + "\n"
 	}
+	return input, want
+}
+
+func TestSnippets_Go(t *testing.T) {
+	a := newArrivals()
+	_, want := a.lines(t)
+	r := &snippets.Receiver{Seen: map[string]bool{}, Orders: map[string]snippets.Order{}}
+	got := ""
+	for _, c := range a.list {
+		req := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(c.Body))
+		for name, value := range c.Headers {
+			req.Header.Set(name, value)
+		}
+		answer := httptest.NewRecorder()
+		r.Secrets = c.Secrets
+		r.ServeHTTP(answer, req)
+		words := []string{}
+		for id, order := range r.Orders {
+			words = append(words, id+"="+order.Status)
+		}
+		slices.Sort(words)
+		got += strings.Join(append([]string{fmt.Sprint(answer.Code)}, words...), " ") + "\n"
+	}
+	compare(t, got, want)
+	t.Logf("%d webhooks", len(a.list))
+}
+
+// The snippets of the README run in their own languages. Where an interpreter
+// is not installed the test says so; nothing here depends on it.
+func TestSnippets_OtherLanguages(t *testing.T) {
 	for interpreter, script := range map[string]string{"node": "run.js", "python3": "run.py", "php": "run.php"} {
 		t.Run(interpreter, func(t *testing.T) {
 			path, err := exec.LookPath(interpreter)
@@ -85,14 +176,48 @@ func TestSnippets_AgreeWithTheCases(t *testing.T) {
 				t.Logf("%s is not installed here: %s was not run", interpreter, script)
 				return
 			}
+			input, want := newArrivals().lines(t)
 			cmd := exec.Command(path, filepath.Join("snippets", script))
 			cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-			cmd.Stdin = bytes.NewReader(input.Bytes())
+			cmd.Stdin = bytes.NewReader(input)
 			got, err := cmd.CombinedOutput()
-			if err != nil || string(got) != want {
-				t.Errorf("%v, got\n%swant\n%s", err, got, want)
+			if err != nil {
+				t.Errorf("%v", err)
 			}
+			compare(t, string(got), want)
 		})
+	}
+}
+
+// compare shows the lines that differ.
+func compare(t *testing.T, got, want string) {
+	t.Helper()
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i] != b[i] {
+			t.Errorf("line %d: got %q, want %q", i+1, a[min(i, len(a)-1)], b[min(i, len(b)-1)])
+			if i >= len(a) || i >= len(b) {
+				return
+			}
+		}
+	}
+}
+
+// Verify, which the receiver of this package uses, agrees with the snippets.
+func TestVerify_AgreesWithTheSnippets(t *testing.T) {
+	a := newArrivals()
+	for i, c := range a.list {
+		h := http.Header{}
+		for name, value := range c.Headers {
+			h.Set(name, value)
+		}
+		verified := false
+		for _, secret := range c.Secrets {
+			verified = verified || Verify(secret, h, c.Body, a.at) == nil
+		}
+		if verified == strings.HasPrefix(c.want, "401") {
+			t.Errorf("webhook %d: verified %v, the snippets say %s", i+1, verified, c.want)
+		}
 	}
 }
 
@@ -103,15 +228,15 @@ func TestReadme_QuotesTheSnippets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for language, file := range map[string]string{
-		"go": "verify.go", "js": "snippets/verify.js", "python": "snippets/verify.py", "php": "snippets/verify.php",
+		"go": "receive.go", "js": "receive.js", "python": "receive.py", "php": "receive.php",
 	} {
-		code, err := os.ReadFile(file)
+		code, err := os.ReadFile(filepath.Join("snippets", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		quote := "```" + language + "\n" + strings.TrimRight(string(code), "\n") + "\n```"
 		if !strings.Contains(string(readme), quote) {
-			t.Errorf("README.md does not quote %s as it is", file)
+			t.Errorf("README.md does not quote snippets/%s as it is", file)
 		}
 	}
 }

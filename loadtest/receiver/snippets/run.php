@@ -1,7 +1,15 @@
 <?php
-// Answers "true" or "false" for each line of {secret, headers, body, now} on standard input.
-require __DIR__ . '/verify.php';
+// For each line of {secrets, headers, body} on standard input (the body in base64) prints the status that
+// is answered and what is known of the orders then.
+require __DIR__ . '/receive.php';
+$state = ['seen' => [], 'orders' => []];
 while ($line = fgets(STDIN)) {
     $c = json_decode($line, true);
-    echo json_encode(verify($c['secret'], $c['headers'], $c['body'], $c['now'])), "\n";
+    $words = [];
+    $status = receive($state, $c['secrets'], $c['headers'], base64_decode($c['body']));
+    foreach ($state['orders'] as $id => $order) {
+        $words[] = "$id={$order['status']}";
+    }
+    sort($words);
+    echo implode(' ', [$status, ...$words]), "\n";
 }

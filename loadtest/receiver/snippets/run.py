@@ -1,9 +1,13 @@
-"""Answers "true" or "false" for each line of {secret, headers, body, now} on standard input."""
+"""For each line of {secrets, headers, body} on standard input (the body in base64) prints the
+status that is answered and what is known of the orders then."""
+import base64
 import json
 import sys
 
-from verify import verify
+from receive import receive
 
+state = {"seen": set(), "orders": {}}
 for line in sys.stdin:
     c = json.loads(line)
-    print(str(verify(c["secret"], c["headers"], c["body"].encode(), c["now"])).lower())
+    status = receive(state, c["secrets"], c["headers"], base64.b64decode(c["body"]))
+    print(status, *sorted(f"{order}={known[0]}" for order, known in state["orders"].items()))
