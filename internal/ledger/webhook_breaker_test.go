@@ -103,6 +103,9 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 		// While it is in flight nothing else goes, however long it takes.
 		s.pass(t, 20*time.Second)
 		s.lease(t, 0)
+		if _, next, err := s.Lease(t.Context(), 0, grant(10)); err != nil || next.Before(s.now().Add(10*time.Second)) {
+			t.Fatalf("looked at again at %s while a probe is in flight, %v", next, err)
+		}
 		if recorded := s.recordMore(t, d, failsFor(20*time.Hour)); len(recorded.Deliveries) != 0 {
 			t.Fatal("recording a probe handed out another event")
 		}
@@ -276,5 +279,31 @@ func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
 	s.ends(t, accepts, d)
 	if s.endpoint(t).BreakerOpen {
 		t.Error("not healed")
+	}
+}
+
+// Events that are past their deadline are settled one after the other, without
+// waiting for the probes' pauses and without counting as probes.
+func TestBreaker_ExpiredEventsDoNotUseUpProbes(t *testing.T) {
+	s := opened(t, 1, 30*time.Hour)
+	s.publish(t, 5)
+	s.pass(t, 24*time.Hour)
+	before, _ := s.gate(t)
+	for range 5 {
+		d := s.one(t)
+		if s.now().Before(d.Deadline) {
+			t.Fatalf("%s may still be sent", d.EventID)
+		}
+		s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+	}
+	if after, _ := s.gate(t); after != before {
+		t.Errorf("gate before %+v, after %+v", before, after)
+	}
+	if e := s.endpoint(t); e.Undelivered != 5 || e.State != EndpointUnreachable || e.Backlog != 1 {
+		t.Errorf("endpoint %+v", e)
+	}
+	s.publish(t, 1)
+	if d := s.one(t); d.Probe || d.Attempt != 1 {
+		t.Errorf("the probe is %+v", d)
 	}
 }

@@ -138,3 +138,34 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 		t.Errorf("endpoint %+v", e)
 	}
 }
+
+// What operators see of a receiver: a failure does not make unreachable and gone
+// look better, a success does.
+func TestDelivery_StateOfTheEndpoint(t *testing.T) {
+	gone := func(s *scene, d *Delivery) Outcome {
+		o := failsFor(time.Hour)(s, d)
+		o.Status, o.Gone = 410, true
+		return o
+	}
+	s := newScene(t, breakerAt)
+	since := s.endpoint(t).StateSince
+	for i, step := range []struct {
+		answer answer
+		want   EndpointState
+	}{
+		{accepts, EndpointHealthy}, {failsFor(time.Hour), EndpointFailing}, {failsFor(time.Hour), EndpointFailing},
+		{failsFor(0), EndpointUnreachable}, {failsFor(time.Hour), EndpointUnreachable}, {accepts, EndpointHealthy},
+		{gone, EndpointGone}, {failsFor(time.Hour), EndpointGone}, {accepts, EndpointHealthy}, {accepts, EndpointHealthy},
+	} {
+		before := s.endpoint(t).State
+		s.pass(t, time.Second)
+		s.publish(t, 1)
+		s.ends(t, step.answer, s.one(t))
+		if before != step.want {
+			since = s.now()
+		}
+		if e := s.endpoint(t); e.State != step.want || !e.StateSince.Equal(since) {
+			t.Errorf("step %d: %s since %s, want %s since %s", i, e.State, e.StateSince, step.want, since)
+		}
+	}
+}

@@ -81,12 +81,18 @@ func (r room) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account de
 	}
 }
 
-// decode is the endpoint that was read; nil when it has no URL.
-func (c endpointReads) decode(l *Ledger, account delivery.AccountID) (*WebhookEndpoint, error) {
+// decode is the endpoint that was read; nil when it has no URL. A secret that
+// cannot be opened is left empty.
+func (c endpointReads) decode(l *Ledger, account delivery.AccountID) *WebhookEndpoint {
 	values := c.values.Val()
+	if values["url"] == "" {
+		return nil
+	}
 	receiver, err := l.decodeReceiver(account, values)
-	if err != nil || receiver.URL == "" {
-		return nil, err
+	if err != nil {
+		// Operators see it all the same; what it is to be sent waits for the key.
+		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
+		receiver = &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
 	}
 	e := &WebhookEndpoint{
 		Account: account, Receiver: *receiver,
@@ -99,7 +105,7 @@ func (c endpointReads) decode(l *Ledger, account delivery.AccountID) (*WebhookEn
 	if e.NextAttempt = c.nextAttempt(l.now(), e.HeldUntil); e.BreakerOpen {
 		e.NextAttempt = e.HeldUntil // the next probe
 	}
-	return e, nil
+	return e
 }
 
 // nextAttempt is when something may be sent next; zero when nothing waits but
@@ -129,11 +135,11 @@ func (l *Ledger) WebhookEndpoint(ctx context.Context, account delivery.AccountID
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("reading a webhook endpoint: %w", failure(err))
 	}
-	e, err := reads.decode(l, account)
-	if err == nil && e == nil {
-		err = webhookNotConfigured()
+	e := reads.decode(l, account)
+	if e == nil {
+		return nil, webhookNotConfigured()
 	}
-	return e, err
+	return e, nil
 }
 
 // WebhookEndpoints reads the endpoint of every account that has a URL.
@@ -166,11 +172,7 @@ func (l *Ledger) readEndpoints(ctx context.Context, r room, accounts []string) (
 	}
 	var found []*WebhookEndpoint
 	for i, account := range accounts {
-		e, err := reads[i].decode(l, delivery.AccountID([]byte(account)))
-		if err != nil {
-			return nil, err
-		}
-		if e != nil {
+		if e := reads[i].decode(l, delivery.AccountID([]byte(account))); e != nil {
 			found = append(found, e)
 		}
 	}

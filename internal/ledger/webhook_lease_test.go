@@ -196,6 +196,45 @@ func (w *sends) end(d *Delivery, n int) Result {
 	return Result{d, Outcome{At: time.Now(), OK: true, Status: 200}}
 }
 
+// work leases and records, half of what it has at a time, until nothing comes.
+func (w *sends) work(t *testing.T, l *Ledger, g Grant) error {
+	var ds []*Delivery
+	for n, idle := 0, 0; idle < 10; n++ {
+		if len(ds) == 0 {
+			var err error
+			if ds, _, err = l.Lease(t.Context(), 0, g); err != nil {
+				return err
+			}
+			for _, d := range ds {
+				w.begin(t, d)
+			}
+		}
+		if len(ds) == 0 {
+			idle++
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		idle = 0
+		half := (len(ds) + 1) / 2
+		results := make([]Result, half)
+		for i, d := range ds[:half] {
+			results[i] = w.end(d, n+i)
+		}
+		recorded, err := l.RecordAttempts(t.Context(), results, g, breakerAt)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(recorded.OK, false) {
+			return fmt.Errorf("recorded %v", recorded.OK)
+		}
+		for _, d := range recorded.Deliveries {
+			w.begin(t, d)
+		}
+		ds = append(slices.Clone(ds[half:]), recorded.Deliveries...)
+	}
+	return nil
+}
+
 // Two processes share a backlog: every event goes out once at a time, is
 // delivered once, and no more than the cap is in flight over both.
 func TestLease_TwoWorkersAtOnce(t *testing.T) {
@@ -211,36 +250,8 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 	var workers sync.WaitGroup
 	for _, l := range []*Ledger{s.Ledger, second} {
 		workers.Go(func() {
-			var ds []*Delivery
-			for n, idle := 0, 0; idle < 10; n++ {
-				if len(ds) == 0 {
-					var err error
-					ds, _, err = l.Lease(t.Context(), 0, g)
-					must(t, err)
-					for _, d := range ds {
-						w.begin(t, d)
-					}
-				}
-				if len(ds) == 0 {
-					idle++
-					time.Sleep(time.Millisecond)
-					continue
-				}
-				idle = 0
-				half := (len(ds) + 1) / 2
-				results := make([]Result, half)
-				for i, d := range ds[:half] {
-					results[i] = w.end(d, n+i)
-				}
-				recorded, err := l.RecordAttempts(t.Context(), results, g, breakerAt)
-				must(t, err)
-				if slices.Contains(recorded.OK, false) {
-					t.Errorf("recorded %v", recorded.OK)
-				}
-				for _, d := range recorded.Deliveries {
-					w.begin(t, d)
-				}
-				ds = append(slices.Clone(ds[half:]), recorded.Deliveries...)
+			if err := w.work(t, l, g); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -251,5 +262,50 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 	}
 	if kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val(); kept != 0 {
 		t.Errorf("%d counts of attempts are left", kept)
+	}
+}
+
+// A worker that starts again takes up what it had, at once, and nothing of the
+// others'.
+func TestLease_IsReleasedByItsHolder(t *testing.T) {
+	s := newScene(t, breakerAt)
+	other := s.beside(t)
+	s.publish(t, 6)
+	other.publish(t, 2)
+	holding := func(holder string, limit int) []*Delivery {
+		t.Helper()
+		ds, _, err := s.Lease(t.Context(), 0, Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease, Holder: holder})
+		must(t, err)
+		return ds
+	}
+	mine := holding("worker-1", 4)
+	theirs := holding("worker-2", 10)
+	if len(mine) != 4 || len(theirs) != 4 {
+		t.Fatalf("%d and %d leased", len(mine), len(theirs))
+	}
+	s.ends(t, failsFor(time.Hour), mine[0])
+	s.pass(t, time.Second)
+	n, err := s.ReleaseLeases(t.Context(), "worker-1")
+	must(t, err)
+	if n != 3 {
+		t.Errorf("%d leases ended, want 3", n)
+	}
+	again := holding("worker-1", 10)
+	if want := eventIDs(mine[1:]); !slices.Equal(eventIDs(again), want) {
+		t.Errorf("handed out %v, want %v", eventIDs(again), want)
+	}
+	for _, d := range again {
+		if d.Attempt != 1 {
+			t.Errorf("attempt %d", d.Attempt)
+		}
+	}
+	// What it knew before it died counts no more; what the other one knows does.
+	if s.records(t, mine[1], accepts(s, mine[1])) {
+		t.Error("a result of before was recorded")
+	}
+	s.ends(t, accepts, theirs...)
+	s.ends(t, accepts, again...)
+	if n, err = s.ReleaseLeases(t.Context(), "worker-2"); err != nil || n != 0 {
+		t.Errorf("%d leases ended, %v", n, err)
 	}
 }

@@ -51,9 +51,9 @@ func scores(zs []redis.Z) map[string]int64 {
 	return all
 }
 
-// read reads everything that the invariants speak of, in one round trip, and the
+// observe reads everything that the invariants speak of, in one round trip, and the
 // outcomes since the last time.
-func (p *play) read() {
+func (p *play) observe() {
 	r := p.rooms[0]
 	pipe := p.rdb.Pipeline()
 	type reads struct {
@@ -123,7 +123,7 @@ func (q *queueState) open() bool { return q.gate != nil && q.gate.open == 1 }
 // check is what must be true after every step.
 func (p *play) check(rt *rapid.T) {
 	p.T = rt
-	p.read()
+	p.observe()
 	p.checkGiven()
 	for _, s := range p.shops {
 		q := p.now[s.account]

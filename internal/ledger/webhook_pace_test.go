@@ -135,6 +135,30 @@ func TestLimits_KeepAndClear(t *testing.T) {
 	if e := s.endpoint(t); e.Limits != (EndpointLimits{}) || e.Version != version {
 		t.Errorf("endpoint %+v", e)
 	}
+	// They were the old endpoint's: a new one begins without.
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1, PerSecond: 1}))
+	must(t, s.DeleteWebhook(t.Context(), s.account))
+	if e := s.register(t); e.Limits != (EndpointLimits{}) {
+		t.Errorf("registered anew with %+v", e.Limits)
+	}
+}
+
+// Only Lease asks for the pace: nothing passes it by.
+func TestPace_IsNotPassedBy(t *testing.T) {
+	s := newScene(t, breakerAt)
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
+	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+	queued, err := s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10))
+	must(t, err)
+	if len(queued.Deliveries) != 0 || !queued.More {
+		t.Errorf("queued %+v", queued)
+	}
+	s.publish(t, 5)
+	for _, d := range s.take(t, 2) {
+		if recorded := s.recordMore(t, d, accepts); len(recorded.Deliveries) != 0 {
+			t.Error("a recorded attempt handed out another event")
+		}
+	}
 }
 
 // Several paced endpoints share one grant, and none is forgotten.

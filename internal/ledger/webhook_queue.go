@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"vendorapi/internal/delivery"
 )
 
@@ -56,7 +58,7 @@ func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry
 		return Leased{}, nil
 	}
 	r := l.rooms[partition]
-	notices, err := l.notices(ctx, r, entries)
+	owners, err := l.owners(ctx, r, entries)
 	if err != nil {
 		return Leased{}, err
 	}
@@ -64,8 +66,8 @@ func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry
 	args = append(args, r.prefix, string(RoleWebhook), g.Limit, g.Share, g.InFlight, g.lease())
 	for _, e := range entries {
 		switch {
-		case e.Event.Notice != "" && notices[e.Event.Notice] != nil:
-			args = append(args, e.ID, "\x02"+e.Event.Notice, notices[e.Event.Notice].Account[:])
+		case e.Event.Notice != "" && owners[e.Event.Notice] != nil:
+			args = append(args, e.ID, "\x02"+e.Event.Notice, owners[e.Event.Notice])
 		case e.Event.Notice == "" && delivery.Sequence(e.Event.Version) > 1:
 			args = append(args, e.ID, appendOrderEvent(nil, e.Event.Order, e.Event.Version), "")
 		default:
@@ -96,19 +98,27 @@ func text(value any) string {
 	return s
 }
 
-// notices reads the bodies of the notices among entries; one that is past its
-// lifetime is absent.
-func (l *Ledger) notices(ctx context.Context, r room, entries []Entry) (map[string]*Notice, error) {
-	found := make(map[string]*Notice)
+// owners reads whose the notices among entries are; one that is past its lifetime
+// is nobody's.
+func (l *Ledger) owners(ctx context.Context, r room, entries []Entry) (map[string][]byte, error) {
+	pipe := l.rdb.Pipeline()
+	reads := make(map[string]*redis.StringCmd)
 	for _, e := range entries {
-		if e.Event.Notice == "" {
-			continue
+		if e.Event.Notice != "" {
+			reads[e.Event.Notice] = pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(e.Event.Notice)), 1, 16)
 		}
-		n, err := l.notice(ctx, r, e.Event.Notice)
-		if err != nil {
-			return nil, err
+	}
+	if len(reads) == 0 {
+		return nil, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("reading the owners of notices: %w", failure(err))
+	}
+	found := make(map[string][]byte, len(reads))
+	for eventID, read := range reads {
+		if owner := read.Val(); owner != "" {
+			found[eventID] = []byte(owner)
 		}
-		found[e.Event.Notice] = n
 	}
 	return found, nil
 }

@@ -219,6 +219,32 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 		t.Errorf("%d events leased", len(ds))
 	}
 }
+
+// One endpoint whose key is missing does not hide the others from operators, nor
+// itself.
+func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
+	s := newScene(t, breakerAt)
+	stranger := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
+		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
+	})
+	other := newAccount(t, stranger, plenty())
+	_, issued, err := stranger.SetWebhookURL(t.Context(), other, "https://other.example/hook")
+	must(t, err)
+	for _, l := range []*Ledger{s.Ledger, stranger} {
+		all, err := l.WebhookEndpoints(t.Context())
+		must(t, err)
+		if len(all) != 2 {
+			t.Fatalf("%d endpoints", len(all))
+		}
+		for _, e := range all {
+			ours := (l == stranger) == (e.Account == other) // the process has its key
+			if e.URL == "" || (e.Secret != "") != ours || ours && e.Account == other && e.Secret != issued {
+				t.Errorf("endpoint %+v", e)
+			}
+		}
+	}
+}
+
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

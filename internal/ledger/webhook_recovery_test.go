@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 func TestRecovery_BringsEverythingForward(t *testing.T) {
@@ -86,6 +88,69 @@ func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	}
 }
 
+// Between two looks at a long backlog: what has failed since then keeps the time
+// that it was given.
+func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 2)
+	ds := s.lease(t, 2)
+	s.ends(t, failsFor(10*time.Minute), ds[0])
+	s.ends(t, failsFor(2*time.Hour), ds[1])
+	due := s.due(t, ds[0])
+	s.setGate(t, gateState{rate: firstRate, forward: s.ms.Load() + time.Hour.Milliseconds()})
+	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: -1})) // has it looked at
+	if d := s.take(t, 1)[0]; d.EventID != ds[1].EventID || !s.due(t, ds[0]).Equal(due) {
+		t.Errorf("leased %s; the other one is due at %s, want %s", d.EventID, s.due(t, ds[0]), due)
+	}
+}
+
+// With nothing to drain a new receiver begins without a gate.
+func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *scene){
+		"changed": func(t *testing.T, s *scene) {
+			_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
+			must(t, err)
+		},
+		"deleted": func(t *testing.T, s *scene) {
+			must(t, s.DeleteWebhook(t.Context(), s.account))
+			s.register(t)
+		},
+	} {
+		s := newScene(t, 1)
+		s.publish(t, 1)
+		s.ends(t, failsFor(0), s.one(t))
+		change(t, s)
+		if g, there := s.gate(t); there {
+			t.Errorf("%s: gate %+v", name, g)
+		}
+		if e := s.endpoint(t); e.State != EndpointHealthy || e.BreakerOpen || !e.StateSince.Equal(s.now()) {
+			t.Errorf("%s: endpoint %+v", name, e)
+		}
+	}
+}
+
+// What is in flight to the old URL when it changes is part of that backlog: when
+// it fails it goes to the new one at once, not by the old one's schedule.
+func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
+	s := newScene(t, 3)
+	s.publish(t, 2)
+	ds := s.lease(t, 2)
+	secret, err := s.RotateWebhookSecret(t.Context(), s.account) // the same receiver
+	must(t, err)
+	s.ends(t, failsFor(8*time.Hour), ds[0])
+	if got := s.due(t, ds[0]); !got.Equal(s.now().Add(8 * time.Hour)) {
+		t.Errorf("after a rotation due at %s", got)
+	}
+	_, _, err = s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
+	must(t, err)
+	s.ends(t, failsFor(8*time.Hour), ds[1])
+	for _, d := range s.take(t, 2) {
+		if d.Attempt != 2 || d.Receiver.URL != "https://new.example/hook" || d.Receiver.Secret != secret {
+			t.Errorf("leased %+v for %+v", d, d.Receiver)
+		}
+	}
+}
+
 // success is one more accepted event at a gate that the test has set.
 func (s *scene) success(t *testing.T, g gateState) gateState {
 	t.Helper()
@@ -99,26 +164,39 @@ func (s *scene) success(t *testing.T, g gateState) gateState {
 
 func TestRecovery_RateGrows(t *testing.T) {
 	s := newScene(t, 5)
+	s.publish(t, 1) // one that always waits: with nothing left the recovery is over
 	for _, test := range []struct {
 		name             string
 		rate, calm, want float64
+		since            time.Duration // the end of the pause
 	}{
-		{"one more for each success, which doubles it every second", 10, 0, 11},
-		{"still below the last one that was borne", 39, 40, 40},
-		{"above it by ten a second", 40, 40, 40.25},
-		{"the last step", 1998.5, 0, 1999.5},
-		{"full", 1999, 0, 0},
-		{"full, slowly", 1999.999, 100, 0},
-		{"never faster than doubling", 1, 1, 2},
-		{"never faster than doubling", 2.5, 2.5, 3.5},
+		{"one more for each success", 10, 0, 11, 0},
+		{"still below the last one that was borne", 39, 40, 40, 0},
+		{"above it by ten a second", 40, 40, 42.5, 250 * time.Millisecond},
+		{"above it, whatever the traffic", 40, 40, 640, time.Minute},
+		{"never less than before", 50, 40, 50, time.Millisecond},
+		{"the last step", 1998.5, 0, 1999.5, 0},
+		{"full", 1999, 0, 0, 0},
+		{"full, slowly", 100, 100, 0, 190 * time.Second},
 	} {
-		got := s.success(t, gateState{rate: test.rate, calm: test.calm})
+		ended := s.now().Add(time.Second - test.since) // to take the event takes a second
+		got := s.success(t, gateState{rate: test.rate, calm: test.calm, hold: ended.UnixMilli()})
 		if math.Abs(got.rate-test.want) > 1e-2 {
 			t.Errorf("%s: %v after %v, calm %v; want %v", test.name, got.rate, test.rate, test.calm, test.want)
 		}
 	}
 	if _, there := s.gate(t); there && s.success(t, gateState{rate: 1999.9}).rate != 0 {
 		t.Error("a gate that holds nothing back is kept")
+	}
+}
+
+func TestRecovery_EndsWhenNothingWaits(t *testing.T) {
+	s := newScene(t, 5)
+	if g := s.success(t, gateState{rate: 10}); g.rate != 0 {
+		t.Errorf("paced at %v with nothing to send", g.rate)
+	}
+	if g := s.success(t, gateState{rate: 10, calm: 20}); g.rate != 11 {
+		t.Errorf("an endpoint that asked to be spared is paced at %v, want 11", g.rate)
 	}
 }
 
@@ -212,6 +290,24 @@ func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
 		t.Errorf("halved by what was in flight: %v", e.Pace)
 	}
 	s.silentForAll(t, 10*time.Minute)
+}
+
+// The last step to the full rate does not end a pause.
+func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
+	s := newScene(t, 1000)
+	s.publish(t, 3)
+	d := s.lease(t, 3)[0]
+	s.setGate(t, gateState{hold: s.ms.Load() + 30_000, rate: 1999.5, failures: 1})
+	if more := s.recordMore(t, d, accepts); len(more.Deliveries) != 0 {
+		t.Error("handed out while the endpoint is held")
+	}
+	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+	queued, err := s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10))
+	must(t, err)
+	if len(queued.Deliveries) != 0 {
+		t.Error("handed out while the endpoint is held")
+	}
+	s.silentFor(t, 30*time.Second)
 }
 
 func TestBusy_OtherEndpointsGoOn(t *testing.T) {

@@ -82,7 +82,8 @@ local function note_failure(e, pause, breaker)
 end
 
 -- The rate grows by one with every success, which is nearly threefold a second,
--- up to the last one that was borne, and by ten a second from there on.
+-- up to the last one that was borne, and by ten a second from there on, counted
+-- from the end of the pause, so that little traffic does not make it last.
 local function note_success(e)
   local g = e.gate
   if not g then return end
@@ -90,10 +91,21 @@ local function note_success(e)
   if g.open == 1 then return start_slowly(e, g) end
   g.failures = 0
   if g.rate > 0 then
-    local slow = g.calm > 0 and g.rate >= g.calm
-    g.rate = g.rate + (slow and min(1, 10 / g.rate) or 1)
+    if g.calm > 0 and g.rate >= g.calm then
+      g.rate = max(g.rate, g.calm + (e.now - g.hold) / 100)
+    else
+      g.rate = g.rate + 1
+    end
     if g.rate >= FULL_RATE then g.rate, g.calm = 0, 0 end
   end
+end
+
+-- Once nothing waits the recovery is over, unless the endpoint asked to be spared
+-- on the way: then its pace goes on growing by what it bears.
+local function end_recovery(e)
+  local g = e.gate
+  if not g or g.open == 1 or g.rate == 0 or g.calm > 0 then return end
+  if call('LLEN', e.q) + call('ZCARD', e.d) == 0 then g.rate, g.forward, g.changed = 0, 0, true end
 end
 
 -- Retries of the time before the recovery become due, a thousand with every

@@ -21,5 +21,5 @@ for i = 4, #ARGV, 2 do
     end
   end
 end
-if #ids > 0 then call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
+in_parts(ids, 1, function(...) call('XACK', KEYS[1], ARGV[2], ...) end)
 return added

@@ -12,13 +12,19 @@ local LEASE_STEP = 5000 -- looks for lost leases are rounded up, so that W is wr
 -- decide when to retry.
 local function open_queue(prefix, account, us)
   local w = prefix .. 'w' .. account
-  local known = call('HMGET', w, 'url', 'version', 'gate', 'tally', 'state', 'in_flight', 'pace')
+  local known = call('HMGET', w, 'url', 'version', 'gate', 'tally', 'state', 'in_flight', 'pace', 'moved')
   return {
     prefix = prefix, account = account, us = us, now = floor(us / 1000), w = w,
     q = prefix .. 'q' .. account, d = prefix .. 'd' .. account, k = prefix .. 'k' .. account,
     url = known[1], version = known[2] or '0', gate = known[3] and read_gate(known[3]), tally = known[4],
-    state = known[5], in_flight = known[6], pace = known[7], ready = {}, out = {},
+    state = known[5], in_flight = known[6], pace = known[7],
+    moved = tonumber(known[8] or 0), ready = {}, out = {},
   }
+end
+
+-- Passes a list on in parts: Lua spreads no more than 8000 values at once.
+local function in_parts(values, first, pass)
+  for i = first, #values, 4000 do pass(unpack(values, i, min(i + 3999, #values))) end
 end
 
 -- For one order only the version after the last attempted one is queued; the
@@ -105,7 +111,7 @@ local function serve(e, token, most, share, limit, lease_us)
     lease(e, token, items)
   end
   if first <= #ready then
-    call('RPUSH', e.q, unpack(ready, first))
+    in_parts(ready, first, function(...) call('RPUSH', e.q, ...) end)
     waiting = waiting + #ready - first + 1
   end
   if g and (g.open == 1 or g.forward > 0) then

@@ -68,5 +68,5 @@ for _, e in ipairs(touched) do
   end
   keep_tally(e)
 end
-if #ids > 0 then call('XACK', KEYS[1], ARGV[2], unpack(ids)) end
+in_parts(ids, 1, function(...) call('XACK', KEYS[1], ARGV[2], ...) end)
 return reply

@@ -77,7 +77,9 @@ for n, item in ipairs(items) do
   if leases[n] and tonumber(leases[n]) == tonumber(ARGV[i + 1]) then
     letters[n] = 'r'
     local outcome, line, state, pause = ARGV[i + 2], ARGV[i + 5], ARGV[i + 7], tonumber(ARGV[i + 8])
-    settle(item, outcome, ARGV[i + 3], ARGV[i + 4])
+    -- What failed at an address that has changed since goes to the new one now.
+    local moved = tonumber(ARGV[i + 6]) < e.moved
+    settle(item, outcome, moved and e.now or ARGV[i + 3], ARGV[i + 4])
     end_attempt(item)
     if line ~= '' then
       lines[#lines + 1] = line
@@ -102,6 +104,7 @@ if #lines > 0 then log_attempts(e, lines) end
 if #final > 0 then publish_outcomes(e, final) end
 local token = token_of(us, lease_us)
 local more = serve(e, token, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), lease_us)
+end_recovery(e)
 keep_gate(e)
 keep_tally(e)
 return {table.concat(letters), token, more and 1 or 0, tostring(raised or e.version), unpack(e.out)}

@@ -13,8 +13,7 @@
 local e = open_queue(ARGV[1], ARGV[2], clock())
 local secret = call('HGET', e.w, 'secret')
 local function raise()
-  call('HINCRBY', e.w, 'version', 1)
-  call('HSET', e.w, 'state', 'healthy', 'since', e.now)
+  call('HSET', e.w, 'state', 'healthy', 'since', e.now, 'moved', call('HINCRBY', e.w, 'version', 1))
   e.gate = nil
   call('HDEL', e.w, 'gate')
 end
@@ -54,7 +53,7 @@ if ARGV[3] == 'limit' then
   look_at(e, e.now)
   return 'written'
 end
-call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven')
+call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven', 'in_flight', 'pace')
 raise()
 -- What still waits is handed out once more and recorded as not sent.
 look_at(e, e.now)

@@ -1,0 +1,339 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+)
+
+func (p *play) wait() {
+	p.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second, 31 * time.Second, lease,
+		10 * time.Minute, 3 * time.Hour, 80 * time.Hour}).Draw(p.T, "wait"))
+}
+
+func (p *play) moveOrders() {
+	var o *playedOrder
+	if n := p.pick("order", 6); n < len(p.orders) {
+		o = p.orders[n]
+	} else {
+		s := p.anyShop()
+		created, _, err := s.CreateOrder(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), ""))
+		p.must(err)
+		o = &playedOrder{id: created.Order.ID, shop: s, versions: 1}
+		p.orders = append(p.orders, o)
+	}
+	order, err := p.Order(p.ctx, o.id)
+	p.must(err)
+	var changes []delivery.Change
+	for range 1 + p.pick("moves", 3) {
+		if next := delivery.Status(o.versions + 1); next <= delivery.Delivered {
+			changes = append(changes, delivery.Change{Status: next, At: time.UnixMilli(o.shop.ms.Load())})
+			o.versions++
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	result, err := p.CommitAll(p.ctx, []Commit{{Order: order, Changes: changes}})
+	p.must(err)
+	p.must(result[0])
+}
+
+func (p *play) publishNotices() {
+	s := p.anyShop()
+	for range 1 + p.pick("notices", 8) {
+		id, err := p.publish(p.ctx, &Notice{Account: s.account, Type: rapid.SampledFrom([]delivery.EventType{delivery.StoreActivated, delivery.WebhookTest}).Draw(p.T, "type"),
+			OccurredAt: time.UnixMilli(s.ms.Load()), Data: []byte(`{}`)}, newNoticeID())
+		p.must(err)
+		p.unread[id] = s
+	}
+}
+
+// anyGrant is what one of two workers can take on.
+func (p *play) anyGrant(least int) Grant {
+	p.grant = Grant{Limit: least + p.pick("limit", 10), Share: 1 + p.pick("share", 6), InFlight: p.inFlight, Lease: lease,
+		Holder: rapid.SampledFrom([]string{"worker-1", "worker-2"}).Draw(p.T, "worker")}
+	return p.grant
+}
+
+func (p *play) readStream() {
+	p.read(int64(1+p.pick("entries", 20)), p.anyGrant(0))
+}
+
+// read queues the next entries of the stream.
+func (p *play) read(count int64, g Grant) {
+	key := p.rooms[0].key(kindEvents)
+	found, err := p.rdb.XReadGroup(p.ctx, &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{key, ">"},
+		Count: count, Block: -1}).Result()
+	if err == redis.Nil {
+		return
+	}
+	p.must(err)
+	p.entries = p.reader.parse(p.ctx, p.rooms[0], key, found[0].Messages)
+	p.queue(g)
+	for _, e := range p.entries {
+		if e.Event.Notice != "" {
+			p.notices[e.Event.Notice] = p.unread[e.Event.Notice]
+			delete(p.unread, e.Event.Notice)
+		} else {
+			p.orderOf(e.Event.Order).queued = int(delivery.Sequence(e.Event.Version))
+		}
+	}
+}
+
+// readAgain is a call whose reply was lost.
+func (p *play) readAgain() {
+	if len(p.entries) > 0 {
+		p.queue(p.anyGrant(0))
+	}
+}
+
+func (p *play) queue(g Grant) {
+	p.grant = g
+	leased, err := p.QueueEvents(p.ctx, 0, p.entries, g)
+	p.must(err)
+	p.given = leased.Deliveries
+}
+
+func (p *play) leaseSome() {
+	ds, _, err := p.Lease(p.ctx, 0, p.anyGrant(1))
+	p.must(err)
+	p.given, p.leasing = ds, true
+}
+
+// recordSome records some of what was handed out, stale results too.
+func (p *play) recordSome() {
+	if len(p.out) == 0 {
+		return
+	}
+	first := p.pick("first", len(p.out))
+	n := min(1+p.pick("results", 5), len(p.out)-first)
+	results := make([]Result, n)
+	for i, d := range p.out[first : first+n] {
+		results[i] = Result{d, p.anyOutcome(d)}
+	}
+	p.out = slices.Delete(p.out, first, first+n)
+	p.record(results, p.anyGrant(0))
+	if p.pick("reply lost", 10) == 0 {
+		again, err := p.RecordAttempts(p.ctx, results, noGrant, playBreaker)
+		p.must(err)
+		if slices.Contains(again.OK, true) {
+			p.Fatalf("recorded twice: %v", again.OK)
+		}
+	}
+}
+
+func (p *play) record(results []Result, g Grant) {
+	ours := make([]bool, len(results))
+	for i := range results {
+		d := results[i].Delivery
+		ours[i] = fmt.Sprint(p.now[d.Account].leases[d.item]) == d.token
+	}
+	recorded, err := p.RecordAttempts(p.ctx, results, g, playBreaker)
+	p.must(err)
+	if !slices.Equal(recorded.OK, ours) {
+		p.Fatalf("recorded %v, want %v", recorded.OK, ours)
+	}
+	p.given = recorded.Deliveries
+	for i := range results {
+		d, o := results[i].Delivery, &results[i].Outcome
+		if !ours[i] {
+			continue
+		}
+		p.ended[d.item] = true
+		if !o.OK && !o.Deferred && !o.Expired && !d.Probe && !d.Ping && !o.Retry.IsZero() {
+			p.tries[string(d.Account[:])+d.item]++
+		}
+	}
+}
+
+// Moods of a receiver.
+const (
+	willing = iota
+	failing
+	busy
+	mixed
+	moods
+)
+
+func (p *play) changeMood() {
+	s := p.anyShop()
+	s.mood = p.pick("mood", moods)
+}
+
+func (p *play) anyOutcome(d *Delivery) Outcome {
+	now := time.UnixMilli(p.shops[0].ms.Load())
+	o := Outcome{At: now, Status: 500, Error: "status: 500", Answer: make([]byte, p.pick("answer", 300))}
+	o.Retry = now.Add(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 40 * time.Minute, 8 * time.Hour}).Draw(p.T, "gap"))
+	mood := p.shopOf(d.Account).mood
+	if mood == mixed {
+		mood = p.pick("mood", mixed)
+	}
+	switch special := p.pick("special", 20); {
+	case d.Ping && special < 2: // it has no deadline to miss and no place in a schedule
+	case special == 0:
+		return Outcome{At: now, Expired: true, Error: "deadline: too late"}
+	case special == 1:
+		return Outcome{At: now, Deferred: true, Retry: now.Add(7 * time.Second)}
+	case mood == willing:
+		return Outcome{At: now, OK: true, Status: 200}
+	case special == 2:
+		o.Retry = time.Time{} // given up
+	case special == 3:
+		o.Gone = true
+	}
+	if mood == busy {
+		o.Busy, o.Wait = true, rapid.SampledFrom([]time.Duration{0, time.Minute, 5 * time.Hour}).Draw(p.T, "retry after")
+	}
+	return o
+}
+
+// work is what a worker does all day: it leases and records, for some rounds.
+func (p *play) work() {
+	g := p.anyGrant(1)
+	g.Limit = 10
+	for range 1 + p.pick("rounds", 4) {
+		p.grant = g
+		ds, next, err := p.Lease(p.ctx, 0, g)
+		p.must(err)
+		p.given, p.leasing = ds, true
+		p.check(p.T)
+		for len(ds) > 0 {
+			results := make([]Result, len(ds))
+			for i, d := range ds {
+				results[i] = Result{d, p.anyOutcome(d)}
+			}
+			p.out = slices.DeleteFunc(p.out, func(d *Delivery) bool { return slices.Contains(ds, d) })
+			p.record(results, g)
+			ds = p.given
+			p.check(p.T)
+		}
+		now := time.UnixMilli(p.shops[0].ms.Load())
+		if soon := next.Sub(now); soon > 0 && soon < time.Minute {
+			p.pass(soon)
+		} else {
+			p.pass(time.Second)
+		}
+	}
+}
+
+func (p *play) setURL(s *scene) {
+	e, _, err := p.SetWebhookURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2)))
+	p.must(err)
+	s.url, s.secret = e.URL, e.Secret
+}
+
+func (p *play) changeReceiver() {
+	s := p.anyShop()
+	switch p.pick("change", 6) {
+	case 0, 1:
+		p.setURL(s)
+		return
+	case 2:
+		if s.url != "" {
+			p.must(p.DeleteWebhook(p.ctx, s.account))
+		}
+		s.url, s.secret = "", ""
+	case 3:
+		if s.url != "" {
+			secret, err := p.RotateWebhookSecret(p.ctx, s.account)
+			p.must(err)
+			s.secret = secret
+		}
+	default:
+		if s.url != "" {
+			p.must(p.SetWebhookLimits(p.ctx, s.account, EndpointLimits{InFlight: p.pick("in flight", 5) - 1, PerSecond: rapid.SampledFrom([]int{-1, 0, 5, 1000}).Draw(p.T, "pace")}))
+		}
+	}
+}
+
+// replaySome queues events again; what has come into the queue is expected to
+// end once more.
+func (p *play) replaySome() {
+	s := p.anyShop()
+	p.pass(time.Millisecond) // no two replays at one time
+	since := time.UnixMilli(s.ms.Load()).Add(-24 * time.Hour)
+	var n int
+	var err error
+	switch p.pick("replay", 3) {
+	case 0:
+		n, err = p.ReplaySince(p.ctx, s.account, since)
+	case 1:
+		n, err = p.ReplayOutcomes(p.ctx, s.account, rapid.SampledFrom([]string{"undelivered", "notSent"}).Draw(p.T, "state"), since)
+	default:
+		ids := p.idsOf(s)
+		if len(ids) == 0 {
+			return
+		}
+		n, err = p.ReplayEvents(p.ctx, s.account, []string{rapid.SampledFrom(ids).Draw(p.T, "event")})
+	}
+	if s.url == "" {
+		if refusal, ok := err.(*delivery.Error); !ok || refusal.Code != delivery.CodeWebhookNotConfigured {
+			p.Fatalf("replayed %d without a URL: %v", n, err)
+		}
+		return
+	}
+	p.must(err)
+	queued, err := p.rdb.LRange(p.ctx, s.key(kindQueue), -int64(n), -1).Result()
+	p.must(err)
+	for _, item := range queued[len(queued)-n:] {
+		id := item[9:]
+		if item[0] == eventReplay {
+			f := fields{rest: item[15:]}
+			id = delivery.EventID(p.rooms[0].orderOfMember(item[1:15]), 1<<32|uint64(f.uint32()))
+		}
+		p.replays[string(s.account[:])+item] = id
+		p.cycles[id]++
+	}
+	if len(p.replays) != sum(p.cycles) {
+		p.Fatalf("%d replays, %d different items", sum(p.cycles), len(p.replays))
+	}
+}
+
+func sum(counts map[string]int) (total int) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// idsOf are the events of an account that can be replayed.
+func (p *play) idsOf(s *scene) (ids []string) {
+	for id, owner := range p.notices {
+		if owner == s {
+			ids = append(ids, id)
+		}
+	}
+	for _, o := range p.orders {
+		for sequence := 2; sequence <= o.versions && o.shop == s; sequence++ {
+			ids = append(ids, o.eventID(sequence))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// workerDies: it starts again under its name and knows nothing of what it had.
+func (p *play) workerDies() {
+	holder := rapid.SampledFrom([]string{"worker-1", "worker-2"}).Draw(p.T, "worker")
+	digits := fmt.Sprintf("%03d", holderDigits(holder))
+	held := 0
+	for _, q := range p.now {
+		for _, token := range q.leases {
+			if fmt.Sprintf("%03d", token%1000) == digits {
+				held++
+			}
+		}
+	}
+	n, err := p.ReleaseLeases(p.ctx, holder)
+	p.must(err)
+	if n != held {
+		p.Fatalf("%d leases ended, %s held %d", n, holder, held)
+	}
+	p.out = slices.DeleteFunc(p.out, func(d *Delivery) bool { return d.token[len(d.token)-3:] == digits })
+}
