@@ -10,10 +10,10 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo test lint build fuzz bench bench-growth bench-scale loadtest env clean
+.PHONY: help deps run demo test lint build fuzz bench bench-growth bench-scale bench-webhooks loadtest env clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what is lacking (redis-server, gcc, curl) from the system's packages
 	@sh internal/stack/deps.sh redis-server gcc curl
@@ -64,6 +64,10 @@ bench-growth: ## the same figures with up to 5 million orders and 50,000 account
 	@sh internal/stack/deps.sh redis-server
 	@go test -tags growth -run '^$$' -bench '^BenchmarkGrowth$$' -benchtime 1x -timeout 90m ./internal/ledger
 
+bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9; 8 minutes; fails beyond a limit (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/webhooks $(ARGS)
+
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/k6 $(ARGS)
@@ -78,5 +82,5 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin loadtest bench.json bench-scale.json demo.json demo.json.partial demo.env lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json demo.json demo.json.partial demo.env lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

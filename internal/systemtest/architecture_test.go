@@ -68,7 +68,7 @@ var rooms = map[string][]string{
 	"github.com/bytedance/sonic":     {"gateway"},
 	"net/http":                       {"gateway", "worker", "reporting", "loadtest", "internal/ops", "internal/stack", "internal/systemtest"},
 	"database/sql":                   {"reporting"},
-	"vendorapi/internal/ledger":      {"gateway", "worker", "reporting"},
+	"vendorapi/internal/ledger":      {"gateway", "worker", "reporting", "loadtest/webhooks"},
 	"vendorapi/internal/stack":       {"loadtest", "internal/stack", "internal/systemtest"},
 	"vendorapi/loadtest":             {"loadtest", "internal/systemtest"},
 	"vendorapi/internal/systemtest":  {},
