@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"vendorapi/internal/ledger"
+)
+
+// drainPatience bounds how long a backlog may take from the moment in which its
+// endpoint listens again: until the worker notices, and until it is drained.
+const drainPatience = 3 * time.Minute
+
+// heal lets the dead endpoint listen and watches its backlog drain, with the
+// healthy traffic beside it.
+func (l *backlog) heal(ctx context.Context) ([]figure, error) {
+	r := l.waiting
+	// The aged events' deadline has passed before anything can be sent.
+	if err := sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
+		return nil, err
+	}
+	if err := r.worker.start(ctx); err != nil {
+		return nil, err
+	}
+	healthy := l.healthy[r]
+	source, err := r.newSource(ctx, healthy, int(drainPatience.Seconds()*steadyRate))
+	if err != nil {
+		return nil, err
+	}
+	if err := l.dead.bind(); err != nil {
+		return nil, err
+	}
+	l.dead.accept()
+	began := time.Now()
+	stop, flowed := make(chan struct{}), make(chan error, 1)
+	go func() { flowed <- r.evenly(source, steadyRate).run(ctx, drainPatience, stop) }()
+	curve, err := l.watch(ctx, began)
+	close(stop)
+	if err = errors.Join(err, <-flowed); err != nil {
+		return nil, err
+	}
+	if err := r.awaitAll(ctx, healthy, patience); err != nil {
+		return nil, err
+	}
+	t, err := newTurn(waitsOf(healthy, began, time.Now()), nil)
+	if err != nil {
+		return nil, err
+	}
+	return l.drained(ctx, curve, quantile(t.waits, 0.99))
+}
+
+// point is how many events had been received at a time after the recovery.
+type point struct {
+	seconds  float64
+	received int
+}
+
+// watch looks at the tally until the backlog has come, or drainPatience is over.
+func (l *backlog) watch(ctx context.Context, began time.Time) (curve []point, err error) {
+	const look = 100 * time.Millisecond
+	for {
+		c := l.dead.sum()
+		at := time.Since(began)
+		curve = append(curve, point{at.Seconds(), c.Received})
+		if c.Received >= l.events-l.aged || at > drainPatience {
+			return curve, nil
+		}
+		if err := l.waiting.worker.check(); err != nil {
+			return nil, err
+		}
+		if err := sleep(ctx, look); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// after is when so many events had been received; the end if they never were.
+func after(curve []point, received int) float64 {
+	for _, p := range curve {
+		if p.received >= received {
+			return p.seconds
+		}
+	}
+	return curve[len(curve)-1].seconds
+}
+
+// rates writes the curve as events per second over eight equal spans of the
+// time from the first receipt to the last.
+func rates(curve []point) string {
+	first, last := after(curve, 1), curve[len(curve)-1]
+	var spans []string
+	begin := point{seconds: first}
+	for i := 1; i <= 8; i++ {
+		until := first + (last.seconds-first)*float64(i)/8
+		end := begin
+		for _, p := range curve {
+			if p.seconds <= until {
+				end = p
+			}
+		}
+		if end.seconds > begin.seconds {
+			spans = append(spans, fmt.Sprintf("%.1f s: %s/s", end.seconds, number(float64(end.received-begin.received)/(end.seconds-begin.seconds))))
+			begin = end
+		}
+	}
+	return strings.Join(spans, ", ")
+}
+
+// drained is what the recovery comes to.
+func (l *backlog) drained(ctx context.Context, curve []point, p99 float64) ([]figure, error) {
+	l.dead.expire(time.Now())
+	l.lively.expire(time.Now())
+	sum := l.dead.sum()
+	l.progress("backlog: drained; rates after the recovery: %s", rates(curve))
+	endpoint, err := l.waiting.awaitEmpty(ctx, l.dead)
+	if err != nil {
+		return nil, err
+	}
+	end := curve[len(curve)-1].seconds
+	all := sumOf(l.waiting.vendors)
+	all.add(sumOf(l.settled.vendors))
+	one := func(v float64) []float64 { return []float64{v} }
+	return []figure{
+		{key: "backlog.noticed", title: "recovery: first event received after", unit: "s", rounds: one(after(curve, 1))},
+		{key: "backlog.half", title: "  half of the backlog received after", unit: "s", rounds: one(after(curve, (l.events-l.aged)/2))},
+		{key: "backlog.drained", title: "  all of it after", unit: "s", rounds: one(end), limit: always(atMost(drainPatience.Seconds()))},
+		{key: "backlog.drain_rate", title: "  per second, from the first to the last", unit: "/s", rounds: one(float64(sum.Received) / (end - after(curve, 1)))},
+		{key: "backlog.drain_p99", title: "  healthy endpoints' p99 meanwhile", unit: "ms", rounds: one(p99)},
+		{key: "backlog.left", title: "  left in the queue", rounds: one(float64(endpoint.Backlog)), limit: always(atMost(0))},
+		{key: "backlog.late", title: fmt.Sprintf("  sent past the deadline, of %d events that had reached it", l.aged), rounds: one(float64(all.Late)), limit: always(atMost(0))},
+		{key: "backlog.unrecorded", title: "  of those, not recorded as undelivered", rounds: one(float64(int64(sum.Expired) - endpoint.Undelivered)), limit: always(atMost(0))},
+		lost("backlog", all), duplicates("backlog", all), invalid("backlog", all),
+	}, nil
+}
+
+// awaitEmpty gives the worker a moment to record what has just been received,
+// and to give up what cannot be sent any more, and answers what the ledger says
+// of the endpoint.
+func (r *rig) awaitEmpty(ctx context.Context, v *vendor) (*ledger.WebhookEndpoint, error) {
+	over := time.Now().Add(10 * time.Second)
+	for {
+		stats, err := r.ledger.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		e, err := r.ledger.WebhookEndpoint(ctx, v.account)
+		if err != nil {
+			return nil, err
+		}
+		if e.Backlog+stats.Unread[ledger.RoleWebhook]+stats.Pending[ledger.RoleWebhook] == 0 || time.Now().After(over) {
+			return e, nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
