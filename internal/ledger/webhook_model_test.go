@@ -190,7 +190,7 @@ func (p *play) checkSchedule(s *scene, q *queueState) {
 	case next < 1<<62:
 		latest += 100 // the process that looked last was busy
 	}
-	latest = min(latest, max(lost, q.hold()))
+	latest = max(min(latest, max(lost, q.hold())), now)
 	if q.paced || q.gate != nil && q.gate.rate > 0 {
 		latest += 1100 // the rate limiter's wait, at the least rate
 	}

@@ -129,6 +129,7 @@ func (p *play) recordSome() {
 }
 
 func (p *play) record(results []Result, g Grant) {
+	p.pass(time.Millisecond) // a send takes time; tokens tell milliseconds apart
 	ours := make([]bool, len(results))
 	for i := range results {
 		d := results[i].Delivery

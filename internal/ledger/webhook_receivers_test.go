@@ -62,6 +62,9 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 		t.Errorf("secrets when the previous one has ended: %v", got)
 	}
 	must(t, gateway.DeleteWebhook(t.Context(), s.account))
+	if left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val(); !slices.Equal(left, []any{nil, nil, nil}) {
+		t.Errorf("a deleted endpoint still has %q", left)
+	}
 	_, issued, err := gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook")
 	must(t, err)
 	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.PreviousSecret != "" || !r.Proven {
