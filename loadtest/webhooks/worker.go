@@ -35,7 +35,7 @@ func buildWorker(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./worker")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the worker: %w\n%s", err, out)
+		return fmt.Errorf("build the worker: %w\n%s", errors.Join(err, context.Cause(ctx)), out)
 	}
 	return nil
 }
