@@ -188,9 +188,14 @@ func (l *backlog) bytes(each float64) string {
 	return fmt.Sprintf("; %s B each", number(each))
 }
 
-// queuePatience bounds how long the worker may take to queue the backlog and to
-// find out that its endpoint is dead.
-const queuePatience = 40 * time.Second
+const (
+	// queuePatience bounds how long the worker may take to queue the backlog
+	// and to find out that its endpoint is dead.
+	queuePatience = 40 * time.Second
+	// settlePatience bounds how long it may take to deliver it to one that
+	// answers.
+	settlePatience = 2 * time.Minute
+)
 
 // wait lets the worker queue the events and try their endpoint, until it no
 // longer does anything with them but wait.
@@ -279,7 +284,7 @@ func (l *backlog) retry(ctx context.Context) (err error) {
 func (l *backlog) settle(ctx context.Context) (err error) {
 	began := time.Now()
 	l.perSettled, err = l.settled.grow(ctx, l.events, func() error {
-		if err := l.settled.awaitReceived(ctx, int64(l.events-l.aged), queuePatience); err != nil {
+		if err := l.settled.awaitReceived(ctx, int64(l.events-l.aged), settlePatience); err != nil {
 			return err
 		}
 		_, err := l.settled.awaitEmpty(ctx, l.lively)
