@@ -18,7 +18,6 @@ local prefix, us = ARGV[1], clock()
 local most, share, limit, lease_us = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token = token_of(us, lease_us)
 local reply = {token, ''}
-local BUSY = 100 -- ms
 
 local function take_back_lost_leases(e)
   local lost = call('ZRANGEBYSCORE', e.k, '-inf', us, 'LIMIT', 0, 1000)

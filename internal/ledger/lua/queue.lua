@@ -6,6 +6,7 @@
 -- more bytes for a replay (its time in ms), '\2' event id for a notice, '\130'
 -- time and event id for its replay, '\4' time for a ping.
 local PING = 4
+local BUSY = 100 -- ms until another process looks at what one was too busy for
 local LEASE_STEP = 5000 -- looks for lost leases are rounded up, so that W is written rarely
 
 -- An endpoint as a script works on it. us is the clock. Clocks of workers only
@@ -88,11 +89,14 @@ local function look_at(e, at) call('ZADD', e.prefix .. 'W', 'LT', at, e.account)
 
 -- Hands out what may go right now and puts the rest behind it: retries that are
 -- due, then what waits, then what has become ready. A gate that is not wide open
--- leaves everything to lease_events. Returns whether more could go out.
+-- leaves everything to lease_events. Returns whether more could go out: an
+-- endpoint that has all it may have is looked at again with the next result, and
+-- not before. Without that a full one costs a look for every result.
 local function serve(e, token, most, share, limit, lease_us)
   local g, ready = e.gate, e.ready
   local held = e.pace or g and (g.open == 1 or g.rate > 0 or g.forward > 0 or g.hold > e.now)
-  local free = not held and most > 0 and room(e, most, share, limit) or 0
+  local in_flight, most_of_all = call('ZCARD', e.k), tonumber(e.in_flight or limit)
+  local free = held and 0 or min(most, min(share, most_of_all) - in_flight)
   local retry = tonumber(call('ZRANGE', e.d, 0, 0, 'WITHSCORES')[2])
   if free > 0 and retry and retry <= e.now then
     free = free - lease_due(e, token, free)
@@ -118,11 +122,16 @@ local function serve(e, token, most, share, limit, lease_us)
     look_at(e, max(g.hold, e.now))
     return g.hold <= e.now
   end
+  local lost = ceil((e.now + lease_us / 1000) / LEASE_STEP) * LEASE_STEP
   if waiting > 0 or retry and retry <= e.now then
+    in_flight = in_flight + #e.out / 3
+    if most > 0 and not held and in_flight >= min(share, most_of_all) then
+      look_at(e, in_flight < most_of_all and e.now + BUSY or lost)
+      return false
+    end
     look_at(e, g and max(g.hold, e.now) or e.now)
     return true
   end
-  local lost = ceil((e.now + lease_us / 1000) / LEASE_STEP) * LEASE_STEP
   look_at(e, retry and min(retry, lost) or lost)
   return false
 end
