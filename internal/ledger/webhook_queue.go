@@ -208,9 +208,9 @@ func (r room) appendLeases(ds []*Delivery, account delivery.AccountID, token, ve
 }
 
 // ReleaseLeases ends the leases that a process of this name holds; the one that
-// starts in its place calls it first. Of two names in a thousand that share their
-// digits, the other's are ended too, and those events are sent twice. Returns how
-// many events will go again.
+// starts in its place calls it first. Two names have the same digits once in a
+// thousand times; then the other's leases end too, and its events are sent twice.
+// Returns how many events will go again.
 func (l *Ledger) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
