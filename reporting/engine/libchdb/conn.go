@@ -1,0 +1,193 @@
+//go:build (linux || darwin) && (amd64 || arm64)
+
+package libchdb
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// success is chdb_state's value for it.
+const success = 0
+
+// Conn is a connection: a session of its own, with its own current database and
+// settings. It runs one statement at a time; different connections run
+// alongside each other.
+type Conn struct {
+	library *Library
+	owner   unsafe.Pointer // what chdb_connect returned: a pointer to the handle
+}
+
+// Connect opens a connection. The first one starts the engine with the given
+// arguments, such as "--path=/data", and each further one needs the same path;
+// closing the last one stops the engine. It takes 0.3 ms, the first one 80 ms
+// and the loading of the tables.
+func (l *Library) Connect(args ...string) (*Conn, error) {
+	args = append([]string{"clickhouse"}, args...)
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	argv := make([]unsafe.Pointer, len(args)+1) // ends with NULL, as in C
+	for i, arg := range args {
+		argv[i] = pinned(&pins, arg+"\x00")
+	}
+	pins.Pin(&argv[0])
+	owner := l.connect(int32(len(args)), unsafe.Pointer(&argv[0]))
+	if owner == nil {
+		return nil, errors.New("the engine did not open its data; it says why on standard error")
+	}
+	return &Conn{library: l, owner: owner}, nil
+}
+
+// handle is what the calls want: the pointer at which owner points.
+func (c *Conn) handle() unsafe.Pointer { return *(*unsafe.Pointer)(c.owner) }
+
+// Close ends the session. What it was running is cancelled.
+func (c *Conn) Close() {
+	if c.owner != nil {
+		c.library.closeConn(c.owner)
+		c.owner = nil
+	}
+}
+
+// Classify parses sql with the settings of this session and runs nothing.
+func (c *Conn) Classify(sql string) (Analysis, error) {
+	// chdb_query_analysis_v1
+	report := struct{ size, statements, flags, class uint32 }{size: 16}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&report)
+	if c.library.classify(c.handle(), pinned(&pins, sql), uintptr(len(sql)), nil, 0, unsafe.Pointer(&report)) != success {
+		return Analysis{}, errors.New("libchdb refused to classify a statement")
+	}
+	return Analysis{Statements: int(report.statements), Class: Class(report.class)}, nil
+}
+
+// Query runs sql and returns its result as a whole, in format unless the text
+// names another one. Errors of the engine are of type *Exception.
+//
+// The text goes through ClickHouse's client code, which has habits that a
+// server has not: several statements run one after the other, data after an
+// INSERT ends at the first blank line and what follows is run as SQL, `exit`
+// does nothing and succeeds. The caller must rule these out.
+func (c *Conn) Query(sql, format string, params Params) (Result, error) {
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	p := bind(&pins, params)
+	result := c.library.query(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
+		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	defer c.library.destroyResult(result)
+	if err := exceptionFrom(c.library.resultError(result)); err != nil {
+		return Result{}, err
+	}
+	r := Result{Progress: c.library.progress(result)}
+	if data := c.library.resultBuffer(result); data != nil {
+		r.Data = append(r.Data, unsafe.Slice((*byte)(data), c.library.resultLength(result))...)
+	}
+	return r, nil
+}
+
+func (l *Library) progress(result unsafe.Pointer) Progress {
+	return Progress{
+		ReadRows: l.resultReadRows(result), ReadBytes: l.resultReadBytes(result),
+		WrittenRows: l.resultRows(result), WrittenBytes: l.resultBytes(result),
+	}
+}
+
+// Insert begins an insert whose data follows. head is the statement up to its
+// data, without a FORMAT clause. Nothing but an INSERT with data is accepted,
+// and nothing else is run. Exactly one of Commit and Cancel must end it, before
+// the connection is used again.
+func (c *Conn) Insert(head, format string, params Params) (*Insert, error) {
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	p := bind(&pins, params)
+	stream := c.library.insert(c.handle(), pinned(&pins, head), uintptr(len(head)), pinned(&pins, format), uintptr(len(format)),
+		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	if err := exceptionFrom(c.library.insertError(stream)); err != nil {
+		c.library.destroyInsert(stream)
+		return nil, err
+	}
+	return &Insert{library: c.library, stream: stream}, nil
+}
+
+// Insert is an insert under way. The engine parses in a thread of its own and
+// takes up to 16 writes ahead.
+type Insert struct {
+	library *Library
+	stream  unsafe.Pointer
+}
+
+// Write hands over a piece of the data, which may end anywhere. It blocks while
+// the engine is behind. After an error the insert can only be cancelled.
+func (i *Insert) Write(data []byte) (int, error) {
+	if len(data) == 0 {
+		return 0, nil
+	}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&data[0])
+	if i.library.insertAppend(i.stream, unsafe.Pointer(&data[0]), uintptr(len(data))) == success {
+		return len(data), nil
+	}
+	err := exceptionFrom(i.library.insertError(i.stream))
+	if err == nil {
+		err = NewException(unknownException, "UNKNOWN_EXCEPTION", "the insert ended before its data")
+	}
+	return 0, fmt.Errorf("append: %w", err)
+}
+
+// Commit says that the data is complete and waits until it is stored.
+func (i *Insert) Commit() (Progress, error) {
+	result := i.library.insertDone(i.stream)
+	defer i.library.destroyInsert(i.stream)
+	defer i.library.destroyResult(result)
+	if err := exceptionFrom(i.library.resultError(result)); err != nil {
+		return Progress{}, err
+	}
+	return i.library.progress(result), nil
+}
+
+// Cancel gives the insert up. What the engine has not stored by then, it
+// forgets: it stores in blocks of about a million rows or 256 MB
+// (min_insert_block_size_rows, min_insert_block_size_bytes).
+func (i *Insert) Cancel() {
+	i.library.insertCancel(i.stream)
+	i.library.destroyInsert(i.stream)
+}
+
+// bound is Params as the C interface takes them: parallel arrays.
+type bound struct {
+	names, nameLens, values, valueLens unsafe.Pointer
+	count                              uintptr
+}
+
+func bind(pins *runtime.Pinner, params Params) bound {
+	if len(params) == 0 {
+		return bound{}
+	}
+	var names, values []unsafe.Pointer
+	var nameLens, valueLens []uintptr
+	for name, value := range params {
+		names, nameLens = append(names, pinned(pins, name)), append(nameLens, uintptr(len(name)))
+		values, valueLens = append(values, pinned(pins, value)), append(valueLens, uintptr(len(value)))
+	}
+	pins.Pin(&names[0])
+	pins.Pin(&values[0])
+	pins.Pin(&nameLens[0])
+	pins.Pin(&valueLens[0])
+	return bound{
+		names: unsafe.Pointer(&names[0]), nameLens: unsafe.Pointer(&nameLens[0]),
+		values: unsafe.Pointer(&values[0]), valueLens: unsafe.Pointer(&valueLens[0]),
+		count: uintptr(len(params)),
+	}
+}
+
+// pinned is the address of a copy of text that stays where it is until the
+// pins are lifted. It is never NULL, which the library takes for an error.
+func pinned(pins *runtime.Pinner, text string) unsafe.Pointer {
+	data := append([]byte(text), 0)
+	pins.Pin(&data[0])
+	return unsafe.Pointer(&data[0])
+}

@@ -1,0 +1,93 @@
+//go:build (linux || darwin) && (amd64 || arm64)
+
+package libchdb
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Library is the loaded library. The zero value is useless; see Load.
+type Library struct {
+	calls
+	version string
+}
+
+// calls are the library's functions, as chdb.h of the pinned release declares
+// them. The variants ending in _n take lengths, so a NUL byte is data like any
+// other. chdb_connection and the results are opaque pointers.
+type calls struct {
+	version         func() string
+	signalHandlers  func(enabled int32)
+	connect         func(argc int32, argv unsafe.Pointer) unsafe.Pointer
+	closeConn       func(conn unsafe.Pointer)
+	classify        func(conn, sql unsafe.Pointer, n uintptr, database unsafe.Pointer, databaseLen uintptr, analysis unsafe.Pointer) int32
+	query           func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	resultBuffer    func(result unsafe.Pointer) unsafe.Pointer
+	resultLength    func(result unsafe.Pointer) uintptr
+	resultError     func(result unsafe.Pointer) string
+	resultReadRows  func(result unsafe.Pointer) uint64
+	resultReadBytes func(result unsafe.Pointer) uint64
+	resultRows      func(result unsafe.Pointer) uint64
+	resultBytes     func(result unsafe.Pointer) uint64
+	destroyResult   func(result unsafe.Pointer)
+	insert          func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	insertAppend    func(stream, data unsafe.Pointer, n uintptr) int32
+	insertDone      func(stream unsafe.Pointer) unsafe.Pointer
+	insertCancel    func(stream unsafe.Pointer)
+	insertError     func(stream unsafe.Pointer) string
+	destroyInsert   func(stream unsafe.Pointer)
+}
+
+// symbols pairs each call with its name in the library.
+func (c *calls) symbols() map[string]any {
+	return map[string]any{
+		"chdb_version":                     &c.version,
+		"chdb_set_signal_handlers_enabled": &c.signalHandlers,
+		"chdb_connect":                     &c.connect,
+		"chdb_close_conn":                  &c.closeConn,
+		"chdb_classify_query_n":            &c.classify,
+		"chdb_query_with_params_n":         &c.query,
+		"chdb_result_buffer":               &c.resultBuffer,
+		"chdb_result_length":               &c.resultLength,
+		"chdb_result_error":                &c.resultError,
+		"chdb_result_storage_rows_read":    &c.resultReadRows,
+		"chdb_result_storage_bytes_read":   &c.resultReadBytes,
+		"chdb_result_rows_written":         &c.resultRows,
+		"chdb_result_bytes_written":        &c.resultBytes,
+		"chdb_destroy_query_result":        &c.destroyResult,
+		"chdb_stream_insert_with_params_n": &c.insert,
+		"chdb_stream_append":               &c.insertAppend,
+		"chdb_stream_done":                 &c.insertDone,
+		"chdb_stream_cancel_insert":        &c.insertCancel,
+		"chdb_stream_insert_error":         &c.insertError,
+		"chdb_destroy_insert_stream":       &c.destroyInsert,
+	}
+}
+
+// Load opens the library at path. Loading takes 40 ms when the file is in the
+// page cache, about 0.4 s when it is not. A process loads it once.
+func Load(path string) (*Library, error) {
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("load libchdb: %w", err)
+	}
+	l := &Library{}
+	for name, call := range l.symbols() {
+		symbol, err := purego.Dlsym(handle, name)
+		if err != nil {
+			return nil, fmt.Errorf("load libchdb: %s is not libchdb %s: %w", path, Version, err)
+		}
+		purego.RegisterFunc(call, symbol)
+	}
+	l.version = l.calls.version()
+	// Before the first connection: SIGSEGV and its kin belong to Go, which
+	// turns a nil pointer into a panic of one request.
+	l.signalHandlers(0)
+	return l, nil
+}
+
+// Version is what the library says of itself, such as 26.7.3.
+func (l *Library) Version() string { return l.version }

@@ -1,0 +1,42 @@
+// Program reporting is finance's side of the service.
+//
+//	reporting engine           the embedded ClickHouse, for those without a server
+//	reporting engine install   fetch its library
+//
+// main owns the list of commands and the process's signals; each command is a
+// file here that turns flags into the options of a package. It refuses to do
+// anything itself.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reporting:", err)
+		os.Exit(1)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "reporting",
+		Short:         "Finance: ClickHouse, reports, reconciliation",
+		SilenceUsage:  true, // an error of the work is not one of the command line
+		SilenceErrors: true, // main prints it, once
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newEngineCommand())
+	return root
+}
