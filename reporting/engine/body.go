@@ -121,7 +121,7 @@ func joinText(query, body string) string {
 
 // statement is the whole text, which must not be longer than a statement may be.
 func (t text) statement() (string, error) {
-	if t.rest != nil {
+	if t.rest != nil || len(t.known) > maxStatement {
 		return "", libchdb.NewException(codeTooLarge, "QUERY_IS_TOO_LARGE", "The statement is longer than %d bytes", maxStatement)
 	}
 	return t.known, nil

@@ -20,7 +20,9 @@
 // that are trusted with everything. Browsers' requests from other sites are
 // turned away for that reason. There are no sessions (each request has one of
 // its own), no native protocol, no Replicated or Distributed tables; a server
-// or a cluster, reached through CLICKHOUSE_URL, has these.
+// or a cluster, reached through CLICKHOUSE_URL, has these. In the Native format
+// a DateTime('Zone') reads as DateTime: the moment is right, the zone is the
+// engine's (see hello.go). DateTime64 keeps its zone.
 //
 // The engine can crash with its process and take nothing along: the process is
 // this front and nothing else, and whoever starts it starts it again.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"vendorapi/reporting/engine/libchdb"
@@ -34,7 +35,11 @@ func (e *execution) run(t text) error {
 		return err
 	}
 	if isInsert {
-		return e.insert(head, t.data(head.data))
+		data := t.data(head.data)
+		if strings.EqualFold(head.format, "Values") {
+			data = &valuesData{data: data}
+		}
+		return e.insert(head, data)
 	}
 	sql, err := t.statement()
 	if err != nil {
@@ -229,11 +234,11 @@ func (e *execution) readWhole(s statement, a *answer) error {
 }
 
 // into is the statement with its result going to a file descriptor of this
-// process. The clause stands between the query and its FORMAT.
+// process. The clause stands between the query and its FORMAT and SETTINGS.
 func (s *statement) into(fd int, defaultFormat string) string {
 	clause := "\nINTO OUTFILE '/dev/fd/" + strconv.Itoa(fd) + "' APPEND "
 	if s.format == "" {
-		return s.text[:s.tail] + clause + "FORMAT " + defaultFormat
+		clause += "FORMAT " + defaultFormat + " "
 	}
 	return s.text[:s.tail] + clause + s.text[s.tail:]
 }

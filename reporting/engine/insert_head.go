@@ -1,6 +1,9 @@
 package engine
 
-import "strings"
+import (
+	"io"
+	"strings"
+)
 
 // insertHead is an INSERT whose data follows, cut where the data begins.
 type insertHead struct {
@@ -74,4 +77,33 @@ func skipDelimiter(sql string, at int) (int, error) {
 		return at + 1, nil
 	}
 	return at, nil
+}
+
+// valuesData is data in the format Values. The library takes a semicolon for its
+// end and forgets what follows, as ClickHouse's client does; rows must not be
+// lost in silence, so they are refused, as by its server.
+type valuesData struct {
+	data                   io.Reader
+	quoted, escaped, ended bool
+}
+
+func (v *valuesData) Read(p []byte) (int, error) {
+	n, err := v.data.Read(p)
+	for _, c := range p[:n] {
+		switch {
+		case v.ended:
+			if strings.IndexByte("; \t\r\n\f", c) < 0 {
+				return 0, syntaxError("Cannot read data after semicolon")
+			}
+		case v.escaped:
+			v.escaped = false
+		case v.quoted && c == '\\':
+			v.escaped = true
+		case c == '\'':
+			v.quoted = !v.quoted // a doubled one closes and opens
+		case c == ';':
+			v.ended = !v.quoted
+		}
+	}
+	return n, err
 }

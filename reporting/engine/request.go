@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -158,19 +159,22 @@ func (q *request) complete() error {
 	return nil
 }
 
-// setStatement applies the request's settings to its session. Three are the
-// front's own. log_comment is how a query is found when it has to be killed,
-// since the library gives queries ids of its own. An insert is answered when it
-// is stored, never before, so async_insert has nothing to promise. And a lone
-// expression is no statement: the library reads it as a SELECT, by which `exit`
-// is a valid one.
+// ownSettings are the front's; a request cannot change them.
+var ownSettings = map[string]string{
+	// An insert is answered when it is stored, never before.
+	"async_insert": "0",
+	// The library reads a lone expression as a SELECT, by which `exit` is a
+	// valid statement. A server does not.
+	"implicit_select": "0",
+}
+
+// setStatement applies the request's settings to its session, and names its
+// query: log_comment is how it is found when it has to be killed, since the
+// library gives queries ids of its own.
 func (q *request) setStatement() string {
-	settings := map[string]string{"log_comment": q.id, "async_insert": "0", "implicit_select": "0"}
-	for name, value := range q.settings {
-		if _, own := settings[name]; !own {
-			settings[name] = value
-		}
-	}
+	settings := maps.Clone(q.settings)
+	maps.Copy(settings, ownSettings)
+	settings["log_comment"] = q.id
 	assignments := make([]string, 0, len(settings))
 	for name, value := range settings {
 		assignments = append(assignments, name+" = "+quote(value))

@@ -12,7 +12,7 @@ import (
 type statement struct {
 	text   string // without trailing semicolons
 	format string // of its FORMAT clause; empty without one
-	tail   int    // where its FORMAT clause begins, or its end
+	tail   int    // where its FORMAT and SETTINGS begin, or its end
 	first  string // its first two words, in capitals
 	second string
 }
@@ -25,47 +25,37 @@ var testHint = regexp.MustCompile(`(?i)\{[^}]*\berror\b|\{[^}]*(server|client)er
 // the client's own files: INTO OUTFILE, which would also collide with how
 // results leave the engine (see execution.read).
 func parseStatement(sql string) (statement, error) {
-	s := statement{text: sql, tail: -1}
 	l := &lexer{text: sql}
-	var last, beforeLast token // the latest tokens
-	count, stop := 0, -1       // stop: the first of the trailing semicolons
-	for {
+	clauses := outputClauses{lexer: l, format: -1, settings: -1}
+	s := statement{text: sql}
+	stop := -1 // where the trailing semicolons begin
+	for count := 0; ; count++ {
 		t := l.scan()
-		if t.kind == comment {
+		for ; t.kind == comment; t = l.scan() {
 			if testHint.MatchString(l.textOf(t)) {
 				return s, notImplemented("a test hint in a comment: %s", l.textOf(t))
 			}
-			continue
 		}
-		s.noteWord(l, t, count)
 		if t.kind == end {
 			break
 		}
-		if l.isMark(t, ';') {
-			if stop < 0 {
-				stop = t.from
-			}
-		} else {
+		switch {
+		case !l.isMark(t, ';'):
 			stop = -1
+		case stop < 0:
+			stop = t.from
 		}
-		if l.is(last, "INTO") && l.is(t, "OUTFILE") {
+		s.noteWord(l, t, count)
+		if l.is(clauses.last, "INTO") && l.is(t, "OUTFILE") {
 			return s, notImplemented("INTO OUTFILE is not allowed")
 		}
-		if s.isFormatClause(l, beforeLast, last, t) {
-			s.format, s.tail = l.textOf(last), beforeLast.from
-		}
-		beforeLast, last = last, t
-		count++
+		clauses.next(t)
 	}
-	if s.isFormatClause(l, beforeLast, last, token{}) {
-		s.format, s.tail = l.textOf(last), beforeLast.from
-	}
+	clauses.next(token{})
 	if stop >= 0 {
 		s.text = sql[:stop]
 	}
-	if s.tail < 0 {
-		s.tail = len(s.text)
-	}
+	s.format, s.tail = clauses.name, clauses.begin(len(s.text))
 	return s, nil
 }
 
@@ -79,12 +69,42 @@ func (s *statement) noteWord(l *lexer, t token, index int) {
 	}
 }
 
-// isFormatClause tells whether a and b are `FORMAT name` and what follows, t,
-// can follow that clause: nothing, a semicolon, or SETTINGS. A column called
-// format is followed by something else.
-func (s *statement) isFormatClause(l *lexer, a, b, t token) bool {
-	return l.is(a, "FORMAT") && b.kind == word && b.depth == 0 && !l.is(b, "SETTINGS") &&
-		(t.kind == end || l.isMark(t, ';') || l.is(t, "SETTINGS"))
+// outputClauses finds `FORMAT name` and `SETTINGS name = value, …` at the end of
+// a statement, in either order. They may also be words of the query itself.
+type outputClauses struct {
+	*lexer
+	before, last     token  // the latest two tokens
+	format, settings int    // where the clauses begin; -1: nowhere
+	name             string // of the format
+	again            bool   // SETTINGS stands before FORMAT and after it
+}
+
+// next takes the next token, at last the zero one.
+func (o *outputClauses) next(t token) {
+	switch {
+	case o.is(o.before, "FORMAT") && o.last.kind == word && !o.is(o.last, "SETTINGS") &&
+		(t.kind == end || o.isMark(t, ';') || o.is(t, "SETTINGS")):
+		o.format, o.name = o.before.from, o.textOf(o.last)
+	case o.is(o.before, "SETTINGS") && o.last.kind == word && o.isMark(t, '='):
+		o.again = o.settings >= 0 && o.format > o.settings
+		if o.format < 0 || o.again {
+			o.settings = o.before.from
+		}
+	case o.is(t, "UNION"), o.is(t, "INTERSECT"), o.is(t, "EXCEPT"):
+		o.settings = -1 // they were those of one of its parts
+	}
+	o.before, o.last = o.last, t
+}
+
+// begin is where the first of the clauses begins, or the end of the text.
+func (o *outputClauses) begin(length int) int {
+	switch {
+	case o.format >= 0 && (o.settings < 0 || o.again || o.settings > o.format):
+		return o.format
+	case o.settings >= 0:
+		return o.settings
+	}
+	return length
 }
 
 // systemVerbs are the SYSTEM statements that concern tables, views and caches.
