@@ -38,7 +38,7 @@ SIGTERM stops it in order.`,
 	f := command.Flags()
 	f.StringVar(&o.Addr, "addr", "127.0.0.1:8123", "where to listen")
 	f.StringVar(&o.DataDir, "data", ".data/clickhouse", "folder of the tables; one engine at a time has it")
-	f.StringVar(&o.Library, "library", "", "path of libchdb (default: $"+libchdb.PathVariable+", else what `reporting engine install` fetched)")
+	f.StringVar(&o.Library, "library", "", "path of libchdb (default: $"+libchdb.PathVariable+", else the installed one)")
 	f.IntVar(&o.MaxQueries, "max-queries", 32, "statements that run at once; further ones wait up to 10 s")
 	f.Int64Var(&bodyMiB, "max-body", 1024, "largest body of a request, in MiB after decompression")
 	f.DurationVar(&o.Grace, "grace", 15*time.Second, "how long statements may go on after SIGTERM")

@@ -17,15 +17,12 @@ import (
 // status, and short results a Content-Length.
 const heldBack = 1 << 20
 
-// stallTimeout is how long the other side may take no byte of an answer, or
-// send none of a body, before it is given up.
-const stallTimeout = time.Minute
-
 // answer writes a result of any length in constant memory. It is used by one
 // goroutine at a time.
 type answer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	stall   time.Duration // see Options.Stall
 	held    []byte
 	started bool
 	coding  flushWriter // between the result and w; nil: nothing
@@ -34,8 +31,8 @@ type answer struct {
 }
 
 // newAnswer prepares the answer to q; format is that of the rows.
-func newAnswer(w http.ResponseWriter, q *request, format string) (*answer, error) {
-	a := &answer{w: w, control: http.NewResponseController(w), tag: strings.ToLower(rand.Text())[:16]}
+func (f *front) newAnswer(w http.ResponseWriter, q *request, format string) (*answer, error) {
+	a := &answer{w: w, control: http.NewResponseController(w), stall: f.stall, tag: strings.ToLower(rand.Text())[:16]}
 	h := w.Header()
 	switch {
 	case q.compress:
@@ -55,11 +52,11 @@ func newAnswer(w http.ResponseWriter, q *request, format string) (*answer, error
 	return a, nil
 }
 
-// paced writes to the client, who must take something within stallTimeout.
+// paced writes to the client, who must take something within the stall time.
 type paced struct{ a *answer }
 
 func (p paced) Write(b []byte) (int, error) {
-	if err := p.a.control.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+	if err := p.a.control.SetWriteDeadline(time.Now().Add(p.a.stall)); err != nil {
 		return 0, err
 	}
 	return p.a.w.Write(b)

@@ -16,13 +16,13 @@ import (
 // raises it.
 const maxStatement = 1 << 20
 
-// openBody is the request's body as plain bytes: not longer than limit, and
+// openBody is the request's body as plain bytes, not longer than maxBody, and
 // moving.
-func openBody(w http.ResponseWriter, r *http.Request, q *request, limit int64) (io.Reader, error) {
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
+func (f *front) openBody(w http.ResponseWriter, r *http.Request, q *request) (io.Reader, error) {
+	if r.ContentLength > f.maxBody {
+		return nil, tooLarge(f.maxBody)
 	}
-	var body io.Reader = &movingBody{body: r.Body, control: http.NewResponseController(w)}
+	var body io.Reader = &movingBody{body: r.Body, control: http.NewResponseController(w), stall: f.stall}
 	body, err := decoder(r.Header.Get("Content-Encoding"), body)
 	if err != nil {
 		return nil, unreadable(err)
@@ -30,7 +30,7 @@ func openBody(w http.ResponseWriter, r *http.Request, q *request, limit int64) (
 	if q.decompress {
 		body = blockDecoder(body)
 	}
-	return &boundedBody{body: body, left: limit, limit: limit}, nil
+	return &boundedBody{body: body, left: f.maxBody, limit: f.maxBody}, nil
 }
 
 func tooLarge(limit int64) error {
@@ -46,23 +46,23 @@ func unreadable(err error) error {
 	return libchdb.NewException(codeCannotReadAllData, "CANNOT_READ_ALL_DATA", "The request's body cannot be read: %v", err)
 }
 
-// movingBody gives up a client that sends nothing for stallTimeout.
+// movingBody gives up a client that sends nothing for the stall time.
 type movingBody struct {
 	body    io.Reader
 	control *http.ResponseController
+	stall   time.Duration
 }
 
 func (m *movingBody) Read(p []byte) (int, error) {
-	if err := m.control.SetReadDeadline(time.Now().Add(stallTimeout)); err != nil {
+	if err := m.control.SetReadDeadline(time.Now().Add(m.stall)); err != nil {
 		return 0, err
 	}
 	n, err := m.body.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		// From here on the connection is watched for the client's leaving,
-		// which takes as long as the query does.
-		err = errors.Join(err, m.control.SetReadDeadline(time.Time{}))
-		if errors.Is(err, io.EOF) {
-			err = io.EOF // readers compare
+		// for as long as the statement takes.
+		if err := m.control.SetReadDeadline(time.Time{}); err != nil {
+			return n, err
 		}
 	}
 	return n, err

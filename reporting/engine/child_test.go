@@ -37,7 +37,7 @@ type childOptions struct {
 	Addr, DataDir, Library string
 	MaxQueries             int
 	MaxBody                int64
-	Grace                  time.Duration
+	Grace, Stall           time.Duration
 	DieWithParent          bool
 }
 
@@ -66,7 +66,7 @@ func runChild(text string) int {
 	defer stop()
 	err := Run(ctx, Options{
 		Addr: c.Addr, DataDir: c.DataDir, Library: c.Library, MaxQueries: c.MaxQueries, MaxBody: c.MaxBody,
-		Grace: c.Grace, DieWithParent: c.DieWithParent,
+		Grace: c.Grace, Stall: c.Stall, DieWithParent: c.DieWithParent,
 		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Ready: func(addr net.Addr) { fmt.Println(addr) },
 	})

@@ -20,8 +20,16 @@ type execution struct {
 	conn  *libchdb.Conn // its own session
 	q     *request
 	w     http.ResponseWriter
+	mark  string // see running
 	// cancel gives the statement up: the engine is asked to kill it.
 	cancel context.CancelFunc
+}
+
+// marked is the statement with its mark behind the first word. There the engine
+// keeps it as part of the text, and errors found in parsing are already found.
+func (e *execution) marked(sql string) string {
+	at := endOfFirst(sql)
+	return sql[:at] + " " + e.mark + sql[at:]
 }
 
 // run carries out what the text says. An error means that nothing was
@@ -90,7 +98,7 @@ func (e *execution) explain(sql string) error {
 
 // piece is how much of an insert's data is handed over at once. The engine
 // keeps up to 16 of them waiting.
-const piece = 1 << 20
+const piece = 256 << 10
 
 var pieces = sync.Pool{New: func() any { b := make([]byte, piece); return &b }}
 
@@ -102,7 +110,7 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 		s := statement{first: "INSERT"}
 		return s.judge(libchdb.Analysis{Statements: 1, Class: libchdb.Mutating}, true)
 	}
-	insert, err := e.conn.Insert(head.text, head.format, e.q.params)
+	insert, err := e.conn.Insert(e.marked(head.text), head.format, e.q.params)
 	if err != nil {
 		return err
 	}
@@ -144,12 +152,12 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 
 // execute runs a statement that changes something, whose result is small.
 func (e *execution) execute(s statement) error {
-	result, err := e.conn.Query(s.text, e.q.format, e.q.params)
+	result, err := e.conn.Query(e.marked(s.text), e.q.format, e.q.params)
 	if err != nil {
 		return err
 	}
 	e.summarize(result.Progress)
-	a, err := newAnswer(e.w, e.q, firstOf(s.format, e.q.format))
+	a, err := e.front.newAnswer(e.w, e.q, firstOf(s.format, e.q.format))
 	if err != nil {
 		return err
 	}
@@ -170,7 +178,7 @@ func (e *execution) execute(s statement) error {
 // name). What comes out is one document in any format, in constant memory, and
 // the engine waits when the client is slow.
 func (e *execution) read(s statement) error {
-	a, err := newAnswer(e.w, e.q, firstOf(s.format, e.q.format))
+	a, err := e.front.newAnswer(e.w, e.q, firstOf(s.format, e.q.format))
 	if err != nil {
 		return err
 	}
@@ -184,7 +192,7 @@ func (e *execution) read(s statement) error {
 	defer from.Close()
 	delivered := make(chan error, 1)
 	go func() { delivered <- e.deliver(a, from) }()
-	_, err = e.conn.Query(s.into(to, e.q.format), "TSV", e.q.params)
+	_, err = e.conn.Query(e.marked(s.into(to, e.q.format)), "TSV", e.q.params)
 	closePipe(to) // the reader sees the end
 	if lost := <-delivered; lost != nil {
 		panic(http.ErrAbortHandler) // nobody is there to be told
@@ -197,9 +205,10 @@ func (e *execution) read(s statement) error {
 	return nil
 }
 
-// deliver copies the result to the answer. When the client goes or takes
+// deliver copies the result to the answer. When the client goes, or takes
 // nothing for too long, the statement is killed, and what the engine still
-// writes is taken off it, so that it never hangs in a full pipe.
+// writes is taken off it, so that it does not hang in a full pipe. (A broken
+// pipe would not end it: the engine notes the error and goes on to the end.)
 func (e *execution) deliver(a *answer, from *os.File) error {
 	_, err := io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{from})
 	if err != nil {
@@ -220,7 +229,7 @@ func (e *execution) readWhole(s statement, a *answer) error {
 	if err := os.Remove(file.Name()); err != nil { // it lives until it is closed
 		return fmt.Errorf("keep the result: %w", err)
 	}
-	if _, err := e.conn.Query(s.into(int(file.Fd()), e.q.format), "TSV", e.q.params); err != nil {
+	if _, err := e.conn.Query(e.marked(s.into(int(file.Fd()), e.q.format)), "TSV", e.q.params); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

@@ -21,6 +21,7 @@ type front struct {
 	running  *running
 	slots    chan struct{} // one element per statement under way
 	maxBody  int64
+	stall    time.Duration
 	spool    string // folder for results that are kept until they are whole
 	trusting bool   // reachable from other machines, by the operator's will
 	log      *slog.Logger
@@ -33,6 +34,11 @@ const queueTimeout = 10 * time.Second
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.active.Add(1)
 	defer f.active.Done()
+	// A deadline outlives the request that set it; this one is of the answer
+	// before on the same connection.
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
+		return // the connection is gone
+	}
 	if reason := f.foreign(r); reason != "" {
 		http.Error(w, reason, http.StatusForbidden)
 		return
@@ -90,7 +96,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	h.Set("X-ClickHouse-Query-Id", q.id)
 	h.Set("X-ClickHouse-Server-Display-Name", f.identity.name)
 	h.Set("X-ClickHouse-Timezone", f.identity.timezone)
-	body, err := openBody(w, r, q, f.maxBody)
+	body, err := f.openBody(w, r, q)
 	if err != nil {
 		return err
 	}
@@ -115,12 +121,12 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	finished, err := f.running.watch(ctx, q.id)
+	mark, finished, err := f.running.watch(ctx, q.id)
 	if err != nil {
 		return err
 	}
 	defer finished()
-	return (&execution{front: f, conn: conn, q: q, w: w, cancel: cancel}).run(t)
+	return (&execution{front: f, conn: conn, q: q, w: w, mark: mark, cancel: cancel}).run(t)
 }
 
 // admit waits for one of the slots.

@@ -66,7 +66,7 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 	if err := block.Encode(&buffer, revision); err != nil {
 		return fmt.Errorf("hello: %w", err)
 	}
-	a, err := newAnswer(w, q, "Native")
+	a, err := f.newAnswer(w, q, "Native")
 	if err != nil {
 		return err
 	}

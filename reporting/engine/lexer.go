@@ -141,3 +141,6 @@ func lengthHeredoc(s string) int {
 	}
 	return 0
 }
+
+// endOfFirst is where the first token ends, comments aside.
+func endOfFirst(sql string) int { return (&lexer{text: sql}).next().to }

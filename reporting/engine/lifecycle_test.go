@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -158,8 +159,12 @@ func TestClientGoes_EngineStops(t *testing.T) {
 	}
 	c.must(t, "SELECT 1", nil)
 	before := pipes()
-	for range 10 {
-		resp, err := plainTransport.RoundTrip(request200(t, c, "SELECT number, toString(number) FROM numbers(100000000000)"))
+	for i := range 10 {
+		sql := "SELECT number, toString(number) FROM numbers(100000000000)"
+		if i%2 == 0 {
+			sql += " SETTINGS log_comment = 'so it is not found'"
+		}
+		resp, err := plainTransport.RoundTrip(post(t, c, sql))
 		noError(t, err)
 		_, err = resp.Body.Read(make([]byte, 100))
 		noError(t, err)
@@ -174,11 +179,59 @@ func TestClientGoes_EngineStops(t *testing.T) {
 	}
 }
 
-func request200(t *testing.T, c *child, sql string) *http.Request {
+func post(t *testing.T, c *child, sql string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr, strings.NewReader(sql))
 	noError(t, err)
 	return req
+}
+
+// Who neither sends nor takes anything for the stall time is given up; who
+// only pauses between requests is not.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	const stall = 300 * time.Millisecond
+	c := start(t, childOptions{Stall: stall})
+	c.must(t, "CREATE DATABASE d", nil)
+	c.must(t, "CREATE TABLE d.t (a Int32) ENGINE = MergeTree ORDER BY a", nil)
+
+	sending, err := net.Dial("tcp", c.addr)
+	noError(t, err)
+	defer sending.Close()
+	fmt.Fprintf(sending, "POST /?query=INSERT+INTO+d.t+FORMAT+CSV HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n1\n")
+	answer, err := io.ReadAll(sending)
+	noError(t, err)
+	if !strings.Contains(string(answer), "CANNOT_READ_ALL_DATA") {
+		t.Errorf("a stalled insert is answered %q", answer)
+	}
+
+	taking, err := net.Dial("tcp", c.addr)
+	noError(t, err)
+	defer taking.Close()
+	fmt.Fprintf(taking, "GET /?query=SELECT+number+FROM+numbers(1000000000) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(c.log.String(), "client had gone"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a query whose client takes nothing goes on")
+		}
+	}
+
+	alive := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	for range 3 {
+		for path, want := range map[string]string{"/?query=SELECT+1": "1\n", "/ping": "Ok.\n"} {
+			resp, err := alive.Get("http://" + c.addr + path)
+			noError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			noError(t, err)
+			resp.Body.Close()
+			if string(body) != want {
+				t.Errorf("%s: %q", path, body)
+			}
+			time.Sleep(stall + 50*time.Millisecond)
+		}
+	}
+	if got := c.must(t, "SELECT count() FROM d.t", nil); got != "0\n" {
+		t.Errorf("%s rows of a stalled insert", got)
+	}
 }
 
 // An engine whose parent was killed stops by itself. The parent is a shell,

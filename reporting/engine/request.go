@@ -18,7 +18,7 @@ type request struct {
 	query    string // of the URL; the body's text follows it
 	database string
 	format   string // when the statement has no FORMAT
-	id       string // names the query in system.processes (log_comment) and in the answer
+	id       string // names the query in system.processes (as log_comment) and in the answer
 	settings map[string]string
 	params   libchdb.Params
 	readOnly bool // GET and HEAD
@@ -168,13 +168,13 @@ var ownSettings = map[string]string{
 	"implicit_select": "0",
 }
 
-// setStatement applies the request's settings to its session, and names its
-// query: log_comment is how it is found when it has to be killed, since the
-// library gives queries ids of its own.
+// setStatement applies the request's settings to its session. The client's id
+// of the query becomes its log_comment, where system.processes shows it: the
+// library has no other place for it.
 func (q *request) setStatement() string {
-	settings := maps.Clone(q.settings)
+	settings := map[string]string{"log_comment": q.id}
+	maps.Copy(settings, q.settings)
 	maps.Copy(settings, ownSettings)
-	settings["log_comment"] = q.id
 	assignments := make([]string, 0, len(settings))
 	for name, value := range settings {
 		assignments = append(assignments, name+" = "+quote(value))

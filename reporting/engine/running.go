@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync"
 	"time"
@@ -9,35 +10,38 @@ import (
 	"vendorapi/reporting/engine/libchdb"
 )
 
-// running knows the statements under way and can kill them. The keeper is a
-// connection of its own: it keeps the engine alive between requests, since
-// closing the last connection stops it, and sends the KILL QUERY, since the
-// statement's own connection is busy.
+// running knows the statements under way and can kill them. The library gives
+// queries ids of its own and tells nobody, so each statement carries a mark, a
+// comment, by which it is found among the engine's processes.
+//
+// The keeper is a connection of its own: it keeps the engine alive between
+// requests, since closing the last connection stops it, and sends the KILL
+// QUERY, since the statement's own connection is busy.
 type running struct {
 	log    *slog.Logger
 	keeper *libchdb.Conn
 	turn   sync.Mutex // a connection runs one statement at a time
 
 	mu  sync.Mutex
-	ids map[string]bool
+	ids map[string]bool // of the clients
 }
 
 // killInterval is the time between two attempts to kill a statement. The first
 // may come before the engine knows of it.
 const killInterval = 50 * time.Millisecond
 
-// watch kills the statement when ctx ends before finished is called, which
-// returns once nothing more is done to it. A statement is found by the comment
-// that its session carries (see request.setStatement), so two under way must
-// not have the same id.
-func (r *running) watch(ctx context.Context, id string) (finished func(), err error) {
+// watch kills the statement that carries mark when ctx ends before finished is
+// called, which returns once nothing more is done to it. As with a server, two
+// statements under way must not have the same id.
+func (r *running) watch(ctx context.Context, id string) (mark string, finished func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ids[id] {
-		return nil, libchdb.NewException(codeSameQueryID, "QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING",
+		return "", nil, libchdb.NewException(codeSameQueryID, "QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING",
 			"Query with id = %s is already running", id)
 	}
 	r.ids[id] = true
+	mark = "/* " + rand.Text() + " */"
 	done := make(chan struct{})
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -46,9 +50,9 @@ func (r *running) watch(ctx context.Context, id string) (finished func(), err er
 			return
 		case <-ctx.Done():
 		}
-		r.kill(id, done)
+		r.kill(id, mark, done)
 	})
-	return func() {
+	return mark, func() {
 		close(done)
 		ended.Wait()
 		r.mu.Lock()
@@ -58,7 +62,7 @@ func (r *running) watch(ctx context.Context, id string) (finished func(), err er
 }
 
 // kill asks the engine to kill the statement until it is done.
-func (r *running) kill(id string, done <-chan struct{}) {
+func (r *running) kill(id, mark string, done <-chan struct{}) {
 	began := time.Now()
 	for {
 		select {
@@ -68,7 +72,8 @@ func (r *running) kill(id string, done <-chan struct{}) {
 		default:
 		}
 		r.turn.Lock()
-		_, err := r.keeper.Query("KILL QUERY WHERE Settings['log_comment'] = "+quote(id)+" ASYNC", "Null", nil)
+		// The KILL carries the mark, too, and must not find itself.
+		_, err := r.keeper.Query("KILL QUERY WHERE query NOT LIKE 'KILL%' AND position(query, "+quote(mark)+") > 0 ASYNC", "Null", nil)
 		r.turn.Unlock()
 		if err != nil {
 			r.log.Warn("cannot kill a query", "id", id, "error", err)

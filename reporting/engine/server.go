@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ type Options struct {
 	// MaxBody bounds the body of one request, in bytes after decompression, at
 	// least 1 MiB.
 	MaxBody int64
+	// Stall is how long the other side may take no byte of an answer, or send
+	// none of a body, before it is given up; 0: a minute.
+	Stall time.Duration
 	// Grace is how long statements may go on after the stop was asked for;
 	// then they are killed.
 	Grace time.Duration
@@ -114,6 +118,7 @@ func serve(ctx context.Context, o Options, data *dataDir, listener net.Listener)
 		running:  &running{log: o.Log, keeper: keeper, ids: map[string]bool{}},
 		slots:    make(chan struct{}, o.MaxQueries),
 		maxBody:  o.MaxBody,
+		stall:    cmp.Or(o.Stall, time.Minute),
 		spool:    data.file("spool"),
 		trusting: o.TrustNetwork,
 		log:      o.Log,
@@ -162,13 +167,13 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o Options, rea
 		killAll()
 		_ = server.Close() // inserts end with their connections
 	}
-	return f.awaitEnd(o)
+	return f.awaitEnd()
 }
 
 // endTimeout is how long killed statements may take to end.
 const endTimeout = 10 * time.Second
 
-func (f *front) awaitEnd(o Options) error {
+func (f *front) awaitEnd() error {
 	ended := make(chan struct{})
 	go func() {
 		f.active.Wait()

@@ -9,8 +9,10 @@
 //
 // It refuses HTTP, policy (which statements are wise) and cgo: the library is
 // opened at run time, so that the programs build without a C compiler and run
-// without the library for whoever has a ClickHouse server. It still needs the
-// C library that the build was made for (glibc on Linux).
+// without the library for whoever has a ClickHouse server. Opening a library
+// takes the system's loader, though: on Linux such a program is linked to glibc
+// at run time. Built with the tag noengine it is static, as for an image that
+// has nothing else in it, and Load fails.
 //
 // One process can open one data folder, and only once at a time: that is how
 // the engine is made.

@@ -144,7 +144,6 @@ func (i *installer) npmCI(ctx context.Context, npm, staging string, held *os.Fil
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = staging, &said, &said, []*os.File{held}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {

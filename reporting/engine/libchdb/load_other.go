@@ -1,10 +1,14 @@
-//go:build !((linux || darwin) && (amd64 || arm64))
+//go:build !((linux || darwin) && (amd64 || arm64)) || noengine
 
 package libchdb
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+)
 
-// Library never exists here: no build of the library runs on this platform.
+// Library never exists here: no build of the library runs on this platform, or
+// this program was built with the tag noengine.
 type Library struct{}
 
 // Conn never exists here.
@@ -15,8 +19,10 @@ type Insert struct{}
 
 // Load fails with ErrNoLibrary.
 func Load(string) (*Library, error) {
-	_, err := platformOf(runtime.GOOS, runtime.GOARCH)
-	return nil, err
+	if _, err := platformOf(runtime.GOOS, runtime.GOARCH); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: this program was built without the embedded engine (tag noengine); set CLICKHOUSE_URL to a ClickHouse server", ErrNoLibrary)
 }
 
 // Version is empty.

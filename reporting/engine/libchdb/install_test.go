@@ -1,0 +1,238 @@
+package libchdb
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// registry serves one small package to the real npm.
+type registry struct {
+	*httptest.Server
+	tarball  []byte
+	requests atomic.Int32
+	cut      atomic.Bool // stop in the middle of the package
+}
+
+const content = "not much of a library"
+
+func newRegistry(t *testing.T) *registry {
+	t.Helper()
+	var packed bytes.Buffer
+	zipped := gzip.NewWriter(&packed)
+	archive := tar.NewWriter(zipped)
+	for name, text := range map[string]string{
+		"package/package.json": `{"name": "@test/lib", "version": "1.0.0", "scripts": {"install": "touch ran"}}`,
+		"package/libchdb.so":   content,
+	} {
+		if err := errors.Join(archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}), write(archive, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r := &registry{tarball: packed.Bytes()}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.requests.Add(1)
+		w.Header().Set("Content-Length", fmt.Sprint(len(r.tarball)))
+		if r.cut.Load() {
+			w.Write(r.tarball[:len(r.tarball)/2])
+			http.NewResponseController(w).Flush()
+			<-req.Context().Done()
+			return
+		}
+		w.Write(r.tarball)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func write(w *tar.Writer, text string) error {
+	_, err := w.Write([]byte(text))
+	return err
+}
+
+// installer is one with its own folder and npm cache.
+func (r *registry) installer(t *testing.T, out *strings.Builder) *installer {
+	t.Helper()
+	digest := sha512.Sum512(r.tarball)
+	lock, err := json.Marshal(map[string]any{
+		"name": "x", "lockfileVersion": 3, "requires": true,
+		"packages": map[string]any{
+			"": map[string]any{"name": "x", "dependencies": map[string]string{"@test/lib": "1.0.0"}},
+			"node_modules/@test/lib": map[string]any{
+				"version": "1.0.0", "resolved": r.URL + "/lib.tgz",
+				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(digest[:]),
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &installer{
+		dir:      filepath.Join(t.TempDir(), "cache"),
+		platform: platform{pack: "@test/lib", file: "libchdb.so", unpack: 100},
+		manifest: []byte(`{"name": "x", "dependencies": {"@test/lib": "1.0.0"}}`),
+		lock:     lock,
+		out:      out,
+	}
+}
+
+func setup(t *testing.T) (*registry, *installer, *strings.Builder) {
+	t.Helper()
+	t.Setenv("npm_config_cache", t.TempDir())
+	t.Setenv("npm_config_fetch_retries", "0")
+	t.Setenv("NO_PROXY", "127.0.0.1")
+	r, out := newRegistry(t), &strings.Builder{}
+	return r, r.installer(t, out), out
+}
+
+func installed(t *testing.T, i *installer) bool {
+	t.Helper()
+	got, err := os.ReadFile(filepath.Join(i.target(), "libchdb.so"))
+	return err == nil && string(got) == content
+}
+
+func TestInstall_OnceForAll(t *testing.T) {
+	r, i, _ := setup(t)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			other := *i
+			other.out = &strings.Builder{}
+			if path, err := other.install(t.Context()); err != nil || path != filepath.Join(i.target(), "libchdb.so") {
+				t.Errorf("%s %v", path, err)
+			}
+		})
+	}
+	all.Wait()
+	if !installed(t, i) || r.requests.Load() != 1 {
+		t.Errorf("installed %v with %d downloads", installed(t, i), r.requests.Load())
+	}
+	if _, err := os.Stat(filepath.Join(i.target(), "ran")); err == nil {
+		t.Error("the package's script ran")
+	}
+	entries, err := os.ReadDir(i.dir)
+	if err != nil || len(entries) != 2 { // the package and the lock
+		t.Errorf("%v %v", entries, err)
+	}
+}
+
+func TestInstall_ChecksIntegrity(t *testing.T) {
+	r, i, out := setup(t)
+	r.tarball = bytes.Clone(r.tarball)
+	r.tarball[len(r.tarball)-5] ^= 1
+	if _, err := i.install(t.Context()); err == nil || !strings.Contains(err.Error(), "EINTEGRITY") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(i.target()); !errors.Is(err, os.ErrNotExist) || !strings.Contains(out.String(), "fetching @test/lib") {
+		t.Errorf("%v, said %q", err, out)
+	}
+}
+
+// A download that is cut short leaves nothing that looks installed, and the
+// next one begins anew.
+func TestInstall_CutShort(t *testing.T) {
+	r, i, _ := setup(t)
+	r.cut.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for r.requests.Load() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := i.install(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := os.Stat(i.target()); !errors.Is(err, os.ErrNotExist) {
+		t.Error("something looks installed")
+	}
+	// As after a kill: a half package, and a folder without its library.
+	if err := errors.Join(os.MkdirAll(i.target()+".partial/node_modules/@test/lib", 0o755), os.Mkdir(i.target(), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	r.cut.Store(false)
+	if _, err := i.install(t.Context()); err != nil || !installed(t, i) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInstall_NeedsNPM(t *testing.T) {
+	_, i, _ := setup(t)
+	t.Setenv("PATH", t.TempDir())
+	if _, err := i.install(t.Context()); !errors.Is(err, ErrNoNPM) || !strings.Contains(err.Error(), "Node.js") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)
+	t.Setenv(PathVariable, "")
+	if path, err := Find(); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "reporting engine install") {
+		t.Errorf("%s %v", path, err)
+	}
+	t.Setenv(PathVariable, filepath.Join(cache, "nowhere.so"))
+	if _, err := Find(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), PathVariable) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Install(t.Context(), &strings.Builder{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a library that was named is replaced: %v", err)
+	}
+	t.Setenv(PathVariable, cache)
+	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "not a file") {
+		t.Errorf("%v", err)
+	}
+	t.Setenv(PathVariable, filepath.Join("testdata", "..", "doc.go"))
+	if path, err := Find(); err != nil || !strings.HasSuffix(path, "doc.go") {
+		t.Errorf("%s %v", path, err)
+	}
+}
+
+func TestPlatforms(t *testing.T) {
+	for _, c := range []struct{ os, arch, says string }{
+		{"windows", "amd64", "there is none for windows/amd64; set CLICKHOUSE_URL"},
+		{"linux", "riscv64", "there is none for linux/riscv64"},
+		{"linux", "arm64", "package-lock.json has none for linux/arm64; set CHDB_LIBRARY"},
+		{"darwin", "arm64", "package-lock.json has none for darwin/arm64"},
+	} {
+		if _, err := platformOf(c.os, c.arch); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s/%s: %v", c.os, c.arch, err)
+		}
+	}
+	// What is offered is in the lock, with its checksum, at this version.
+	var lock struct {
+		Packages map[string]struct{ Version, Integrity string }
+	}
+	if err := json.Unmarshal(packageLock, &lock); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range platforms {
+		locked := lock.Packages["node_modules/"+p.pack]
+		if p.pack != "" && (locked.Version != Version || !strings.HasPrefix(locked.Integrity, "sha512-")) {
+			t.Errorf("%s: %+v", name, locked)
+		}
+	}
+	if _, err := platformOf(runtime.GOOS, runtime.GOARCH); err != nil {
+		t.Logf("here: %v", err)
+	}
+}
