@@ -22,6 +22,9 @@ func (f *front) openBody(w http.ResponseWriter, r *http.Request, q *request) (io
 	if r.ContentLength > f.maxBody {
 		return nil, tooLarge(f.maxBody)
 	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
+		return nil, notImplemented("external tables are not supported: the body must be the statement or its data")
+	}
 	var body io.Reader = &movingBody{body: r.Body, control: http.NewResponseController(w), stall: f.stall}
 	body, err := decoder(r.Header.Get("Content-Encoding"), body)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -196,7 +197,10 @@ type sharedEngine struct {
 	err   error
 }
 
-var shared sharedEngine
+var (
+	shared    sharedEngine
+	databases atomic.Int32 // for names that are new
+)
 
 func (s *sharedEngine) stop() {
 	if s.child == nil {
@@ -221,7 +225,7 @@ func database(t testing.TB) (c *child, name string) {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	name = "t_" + strings.Map(func(r rune) rune {
+	name = fmt.Sprintf("t%d_", databases.Add(1)) + strings.Map(func(r rune) rune {
 		if isWordByte(byte(r)) && r < 0x80 {
 			return r
 		}

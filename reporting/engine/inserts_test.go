@@ -244,7 +244,7 @@ func TestConcurrent_SlotsAndIds(t *testing.T) {
 		})
 	}
 	all.Wait()
-	all.Go(func() { c.must(t, "SELECT sleep(1)", params("query_id", "the one")) })
+	all.Go(func() { c.must(t, "SELECT sleep(2.5)", params("query_id", "the one")) })
 	for c.must(t, "SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'the one'", nil) == "0\n" {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -190,7 +190,7 @@ func post(t *testing.T, c *child, sql string) *http.Request {
 // only pauses between requests is not.
 func TestStall(t *testing.T) {
 	t.Parallel()
-	const stall = 300 * time.Millisecond
+	const stall = 500 * time.Millisecond
 	c := start(t, childOptions{Stall: stall})
 	c.must(t, "CREATE DATABASE d", nil)
 	c.must(t, "CREATE TABLE d.t (a Int32) ENGINE = MergeTree ORDER BY a", nil)

@@ -49,6 +49,10 @@ func TestRefusals(t *testing.T) {
 		{"SELECT 1", in("max_threads", "many"), 400, 27, ""},
 		{"SELECT 1", in("default_format", "CSV; DROP"), 404, 73, "Unknown format"},
 		{"SELECT 1 FORMAT Nope", in(), 404, 73, "Unknown format Nope"},
+		{"INSERT INTO t SELECT 1", in("readonly", "1"), 403, 164, "readonly mode"},
+		{"INSERT INTO t VALUES (1)", in("readonly", "1"), 403, 164, "readonly mode"},
+		{"SELECT sleep(3)", in("max_execution_time", "0.1"), 408, 159, "Timeout exceeded"},
+		{"SELECT number FROM numbers(11)", in("max_result_rows", "10"), 500, 396, "Limit for result exceeded"},
 		{"SELECT 1", in("session_id", "s"), 501, 48, "sessions are not supported"},
 		{"SELECT 1", in("role", "r"), 501, 48, "no roles"},
 		{"SELECT 1", in("user", "bob"), 403, 516, "Authentication failed"},
@@ -95,6 +99,7 @@ func TestRefusals_OfRequests(t *testing.T) {
 		{http.MethodOptions, one, nil, 405},
 		{http.MethodGet, params("query", "CREATE DATABASE by_get"), nil, 403},
 		{http.MethodGet, params("query", "INSERT INTO t VALUES (1)"), nil, 403},
+		{http.MethodPost, one, http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}, 501},
 		{http.MethodGet, one, http.Header{"Origin": {"http://page.example"}}, 403},
 		{http.MethodGet, one, http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
 		{http.MethodGet, one, http.Header{"Sec-Fetch-Site": {"none"}}, 200}, // typed into the address bar
@@ -149,6 +154,8 @@ func TestAccepted(t *testing.T) {
 		{"USE system", ""},
 		{"SELECT currentDatabase() = 'system'", "0\n"},
 		{"SELECT 1 WHERE 0 FORMAT Native", ""},
+		{"INSERT INTO values FORMAT Native", ""},
+		{"INSERT INTO values FORMAT CSV", ""},
 	} {
 		values := params("database", name, "param_t", "values")
 		if got := c.ask(t, step.sql, values); got.status != http.StatusOK || got.body != step.want {
