@@ -15,8 +15,9 @@ FUZZ_TIME ?= 15s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking (redis-server, gcc, curl) from the system's packages
+deps: ## install what is lacking: redis-server, gcc, curl from the system's packages, the ClickHouse library from npm
 	@sh internal/stack/deps.sh redis-server gcc curl
+	@go run ./reporting engine install
 
 run: ## start everything and print how to use it; Ctrl-C stops it
 	@sh internal/stack/deps.sh redis-server
@@ -30,7 +31,7 @@ demo: ## play a vendor's day against a system of its own; adds up or fails (ARGS
 test: deps ## run every test, with the race detector
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	go vet ./... && go vet -tags growth ./internal/ledger
+	go vet ./... && go vet -tags growth ./internal/ledger && go vet -tags noengine ./reporting/...
 	go test -race -p 2 -timeout 15m ./...
 	go test -run '^TestAllocations' ./gateway
 
