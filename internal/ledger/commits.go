@@ -117,11 +117,17 @@ func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) 
 }
 
 // RefuseUpdate keeps the trace of an update that the table of moves forbids, for
-// the panel, and acknowledges it, in one script. status is the order's.
-func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string) error {
+// the panel, and acknowledges it, in one script. status is the order's. late says
+// that it is a delivery.LateDelivery: then an event tells finance of it, once.
+func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
 	r := l.rooms[e.Partition]
-	_, err := l.run(ctx, l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused)},
-		string(RoleStatus), e.ID, refusedKept,
+	var event []byte
+	if late {
+		event = append([]byte{eventLate}, orderMember(e.Update.Order)...)
+		event = binary.BigEndian.AppendUint64(event, uint64(millis(e.Update.At)))
+	}
+	_, err := l.run(ctx, l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused), r.key(kindEvents)},
+		string(RoleStatus), e.ID, refusedKept, event,
 		"u", appendUpdate(nil, e.Update), "status", byte(status), "reason", reason)
 	return err
 }

@@ -17,33 +17,49 @@ import (
 type Role string
 
 // The roles that must have consumed an entry before it may be dropped. Events
-// go to both, couriers' updates to the status role only.
+// go to all, couriers' updates to the status role only, final outcomes of
+// webhooks to the export role only.
 const (
 	RoleStatus  Role = "status"
 	RoleWebhook Role = "webhook"
+	RoleExport  Role = "export"
 )
 
-// Event refers to one version of an order, or names a notice.
+// Event refers to one version of an order, names a notice, or tells of a
+// delivery that came too late.
 type Event struct {
 	Order   delivery.OrderID // zero for a notice
-	Version uint64
-	Notice  string // event id of a notice; empty for an order's
+	Version uint64           // zero for a late delivery
+	Notice  string           // event id of a notice; empty for an order's
+	// LateAt is when a courier says to have delivered an order that had been
+	// given up as TimedOut (delivery.LateDelivery); zero: it is not about that.
+	LateAt time.Time
 }
 
-// Entry is one entry of a partition's streams: an event or, for RoleStatus, a
-// courier's update.
+// Outcomes are final outcomes of webhook events of one account.
+type Outcomes struct {
+	Account delivery.AccountID
+	Records []AttemptRecord
+}
+
+// Entry is one entry of a partition's streams: an event, for RoleStatus also a
+// courier's update, for RoleExport also outcomes of webhooks.
 type Entry struct {
 	Partition int
 	ID        string
-	Event     Event // when Update is nil
+	Event     Event // when neither of the others is there
 	Update    *delivery.Update
+	Outcomes  *Outcomes
 }
 
-func (e *Entry) stream(r room) string {
-	if e.Update != nil {
-		return r.key(kindUpdates)
+func (e *Entry) kind() byte {
+	switch {
+	case e.Update != nil:
+		return kindUpdates
+	case e.Outcomes != nil:
+		return kindOutcomes
 	}
-	return r.key(kindEvents)
+	return kindEvents
 }
 
 func parseEvent(r room, text string) (Event, error) {
@@ -53,11 +69,17 @@ func parseEvent(r room, text string) (Event, error) {
 	if text[0] == eventNotice {
 		return Event{Notice: text[1:]}, nil
 	}
-	if text[0] != eventOrder || len(text) != 23 {
+	if text[0] != eventOrder && text[0] != eventLate || len(text) != 23 {
 		return Event{}, fmt.Errorf("event of kind %d and %d bytes: %w", text[0], len(text), errShortRecord)
 	}
 	f := fields{rest: text[15:]}
-	return Event{Order: r.orderOfMember(text[1:15]), Version: f.uint64()}, nil
+	event := Event{Order: r.orderOfMember(text[1:15])}
+	if text[0] == eventLate {
+		event.LateAt = timeOf(int64(f.uint64()))
+	} else {
+		event.Version = f.uint64()
+	}
+	return event, nil
 }
 
 // Feed is how a role reads its entries.
@@ -71,6 +93,13 @@ type Feed struct {
 	// so that a process first finishes what it had begun.
 	Consumer string
 	Handle   func(ctx context.Context, partition int, batch []Entry) error
+	// Turn, in place of Handle, gets what was read of all partitions together,
+	// and Every spaces its reads, so that batches collect; a full read is
+	// followed by the next one at once. After Turn has failed with
+	// delivery.ErrUnavailable nothing new is read until what it left has
+	// succeeded: what waits, waits in the streams.
+	Turn  func(ctx context.Context, batch []Entry) error
+	Every time.Duration
 	// Log is told what went wrong and what was healed; nil: nobody is.
 	Log func(msg string, args ...any)
 	// Batch is how many entries of a stream are read at once; 0: 256.
@@ -104,7 +133,7 @@ func (l *Ledger) RunFeed(ctx context.Context, f Feed) error {
 	// On a single Redis one read waits for all partitions; in a cluster each
 	// partition is a slot of its own and is read by itself.
 	shares := [][]room{l.rooms}
-	if l.cluster {
+	if l.cluster && f.Turn == nil {
 		shares = nil
 		for _, r := range l.rooms {
 			shares = append(shares, []room{r})
@@ -133,6 +162,8 @@ type feedReader struct {
 	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
 	redoAt    time.Time // when to take up this consumer's unsettled entries; zero: there are none
 	redoPause time.Duration
+	stalled   bool      // Turn waits for something outside; nothing new is read
+	nextRead  time.Time // of a Feed with Every
 }
 
 func newFeedReader(l *Ledger, f *Feed, rooms []room) *feedReader {
@@ -147,8 +178,11 @@ func newFeedReader(l *Ledger, f *Feed, rooms []room) *feedReader {
 }
 
 func streamKinds(role Role) []byte {
-	if role == RoleStatus {
+	switch role {
+	case RoleStatus:
 		return []byte{kindEvents, kindUpdates}
+	case RoleExport:
+		return []byte{kindEvents, kindOutcomes}
 	}
 	return []byte{kindEvents}
 }
@@ -162,6 +196,7 @@ func (r *feedReader) run(ctx context.Context) {
 			continue
 		}
 		r.redoLater()
+		r.stalled = r.Turn != nil && errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
 			err = r.makeGroups(ctx)
 			r.Log("consumer group was missing and has been made anew; it starts at the oldest entry", "role", r.Role, "error", err)
@@ -198,15 +233,19 @@ func (r *feedReader) turn(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.redoAt.IsZero() && time.Now().After(r.redoAt) {
+	if r.stalled {
+		sleep(ctx, time.Until(r.redoAt))
+	}
+	if !r.redoAt.IsZero() && !time.Now().Before(r.redoAt) {
 		switch err := r.readOwn(ctx); {
 		case err == nil:
-			r.redoAt, r.redoPause = time.Time{}, minPause
+			r.redoAt, r.redoPause, r.stalled = time.Time{}, minPause, false
 		case errors.Is(err, delivery.ErrUnavailable) || redis.HasErrorPrefix(err, "NOGROUP"):
 			return err
 		default:
 			r.Log("entries are still unsettled", "role", r.Role, "error", err)
 			r.redoLater()
+			r.stalled = false
 		}
 	}
 	if time.Since(r.claimed) > r.ClaimAfter/2 {
@@ -216,6 +255,9 @@ func (r *feedReader) turn(ctx context.Context) error {
 			}
 		}
 		r.claimed = time.Now()
+	}
+	if r.Turn != nil {
+		return r.gather(ctx)
 	}
 	return r.readNew(ctx)
 }
@@ -238,9 +280,9 @@ func requiredRoles(streamKey string) []Role {
 	case kindUpdates:
 		return []Role{RoleStatus}
 	case kindOutcomes:
-		return nil
+		return []Role{RoleExport}
 	}
-	return []Role{RoleStatus, RoleWebhook}
+	return []Role{RoleStatus, RoleWebhook, RoleExport}
 }
 
 // Ack acknowledges entries without any other effect.
@@ -248,9 +290,14 @@ func (l *Ledger) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	pipe := l.rdb.Pipeline()
+	ids := make(map[string][]string)
 	for i := range entries {
-		pipe.XAck(ctx, entries[i].stream(l.rooms[entries[i].Partition]), string(role), entries[i].ID)
+		stream := l.rooms[entries[i].Partition].key(entries[i].kind())
+		ids[stream] = append(ids[stream], entries[i].ID)
+	}
+	pipe := l.rdb.Pipeline()
+	for stream, ids := range ids {
+		pipe.XAck(ctx, stream, string(role), ids...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("acknowledging entries: %w", failure(err))

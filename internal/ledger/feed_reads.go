@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,6 +35,48 @@ func (r *feedReader) readNew(ctx context.Context) error {
 		byPartition[room.number] = append(byPartition[room.number], r.parse(ctx, room, stream.Stream, stream.Messages)...)
 	}
 	return r.handleAll(ctx, byPartition)
+}
+
+// gather is readNew for a Feed with Turn: one look at every stream, without
+// waiting in Redis for what comes.
+func (r *feedReader) gather(ctx context.Context) error {
+	sleep(ctx, time.Until(r.nextRead))
+	pipe := r.ledger.readers.Pipeline()
+	reads := make([]*redis.XStreamSliceCmd, len(r.streams))
+	for i, s := range r.streams {
+		reads[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
+			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, ">"}, Count: int64(r.Batch), Block: -1})
+	}
+	_, _ = pipe.Exec(ctx) // each read carries its own error
+	var batch []Entry
+	var failed error
+	full := false
+	for i, read := range reads {
+		if err := read.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			failed = errors.Join(failed, readFailure(err))
+			continue
+		}
+		for _, stream := range read.Val() {
+			full = full || len(stream.Messages) == r.Batch
+			batch = append(batch, r.parse(ctx, r.streams[i].room, stream.Stream, stream.Messages)...)
+		}
+	}
+	if !full {
+		r.nextRead = time.Now().Add(r.Every)
+	}
+	if len(batch) > 0 {
+		failed = errors.Join(failed, r.Turn(ctx, batch))
+	}
+	return failed
+}
+
+// handle gives entries of one partition that were handed out before to whoever
+// handles them.
+func (r *feedReader) handle(ctx context.Context, partition int, batch []Entry) error {
+	if r.Turn != nil {
+		return r.Turn(ctx, batch)
+	}
+	return r.Handle(ctx, partition, batch)
 }
 
 // readFailure keeps NOGROUP recognisable.
@@ -130,7 +173,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 			batch = append(batch, e)
 			continue
 		}
-		err := r.Handle(ctx, s.room.number, []Entry{e})
+		err := r.handle(ctx, s.room.number, []Entry{e})
 		if err == nil {
 			continue
 		}
@@ -144,7 +187,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if len(batch) == 0 {
 		return nil
 	}
-	return r.Handle(ctx, s.room.number, batch)
+	return r.handle(ctx, s.room.number, batch)
 }
 
 // deliveries is how often each of these entries was handed out.
@@ -167,13 +210,7 @@ func (r *feedReader) parse(ctx context.Context, room room, key string, messages 
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {
 		e := Entry{Partition: room.number, ID: m.ID}
-		var err error
-		if update, ok := m.Values["u"].(string); ok {
-			e.Update, err = decodeUpdate(update)
-		} else {
-			text, _ := m.Values["e"].(string)
-			e.Event, err = parseEvent(room, text)
-		}
+		err := e.read(room, m.Values)
 		if err == nil {
 			entries = append(entries, e)
 			continue
@@ -185,9 +222,24 @@ func (r *feedReader) parse(ctx context.Context, room room, key string, messages 
 	return entries
 }
 
+func (e *Entry) read(room room, values map[string]any) (err error) {
+	if update, ok := values["u"].(string); ok {
+		e.Update, err = decodeUpdate(update)
+		return err
+	}
+	if account, ok := values["a"].(string); ok {
+		e.Outcomes = new(Outcomes)
+		copy(e.Outcomes.Account[:], account)
+		e.Outcomes.Records, err = room.decodeOutcomes(values)
+		return err
+	}
+	e.Event, err = parseEvent(room, text(values["e"]))
+	return err
+}
+
 func (r *feedReader) bury(ctx context.Context, key string, room room, id, reason string) error {
 	r.Log("entry moved to the dead letters", "role", r.Role, "partition", room.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters)},
-		string(r.Role), id, refusedKept, "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
+	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters), room.key(kindEvents)},
+		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

@@ -208,7 +208,7 @@ func TestRefuseUpdate_LeavesATrace(t *testing.T) {
 	s.report(t, o.ID, delivery.Delivered)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
 	for range 2 { // a repeated call leaves one trace
-		must(t, s.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "late_delivery"))
+		must(t, s.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "illegal_move", false))
 	}
 	stats, err := s.Stats(t.Context())
 	must(t, err)
@@ -238,6 +238,7 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	if n := trim(); n != 0 {
 		t.Fatalf("%d entries dropped that the webhook role has not read", n)
 	}
+	must(t, l.Ack(t.Context(), RoleExport, collect(t, l, RoleExport, "c", 10)...))
 	unsettled := collect(t, l, RoleWebhook, "c", 10)
 	must(t, l.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
 	if n := trim(); n != 3 {
@@ -263,7 +264,7 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)
 	o := s.create(t, "X-1")
-	for _, role := range []Role{RoleStatus, RoleWebhook} {
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
 	}
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
@@ -294,7 +295,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	if n := retire(); n != 0 {
 		t.Fatalf("%d retired before anybody consumed their events", n)
 	}
-	for _, role := range []Role{RoleStatus, RoleWebhook} {
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 5)...))
 	}
 	// Both groups stand at the last entry, which is of this very hour: nothing of
@@ -304,7 +305,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	}
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
-	for _, role := range []Role{RoleStatus, RoleWebhook} {
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
 	}
 	if n := retire(); n != 2 {

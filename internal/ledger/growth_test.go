@@ -360,6 +360,7 @@ func (s *costScene) retire(b *testing.B, want int) {
 	}
 	s.consume(b, RoleStatus, acknowledge(RoleStatus))
 	s.consume(b, RoleWebhook, acknowledge(RoleWebhook))
+	s.consume(b, RoleExport, acknowledge(RoleExport))
 	retired := 0
 	for partition, r := range s.rooms {
 		// The hours' lists are named after the hour; two hours ago is over.

@@ -246,6 +246,7 @@ func appendOrderEvent(b []byte, id delivery.OrderID, version uint64) []byte {
 const (
 	eventOrder        = 1
 	eventNotice       = 2
+	eventLate         = 3    // a delivery reported too late: the version's place has its time, ms
 	eventReplay       = 0x81 // an order's version, queued again by a replay
 	eventNoticeReplay = 0x82
 	eventPing         = 4 // a probe for which nothing waits

@@ -13,8 +13,7 @@ import (
 
 // Trim drops a partition's stream entries that are older than keep and that
 // every group has read and settled; it drops nothing while a required group is
-// missing. The final outcomes of webhooks require no group, but wait for those
-// that there are. Returns how many entries went.
+// missing. Returns how many entries went.
 func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.rooms[partition]
 	total := int64(0)
@@ -24,10 +23,10 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 		if err != nil {
 			return total, err
 		}
-		if floor == "" && kind != kindOutcomes {
+		if floor == "" {
 			continue
 		}
-		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); floor == "" || streamIDLess(horizon, floor) {
+		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); streamIDLess(horizon, floor) {
 			floor = horizon
 		}
 		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()

@@ -217,6 +217,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	})
 	b.AwaitSettled(ledger.RoleWebhook)
 	stop()
+	b.Consume(ledger.RoleExport)
 	tidyAll()
 	if after := b.Stats(); after.Events >= before.Events || after.Updates >= before.Updates {
 		t.Errorf("nothing was trimmed: %+v", after)

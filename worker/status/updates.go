@@ -242,7 +242,7 @@ func (r *Role) conclude(ctx context.Context, v *verdict) error {
 		}
 	}
 	for _, f := range v.refused {
-		if err := r.ledger.RefuseUpdate(ctx, f.entry, f.status, f.reason); err != nil {
+		if err := r.ledger.RefuseUpdate(ctx, f.entry, f.status, f.reason, f.reason == reasonLateDelivery); err != nil {
 			return fmt.Errorf("refuse an update of order %s: %w", v.order, err)
 		}
 		r.metrics.refused.WithLabelValues(f.reason).Inc()

@@ -71,7 +71,7 @@ func (b *Bed) makeGroups() {
 	b.T.Helper()
 	b.must(b.Ledger.Publish(b.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
 		OccurredAt: time.Now(), Data: []byte("{}")}))
-	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook} {
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(b.T.Context())
 		_ = b.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testbed",
 			Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
@@ -235,6 +235,22 @@ func (b *Bed) AwaitSettled(role ledger.Role) {
 		s := b.Stats()
 		return s.Unread[role] == 0 && s.Pending[role] == 0
 	})
+}
+
+// Consume reads and acknowledges all that a role has not.
+func (b *Bed) Consume(role ledger.Role) {
+	b.T.Helper()
+	stop := b.Start(func(ctx context.Context) error {
+		err := b.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testbed", Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+			return b.Ledger.Ack(ctx, role, batch...)
+		}})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	b.AwaitSettled(role)
+	stop()
 }
 
 // Await polls until the condition holds.
