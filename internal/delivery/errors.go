@@ -46,6 +46,7 @@ const (
 	CodeJobNotAvailable       Code = "JOB_NOT_AVAILABLE"
 	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
 	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
+	CodeForbidden             Code = "FORBIDDEN"
 )
 
 // httpStatuses is the one table from code to HTTP status.
@@ -85,6 +86,7 @@ var httpStatuses = map[Code]int{
 	CodeJobNotAvailable:       409,
 	CodeEventNotFound:         404,
 	CodeRequestHeaderTooLarge: 431,
+	CodeForbidden:             403,
 }
 
 // HTTPStatus is the status that an answer with this code carries; a code that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -325,5 +326,10 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	}
 	if n := retire(); n != 0 {
 		t.Errorf("%d retired twice", n)
+	}
+	retired, err := l.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}})
+	must(t, err)
+	if !slices.Equal(retired, []bool{true, false, true, false}) {
+		t.Errorf("retired: %v", retired)
 	}
 }

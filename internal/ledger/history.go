@@ -253,3 +253,56 @@ func (l *Ledger) eachEntryOf(ctx context.Context, r room, kind byte, since time.
 		}
 	}
 }
+
+// retiredEntry is the length of one order's entry in a bucket of retired orders:
+// nine bytes of its digest, two of its day.
+const retiredEntry = 11
+
+// Retired tells which of the orders ended and left Redis (Retire). Of an order
+// that is there, or never was, it says false.
+func (l *Ledger) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	pipe := l.rdb.Pipeline()
+	buckets := make(map[string]*redis.StringCmd)
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		r, ok := l.roomOfOrder(id)
+		if !ok {
+			continue
+		}
+		suffix := retiredSuffix(id.Digest())
+		keys[i] = r.keyOf(kindRetired, suffix[:])
+		if buckets[keys[i]] == nil {
+			buckets[keys[i]] = pipe.Get(ctx, keys[i])
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading retired orders: %w", failure(err))
+	}
+	retired := make([]bool, len(ids))
+	for i, id := range ids {
+		bucket := buckets[keys[i]]
+		if bucket == nil || errors.Is(bucket.Err(), redis.Nil) {
+			continue
+		}
+		if bucket.Err() != nil {
+			return nil, fmt.Errorf("reading retired orders: %w", failure(bucket.Err()))
+		}
+		retired[i] = inRetired(bucket.Val(), id)
+	}
+	return retired, nil
+}
+
+func inRetired(bucket string, id delivery.OrderID) bool {
+	member := orderMember(id)
+	entry := member[:9] + member[12:14]
+	for len(bucket) >= retiredEntry {
+		if bucket[:retiredEntry] == entry {
+			return true
+		}
+		bucket = bucket[retiredEntry:]
+	}
+	return false
+}
