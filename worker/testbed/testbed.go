@@ -40,6 +40,8 @@ type Vendor struct {
 	bed     *Bed
 	Account delivery.AccountID
 	Store   *delivery.Store
+	// Edit changes a draft before the order is created from it; nil: nothing is.
+	Edit func(*delivery.OrderDraft)
 }
 
 // New starts a Redis and opens a sandbox ledger with one fleet; both end with
@@ -153,6 +155,9 @@ func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
 		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}},
 	}
 	draft.PackageNote = note
+	if v.Edit != nil {
+		v.Edit(draft)
+	}
 	created, _, err := b.Ledger.CreateOrder(b.T.Context(), &ledger.Creation{
 		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
 		Candidates: []ledger.Candidate{{Terms: b.Fleet.Terms(), Covers: true}},

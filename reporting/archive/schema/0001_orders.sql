@@ -36,6 +36,6 @@ CREATE TABLE IF NOT EXISTS {{local "orders"}} {{onCluster}}
 ENGINE = {{replacing "orders" "version"}}
 PARTITION BY toYYYYMM(business_day)
 ORDER BY (account_id, business_day, order_id)
-SETTINGS {{deduplication}};
+SETTINGS {{durability}};
 
 {{distributed "orders"}};

@@ -17,6 +17,6 @@ CREATE TABLE IF NOT EXISTS {{local "order_events"}} {{onCluster}}
 ENGINE = {{replacing "order_events" "version"}}
 PARTITION BY toYYYYMM(business_day)
 ORDER BY (account_id, business_day, order_id, sequence)
-SETTINGS {{deduplication}};
+SETTINGS {{durability}};
 
 {{distributed "order_events"}};

@@ -10,6 +10,6 @@ CREATE TABLE IF NOT EXISTS {{local "late_deliveries"}} {{onCluster}}
 ENGINE = {{replacing "late_deliveries" ""}}
 PARTITION BY toYYYYMM(business_day)
 ORDER BY (account_id, business_day, order_id, reported_at)
-SETTINGS {{deduplication}};
+SETTINGS {{durability}};
 
 {{distributed "late_deliveries"}};

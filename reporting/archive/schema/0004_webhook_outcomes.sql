@@ -22,6 +22,6 @@ CREATE TABLE IF NOT EXISTS {{local "webhook_outcomes"}} {{onCluster}}
 ENGINE = {{replacing "webhook_outcomes" ""}}
 PARTITION BY toYYYYMM(day)
 ORDER BY (account_id, day, event_id, partition, entry, line)
-SETTINGS {{deduplication}};
+SETTINGS {{durability}};
 
 {{distributed "webhook_outcomes"}};

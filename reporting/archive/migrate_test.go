@@ -1,0 +1,164 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"vendorapi/reporting/testbed"
+)
+
+// tablesEnd is the last file that makes tables of rows; later ones need not be
+// there for rows to go in.
+const tablesEnd = 4
+
+func TestMigrate_FromEveryEarlierState(t *testing.T) {
+	t.Parallel()
+	files := own(t)
+	e := testbed.SharedEngine(t)
+	for n := range len(files) + 1 {
+		a := open(t, e, e.NewDatabase(t))
+		applied, err := a.migrate(t.Context(), files[:n])
+		if err != nil || len(applied) != n {
+			t.Fatalf("%d of %d files: %v %v", len(applied), n, applied, err)
+		}
+		o := newOrder(account(1), n, noon, toDelivered...)
+		if n >= tablesEnd {
+			noError(t, a.Insert(t.Context(), batchOf(o)))
+		}
+		for again := range 2 {
+			applied, err = a.Migrate(t.Context())
+			want := len(files) - n
+			if again > 0 {
+				want = 0
+			}
+			if err != nil || len(applied) != want {
+				t.Errorf("from %d files, %d were applied, want %d: %v", n, len(applied), want, err)
+			}
+		}
+		if n >= tablesEnd {
+			requireStored(t, a, noon, noon, o)
+		}
+		recorded := one[string](t, a, "SELECT arrayStringConcat(groupArray(name), ' ') FROM (SELECT name FROM schema_migrations FINAL ORDER BY version)")
+		var names []string
+		for _, f := range files {
+			names = append(names, f.name)
+		}
+		if recorded != strings.Join(names, " ") {
+			t.Errorf("recorded: %s", recorded)
+		}
+	}
+}
+
+// A crash after any statement, recorded or not: the next run goes on.
+func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
+	t.Parallel()
+	files := own(t)
+	e := testbed.SharedEngine(t)
+	total := 0
+	for _, f := range files {
+		statements, err := layout{database: "d"}.statements(&f)
+		noError(t, err)
+		total += len(statements)
+	}
+	for crash := 0; crash <= total; crash += 2 {
+		a := open(t, e, e.NewDatabase(t))
+		noError(t, a.makeDatabase(t.Context()))
+		left := crash
+		for i := range files {
+			statements, err := a.layout().statements(&files[i])
+			noError(t, err)
+			if left >= len(statements) {
+				noError(t, a.apply(t.Context(), &files[i]))
+				left -= len(statements)
+				continue
+			}
+			for _, s := range statements[:left] {
+				noError(t, a.exec(t.Context(), s))
+			}
+			break
+		}
+		if _, err := a.Migrate(t.Context()); err != nil {
+			t.Errorf("after a crash at statement %d: %v", crash, err)
+		}
+		noError(t, a.Insert(t.Context(), batchOf(newOrder(account(1), 1, noon))))
+		requireStored(t, a, noon, noon, newOrder(account(1), 1, noon))
+	}
+}
+
+func TestMigrate_TwoAtOnce(t *testing.T) {
+	t.Parallel()
+	e := testbed.SharedEngine(t)
+	for range 5 {
+		database := e.NewDatabase(t)
+		var running sync.WaitGroup
+		for range 3 {
+			a := open(t, e, database)
+			running.Go(func() {
+				if _, err := a.Migrate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		a := open(t, e, database)
+		if applied, err := a.Migrate(t.Context()); err != nil || len(applied) != 0 {
+			t.Errorf("afterwards %v is applied: %v", applied, err)
+		}
+	}
+}
+
+func TestMigrate_RefusesWhatItCannotKnow(t *testing.T) {
+	t.Parallel()
+	files := own(t)
+	changed := files[1]
+	changed.source += "-- changed\n"
+	for _, c := range []struct {
+		want   string
+		newer  bool
+		record migration
+	}{
+		{want: "made by a newer program", newer: true, record: migration{version: uint32(len(files) + 1), name: "9999_next.sql", source: "SELECT 1;\n"}},
+		{want: files[1].name + " has been changed since it was applied", record: changed},
+		{want: "has the number 0", record: migration{version: 0, name: "0000_none.sql"}},
+	} {
+		e := testbed.SharedEngine(t)
+		a := open(t, e, e.NewDatabase(t))
+		noError(t, a.makeDatabase(t.Context()))
+		noError(t, a.apply(t.Context(), &c.record))
+		applied, err := a.Migrate(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, errNewer) != c.newer || len(applied) != 0 {
+			t.Errorf("%q: %v %v", c.want, applied, err)
+		}
+		if n := one[uint64](t, a, fmt.Sprintf("SELECT count() FROM system.tables WHERE database = '%s' AND name IN ('orders', 'late_deliveries')", a.database)); n != 0 {
+			t.Errorf("%q: %d tables were made", c.want, n)
+		}
+	}
+}
+
+func TestMigrate_RefusesTheOtherLayout(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.settings.Cluster = "main"
+	if err := a.checkLayout(t.Context()); err == nil || !strings.Contains(err.Error(), "was made for a single server, the settings name cluster main") {
+		t.Error(err)
+	}
+}
+
+func TestMigrate_SaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	bad := migration{version: 1, name: "0001_bad.sql", source: "SELECT 1;\nCREATE TABLE x (a Nonsense) ENGINE = Memory;\n"}
+	err := a.apply(t.Context(), &bad)
+	if err == nil || !strings.Contains(err.Error(), "schema 0001_bad.sql") || !strings.Contains(err.Error(), "Nonsense") {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Migrate(ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

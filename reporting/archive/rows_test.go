@@ -1,0 +1,101 @@
+package archive
+
+import (
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestOrderOf_FollowsTheHistory(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	for _, c := range []struct {
+		reached                              []delivery.Status
+		assigned, picked, delivered, endedAt time.Time
+		failure                              delivery.FailureReason
+		cancel                               delivery.CancelReason
+	}{
+		{},
+		{reached: toDelivered[:3], assigned: at(1), picked: at(3)},
+		{reached: toDelivered, assigned: at(1), picked: at(3), delivered: at(5), endedAt: at(5)},
+		{reached: []delivery.Status{delivery.Assigned, delivery.Cancelled}, assigned: at(1), endedAt: at(2), cancel: delivery.CustomerRequest},
+		{reached: []delivery.Status{delivery.Failed}, endedAt: at(1), failure: delivery.CustomerRefused},
+	} {
+		o := newOrder(account(1), 1, noon, c.reached...)
+		row := OrderOf(o, kebap)
+		if !row.AssignedAt.Equal(c.assigned) || !row.PickedUpAt.Equal(c.picked) || !row.DeliveredAt.Equal(c.delivered) ||
+			!row.EndedAt.Equal(c.endedAt) || row.Failure != c.failure || row.Cancel != c.cancel {
+			t.Errorf("%v: %+v", c.reached, row)
+		}
+		if row.Status != o.Status || row.Version != o.Version || !row.UpdatedAt.Equal(at(len(c.reached))) ||
+			row.StoreName != kebap.Name || row.TaxNumber != kebap.TaxNumber || row.ID != o.ID || row.Fleet != o.Fleet.ID {
+			t.Errorf("%v: %+v", c.reached, row)
+		}
+		if p := row.Place(); p != (Place{o.Account, time.Date(2026, 11, 21, 0, 0, 0, 0, delivery.Istanbul), o.ID}) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if row := OrderOf(newOrder(account(1), 1, noon), nil); row.StoreName != "" || row.TaxNumber != "" {
+		t.Errorf("%+v", row)
+	}
+}
+
+func TestEventsOf_CreationFirst(t *testing.T) {
+	t.Parallel()
+	for n := range len(toDelivered) + 1 {
+		o := newOrder(account(1), 1, noon, toDelivered[:n]...)
+		events := EventsOf(o)
+		if len(events) != n+1 {
+			t.Fatalf("%d events of %d changes", len(events), n)
+		}
+		for i, e := range events {
+			want := delivery.Searching
+			if i > 0 {
+				want = toDelivered[i-1]
+			}
+			if e.Version != 1<<32|uint64(i+1) || e.Status != want || !e.At.Equal(noon.Add(time.Duration(i)*time.Minute)) ||
+				e.Order != o.ID || e.Account != o.Account || !e.CreatedAt.Equal(noon) {
+				t.Errorf("event %d: %+v", i, e)
+			}
+			if again, ok := EventOf(o, e.Version); !ok || again != e {
+				t.Errorf("EventOf: %+v %t", again, ok)
+			}
+		}
+	}
+}
+
+func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
+	t.Parallel()
+	o := newOrder(account(1), 1, noon, delivery.Assigned, delivery.Failed)
+	o.Version, o.Changes[1].Version = 2<<32|3, 2<<32|3
+	for version, known := range map[uint64]bool{
+		1<<32 | 1: true, 1<<32 | 2: true, 2<<32 | 3: true,
+		1<<32 | 3: false, 2<<32 | 2: false, 2<<32 | 4: false, 0: false,
+	} {
+		e, ok := EventOf(o, version)
+		if ok != known || ok && e.Version != version {
+			t.Errorf("%x: %+v %t", version, e, ok)
+		}
+	}
+	if e := EventsOf(o); e[0].Version != 1<<32|1 || e[2].Version != 2<<32|3 || e[2].Failure != delivery.CustomerRefused {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestBusinessDay_IsCutAtLocalMidnight(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2026-11-20T23:59:59.999+03:00": "2026-11-20",
+		"2026-11-21T00:00:00.000+03:00": "2026-11-21",
+		"2026-11-20T21:00:00.000Z":      "2026-11-21",
+		"2028-02-29T23:59:59.999+03:00": "2028-02-29",
+		"2026-12-31T21:00:00.000Z":      "2027-01-01",
+	} {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		noError(t, err)
+		if got := BusinessDay(at); got.Format(time.DateTime) != want+" 00:00:00" || !got.Equal(BusinessDay(got)) {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package archive
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// own are the files of the schema.
+func own(t testing.TB) []migration {
+	t.Helper()
+	files, err := readMigrations(schemaFiles, "schema")
+	noError(t, err)
+	return files
+}
+
+func TestReadMigrations_RefusesGapsDuplicatesAndOtherNames(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"":                                   {"0001_a.sql", "0002_b.sql"},
+		"0003_c.sql has the place":           {"0001_a.sql", "0003_c.sql"},
+		"0001_b.sql has the place":           {"0001_a.sql", "0001_b.sql", "0002_c.sql"},
+		"0002_a.sql has the place":           {"0002_a.sql"},
+		"0000_a.sql has the place":           {"0000_a.sql", "0001_b.sql"},
+		`"1_a.sql" is not called`:            {"1_a.sql"},
+		`"0001_a.txt" is not called`:         {"0001_a.txt"},
+		`"0001_a.sql.orig" is not called`:    {"0001_a.sql.orig"},
+		"schema: open schema: file does not": nil,
+	} {
+		files := fstest.MapFS{}
+		for _, name := range names {
+			files["schema/"+name] = &fstest.MapFile{Data: []byte("SELECT 1;\n")}
+		}
+		_, err := readMigrations(files, "schema")
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", names, err)
+		}
+	}
+}
+
+func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
+	t.Parallel()
+	single, cluster := layout{database: "d"}, layout{database: "d", cluster: "c"}
+	for _, c := range []struct {
+		layout layout
+		source string
+		want   []string
+	}{
+		{single, "SELECT 1;\nSELECT 2;\n", []string{"SELECT 1", "SELECT 2"}},
+		{single, "SELECT ';' AS a,\n ';x';  \r\n", []string{"SELECT ';' AS a,\n ';x'"}},
+		{single, "-- one;\n  -- two\n\n;\nSELECT 1\n-- three;\nFROM t;", []string{"SELECT 1\nFROM t"}},
+		{single, `{{distributed "t"}};` + "\n", nil},
+		{single, `CREATE TABLE {{local "t"}} {{onCluster}};`, []string{"CREATE TABLE t"}},
+		{cluster, `CREATE TABLE {{local "t"}} {{onCluster}};`, []string{"CREATE TABLE t_local ON CLUSTER 'c'"}},
+		{single, "FROM {{database}}.v;", []string{"FROM `d`.v"}},
+	} {
+		got, err := c.layout.statements(&migration{name: "x", source: c.source})
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q %v", c.source, got, err)
+		}
+	}
+	for want, source := range map[string]string{
+		"no semicolon after":   "SELECT 1;\nSELECT 2",
+		`function "other" not`: "{{other}};",
+		"wrong number of args": "{{local}};",
+		"unclosed action":      "{{local ",
+		"no entry for key":     "{{.X}};",
+	} {
+		if _, err := single.statements(&migration{name: "x", source: source}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", source, err)
+		}
+	}
+}
+
+func FuzzStatements(f *testing.F) {
+	for _, m := range own(f) {
+		f.Add(m.source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		statements, err := layout{database: "d", cluster: "c"}.statements(&migration{name: "x", source: source})
+		for _, s := range statements {
+			if err != nil || strings.TrimSpace(s) != s || s == "" {
+				t.Errorf("%q %v", s, err)
+			}
+		}
+	})
+}
+
+// clusterSQL is all that is run in a cluster.
+func clusterSQL(t testing.TB) []string {
+	t.Helper()
+	l := layout{database: "delivery", cluster: "main"}
+	all := []string{"CREATE DATABASE IF NOT EXISTS delivery " + l.onCluster(), l.migrationsTable()}
+	for _, m := range own(t) {
+		statements, err := l.statements(&m)
+		noError(t, err)
+		all = append(all, statements...)
+	}
+	return all
+}
+
+// The embedded engine has no cluster, but its parser knows them.
+func TestSchema_ClusterSQLParses(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	removal := layout{database: "delivery", cluster: "main"}.removal("orders", []string{"('a', '2026-11-21', 'b')"})
+	if !strings.HasPrefix(removal, "DELETE FROM orders_local ON CLUSTER 'main' WHERE") {
+		t.Error(removal)
+	}
+	for _, statement := range append(clusterSQL(t), removal) {
+		var formatted string
+		err := a.conn.QueryRow(t.Context(), "SELECT formatQuery({sql:String})", clickhouse.Named("sql", statement)).Scan(&formatted)
+		if err != nil || !strings.Contains(formatted, "ON CLUSTER main") {
+			t.Errorf("%s\n%s %v", statement, formatted, err)
+		}
+	}
+}
+
+func TestSchema_ClusterTables(t *testing.T) {
+	t.Parallel()
+	sql := strings.Join(clusterSQL(t), ";\n")
+	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes"} {
+		version := ""
+		if table == "orders" || table == "order_events" {
+			version = ", version"
+		}
+		for _, want := range []string{
+			"CREATE TABLE IF NOT EXISTS " + table + "_local ON CLUSTER 'main'",
+			"ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/delivery/" + table + "_local', '{replica}'" + version + ")",
+			"CREATE TABLE IF NOT EXISTS " + table + " ON CLUSTER 'main' AS " + table + "_local\n" +
+				"ENGINE = Distributed('main', 'delivery', '" + table + "_local', cityHash64(account_id))",
+		} {
+			if !strings.Contains(sql, want) {
+				t.Errorf("missing: %s", want)
+			}
+		}
+	}
+	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 4 {
+		t.Errorf("%d tables recognise repeated inserts", n)
+	}
+	if strings.Contains(sql, "non_replicated") {
+		t.Error("a setting of single servers in a cluster's SQL")
+	}
+	// What is not a table's own must go through the Distributed tables.
+	for _, view := range regexp.MustCompile(`(?s)CREATE OR REPLACE VIEW.*?;\n`).FindAllString(sql, -1) {
+		if strings.Contains(view, "_local") {
+			t.Errorf("%s", view)
+		}
+	}
+}
+
+// Every statement may be run again: a crash can come before it is recorded.
+func TestSchema_StatementsMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	repeatable := regexp.MustCompile(`(?i)^(CREATE (TABLE|VIEW|DATABASE) IF NOT EXISTS|CREATE OR REPLACE |ALTER TABLE .* (ADD|DROP) (COLUMN|INDEX) IF |DROP \w+ IF EXISTS)`)
+	for _, statement := range clusterSQL(t) {
+		if !repeatable.MatchString(statement) {
+			t.Errorf("cannot be run again: %.100s", statement)
+		}
+	}
+}

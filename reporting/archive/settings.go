@@ -1,0 +1,125 @@
+package archive
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// DefaultDatabase is where the tables are unless the settings say otherwise.
+const DefaultDatabase = "delivery"
+
+// Settings say which ClickHouse the archive is in.
+type Settings struct {
+	// URL is http://, https:// or clickhouse:// (the native protocol), with
+	// user:password@, host:port and clickhouse-go's options, such as
+	// ?compress=lz4 or ?secure=true.
+	URL string `yaml:"url"`
+	// Database holds the tables; empty: what the URL's path names, else
+	// delivery. Migrate creates it.
+	Database string `yaml:"database"`
+	// Cluster is the name of the cluster, as its servers know it, that has the
+	// tables; empty: a single server.
+	Cluster string `yaml:"cluster"`
+}
+
+// names may stand in SQL without quotes.
+var names = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+// clusterNames may also have dots and dashes; they always stand in quotes.
+var clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+
+// Validate tells what is wrong, without the password.
+func (s *Settings) Validate() error {
+	_, _, err := s.options()
+	return err
+}
+
+// options are clickhouse-go's, and the name of the database.
+func (s *Settings) options() (*clickhouse.Options, string, error) {
+	if s.URL == "" {
+		return nil, "", errors.New("url: no address of ClickHouse is given")
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		// Its text quotes the URL, with the password in it.
+		return nil, "", errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "clickhouse" {
+		return nil, "", fmt.Errorf("url %s: wanted is http://, https:// or clickhouse://, and a host", u.Redacted())
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	if database != "" && s.Database != "" && database != s.Database {
+		return nil, "", fmt.Errorf("the url names the database %q, database says %q", database, s.Database)
+	}
+	database = cmp.Or(s.Database, database, DefaultDatabase)
+	switch {
+	case !names.MatchString(database):
+		return nil, "", fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
+	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
+		return nil, "", fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
+	}
+	o, err := parse(u)
+	if err != nil {
+		return nil, "", fmt.Errorf("url %s: %w", u.Redacted(), err)
+	}
+	o.Auth.Database = database
+	return o, database, nil
+}
+
+// parse reads the URL as clickhouse-go does, and fills in what it would not
+// guess: https means TLS, and ports have their defaults.
+func parse(u *url.URL) (*clickhouse.Options, error) {
+	full := *u
+	values := full.Query()
+	if full.Scheme == "https" {
+		values.Set("secure", "true")
+	}
+	full.RawQuery = values.Encode()
+	if full.Port() == "" && !strings.Contains(full.Host, ",") {
+		full.Host = net.JoinHostPort(full.Hostname(), defaultPort(full.Scheme, values.Get("secure") != ""))
+	}
+	o, err := clickhouse.ParseDSN(full.String())
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	if o.TLS != nil {
+		o.TLS.MinVersion = tls.VersionTLS12
+	}
+	if o.Compression == nil { // measured: it pays even on loopback
+		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
+	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
+	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)
+	return o, nil
+}
+
+func defaultPort(scheme string, secure bool) string {
+	switch {
+	case scheme == "clickhouse" && secure:
+		return "9440"
+	case scheme == "clickhouse":
+		return "9000"
+	case scheme == "https":
+		return "8443"
+	}
+	return "8123"
+}
+
+// withoutURL keeps the reason of a URL's refusal and drops the URL.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package archive
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestStored_Selects(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	var all []*delivery.Order
+	for i := range 300 {
+		all = append(all, newOrder(account(i%5), i, noon.AddDate(0, 0, i%3), toDelivered[:i%6]...))
+	}
+	noError(t, a.Insert(t.Context(), batchOf(all...)))
+	requireStored(t, a, noon, noon.AddDate(0, 0, 2), all...)
+	for what, c := range map[string]struct {
+		selection Selection
+		want      int
+	}{
+		"a day":       {Selection{From: noon, To: noon}, 100},
+		"two days":    {Selection{From: noon, To: noon.AddDate(0, 0, 1)}, 200},
+		"an account":  {Selection{From: noon, To: noon.AddDate(0, 0, 2), Accounts: []delivery.AccountID{account(3)}}, 60},
+		"two at once": {Selection{From: noon, To: noon, Accounts: []delivery.AccountID{account(3), account(0), account(99)}}, 40},
+		"orders":      {Selection{From: noon, To: noon, Orders: []delivery.OrderID{all[0].ID, all[3].ID, all[1].ID}}, 2},
+		"another day": {Selection{From: noon.AddDate(0, 1, 0), To: noon.AddDate(0, 1, 0)}, 0},
+	} {
+		got := stored(t, a, c.selection)
+		if len(got) != c.want {
+			t.Errorf("%s: %d orders, want %d", what, len(got), c.want)
+		}
+		if !slices.IsSortedFunc(got, func(a, b *Stored) int { return comparePlaces(a.Place, b.Place) }) {
+			t.Errorf("%s: not sorted", what)
+		}
+	}
+}
+
+func TestSums_AreThoseOfTheRow(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	o := newOrder(account(1), 1, noon, toDelivered...)
+	o.OrderAmount = delivery.Money{}
+	noError(t, a.Insert(t.Context(), batchOf(o)))
+	read := func() (Sums, error) { return stored(t, a, Selection{From: noon, To: noon})[0].Sums() }
+	if got, err := read(); err != nil || got != (Sums{"Delivered", "Cash", delivery.Money{}, o.Payment.CollectionAmount}) {
+		t.Errorf("%+v %v", got, err)
+	}
+	noError(t, a.exec(t.Context(), "INSERT INTO orders SELECT * REPLACE(-1 AS order_amount, version + 1 AS version) FROM orders FINAL"))
+	if got, err := read(); err == nil || !strings.Contains(err.Error(), o.ID.String()) {
+		t.Errorf("%+v %v", got, err)
+	}
+	noError(t, a.exec(t.Context(), "DELETE FROM orders WHERE 1"))
+	if got, err := read(); err == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestStored_Refusals(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for want, s := range map[string]Selection{
+		"no day is from 2026-11-21 to 2026-11-20": {From: noon, To: noon.AddDate(0, 0, -1)},
+		"at most 10000 of each":                   {From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed+1)},
+	} {
+		for _, err := range a.Stored(t.Context(), s) {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", want, err)
+			}
+		}
+	}
+	// The longest list fits.
+	if got := stored(t, a, Selection{From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed), Orders: make([]delivery.OrderID, MaxListed)}); len(got) != 0 {
+		t.Errorf("%d orders", len(got))
+	}
+}
+
+// A reader that has seen enough leaves no connection behind.
+func TestStored_MayBeLeft(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	b := &Batch{}
+	for i := range 2000 {
+		o := newOrder(account(i%5), i, noon, delivery.Assigned)
+		b.Orders, b.Events = append(b.Orders, OrderOf(o, kebap)), append(b.Events, EventsOf(o)...)
+	}
+	noError(t, a.Insert(t.Context(), b))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 30 { // there are 24 connections
+		for _, err := range a.Stored(ctx, Selection{From: noon, To: noon}) {
+			noError(t, err)
+			break
+		}
+	}
+	noError(t, a.Ping(ctx))
+}
+
+// Every column that derives from the order is compared: a row that was changed
+// in it is found, with both values.
+func TestDifferences_FindEveryColumn(t *testing.T) {
+	t.Parallel()
+	columns := map[string]string{ // besides the keys
+		"version": "version + 1", "external_order_id": "'x'", "external_store_id": "'x'", "fleet_id": "toUUID('00000000-0000-0000-0000-000000000001')",
+		"fleet_name": "'x'", "status": "'Nonsense'", "failure_reason": "'x'", "cancel_reason": "'x'", "created_at": "created_at + 1", "ordered_at": "NULL",
+		"ready_at": "ready_at + 1", "assigned_at": "NULL", "picked_up_at": "picked_up_at + 1", "delivered_at": "NULL", "ended_at": "NULL",
+		"updated_at": "updated_at + 1", "payment_type": "''", "order_amount": "NULL", "collection_amount": "collection_amount + 0.01",
+	}
+	if want := len(orders.columns) - 5; len(columns) != want { // three keys, two of the store
+		t.Fatalf("%d columns are tried, there are %d", len(columns), want)
+	}
+	a := newArchive(t)
+	wrong := map[delivery.OrderID]string{}
+	var all []*delivery.Order
+	var places []Place
+	for column := range columns {
+		o := newOrder(account(1), len(all), noon, toDelivered...)
+		o.OrderedAt = noon.Add(-time.Minute)
+		row := OrderOf(o, nil)
+		all, places, wrong[o.ID] = append(all, o), append(places, row.Place()), column
+	}
+	noError(t, a.Insert(t.Context(), batchOf(all...)))
+	for id, column := range wrong {
+		replaced := "version + 10 AS version"
+		if column != "version" {
+			replaced += ", " + columns[column] + " AS " + column
+		}
+		noError(t, a.exec(t.Context(), "INSERT INTO orders SELECT * REPLACE("+replaced+") FROM orders FINAL WHERE order_id = '"+id.String()+"'"))
+	}
+	found := map[delivery.OrderID]*Stored{}
+	for _, s := range stored(t, a, Selection{From: noon, To: noon}) {
+		found[s.Order] = s
+	}
+	for _, o := range all {
+		column := wrong[o.ID]
+		row := OrderOf(o, nil)
+		differences := slices.DeleteFunc(found[o.ID].Differences(&row, EventsOf(o)),
+			func(d Difference) bool { return column != "version" && d.What == "orders.version" })
+		if len(differences) != 1 || differences[0].What != "orders."+column || differences[0].Have == differences[0].Want ||
+			!strings.Contains(differences[0].String(), differences[0].Have) {
+			t.Errorf("%s: %v", column, differences)
+		}
+	}
+	// As reconciliation repairs: the wrong rows have the higher versions.
+	noError(t, a.Remove(t.Context(), places))
+	requireStored(t, a, noon, noon)
+	noError(t, a.InsertAnew(t.Context(), batchOf(all...)))
+	requireStored(t, a, noon, noon, all...)
+}
+
+func TestDifferences_Rows(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	o := newOrder(account(1), 1, noon, toDelivered...)
+	row := OrderOf(o, nil)
+	for _, c := range []struct {
+		spoil string
+		want  []string
+	}{
+		{"DELETE FROM orders WHERE 1", []string{`orders is "no row", should be "a row"`}},
+		{"DELETE FROM order_events WHERE sequence IN (1, 4)", []string{
+			`order_events[1] is "no row", should be "a row"`, `order_events[4] is "no row", should be "a row"`}},
+		{"INSERT INTO order_events SELECT * REPLACE(sequence + 7 AS sequence) FROM (SELECT * FROM order_events WHERE sequence < 3)", []string{
+			`order_events[8] is "a row", should be "no row"`, `order_events[9] is "a row", should be "no row"`}},
+		{"INSERT INTO order_events SELECT * REPLACE(at + 1 AS at, version + 4294967296 AS version) FROM order_events WHERE sequence = 2", []string{
+			`order_events[2].version is "8589934594", should be "4294967298"`, `order_events[2].at is "2026-11-21 12:01:01.000", should be "2026-11-21 12:01:00.000"`}},
+		// The creation's epoch is not kept by orders.
+		{"INSERT INTO order_events SELECT * REPLACE(version + 4294967296 AS version) FROM order_events WHERE sequence = 1", nil},
+	} {
+		noError(t, a.InsertAnew(t.Context(), batchOf(o)))
+		noError(t, a.exec(t.Context(), c.spoil))
+		all := stored(t, a, Selection{From: noon, To: noon})
+		if len(all) != 1 {
+			t.Fatalf("%s: %d orders", c.spoil, len(all))
+		}
+		if all[0].Found() == strings.Contains(c.spoil, "FROM orders") || all[0].Describe() == "" {
+			t.Errorf("%s: found %t, %s", c.spoil, all[0].Found(), all[0].Describe())
+		}
+		var got []string
+		for _, d := range all[0].Differences(&row, EventsOf(o)) {
+			got = append(got, d.String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", c.spoil, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+		noError(t, a.Remove(t.Context(), []Place{row.Place()}))
+	}
+}
+
+func TestPlaces_MisplacedRowsAreFoundAndRemoved(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	var all []*delivery.Order
+	var right []Place
+	for i := range 50 {
+		o := newOrder(account(i%5), i, noon.AddDate(0, 0, i%2), delivery.Assigned)
+		row := OrderOf(o, nil)
+		all, right = append(all, o), append(right, row.Place())
+	}
+	noError(t, a.Insert(t.Context(), batchOf(all...)))
+	wrong, err := a.Misplaced(t.Context(), right)
+	if err != nil || len(wrong) != 0 {
+		t.Fatalf("%v %v", wrong, err)
+	}
+	noError(t, a.exec(t.Context(), "INSERT INTO orders SELECT * REPLACE(business_day + 40 AS business_day) FROM orders FINAL WHERE external_order_id = 'YS-0000007'"))
+	noError(t, a.exec(t.Context(), "INSERT INTO order_events SELECT * REPLACE(toUUID('00000000-0000-0000-0000-000000000001') AS account_id) FROM order_events FINAL WHERE order_id = '"+all[8].ID.String()+"'"))
+	wrong, err = a.Misplaced(t.Context(), right)
+	if err != nil || len(wrong) != 2 {
+		t.Fatalf("%v %v", wrong, err)
+	}
+	for _, p := range wrong {
+		if p.Order != all[7].ID && p.Order != all[8].ID {
+			t.Errorf("%v is where it belongs", p)
+		}
+	}
+	noError(t, a.Remove(t.Context(), wrong))
+	noError(t, a.Remove(t.Context(), nil))
+	wrong, err = a.Misplaced(t.Context(), right)
+	if err != nil || len(wrong) != 0 {
+		t.Errorf("%v %v", wrong, err)
+	}
+	requireStored(t, a, noon.AddDate(0, -1, 0), noon.AddDate(0, 3, 0), all...)
+}
+
+func TestAccountsOf_Counts(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	var all []*delivery.Order
+	for i := range 30 {
+		all = append(all, newOrder(account(i%3), i, noon.AddDate(0, 0, i%2), delivery.Assigned))
+	}
+	for range 2 {
+		noError(t, a.InsertAnew(t.Context(), batchOf(all...)))
+	}
+	counts, err := a.AccountsOf(t.Context(), noon)
+	noError(t, err)
+	for n := range 3 {
+		if c := counts[account(n)]; c != (Count{Orders: 5, Events: 10}) {
+			t.Errorf("account %d has %+v", n, c)
+		}
+	}
+	if len(counts) != 3 {
+		t.Errorf("%d accounts", len(counts))
+	}
+}
+
+// The engine's order of UUIDs is the one that readers are merged by.
+func TestCompareIDs_IsTheEnginesOrder(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	rapid.Check(t, func(r *rapid.T) {
+		bytesOf := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff}), 16, 16)
+		ids := rapid.SliceOfN(bytesOf, 2, 50).Draw(r, "ids")
+		sorted := make([]uuid.UUID, len(ids))
+		texts := make([]string, len(ids))
+		for i, b := range ids {
+			sorted[i] = uuid.UUID(b)
+			texts[i] = "toUUID('" + sorted[i].String() + "')"
+		}
+		slices.SortFunc(sorted, func(a, b uuid.UUID) int { return compareIDs(a, b) })
+		got := one[[]uuid.UUID](t, a, "SELECT arraySort(["+strings.Join(texts, ", ")+"])")
+		if !slices.Equal(got, sorted) {
+			r.Errorf("%v, the engine has %v", sorted, got)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// Settings are the keys below "export" of the configuration.
+type Settings struct {
+	// Batch is how many entries of one stream are read at once, 1 to 10000.
+	Batch int `yaml:"batch"`
+	// Interval is how long entries collect before they are exported, 100ms to
+	// 1m; a full read does not wait. ClickHouse likes few large inserts.
+	Interval time.Duration `yaml:"interval"`
+	// ClaimAfter is how long a silent consumer keeps its entries before another
+	// takes them over; at least a second.
+	ClaimAfter time.Duration `yaml:"claim_after"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	switch {
+	case s.Batch < 1 || s.Batch > 10_000:
+		return errors.New("export.batch: want 1 to 10000")
+	case s.Interval < 100*time.Millisecond || s.Interval > time.Minute:
+		return errors.New("export.interval: want 100ms to 1m")
+	case s.ClaimAfter < time.Second:
+		return errors.New("export.claim_after: want at least 1s")
+	}
+	return nil
+}
+
+// Exporter exports as one consumer of the group.
+type Exporter struct {
+	ledger   *ledger.Ledger
+	archive  *archive.Archive
+	settings Settings
+	consumer string
+	log      *slog.Logger
+	metrics  *metrics
+}
+
+// New prepares an exporter. consumer names this process within the group:
+// unique among the replicas, the same after a restart.
+func New(l *ledger.Ledger, a *archive.Archive, s Settings, consumer string, log *slog.Logger, reg prometheus.Registerer) *Exporter {
+	return &Exporter{ledger: l, archive: a, settings: s, consumer: consumer,
+		log: log.With("role", "export"), metrics: newMetrics(reg)}
+}
+
+// Run exports until ctx ends; it returns nil then, and never because Redis or
+// ClickHouse is away. The tables must be there.
+func (e *Exporter) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return e.feed(ctx) })
+	group.Go(func() error { return e.watchLag(ctx) })
+	return group.Wait()
+}
+
+func (e *Exporter) feed(ctx context.Context) error {
+	err := e.ledger.RunFeed(ctx, ledger.Feed{
+		Role:       ledger.RoleExport,
+		Consumer:   e.consumer,
+		Turn:       e.turn,
+		Every:      e.settings.Interval,
+		Log:        e.log.Warn,
+		Batch:      e.settings.Batch,
+		ClaimAfter: e.settings.ClaimAfter,
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("export feed: %w", err)
+	}
+	return errors.New("export feed ended by itself")
+}
+
+// entriesAtOnce and piecesAtOnce bound what is in memory: the orders of so many
+// entries, so often. While one piece waits for ClickHouse, which waits for its
+// disk, the next one is composed.
+const (
+	entriesAtOnce = 10_000
+	piecesAtOnce  = 2
+)
+
+// turn exports what one read has brought, in pieces. A piece that is stored is
+// acknowledged even when another one fails. Two pieces may name the same order:
+// whichever is stored last, its later version counts.
+func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
+	var pieces errgroup.Group
+	pieces.SetLimit(piecesAtOnce)
+	for piece := range slices.Chunk(entries, entriesAtOnce) {
+		pieces.Go(func() error { return e.exportPiece(ctx, piece) })
+	}
+	return pieces.Wait()
+}
+
+func (e *Exporter) exportPiece(ctx context.Context, piece []ledger.Entry) error {
+	began := time.Now()
+	if err := e.export(ctx, piece); err != nil {
+		e.metrics.turns.WithLabelValues(resultFailed).Inc()
+		return err
+	}
+	e.metrics.turns.WithLabelValues(resultStored).Inc()
+	e.metrics.entries.Add(float64(len(piece)))
+	e.metrics.seconds.Observe(time.Since(began).Seconds())
+	return nil
+}
+
+// export stores and acknowledges some entries. A crash in between stores them
+// again.
+func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			e.metrics.panics.Inc()
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	batch, missing, err := compose(ctx, e.ledger, entries)
+	if err != nil {
+		return err
+	}
+	for _, id := range missing {
+		e.metrics.missing.Inc()
+		e.log.Warn("an order is not in Redis any more; its event cannot be exported", "order", id)
+	}
+	if err := e.archive.Insert(ctx, batch); err != nil {
+		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), waits(err))
+	}
+	e.metrics.stored(batch)
+	return e.ledger.Ack(ctx, ledger.RoleExport, entries...)
+}
+
+// waits marks every failure of an insert as one that passes: whatever ClickHouse
+// refuses today, no entry is ever given up for it. A row that does not fit is told
+// apart, so that it ends among the dead letters and holds up nobody.
+func waits(err error) error {
+	if errors.Is(err, delivery.ErrUnavailable) || errors.Is(err, archive.ErrRow) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
+}

@@ -1,0 +1,193 @@
+package export
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/testbed"
+	fleet "vendorapi/worker/testbed"
+)
+
+func TestExport_WritesOrdersAndEvents(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	delivered, failed, open := s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now())
+	e, _ := s.export("x1")
+	s.AwaitExported()
+	s.Want("fresh orders", "count(), countIf(status = 'Searching') FROM "+s.Database+".orders", "3\t3")
+	s.Move(delivered, delivery.Delivered, time.Now())
+	s.Commit(failed, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.CourierIncident})
+	s.AwaitExported()
+	s.Want("orders", "countIf(status = 'Delivered'), countIf(status = 'Failed' AND failure_reason = 'CourierIncident'), sum(expected_collection) FROM "+s.Database+".orders", "1\t1\t123.45")
+	s.Want("events", "count(), uniq(event_id) FROM "+s.Database+".order_events", "9\t9")
+	s.Want("event ids", fmt.Sprintf("event_id = '%s' FROM %s.order_events WHERE order_id = '%s'", delivery.EventID(open.ID, open.Version), s.Database, open.ID), "1")
+	s.Want("the store", "uniq(store_name, tax_number), any(store_name), any(tax_number) FROM "+s.Database+".orders", "1\tKadıköy Şube\t1234567890")
+	s.Want("times", fmt.Sprintf("created_at = toDateTime64('%s', 3, 'Etc/GMT-3'), isNull(picked_up_at), isNull(ended_at) FROM %s.orders WHERE order_id = '%s'",
+		open.CreatedAt.In(delivery.Istanbul).Format("2006-01-02 15:04:05.000"), s.Database, open.ID), "1\t1\t1")
+	if n := fleet.Value(t, e.metrics.rows.WithLabelValues("order_events")); n != 9 {
+		t.Errorf("%v rows of events counted", n)
+	}
+}
+
+func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	o := s.Vendor.Order("", time.Now())
+	s.Move(o, delivery.Assigned, time.Now())
+	s.queueWebhooks() // no endpoint: not sent
+	s.refuseLate(o)
+	s.export("x1")
+	s.AwaitExported()
+	s.Want("outcomes", "count(), any(state), any(order_id) FROM "+s.Database+".webhook_outcomes WHERE order_id IS NOT NULL", "1\tnotSent\t"+o.ID.String())
+	s.Want("late deliveries", "count(), any(order_id) FROM "+s.Database+".late_deliveries", "1\t"+o.ID.String())
+}
+
+// queueWebhooks consumes the events as the webhook role does.
+func (s *exporting) queueWebhooks() {
+	s.T.Helper()
+	s.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
+		_, err := s.Ledger.QueueEvents(s.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
+		return err
+	})
+}
+
+// refuseLate reports a delivery, which is refused as one that came too late.
+func (s *exporting) refuseLate(o *delivery.Order) {
+	s.T.Helper()
+	s.Reach(o, delivery.Delivered, time.Now())
+	s.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
+		for _, e := range batch {
+			if e.Update == nil {
+				if err := s.Ledger.Ack(s.T.Context(), ledger.RoleStatus, e); err != nil {
+					return err
+				}
+			} else if err := s.Ledger.RefuseUpdate(s.T.Context(), e, delivery.Failed, "late_delivery", true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestExport_LosesNothingWhileClickHouseIsAway(t *testing.T) {
+	t.Parallel()
+	engine := testbed.StartEngine(t)
+	s := newScene(t, engine)
+	e, _ := s.export("x1")
+	s.Vendor.Order("", time.Now())
+	s.AwaitExported()
+	engine.Kill(t)
+	for range 30 {
+		s.Vendor.Order("", time.Now())
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.Await("the exporter has met the absence", func() bool {
+		return fleet.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 2
+	})
+	stats := s.Stats()
+	if stats.Pending[ledger.RoleExport] == 0 || stats.Unread[ledger.RoleExport] == 0 || stats.DeadLetters != 0 {
+		t.Errorf("away: %+v; want few entries pending, the rest unread, none given up", stats)
+	}
+	engine.Start(t)
+	s.AwaitExported()
+	s.Want("orders", "count() FROM "+s.Database+".orders", "31")
+	s.Want("events", "count() FROM "+s.Database+".order_events", "31")
+}
+
+// The group may be set back to the beginning at any time: the same rows come
+// again and count once.
+func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	for range 20 {
+		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
+	}
+	_, stop := s.export("x1")
+	s.AwaitExported()
+	totals := "count(), sum(order_amount), sum(expected_collection) FROM " + s.Database + ".orders"
+	before := s.Ask(totals)
+	stop()
+	s.setBack()
+	s.export("x2")
+	s.AwaitExported()
+	if after := s.Ask(totals); after != before || before != "20\t2469\t2469\n" {
+		t.Errorf("%q, then %q", before, after)
+	}
+	s.Want("events", "count() FROM "+s.Database+".order_events", "120")
+}
+
+// setBack makes the group begin again.
+func (s *exporting) setBack() {
+	s.T.Helper()
+	for _, kind := range []string{"e", "v"} {
+		s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}` + kind + `')) do redis.call('XGROUP', 'SETID', k, 'export', '0') end return 'OK'" 0`)
+	}
+}
+
+func TestExport_ReplicasShareTheWork(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	s.export("x1")
+	s.export("x2")
+	for range 50 {
+		s.Vendor.Order("", time.Now())
+	}
+	s.AwaitExported()
+	s.Want("orders", "count() FROM "+s.Database+".orders", "50")
+}
+
+func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	s.Vendor.Order("", time.Now())
+	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}o????????????')) do redis.call('DEL', k) end return 'OK'" 0`)
+	s.Vendor.Order("", time.Now())
+	e, _ := s.export("x1")
+	s.AwaitExported()
+	s.Want("orders", "count() FROM "+s.Database+".orders", "1")
+	if n := fleet.Value(t, e.metrics.missing); n != 1 {
+		t.Errorf("%v missing orders counted", n)
+	}
+}
+
+func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	for range 30 {
+		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
+	}
+	s.Vendor.Order("", time.Now().Add(-48*time.Hour))
+	late := s.Vendor.Order("", time.Now().Add(-48*time.Hour))
+	s.queueWebhooks()
+	s.refuseLate(late)
+	_, stop := s.export("x1")
+	s.AwaitExported()
+	stop()
+	figures := func() string {
+		return s.Ask("count(), sum(expected_collection), (SELECT count() FROM " + s.Database + ".order_events), (SELECT count() FROM " + s.Database +
+			".webhook_outcomes), (SELECT count() FROM " + s.Database + ".late_deliveries) FROM " + s.Database + ".orders")
+	}
+	before := figures()
+	for _, table := range []string{"orders", "order_events", "webhook_outcomes", "late_deliveries"} {
+		s.Engine.Exec(t, "TRUNCATE TABLE "+s.Database+"."+table)
+	}
+	today := archive.BusinessDay(time.Now().Add(-time.Hour))
+	done, err := Rebuild(t.Context(), s.Ledger, s.Archive, today, func(Rebuilt) {})
+	// An order of before that was reported as delivered since comes along.
+	if err != nil || done.Orders != 31 || done.Events != 180 || done.Late != 1 || done.Outcomes != 150 {
+		t.Errorf("%+v %v", done, err)
+	}
+	s.Want("orders of today", "count() FROM "+s.Database+".orders", "31")
+	for range 2 { // again is harmless
+		if _, err = Rebuild(t.Context(), s.Ledger, s.Archive, today.AddDate(0, 0, -7), func(Rebuilt) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := figures(); after != before {
+		t.Errorf("%q, before %q", after, before)
+	}
+}

@@ -1,0 +1,100 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// Rebuilt is what a rebuild has stored so far.
+type Rebuilt struct {
+	Orders, Events, Late, Outcomes int
+}
+
+func (r *Rebuilt) add(b *archive.Batch) {
+	r.Orders += len(b.Orders)
+	r.Events += len(b.Events)
+	r.Late += len(b.Late)
+	r.Outcomes += len(b.Outcomes)
+}
+
+// Rebuild stores anew all that Redis still holds of orders created at or after
+// from: the orders with their whole history, and from the streams, which reach
+// back for a shorter time, late deliveries and outcomes of webhooks. It may run
+// beside exporters and may be repeated: a later version always wins. progress
+// is told after every batch. An order that cannot be read is left out and told
+// in the error at the end.
+func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
+	var done Rebuilt
+	store := func(b *archive.Batch) error {
+		if err := a.InsertAnew(ctx, b); err != nil {
+			return fmt.Errorf("storing %d rows in ClickHouse: %w", b.Rows(), err)
+		}
+		done.add(b)
+		progress(done)
+		return nil
+	}
+	var waiting []*delivery.Order
+	flush := func() error {
+		b, err := History(ctx, l, waiting)
+		waiting = waiting[:0]
+		if err != nil {
+			return err
+		}
+		return store(b)
+	}
+	var failed error
+	unreadable := l.EachOrder(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if !o.CreatedAt.Before(from) {
+				waiting = append(waiting, o)
+			}
+		}
+		if len(waiting) < entriesAtOnce/2 {
+			return nil
+		}
+		failed = flush()
+		return failed
+	})
+	if failed != nil || errors.Is(unreadable, delivery.ErrUnavailable) {
+		return done, unreadable
+	}
+	if err := flush(); err != nil {
+		return done, err
+	}
+	err := l.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
+		besides := entries[:0]
+		for _, e := range entries {
+			if e.Outcomes != nil || !e.Event.LateAt.IsZero() {
+				besides = append(besides, e)
+			}
+		}
+		b, _, err := compose(ctx, l, besides)
+		if err != nil {
+			return err
+		}
+		return store(b)
+	})
+	if err != nil {
+		return done, err
+	}
+	return done, unreadable
+}
+
+// History is the rows of orders with all of their events.
+func History(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (*archive.Batch, error) {
+	rows, err := orderRows(ctx, l, orders)
+	if err != nil {
+		return nil, err
+	}
+	b := &archive.Batch{Orders: rows}
+	for _, o := range orders {
+		b.Events = append(b.Events, archive.EventsOf(o)...)
+	}
+	return b, nil
+}

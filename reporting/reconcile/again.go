@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// looks is how often an order that keeps changing is looked at.
+const looks = 4
+
+// lookAgain looks at suspects until each has turned out to be equal, different
+// or always in motion. Every look waits until the exporter has passed the time
+// of the one before, so what still differs then is no matter of time.
+func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects map[delivery.OrderID]suspect, since time.Time) error {
+	for look := 1; len(suspects) > 0; look++ {
+		if err := r.awaitExporter(ctx, s, since); err != nil {
+			return err
+		}
+		since = time.Now()
+		found, err := r.lookAt(ctx, d.Day, suspects)
+		if err != nil {
+			return err
+		}
+		for id, before := range suspects {
+			now, differs := found.differing[id]
+			switch {
+			case differs && now.version != before.version && look < looks:
+				suspects[id] = now
+				continue
+			case differs && now.version != before.version:
+				d.Moving++
+			case differs:
+				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what})
+			}
+			delete(suspects, id)
+		}
+	}
+	slices.SortFunc(d.Differences, func(a, b Difference) int { return archive.ComparePlaces(a.Place, b.Place) })
+	return nil
+}
+
+// lookAt compares a few orders of a day.
+func (r *Reconciler) lookAt(ctx context.Context, day time.Time, suspects map[delivery.OrderID]suspect) (*findings, error) {
+	all := &findings{differing: make(map[delivery.OrderID]suspect)}
+	ids := make([]delivery.OrderID, 0, len(suspects))
+	for id := range suspects {
+		ids = append(ids, id)
+	}
+	for part := range slices.Chunk(ids, ordersAtOnce) {
+		orders, err := r.read(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		var places []archive.Place
+		for _, o := range orders {
+			if p := placeOf(o); p.Day.Equal(day) {
+				places = append(places, p)
+			}
+		}
+		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Orders: part}, places)
+		if err != nil {
+			return nil, err
+		}
+		for id, x := range found.differing {
+			all.differing[id] = x
+		}
+	}
+	return all, nil
+}
+
+// exporterPause is the pause between two looks at the exporter's lag.
+const exporterPause = 100 * time.Millisecond
+
+// awaitExporter returns once everything that was in the streams at the given
+// time has been exported.
+func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope, since time.Time) error {
+	for deadline := time.Now().Add(s.Patience); ; {
+		lag, err := r.ledger.Lag(ctx, ledger.RoleExport)
+		if err != nil {
+			return err
+		}
+		// Entries are named by Redis's clock, which may be behind ours.
+		if lag.Entries == 0 || lag.Oldest.After(since.Add(clockSkew)) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w by %d entries, the oldest of %s, and does not catch up within %s: is it running?",
+				ErrBehind, lag.Entries, lag.Oldest.In(delivery.Istanbul).Format(time.DateTime), s.Patience)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(exporterPause):
+		}
+	}
+}
+
+// clockSkew is how far this machine's clock and Redis's may be apart.
+const clockSkew = 2 * time.Second

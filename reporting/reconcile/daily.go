@@ -1,0 +1,139 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// Settings are the keys below "reconcile" of the configuration.
+type Settings struct {
+	// At is the local time (+03:00) at which the daily comparison begins, such
+	// as 03:30.
+	At string `yaml:"at"`
+	// Days is how many days before today are compared, 1 to 31.
+	Days int `yaml:"days"`
+}
+
+const clockLayout = "15:04"
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	if _, err := time.Parse(clockLayout, s.At); err != nil {
+		return fmt.Errorf("reconcile.at: %q is no time such as 03:30", s.At)
+	}
+	if s.Days < 1 || s.Days > 31 {
+		return errors.New("reconcile.days: want 1 to 31")
+	}
+	return nil
+}
+
+// dailyPatience is longer than an exporter needs after most absences: the daily
+// comparison is in no hurry.
+const dailyPatience = 10 * time.Minute
+
+// Daily compares the last days once at its start and then every day. It repairs
+// nothing: a difference is a defect that somebody should see first.
+type Daily struct {
+	reconciler *Reconciler
+	settings   Settings
+	log        *slog.Logger
+
+	differences prometheus.Gauge
+	totals      prometheus.Gauge
+	succeeded   prometheus.Gauge
+	runs        *prometheus.CounterVec
+}
+
+// NewDaily prepares it.
+func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) *Daily {
+	d := &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
+		differences: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_differences",
+			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect.",
+		}),
+		totals: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_totals_untied",
+			Help: "Sums of reports that did not tie at the last daily comparison; each is a defect.",
+		}),
+		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_last_completed_timestamp_seconds",
+			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start.",
+		}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reporting_reconcile_runs_total",
+			Help: "Daily comparisons by result; a failed one could not compare.",
+		}, []string{"result"}),
+	}
+	reg.MustRegister(d.differences, d.totals, d.succeeded, d.runs)
+	for _, result := range []string{"tied", "differs", "failed"} {
+		d.runs.WithLabelValues(result)
+	}
+	return d
+}
+
+// Run compares until ctx ends, and returns nil then.
+func (d *Daily) Run(ctx context.Context) error {
+	for {
+		d.compare(ctx, time.Now())
+		timer := time.NewTimer(time.Until(d.settings.next(time.Now())))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// next is the first moment after now that has the settings' local time.
+func (s *Settings) next(now time.Time) time.Time {
+	clock, _ := time.Parse(clockLayout, s.At) // Validate has parsed it
+	y, m, day := now.In(delivery.Istanbul).Date()
+	at := time.Date(y, m, day, clock.Hour(), clock.Minute(), 0, 0, delivery.Istanbul)
+	if !at.After(now) {
+		at = at.AddDate(0, 0, 1)
+	}
+	return at
+}
+
+func (d *Daily) compare(ctx context.Context, now time.Time) {
+	today := archive.BusinessDay(now)
+	scope := Scope{From: today.AddDate(0, 0, -d.settings.Days), To: today.AddDate(0, 0, -1), Patience: dailyPatience}
+	differences, totals, orders := 0, 0, 0
+	err := d.reconciler.Run(ctx, scope, func(day *Day) {
+		differences, totals, orders = differences+len(day.Differences), totals+len(day.Totals), orders+day.Compared
+		for i := range day.Differences {
+			d.log.Error("ClickHouse differs from Redis; `reporting reconcile --fix` repairs it", "difference", day.Differences[i].String())
+		}
+		for _, t := range day.Totals {
+			d.log.Error("a report does not tie", "day", day.Day.Format(time.DateOnly), "what", t)
+		}
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		d.runs.WithLabelValues("failed").Inc()
+		d.log.Error("the daily comparison failed", "error", err)
+		return
+	}
+	d.differences.Set(float64(differences))
+	d.totals.Set(float64(totals))
+	d.succeeded.SetToCurrentTime()
+	result := "tied"
+	if differences+totals > 0 {
+		result = "differs"
+	}
+	d.runs.WithLabelValues(result).Inc()
+	d.log.Info("compared Redis with ClickHouse", "result", result, "from", scope.From.Format(time.DateOnly),
+		"to", scope.To.Format(time.DateOnly), "orders", orders, "differences", differences)
+}

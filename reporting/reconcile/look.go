@@ -1,0 +1,177 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+)
+
+// ordersAtOnce is how many orders are read from Redis together.
+const ordersAtOnce = 1000
+
+// suspect is an order that differed in a look.
+type suspect struct {
+	place   archive.Place
+	version uint64 // in Redis; 0: Redis does not hold it
+	what    []string
+}
+
+// findings are what a look has found.
+type findings struct {
+	compared, retired int
+	differing         map[delivery.OrderID]suspect
+	sums              sums
+}
+
+// walk compares what a selection finds in ClickHouse with the orders that belong
+// at these places. Both sides are walked in the same order, so that memory does
+// not grow with the number of orders.
+func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, places []archive.Place) (*findings, error) {
+	f := &findings{differing: make(map[delivery.OrderID]suspect)}
+	slices.SortFunc(places, archive.ComparePlaces)
+	held := &heldOrders{reconciler: r, places: places}
+	var unknown []*archive.Stored
+	for stored, err := range r.archive.Stored(ctx, selection) {
+		if err != nil {
+			return nil, err
+		}
+		for {
+			o, err := held.next(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if o == nil || archive.ComparePlaces(placeOf(o), stored.Place) > 0 {
+				unknown = append(unknown, stored)
+				break
+			}
+			held.take()
+			if placeOf(o) == stored.Place {
+				f.compare(o, stored)
+				break
+			}
+			f.missing(o)
+		}
+		if len(unknown) >= ordersAtOnce {
+			if err := r.judgeUnknown(ctx, f, unknown); err != nil {
+				return nil, err
+			}
+			unknown = unknown[:0]
+		}
+	}
+	for {
+		o, err := held.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if o == nil {
+			return f, r.judgeUnknown(ctx, f, unknown)
+		}
+		held.take()
+		f.missing(o)
+	}
+}
+
+func placeOf(o *delivery.Order) archive.Place {
+	return archive.Place{Account: o.Account, Day: archive.BusinessDay(o.CreatedAt), Order: o.ID}
+}
+
+// heldOrders reads orders from Redis in the order of their places, ahead of who
+// takes them.
+type heldOrders struct {
+	reconciler *Reconciler
+	places     []archive.Place
+	ahead      []*delivery.Order
+}
+
+// next is the next order that Redis holds; nil at the end. One that was retired
+// in between is passed over.
+func (h *heldOrders) next(ctx context.Context) (*delivery.Order, error) {
+	for len(h.ahead) == 0 && len(h.places) > 0 {
+		part := h.places[:min(len(h.places), ordersAtOnce)]
+		h.places = h.places[len(part):]
+		ids := make([]delivery.OrderID, len(part))
+		for i, p := range part {
+			ids[i] = p.Order
+		}
+		var err error
+		if h.ahead, err = h.reconciler.read(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
+	if len(h.ahead) == 0 {
+		return nil, nil
+	}
+	return h.ahead[0], nil
+}
+
+func (h *heldOrders) take() { h.ahead = h.ahead[1:] }
+
+// read is those of the orders that Redis holds.
+func (r *Reconciler) read(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
+	orders, err := r.ledger.Orders(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil }), nil
+}
+
+func (f *findings) compare(o *delivery.Order, stored *archive.Stored) {
+	f.compared++
+	f.sums.addOrder(o)
+	want := archive.OrderOf(o, nil)
+	differences := stored.Differences(&want, archive.EventsOf(o))
+	if len(differences) == 0 {
+		return
+	}
+	x := suspect{place: stored.Place, version: o.Version}
+	for _, d := range differences {
+		x.what = append(x.what, d.String())
+	}
+	f.differing[o.ID] = x
+}
+
+func (f *findings) missing(o *delivery.Order) {
+	f.compared++
+	f.sums.addOrder(o)
+	f.differing[o.ID] = suspect{place: placeOf(o), version: o.Version, what: []string{"it is not in ClickHouse"}}
+}
+
+// judgeUnknown looks at rows for which Redis holds no order at this place.
+func (r *Reconciler) judgeUnknown(ctx context.Context, f *findings, unknown []*archive.Stored) error {
+	if len(unknown) == 0 {
+		return nil
+	}
+	ids := make([]delivery.OrderID, len(unknown))
+	for i, s := range unknown {
+		ids[i] = s.Order
+	}
+	retired, err := r.ledger.Retired(ctx, ids)
+	if err != nil {
+		return err
+	}
+	orders, err := r.ledger.Orders(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, s := range unknown {
+		switch {
+		case orders[i] != nil && placeOf(orders[i]) != s.Place:
+			right := placeOf(orders[i])
+			f.differing[s.Order] = suspect{place: s.Place, what: []string{"it belongs to account " + right.Account.String() +
+				" and day " + right.Day.Format(time.DateOnly)}}
+		case orders[i] != nil:
+			// Created since the index was made: it is compared next time.
+		case retired[i]:
+			f.retired++
+			if err := f.sums.addStored(s); err != nil {
+				f.differing[s.Order] = suspect{place: s.Place, what: []string{err.Error()}}
+			}
+		default:
+			f.differing[s.Order] = suspect{place: s.Place, what: []string{"Redis never had it: " + s.Describe()}}
+		}
+	}
+	return nil
+}

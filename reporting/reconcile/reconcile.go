@@ -1,0 +1,219 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// Scope is what is compared.
+type Scope struct {
+	From, To time.Time          // local days, both included
+	Account  delivery.AccountID // zero: all
+	// Fix removes what is wrong in ClickHouse and exports it anew.
+	Fix bool
+	// Patience is how long to wait for the exporter; 0: 1 min.
+	Patience time.Duration
+}
+
+// Difference is an order on which the two sides differ.
+type Difference struct {
+	archive.Place
+	What  []string // in words, each a sentence without a full stop
+	Fixed bool
+}
+
+func (d *Difference) String() string {
+	text := fmt.Sprintf("%s account %s order %s: %s", d.Day.Format(time.DateOnly), d.Account, d.Order, strings.Join(d.What, "; "))
+	if d.Fixed {
+		text += " (fixed)"
+	}
+	return text
+}
+
+// Day is the result for one local day.
+type Day struct {
+	Day         time.Time
+	Compared    int // orders that Redis holds
+	Retired     int // rows of orders that have left Redis
+	Moving      int // orders that changed during every look; they are looked at next time
+	Differences []Difference
+	// Totals are disagreements between sums, in words. They can be there without
+	// differences: then a report calculates wrongly.
+	Totals []string
+}
+
+// Tied reports whether nothing is left that differs.
+func (d *Day) Tied() bool {
+	return len(d.Totals) == 0 && !slices.ContainsFunc(d.Differences, func(x Difference) bool { return !x.Fixed })
+}
+
+// ErrBehind says that the exporter has not caught up in time, so that what
+// differs cannot be told from what is not exported yet.
+var ErrBehind = errors.New("the exporter is behind")
+
+// Reconciler compares one ledger with one archive.
+type Reconciler struct {
+	ledger  *ledger.Ledger
+	archive *archive.Archive
+}
+
+// New prepares one.
+func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
+	return &Reconciler{ledger: l, archive: a}
+}
+
+// Run compares day by day and tells done of each. It returns what kept it from
+// comparing; differences are no error.
+func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
+	if s.Patience == 0 {
+		s.Patience = time.Minute
+	}
+	held, unreadable := r.index(ctx, &s)
+	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
+		return unreadable
+	}
+	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
+		d, err := r.settledDay(ctx, &s, day, held[day])
+		if err != nil {
+			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
+		}
+		done(d)
+	}
+	return unreadable // such an order is compared with nothing
+}
+
+// index lists the orders in scope that Redis holds, by day and account. That is
+// 16 bytes for each.
+func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[delivery.AccountID][]delivery.OrderID, error) {
+	first, end := archive.BusinessDay(s.From), archive.BusinessDay(s.To).AddDate(0, 0, 1)
+	held := make(map[time.Time]map[delivery.AccountID][]delivery.OrderID)
+	err := r.ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if o.CreatedAt.Before(first) || !o.CreatedAt.Before(end) || !s.includes(o.Account) {
+				continue
+			}
+			day := archive.BusinessDay(o.CreatedAt)
+			if held[day] == nil {
+				held[day] = make(map[delivery.AccountID][]delivery.OrderID)
+			}
+			held[day][o.Account] = append(held[day][o.Account], o.ID)
+		}
+		return nil
+	})
+	return held, err
+}
+
+func (s *Scope) includes(account delivery.AccountID) bool {
+	return s.Account.IsZero() || s.Account == account
+}
+
+// settledDay compares a day, and again if sums disagree and orders were created
+// on it in the meantime. On a day that never stands still, sums are left for
+// when it is over.
+func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
+	for look := 1; ; look++ {
+		d, err := r.day(ctx, s, day, held)
+		if err != nil || len(d.Totals) == 0 {
+			return d, err
+		}
+		before := count(held)
+		scope := *s
+		scope.From, scope.To = day, day
+		now, err := r.index(ctx, &scope)
+		if errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil {
+			return nil, err
+		}
+		if held = now[day]; count(held) == before {
+			return d, nil
+		}
+		if look == looks {
+			d.Totals, d.Moving = nil, max(d.Moving, count(held)-before)
+			return d, nil
+		}
+	}
+}
+
+func count(held map[delivery.AccountID][]delivery.OrderID) (n int) {
+	for _, orders := range held {
+		n += len(orders)
+	}
+	return n
+}
+
+// day compares one day: first all of it, a share of accounts at a time, then
+// what differed, once the exporter has passed the time of the first look.
+func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
+	d := &Day{Day: day}
+	began := time.Now()
+	shares, err := r.shares(ctx, s, day, held)
+	if err != nil {
+		return nil, err
+	}
+	suspects := make(map[delivery.OrderID]suspect)
+	var expected sums
+	for _, share := range shares {
+		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.places)
+		if err != nil {
+			return nil, err
+		}
+		d.Compared += found.compared
+		d.Retired += found.retired
+		expected.add(found.sums)
+		maps.Copy(suspects, found.differing)
+	}
+	if err := r.lookAgain(ctx, s, d, suspects, began); err != nil {
+		return nil, err
+	}
+	if s.Fix {
+		if err := r.fix(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return d, r.compareTotals(ctx, s, d, &expected)
+}
+
+// shareSize is about how many orders are compared together.
+const shareSize = 20_000
+
+// share is some accounts with the places of the orders that Redis holds of them.
+type share struct {
+	accounts []delivery.AccountID
+	places   []archive.Place
+}
+
+// shares cuts the accounts that either side knows on a day into shares.
+func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) ([]share, error) {
+	stored, err := r.archive.AccountsOf(ctx, day)
+	if err != nil {
+		return nil, err
+	}
+	for account := range held {
+		stored[account] = archive.Count{Orders: max(stored[account].Orders, uint64(len(held[account])))}
+	}
+	var shares []share
+	size := uint64(shareSize)
+	for account, count := range stored {
+		if !s.includes(account) {
+			continue
+		}
+		if size+count.Orders > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
+			shares, size = append(shares, share{}), 0
+		}
+		last := &shares[len(shares)-1]
+		last.accounts = append(last.accounts, account)
+		for _, id := range held[account] {
+			last.places = append(last.places, archive.Place{Account: account, Day: day, Order: id})
+		}
+		size += count.Orders
+	}
+	return shares, nil
+}
