@@ -10,23 +10,29 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo test lint build fuzz bench bench-growth bench-scale bench-webhooks loadtest env clean
+.PHONY: help deps run demo report test faults-reporting lint build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking: redis-server, gcc, curl from the system's packages, the ClickHouse library from npm
-	@sh internal/stack/deps.sh redis-server gcc curl
+deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice from the system's packages, the ClickHouse library from npm
+	@sh internal/stack/deps.sh redis-server gcc curl libreoffice
 	@go run ./reporting engine install
 
 run: ## start everything and print how to use it; Ctrl-C stops it
 	@sh internal/stack/deps.sh redis-server
 	@$(MAKE) -s build
+	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
 	@exec "$(DATA_DIR)/bin/run" -die-with-parent -bin "$(DATA_DIR)/bin"
 
-demo: ## play a vendor's day against a system of its own; adds up or fails (ARGS='-orders 300')
+demo: ## play a vendor's day against a system of its own, with its reports; adds up or fails (ARGS='-orders 300')
 	@sh internal/stack/deps.sh redis-server
+	@go run ./reporting engine install
 	@go run ./loadtest/demo $(ARGS)
+
+report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
+	@. "$(DATA_DIR)/demo.env"; \
+	REDIS_URL="$$RUN_REDIS_URL" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
 
 test: deps ## run every test, with the race detector
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
@@ -42,7 +48,7 @@ lint: ## golangci-lint, staticcheck included
 build: ## compile the programs into DATA_DIR/bin
 	@mkdir -p "$(DATA_DIR)/bin"
 	@echo "building into $(DATA_DIR)/bin (about a minute when nothing is cached)"
-	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./loadtest/receiver/receive ./internal/stack/run
+	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run
 
 fuzz: ## run every fuzz target for FUZZ_TIME each
 	@for package in $$(go list ./...); do \
@@ -69,6 +75,16 @@ bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9;
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/webhooks $(ARGS)
 
+bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, 10 minutes (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server
+	@go run ./reporting engine install
+	@go run ./loadtest/reporting $(ARGS)
+
+faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
+	@sh internal/stack/deps.sh redis-server
+	@go run ./reporting engine install
+	@FAULTS=long go test -count=1 -timeout 30m -v -run '^TestExactness' ./internal/systemtest
+
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/k6 $(ARGS)
@@ -76,12 +92,14 @@ loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, le
 env: ## write fresh keys for docker-compose.yml to .env, once
 	@test ! -e .env || { echo ".env is there already"; exit 1; }
 	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
-	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\n' \
-		"$$(key)" "$$(key)" "$$(key)" "$$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')" > .env
+	hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }; \
+	token=$$(hex); \
+	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\n' \
+		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" > .env
 	@echo "wrote .env"
 
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json demo.json demo.json.partial demo.env lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json bench-reporting.json demo.json demo.json.partial demo.env lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

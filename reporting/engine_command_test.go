@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vendorapi/reporting/engine/libchdb"
+	"vendorapi/reporting/testbed"
 )
 
 // The program is this test binary, started again.
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	testbed.Main(m)
 }
 
 // program is `reporting ARGS`, which is killed when it takes too long.

@@ -1,5 +1,12 @@
 // Program reporting is finance's side of the service.
 //
+//	reporting serve            export, reconcile every day, serve reports over HTTP
+//	reporting export           export only: Redis streams to ClickHouse
+//	reporting report           write a payment report
+//	reporting reconcile        compare Redis with ClickHouse, and repair
+//	reporting rebuild          export anew what Redis still holds
+//	reporting migrate          create or bring up to date tables and views
+//	reporting user, token      make the lines that say who may read reports
 //	reporting engine           the embedded ClickHouse, for those without a server
 //	reporting engine install   fetch its library
 //
@@ -14,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // ClickHouse names time zones, and not every machine has them
 
 	"github.com/spf13/cobra"
 )
@@ -37,6 +45,11 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, // main prints it, once
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newEngineCommand())
+	root.AddCommand(
+		newServeCommand(), newExportCommand(),
+		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
+		newUserCommand(), newTokenCommand(),
+		newEngineCommand(),
+	)
 	return root
 }

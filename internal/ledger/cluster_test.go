@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -60,6 +61,12 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	must(t, err)
 	must(t, l.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
 	must(t, l.FlushMinutes(t.Context(), time.Now()))
+	session, _, err := l.CreateSession(t.Context(), ayse)
+	must(t, err)
+	_, err = l.Session(t.Context(), session)
+	must(t, err)
+	must(t, errors.Join(l.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),
+		l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.EndSession(t.Context(), session)))
 }
 
 func clusterWay(t *testing.T, s *shop) {

@@ -183,8 +183,9 @@ func streamKinds(role Role) []byte {
 		return []byte{kindEvents, kindUpdates}
 	case RoleExport:
 		return []byte{kindEvents, kindOutcomes}
+	default:
+		return []byte{kindEvents}
 	}
-	return []byte{kindEvents}
 }
 
 func (r *feedReader) run(ctx context.Context) {

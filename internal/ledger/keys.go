@@ -44,7 +44,9 @@ import (
 // The pace of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
 //
 // Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
-// their version, and meta (partitions, epoch).
+// their version, meta (partitions, epoch), and
+//
+//	l <SHA-256 of its id>  string  a session of the panel (sessions.go)
 const (
 	kindAccount       = 'a'
 	kindAccounts      = 'A'
@@ -75,6 +77,7 @@ const (
 	kindOutcomes      = 'v'
 	kindRefused       = 'f'
 	kindDeadLetters   = 'z'
+	kindSession       = 'l'
 )
 
 // room is one partition: its number and the prefix {tag} of its keys.

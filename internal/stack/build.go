@@ -11,7 +11,7 @@ import (
 
 // programs are the packages that Build turns into binaries, by the binary's
 // name.
-var programs = []string{"./gateway", "./worker", "./loadtest/receiver/receive", "./internal/stack/run"}
+var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
 
 // Build compiles the programs into dir. Go's build cache makes a second call
 // cheap.

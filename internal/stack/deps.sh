@@ -1,13 +1,15 @@
 #!/bin/sh
-# Installs what is lacking of the named things (redis-server, gcc, curl) from the
-# system's packages, says so, and skips what is there. Nothing else on the
-# machine is touched: a service that the package brings along is of no use
-# here, since this project's Redis has ports and folders of its own.
+# Installs what is lacking of the named things (redis-server, gcc, curl,
+# libreoffice) from the system's packages, says so, and skips what is there.
+# Nothing else on the machine is touched: a service that the package brings
+# along is of no use here, since this project's Redis has ports and folders of
+# its own.
 set -eu
 
 present() {
     case $1 in
     redis-server | curl) command -v "$1" >/dev/null ;;
+    libreoffice) command -v soffice >/dev/null ;;
     # The race detector links against C; the header tells that libc is there.
     gcc) echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 ;;
     *) echo "deps: $1 is not known here" >&2; exit 2 ;;
@@ -18,6 +20,8 @@ packages() {
     case $1 in
     redis-server | curl) echo "$1" ;;
     gcc) echo gcc libc6-dev ;;
+    # Its spreadsheet without a window: 90 MB to fetch. Tests open reports in it.
+    libreoffice) echo libreoffice-calc-nogui ;;
     esac
 }
 

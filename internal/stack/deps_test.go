@@ -39,6 +39,26 @@ esac`
 	runs = `while [ "${1#*=}" != "$1" ]; do shift; done; exec "$@"`
 )
 
+// Each name stands for a command, and for the packages that bring it.
+func TestDeps_KnowsWhatToInstall(t *testing.T) {
+	for name, c := range map[string]struct{ command, packages string }{
+		"redis-server": {"redis-server", "redis-server"},
+		"curl":         {"curl", "curl"},
+		"libreoffice":  {"soffice", "libreoffice-calc-nogui"},
+	} {
+		out, err := depsIn(t, map[string]string{"go": works, "id": "echo 0"}, name)
+		if err == nil || !strings.Contains(out, "missing: "+c.packages+".") {
+			t.Errorf("%s: %v, said %q", name, err, out)
+		}
+		if out, err := depsIn(t, map[string]string{"go": works, c.command: works}, name); err != nil || out != "" {
+			t.Errorf("%s is there: %v, said %q", name, err, out)
+		}
+	}
+	if out, err := depsIn(t, map[string]string{"go": works}, "emacs"); err == nil || !strings.Contains(out, "emacs is not known here") {
+		t.Errorf("%v, said %q", err, out)
+	}
+}
+
 func TestDeps(t *testing.T) {
 	for name, c := range map[string]struct {
 		commands map[string]string

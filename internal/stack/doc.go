@@ -1,8 +1,8 @@
 // Package stack starts the whole system as child processes in the order in
-// which they need each other (Redis, gateway, worker), waits until each is
-// ready, seeds a demo account and fleet, and stops everything in reverse. One
-// piece of code stands behind `make run`, `make demo`, the system tests,
-// benchmarks and faults.
+// which they need each other (Redis, gateway, worker and, when asked for,
+// ClickHouse and reporting), waits until each is ready, seeds a demo account and
+// fleet, and stops everything in reverse. One piece of code stands behind
+// `make run`, `make demo`, the system tests, benchmarks and faults.
 //
 // It owns the children: they listen on loopback, die with this process, and
 // nothing else on the machine is ever signalled. It owns the data directory

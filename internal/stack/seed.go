@@ -27,6 +27,17 @@ type Demo struct {
 	Account  DemoAccount `json:"account"`
 	Webhook  *Webhook    `json:"webhook,omitempty"`
 	Fleet    DemoFleet   `json:"fleet"`
+
+	PanelURL      string     `json:"panelUrl,omitempty"`
+	ClickHouseURL string     `json:"clickhouseUrl,omitempty"`
+	Panel         *DemoPanel `json:"panel,omitempty"`
+	ReportsToken  string     `json:"reportsToken,omitempty"` // bearer, role finance
+}
+
+// DemoPanel is who may sign in to the panel, with every role.
+type DemoPanel struct {
+	User     string `json:"user"`
+	Password string `json:"password"`
 }
 
 // DemoAccount is the demo vendor with its credentials.
@@ -52,9 +63,9 @@ type Webhook struct {
 // envFile holds what demo.json holds as shell variables: `. .data/demo.env`.
 const envFile = "demo.env"
 
-// shell is d for a shell. No value has a character that a shell would read as
-// anything else.
-func (d *Demo) shell() []byte {
+// shell is d for a shell, and where this run's Redis is. No value has a character
+// that a shell would read as anything else.
+func (d *Demo) shell(redisURL string) []byte {
 	text := fmt.Appendf(nil, `BASE_URL='%s'
 OPS_URL='%s'
 ADMIN_KEY='%s'
@@ -64,8 +75,13 @@ CLIENT_SECRET='%s'
 FLEET_ID='%s'
 FLEET_CLIENT_ID='%s'
 FLEET_CLIENT_SECRET='%s'
+RUN_REDIS_URL='%s'
 `, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
-		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret)
+		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret, redisURL)
+	if d.Panel != nil {
+		text = fmt.Appendf(text, "PANEL_URL='%s'\nPANEL_USER='%s'\nPANEL_PASSWORD='%s'\nREPORTS_TOKEN='%s'\nCLICKHOUSE_URL='%s'\n",
+			d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL)
+	}
 	if d.Webhook != nil {
 		text = fmt.Appendf(text, "WEBHOOK_URL='%s'\nWEBHOOK_SECRET='%s'\n", d.Webhook.URL, d.Webhook.Secret)
 	}
@@ -194,8 +210,8 @@ func (s *seeder) ensureWebhook(ctx context.Context, url string) error {
 }
 
 // finish publishes demo.json: from now on everything in it works.
-func (s *seeder) finish() error {
-	if err := s.data.write(envFile, s.demo.shell()); err != nil {
+func (s *seeder) finish(redisURL string) error {
+	if err := s.data.write(envFile, s.demo.shell(redisURL)); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
 	if err := s.save(demoFile); err != nil {

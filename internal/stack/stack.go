@@ -24,6 +24,15 @@ type Options struct {
 	// RedisURL names a Redis or cluster that is there already; empty: a
 	// private redis-server whose data lies in DataDir.
 	RedisURL string
+	// Reporting also starts ClickHouse and the program reporting.
+	Reporting bool
+	// ClickHouseURL names a ClickHouse that is there already; empty: the
+	// embedded engine at ClickHouseAddr (empty: a free port), whose data lies in
+	// DataDir.
+	ClickHouseURL, ClickHouseAddr string
+	// PanelAddr is where reports are downloaded, ReportingOpsAddr reporting's
+	// health and metrics; empty: a free port.
+	PanelAddr, ReportingOpsAddr string
 	// Courier is "auto" (default: the sandbox courier acts) or "manual".
 	Courier string
 	// CourierStep is the time between the sandbox courier's moves; 0: 5 s.
@@ -49,7 +58,10 @@ type Stack struct {
 	Gateway  *Program
 	Worker   *Program
 	Receiver *Program // nil unless asked for
-	Demo     Demo
+	// ClickHouse is nil without Options.Reporting and with a ClickHouseURL.
+	ClickHouse *Program
+	Reporting  *Program // nil without Options.Reporting
+	Demo       Demo
 
 	options Options
 	data    *dataDir
@@ -86,6 +98,8 @@ func (s *Stack) start(ctx context.Context) error {
 		s.seed,
 		s.startReceiver,
 		s.startWorker,
+		s.startClickHouse,
+		s.startReporting,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -141,15 +155,25 @@ func (s *Stack) prepare(context.Context) error {
 	if s.data, err = openDataDir(s.options.DataDir); err != nil {
 		return err
 	}
-	for _, a := range []struct {
+	type listener struct {
 		variable string
 		addr     *string
-	}{
+	}
+	listeners := []listener{
 		{"GATEWAY_ADDR", &s.options.GatewayAddr},
 		{"OPS_ADDR", &s.options.OpsAddr},
 		{"WORKER_OPS_ADDR", &s.options.WorkerOpsAddr},
 		{"RECEIVER_ADDR", &s.options.ReceiverAddr},
-	} {
+	}
+	if s.options.Reporting {
+		listeners = append(listeners,
+			listener{"PANEL_ADDR", &s.options.PanelAddr},
+			listener{"REPORTING_OPS_ADDR", &s.options.ReportingOpsAddr})
+		if s.options.ClickHouseURL == "" {
+			listeners = append(listeners, listener{"CLICKHOUSE_ADDR", &s.options.ClickHouseAddr})
+		}
+	}
+	for _, a := range listeners {
 		if *a.addr == "" {
 			if *a.addr, err = FreeAddr(); err != nil {
 				return err
@@ -322,8 +346,12 @@ func (s *Stack) seed(ctx context.Context) error {
 }
 
 func (s *Stack) publish() error {
+	redisURL := s.options.RedisURL
+	if s.Redis != nil {
+		redisURL = s.Redis.URL
+	}
 	seeder := &seeder{data: s.data, demo: s.Demo}
-	return seeder.finish()
+	return seeder.finish(redisURL)
 }
 
 // step shows one line of progress: what, how long it took, where.

@@ -45,7 +45,7 @@ func TestCompose_NamesOnlyWhatExists(t *testing.T) {
 	var c compose
 	must(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &c))
 	dockerfile := read(t, "configs/Dockerfile")
-	for _, name := range []string{"redis", "gateway", "worker"} {
+	for _, name := range []string{"redis", "gateway", "worker", "clickhouse", "reporting"} {
 		if _, ok := c.Services[name]; !ok {
 			t.Errorf("no service %s", name)
 		}
@@ -69,7 +69,7 @@ func TestCompose_NamesOnlyWhatExists(t *testing.T) {
 		}
 		read(t, s.Build.Dockerfile)
 		// /gateway -config /configs/gateway.yaml: both come from the image.
-		program, config := strings.TrimPrefix(s.Command[0], "/"), strings.TrimPrefix(s.Command[2], "/")
+		program, config := strings.TrimPrefix(s.Command[0], "/"), strings.TrimPrefix(s.Command[len(s.Command)-1], "/")
 		if !strings.Contains(dockerfile, " ./"+program) || !strings.Contains(dockerfile, " "+config+" ") {
 			t.Errorf("%s runs %v; the image does not hold it", name, s.Command)
 		}
@@ -82,7 +82,7 @@ func TestCompose_NamesOnlyWhatExists(t *testing.T) {
 	}
 }
 
-var secretVariables = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY"}
+var secretVariables = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "PANEL_USERS", "REPORT_TOKENS"}
 
 func TestDockerfile_CopiesOnlyWhatExists(t *testing.T) {
 	t.Parallel()

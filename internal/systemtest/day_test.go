@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/receiver"
 )
 
 // playDay plays a day against s, whose demo webhook is l, and returns the
-// summary. progress may disturb.
+// summary. progress may disturb. When s has reporting, the day's reports must tie
+// with what the vendor sent.
 func playDay(t *testing.T, s *stack.Stack, l *listener, o day.Options) *day.Summary {
 	t.Helper()
 	o.BaseURL, o.FleetID = s.Demo.BaseURL, s.Demo.Fleet.FleetID
@@ -34,13 +36,21 @@ func playDay(t *testing.T, s *stack.Stack, l *listener, o day.Options) *day.Summ
 	if len(summary.Problems) > 0 {
 		t.Error("the day does not add up")
 	}
+	if s.Reporting != nil {
+		reports := client.New(s.Demo.PanelURL+"/reports", 2)
+		finance, err := d.ReadFinance(t.Context(), reports.As(reports.Base, s.Demo.ReportsToken), s.Demo.Account.AccountID)
+		must(t, err)
+		for _, problem := range finance.Problems {
+			t.Error(problem)
+		}
+	}
 	return summary
 }
 
 func TestDay_AddsUp(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
-	s := start(t, stack.Options{WebhookURL: l.url, CourierStep: 100 * time.Millisecond})
+	s := start(t, stack.Options{WebhookURL: l.url, CourierStep: 100 * time.Millisecond, Reporting: true})
 	summary := playDay(t, s, l, day.Options{Orders: 100, Seed: 7, Prefix: "DAY-"})
 	if summary.RateLimited+summary.Unavailable+summary.Unanswered > 0 {
 		t.Errorf("on a quiet day %d tries were limited, %d found the service away, %d got no answer",
@@ -56,7 +66,7 @@ func TestDay_AddsUpOnACluster(t *testing.T) {
 	must(t, err)
 	t.Cleanup(c.Stop)
 	l := listen(t)
-	s := start(t, stack.Options{RedisURL: c.URL, WebhookURL: l.url, CourierStep: 100 * time.Millisecond})
+	s := start(t, stack.Options{RedisURL: c.URL, WebhookURL: l.url, CourierStep: 100 * time.Millisecond, Reporting: true})
 	playDay(t, s, l, day.Options{Orders: 50, Seed: 8, Prefix: "CLUSTER-"})
 }
 

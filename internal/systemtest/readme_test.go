@@ -104,6 +104,7 @@ func TestReadme_WalkWorksAsPasted(t *testing.T) {
 			`"availableFleets":[{"fleetId":"`, `"status":"AwaitingFleetApproval"`, `"status":"Active"`,
 			`"externalOrderId":"A-1001","status":"Searching"`, `"events":[{"status":"Searching"`,
 			`"externalOrderId":"A-1002","status":"Cancelled"`, `"url":"http://127.0.0.1:`, `"eventId":"`,
+			`"line":"order-ledger"`,
 		} {
 			if before.BaseURL == "" && !strings.Contains(string(out), want) {
 				t.Errorf("the walk does not show %s:\n%s", want, out)
@@ -128,7 +129,7 @@ func TestReadme_WalkWorksAsPasted(t *testing.T) {
 // gone: after Ctrl-C nothing listens any more.
 func gone(t *testing.T, demo stack.Demo) {
 	t.Helper()
-	for _, url := range []string{demo.BaseURL, demo.OpsURL, demo.Webhook.URL} {
+	for _, url := range []string{demo.BaseURL, demo.OpsURL, demo.Webhook.URL, demo.PanelURL, demo.ClickHouseURL} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		must(t, err)

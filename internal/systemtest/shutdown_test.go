@@ -140,6 +140,8 @@ func TestStack_RefusesWhatIsTaken(t *testing.T) {
 		"data directory": {stack.Options{DataDir: dir}, []string{"in use by another run", "DATA_DIR"}},
 		"gateway port":   {stack.Options{DataDir: t.TempDir(), GatewayAddr: strings.TrimPrefix(s.Demo.BaseURL, "http://")}, []string{"address already in use", "GATEWAY_ADDR"}},
 		"ops port":       {stack.Options{DataDir: t.TempDir(), OpsAddr: strings.TrimPrefix(s.Demo.OpsURL, "http://")}, []string{"address already in use", "OPS_ADDR"}},
+		"panel port":     {stack.Options{DataDir: t.TempDir(), Reporting: true, PanelAddr: strings.TrimPrefix(s.Demo.BaseURL, "http://")}, []string{"address already in use", "PANEL_ADDR"}},
+		"engine port":    {stack.Options{DataDir: t.TempDir(), Reporting: true, ClickHouseAddr: strings.TrimPrefix(s.Demo.BaseURL, "http://")}, []string{"address already in use", "CLICKHOUSE_ADDR"}},
 		"nothing":        {stack.Options{}, []string{"no data directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,8 @@
 // Command demo is `make demo`: on free ports and in a temporary folder it
 // starts the whole system, plays a vendor's day against it with a verifying
-// webhook receiver of its own, and prints a summary. It exits 0 only when the
-// summary adds up.
+// webhook receiver of its own, and prints a summary and the payment reports of
+// that day. It exits 0 only when the summary adds up and the reports tie with
+// what the vendor sent.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/receiver"
 )
@@ -68,25 +70,27 @@ func run(ctx context.Context, f flags, out io.Writer) (err error) {
 		DataDir:     dir,
 		CourierStep: f.step,
 		WebhookURL:  "http://" + listener.Addr().String() + "/",
+		Reporting:   true,
 		Out:         out,
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Stop()
-	summary, err := play(ctx, s, f, listener, out)
+	summary, finance, err := play(ctx, s, f, listener, out)
 	if err != nil {
 		return err
 	}
 	summary.Print(out)
-	if len(summary.Problems) > 0 {
+	finance.Print(out)
+	if len(summary.Problems)+len(finance.Problems) > 0 {
 		return errors.New("the day does not add up")
 	}
 	return nil
 }
 
 // play runs the day until it is over, one of the programs dies or ctx ends.
-func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, out io.Writer) (*day.Summary, error) {
+func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, out io.Writer) (*day.Summary, *day.Finance, error) {
 	var bar *progressbar.ProgressBar
 	d := day.New(day.Options{
 		BaseURL:      s.Demo.BaseURL,
@@ -105,7 +109,7 @@ func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, o
 	})
 	r, err := receiver.New(receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go func() { _ = http.Serve(listener, r) }() // ends with the listener
 
@@ -113,10 +117,15 @@ func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, o
 	defer cancel(nil)
 	go func() { cancel(s.Wait(ctx)) }()
 	summary, err := d.Play(ctx, r)
+	var finance *day.Finance
+	if err == nil {
+		reports := client.New(s.Demo.PanelURL+"/reports", 2)
+		finance, err = d.ReadFinance(ctx, reports.As(reports.Base, s.Demo.ReportsToken), s.Demo.Account.AccountID)
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // why the day ended early
 	}
-	return summary, err
+	return summary, finance, err
 }
 
 // newBar draws into a terminal as things happen; into a log, every few seconds.

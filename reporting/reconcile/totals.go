@@ -147,7 +147,7 @@ func (r *Reconciler) controlTotals(ctx context.Context, day time.Time, account d
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // what went wrong is known by then
 	var lines []totalLine
 	for rows.Next() {
 		var l totalLine

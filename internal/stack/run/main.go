@@ -24,6 +24,7 @@ import (
 const (
 	defaultWorkerOps = "127.0.0.1:8082"
 	defaultReceiver  = "127.0.0.1:8085"
+	defaultReporting = "127.0.0.1:8083"
 )
 
 func main() {
@@ -81,15 +82,20 @@ func options(env func(string) string, out io.Writer) (stack.Options, error) {
 		return fallback
 	}
 	o := stack.Options{
-		DataDir:       value("DATA_DIR", ".data"),
-		GatewayAddr:   value("GATEWAY_ADDR", "127.0.0.1:8080"),
-		OpsAddr:       value("OPS_ADDR", "127.0.0.1:8081"),
-		WorkerOpsAddr: value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
-		ReceiverAddr:  value("RECEIVER_ADDR", ifFree(defaultReceiver)),
-		RedisURL:      env("REDIS_URL"),
-		Courier:       value("COURIER", "auto"),
-		Receiver:      true,
-		Out:           out,
+		DataDir:          value("DATA_DIR", ".data"),
+		GatewayAddr:      value("GATEWAY_ADDR", "127.0.0.1:8080"),
+		OpsAddr:          value("OPS_ADDR", "127.0.0.1:8081"),
+		WorkerOpsAddr:    value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
+		ReceiverAddr:     value("RECEIVER_ADDR", ifFree(defaultReceiver)),
+		RedisURL:         env("REDIS_URL"),
+		Reporting:        true,
+		ClickHouseURL:    env("CLICKHOUSE_URL"),
+		PanelAddr:        value("PANEL_ADDR", "127.0.0.1:8090"),
+		ClickHouseAddr:   value("CLICKHOUSE_ADDR", "127.0.0.1:8123"),
+		ReportingOpsAddr: value("REPORTING_OPS_ADDR", ifFree(defaultReporting)),
+		Courier:          value("COURIER", "auto"),
+		Receiver:         true,
+		Out:              out,
 	}
 	if o.Courier != "auto" && o.Courier != "manual" {
 		return o, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier)
@@ -126,6 +132,9 @@ Ready after %.1f s. Ctrl-C stops everything.
                       clientSecret %s
   Admin key           %s
   Webhooks            go to %s, which verifies them: tail -f %s
+  Reports             %s/login as %s, password %s
+                      or with the token %s
+  ClickHouse          %s, database delivery
   All of this         %s
 
 Get a token:
@@ -133,12 +142,18 @@ Get a token:
   curl -s %s/api/vendor/v1/token -H 'Content-Type: application/json' \
     -d '{"clientId":"%s","clientSecret":"%s"}'
 
+Read a report, as a table and as a file:
+
+  make report ARGS='report expected-collections'
+  curl -sOJ -H 'Authorization: Bearer %s' %s/reports/order-ledger.xlsx
+
 `, took.Seconds(), d.BaseURL, d.OpsURL,
 		d.Account.ClientID, d.Account.ClientSecret,
 		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret,
 		d.AdminKey,
-		d.Webhook.URL, relative(s.Receiver.LogPath()), filepath.Join(o.DataDir, "demo.json"),
-		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret)
+		d.Webhook.URL, relative(s.Receiver.LogPath()),
+		d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL, filepath.Join(o.DataDir, "demo.json"),
+		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret, d.ReportsToken, d.PanelURL)
 }
 
 func relative(path string) string {

@@ -18,6 +18,7 @@ func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.DataDir != ".data" || o.GatewayAddr != "127.0.0.1:8080" || o.OpsAddr != "127.0.0.1:8081" || o.RedisURL != "" ||
+		!o.Reporting || o.PanelAddr != "127.0.0.1:8090" || o.ClickHouseAddr != "127.0.0.1:8123" || o.ClickHouseURL != "" ||
 		o.Courier != "auto" || o.CourierStep != 5*time.Second || !o.Receiver {
 		t.Errorf("%+v", o)
 	}
@@ -26,12 +27,13 @@ func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 func TestOptions_TakeEveryVariable(t *testing.T) {
 	o, err := options(getenv(map[string]string{
 		"DATA_DIR": "d", "GATEWAY_ADDR": "g:1", "OPS_ADDR": "o:2", "WORKER_OPS_ADDR": "w:3", "RECEIVER_ADDR": "r:4",
-		"REDIS_URL": "redis://x", "COURIER": "manual", "COURIER_STEP": "250ms",
+		"REDIS_URL": "redis://x", "CLICKHOUSE_URL": "http://c", "CLICKHOUSE_ADDR": "c:5", "PANEL_ADDR": "p:6", "REPORTING_OPS_ADDR": "x:7", "COURIER": "manual", "COURIER_STEP": "250ms",
 	}), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.DataDir != "d" || o.GatewayAddr != "g:1" || o.OpsAddr != "o:2" || o.WorkerOpsAddr != "w:3" || o.ReceiverAddr != "r:4" ||
+		o.ClickHouseURL != "http://c" || o.ClickHouseAddr != "c:5" || o.PanelAddr != "p:6" || o.ReportingOpsAddr != "x:7" ||
 		o.RedisURL != "redis://x" || o.Courier != "manual" || o.CourierStep != 250*time.Millisecond {
 		t.Errorf("%+v", o)
 	}

@@ -13,7 +13,7 @@ SELECT * FROM
     ARRAY JOIN arrayFilter(f -> f.1 != '', [
         if(payment_type IN ('Cash', 'Card') AND collection_amount IS NULL,
             ('CollectionMissing', 'paid at the door, but no amount to collect was given: nothing is expected'), ('', '')),
-        if(payment_type = 'Prepaid' AND collection_amount > 0,
+        if(payment_type = 'Prepaid' AND collection_amount IS NOT NULL,
             ('CollectionOnPrepaid', 'prepaid, but an amount to collect was given: it is not expected'), ('', '')),
         if(payment_type IN ('Cash', 'Card') AND collection_amount != order_amount,
             ('CollectionDiffers', 'the amount to collect is not the amount of the order'), ('', '')),

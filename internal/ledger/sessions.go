@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// How long a session of the panel lives: whatever its user does, and without a
+// request of its user.
+const (
+	SessionLifetime = 12 * time.Hour
+	SessionIdle     = 30 * time.Minute
+)
+
+// sessionTouch is how old the stored time of the last request may become, so
+// that not every request writes to the disk. A session can end this much before
+// SessionIdle is over, never after it.
+const sessionTouch = time.Minute
+
+// sessionIDSize is the length of a session's id in random bytes.
+const sessionIDSize = 32
+
+// maxRoles bounds a stored list of roles.
+const maxRoles = 16
+
+// Session is what is known of a browser that has signed in to the panel. What
+// it may do is judged by who reads it.
+type Session struct {
+	User  string
+	Roles []string
+	// Credential stands for what the user signed in with. Whoever reads the
+	// session compares it with the present one, so that a session does not
+	// outlive a changed password.
+	Credential [32]byte
+	CSRF       string // proves that a form is the panel's own; 43 characters
+	CreatedAt  time.Time
+	SeenAt     time.Time // of the last request, to within a minute
+}
+
+// CreateSession stores a new session and answers its id, 43 characters of
+// base64url, which only the browser has: Redis knows its SHA-256. CSRF token
+// and times are made here, whatever s says of them.
+func (l *Ledger) CreateSession(ctx context.Context, s Session) (id string, created *Session, err error) {
+	if len(s.Roles) > maxRoles {
+		return "", nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
+	}
+	s.CreatedAt = l.now().Truncate(time.Millisecond)
+	s.SeenAt, s.CSRF = s.CreatedAt, randomText()
+	id = randomText()
+	if err := l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err(); err != nil {
+		return "", nil, fmt.Errorf("storing a session: %w", failure(err))
+	}
+	return id, &s, nil
+}
+
+// Session finds a session that has not ended, and puts its end off. TOKEN_INVALID
+// for every other id, whatever it looks like.
+func (l *Ledger) Session(ctx context.Context, id string) (*Session, error) {
+	if len(id) != base64.RawURLEncoding.EncodedLen(sessionIDSize) {
+		return nil, noSession()
+	}
+	key := l.sessionKey(id)
+	record, err := l.rdb.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, noSession()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a session: %w", failure(err))
+	}
+	s, err := decodeSession(record)
+	if err != nil {
+		return nil, err
+	}
+	now := l.now().Truncate(time.Millisecond)
+	left := min(SessionIdle, s.CreatedAt.Add(SessionLifetime).Sub(now))
+	if left <= 0 || now.Sub(s.SeenAt) >= SessionIdle {
+		return nil, noSession() // Redis removes it, by its own clock
+	}
+	if now.Sub(s.SeenAt) < sessionTouch {
+		return s, nil
+	}
+	s.SeenAt = now
+	// XX: a session that was ended in between stays ended.
+	err = l.rdb.SetArgs(ctx, key, encodeSession(s), redis.SetArgs{Mode: "XX", TTL: left}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil, noSession()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keeping a session: %w", failure(err))
+	}
+	return s, nil
+}
+
+// EndSession removes a session; from then on its id is worth nothing on any
+// replica. An unknown one is no error.
+func (l *Ledger) EndSession(ctx context.Context, id string) error {
+	if err := l.rdb.Del(ctx, l.sessionKey(id)).Err(); err != nil {
+		return fmt.Errorf("ending a session: %w", failure(err))
+	}
+	return nil
+}
+
+func noSession() error {
+	return delivery.Refuse(delivery.CodeTokenInvalid, "the session is unknown or has ended; sign in")
+}
+
+func (l *Ledger) sessionKey(id string) string {
+	digest := sha256.Sum256([]byte(id))
+	return l.global.keyOf(kindSession, digest[:])
+}
+
+// randomText is 32 random bytes in 43 characters that may stand in a cookie, a
+// header and a form.
+func randomText() string {
+	var b [sessionIDSize]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand ends the program instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func encodeSession(s *Session) []byte {
+	b := []byte{recordFormat}
+	b = appendText(b, s.User)
+	b = binary.AppendUvarint(b, uint64(len(s.Roles)))
+	for _, role := range s.Roles {
+		b = appendText(b, role)
+	}
+	b = append(b, s.Credential[:]...)
+	b = appendText(b, s.CSRF)
+	b = appendTime(b, s.CreatedAt)
+	return appendTime(b, s.SeenAt)
+}
+
+func decodeSession(record string) (*Session, error) {
+	f := fields{rest: record}
+	if f.byte() != recordFormat {
+		return nil, fmt.Errorf("session record: %w", errShortRecord)
+	}
+	s := &Session{User: f.text()}
+	for range min(f.uvarint(), maxRoles) {
+		s.Roles = append(s.Roles, f.text())
+	}
+	copy(s.Credential[:], f.take(len(s.Credential)))
+	s.CSRF = f.text()
+	s.CreatedAt, s.SeenAt = f.time(), f.time()
+	if f.err != nil {
+		return nil, fmt.Errorf("session record: %w", f.err)
+	}
+	return s, nil
+}
+
+// How often a password may be tried, right or wrong: unlike a client secret a
+// password can be guessed, so the attempt is counted before it is judged. The
+// first limit is met by who guesses, the second by who tries many names, the
+// third by many machines that guess together. One machine alone stays so far
+// below the third that it cannot lock a user out of another one.
+var (
+	signInsOfUserAtAddress = redis_rate.Limit{Rate: 1, Burst: 5, Period: time.Minute}
+	signInsFromAddress     = redis_rate.Limit{Rate: 10, Burst: 30, Period: time.Minute}
+	signInsOfUser          = redis_rate.Limit{Rate: 5, Burst: 100, Period: time.Minute}
+)
+
+// CountSignIn counts an attempt to sign in, before the password is looked at.
+// RATE_LIMITED with RetryAfter once there were too many for the user, from the
+// address, or for both together. address is whatever stands for one caller.
+func (l *Ledger) CountSignIn(ctx context.Context, user, address string) error {
+	for _, guard := range []struct {
+		key   string
+		limit redis_rate.Limit
+	}{
+		{l.signInKey("both", user, address), signInsOfUserAtAddress},
+		{l.signInKey("address", address), signInsFromAddress},
+		{l.signInKey("user", user), signInsOfUser},
+	} {
+		result, err := l.rates.Allow(ctx, guard.key, guard.limit)
+		if err != nil {
+			return fmt.Errorf("counting a sign-in: %w", failure(err))
+		}
+		if result.Allowed == 0 {
+			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
+				Message: "too many attempts to sign in; wait as Retry-After says"}
+		}
+	}
+	return nil
+}
+
+// ForgiveSignIns forgets the attempts of a user at an address, once the password
+// was right there. Those counted for all addresses together stay.
+func (l *Ledger) ForgiveSignIns(ctx context.Context, user, address string) error {
+	if err := l.rates.Reset(ctx, l.signInKey("both", user, address)); err != nil {
+		return fmt.Errorf("forgetting sign-ins: %w", failure(err))
+	}
+	return nil
+}
+
+// signInKey is of one length whatever a stranger types as a name.
+func (l *Ledger) signInKey(kind string, parts ...string) string {
+	var b []byte
+	for _, part := range slices.Concat([]string{kind}, parts) {
+		b = appendText(b, part)
+	}
+	digest := sha256.Sum256(b)
+	return l.global.prefix + "attempts:" + string(digest[:])
+}

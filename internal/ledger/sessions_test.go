@@ -1,0 +1,306 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// sessionClock is a process's clock that tests move.
+type sessionClock struct{ at time.Time }
+
+func (c *sessionClock) now() time.Time           { return c.at }
+func (c *sessionClock) pass(d time.Duration)     { c.at = c.at.Add(d) }
+func (c *sessionClock) configure(config *Config) { config.Now = c.now }
+
+func newSessions(t *testing.T) (*Ledger, *sessionClock) {
+	t.Helper()
+	clock := &sessionClock{at: time.Date(2026, 11, 22, 9, 0, 0, 123_456, time.UTC)}
+	return openTest(t, clock.configure), clock
+}
+
+var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Credential: sha256.Sum256([]byte("line"))}
+
+func signIn(t *testing.T, l *Ledger) (string, *Session) {
+	t.Helper()
+	id, s, err := l.CreateSession(t.Context(), ayse)
+	must(t, err)
+	return id, s
+}
+
+func TestSession_IsFoundByItsIDOnly(t *testing.T) {
+	l, _ := newSessions(t)
+	id, created := signIn(t, l)
+	other, _ := signIn(t, l)
+	if id == other || len(id) != 43 || len(created.CSRF) != 43 || created.CSRF == id {
+		t.Errorf("ids %q, %q, csrf %q", id, other, created.CSRF)
+	}
+	got, err := l.Session(t.Context(), id)
+	must(t, err)
+	want := ayse
+	want.CSRF = created.CSRF
+	want.CreatedAt = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	want.SeenAt = want.CreatedAt
+	if !reflect.DeepEqual(*got, want) {
+		t.Errorf("got %+v, want %+v", *got, want)
+	}
+	digest := sha256.Sum256([]byte(id))
+	for _, unknown := range []string{"", "x", id[:42], id + "A", strings.ToLower(id), "\x00" + id[1:], string(digest[:]), strings.Repeat("A", 43)} {
+		_, err := l.Session(t.Context(), unknown)
+		wantCode(t, err, delivery.CodeTokenInvalid)
+	}
+}
+
+// Whoever reads Redis, or a copy of its file, can sign in as nobody.
+func TestSession_IDIsNotStored(t *testing.T) {
+	l, _ := newSessions(t)
+	id, _ := signIn(t, l)
+	keys, err := l.rdb.Keys(t.Context(), "*").Result()
+	must(t, err)
+	found := 0
+	for _, key := range keys {
+		if strings.Contains(key, id) {
+			t.Errorf("the key %q holds the id", key)
+		}
+		if !strings.HasPrefix(key, l.global.prefix+string(rune(kindSession))) {
+			continue
+		}
+		found++
+		value, err := l.rdb.Get(t.Context(), key).Result()
+		must(t, err)
+		if strings.Contains(value, id) {
+			t.Errorf("the value of %q holds the id", key)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d sessions are stored", found)
+	}
+}
+
+func TestSession_EndsIdleAndByAge(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []time.Duration // a request after each
+		alive bool            // at the last one
+	}{
+		{"at once", []time.Duration{0}, true},
+		{"within the idle time", []time.Duration{SessionIdle - time.Millisecond}, true},
+		{"when the idle time is over", []time.Duration{SessionIdle}, false},
+		{"requests put the end off", []time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}, true},
+		{"idle after a request", []time.Duration{20 * time.Minute, SessionIdle}, false},
+		{"requests within a minute count once", []time.Duration{59 * time.Second, SessionIdle - 59*time.Second}, false},
+		{"a minute later they count again", []time.Duration{time.Minute, SessionIdle - time.Millisecond}, true},
+		{"just before its greatest age", append(every(20*time.Minute, 35), 20*time.Minute-time.Millisecond), true},
+		{"at its greatest age, however busy", every(20*time.Minute, 36), false},
+		{"a clock that went back", []time.Duration{-time.Hour}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, clock := newSessions(t)
+			id, _ := signIn(t, l)
+			for i, step := range c.steps {
+				clock.pass(step)
+				_, err := l.Session(t.Context(), id)
+				if last := i == len(c.steps)-1; last && !c.alive {
+					wantCode(t, err, delivery.CodeTokenInvalid)
+				} else if err != nil {
+					t.Fatalf("after step %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+func every(step time.Duration, times int) []time.Duration {
+	steps := make([]time.Duration, times)
+	for i := range steps {
+		steps[i] = step
+	}
+	return steps
+}
+
+// What nobody asks for any more leaves Redis by itself, at the latest when the
+// session is too old.
+func TestSession_LeavesRedisByItself(t *testing.T) {
+	l, clock := newSessions(t)
+	id, _ := signIn(t, l)
+	remaining := func() time.Duration {
+		d, err := l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result()
+		must(t, err)
+		return d
+	}
+	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
+		t.Errorf("a new one stays for %s", d)
+	}
+	for range 35 {
+		clock.pass(20 * time.Minute)
+		_, err := l.Session(t.Context(), id)
+		must(t, err)
+	}
+	if d := remaining(); d <= 19*time.Minute || d > 20*time.Minute {
+		t.Errorf("with 20 minutes to live it stays for %s", d)
+	}
+}
+
+func TestEndSession_HoldsForEverybody(t *testing.T) {
+	l, clock := newSessions(t)
+	id, _ := signIn(t, l)
+	bystander, _ := signIn(t, l)
+	clock.pass(5 * time.Minute)
+	must(t, l.EndSession(t.Context(), id))
+	must(t, l.EndSession(t.Context(), id))
+	must(t, l.EndSession(t.Context(), "never heard of"))
+	_, err := l.Session(t.Context(), id)
+	wantCode(t, err, delivery.CodeTokenInvalid)
+	_, err = l.Session(t.Context(), bystander)
+	must(t, err)
+}
+
+// A request that has read the session when it is ended must not bring it back.
+func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
+	l, clock := newSessions(t)
+	id, _ := signIn(t, l)
+	clock.pass(2 * time.Minute) // the request wants to store its time
+	once := &afterGet{do: func() { must(t, l.EndSession(t.Context(), id)) }}
+	l.rdb.AddHook(once)
+	_, err := l.Session(t.Context(), id)
+	wantCode(t, err, delivery.CodeTokenInvalid)
+	if once.do != nil {
+		t.Fatal("nothing was read")
+	}
+	_, err = l.Session(t.Context(), id)
+	wantCode(t, err, delivery.CodeTokenInvalid)
+}
+
+// afterGet does something once, after a GET has been answered and before its
+// caller knows.
+type afterGet struct{ do func() }
+
+func (a *afterGet) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *afterGet) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a *afterGet) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if do := a.do; do != nil && cmd.Name() == "get" {
+			a.do = nil
+			do()
+		}
+		return err
+	}
+}
+
+func TestSession_SaysThatRedisIsAway(t *testing.T) {
+	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	must(t, err)
+	t.Cleanup(own.Stop)
+	gone := openTest(t, func(c *Config) { c.URL = own.URL })
+	id, _ := signIn(t, gone)
+	own.Kill()
+	_, err = gone.Session(t.Context(), id)
+	_, _, err2 := gone.CreateSession(t.Context(), ayse)
+	err3 := gone.EndSession(t.Context(), id)
+	err4 := gone.CountSignIn(t.Context(), "a", "b")
+	err5 := gone.ForgiveSignIns(t.Context(), "a", "b")
+	for i, err := range []error{err, err2, err3, err4, err5} {
+		if !errors.Is(err, delivery.ErrUnavailable) {
+			t.Errorf("%d: got %v", i, err)
+		}
+	}
+}
+
+func TestCreateSession_RefusesMoreRolesThanItCanRead(t *testing.T) {
+	l, _ := newSessions(t)
+	if _, _, err := l.CreateSession(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)}); err == nil {
+		t.Error("stored")
+	}
+}
+
+func TestSession_SurvivesItsEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &Session{User: rapid.String().Draw(t, "user"), CSRF: rapid.String().Draw(t, "csrf"),
+			CreatedAt: time.UnixMilli(rapid.Int64Range(1, 1<<42).Draw(t, "created")).UTC(),
+			SeenAt:    time.UnixMilli(rapid.Int64Range(1, 1<<42).Draw(t, "seen")).UTC()}
+		copy(s.Credential[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "credential"))
+		for i := range rapid.IntRange(0, maxRoles).Draw(t, "roles") {
+			s.Roles = append(s.Roles, rapid.String().Draw(t, fmt.Sprint("role ", i)))
+		}
+		got, err := decodeSession(string(encodeSession(s)))
+		if err != nil || !reflect.DeepEqual(got, s) {
+			t.Fatalf("got %+v, %v, want %+v", got, err, s)
+		}
+	})
+}
+
+func FuzzDecodeSession(f *testing.F) {
+	s := ayse
+	s.CreatedAt, s.SeenAt, s.CSRF = time.Now(), time.Now(), "csrf"
+	whole := encodeSession(&s)
+	f.Add(string(whole))
+	f.Add(string(whole[:20]))
+	f.Fuzz(func(t *testing.T, record string) {
+		if s, err := decodeSession(record); err == nil && len(s.Roles) > maxRoles {
+			t.Errorf("%d roles", len(s.Roles))
+		}
+	})
+}
+
+func TestCountSignIn_SlowsGuessingDown(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		attempt func(i int) (user, address string)
+		burst   int // attempts that pass
+		wait    time.Duration
+	}{
+		{"one user from one address", func(int) (string, string) { return "ayse", "192.0.2.1" }, 5, time.Minute},
+		{"many users from one address", func(i int) (string, string) { return fmt.Sprint("user", i), "192.0.2.1" }, 30, 6 * time.Second},
+		{"one user from many addresses", func(i int) (string, string) { return "ayse", fmt.Sprint("192.0.2.", i) }, 100, 12 * time.Second},
+		{"names of any length", func(int) (string, string) { return strings.Repeat("x", 1<<16), "192.0.2.1" }, 5, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, _ := newSessions(t)
+			for i := range c.burst {
+				user, address := c.attempt(i)
+				must(t, l.CountSignIn(t.Context(), user, address))
+			}
+			user, address := c.attempt(c.burst)
+			refusal := wantCode(t, l.CountSignIn(t.Context(), user, address), delivery.CodeRateLimited)
+			if refusal.RetryAfter <= 0 || refusal.RetryAfter > c.wait {
+				t.Errorf("wait %s, want up to %s", refusal.RetryAfter, c.wait)
+			}
+			must(t, l.CountSignIn(t.Context(), "somebody else", "198.51.100.7"))
+		})
+	}
+}
+
+func TestCountSignIn_KeepsNamesAndAddressesApart(t *testing.T) {
+	l, _ := newSessions(t)
+	for range 5 {
+		must(t, l.CountSignIn(t.Context(), "ab", "c"))
+	}
+	must(t, l.CountSignIn(t.Context(), "a", "bc"))
+}
+
+func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
+	l, _ := newSessions(t)
+	for range 5 {
+		must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
+		must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.2"))
+	}
+	must(t, l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1"))
+	must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
+	wantCode(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.2"), delivery.CodeRateLimited)
+}

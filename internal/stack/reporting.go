@@ -1,0 +1,101 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// startClickHouse starts the embedded engine, unless a ClickHouse is there.
+func (s *Stack) startClickHouse(ctx context.Context) error {
+	o := &s.options
+	if !o.Reporting {
+		return nil
+	}
+	if o.ClickHouseURL != "" {
+		s.Demo.ClickHouseURL = o.ClickHouseURL
+		return nil
+	}
+	s.Demo.ClickHouseURL = "http://" + reachable(o.ClickHouseAddr)
+	s.ClickHouse = s.program("reporting", s.Demo.ClickHouseURL+"/ping",
+		"engine", "--addr", o.ClickHouseAddr, "--data", s.data.file("clickhouse"))
+	s.ClickHouse.Name, s.ClickHouse.process.name = "clickhouse", "clickhouse"
+	s.ClickHouse.process.logPath = s.data.file("logs", "clickhouse.log")
+	return s.run(ctx, s.ClickHouse, o.ClickHouseAddr+", embedded")
+}
+
+// startReporting starts the exporter, the daily reconciliation and the panel.
+func (s *Stack) startReporting(ctx context.Context) error {
+	o := &s.options
+	if !o.Reporting {
+		return nil
+	}
+	if err := s.seedPanel(ctx); err != nil {
+		return err
+	}
+	s.Demo.PanelURL = "http://" + reachable(o.PanelAddr)
+	s.Reporting = s.program("reporting", "http://"+reachable(o.ReportingOpsAddr)+"/readyz",
+		"serve", "--config", filepath.Join(s.root, "configs", "reporting.yaml"))
+	s.Reporting.process.env = append(slices.Clone(s.env),
+		"CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
+		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
+		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))
+	return s.run(ctx, s.Reporting, fmt.Sprintf("%s and %s", o.PanelAddr, o.ReportingOpsAddr))
+}
+
+// panelUser is the demo's user, and the name of its token.
+const panelUser = "demo"
+
+// seedPanel makes the demo's user and token once. The files that reporting reads
+// hold only hashes; what they stand for lies beside them.
+func (s *Stack) seedPanel(ctx context.Context) error {
+	password, err := s.panelSecret("panel-password", "panel-users", func() (secret, line string, err error) {
+		secret = rand.Text()
+		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance")
+		return secret, line, err
+	})
+	if err != nil {
+		return err
+	}
+	token, err := s.panelSecret("reports-token", "report-tokens", func() (secret, line string, err error) {
+		line, said, err := s.reporting(ctx, "", "token", panelUser, "--roles", "finance")
+		said = strings.TrimSpace(said)
+		return said[strings.LastIndexByte(said, '\n')+1:], line, err
+	})
+	s.Demo.Panel, s.Demo.ReportsToken = &DemoPanel{User: panelUser, Password: password}, token
+	return err
+}
+
+// panelSecret is what a file of the keys holds. Unless it and the line that
+// stands for it are there, both are made anew.
+func (s *Stack) panelSecret(secretFile, lineFile string, fresh func() (secret, line string, err error)) (string, error) {
+	secret, err := os.ReadFile(s.data.file("keys", secretFile))
+	_, missing := os.Stat(s.data.file("keys", lineFile))
+	if err == nil && missing == nil {
+		return strings.TrimSpace(string(secret)), nil
+	}
+	made, line, err := fresh()
+	if err != nil {
+		return "", err
+	}
+	if err := s.data.write(filepath.Join("keys", lineFile), []byte(line)); err != nil {
+		return "", err
+	}
+	return made, s.data.write(filepath.Join("keys", secretFile), []byte(made+"\n"))
+}
+
+// reporting runs one of the program's small commands.
+func (s *Stack) reporting(ctx context.Context, input string, args ...string) (out, said string, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
+	var stdout, stderr strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", "", fmt.Errorf("reporting %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), stderr.String(), nil
+}

@@ -1,0 +1,198 @@
+package download
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/access"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+)
+
+// Settings are the keys below "download" of reporting's configuration.
+type Settings struct {
+	// AtOnce is how many downloads run at once, 1 to 256; further ones are
+	// refused with Retry-After. Each takes a few MB here, and what its query
+	// takes in ClickHouse.
+	AtOnce int `yaml:"at_once"`
+	// AtOnceEach is the same for one user or token, 1 to AtOnce.
+	AtOnceEach int `yaml:"at_once_each"`
+	// Stall is how long a client may take for 64 kB before it is let go, at
+	// least a second.
+	Stall time.Duration `yaml:"stall"`
+	// Longest is how long a download may take in all, at least Stall.
+	Longest time.Duration `yaml:"longest"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	switch {
+	case s.AtOnce < 1 || s.AtOnce > 256:
+		return errors.New("download.at_once: want 1 to 256")
+	case s.AtOnceEach < 1 || s.AtOnceEach > s.AtOnce:
+		return errors.New("download.at_once_each: want 1 to download.at_once")
+	case s.Stall < time.Second:
+		return errors.New("download.stall: want at least 1s")
+	case s.Longest < s.Stall:
+		return errors.New("download.longest: want at least download.stall")
+	}
+	return nil
+}
+
+// Downloads serves reports. It is safe for concurrent use.
+type Downloads struct {
+	archive  *archive.Archive
+	settings Settings
+	slots    *slots
+	log      *slog.Logger
+	metrics  *metrics
+}
+
+// New prepares the downloads of an archive.
+func New(a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Downloads, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	return &Downloads{archive: a, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
+		log: log.With("part", "download"), metrics: newMetrics(reg)}, nil
+}
+
+// Handler serves everything below /reports/ to those with the role finance.
+func (d *Downloads) Handler(g *access.Gate) http.Handler {
+	return access.Protect(access.PolicyData, g.Require(http.HandlerFunc(d.serve), access.Finance))
+}
+
+func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
+	q, err := parse(r, time.Now())
+	if err != nil {
+		if delivery.CodeOf(err) == delivery.CodeMethodNotAllowed {
+			w.Header().Set("Allow", "GET, HEAD")
+		}
+		d.refuse(w, r, err)
+		return
+	}
+	if r.Method == http.MethodHead {
+		d.head(w, r, q)
+		return
+	}
+	leave, err := d.slots.take(access.IdentityOf(r.Context()).Name)
+	if err != nil {
+		d.refuse(w, r, err)
+		return
+	}
+	defer leave()
+	d.metrics.running.Inc()
+	defer d.metrics.running.Dec()
+	d.download(w, r, q)
+}
+
+func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	d.metrics.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc()
+	access.Refuse(w, r, d.log, err)
+}
+
+// head tells what GET would send, and whether ClickHouse answers. The length is
+// known to nobody before the report has been read.
+func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
+	if err := d.archive.Ping(r.Context()); err != nil {
+		d.refuse(w, r, err)
+		return
+	}
+	q.setHeaders(w.Header(), q.compressible() && acceptsGzip(r))
+	w.WriteHeader(http.StatusOK)
+}
+
+// download sends the report, or refuses as long as nothing has been sent, or
+// cuts the connection.
+func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), d.settings.Longest)
+	defer cancel()
+	compressed := q.compressible() && acceptsGzip(r)
+	t, err := newTransfer(w, d.settings.Stall, !r.ProtoAtLeast(1, 1), func(h http.Header) { q.setHeaders(h, compressed) })
+	if err != nil {
+		d.refuse(w, r, err)
+		return
+	}
+	defer t.close()
+	rows, err := d.write(ctx, q, t, compressed)
+	result := resultOf(r.Context(), ctx, t, err)
+	d.note(r, q, t, rows, result, time.Since(began), err)
+	switch {
+	case err == nil:
+	case t.begun:
+		panic(http.ErrAbortHandler) // the one way to end a body so that it is seen to be cut
+	case result == resultTooLong:
+		access.Refuse(w, r, d.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotPatience,
+			Message: "the report takes too long; ask for a shorter period"})
+	default:
+		access.Refuse(w, r, d.log, err)
+	}
+}
+
+// write runs the report into the transfer and tells how many rows were read,
+// to the last thousand if it fails.
+func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compressed bool) (rows int64, err error) {
+	var out io.Writer = t
+	var packed *gzip.Writer
+	if compressed {
+		if packed, err = gzip.NewWriterLevel(t, gzip.BestSpeed); err != nil {
+			return 0, err
+		}
+		out = packed
+	}
+	_, err = q.report.Run(ctx, d.archive, q.params, reports.NewSink(q.format, out), func(n int64) { rows = n })
+	if err == nil && packed != nil {
+		err = packed.Close()
+	}
+	if err == nil {
+		err = t.finish()
+	}
+	return rows, err
+}
+
+// resultOf says what became of a download. The request's context ends with the
+// client, ctx also when the download has taken too long.
+func resultOf(client, ctx context.Context, t *transfer, err error) string {
+	switch {
+	case err == nil:
+		return resultWhole
+	case errors.Is(t.err, os.ErrDeadlineExceeded):
+		return resultStalled
+	case client.Err() != nil || t.begun && t.err != nil:
+		return resultGone
+	case ctx.Err() != nil:
+		return resultTooLong
+	case t.begun:
+		return resultCut
+	case errors.Is(err, delivery.ErrUnavailable):
+		return resultUnavailable
+	default:
+		return resultFailed
+	}
+}
+
+// note counts and logs a download.
+func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, result string, took time.Duration, err error) {
+	name, format := q.report.Name, string(q.format)
+	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
+	d.metrics.rows.WithLabelValues(name, format).Add(float64(rows))
+	d.metrics.bytes.WithLabelValues(name, format).Add(float64(t.bytes))
+	log := d.log.With("report", name, "format", format, "params", q.params.String(), "by", access.IdentityOf(r.Context()).Name,
+		"result", result, "rows", rows, "bytes", t.bytes, "ms", took.Milliseconds())
+	if err != nil {
+		log.Warn("download ended early", "error", err)
+		return
+	}
+	d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
+	log.Info("report downloaded")
+}

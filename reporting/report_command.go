@@ -1,0 +1,253 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+)
+
+const (
+	clickHouseFlag = "clickhouse-url"
+	databaseFlag   = "database"
+	// clickHouseVariable is where the programs of this service find ClickHouse.
+	clickHouseVariable = "CLICKHOUSE_URL"
+	embeddedEngine     = "http://127.0.0.1:8123"
+)
+
+// addArchiveFlags gives a command what archiveSettings reads.
+func addArchiveFlags(c *cobra.Command) {
+	c.Flags().String(clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
+	c.Flags().String(databaseFlag, archive.DefaultDatabase, "its database")
+}
+
+// archiveSettings are those of a command that only reads the archive, and so
+// needs no settings file.
+func archiveSettings(c *cobra.Command) (archive.Settings, error) {
+	url, err := c.Flags().GetString(clickHouseFlag)
+	if err != nil {
+		return archive.Settings{}, err
+	}
+	database, err := c.Flags().GetString(databaseFlag)
+	if err != nil {
+		return archive.Settings{}, err
+	}
+	return archive.Settings{URL: cmp.Or(url, os.Getenv(clickHouseVariable), embeddedEngine), Database: database}, nil
+}
+
+// reportOptions are the flags of `reporting report`.
+type reportOptions struct {
+	values reports.Values
+	format string
+	output string
+}
+
+// newReportCommand is `reporting report`.
+func newReportCommand() *cobra.Command {
+	var o reportOptions
+	c := &cobra.Command{
+		Use:   "report [NAME]",
+		Short: "Write a payment report; without a name, list the reports and their columns",
+		Long: `Write a payment report from ClickHouse, or list the reports and their columns.
+
+Days are local (+03:00) and both included. A file is written whole or not at
+all. The formats:
+
+  table      for a terminal
+  csv        for spreadsheets: UTF-8 with a byte order mark, semicolons, decimal
+             commas, local times without milliseconds
+  csv-plain  for programs: commas, decimal points, exact times with +03:00
+  xlsx       numbers and dates as such, and totals; over several sheets when long
+  json       {"success":true,"data":{"rows":[…],"totals":{…}}}, amounts as texts
+
+In csv and csv-plain a text that a spreadsheet could take for a formula has an
+apostrophe before it. A spreadsheet takes a tax number in csv for a number and
+drops its leading zero; xlsx keeps it. control-totals has the SHA-256 of each
+report as csv-plain writes it.`,
+		Example: `  reporting report expected-collections --from 2026-11-01 --to 2026-11-30 -o november.xlsx
+  reporting report order-ledger --account 0d3c… --format csv-plain | sha256sum`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return listReports(c.OutOrStdout())
+			}
+			r, found := reports.Find(args[0])
+			if !found {
+				return fmt.Errorf("there is no report %q; there are %s", args[0], strings.Join(reports.Names(), ", "))
+			}
+			return o.run(c, r)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.values.From, "from", "", "first day, 2026-11-01 (default: the first of the month of --to)")
+	f.StringVar(&o.values.To, "to", "", "last day, 2026-11-30 (default: today)")
+	f.StringVar(&o.values.Account, "account", "", "only this account (id)")
+	f.StringVar(&o.values.Fleet, "fleet", "", "only this fleet (id)")
+	f.StringVar(&o.values.Store, "store", "", "only stores that the vendor calls so (externalStoreId)")
+	f.StringVar(&o.format, "format", "", "table, csv, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
+	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
+	addArchiveFlags(c)
+	return c
+}
+
+func listReports(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range reports.All() {
+		fmt.Fprintf(t, "%s\t%s; the period means %s\n", r.Name, r.Title, r.Day)
+		keys := make([]string, len(r.Columns))
+		for i := range r.Columns {
+			keys[i] = r.Columns[i].Key
+		}
+		fmt.Fprintf(t, "\t%s\n", strings.Join(keys, ", "))
+		fmt.Fprintf(t, "\tin SQL: %s(from='2026-11-01', to='2026-11-30', account='', fleet='', store='')\n\t\n", r.View())
+	}
+	return t.Flush()
+}
+
+func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
+	p, err := o.values.Parse(time.Now())
+	var wrong *reports.ParamError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("--%s: %s", wrong.Param, wrong.Reason)
+	} else if err != nil {
+		return err
+	}
+	format, err := o.chooseFormat(c.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	settings, err := archiveSettings(c)
+	if err != nil {
+		return err
+	}
+	a, err := archive.Open(settings)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Close() }() // there is nothing that it could lose
+	progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
+	write := func(w io.Writer) error {
+		_, err := r.Run(c.Context(), a, p, reports.NewSink(format, w), progress)
+		done()
+		return err
+	}
+	if o.output == "" {
+		err = write(c.OutOrStdout())
+	} else {
+		err = writeFile(o.output, write)
+	}
+	return o.explain(c.Context(), err)
+}
+
+// chooseFormat is the flag's, the file's or the one that suits standard output.
+func (o *reportOptions) chooseFormat(stdout io.Writer) (reports.Format, error) {
+	format := reports.CSV
+	switch byExtension, known := reports.FormatOf(filepath.Ext(o.output)); {
+	case o.format != "":
+		var err error
+		if format, err = reports.ParseFormat(o.format); err != nil {
+			return "", err
+		}
+	case o.output != "" && !known:
+		return "", fmt.Errorf("%s: the extension is none of .csv, .xlsx, .json and .txt; give --format", o.output)
+	case o.output != "":
+		format = byExtension
+	case terminal(stdout):
+		format = reports.Table
+	}
+	if format == reports.XLSX && o.output == "" && terminal(stdout) {
+		return "", errors.New("xlsx is not for terminals: give a file with -o")
+	}
+	return format, nil
+}
+
+// explain adds what the person at the terminal can do about it.
+func (o *reportOptions) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && o.output != "":
+		return fmt.Errorf("interrupted, %s was not written", o.output)
+	case ctx.Err() != nil:
+		return errors.New("interrupted, the report is not complete")
+	case errors.Is(err, delivery.ErrUnavailable):
+		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `reporting engine` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
+	}
+	return err
+}
+
+// writeFile lets write fill a file that appears under its name only when it is
+// whole, and leaves nothing behind otherwise. What is no regular file, such as
+// /dev/null or a pipe, is written to directly.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return fmt.Errorf("%s is a folder", name)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return write(f)
+	}
+	f, err := os.OpenFile(fmt.Sprintf("%s.partial-%d", name, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the error that is returned is the one that matters
+		}
+	}()
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// showProgress draws on a terminal how many rows have been read, unless the
+// report itself goes there.
+func showProgress(stderr io.Writer, name string, busy bool) (progress reports.Progress, done func()) {
+	if busy || !terminal(stderr) {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions64(-1,
+		progressbar.OptionSetDescription(name),
+		progressbar.OptionSetWriter(stderr),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("rows"),
+		progressbar.OptionSpinnerType(14),
+		progressbar.OptionSetSpinnerChangeInterval(0), // it would draw from a goroutine of its own, without a lock
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
+	return func(rows int64) { _ = bar.Set64(rows) }, func() { _ = bar.Finish() }
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

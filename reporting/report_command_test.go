@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+	"vendorapi/reporting/testbed"
+)
+
+// archiveWith is a migrated database with so many orders in November 2026, one
+// every 8 s, and the flags that lead there.
+func archiveWith(t *testing.T, e *testbed.Engine, orders int) (flags []string) {
+	t.Helper()
+	database := e.NewDatabase(t)
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if _, err := a.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, external_store_id, store_name, status, created_at, payment_type, order_amount)
+		SELECT reinterpretAsUUID(sipHash128(number %% 10)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, toString(number), 'moda', 'Köşe', 'Searching',
+			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at, 'Cash', 0.05 FROM numbers(%d)`, database, orders))
+	return []string{"--clickhouse-url", e.URL, "--database", database}
+}
+
+// runReport is `reporting report ARGS` in this process.
+func runReport(t *testing.T, args ...string) (out, said string, err error) {
+	t.Helper()
+	return call(t, newReportCommand(), "", args...)
+}
+
+func TestReport_ListsTheReports(t *testing.T) {
+	t.Parallel()
+	out, _, err := runReport(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reports.All() {
+		for _, want := range []string{r.Name, r.Title, r.View() + "(from=", r.Columns[0].Key + ", "} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %q is missing in\n%s", r.Name, want, out)
+			}
+		}
+	}
+}
+
+func TestReport_WritesEveryFormat(t *testing.T) {
+	t.Parallel()
+	flags := archiveWith(t, testbed.SharedEngine(t), 20)
+	dir := t.TempDir()
+	november := append(flags, "order-ledger", "--from", "2026-11-01", "--to", "2026-11-30")
+	for format, c := range map[string]struct{ begins, holds string }{
+		"csv":       {"\ufefforderId;", ";0,05;"},
+		"csv-plain": {"orderId,", ",0.05,"},
+		"json":      {`{"success":true,`, `"totals":{"rows":20,"orderAmount":"1.00"`},
+		"table":     {"Order ledger, 2026-11-01 to 2026-11-30", "20 rows"},
+		"xlsx":      {"PK\x03\x04", "xl/workbook.xml"},
+	} {
+		args := append([]string{"--format", format}, november...)
+		out, said, err := runReport(t, append(args, "--store", "moda")...)
+		if err != nil || said != "" || !strings.HasPrefix(out, c.begins) || !strings.Contains(out, c.holds) {
+			t.Errorf("%s: %v, said %q, wrote %.300q", format, err, said, out)
+		}
+		name := filepath.Join(dir, format)
+		if _, _, err := runReport(t, append(args, "-o", name)...); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+		file, err := os.ReadFile(name)
+		if err != nil || !bytes.HasPrefix(file, []byte(c.begins)) || format != "xlsx" && format != "table" && string(file) != out {
+			t.Errorf("%s: the file is another: %v, %d bytes, %d to standard output", format, err, len(file), len(out))
+		}
+	}
+	if out, _, err := runReport(t, append([]string{"--store", "nowhere"}, november...)...); err != nil || strings.Count(out, "\n") != 1 {
+		t.Errorf("of no store: %v, %q", err, out)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*partial*")); len(files) != 0 {
+		t.Errorf("%v are left", files)
+	}
+}
+
+func TestReport_TakesTheFormatFromTheExtension(t *testing.T) {
+	t.Parallel()
+	flags := archiveWith(t, testbed.SharedEngine(t), 3)
+	dir := t.TempDir()
+	for extension, begins := range map[string]string{".csv": "\ufeff", ".XLSX": "PK", ".json": "{", ".txt": "Fleet statement"} {
+		name := filepath.Join(dir, "november"+extension)
+		_, _, err := runReport(t, append([]string{"fleet-statement", "--from", "2026-11-01", "--to", "2026-11-30", "-o", name}, flags...)...)
+		file, readErr := os.ReadFile(name)
+		if err != nil || readErr != nil || !bytes.HasPrefix(file, []byte(begins)) {
+			t.Errorf("%s: %v, %v, %.20q", extension, err, readErr, file)
+		}
+	}
+}
+
+func TestReport_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	e := testbed.SharedEngine(t)
+	bare := e.NewDatabase(t)
+	e.Exec(t, "CREATE DATABASE "+bare)
+	dir := t.TempDir()
+	for _, c := range []struct{ args, want string }{
+		{"orders", `there is no report "orders"; there are order-ledger, expected-collections, fleet-statement, exceptions, control-totals`},
+		{"order-ledger --from 2026-13-01", `--from: "2026-13-01" is not a day such as 2026-11-21`},
+		{"order-ledger --from 2026-11-02 --to 2026-11-01", "--to: 2026-11-01 is before from, 2026-11-02"},
+		{"order-ledger --account me", "--account: must be the account's id"},
+		{"order-ledger --format pdf", `format "pdf" is not one of table, csv, csv-plain, xlsx, json`},
+		{"order-ledger -o november.pdf", "november.pdf: the extension is none of .csv, .xlsx, .json and .txt; give --format"},
+		{"order-ledger --clickhouse-url http://127.0.0.1:9", "Is ClickHouse there?"},
+		{"order-ledger --clickhouse-url nowhere", "wanted is http://"},
+		{"order-ledger --clickhouse-url " + e.URL + " --database nowhere", "reporting migrate"},
+		{"control-totals --clickhouse-url " + e.URL + " --database " + bare, "reporting migrate"},
+		{"order-ledger --clickhouse-url " + e.URL + " --format csv -o " + dir, "is a folder"},
+		{"order-ledger --clickhouse-url " + e.URL + " -o " + dir + "/no/such.csv", "no such file or directory"},
+	} {
+		out, _, err := runReport(t, strings.Fields(c.args)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || out != "" && !strings.Contains(out, "Usage") {
+			t.Errorf("%s: %v, wrote %q", c.args, err, out)
+		}
+	}
+	if cmd := program(t, nil, "report", "nothing"); cmd.Run() == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("exit code %d", cmd.ProcessState.ExitCode())
+	}
+}
+
+// While the report is written, and after it was given up, its file is the old
+// one.
+func TestReport_InterruptedLeavesTheFileAsItWas(t *testing.T) {
+	t.Parallel()
+	flags := archiveWith(t, testbed.SharedEngine(t), 300_000)
+	name := filepath.Join(t.TempDir(), "ledger.csv")
+	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, nil, append([]string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name}, flags...)...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitPartial(t, name)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "interrupted, "+name+" was not written") {
+		t.Errorf("%v, said %q", err, &said)
+	}
+	requireOnly(t, name, "old")
+}
+
+func TestReport_ClickHouseKilledLeavesNoHalfFile(t *testing.T) {
+	t.Parallel()
+	e := testbed.StartEngine(t)
+	flags := archiveWith(t, e, 300_000)
+	name := filepath.Join(t.TempDir(), "ledger.json")
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := runReport(t, append([]string{"order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name}, flags...)...)
+		done <- err
+	}()
+	awaitPartial(t, name)
+	e.Kill(t)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "Is ClickHouse there?") {
+		t.Errorf("%v", err)
+	}
+	if files, _ := os.ReadDir(filepath.Dir(name)); len(files) != 0 {
+		t.Errorf("%v are left", files)
+	}
+}
+
+// awaitPartial waits until some of the report has been written beside name.
+func awaitPartial(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		files, _ := filepath.Glob(name + ".partial-*")
+		if len(files) == 1 {
+			if info, err := os.Stat(files[0]); err == nil && info.Size() > 0 {
+				return
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("nothing is written")
+}
+
+// requireOnly checks that the file has that content and no other is beside it.
+func requireOnly(t *testing.T, name, want string) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	files, _ := os.ReadDir(filepath.Dir(name))
+	if err != nil || string(got) != want || len(files) != 1 {
+		t.Errorf("%v, %.40q, beside it %v", err, got, files)
+	}
+}
+
+func TestReport_FollowsLinksAndWritesToDevices(t *testing.T) {
+	t.Parallel()
+	flags := archiveWith(t, testbed.SharedEngine(t), 3)
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target.csv"), filepath.Join(dir, "link.csv")
+	if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"order-ledger", "--from", "2026-11-01", "--to", "2026-11-30", "--format", "csv-plain", "-o"}, link)
+	if _, _, err := runReport(t, append(args, flags...)...); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(target); !bytes.HasPrefix(got, []byte("orderId,")) {
+		t.Errorf("the target has %.20q", got)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("%v: the link is none any more", err)
+	}
+	args[len(args)-1] = os.DevNull
+	if _, _, err := runReport(t, append(args, flags...)...); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+		t.Fatalf("%v: %s is a file now", err, os.DevNull)
+	}
+}

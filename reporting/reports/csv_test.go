@@ -1,0 +1,170 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestCSV_EscapesWhatCouldBeAFormula(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                "",
+		"Moda Şubesi":     "Moda Şubesi",
+		"=1+1":            "'=1+1",
+		"+cmd|' /C calc'": "'+cmd|' /C calc'",
+		"-2+3":            "'-2+3",
+		"@SUM(A1:A9)":     "'@SUM(A1:A9)",
+		"\t=1":            "\"'\t=1\"",
+		"\r=1":            "\"'\r=1\"",
+		"\n=1":            "\"'\n=1\"",
+		"  =1":            "\"'  =1\"",
+		"\u00a0=1":        "'\u00a0=1",
+		"\u200b=1":        "'\u200b=1",
+		"＝1+1":            "'＝1+1",
+		"＠SUM":            "'＠SUM",
+		`=HYPERLINK("x")`: `"'=HYPERLINK(""x"")"`,
+		"a=1":             "a=1",
+		" a":              "\" a\"",
+		"a;b":             `"a;b"`,
+		"a,b":             `"a,b"`,
+		`a"b`:             `"a""b"`,
+		"'quoted":         "'quoted",
+	} {
+		for _, d := range []dialect{spreadsheetCSV, plainCSV} {
+			if got := string(newCSV(nil, d).appendText(nil, text)); got != want {
+				t.Errorf("%q: got %s, wanted %s", text, got, want)
+			}
+		}
+	}
+}
+
+func TestMoney_IsWrittenWithTwoDecimals(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0.00", 1: "0.01", 10: "0.10", 99: "0.99", 100: "1.00", 24990: "249.90", 999_999_999: "9999999.99", -1: "-0.01", -12345: "-123.45"} {
+		if got := string(appendMoney(nil, n, '.')); got != want {
+			t.Errorf("%d: %s, wanted %s", n, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(0, 1<<62).Draw(t, "n")
+		if got := string(appendMoney(nil, n, '.')); got != lira(n) {
+			t.Fatalf("%d: %s", n, got)
+		}
+	})
+}
+
+func FuzzCSVText(f *testing.F) {
+	for _, s := range []string{"", "=1", `a"b;c,d`, "satır\r\nsonu", " x ", "＝", "'", "\r\r\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want := strings.ReplaceAll(s, "\r\n", "\n") // encoding/csv reads the one as the other
+		for separator, d := range map[rune]dialect{';': spreadsheetCSV, ',': plainCSV} {
+			c := newCSV(nil, d)
+			line := append(c.appendText(nil, s), byte(separator), 'x')
+			r := csv.NewReader(bytes.NewReader(line))
+			r.Comma = separator
+			row, err := r.Read()
+			if err != nil || len(row) != 2 || row[1] != "x" {
+				t.Fatalf("%q becomes %q: %q, %v", s, line, row, err)
+			}
+			if got := row[0]; got != want && got != "'"+want {
+				t.Fatalf("%q becomes %q", s, got)
+			}
+			if first, _ := utf8.DecodeRuneInString(strings.TrimSpace(row[0])); strings.ContainsRune("=+-@", first) && first != utf8.RuneError {
+				t.Fatalf("%q begins a formula", row[0])
+			}
+		}
+	})
+}
+
+func FuzzJSONText(f *testing.F) {
+	for _, s := range []string{"", `"`, "\x00", "İğdır </script>", "\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var got string
+		if err := json.Unmarshal(appendJSONText(nil, s), &got); err != nil || utf8.ValidString(s) && got != s {
+			t.Fatalf("%q: %q, %v", s, got, err)
+		}
+	})
+}
+
+func TestValues_Parse(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC) // the 22nd in Turkey
+	id := accounts[1].String()
+	for name, c := range map[string]struct {
+		values Values
+		want   string
+	}{
+		"nothing":    {Values{}, "2026-11-01 to 2026-11-22"},
+		"from":       {Values{From: "2026-10-15"}, "2026-10-15 to 2026-11-22"},
+		"to":         {Values{To: "2026-02-10"}, "2026-02-01 to 2026-02-10"},
+		"one day":    {Values{From: "2028-02-29", To: "2028-02-29"}, "2028-02-29 to 2028-02-29"},
+		"all":        {Values{"2026-01-01", "2026-12-31", id, fleets[0].String(), "şube"}, "2026-01-01 to 2026-12-31, account " + id + ", fleet " + fleets[0].String() + ", store şube"},
+		"backwards":  {Values{From: "2026-11-02", To: "2026-11-01"}, "to: 2026-11-01 is before from, 2026-11-02"},
+		"no day":     {Values{From: "2026-02-29"}, `from: "2026-02-29" is not a day such as 2026-11-21`},
+		"with time":  {Values{To: "2026-02-28T00:00:00"}, `to: "2026-02-28T00:00:00" is not a day such as 2026-11-21`},
+		"too early":  {Values{From: "1999-12-31"}, "from: 1999-12-31 is not between 2000-01-01 and 2100-12-31"},
+		"too late":   {Values{To: "2101-01-01"}, "to: 2101-01-01 is not between 2000-01-01 and 2100-12-31"},
+		"account":    {Values{Account: "42"}, "account: must be the account's id, a UUID of 36 characters"},
+		"zero":       {Values{Account: "00000000-0000-0000-0000-000000000000"}, "account: must be the account's id, a UUID of 36 characters"},
+		"fleet":      {Values{Fleet: id + " "}, "fleet: must be the fleet's id, a UUID of 36 characters"},
+		"long store": {Values{Store: strings.Repeat("ş", 65)}, "store: must be the vendor's id of a store, at most 64 characters"},
+		"bad store":  {Values{Store: "\xff"}, "store: must be the vendor's id of a store, at most 64 characters"},
+	} {
+		p, err := c.values.Parse(now)
+		got := p.String()
+		if err != nil {
+			got = err.Error()
+			if _, ok := err.(*ParamError); !ok {
+				t.Errorf("%s: %T", name, err)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, wanted %s", name, got, c.want)
+		}
+	}
+}
+
+func FuzzParseDay(f *testing.F) {
+	for _, s := range []string{"2026-11-21", "2028-02-29", "2000-01-01", "x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if d, err := ParseDay(s); err == nil && d.String() != s {
+			t.Fatalf("%q is read as %s", s, d)
+		}
+	})
+}
+
+func TestFormats_AreFoundByNameAndExtension(t *testing.T) {
+	t.Parallel()
+	for _, f := range Formats() {
+		if got, err := ParseFormat(string(f)); err != nil || got != f || f.ContentType() == "" {
+			t.Errorf("%s: %s, %v", f, got, err)
+		}
+		if byExtension, ok := FormatOf(f.Extension()); !ok || byExtension != f && f != CSVPlain {
+			t.Errorf("%s: %s", f.Extension(), byExtension)
+		}
+	}
+	if _, err := ParseFormat("pdf"); err == nil || !strings.Contains(err.Error(), "table, csv, csv-plain, xlsx, json") {
+		t.Errorf("%v", err)
+	}
+	for _, r := range All() {
+		if found, ok := Find(r.Name); !ok || found != r {
+			t.Errorf("%s is not found", r.Name)
+		}
+	}
+	if _, ok := Find("orders"); ok {
+		t.Error("a report was found that is none")
+	}
+}

@@ -1,0 +1,334 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xuri/excelize/v2"
+
+	"vendorapi/reporting/archive"
+)
+
+// formatScene is for comparing formats with csv-plain as the measure: its rows are
+// compared with an independent calculation elsewhere.
+func formatScene(t *testing.T) (*archive.Archive, Params) {
+	t.Helper()
+	return archiveOf(t, stories(200).Example(11)), period(t, "2026-10-01", "2028-12-31")
+}
+
+func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
+	t.Parallel()
+	a, p := formatScene(t)
+	for _, r := range All() {
+		want := plain(t, a, r, p)
+		for _, row := range want {
+			for i := range row {
+				switch r.Columns[i].Kind {
+				case Money:
+					row[i] = strings.Replace(row[i], ".", ",", 1)
+				case Time:
+					if row[i] != "" { // 2026-11-22T14:05:09.123+03:00
+						row[i] = row[i][:10] + " " + row[i][11:19]
+					}
+				}
+			}
+		}
+		b, _ := written(t, a, r, p, CSV)
+		rest, found := bytes.CutPrefix(b, []byte("\xef\xbb\xbf"))
+		if !found || !bytes.HasSuffix(b, []byte("\r\n")) {
+			t.Errorf("%s begins with %q", r.Name, b[:10])
+		}
+		sameRows(t, r.Name, readCSV(t, rest, ';', r), want)
+	}
+}
+
+func TestJSON_SaysTheSame(t *testing.T) {
+	t.Parallel()
+	a, p := formatScene(t)
+	for _, r := range All() {
+		b, s := written(t, a, r, p, JSON)
+		var answer struct {
+			Success bool
+			Data    struct {
+				Rows   []map[string]any
+				Totals map[string]any
+			}
+		}
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		d.DisallowUnknownFields()
+		noError(t, d.Decode(&answer))
+		if _, err := d.Token(); err != io.EOF || !answer.Success {
+			t.Errorf("%s: after it comes %v", r.Name, err)
+		}
+		var got [][]string
+		for _, object := range answer.Data.Rows {
+			if len(object) != len(r.Columns) {
+				t.Fatalf("%s: %v", r.Name, object)
+			}
+			row := make([]string, len(r.Columns))
+			for i := range r.Columns {
+				row[i] = jsonText(t, &r.Columns[i], object[r.Columns[i].Key])
+			}
+			got = append(got, row)
+		}
+		sameRows(t, r.Name, got, unescaped(plain(t, a, r, p)))
+		if answer.Data.Totals["rows"] != json.Number(fmt.Sprint(len(got))) {
+			t.Errorf("%s: totals %v", r.Name, answer.Data.Totals)
+		}
+		for i := range r.Columns {
+			c := &r.Columns[i]
+			if c.Key == "rows" { // control-totals has a column of the name
+				continue
+			}
+			if total, there := answer.Data.Totals[c.Key]; there != c.Sum || there && jsonText(t, c, total) != totalText(c, s.Totals[i]) {
+				t.Errorf("%s: total of %s is %v, wanted %v", r.Name, c.Key, total, s.Totals[i])
+			}
+		}
+	}
+}
+
+// jsonText is a value as csv-plain has it; it checks how JSON has it.
+func jsonText(t *testing.T, c *Column, v any) string {
+	t.Helper()
+	switch v := v.(type) {
+	case nil:
+		if c.Kind == Text {
+			t.Errorf("%s is null", c.Key)
+		}
+		return ""
+	case json.Number:
+		if c.Kind != Count {
+			t.Errorf("%s is a number, %s", c.Key, v)
+		}
+		return v.String()
+	case string:
+		if c.Kind == Count {
+			t.Errorf("%s is a text, %q", c.Key, v)
+		}
+		return v
+	}
+	t.Errorf("%s is %T", c.Key, v)
+	return ""
+}
+
+func totalText(c *Column, total Cell) string {
+	if c.Kind == Money {
+		return lira(total.Number)
+	}
+	return fmt.Sprint(total.Number)
+}
+
+func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
+	t.Parallel()
+	a, p := formatScene(t)
+	for _, r := range All() {
+		b, s := written(t, a, r, p, XLSX)
+		f, err := excelize.OpenReader(bytes.NewReader(b))
+		noError(t, err)
+		defer f.Close()
+		if sheets := f.GetSheetList(); len(sheets) != 1 || sheets[0] != r.Name {
+			t.Errorf("sheets %q", sheets)
+		}
+		panes, err := f.GetPanes(r.Name)
+		noError(t, err)
+		if !panes.Freeze || panes.YSplit != 1 {
+			t.Errorf("%s: panes %+v", r.Name, panes)
+		}
+		got := sheetRows(t, f, r, r.Name)
+		summed := r == ledger || r == collections || r == statement
+		if summed {
+			totals := got[len(got)-1]
+			got = got[:len(got)-1]
+			for i := range r.Columns {
+				if c := &r.Columns[i]; c.Sum && totals[i] != totalText(c, s.Totals[i]) {
+					t.Errorf("%s: total of %s is %s, wanted %v", r.Name, c.Key, totals[i], s.Totals[i])
+				}
+			}
+		}
+		sameRows(t, r.Name, got, unescaped(plain(t, a, r, p)))
+	}
+}
+
+// sheetRows are a sheet's rows as csv-plain has them, without the header. It
+// checks that each cell is of the kind that it should be.
+func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string) (all [][]string) {
+	t.Helper()
+	raw, err := f.GetRows(sheet, excelize.Options{RawCellValue: true})
+	noError(t, err)
+	if strings.Join(raw[0], " ") != strings.Join(keysOf(r), " ") {
+		t.Fatalf("%s: header %q", sheet, raw[0])
+	}
+	for n, row := range raw[1:] {
+		texts := make([]string, len(r.Columns))
+		for i := range r.Columns {
+			if i >= len(row) || row[i] == "" {
+				continue
+			}
+			cell, _ := excelize.CoordinatesToCellName(i+1, n+2)
+			kind, err := f.GetCellType(sheet, cell)
+			noError(t, err)
+			if formula, _ := f.GetCellFormula(sheet, cell); formula != "" {
+				t.Errorf("%s has the formula %s", cell, formula)
+			}
+			number := kind == excelize.CellTypeUnset || kind == excelize.CellTypeNumber
+			if number != (r.Columns[i].Kind != Text) && row[i] != "Total" {
+				t.Errorf("%s, %s: %q is of type %v", sheet, cell, row[i], kind)
+			}
+			texts[i] = row[i]
+			if number {
+				texts[i] = sheetText(t, r.Columns[i].Kind, row[i])
+			}
+		}
+		all = append(all, texts)
+	}
+	return all
+}
+
+// sheetText is a number of a sheet as csv-plain has it.
+func sheetText(t *testing.T, kind Kind, raw string) string {
+	t.Helper()
+	n, err := strconv.ParseFloat(raw, 64)
+	noError(t, err)
+	days := math.Floor(n)
+	at := time.Date(1899, 12, 30, 0, 0, 0, 0, local).AddDate(0, 0, int(days)).Add(time.Duration(math.Round((n-days)*86400_000)) * time.Millisecond)
+	switch kind {
+	case Money:
+		whole, cents, _ := strings.Cut(raw, ".")
+		if len(cents) > 2 {
+			t.Errorf("an amount of %s", raw)
+		}
+		return whole + "." + (cents + "00")[:2]
+	case DayOnly:
+		return at.Format("2006-01-02")
+	case Month:
+		return at.Format("2006-01")
+	case Time:
+		return at.Format("2006-01-02T15:04:05.000-07:00")
+	}
+	return raw
+}
+
+// A report that is longer than a sheet goes on with the next one, wherever the
+// totals fall.
+func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
+	t.Parallel()
+	a, p := formatScene(t)
+	want := unescaped(plain(t, a, statement, p))
+	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, 7} {
+		var b bytes.Buffer
+		x := newXLSX(&b)
+		x.sheetRows = rows
+		_, err := statement.Run(t.Context(), a, p, x, nil)
+		noError(t, err)
+		f, err := excelize.OpenReader(&b)
+		noError(t, err)
+		var got [][]string
+		for i, sheet := range f.GetSheetList() {
+			name := statementName
+			if i > 0 {
+				name = fmt.Sprintf("%s %d", statementName, i+1)
+			}
+			part := sheetRows(t, f, statement, sheet)
+			if sheet != name || len(part) > rows-1 {
+				t.Errorf("sheet %q has %d rows, at most %d fit", sheet, len(part), rows-1)
+			}
+			got = append(got, part...)
+		}
+		if last := got[len(got)-1]; last[0] != "Total" {
+			t.Errorf("it ends with %q", last)
+		}
+		sameRows(t, fmt.Sprintf("sheets of %d rows", rows), got[:len(got)-1], want)
+		f.Close()
+	}
+}
+
+// What does not fit into 15 digits is not rounded in silence.
+func TestXLSX_HoldsKurusExactly(t *testing.T) {
+	t.Parallel()
+	for n := int64(0); n < 3_000_000; n += 977 {
+		for _, kurus := range []int64{n, widestExact - n, 999_999_999 - n%999_999_999} {
+			if got := strconv.FormatFloat(xlsxValue(Money, kurus).(float64), 'f', -1, 64); sheetText(t, Money, got) != lira(kurus) {
+				t.Fatalf("%d kuruş are %s", kurus, got)
+			}
+		}
+	}
+	if got := xlsxValue(Money, widestExact+1); got != "10000000000000.00" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, end := range []func(Sink) error{
+		func(s Sink) error { return s.End(Summary{Totals: make([]Cell, len(ledger.Columns))}) },
+		func(s Sink) error { s.Abort(); return nil },
+	} {
+		x := newXLSX(io.Discard)
+		x.sheetRows = 30_000
+		noError(t, x.Begin(ledger, Params{}))
+		cells := make([]Cell, len(ledger.Columns))
+		for i := range cells {
+			cells[i] = Cell{Text: strings.Repeat("x", 30), Number: int64(i), Given: true}
+		}
+		for range 50_000 {
+			noError(t, x.Row(cells))
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+			t.Fatalf("%v, %v: the rows are kept in memory", files, err)
+		}
+		noError(t, end(x))
+		if files, _ := os.ReadDir(dir); len(files) != 0 {
+			t.Errorf("%v are left", files)
+		}
+	}
+}
+
+func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	s := NewSink(Table, &b)
+	r := &Report{Title: "Title", Columns: []Column{{Key: "name", Kind: Text}, {Key: "amount", Kind: Money, Sum: true}, {Key: "day", Kind: DayOnly}}}
+	noError(t, s.Begin(r, Params{From: 20000, To: 20000}))
+	noError(t, s.Row([]Cell{{Text: "Çiğköfte İğdır"}, {Number: 5, Given: true}, {Number: 20000, Given: true}}))
+	noError(t, s.Row([]Cell{{Text: "i\u0307\x1b[2Jx"}, {Number: 123456789, Given: true}, {}}))
+	noError(t, s.End(Summary{Rows: 2, Totals: []Cell{{}, {Number: 123456794, Given: true}, {}}}))
+	want := "Title, 2024-10-04 to 2024-10-04\n\n" +
+		"name                amount  day\n" +
+		"--------------  ----------  ----------\n" +
+		"Çiğköfte İğdır        0.05  2024-10-04\n" +
+		"i\u0307\ufffd[2Jx          1234567.89\n" +
+		"                ----------\n" +
+		"                1234567.94\n" +
+		"\n2 rows\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// However long a table is, only its first rows are kept.
+func TestTable_NeedsNoMoreThanItsSample(t *testing.T) {
+	t.Parallel()
+	a, p := formatScene(t)
+	b, s := written(t, a, exceptions, p, Table)
+	if got := bytes.Count(b, []byte("\n")); int64(got) != s.Rows+6 && s.Rows > 0 {
+		t.Errorf("%d lines for %d rows", got, s.Rows)
+	}
+	table := newTable(io.Discard)
+	noError(t, table.Begin(exceptions, p))
+	for range 3 * tableSample {
+		noError(t, table.Row(make([]Cell, len(exceptions.Columns))))
+		if len(table.kept) >= tableSample {
+			t.Fatalf("%d rows are kept", len(table.kept))
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"slices"
+	"testing"
+	"time"
+
+	_ "time/tzdata"
+
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/testbed"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newArchive is a migrated archive in an engine.
+func newArchive(t testing.TB, e *testbed.Engine) *archive.Archive {
+	t.Helper()
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: e.NewDatabase(t)})
+	noError(t, err)
+	t.Cleanup(func() { a.Close() })
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	return a
+}
+
+// archiveOf holds the given story, stored in a way that the reports must not
+// see: an earlier version of every order first, some of them once more at the
+// end, and all late deliveries twice.
+func archiveOf(t testing.TB, s story) *archive.Archive {
+	t.Helper()
+	a := newArchive(t, testbed.SharedEngine(t))
+	earlier := slices.Clone(s.orders)
+	for i := range earlier {
+		o := &earlier[i]
+		o.Version--
+		o.Status, o.Failure, o.Cancel, o.EndedAt, o.DeliveredAt = 1, "", "", time.Time{}, time.Time{}
+	}
+	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: earlier, Late: s.late}))
+	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
+	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: earlier[:len(earlier)/2]}))
+	return a
+}
+
+// written is a report in a format.
+func written(t testing.TB, a *archive.Archive, r *Report, p Params, f Format) ([]byte, Summary) {
+	t.Helper()
+	var b bytes.Buffer
+	s, err := r.Run(t.Context(), a, p, NewSink(f, &b), nil)
+	noError(t, err)
+	return b.Bytes(), s
+}
+
+// plain are the rows of a report as csv-plain has them, without the header.
+func plain(t testing.TB, a *archive.Archive, r *Report, p Params) [][]string {
+	t.Helper()
+	b, _ := written(t, a, r, p, CSVPlain)
+	return readCSV(t, b, ',', r)
+}
+
+// readCSV reads a file with its header, and checks that.
+func readCSV(t testing.TB, b []byte, separator rune, r *Report) [][]string {
+	t.Helper()
+	reader := csv.NewReader(bytes.NewReader(b))
+	reader.Comma = separator
+	rows, err := reader.ReadAll()
+	noError(t, err)
+	if len(rows) == 0 || !slices.Equal(rows[0], keysOf(r)) {
+		t.Fatalf("%s begins with %q", r.Name, rows[:min(1, len(rows))])
+	}
+	return rows[1:]
+}
+
+func keysOf(r *Report) []string {
+	keys := make([]string, len(r.Columns))
+	for i := range r.Columns {
+		keys[i] = r.Columns[i].Key
+	}
+	return keys
+}
+
+// sameRows compares and tells the first difference.
+func sameRows(t testing.TB, what string, got, want [][]string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("%s: %d rows, wanted %d; missing is %q", what, len(got), len(want), want[i])
+		case i >= len(want):
+			t.Errorf("%s: %d rows, wanted %d; too much is %q", what, len(got), len(want), got[i])
+		case !slices.Equal(got[i], want[i]):
+			t.Errorf("%s, row %d:\n got %q\nwant %q", what, i, got[i], want[i])
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// period is a Params from two days.
+func period(t testing.TB, from, to string) Params {
+	t.Helper()
+	p, err := Values{From: from, To: to}.Parse(time.Now())
+	noError(t, err)
+	return p
+}

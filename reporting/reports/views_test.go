@@ -1,0 +1,85 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/testbed"
+)
+
+// People who write SQL have no settings, and may be in another database: the
+// views must be right by themselves.
+func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
+	t.Parallel()
+	s := stories(150).Example(8)
+	e := testbed.SharedEngine(t)
+	database := e.NewDatabase(t)
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
+	noError(t, err)
+	defer a.Close()
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	for range 2 { // every row lies there twice until ClickHouse merges them
+		noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
+	}
+	q := asked{from: "2026-10-01", to: "2028-12-31"}
+	for _, r := range All() {
+		call := fmt.Sprintf("FROM %s.%s(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database, r.View())
+		got := strings.TrimSpace(e.Exec(t, "SELECT count() "+call))
+		want := map[*Report]int{
+			ledger: len(s.ledger(q)), collections: len(s.collections(q)), statement: len(s.statement(q)),
+			exceptions: len(s.exceptions(q)), control: len(s.control(q)),
+		}[r]
+		if got != fmt.Sprint(want) {
+			t.Errorf("%s has %s rows, wanted %d", r.View(), got, want)
+		}
+		if comment := e.Exec(t, fmt.Sprintf("SELECT comment FROM system.tables WHERE database = '%s' AND name = '%s'", database, r.View())); !strings.Contains(comment, "SELECT * FROM "+r.View()+"(from=") {
+			t.Errorf("%s says of itself: %q", r.View(), comment)
+		}
+	}
+	ties := e.Exec(t, fmt.Sprintf("SELECT countIf(ties), countIf(NOT ties) FROM %s.control_totals(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database))
+	if ties != "2\t0\n" {
+		t.Errorf("ties: %q", ties)
+	}
+}
+
+// The way to one account's month goes through the primary key.
+func TestViews_ReadOnlyTheAccountsRows(t *testing.T) {
+	t.Parallel()
+	e := testbed.SharedEngine(t)
+	database := e.NewDatabase(t)
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
+	noError(t, err)
+	defer a.Close()
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	e.Exec(t, "INSERT INTO "+database+`.orders (account_id, business_day, order_id, version, status, created_at)
+		SELECT reinterpretAsUUID(sipHash128(number % 100)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, 'Searching',
+			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 5) AS created_at FROM numbers(500000)`)
+	account := strings.TrimSpace(e.Exec(t, "SELECT account_id FROM "+database+".orders LIMIT 1"))
+	for _, r := range []*Report{ledger, collections, statement, exceptions} {
+		explain := e.Exec(t, fmt.Sprintf("EXPLAIN indexes = 1, json = 1 SELECT * FROM %s.%s(from='2026-11-01', to='2026-11-30', account='%s', fleet='', store='') FORMAT TSVRaw", database, r.View(), account))
+		if !strings.Contains(explain, `"PrimaryKey"`) {
+			t.Fatalf("%s: no primary key in\n%s", r.Name, explain)
+		}
+		initial, selected := granules(t, explain)
+		if selected*10 > initial {
+			t.Errorf("%s reads %d of %d granules", r.Name, selected, initial)
+		}
+	}
+}
+
+// granules are those before the first primary key and after it.
+func granules(t *testing.T, explain string) (initial, selected int) {
+	t.Helper()
+	_, index, _ := strings.Cut(explain, `"Type": "PrimaryKey"`)
+	for name, target := range map[string]*int{`"Initial Granules": `: &initial, `"Selected Granules": `: &selected} {
+		_, text, _ := strings.Cut(index, name)
+		if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(text)[0], ","), target); err != nil {
+			t.Fatalf("%v in\n%s", err, explain)
+		}
+	}
+	return initial, selected
+}

@@ -1,0 +1,66 @@
+package reports
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := Params{From: Day(rapid.IntRange(20000, 20100).Draw(t, "from")), Store: "moda"}
+		p.To = p.From + Day(rapid.IntRange(0, 100).Draw(t, "days"))
+		size := rapid.Int64Range(1, 50).Draw(t, "size")
+		orders := map[Day]int64{}
+		var counts []dayCount
+		for day := p.From; day <= p.To; day++ {
+			if n := rapid.Int64Range(0, 30).Draw(t, "orders"); n > 0 {
+				orders[day] = n
+				counts = append(counts, dayCount{day, n})
+			}
+		}
+		next := p.From
+		for _, w := range p.cut(counts, size) {
+			if w.From != next || w.To < w.From || w.Store != "moda" {
+				t.Fatalf("%s follows %s", w.String(), next)
+			}
+			next = w.To + 1
+			var held, days int64
+			for day := w.From; day <= w.To; day++ {
+				if held += orders[day]; orders[day] > 0 {
+					days++
+				}
+			}
+			if days > 1 && held > size {
+				t.Fatalf("%s has %d orders, the limit is %d", w.String(), held, size)
+			}
+		}
+		if next != p.To+1 {
+			t.Fatalf("the windows end before %s", next)
+		}
+	})
+}
+
+// However the period is cut, the report is the same.
+func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
+	t.Parallel()
+	a := archiveOf(t, stories(250).Example(7))
+	p := period(t, "2026-10-01", "2028-12-31")
+	for _, r := range []*Report{ledger, collections, exceptions} {
+		whole, summary := written(t, a, r, p, CSVPlain)
+		for _, window := range []int64{12, 100} {
+			cut := *r
+			cut.window = window
+			windows, err := cut.windows(t.Context(), a, &p)
+			noError(t, err)
+			if len(windows) < 3 {
+				t.Fatalf("%d windows of %d", len(windows), window)
+			}
+			pieces, other := written(t, a, &cut, p, CSVPlain)
+			if string(pieces) != string(whole) || other.Rows != summary.Rows {
+				t.Errorf("%s in windows of %d orders differs", r.Name, window)
+			}
+		}
+	}
+}

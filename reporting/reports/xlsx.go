@@ -1,0 +1,235 @@
+package reports
+
+import (
+	"archive/zip"
+	"compress/flate"
+	"fmt"
+	"io"
+
+	"github.com/xuri/excelize/v2"
+)
+
+// xlsxSink writes a workbook: texts are texts whatever they begin with, amounts
+// and counts are numbers, days and times are dates. The header is bold and stays
+// in sight, the last row has the totals. What does not fit on a sheet goes on
+// with the next one, "order-ledger 2".
+//
+// A cell of a workbook is a float. One of up to 15 digits is the amount to the
+// kuruş; beyond 9,999,999,999,999.99 no spreadsheet can show it, and it is
+// written as a text.
+type xlsxSink struct {
+	w         io.Writer
+	sheetRows int // of a sheet, header included
+
+	report *Report
+	file   *excelize.File
+	sheet  *excelize.StreamWriter
+	sheets int
+	row    int // the last one written
+	styles map[Kind]int
+	totals map[Kind]int // the same in bold
+	bold   int
+	cells  []excelize.Cell
+	values []any
+}
+
+// Widths in characters.
+const (
+	timeWidth   = 19
+	numberWidth = 14
+	idWidth     = 38
+	textWidth   = 24
+)
+
+const (
+	moneyFormat = "#,##0.00"
+	countFormat = "#,##0"
+	dayFormat   = "yyyy-mm-dd"
+	monthFormat = "yyyy-mm"
+	timeFormat  = "yyyy-mm-dd hh:mm:ss"
+)
+
+// widestExact is the largest number of kuruş that 15 digits show.
+const widestExact = 999_999_999_999_999
+
+func newXLSX(w io.Writer) *xlsxSink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
+
+func (x *xlsxSink) Begin(r *Report, p Params) error {
+	x.report, x.file = r, excelize.NewFile()
+	if err := x.file.SetDocProps(&excelize.DocProperties{Title: r.Title, Subject: p.String()}); err != nil {
+		return err
+	}
+	if err := x.makeStyles(); err != nil {
+		return err
+	}
+	x.cells, x.values = make([]excelize.Cell, len(r.Columns)), make([]any, len(r.Columns))
+	return x.nextSheet()
+}
+
+func (x *xlsxSink) makeStyles() (err error) {
+	x.styles, x.totals = map[Kind]int{}, map[Kind]int{}
+	bold := &excelize.Font{Bold: true}
+	if x.bold, err = x.file.NewStyle(&excelize.Style{Font: bold}); err != nil {
+		return err
+	}
+	for kind, format := range map[Kind]string{
+		Money: moneyFormat, Count: countFormat, DayOnly: dayFormat, Month: monthFormat, Time: timeFormat,
+	} {
+		if x.styles[kind], err = x.file.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
+			return err
+		}
+		if x.totals[kind], err = x.file.NewStyle(&excelize.Style{CustomNumFmt: &format, Font: bold}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextSheet ends the sheet and begins another one with its header.
+func (x *xlsxSink) nextSheet() (err error) {
+	x.sheets++
+	name := x.report.Name
+	if x.sheets == 1 {
+		err = x.file.SetSheetName(x.file.GetSheetName(0), name)
+	} else {
+		if err := x.sheet.Flush(); err != nil {
+			return err
+		}
+		name = fmt.Sprintf("%s %d", name, x.sheets)
+		_, err = x.file.NewSheet(name)
+	}
+	if err != nil {
+		return err
+	}
+	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
+		return err
+	}
+	for i := range x.report.Columns {
+		if err := x.sheet.SetColWidth(i+1, i+1, x.report.Columns[i].width()); err != nil {
+			return err
+		}
+	}
+	if err := x.sheet.SetPanes(&excelize.Panes{
+		Freeze: true, YSplit: 1, TopLeftCell: "A2", ActivePane: "bottomLeft",
+	}); err != nil {
+		return err
+	}
+	x.row = 0
+	for i := range x.report.Columns {
+		x.put(i, x.bold, x.report.Columns[i].Key)
+	}
+	return x.write()
+}
+
+func (c *Column) width() float64 {
+	switch {
+	case c.Kind == Time:
+		return timeWidth
+	case c.Kind != Text:
+		return numberWidth
+	case c.Key == "orderId", c.Key == "accountId", c.Key == "fleetId":
+		return idWidth
+	}
+	return textWidth
+}
+
+func (x *xlsxSink) put(column, style int, value any) {
+	x.cells[column] = excelize.Cell{StyleID: style, Value: value}
+	x.values[column] = &x.cells[column]
+}
+
+// write writes the row that has been put together, and clears it.
+func (x *xlsxSink) write() error {
+	x.row++
+	name, err := excelize.CoordinatesToCellName(1, x.row)
+	if err != nil {
+		return err
+	}
+	err = x.sheet.SetRow(name, x.values)
+	clear(x.values)
+	return err
+}
+
+func (x *xlsxSink) Row(cells []Cell) error {
+	if x.row == x.sheetRows {
+		if err := x.nextSheet(); err != nil {
+			return err
+		}
+	}
+	for i := range x.report.Columns {
+		switch kind := x.report.Columns[i].Kind; {
+		case kind == Text && cells[i].Text != "":
+			x.put(i, 0, cells[i].Text)
+		case kind != Text && cells[i].Given:
+			x.put(i, x.styles[kind], xlsxValue(kind, cells[i].Number))
+		}
+	}
+	return x.write()
+}
+
+// xlsxValue is a value as a workbook has it. Dates are days since 1899-12-30,
+// local, with the time as their fraction.
+func xlsxValue(kind Kind, n int64) any {
+	const epoch = 25569 // 1970-01-01
+	switch kind {
+	case Money:
+		if n > widestExact || n < -widestExact {
+			return string(appendMoney(nil, n, '.'))
+		}
+		return float64(n) / 100
+	case DayOnly, Month:
+		return n + epoch
+	case Time:
+		const offset = 3 * 60 * 60 * 1000 // delivery.Istanbul, all year
+		return float64(n+offset)/86_400_000 + epoch
+	default:
+		return n
+	}
+}
+
+// End writes the totals and then the workbook, as a stream.
+func (x *xlsxSink) End(s Summary) error {
+	defer x.Abort()
+	if x.row == x.sheetRows {
+		if err := x.nextSheet(); err != nil {
+			return err
+		}
+	}
+	any := false
+	for i := range x.report.Columns {
+		if kind := x.report.Columns[i].Kind; s.Totals[i].Given {
+			any = true
+			x.put(i, x.totals[kind], xlsxValue(kind, s.Totals[i].Number))
+		}
+	}
+	if any {
+		x.put(0, x.bold, "Total")
+		if err := x.write(); err != nil {
+			return err
+		}
+	}
+	if err := x.sheet.Flush(); err != nil {
+		return err
+	}
+	x.file.SetZipWriter(x.zipWriter)
+	return x.file.Write(io.Discard)
+}
+
+// zipWriter packs into w. By itself the library packs into memory and then
+// copies, which a report of millions of rows must not do; the buffer that it
+// offers stays empty. Rows repeat themselves, so the fastest level is enough.
+func (x *xlsxSink) zipWriter(io.Writer) excelize.ZipWriter {
+	z := zip.NewWriter(x.w)
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestSpeed)
+	})
+	return z
+}
+
+// Abort removes the temporary files.
+func (x *xlsxSink) Abort() {
+	if x.file != nil {
+		_ = x.file.Close() // what is left is the system's temporary folder's
+		x.file = nil
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"vendorapi/reporting/access"
+)
+
+// newUserCommand is `reporting user`.
+func newUserCommand() *cobra.Command {
+	var roles string
+	command := &cobra.Command{
+		Use:   "user NAME --roles ROLES",
+		Short: "Make the line for somebody who signs in to the panel",
+		Long: fmt.Sprintf(`Make the line for somebody who signs in to the panel with a password.
+
+It asks for the password, without showing it, or reads one line from the
+standard input when that is no terminal. The line, which holds the password's
+argon2id hash and goes into the file that $%[1]s_FILE names (or into
+$%[1]s), is printed on the standard output:
+
+  reporting user ayse --roles finance >> panel-users
+
+A password has at least %[2]d characters. Names are of a-z 0-9 . _ @ + -. Roles
+are operator (runs accounts, webhooks, fleets) and finance (reads and downloads
+reports), or both with a comma. Programs read the file when they start; a
+changed line ends the sessions that were begun with the old one.`, access.UsersVariable, access.LeastPassword),
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			parsed, err := access.ParseRoles(roles)
+			if err != nil {
+				return fmt.Errorf("--roles: %w", err)
+			}
+			password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), args[0])
+			if err != nil {
+				return err
+			}
+			user, err := access.NewUser(args[0], parsed, password)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), user.Line())
+			return nil
+		},
+	}
+	command.Flags().StringVar(&roles, "roles", "", "operator, finance, or both with a comma")
+	requireFlag(command, "roles")
+	return command
+}
+
+// newTokenCommand is `reporting token`.
+func newTokenCommand() *cobra.Command {
+	var roles string
+	command := &cobra.Command{
+		Use:   "token NAME --roles ROLES",
+		Short: "Make a bearer token for a program that reads reports",
+		Long: fmt.Sprintf(`Make a bearer token for a program that reads reports.
+
+The token is printed once, on the standard error; it cannot be had again. The
+line, which holds its SHA-256 only and goes into the file that $%[1]s_FILE
+names (or into $%[1]s), is printed on the standard output:
+
+  reporting token erp --roles finance >> report-tokens
+
+The program then sends the header "Authorization: Bearer TOKEN".`, access.TokensVariable),
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			parsed, err := access.ParseRoles(roles)
+			if err != nil {
+				return fmt.Errorf("--roles: %w", err)
+			}
+			text, token, err := access.NewToken(args[0], parsed)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", args[0], text)
+			fmt.Fprintln(c.OutOrStdout(), token.Line())
+			return nil
+		},
+	}
+	command.Flags().StringVar(&roles, "roles", "", "operator, finance, or both with a comma")
+	requireFlag(command, "roles")
+	return command
+}
+
+func requireFlag(c *cobra.Command, name string) {
+	if err := c.MarkFlagRequired(name); err != nil {
+		panic(err) // the flag's name is misspelt above
+	}
+}
+
+// askPassword asks twice on a terminal, which shows nothing of what is typed,
+// and reads one line of anything else.
+func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
+	file, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return readPassword(in)
+	}
+	ask := func(question string) (string, error) {
+		fmt.Fprint(prompt, question)
+		typed, err := term.ReadPassword(int(file.Fd()))
+		fmt.Fprintln(prompt) // the one that was typed is not shown either
+		if err != nil {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		return string(typed), nil
+	}
+	first, err := ask("Password for " + name + ": ")
+	if err != nil {
+		return "", err
+	}
+	second, err := ask("Once more: ")
+	if err != nil {
+		return "", err
+	}
+	if first != second {
+		return "", errors.New("the two passwords differ")
+	}
+	return first, nil
+}
+
+func readPassword(in io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(in, 4*access.MostPassword)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
+}
