@@ -159,35 +159,54 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 	}
 }
 
-// handleUnsettled handles entries that were handed out before. One that has
-// failed too often is handled by itself, and if it is the one that fails, and
-// Redis is not to blame, it goes to the dead letters so that the rest can go on.
+// handleUnsettled handles entries that were handed out before, all together
+// first: after a long absence of what the role needs, all of them have been
+// handed out often, and none is to blame. If that fails, and neither Redis nor
+// that absence is the cause, each that has failed too often is handled by itself
+// and, if it is the one that fails, goes to the dead letters, so that the rest
+// can go on.
 func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
 	counts, err := r.deliveries(ctx, s, messages)
 	if err != nil {
 		return err
 	}
-	var batch []Entry
-	for _, e := range r.parse(ctx, s.room, s.key, messages) {
+	entries := r.parse(ctx, s.room, s.key, messages)
+	if len(entries) == 0 {
+		return nil
+	}
+	failed := r.handle(ctx, s.room.number, entries)
+	if failed == nil || passes(ctx, failed) {
+		return failed
+	}
+	var rest []Entry
+	for _, e := range entries {
 		if counts[e.ID] < maxDeliveries {
-			batch = append(batch, e)
+			rest = append(rest, e)
 			continue
 		}
 		err := r.handle(ctx, s.room.number, []Entry{e})
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil {
+		if passes(ctx, err) {
 			return err
 		}
 		if err := r.bury(ctx, s.key, s.room, e.ID, err.Error()); err != nil {
 			return err
 		}
 	}
-	if len(batch) == 0 {
+	if len(rest) == len(entries) {
+		return failed
+	}
+	if len(rest) == 0 {
 		return nil
 	}
-	return r.handle(ctx, s.room.number, batch)
+	return r.handle(ctx, s.room.number, rest)
+}
+
+// passes tells a failure that no entry is to blame for.
+func passes(ctx context.Context, err error) bool {
+	return errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
 }
 
 // deliveries is how often each of these entries was handed out.
@@ -231,6 +250,9 @@ func (e *Entry) read(room room, values map[string]any) (err error) {
 		e.Outcomes = new(Outcomes)
 		copy(e.Outcomes.Account[:], account)
 		e.Outcomes.Records, err = room.decodeOutcomes(values)
+		if err == nil && (len(account) != len(e.Outcomes.Account) || len(e.Outcomes.Records) == 0) {
+			err = fmt.Errorf("outcomes: %w", errShortRecord)
+		}
 		return err
 	}
 	e.Event, err = parseEvent(room, text(values["e"]))

@@ -20,11 +20,12 @@ type StoreName struct {
 	ExternalID string
 }
 
-// Stores reads many stores in one round trip; one that does not exist is absent
-// from the answer.
-func (l *Ledger) Stores(ctx context.Context, names []StoreName) (map[StoreName]*delivery.Store, error) {
+// Stores reads many stores in one round trip. One that does not exist is absent
+// from the answer, and so is one whose record cannot be read, which unreadable
+// tells. The second error is Redis's.
+func (l *Ledger) Stores(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	if len(names) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	pipe := l.rdb.Pipeline()
 	replies := make([]*redis.StringCmd, len(names))
@@ -32,23 +33,24 @@ func (l *Ledger) Stores(ctx context.Context, names []StoreName) (map[StoreName]*
 		replies[i] = pipe.Get(ctx, l.roomOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading stores: %w", failure(err))
+		return nil, nil, fmt.Errorf("reading stores: %w", failure(err))
 	}
-	stores := make(map[StoreName]*delivery.Store, len(names))
+	stores = make(map[StoreName]*delivery.Store, len(names))
 	for i, reply := range replies {
 		if errors.Is(reply.Err(), redis.Nil) {
 			continue
 		}
 		if reply.Err() != nil {
-			return nil, fmt.Errorf("reading stores: %w", failure(reply.Err()))
+			return nil, nil, fmt.Errorf("reading stores: %w", failure(reply.Err()))
 		}
 		s, err := decodeStore(reply.Val())
 		if err != nil {
-			return nil, err
+			unreadable = append(unreadable, fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err))
+			continue
 		}
 		stores[names[i]] = s
 	}
-	return stores, nil
+	return stores, unreadable, nil
 }
 
 // Lag is how far a role is behind.
@@ -112,6 +114,68 @@ func (l *Ledger) lagOf(ctx context.Context, key string, role Role) (entries int6
 	}
 	ms, _ := splitStreamID(needs)
 	return group.Pending + group.Lag, time.UnixMilli(int64(ms)), nil
+}
+
+// Mark is how far the streams of a role have been written, by stream.
+type Mark map[string]string
+
+// Mark is the present end of a role's streams.
+func (l *Ledger) Mark(ctx context.Context, role Role) (Mark, error) {
+	mark := make(Mark)
+	for _, r := range l.rooms {
+		for _, kind := range streamKinds(role) {
+			info, err := l.rdb.XInfoStream(ctx, r.key(kind)).Result()
+			if redis.HasErrorPrefix(err, "no such key") {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading a stream: %w", failure(err))
+			}
+			if info.LastGeneratedID != "0-0" {
+				mark[r.key(kind)] = info.LastGeneratedID
+			}
+		}
+	}
+	return mark, nil
+}
+
+// Passed tells whether a role has settled everything up to a mark. It goes by
+// positions, so that nobody's clock matters.
+func (l *Ledger) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
+	for key, last := range mark {
+		passed, err := l.passed(ctx, role, key, last)
+		if err != nil {
+			return false, fmt.Errorf("reading the position of group %s: %w", role, err)
+		}
+		if !passed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (l *Ledger) passed(ctx context.Context, role Role, key, last string) (bool, error) {
+	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
+	if err != nil {
+		return false, failure(err)
+	}
+	for _, g := range groups {
+		if g.Name != string(role) {
+			continue
+		}
+		if streamIDLess(g.LastDeliveredID, last) {
+			return false, nil
+		}
+		if g.Pending == 0 {
+			return true, nil
+		}
+		pending, err := l.rdb.XPending(ctx, key, string(role)).Result()
+		if err != nil {
+			return false, failure(err)
+		}
+		return pending.Count == 0 || streamIDLess(last, pending.Lower), nil
+	}
+	return false, nil
 }
 
 func failureOrNil(err error) error {

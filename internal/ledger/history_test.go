@@ -215,10 +215,10 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("went on after an error: %v", err)
 	}
-	stores, err := l.Stores(t.Context(), names)
+	stores, unreadable, err := l.Stores(t.Context(), names)
 	must(t, err)
-	if len(stores) != 4 {
-		t.Errorf("%d stores", len(stores))
+	if len(stores) != 4 || len(unreadable) != 0 {
+		t.Errorf("%d stores, unreadable are %v", len(stores), unreadable)
 	}
 	for name, s := range stores {
 		if s.ExternalID != name.ExternalID || s.Account != name.Account {

@@ -290,6 +290,19 @@ func (l *Ledger) Order(ctx context.Context, id delivery.OrderID) (*delivery.Orde
 // Orders reads many in one round trip; one that does not exist is nil in its
 // place. A record that cannot be read is an error for all.
 func (l *Ledger) Orders(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
+	orders, unreadable, err := l.OrdersEach(ctx, ids)
+	for _, e := range unreadable {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return orders, nil
+}
+
+// OrdersEach is Orders for those who go on without a record that cannot be read:
+// it is nil in its place, and unreadable says why. The second error is Redis's.
+func (l *Ledger) OrdersEach(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
 	pipe := l.rdb.Pipeline()
 	replies := make([]*redis.StringCmd, len(ids))
 	for i, id := range ids {
@@ -297,22 +310,30 @@ func (l *Ledger) Orders(ctx context.Context, ids []delivery.OrderID) ([]*deliver
 			replies[i] = pipe.Get(ctx, r.order(id.Digest()))
 		}
 	}
-	_, err := pipe.Exec(ctx)
+	_, err = pipe.Exec(ctx)
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading orders: %w", failure(err))
+		return nil, nil, fmt.Errorf("reading orders: %w", failure(err))
 	}
-	orders := make([]*delivery.Order, len(ids))
+	orders = make([]*delivery.Order, len(ids))
 	for i, reply := range replies {
 		if reply == nil || errors.Is(reply.Err(), redis.Nil) {
 			continue
 		}
+		// Exec tells the first error only, which may be that of a missing order.
+		if reply.Err() != nil {
+			return nil, nil, fmt.Errorf("reading orders: %w", failure(reply.Err()))
+		}
 		o, err := decodeOrder(reply.Val(), ids[i].Partition())
 		if err != nil {
-			return nil, err
+			if unreadable == nil {
+				unreadable = make(map[delivery.OrderID]error)
+			}
+			unreadable[ids[i]] = fmt.Errorf("order %s: %w", ids[i], err)
+			continue
 		}
 		if o.ID == ids[i] {
 			orders[i] = o
 		}
 	}
-	return orders, nil
+	return orders, unreadable, nil
 }

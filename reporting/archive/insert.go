@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,11 @@ import (
 
 // ErrRow is a row that no waiting makes fit.
 var ErrRow = errors.New("clickhouse: a row that it cannot hold")
+
+// insertTimeout is far longer than 10,000 rows take. The driver's own limit of
+// five minutes is that of long reports; behind a connection that has gone dead
+// nobody else would get these rows meanwhile.
+const insertTimeout = time.Minute
 
 // rowsAtOnce is the most rows of one INSERT.
 const rowsAtOnce = 10_000
@@ -89,7 +95,10 @@ func insertRows[R any](ctx context.Context, a *Archive, t *table[R], rows []R, o
 			settings["insert_deduplicate"] = 1
 			settings["insert_deduplication_token"] = t.token(part)
 		}
-		if err := t.send(ctx, a, part, settings); err != nil {
+		bounded, cancel := context.WithTimeout(ctx, insertTimeout)
+		err := t.send(bounded, a, part, settings)
+		cancel()
+		if err != nil {
 			return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", len(part), t.name), err)
 		}
 	}

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"fmt"
+	"strings"
 
 	"vendorapi/internal/delivery"
 )
@@ -47,4 +48,42 @@ func (s *Stored) Sums() (Sums, error) {
 		return Sums{}, fmt.Errorf("order %s: an amount %w", s.Order, err)
 	}
 	return sums, nil
+}
+
+// Flaws judges an order that has left the ledger, so that there is nothing to
+// compare it with, by what must be true of any such order: it has ended, lies
+// where its id and its creation say, and has all of its events. It answers in
+// words; nothing means sound.
+func (s *Stored) Flaws() (flaws []string) {
+	if s.order == nil {
+		return []string{fmt.Sprintf("there is no row, but %d events", len(s.events))}
+	}
+	var status, external, created string
+	for i, c := range orders.columns {
+		switch c.name {
+		case "status":
+			status = s.order[i]
+		case "external_order_id":
+			external = s.order[i]
+		case "created_at":
+			created = s.order[i]
+		}
+	}
+	if reached, err := delivery.ParseStatus(status); err != nil || !reached.Terminal() {
+		flaws = append(flaws, fmt.Sprintf("status is %q, and it has ended", status))
+	}
+	digest := delivery.OrderDigest(s.Account, external)
+	if delivery.MakeOrderID(s.Order.Partition(), s.Order.Day(), digest) != s.Order {
+		flaws = append(flaws, fmt.Sprintf("its id is not that of external order id %q of this account", external))
+	}
+	if !strings.HasPrefix(created, dateOf(s.Day)) {
+		flaws = append(flaws, fmt.Sprintf("it was created on %q, which is another day", created))
+	}
+	if steps := int(delivery.Sequence(s.Version)); len(s.events) != steps {
+		flaws = append(flaws, fmt.Sprintf("it has %d events, should have %d", len(s.events), steps))
+	}
+	if _, err := s.Sums(); err != nil {
+		flaws = append(flaws, err.Error())
+	}
+	return flaws
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -97,6 +98,7 @@ func parse(u *url.URL) (*clickhouse.Options, error) {
 	if o.Compression == nil { // measured: it pays even on loopback
 		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
+	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return genuine{t}, nil }
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
 	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)

@@ -9,16 +9,24 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// compose makes the rows of some entries: of every order named its latest
-// version, once, and each event. missing are orders that Redis does not hold.
-func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (batch *archive.Batch, missing []delivery.OrderID, err error) {
-	orders, missing, err := readOrders(ctx, l, entries)
+// composed are the rows of some entries, and what stood in their way.
+type composed struct {
+	archive.Batch
+	missing    []delivery.OrderID         // orders that Redis does not hold
+	unreadable map[delivery.OrderID]error // whose records cannot be read
+	stores     []error                    // stores whose records cannot be read; their names stay empty
+}
+
+// compose makes of every order named the row of its latest version, once, and of
+// each event its own.
+func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
+	batch := new(composed)
+	orders, err := batch.readOrders(ctx, l, entries)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	batch = new(archive.Batch)
-	if batch.Orders, err = orderRows(ctx, l, orders); err != nil {
-		return nil, nil, err
+	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
+		return nil, err
 	}
 	byID := make(map[delivery.OrderID]*delivery.Order, len(orders))
 	for _, o := range orders {
@@ -42,11 +50,11 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (bat
 			}
 		}
 	}
-	return batch, missing, nil
+	return batch, nil
 }
 
 // readOrders reads every order that the entries name, once.
-func readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, missing []delivery.OrderID, err error) {
+func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, err error) {
 	ids := make([]delivery.OrderID, 0, len(entries))
 	seen := make(map[delivery.OrderID]struct{}, len(entries))
 	for i := range entries {
@@ -58,25 +66,29 @@ func readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
-	found, err := l.Orders(ctx, ids)
+	found, unreadable, err := l.OrdersEach(ctx, ids)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
+		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
 	}
+	c.unreadable = unreadable
 	orders = found[:0]
 	for i, o := range found {
-		if o == nil {
-			missing = append(missing, ids[i])
-		} else {
+		switch {
+		case o != nil:
 			orders = append(orders, o)
+		case unreadable[ids[i]] == nil:
+			c.missing = append(c.missing, ids[i])
 		}
 	}
-	return orders, missing, nil
+	return orders, nil
 }
 
-// orderRows adds to each order its store's name and tax number as they are now.
-func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) ([]archive.Order, error) {
+// orderRows adds to each order its store's name and tax number as they are now;
+// they stay empty when the store's record is gone or cannot be read, which is no
+// reason to keep an order's money out of the reports.
+func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
 	var names []ledger.StoreName
 	seen := make(map[ledger.StoreName]struct{})
 	for _, o := range orders {
@@ -86,15 +98,15 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 			names = append(names, name)
 		}
 	}
-	stores, err := l.Stores(ctx, names)
+	stores, unreadable, err := l.Stores(ctx, names)
 	if err != nil {
-		return nil, fmt.Errorf("reading %d stores: %w", len(names), err)
+		return nil, nil, fmt.Errorf("reading %d stores: %w", len(names), err)
 	}
-	rows := make([]archive.Order, len(orders))
+	rows = make([]archive.Order, len(orders))
 	for i, o := range orders {
 		rows[i] = archive.OrderOf(o, stores[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}])
 	}
-	return rows, nil
+	return rows, unreadable, nil
 }
 
 // outcomeRows names each line by its place in the stream, so that the same line

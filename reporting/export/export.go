@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -127,19 +128,33 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	batch, missing, err := compose(ctx, e.ledger, entries)
+	batch, err := compose(ctx, e.ledger, entries)
 	if err != nil {
 		return err
 	}
-	for _, id := range missing {
+	e.tell(batch)
+	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {
+		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), waits(err))
+	}
+	e.metrics.stored(&batch.Batch)
+	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool { return batch.unreadable[x.Event.Order] != nil })
+	if err := e.ledger.Ack(ctx, ledger.RoleExport, exported...); err != nil {
+		return err
+	}
+	// These stay unsettled; the feed hands them out again and gives them up in
+	// the end, visibly.
+	return errors.Join(slices.Collect(maps.Values(batch.unreadable))...)
+}
+
+// tell says what the rows lack.
+func (e *Exporter) tell(batch *composed) {
+	for _, id := range batch.missing {
 		e.metrics.missing.Inc()
 		e.log.Warn("an order is not in Redis any more; its event cannot be exported", "order", id)
 	}
-	if err := e.archive.Insert(ctx, batch); err != nil {
-		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), waits(err))
+	for _, err := range batch.stores {
+		e.log.Warn("a store cannot be read; its orders are exported without its name", "error", err)
 	}
-	e.metrics.stored(batch)
-	return e.ledger.Ack(ctx, ledger.RoleExport, entries...)
 }
 
 // waits marks every failure of an insert as one that passes: whatever ClickHouse

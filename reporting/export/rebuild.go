@@ -74,11 +74,11 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 				besides = append(besides, e)
 			}
 		}
-		b, _, err := compose(ctx, l, besides)
+		b, err := compose(ctx, l, besides)
 		if err != nil {
 			return err
 		}
-		return store(b)
+		return store(&b.Batch)
 	})
 	if err != nil {
 		return done, err
@@ -88,7 +88,7 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 
 // History is the rows of orders with all of their events.
 func History(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (*archive.Batch, error) {
-	rows, err := orderRows(ctx, l, orders)
+	rows, _, err := orderRows(ctx, l, orders)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,14 @@ import (
 const looks = 4
 
 // lookAgain looks at suspects until each has turned out to be equal, different
-// or always in motion. Every look waits until the exporter has passed the time
-// of the one before, so what still differs then is no matter of time.
-func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects map[delivery.OrderID]suspect, since time.Time) error {
+// or always in motion. Every look waits until the exporter has passed what was in
+// the streams after the one before, so what still differs then is no matter of
+// time.
+func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects map[delivery.OrderID]suspect) error {
 	for look := 1; len(suspects) > 0; look++ {
-		if err := r.awaitExporter(ctx, s, since); err != nil {
+		if err := r.awaitExporter(ctx, s); err != nil {
 			return err
 		}
-		since = time.Now()
 		found, err := r.lookAt(ctx, d.Day, suspects)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects m
 			case differs && now.version != before.version:
 				d.Moving++
 			case differs:
-				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what})
+				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what, kind: now.kind})
 			}
 			delete(suspects, id)
 		}
@@ -77,21 +77,20 @@ func (r *Reconciler) lookAt(ctx context.Context, day time.Time, suspects map[del
 // exporterPause is the pause between two looks at the exporter's lag.
 const exporterPause = 100 * time.Millisecond
 
-// awaitExporter returns once everything that was in the streams at the given
-// time has been exported.
-func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope, since time.Time) error {
+// awaitExporter returns once everything that is in the streams now has been
+// exported.
+func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
+	mark, err := r.ledger.Mark(ctx, ledger.RoleExport)
+	if err != nil {
+		return err
+	}
 	for deadline := time.Now().Add(s.Patience); ; {
-		lag, err := r.ledger.Lag(ctx, ledger.RoleExport)
-		if err != nil {
+		passed, err := r.ledger.Passed(ctx, ledger.RoleExport, mark)
+		if err != nil || passed {
 			return err
 		}
-		// Entries are named by Redis's clock, which may be behind ours.
-		if lag.Entries == 0 || lag.Oldest.After(since.Add(clockSkew)) {
-			return nil
-		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%w by %d entries, the oldest of %s, and does not catch up within %s: is it running?",
-				ErrBehind, lag.Entries, lag.Oldest.In(delivery.Istanbul).Format(time.DateTime), s.Patience)
+			return r.behind(ctx, s)
 		}
 		select {
 		case <-ctx.Done():
@@ -101,5 +100,11 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope, since time.Tim
 	}
 }
 
-// clockSkew is how far this machine's clock and Redis's may be apart.
-const clockSkew = 2 * time.Second
+func (r *Reconciler) behind(ctx context.Context, s *Scope) error {
+	lag, err := r.ledger.Lag(ctx, ledger.RoleExport)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w by %d entries, the oldest of %s, and does not catch up within %s: is it running?",
+		ErrBehind, lag.Entries, lag.Oldest.In(delivery.Istanbul).Format(time.DateTime), s.Patience)
+}

@@ -3,66 +3,139 @@ package reconcile
 import (
 	"context"
 	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 )
 
-// fix repairs what differs and marks it. The wrong rows are removed first,
-// whatever their versions say; until the right ones are stored, for moments,
-// reports miss these orders.
-func (r *Reconciler) fix(ctx context.Context, d *Day) error {
-	if len(d.Differences) == 0 {
-		return nil
-	}
-	suspects := make(map[delivery.OrderID]suspect, len(d.Differences))
-	places := make([]archive.Place, len(d.Differences))
+// fix repairs what can be repaired, and marks it. What Redis holds is stored
+// again, which mends most; rows are removed only where that does not help, because
+// they claim a later version or lie elsewhere. Of what has left Redis nothing is
+// ever removed.
+func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
+	mendable := make(map[delivery.OrderID]suspect)
 	for i := range d.Differences {
-		places[i] = d.Differences[i].Place
-		suspects[places[i].Order] = suspect{place: places[i]}
-	}
-	for part := range slices.Chunk(places, ordersAtOnce) {
-		if err := r.replace(ctx, part); err != nil {
-			return err
+		x := &d.Differences[i]
+		if x.kind == held || x.kind == strayed || x.kind == unknown && s.RemoveUnknown {
+			mendable[x.Order] = suspect{place: x.Place, kind: x.kind}
 		}
 	}
-	found, err := r.lookAt(ctx, d.Day, suspects)
+	if len(mendable) == 0 {
+		return nil
+	}
+	if err := r.storeAgain(ctx, mendable); err != nil {
+		return err
+	}
+	found, err := r.lookAt(ctx, d.Day, mendable)
 	if err != nil {
 		return err
 	}
+	if err := r.replace(ctx, found.differing, mendable); err != nil {
+		return err
+	}
+	if found, err = r.lookAt(ctx, d.Day, mendable); err != nil {
+		return err
+	}
 	for i := range d.Differences {
-		_, differs := found.differing[d.Differences[i].Order]
-		d.Differences[i].Fixed = !differs
+		x := &d.Differences[i]
+		_, tried := mendable[x.Order]
+		_, differs := found.differing[x.Order]
+		x.Fixed = tried && !differs
 	}
 	return nil
 }
 
-// replace removes the rows at some places, and those that the orders which
-// Redis holds have anywhere else, and stores these orders anew.
-func (r *Reconciler) replace(ctx context.Context, places []archive.Place) error {
-	ids := make([]delivery.OrderID, len(places))
-	for i := range places {
-		ids[i] = places[i].Order
+// storeAgain stores what Redis holds of these orders.
+func (r *Reconciler) storeAgain(ctx context.Context, suspects map[delivery.OrderID]suspect) error {
+	for part := range slices.Chunk(idsOf(suspects), ordersAtOnce) {
+		orders, err := r.read(ctx, part)
+		if err != nil {
+			return err
+		}
+		if err := r.store(ctx, orders); err != nil {
+			return err
+		}
 	}
-	orders, err := r.read(ctx, ids)
-	if err != nil {
-		return err
-	}
-	right := make([]archive.Place, len(orders))
-	for i, o := range orders {
-		right[i] = placeOf(o)
-	}
-	wrong, err := r.archive.Misplaced(ctx, right)
-	if err != nil {
-		return err
-	}
-	if err := r.archive.Remove(ctx, slices.Concat(places, right, wrong)); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (r *Reconciler) store(ctx context.Context, orders []*delivery.Order) error {
 	rows, err := export.History(ctx, r.ledger, orders)
 	if err != nil {
 		return err
 	}
 	return r.archive.InsertAnew(ctx, rows)
+}
+
+func idsOf(suspects map[delivery.OrderID]suspect) []delivery.OrderID {
+	ids := make([]delivery.OrderID, 0, len(suspects))
+	for id := range suspects {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// replace removes the rows of orders that storing again has not mended, wherever
+// they lie, and stores what Redis holds of them. Until then, for moments, reports
+// miss these orders.
+func (r *Reconciler) replace(ctx context.Context, differing, mendable map[delivery.OrderID]suspect) error {
+	for part := range slices.Chunk(idsOf(differing), ordersAtOnce) {
+		orders, err := r.read(ctx, part)
+		if err != nil {
+			return err
+		}
+		right := make([]archive.Place, len(orders))
+		for i, o := range orders {
+			right[i] = placeOf(o)
+		}
+		wrong, err := r.archive.Misplaced(ctx, right)
+		if err != nil {
+			return err
+		}
+		remove := slices.Concat(right, wrong)
+		for _, id := range part {
+			if x := differing[id]; x.kind == mendable[id].kind {
+				remove = append(remove, x.place)
+			}
+		}
+		if err := r.exchange(ctx, remove, orders); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchangeTimeout is how long an exchange that was begun may take to come to its
+// end after somebody has lost patience.
+const exchangeTimeout = time.Minute
+
+// exchange removes rows and stores orders, and is not interrupted in between.
+// The orders are read again after the removal, for they may have moved, and been
+// exported, meanwhile; of one that has left Redis since, what was read before is
+// stored.
+func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, before []*delivery.Order) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+	defer cancel()
+	if err := r.archive.Remove(ctx, remove); err != nil {
+		return err
+	}
+	ids := make([]delivery.OrderID, len(before))
+	for i, o := range before {
+		ids[i] = o.ID
+	}
+	now, _, err := r.ledger.OrdersEach(ctx, ids)
+	if err != nil {
+		now = make([]*delivery.Order, len(before)) // better what was read before than nothing
+	}
+	for i := range now {
+		if now[i] == nil {
+			now[i] = before[i]
+		}
+	}
+	if failed := r.store(ctx, now); failed != nil {
+		return failed
+	}
+	return err
 }

@@ -12,9 +12,20 @@ import (
 // ordersAtOnce is how many orders are read from Redis together.
 const ordersAtOnce = 1000
 
+// kind is what can be done about a difference.
+type kind uint8
+
+const (
+	held    kind = iota // Redis holds the order: it can be exported anew
+	strayed             // Redis holds it at another place: this row can go
+	unknown             // Redis never had it, as far as it knows
+	retired             // it has left Redis: ClickHouse has the only record
+)
+
 // suspect is an order that differed in a look.
 type suspect struct {
 	place   archive.Place
+	kind    kind
 	version uint64 // in Redis; 0: Redis does not hold it
 	what    []string
 }
@@ -33,7 +44,7 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 	f := &findings{differing: make(map[delivery.OrderID]suspect)}
 	slices.SortFunc(places, archive.ComparePlaces)
 	held := &heldOrders{reconciler: r, places: places}
-	var unknown []*archive.Stored
+	var others []*archive.Stored // of which Redis holds nothing at this place
 	for stored, err := range r.archive.Stored(ctx, selection) {
 		if err != nil {
 			return nil, err
@@ -44,7 +55,7 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 				return nil, err
 			}
 			if o == nil || archive.ComparePlaces(placeOf(o), stored.Place) > 0 {
-				unknown = append(unknown, stored)
+				others = append(others, stored)
 				break
 			}
 			held.take()
@@ -54,11 +65,11 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 			}
 			f.missing(o)
 		}
-		if len(unknown) >= ordersAtOnce {
-			if err := r.judgeUnknown(ctx, f, unknown); err != nil {
+		if len(others) >= ordersAtOnce {
+			if err := r.judgeOthers(ctx, f, others); err != nil {
 				return nil, err
 			}
-			unknown = unknown[:0]
+			others = others[:0]
 		}
 	}
 	for {
@@ -67,7 +78,7 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 			return nil, err
 		}
 		if o == nil {
-			return f, r.judgeUnknown(ctx, f, unknown)
+			return f, r.judgeOthers(ctx, f, others)
 		}
 		held.take()
 		f.missing(o)
@@ -109,9 +120,10 @@ func (h *heldOrders) next(ctx context.Context) (*delivery.Order, error) {
 
 func (h *heldOrders) take() { h.ahead = h.ahead[1:] }
 
-// read is those of the orders that Redis holds.
+// read is those of the orders that Redis holds and that can be read; the others
+// are told at the end of the run.
 func (r *Reconciler) read(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
-	orders, err := r.ledger.Orders(ctx, ids)
+	orders, _, err := r.ledger.OrdersEach(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -139,39 +151,45 @@ func (f *findings) missing(o *delivery.Order) {
 	f.differing[o.ID] = suspect{place: placeOf(o), version: o.Version, what: []string{"it is not in ClickHouse"}}
 }
 
-// judgeUnknown looks at rows for which Redis holds no order at this place.
-func (r *Reconciler) judgeUnknown(ctx context.Context, f *findings, unknown []*archive.Stored) error {
-	if len(unknown) == 0 {
+// judgeOthers looks at rows for which Redis holds no order at this place.
+func (r *Reconciler) judgeOthers(ctx context.Context, f *findings, others []*archive.Stored) error {
+	if len(others) == 0 {
 		return nil
 	}
-	ids := make([]delivery.OrderID, len(unknown))
-	for i, s := range unknown {
+	ids := make([]delivery.OrderID, len(others))
+	for i, s := range others {
 		ids[i] = s.Order
 	}
-	retired, err := r.ledger.Retired(ctx, ids)
+	// Orders first: one that is retired in between is then still known.
+	orders, unreadable, err := r.ledger.OrdersEach(ctx, ids)
 	if err != nil {
 		return err
 	}
-	orders, err := r.ledger.Orders(ctx, ids)
+	gone, err := r.ledger.Retired(ctx, ids)
 	if err != nil {
 		return err
 	}
-	for i, s := range unknown {
+	for i, s := range others {
+		x := suspect{place: s.Place}
 		switch {
+		case unreadable[s.Order] != nil:
+			// It is told at the end of the run.
 		case orders[i] != nil && placeOf(orders[i]) != s.Place:
 			right := placeOf(orders[i])
-			f.differing[s.Order] = suspect{place: s.Place, what: []string{"it belongs to account " + right.Account.String() +
-				" and day " + right.Day.Format(time.DateOnly)}}
+			x.kind, x.what = strayed, []string{"it belongs to account " + right.Account.String() + " and day " + right.Day.Format(time.DateOnly)}
 		case orders[i] != nil:
 			// Created since the index was made: it is compared next time.
-		case retired[i]:
+		case gone[i]:
 			f.retired++
-			if err := f.sums.addStored(s); err != nil {
-				f.differing[s.Order] = suspect{place: s.Place, what: []string{err.Error()}}
+			if x.kind, x.what = retired, s.Flaws(); len(x.what) == 0 {
+				err = f.sums.addStored(s) // Flaws has tried it
 			}
 		default:
-			f.differing[s.Order] = suspect{place: s.Place, what: []string{"Redis never had it: " + s.Describe()}}
+			x.kind, x.what = unknown, []string{"Redis never had it: " + s.Describe()}
+		}
+		if len(x.what) > 0 {
+			f.differing[s.Order] = x
 		}
 	}
-	return nil
+	return err
 }

@@ -18,8 +18,12 @@ import (
 type Scope struct {
 	From, To time.Time          // local days, both included
 	Account  delivery.AccountID // zero: all
-	// Fix removes what is wrong in ClickHouse and exports it anew.
+	// Fix exports anew what differs, and removes rows that are in the way.
 	Fix bool
+	// RemoveUnknown lets Fix also remove orders that Redis never had. It is not
+	// part of Fix, because to a Redis that has lost its data, or to a wrong one,
+	// all of finance's history is unknown.
+	RemoveUnknown bool
 	// Patience is how long to wait for the exporter; 0: 1 min.
 	Patience time.Duration
 }
@@ -29,6 +33,8 @@ type Difference struct {
 	archive.Place
 	What  []string // in words, each a sentence without a full stop
 	Fixed bool
+
+	kind kind
 }
 
 func (d *Difference) String() string {
@@ -153,7 +159,6 @@ func count(held map[delivery.AccountID][]delivery.OrderID) (n int) {
 // what differed, once the exporter has passed the time of the first look.
 func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
 	d := &Day{Day: day}
-	began := time.Now()
 	shares, err := r.shares(ctx, s, day, held)
 	if err != nil {
 		return nil, err
@@ -170,11 +175,11 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 		expected.add(found.sums)
 		maps.Copy(suspects, found.differing)
 	}
-	if err := r.lookAgain(ctx, s, d, suspects, began); err != nil {
+	if err := r.lookAgain(ctx, s, d, suspects); err != nil {
 		return nil, err
 	}
 	if s.Fix {
-		if err := r.fix(ctx, d); err != nil {
+		if err := r.fix(ctx, s, d); err != nil {
 			return nil, err
 		}
 	}
@@ -200,12 +205,12 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 		stored[account] = archive.Count{Orders: max(stored[account].Orders, uint64(len(held[account])))}
 	}
 	var shares []share
-	size := uint64(shareSize)
+	size := uint64(0)
 	for account, count := range stored {
 		if !s.includes(account) {
 			continue
 		}
-		if size+count.Orders > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
+		if len(shares) == 0 || size+count.Orders > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
 			shares, size = append(shares, share{}), 0
 		}
 		last := &shares[len(shares)-1]

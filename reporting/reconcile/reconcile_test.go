@@ -130,7 +130,7 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 			if len(differences) != 1 || !strings.Contains(differences[0], c.want) {
 				t.Fatalf("found %q, want one with %q", differences, c.want)
 			}
-			if fixed, totals := s.compare(Scope{Fix: true}); len(fixed) != 1 || !strings.HasSuffix(fixed[0], "(fixed)") || len(totals) != 0 {
+			if fixed, totals := s.compare(Scope{Fix: true, RemoveUnknown: name == "a stranger"}); len(fixed) != 1 || !strings.HasSuffix(fixed[0], "(fixed)") || len(totals) != 0 {
 				t.Errorf("repaired %q %q", fixed, totals)
 			}
 			s.tied()

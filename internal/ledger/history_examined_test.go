@@ -1,0 +1,256 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// clusterOf three masters, with a ledger in it.
+func clusterOf(t *testing.T) (*stack.Cluster, *Ledger) {
+	t.Helper()
+	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
+	must(t, err)
+	t.Cleanup(cluster.Stop)
+	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return cluster, l
+}
+
+// An exporter of a cluster gets the entries of all partitions in one turn, and
+// what it reads besides comes from all masters.
+func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
+	_, l := clusterOf(t)
+	fleet := newFleet(t, l)
+	var ids []delivery.OrderID
+	var names []StoreName
+	partitions := make(map[int]bool)
+	for range 40 {
+		s := &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		newStore(t, l, s.account, fleet)
+		o := s.create(t, "X")
+		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
+		partitions[o.ID.Partition()] = true
+	}
+	lag, err := l.Lag(t.Context(), RoleExport)
+	must(t, err)
+	if lag.Entries != 40 || time.Since(lag.Oldest) > time.Minute {
+		t.Errorf("before anybody reads: %+v", lag)
+	}
+	c := new(turns)
+	f := exportFeed(l, c)
+	f.Every = 500 * time.Millisecond
+	runFeed(t, l, f)
+	eventually(t, "all events", func() bool { return c.seen() == 40 })
+	eventually(t, "they are settled", func() bool {
+		lag, err := l.Lag(t.Context(), RoleExport)
+		must(t, err)
+		return lag.Entries == 0
+	})
+	if len(c.sizes) > 2 || len(partitions) < 10 {
+		t.Errorf("turns of %v entries, %d partitions", c.sizes, len(partitions))
+	}
+	held := 0
+	must(t, l.EachOrder(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
+	entries := 0
+	must(t, l.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
+	stores, _, err := l.Stores(t.Context(), names)
+	must(t, err)
+	retired, err := l.Retired(t.Context(), ids)
+	must(t, err)
+	for i, r := range retired {
+		if r {
+			t.Errorf("order %d is told as retired", i)
+		}
+	}
+	if held != 40 || entries != 40 || len(stores) != 40 {
+		t.Errorf("%d orders, %d entries, %d stores", held, entries, len(stores))
+	}
+}
+
+// While a master is away, what is told about the orders of the others is that
+// Redis is away, never that a record is broken; and no order is called missing.
+func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
+	cluster, l := clusterOf(t)
+	fleet := newFleet(t, l)
+	masters := make(map[string]delivery.OrderID) // an order on each
+	for range 60 {
+		s := &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		newStore(t, l, s.account, fleet)
+		o := s.create(t, "X")
+		one, err := l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix)
+		must(t, err)
+		masters[one.Options().Addr] = o.ID
+	}
+	if len(masters) != 3 {
+		t.Fatal("not all masters have an order")
+	}
+	away := cluster.Nodes[2]
+	lost, kept := masters[away.Addr], masters[cluster.Nodes[0].Addr]
+	never := delivery.MakeOrderID(kept.Partition(), kept.Day(), delivery.OrderDigest(delivery.NewAccountID(), "nobody's"))
+	away.Kill()
+	ids := []delivery.OrderID{never, kept, lost}
+	if orders, err := l.Orders(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("orders %v: %v", orders, err)
+	}
+	if retired, err := l.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("retired %v: %v", retired, err)
+	}
+	if _, err := l.Lag(t.Context(), RoleExport); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("lag: %v", err)
+	}
+	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("each order: %v", err)
+	}
+}
+
+// A feed with Turn outlives Redis's absence while it is stalled by something
+// else, and what it had taken is handed out again.
+func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
+	server, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	must(t, err)
+	t.Cleanup(server.Stop)
+	l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Partitions: 4, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	s := newShop(t, l)
+	for i := range 10 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
+	f := exportFeed(l, c)
+	f.Log = func(string, ...any) {}
+	runFeed(t, l, f)
+	eventually(t, "entries are pending", func() bool {
+		stats, err := l.Stats(t.Context())
+		return err == nil && stats.Pending[RoleExport] == 10
+	})
+	server.Kill()
+	time.Sleep(time.Second)
+	must(t, server.Start(t.Context()))
+	eventually(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
+	for i := range 10 {
+		s.create(t, fmt.Sprint("Y-", i))
+	}
+	c.failWith(nil)
+	eventually(t, "all entries", func() bool { return c.seen() == 20 })
+	stats, err := l.Stats(t.Context())
+	must(t, err)
+	if stats.DeadLetters != 0 || stats.Pending[RoleExport] != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// Two processes with one name by mistake disturb each other and lose nothing.
+func TestFeed_TwoOfOneName(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	c := new(turns)
+	runFeed(t, l, exportFeed(l, c))
+	runFeed(t, l, exportFeed(l, c))
+	for i := range 50 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	eventually(t, "all settled", func() bool {
+		lag, err := l.Lag(t.Context(), RoleExport)
+		must(t, err)
+		return lag.Entries == 0
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make(map[delivery.OrderID]bool)
+	for _, e := range c.entries {
+		seen[e.Event.Order] = true
+	}
+	if len(seen) != 50 {
+		t.Errorf("%d of 50 orders", len(seen))
+	}
+}
+
+// Reads are spaced by Every unless they are full; a busy stream does not wait.
+func TestFeed_EveryAndFullReads(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	for i := range 250 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	var mu sync.Mutex
+	var at []time.Time
+	c := new(turns)
+	f := exportFeed(l, c)
+	f.Every = time.Second
+	handle := f.Turn
+	f.Turn = func(ctx context.Context, batch []Entry) error {
+		mu.Lock()
+		at = append(at, time.Now())
+		mu.Unlock()
+		return handle(ctx, batch)
+	}
+	began := time.Now()
+	runFeed(t, l, f)
+	eventually(t, "what was there", func() bool { return c.seen() == 250 })
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("full reads took %s", took)
+	}
+	s.create(t, "Y")
+	eventually(t, "what came later", func() bool { return c.seen() == 251 })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(at) != 4 || at[3].Sub(at[2]) < 900*time.Millisecond {
+		t.Errorf("turns at %v", at)
+	}
+}
+
+// A group that is gone lags behind by everything, and trimming keeps it all.
+func TestLag_OfALostGroup(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	for i := range 20 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	c := new(turns)
+	stop := runFeedUntil(t, l, exportFeed(l, c))
+	eventually(t, "all events", func() bool { return c.seen() == 20 })
+	stop()
+	for _, r := range l.rooms {
+		must(t, l.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
+	}
+	lag, err := l.Lag(t.Context(), RoleExport)
+	must(t, err)
+	if lag.Entries != 20 || lag.Oldest.IsZero() {
+		t.Errorf("lag %+v", lag)
+	}
+	for p := range l.Partitions() {
+		n, err := l.Trim(t.Context(), p, 0)
+		must(t, err)
+		retired, err := l.Retire(t.Context(), p, time.Now().Add(time.Hour), 100)
+		must(t, err)
+		if n != 0 || retired != 0 {
+			t.Errorf("partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
+		}
+	}
+	runFeed(t, l, exportFeed(l, c))
+	eventually(t, "all events again", func() bool { return c.seen() == 40 })
+}
+
+// runFeedUntil is runFeed that can be ended before the test.
+func runFeedUntil(t *testing.T, l *Ledger, f Feed) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.RunFeed(ctx, f)
+	}()
+	return func() { cancel(); <-done }
+}
