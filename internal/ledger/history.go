@@ -164,7 +164,11 @@ func (l *Ledger) passed(ctx context.Context, role Role, key, last string) (bool,
 			continue
 		}
 		if streamIDLess(g.LastDeliveredID, last) {
-			return false, nil
+			// What was never read may have been removed by somebody.
+			next, err := l.rdb.XRangeN(ctx, key, "("+g.LastDeliveredID, last, 1).Result()
+			if err != nil || len(next) > 0 {
+				return false, failureOrNil(err)
+			}
 		}
 		if g.Pending == 0 {
 			return true, nil

@@ -47,11 +47,23 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	if lag.Entries != 40 || time.Since(lag.Oldest) > time.Minute {
 		t.Errorf("before anybody reads: %+v", lag)
 	}
+	mark, err := l.Mark(t.Context(), RoleExport)
+	must(t, err)
+	if passed, err := l.Passed(t.Context(), RoleExport, mark); err != nil || passed {
+		t.Errorf("before anybody reads: passed %v, %v", passed, err)
+	}
 	c := new(turns)
 	f := exportFeed(l, c)
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
-	eventually(t, "all events", func() bool { return c.seen() == 40 })
+	eventually(t, "the mark is passed", func() bool {
+		passed, err := l.Passed(t.Context(), RoleExport, mark)
+		must(t, err)
+		return passed
+	})
+	if c.seen() != 40 {
+		t.Errorf("%d events", c.seen())
+	}
 	eventually(t, "they are settled", func() bool {
 		lag, err := l.Lag(t.Context(), RoleExport)
 		must(t, err)

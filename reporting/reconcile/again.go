@@ -36,7 +36,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects m
 			case differs && now.version != before.version:
 				d.Moving++
 			case differs:
-				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what, kind: now.kind})
+				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what, kind: now.kind, version: now.version})
 			}
 			delete(suspects, id)
 		}

@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,26 +30,43 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	if err := r.storeAgain(ctx, mendable); err != nil {
 		return err
 	}
-	found, err := r.lookAt(ctx, d.Day, mendable)
+	left, err := r.stillDiffering(ctx, s, d.Day, mendable)
 	if err != nil {
 		return err
 	}
-	if err := r.replace(ctx, found.differing, mendable); err != nil {
-		return err
-	}
-	if found, err = r.lookAt(ctx, d.Day, mendable); err != nil {
-		return err
+	if len(left) > 0 {
+		if err := r.replace(ctx, left, mendable); err != nil {
+			return err
+		}
+		if left, err = r.stillDiffering(ctx, s, d.Day, left); err != nil {
+			return err
+		}
 	}
 	for i := range d.Differences {
 		x := &d.Differences[i]
 		_, tried := mendable[x.Order]
-		_, differs := found.differing[x.Order]
+		_, differs := left[x.Order]
 		x.Fixed = tried && !differs
 	}
 	return nil
 }
 
-// storeAgain stores what Redis holds of these orders.
+// stillDiffering is those of the suspects that differ, and not because they have
+// moved meanwhile and are not exported yet.
+func (r *Reconciler) stillDiffering(ctx context.Context, s *Scope, day time.Time, suspects map[delivery.OrderID]suspect) (map[delivery.OrderID]suspect, error) {
+	after := &Day{Day: day}
+	if err := r.lookAgain(ctx, s, after, maps.Clone(suspects)); err != nil {
+		return nil, err
+	}
+	left := make(map[delivery.OrderID]suspect, len(after.Differences))
+	for i := range after.Differences {
+		x := &after.Differences[i]
+		left[x.Order] = suspect{place: x.Place, kind: x.kind, version: x.version, what: x.What}
+	}
+	return left, nil
+}
+
+// storeAgain stores what Redis holds of these orders, and notes its version.
 func (r *Reconciler) storeAgain(ctx context.Context, suspects map[delivery.OrderID]suspect) error {
 	for part := range slices.Chunk(idsOf(suspects), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
@@ -56,6 +75,11 @@ func (r *Reconciler) storeAgain(ctx context.Context, suspects map[delivery.Order
 		}
 		if err := r.store(ctx, orders); err != nil {
 			return err
+		}
+		for _, o := range orders {
+			x := suspects[o.ID]
+			x.version = o.Version
+			suspects[o.ID] = x
 		}
 	}
 	return nil
@@ -107,35 +131,33 @@ func (r *Reconciler) replace(ctx context.Context, differing, mendable map[delive
 	return nil
 }
 
-// exchangeTimeout is how long an exchange that was begun may take to come to its
-// end after somebody has lost patience.
+// exchangeTimeout is how long each half of an exchange that was begun may take
+// after somebody has lost patience.
 const exchangeTimeout = time.Minute
 
-// exchange removes rows and stores orders, and is not interrupted in between.
-// The orders are read again after the removal, for they may have moved, and been
-// exported, meanwhile; of one that has left Redis since, what was read before is
-// stored.
+// exchange removes rows and stores orders, and is not interrupted in between. It
+// stores even when the removal has failed: ClickHouse may go on with it all the
+// same. The orders are read again after the removal, for they may have moved, and
+// been exported, meanwhile; of one that has left Redis since, or cannot be read
+// any more, what was read before is stored.
 func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, before []*delivery.Order) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+	failed := r.archive.Remove(removing, remove)
+	cancel()
+	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
 	defer cancel()
-	if err := r.archive.Remove(ctx, remove); err != nil {
-		return err
-	}
 	ids := make([]delivery.OrderID, len(before))
 	for i, o := range before {
 		ids[i] = o.ID
 	}
-	now, _, err := r.ledger.OrdersEach(ctx, ids)
+	now, _, err := r.ledger.OrdersEach(storing, ids)
 	if err != nil {
-		now = make([]*delivery.Order, len(before)) // better what was read before than nothing
+		now = make([]*delivery.Order, len(before))
 	}
 	for i := range now {
 		if now[i] == nil {
 			now[i] = before[i]
 		}
 	}
-	if failed := r.store(ctx, now); failed != nil {
-		return failed
-	}
-	return err
+	return errors.Join(failed, err, r.store(storing, now))
 }

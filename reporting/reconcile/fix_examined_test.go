@@ -78,6 +78,23 @@ func TestFix_InterruptedLosesNothing(t *testing.T) {
 	s.Want("events", "count() FROM "+s.Database+".order_events", "66")
 }
 
+// A removal that was done although its answer was lost leaves nothing out.
+func TestFix_RemovalWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	s := newCompared(t)
+	o := s.Delivered(s.today.Add(13 * time.Hour))
+	s.AwaitExported()
+	s.spoil(fmt.Sprintf("INSERT INTO TABLE orders SELECT * REPLACE (version + 1000 AS version, 'Searching' AS status) FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID))
+	g := newGate(t, s.Scene)
+	g.stand(nil, func(statement string) bool { return !strings.Contains(statement, "DELETE FROM") })
+	err := New(s.Ledger, g.Archive).Run(t.Context(), Scope{From: s.today, To: s.today, Fix: true, Patience: 20 * time.Second}, func(*Day) {})
+	if err != nil && !errors.Is(err, delivery.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	s.Want("orders", "count() FROM "+s.Database+".orders", "11")
+	s.Want("events", "count() FROM "+s.Database+".order_events", "66")
+}
+
 // Of what has left Redis, ClickHouse has the only record: no repair removes it.
 func TestFix_KeepsWhatHasLeftRedis(t *testing.T) {
 	t.Parallel()
@@ -141,4 +158,54 @@ func TestFix_TwiceChangesNothing(t *testing.T) {
 	if after := s.Ask(rows); after != before {
 		t.Errorf("%q, then %q", before, after)
 	}
+}
+
+// Repairs beside an exporter, while the same orders are created, move and are
+// spoilt: whatever is found meanwhile, no order is left behind what it is.
+func TestFix_BesideMovingOrders(t *testing.T) {
+	t.Parallel()
+	s := newCompared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	made := 10
+	all.Go(func() {
+		var open []*delivery.Order
+		for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
+			at := s.today.Add(13*time.Hour + time.Duration(i)*time.Second)
+			open = append(open, s.Vendor.Order("", at))
+			made++
+			for j, o := range open {
+				if target := delivery.Assigned + delivery.Status(i-j); target <= delivery.Delivered && i > j {
+					s.Move(o, target, at)
+				}
+			}
+			if len(open) > 6 {
+				open = open[:0]
+				i = 0
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	all.Go(func() {
+		for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
+			s.spoil([]string{
+				fmt.Sprintf("INSERT INTO TABLE orders SELECT * REPLACE (version + 1000 AS version) FROM %s.orders WHERE cityHash64(order_id) %% 7 = %d", s.Database, i%7),
+				fmt.Sprintf("ALTER TABLE order_events DELETE WHERE cityHash64(order_id) %% 7 = %d", i%7),
+				fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE cityHash64(order_id) %% 7 = %d", i%7),
+			}[i%3])
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	repairs := 0
+	for ctx.Err() == nil {
+		s.compare(Scope{From: s.today, To: s.today, Fix: true})
+		repairs++
+	}
+	all.Wait()
+	s.AwaitExported()
+	s.compare(Scope{From: s.today, To: s.today, Fix: true})
+	s.tied()
+	s.Want("orders", "count() FROM "+s.Database+".orders", fmt.Sprint(made))
+	t.Logf("%d orders, %d repairs", made, repairs)
 }

@@ -34,7 +34,8 @@ type Difference struct {
 	What  []string // in words, each a sentence without a full stop
 	Fixed bool
 
-	kind kind
+	kind    kind
+	version uint64 // in Redis, at the last look
 }
 
 func (d *Difference) String() string {
