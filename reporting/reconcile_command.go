@@ -29,6 +29,9 @@ is no error. Orders that have left Redis are judged by themselves and never
 touched; orders that Redis never had are removed with --remove-unknown only, for
 to a Redis that has lost its data everything is unknown.
 
+Late deliveries, outcomes of webhooks and the names that stores had are not
+compared: Redis keeps them for a day or not at all.
+
 Without a day it compares the last 8 days, which is what Redis holds of ended
 orders by default. Differences that are only a matter of time are waited for.`,
 		Args: cobra.NoArgs,

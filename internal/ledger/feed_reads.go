@@ -37,15 +37,19 @@ func (r *feedReader) readNew(ctx context.Context) error {
 	return r.handleAll(ctx, byPartition)
 }
 
+// gatheredAtOnce bounds what one look brings, however many partitions there are.
+const gatheredAtOnce = 50_000
+
 // gather is readNew for a Feed with Turn: one look at every stream, without
 // waiting in Redis for what comes.
 func (r *feedReader) gather(ctx context.Context) error {
 	sleep(ctx, time.Until(r.nextRead))
+	count := min(r.Batch, max(gatheredAtOnce/len(r.streams), 1))
 	pipe := r.ledger.readers.Pipeline()
 	reads := make([]*redis.XStreamSliceCmd, len(r.streams))
 	for i, s := range r.streams {
 		reads[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, ">"}, Count: int64(r.Batch), Block: -1})
+			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, ">"}, Count: int64(count), Block: -1})
 	}
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 	var batch []Entry
@@ -57,7 +61,7 @@ func (r *feedReader) gather(ctx context.Context) error {
 			continue
 		}
 		for _, stream := range read.Val() {
-			full = full || len(stream.Messages) == r.Batch
+			full = full || len(stream.Messages) == count
 			batch = append(batch, r.parse(ctx, r.streams[i].room, stream.Stream, stream.Messages)...)
 		}
 	}

@@ -132,7 +132,9 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 	if err != nil {
 		return err
 	}
-	e.tell(batch)
+	if err := e.tell(ctx, batch); err != nil {
+		return err
+	}
 	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {
 		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), waits(err))
 	}
@@ -146,15 +148,23 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 	return errors.Join(slices.Collect(maps.Values(batch.unreadable))...)
 }
 
-// tell says what the rows lack.
-func (e *Exporter) tell(batch *composed) {
-	for _, id := range batch.missing {
-		e.metrics.missing.Inc()
-		e.log.Warn("an order is not in Redis any more; its event cannot be exported", "order", id)
+// tell says what the rows lack. An order that has been retired was exported
+// before: its event comes again because the group was set back.
+func (e *Exporter) tell(ctx context.Context, batch *composed) error {
+	retired, err := e.ledger.Retired(ctx, batch.missing)
+	if err != nil {
+		return err
+	}
+	for i, id := range batch.missing {
+		if !retired[i] {
+			e.metrics.missing.Inc()
+			e.log.Warn("an order is not in Redis; its event cannot be exported", "order", id)
+		}
 	}
 	for _, err := range batch.stores {
 		e.log.Warn("a store cannot be read; its orders are exported without its name", "error", err)
 	}
+	return nil
 }
 
 // waits marks every failure of an insert as one that passes: whatever ClickHouse

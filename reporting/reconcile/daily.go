@@ -121,13 +121,14 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
+	// What was found before a failure is shown as well.
+	d.differences.Set(float64(differences))
+	d.totals.Set(float64(totals))
 	if err != nil {
 		d.runs.WithLabelValues("failed").Inc()
 		d.log.Error("the daily comparison failed", "error", err)
 		return
 	}
-	d.differences.Set(float64(differences))
-	d.totals.Set(float64(totals))
 	d.succeeded.SetToCurrentTime()
 	result := "tied"
 	if differences+totals > 0 {

@@ -11,5 +11,8 @@
 //
 // A repair removes the rows that are wrong and exports the orders anew.
 //
-// It refuses to judge what has left Redis: of that, ClickHouse is the record.
+// It refuses to touch what has left Redis: of that, ClickHouse is the record,
+// which is judged by itself. It does not compare what Redis keeps for a day or not
+// at all: late deliveries, outcomes of webhooks, and the name and tax number that
+// a store had when an order was exported.
 package reconcile

@@ -173,7 +173,10 @@ func (r *Reconciler) judgeOthers(ctx context.Context, f *findings, others []*arc
 		x := suspect{place: s.Place}
 		switch {
 		case unreadable[s.Order] != nil:
-			// It is told at the end of the run.
+			// It is told at the end of the run. The sums take ClickHouse's word.
+			if f.sums.addStored(s) != nil {
+				f.sums.open++ // no sums without it
+			}
 		case orders[i] != nil && placeOf(orders[i]) != s.Place:
 			right := placeOf(orders[i])
 			x.kind, x.what = strayed, []string{"it belongs to account " + right.Account.String() + " and day " + right.Day.Format(time.DateOnly)}

@@ -127,11 +127,17 @@ func (s *Scope) includes(account delivery.AccountID) bool {
 // on it in the meantime. On a day that never stands still, sums are left for
 // when it is over.
 func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
+	var fixed []Difference // in an earlier look
 	for look := 1; ; look++ {
 		d, err := r.day(ctx, s, day, held)
-		if err != nil || len(d.Totals) == 0 {
-			return d, err
+		if err != nil {
+			return nil, err
 		}
+		d.Differences = append(fixed, d.Differences...)
+		if len(d.Totals) == 0 {
+			return d, nil
+		}
+		fixed = slices.DeleteFunc(slices.Clone(d.Differences), func(x Difference) bool { return !x.Fixed })
 		before := count(held)
 		scope := *s
 		scope.From, scope.To = day, day

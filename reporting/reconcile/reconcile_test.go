@@ -52,7 +52,7 @@ func (s *compared) startExport() {
 func (s *compared) compare(scope Scope) (differences, totals []string) {
 	s.T.Helper()
 	if scope.From.IsZero() {
-		scope.From, scope.To = s.today.AddDate(0, 0, -2), s.today.AddDate(0, 0, 1)
+		scope.From, scope.To = s.today.AddDate(0, 0, -1), s.today.AddDate(0, 0, 1)
 	}
 	if scope.Patience == 0 {
 		scope.Patience = 20 * time.Second

@@ -1,0 +1,52 @@
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	fleet "vendorapi/worker/testbed"
+)
+
+// What the daily comparison has found is in its figures, whatever else went
+// wrong.
+func TestDaily_TellsWhatItFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil, unreadable bool
+		result            string
+		differences       float64
+	}{
+		"nothing":                       {result: "tied"},
+		"a difference":                  {spoil: true, result: "differs", differences: 1},
+		"an unreadable order":           {unreadable: true, result: "failed"},
+		"a difference, and one of them": {spoil: true, unreadable: true, result: "failed", differences: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newCompared(t)
+			bad, wrong := s.Delivered(s.today.Add(-11*time.Hour)), s.Delivered(s.today.Add(13*time.Hour))
+			s.AwaitExported()
+			if c.spoil {
+				s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
+			}
+			if c.unreadable {
+				s.breakRecord(bad)
+			}
+			d := NewDaily(s.Ledger, s.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			d.compare(t.Context(), time.Now())
+			if n := fleet.Value(t, d.differences); n != c.differences {
+				t.Errorf("%v differences, want %v", n, c.differences)
+			}
+			if n := fleet.Value(t, d.runs.WithLabelValues(c.result)); n != 1 {
+				t.Errorf("the run was not counted as %s", c.result)
+			}
+			if at := fleet.Value(t, d.succeeded); (at > 0) == c.unreadable {
+				t.Errorf("last completed at %v", at)
+			}
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package reconcile
+
+import (
+	goflag "flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/testbed"
+	"vendorapi/reporting/testbed/scene"
+)
+
+// TestHistory_IsWhatHappened: whatever happens in whatever order, to orders, to
+// Redis, to exporters and to ClickHouse: once all has been exported, ClickHouse
+// says what happened, no more and no less, and reconcile finds nothing; after one
+// row is spoiled it finds exactly that one, and mends it.
+func TestHistory_IsWhatHappened(t *testing.T) {
+	t.Parallel()
+	shortly(t, map[string]string{"rapid.checks": "2", "rapid.steps": "40"})
+	s := scene.New(t, testbed.SharedEngine(t))
+	g := newGate(t, s)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, s, g)
+		rt.Repeat(map[string]func(*rapid.T){
+			"": func(*rapid.T) {}, "create": w.act(w.create), "create more": w.act(w.create), "move": w.act(w.move), "move on": w.act(w.move), "move again": w.act(w.move),
+			"swap": w.act(w.swap), "late": w.act(w.reportLate), "webhooks": w.act(w.tellWebhooks), "export": w.act(w.export), "export badly": w.act(w.exportBadly),
+			"die": w.act(w.exporterDies), "lose group": w.act(w.loseGroup), "trim": w.act(w.trim), "retire": w.act(w.retire), "back up": w.act(w.backUp),
+			"restore": w.act(w.restore), "rebuild": w.act(w.rebuild), "reconcile": w.act(w.reconcileSome),
+		})
+		w.T = rt
+		w.settle()
+		w.isTrue()
+		w.spoilOne()
+	})
+}
+
+// shortly keeps the suite short; who asks for a number gets that.
+func shortly(t *testing.T, values map[string]string) {
+	t.Helper()
+	for name, value := range values {
+		f := goflag.Lookup(name)
+		if f.Value.String() != f.DefValue {
+			continue
+		}
+		if err := f.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
+	}
+}
+
+func (w *world) reconcileSome() { w.reconcile(rapid.Bool().Draw(w.T, "fix")) }
+
+// reconcile compares while an exporter runs, and wants to find nothing but
+// orders that were set back.
+func (w *world) reconcile(fix bool) {
+	w.gate.leave()
+	stop := w.s.Start(w.exporter("x4").Run)
+	defer stop()
+	for _, d := range w.differences(fix) {
+		if !w.rolled[d.Order] {
+			w.Errorf("differs: %s", d.String())
+		}
+		if fix && !d.Fixed {
+			w.Errorf("not repaired: %s", d.String())
+		}
+	}
+	if fix {
+		clear(w.rolled)
+	}
+}
+
+func (w *world) differences(fix bool) (found []Difference) {
+	scope := Scope{From: w.day.AddDate(0, 0, -1), To: w.day.AddDate(0, 0, 1), Account: w.vendor.Account, Fix: fix, Patience: 20 * time.Second}
+	w.must(New(w.s.Ledger, w.gate.Archive).Run(w.ctx(), scope, func(d *Day) {
+		found = append(found, d.Differences...)
+		for _, text := range d.Totals {
+			w.Errorf("%s: %s", d.Day.Format(time.DateOnly), text)
+		}
+	}))
+	return found
+}
+
+func (w *world) settle() {
+	w.consumeUpdates()
+	w.tellWebhooks()
+	w.export()
+	w.reconcile(len(w.rolled) > 0)
+}
+
+// isTrue compares the tables with what the world knows.
+func (w *world) isTrue() {
+	var orders, events, late []string
+	for _, o := range w.orders {
+		orders = append(orders, o.orderRow())
+		events = append(events, o.eventRows()...)
+		for _, at := range o.late {
+			late = append(late, line(o.id, o.created.In(delivery.Istanbul).Format(time.DateOnly), shownTime(at)))
+		}
+	}
+	w.same("orders", orders, orderColumns)
+	w.same("order_events", events, eventColumns)
+	w.same("late_deliveries", late, "order_id, business_day, reported_at")
+	if !w.restored {
+		have := w.ask("count(), uniqExact(event_id), countIf(state = 'notSent')", "webhook_outcomes")
+		if want := fmt.Sprintf("%[1]d %[1]d %[1]d", w.steps); len(have) != 1 || have[0] != want {
+			w.Errorf("webhook_outcomes: %q, want %q", have, want)
+		}
+	}
+}
+
+func (w *world) ask(columns, table string) []string {
+	return lines(w.s.Ask(fmt.Sprintf("%s FROM %s.%s WHERE account_id = '%s'", columns, w.s.Database, table, w.vendor.Account)))
+}
+
+func (w *world) same(table string, want []string, columns string) {
+	w.Helper()
+	slices.Sort(want)
+	have := lines(w.s.Engine.Exec(w.s.T, fmt.Sprintf("SELECT %s FROM %s.%s WHERE account_id = '%s' SETTINGS final = 1, output_format_decimal_trailing_zeros = 1",
+		columns, w.s.Database, table, w.vendor.Account)))
+	for _, row := range have {
+		if !slices.Contains(want, row) {
+			w.Errorf("%s has the row\n%s", table, row)
+		}
+	}
+	for _, row := range want {
+		if !slices.Contains(have, row) {
+			w.Errorf("%s has not the row\n%s", table, row)
+		}
+	}
+	if len(have) != len(want) {
+		w.Errorf("%s has %d rows, want %d", table, len(have), len(want))
+	}
+}
+
+// spoilOne changes one thing in ClickHouse.
+func (w *world) spoilOne() {
+	o := w.pick("spoilt", func(*told) bool { return true })
+	if o == nil {
+		return
+	}
+	statement := rapid.SampledFrom([]string{
+		"ALTER TABLE DB.orders UPDATE order_amount = ifNull(order_amount, 0) + 0.01 WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE collection_amount = if(collection_amount IS NULL, 0, NULL) WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE status = if(status = 'Delivered', 'Failed', 'Delivered') WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE payment_type = if(payment_type = 'Cash', 'Card', 'Cash') WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE created_at = created_at + INTERVAL 1 MILLISECOND WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE ended_at = if(ended_at IS NULL, created_at, NULL) WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE external_order_id = '' WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE fleet_id = account_id WHERE ORDER",
+		"ALTER TABLE DB.orders DELETE WHERE ORDER",
+		"ALTER TABLE DB.order_events DELETE WHERE ORDER",
+		"ALTER TABLE DB.order_events UPDATE at = at - INTERVAL 1 MILLISECOND WHERE ORDER AND sequence = 1",
+		"INSERT INTO DB.orders SELECT * REPLACE (version + 1 AS version, 'Failed' AS status, 'Other' AS failure_reason, 'Other' AS cancel_reason) FROM DB.orders WHERE ORDER",
+		"INSERT INTO DB.order_events SELECT * REPLACE (99 AS sequence) FROM DB.order_events WHERE ORDER LIMIT 1",
+	}).Draw(w.T, "statement")
+	statement = strings.ReplaceAll(strings.ReplaceAll(statement, "DB.", w.s.Database+"."), "ORDER", fmt.Sprintf("order_id = '%s'", o.id))
+	w.s.Engine.Exec(w.s.T, statement+" SETTINGS mutations_sync = 2")
+	for _, fix := range []bool{false, true} {
+		found := w.differences(fix)
+		if len(found) != 1 || found[0].Order != o.id || found[0].Fixed != fix || found[0].Place != (archive.Place{Account: o.account, Day: archive.BusinessDay(o.created), Order: o.id}) {
+			w.Errorf("after %s\nfound %+v", statement, found)
+		}
+	}
+	if found := w.differences(false); len(found) != 0 {
+		w.Errorf("still %+v", found)
+	}
+	w.isTrue()
+}

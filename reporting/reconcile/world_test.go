@@ -1,0 +1,306 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/export"
+	"vendorapi/reporting/testbed/scene"
+	fleet "vendorapi/worker/testbed"
+)
+
+// world is a vendor's orders and everything that may happen to them.
+type world struct {
+	*rapid.T
+	s        *scene.Scene
+	gate     *gate
+	vendor   *fleet.Vendor
+	day      time.Time // in the middle of three
+	orders   []*told
+	epoch    uint64
+	rolled   map[delivery.OrderID]bool // set back and not repaired since
+	restored bool                      // ever
+	steps    int                       // ever, in all orders
+}
+
+func newWorld(rt *rapid.T, s *scene.Scene, g *gate) *world {
+	day := rapid.SampledFrom([]time.Time{
+		time.Date(2024, 2, 29, 0, 0, 0, 0, delivery.Istanbul), time.Date(2024, 1, 1, 0, 0, 0, 0, delivery.Istanbul),
+		time.Date(2025, 3, 1, 0, 0, 0, 0, delivery.Istanbul), time.Date(2025, 10, 31, 0, 0, 0, 0, delivery.Istanbul),
+	}).Draw(rt, "day")
+	w := &world{T: rt, s: s, gate: g, vendor: s.NewVendor(), day: day, rolled: make(map[delivery.OrderID]bool)}
+	w.must(s.Ledger.LoadFleets(w.ctx()))
+	w.epoch = w.raiseEpoch()
+	w.clear()
+	return w
+}
+
+// clear leaves nothing of an earlier world in the streams.
+func (w *world) clear() {
+	w.gate.leave()
+	w.s.Command(`EVAL "for kind, roles in pairs({e = {'status', 'webhook', 'export'}, v = {'export'}, u = {'status'}}) do for _, k in ipairs(redis.call('KEYS', '*}' .. kind)) do redis.call('DEL', k) for _, r in ipairs(roles) do redis.call('XGROUP', 'CREATE', k, r, '0', 'MKSTREAM') end end end return 'OK'" 0`)
+}
+
+func (w *world) act(do func()) func(*rapid.T) {
+	return func(rt *rapid.T) {
+		w.T = rt
+		do()
+	}
+}
+
+func (w *world) ctx() context.Context { return w.s.T.Context() }
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) pick(label string, fits func(*told) bool) *told {
+	var some []*told
+	for _, o := range w.orders {
+		if !o.retired && fits(o) {
+			some = append(some, o)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(some).Draw(w.T, label)
+}
+
+func (w *world) create() {
+	moments := []time.Duration{-24 * time.Hour, -time.Millisecond, 0, time.Millisecond, 12 * time.Hour, 24*time.Hour - time.Millisecond, 24 * time.Hour,
+		48*time.Hour - time.Millisecond}
+	at := w.day.Add(rapid.SampledFrom(moments).Draw(w.T, "at"))
+	money := func(label string) delivery.Money {
+		minor := rapid.SampledFrom([]int64{-1, 0, 1, 10, 12345, 100_000, delivery.MaxMoneyMinor}).Draw(w.T, label)
+		if minor < 0 {
+			return delivery.Money{}
+		}
+		return delivery.Money{Minor: minor, Set: true}
+	}
+	o := &told{account: w.vendor.Account, created: at, epoch: w.epoch, saved: -1, amount: money("amount"), collection: money("collection"),
+		payment: delivery.PaymentType(rapid.IntRange(0, 3).Draw(w.T, "payment"))}
+	w.vendor.Edit = func(d *delivery.OrderDraft) {
+		d.OrderAmount, d.Payment = o.amount, delivery.Payment{Type: o.payment, CollectionAmount: o.collection}
+		o.external = d.ExternalOrderID
+	}
+	o.id = w.vendor.Order("", at).ID
+	w.orders = append(w.orders, o)
+}
+
+func (w *world) move() {
+	o := w.pick("order", func(o *told) bool { return !o.status().Terminal() })
+	if o == nil {
+		return
+	}
+	last := o.created
+	if n := len(o.steps); n > 0 {
+		last = o.steps[n-1].at
+	}
+	at := last.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Millisecond, 20 * time.Minute, 24 * time.Hour}).Draw(w.T, "later"))
+	stored := w.s.Read(o.id)
+	target := rapid.IntRange(int(delivery.Assigned), int(delivery.Delivered)+1).Draw(w.T, "target")
+	changes := delivery.Decide(stored, o.moves(target, at), time.Now()).Changes
+	if len(changes) == 0 {
+		return
+	}
+	w.s.Commit(&delivery.Order{ID: o.id}, changes...)
+	w.steps += len(changes)
+	for _, c := range changes {
+		o.steps = append(o.steps, step{c.Status, c.At, c.Failure, c.Cancel, w.epoch})
+	}
+}
+
+func (w *world) swap() {
+	o := w.pick("order", func(o *told) bool { return o.status() > delivery.Searching && !o.status().Terminal() })
+	if o == nil {
+		return
+	}
+	results, err := w.s.Ledger.CommitAll(w.ctx(), []ledger.Commit{{Order: w.s.Read(o.id), Swap: &delivery.Courier{Name: "Ayşe", Phone: "5330000000", VehicleType: "Car"}}})
+	w.must(errors.Join(err, results[0]))
+}
+
+// reportLate has a courier report a delivery too late.
+func (w *world) reportLate() {
+	o := w.pick("order", func(o *told) bool { return o.status() == delivery.Failed })
+	if o == nil {
+		return
+	}
+	at := o.steps[len(o.steps)-1].at.Add(time.Duration(1+len(o.late)) * time.Minute)
+	w.s.Reach(&delivery.Order{ID: o.id}, delivery.Delivered, at)
+	o.late = append(o.late, at)
+	w.consumeUpdates()
+}
+
+// waiting reports whether a role has anything to do.
+func (w *world) waiting(role ledger.Role) bool {
+	stats := w.s.Stats()
+	return stats.Unread[role]+stats.Pending[role] > 0
+}
+
+func (w *world) consumeUpdates() {
+	if !w.waiting(ledger.RoleStatus) {
+		return
+	}
+	w.s.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
+		for _, e := range batch {
+			if e.Update == nil {
+				if err := w.s.Ledger.Ack(w.ctx(), ledger.RoleStatus, e); err != nil {
+					return err
+				}
+			} else if err := w.s.Ledger.RefuseUpdate(w.ctx(), e, delivery.Failed, "late_delivery", true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *world) tellWebhooks() {
+	if !w.waiting(ledger.RoleWebhook) {
+		return
+	}
+	w.s.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
+		_, err := w.s.Ledger.QueueEvents(w.ctx(), partition, batch, ledger.Grant{Lease: time.Minute})
+		return err
+	})
+}
+
+func (w *world) exporter(name string) *export.Exporter {
+	return export.New(w.s.Ledger, w.gate.Archive, export.Settings{Batch: rapid.SampledFrom([]int{1, 3, 1000}).Draw(w.T, "batch"), Interval: 20 * time.Millisecond, ClaimAfter: time.Second},
+		name, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+func (w *world) name() string { return rapid.SampledFrom([]string{"x1", "x2", "x3"}).Draw(w.T, "name") }
+
+func (w *world) export() {
+	w.gate.leave()
+	stop := w.s.Start(w.exporter(w.name()).Run)
+	w.s.AwaitExported()
+	stop()
+}
+
+// exportBadly runs an exporter for a moment, while ClickHouse refuses, or stores
+// and does not say so.
+func (w *world) exportBadly() {
+	stored := rapid.Bool().Draw(w.T, "stored")
+	table := rapid.SampledFrom([]string{"INTO", "INTO orders ", "INTO order_events"}).Draw(w.T, "table")
+	hinders := func(statement string) bool { return !strings.Contains(statement, table) }
+	if stored {
+		w.gate.stand(nil, hinders)
+	} else {
+		w.gate.stand(hinders, nil)
+	}
+	stop := w.s.Start(w.exporter(w.name()).Run)
+	time.Sleep(time.Duration(rapid.IntRange(30, 200).Draw(w.T, "ms")) * time.Millisecond)
+	stop()
+	w.gate.leave()
+}
+
+// exporterDies ends an exporter once it has stored something.
+func (w *world) exporterDies() {
+	died := make(chan struct{}, 100)
+	w.gate.stand(nil, func(statement string) bool {
+		if strings.Contains(statement, "INSERT INTO") {
+			died <- struct{}{}
+		}
+		return true
+	})
+	stop := w.s.Start(w.exporter(w.name()).Run)
+	select {
+	case <-died:
+	case <-time.After(150 * time.Millisecond):
+	}
+	stop()
+	w.gate.leave()
+}
+
+func (w *world) loseGroup() {
+	kind := rapid.SampledFrom([]string{"e", "v"}).Draw(w.T, "kind")
+	w.s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}` + kind + `')) do redis.call('XGROUP', 'DESTROY', k, 'export') end return 'OK'" 0`)
+}
+
+func (w *world) trim() {
+	w.consumeUpdates()
+	w.tellWebhooks()
+	for p := range w.s.Ledger.Partitions() {
+		_, err := w.s.Ledger.Trim(w.ctx(), p, 0)
+		w.must(err)
+	}
+}
+
+// retire lets what has ended leave Redis, as if it had ended hours ago. What a
+// restored backup has set back is repaired before.
+func (w *world) retire() {
+	w.reconcile(true)
+	w.consumeUpdates()
+	w.tellWebhooks()
+	if rapid.Bool().Draw(w.T, "all exported") {
+		w.export()
+	}
+	w.s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}H')) do local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end end return 'OK'" 0`)
+	for p := range w.s.Ledger.Partitions() {
+		_, err := w.s.Ledger.Retire(w.ctx(), p, time.Now(), 10_000)
+		w.must(err)
+	}
+	for _, o := range w.orders {
+		found, err := w.s.Ledger.Orders(w.ctx(), []delivery.OrderID{o.id})
+		w.must(err)
+		if o.retired = found[0] == nil; o.retired && !o.status().Terminal() {
+			w.Fatalf("order %s has left Redis in %s", o.id, o.status())
+		}
+	}
+}
+
+func byDigest(id delivery.OrderID, then string) string {
+	digest := id.Digest()
+	return fmt.Sprintf(`EVAL "local d = '' for n in string.gmatch('%s', '%%d+') do d = d .. string.char(n) end for _, k in ipairs(redis.call('KEYS', '*}o????????????')) do if string.sub(k, -12) == d then %s return 'OK' end end return redis.error_reply('no such order')" 0`,
+		fmt.Sprintf("%d", digest[:]), then)
+}
+
+func (w *world) backUp() {
+	if o := w.pick("order", func(*told) bool { return true }); o != nil {
+		w.s.Command(byDigest(o.id, "redis.call('SET', 'backup:' .. d, redis.call('GET', k))"))
+		o.saved = len(o.steps)
+	}
+}
+
+// restore sets an order back to its backup, and raises the ledger's epoch as
+// operators must.
+func (w *world) restore() {
+	o := w.pick("order", func(o *told) bool { return o.saved >= 0 && o.saved < len(o.steps) })
+	if o == nil {
+		return
+	}
+	w.s.Command(byDigest(o.id, "redis.call('SET', k, redis.call('GET', 'backup:' .. d))"))
+	o.steps, o.saved = o.steps[:o.saved:o.saved], -1
+	w.rolled[o.id], w.restored = true, true
+	w.epoch = w.raiseEpoch()
+}
+
+var epochs uint64 = 1
+
+func (w *world) raiseEpoch() uint64 {
+	epochs++
+	w.s.Command(fmt.Sprintf("HSET {sg}meta epoch %d", epochs))
+	w.must(w.s.Ledger.LoadFleets(w.ctx()))
+	return epochs
+}
+
+func (w *world) rebuild() {
+	w.gate.leave()
+	_, err := export.Rebuild(w.ctx(), w.s.Ledger, w.gate.Archive, w.day.AddDate(0, 0, -2), func(export.Rebuilt) {})
+	w.must(err)
+}
