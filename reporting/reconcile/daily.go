@@ -47,6 +47,8 @@ type Daily struct {
 	settings   Settings
 	log        *slog.Logger
 
+	found, untied int // what the gauges show
+
 	differences prometheus.Gauge
 	totals      prometheus.Gauge
 	succeeded   prometheus.Gauge
@@ -121,9 +123,14 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	// What was found before a failure is shown as well.
-	d.differences.Set(float64(differences))
-	d.totals.Set(float64(totals))
+	if err != nil {
+		// What was found before the failure is shown; what was known is kept.
+		d.found, d.untied = max(d.found, differences), max(d.untied, totals)
+	} else {
+		d.found, d.untied = differences, totals
+	}
+	d.differences.Set(float64(d.found))
+	d.totals.Set(float64(d.untied))
 	if err != nil {
 		d.runs.WithLabelValues("failed").Inc()
 		d.log.Error("the daily comparison failed", "error", err)

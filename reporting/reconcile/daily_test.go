@@ -50,3 +50,24 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 		})
 	}
 }
+
+// A comparison that could not be made takes nothing back of what the last one
+// found.
+func TestDaily_FailureHidesNothing(t *testing.T) {
+	t.Parallel()
+	s := newCompared(t)
+	wrong := s.Delivered(s.today.Add(13 * time.Hour))
+	s.AwaitExported()
+	s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
+	g := newGate(t, s.Scene)
+	d := NewDaily(s.Ledger, g.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	d.compare(t.Context(), time.Now())
+	g.stand(func(string) bool { return false }, nil) // ClickHouse is away
+	d.compare(t.Context(), time.Now())
+	if n := fleet.Value(t, d.differences); n != 1 {
+		t.Errorf("%v differences are told after the failure, want still 1", n)
+	}
+	if n := fleet.Value(t, d.runs.WithLabelValues("failed")); n != 1 {
+		t.Errorf("%v failures counted", n)
+	}
+}
