@@ -1,0 +1,39 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// childAttributes makes the kernel kill the child when this process is gone,
+// however it went; a Ctrl-C at the terminal reaches this process only.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// coldMeans says what forget achieves.
+const coldMeans = "cold: the engine started again, with none of its tables' files in the page cache"
+
+// forget takes a folder's files out of the page cache, which whoever may read
+// them may ask for.
+func forget(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		// Pages that are not on the disk yet would stay.
+		if err := file.Sync(); err != nil {
+			return err
+		}
+		return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+	})
+}
