@@ -198,9 +198,15 @@ func (f *fields) draft(d *delivery.OrderDraft) {
 	d.Payment.CollectionAmount = f.money()
 }
 
+// usualChanges is how many changes a delivered order has.
+const usualChanges = 5
+
 // history reads the entries behind the document.
 func (f *fields) history(o *delivery.Order) error {
 	sequence := uint64(1)
+	if len(f.rest) > 0 {
+		o.Changes = make([]delivery.Change, 0, usualChanges)
+	}
 	for len(f.rest) > 0 && f.err == nil {
 		kind := f.byte()
 		entry := fields{rest: f.take(int(f.uint16()))}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"vendorapi/reporting/archive"
 )
 
@@ -46,23 +48,19 @@ func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([
 	return nil
 }
 
+// readsAtOnce is how many of the five queries run together: on few processors
+// more would only wait for each other, and take memory meanwhile.
+const readsAtOnce = 3
+
 func controlLines(ctx context.Context, a *archive.Archive, p *Params) ([][]Cell, error) {
 	for attempt := 1; ; attempt++ {
-		var lines [][]Cell
-		err := control.read(ctx, a, p, func(cells []Cell) error {
-			lines = append(lines, slices.Clone(cells))
-			return nil
-		})
+		lines, digests, err := readTogether(ctx, a, p)
 		if err != nil {
 			return nil, err
 		}
 		steady := true
-		for _, r := range []*Report{ledger, collections, statement, exceptions} {
-			d, err := digestOf(ctx, a, r, *p)
-			if err != nil {
-				return nil, err
-			}
-			same, err := d.note(lines)
+		for i := range digests {
+			same, err := digests[i].note(lines)
 			if err != nil {
 				return nil, err
 			}
@@ -72,6 +70,28 @@ func controlLines(ctx context.Context, a *archive.Archive, p *Params) ([][]Cell,
 			return lines, nil
 		}
 	}
+}
+
+// readTogether reads the view and digests the other reports.
+func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, digests []digest, err error) {
+	others := []*Report{ledger, collections, statement, exceptions}
+	digests = make([]digest, len(others))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	group.Go(func() error {
+		return control.read(ctx, a, p, func(cells []Cell) error {
+			lines = append(lines, slices.Clone(cells))
+			return nil
+		})
+	})
+	for i, r := range others {
+		group.Go(func() (err error) {
+			digests[i], err = digestOf(ctx, a, r, *p)
+			return err
+		})
+	}
+	err = group.Wait()
+	return lines, digests, err
 }
 
 func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (digest, error) {
