@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,8 @@ type panel struct {
 	people   access.People
 	log      *slog.Logger
 	registry prometheus.Registerer
+	// listening tells that the port is open.
+	listening atomic.Bool
 }
 
 // newPanel reads who may come in.
@@ -87,6 +90,7 @@ func (p *panel) listen(ctx context.Context, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("panel: %w", err)
 	}
+	p.listening.Store(true)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)

@@ -97,6 +97,8 @@ func (p *server) ready(ctx context.Context) error {
 		return errors.New("waiting for Redis")
 	case a == nil:
 		return errors.New("waiting for ClickHouse")
+	case p.panel != nil && !p.panel.listening.Load():
+		return errors.New("the panel does not listen yet")
 	}
 	if err := l.Ping(ctx); err != nil {
 		return err
