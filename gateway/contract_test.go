@@ -280,6 +280,7 @@ var elsewhere = map[delivery.Code]bool{
 	delivery.CodeInternal: true, delivery.CodeServiceUnavailable: true, delivery.CodeAccountNotFound: true,
 	delivery.CodeFleetNotFound: true, delivery.CodeStoreNotFound: true, delivery.CodeStoreNotPending: true,
 	delivery.CodeJobNotAvailable: true, delivery.CodeEventNotFound: true,
+	delivery.CodeForbidden: true, // of the panel
 }
 
 // freshAccount is a further account with an Active store s1.

@@ -42,7 +42,8 @@ func TestReconcile_WhatHasLeftRedisMustMakeSense(t *testing.T) {
 			s.tied()
 			s.spoil(strings.ReplaceAll(fmt.Sprintf(statement, o.ID), "DB.", s.Database+"."))
 			if found, _ := s.compare(Scope{}); len(found) != 1 || !strings.Contains(found[0], o.ID.String()) {
-				t.Errorf("found %q", found)
+				t.Errorf("found %q; stored is\n%s", found, s.Engine.Exec(t, fmt.Sprintf(
+					"SELECT account_id, business_day, version, status FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID)))
 			}
 		})
 	}
