@@ -83,7 +83,7 @@ bench-reporting: ## rows exported a second, reports over 5 million orders, memor
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
 	@sh internal/stack/deps.sh redis-server
 	@go run ./reporting engine install
-	@FAULTS=long go test -count=1 -timeout 30m -v -run '^TestExactness' ./internal/systemtest
+	@FAULTS=long go test -count=1 -timeout 30m -v -run '^TestExactness' ./reporting
 
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh redis-server
