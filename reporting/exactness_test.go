@@ -44,7 +44,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	f := faultsWanted()
-	s := newSurvival(t)
+	s := newSurvival(t, f)
 	began := time.Now()
 	s.underFire(f, func() { s.play.make(t, f.orders, seed) })
 	s.play.reportLate(t)
@@ -74,7 +74,7 @@ type survival struct {
 	log      bytes.Buffer
 }
 
-func newSurvival(t *testing.T) *survival {
+func newSurvival(t *testing.T, f faults) *survival {
 	s := &survival{t: t, play: newPlay(t), engine: testbed.StartEngine(t)}
 	root, err := stack.ModuleDir()
 	if err != nil {
@@ -84,9 +84,9 @@ func newSurvival(t *testing.T) *survival {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Small batches, so that many are cut off.
+	// Small batches, so that many are cut off, for the number of orders.
 	text := strings.Replace(string(settings), "interval: 1s", "interval: 100ms", 1)
-	text = strings.Replace(text, "batch: 1000", "batch: 40", 1)
+	text = strings.Replace(text, "batch: 1000", fmt.Sprint("batch: ", max(40, f.orders/200)), 1)
 	s.config = filepath.Join(t.TempDir(), "reporting.yaml")
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,9 @@ func loopbackNames(t *testing.T) *nameServer {
 
 func localSender(t *testing.T, a *authority, names *nameServer) *sender {
 	t.Helper()
-	s := newSender(guard{local: true}, testSettings(), a.roots())
+	settings := testSettings()
+	settings.Timeout = 20 * time.Second // many handshakes at once, beside other tests
+	s := newSender(guard{local: true}, settings, a.roots())
 	s.transport.dialer.Resolver = names.resolver()
 	t.Cleanup(s.transport.CloseIdleConnections)
 	return s
