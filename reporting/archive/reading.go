@@ -7,9 +7,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// ComparePlaces tells which of two comes first in Stored's order.
-func ComparePlaces(a, b Place) int { return comparePlaces(a, b) }
-
 // Sums is what reports add up of a stored order.
 type Sums struct {
 	Status      string

@@ -133,7 +133,7 @@ func nextStored(heads, events *tableReader) (*Stored, error) {
 		return nil, nil
 	}
 	s := &Stored{}
-	withoutHead := heads.ended || !events.ended && comparePlaces(events.place, heads.place) < 0
+	withoutHead := heads.ended || !events.ended && ComparePlaces(events.place, heads.place) < 0
 	if withoutHead {
 		s.Place = events.place
 	} else {
@@ -143,7 +143,7 @@ func nextStored(heads, events *tableReader) (*Stored, error) {
 		if err := events.fill(); err != nil {
 			return nil, err
 		}
-		if events.ended || comparePlaces(events.place, s.Place) != 0 {
+		if events.ended || ComparePlaces(events.place, s.Place) != 0 {
 			return s, nil
 		}
 		s.events = append(s.events, storedEvent{sequence: delivery.Sequence(events.version), values: events.take()})
@@ -220,8 +220,9 @@ func (r *tableReader) take() []string {
 	return values
 }
 
-// comparePlaces compares as ClickHouse sorts the tables' keys.
-func comparePlaces(a, b Place) int {
+// ComparePlaces tells which of two comes first in Stored's order: it compares as
+// ClickHouse sorts the tables' keys.
+func ComparePlaces(a, b Place) int {
 	return cmp.Or(
 		compareIDs(a.Account, b.Account),
 		a.Day.Compare(b.Day),

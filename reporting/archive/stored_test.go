@@ -37,7 +37,7 @@ func TestStored_Selects(t *testing.T) {
 		if len(got) != c.want {
 			t.Errorf("%s: %d orders, want %d", what, len(got), c.want)
 		}
-		if !slices.IsSortedFunc(got, func(a, b *Stored) int { return comparePlaces(a.Place, b.Place) }) {
+		if !slices.IsSortedFunc(got, func(a, b *Stored) int { return ComparePlaces(a.Place, b.Place) }) {
 			t.Errorf("%s: not sorted", what)
 		}
 	}

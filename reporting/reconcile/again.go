@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,11 +49,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, s *Scope, d *Day, suspects m
 // lookAt compares a few orders of a day.
 func (r *Reconciler) lookAt(ctx context.Context, day time.Time, suspects map[delivery.OrderID]suspect) (*findings, error) {
 	all := &findings{differing: make(map[delivery.OrderID]suspect)}
-	ids := make([]delivery.OrderID, 0, len(suspects))
-	for id := range suspects {
-		ids = append(ids, id)
-	}
-	for part := range slices.Chunk(ids, ordersAtOnce) {
+	for part := range slices.Chunk(idsOf(suspects), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
 			return nil, err
@@ -67,9 +64,7 @@ func (r *Reconciler) lookAt(ctx context.Context, day time.Time, suspects map[del
 		if err != nil {
 			return nil, err
 		}
-		for id, x := range found.differing {
-			all.differing[id] = x
-		}
+		maps.Copy(all.differing, found.differing)
 	}
 	return all, nil
 }

@@ -94,11 +94,7 @@ func (r *Reconciler) store(ctx context.Context, orders []*delivery.Order) error 
 }
 
 func idsOf(suspects map[delivery.OrderID]suspect) []delivery.OrderID {
-	ids := make([]delivery.OrderID, 0, len(suspects))
-	for id := range suspects {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(suspects))
 }
 
 // replace removes the rows of orders that storing again has not mended, wherever
