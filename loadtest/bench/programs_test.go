@@ -40,7 +40,8 @@ func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, figure := range b.costs.spreads() {
-		if figure.Median < 0 {
+		// Redis frees its clients' buffers meanwhile: over so few orders its memory may shrink.
+		if figure.Median < 0 && name != "delivered.redis_memory_bytes" {
 			t.Errorf("%s is %v", name, figure)
 		}
 	}
