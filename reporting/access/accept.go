@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// wantsPage tells a browser that navigates from everything else: only it names
+// WantsPage tells a browser that navigates from everything else: only it names
 // text/html.
-func wantsPage(r *http.Request) bool {
+func WantsPage(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(header, ",") {
 			mediaType, parameters, err := mime.ParseMediaType(part)

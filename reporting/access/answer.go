@@ -18,10 +18,10 @@ import (
 // when nobody knows better.
 const unavailableFor = 2 * time.Second
 
-// refusal is err as the client is told of it: a *delivery.Error in its chain as
+// Explain is err as the client is told of it: a *delivery.Error in its chain as
 // it is, a failure of what the service stands on as SERVICE_UNAVAILABLE, and
 // anything else without detail. The last two are logged under a request id.
-func refusal(r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
+func Explain(r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
 	if errors.As(err, &e) {
 		return e, ""
 	}
@@ -56,9 +56,9 @@ type detail struct {
 // Refuse answers an error in the service's envelope, with WWW-Authenticate and
 // Retry-After where they belong. Nothing of the answer may have been written.
 func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
-	e, requestID := refusal(r, log, err)
+	e, requestID := Explain(r, log, err)
 	body, err := json.Marshal(envelope{Message: e.Message,
-		Data: detail{ErrorCode: e.Code, RetryAfterSeconds: waitSeconds(e), Fields: e.Fields, RequestID: requestID}})
+		Data: detail{ErrorCode: e.Code, RetryAfterSeconds: WaitSeconds(e), Fields: e.Fields, RequestID: requestID}})
 	if err != nil {
 		log.Error("encode a refusal", "error", err)
 	}
@@ -69,7 +69,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 // form.
 func writeRefusal(w http.ResponseWriter, e *delivery.Error, requestID, contentType string, body []byte) {
 	h := w.Header()
-	if wait := waitSeconds(e); wait > 0 {
+	if wait := WaitSeconds(e); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
 	if requestID != "" {
@@ -87,9 +87,9 @@ func writeRefusal(w http.ResponseWriter, e *delivery.Error, requestID, contentTy
 	_, _ = w.Write(body) // the asker went away: nothing to do
 }
 
-// waitSeconds is how long the client should wait, rounded up; 0 when waiting
+// WaitSeconds is how long the client should wait, rounded up; 0 when waiting
 // does not help. A 429 always says at least one second.
-func waitSeconds(e *delivery.Error) int64 {
+func WaitSeconds(e *delivery.Error) int64 {
 	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
 	if e.Code == delivery.CodeRateLimited {
 		wait = max(wait, 1)

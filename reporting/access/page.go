@@ -80,8 +80,8 @@ func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginP
 
 // refuseSignIn shows the sign-in page again, with the reason.
 func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p loginPage) {
-	e, _ := refusal(r, g.log, err)
-	text, wait := wordsFor(r), waitSeconds(e)
+	e, _ := Explain(r, g.log, err)
+	text, wait := wordsFor(r), WaitSeconds(e)
 	switch e.Code {
 	case delivery.CodeRateLimited:
 		p.Alert = fmt.Sprintf(text.Throttled, wait)
@@ -99,7 +99,7 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 // refusePage answers an error with a page, in the browser's language; the
 // envelope's message stands below for who is asked about it.
 func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
-	e, requestID := refusal(r, g.log, err)
+	e, requestID := Explain(r, g.log, err)
 	text := wordsFor(r)
 	said := text.Failed
 	switch e.Code.HTTPStatus() {

@@ -104,7 +104,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 // turnAway answers a refusal in the form that was asked for.
 func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	switch code := delivery.CodeOf(err); {
-	case !wantsPage(r):
+	case !WantsPage(r):
 		Refuse(w, r, g.log, err)
 	case code == delivery.CodeTokenInvalid && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		redirect(w, loginPath(r.URL.RequestURI()))

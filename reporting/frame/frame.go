@@ -1,0 +1,94 @@
+package frame
+
+import (
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+
+	"vendorapi/reporting/access"
+)
+
+// Frame holds what is the same on every page. It is safe for concurrent use.
+type Frame struct {
+	gate        *access.Gate
+	log         *slog.Logger
+	environment string
+	assets      *assets
+	layout      *template.Template
+	own         *Pages
+}
+
+// New prepares the frame for an environment, "production" or "sandbox", which
+// every page names.
+func New(gate *access.Gate, environment string, log *slog.Logger) (*Frame, error) {
+	f := &Frame{gate: gate, log: log, environment: environment}
+	var err error
+	if f.assets, err = loadAssets(); err != nil {
+		return nil, fmt.Errorf("frame: %w", err)
+	}
+	if f.layout, err = template.New("").Funcs(f.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
+		return nil, fmt.Errorf("frame: %w", err)
+	}
+	if f.own, err = f.Parse(files, nil, "page/refusal.html"); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Handler serves a page or an action. Unless it fails, it has answered; an error
+// is answered by Refuse.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Handle registers a handler for those with a role. The pattern is the mux's:
+// "GET /accounts/{id}". Requests that may change something have shown the
+// session's proof before serve runs, and their form has been parsed.
+func (f *Frame) Handle(mux *http.ServeMux, pattern string, role access.Role, serve Handler) {
+	mux.Handle(pattern, f.Guard(serve, role))
+}
+
+// Guard is a handler behind the gate, for everybody with one of the roles;
+// without roles, for everybody who has signed in.
+func (f *Frame) Guard(serve Handler, roles ...access.Role) http.Handler {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := serve(w, r); err != nil {
+			f.Refuse(w, r, err)
+		}
+	})
+	return access.Protect(access.PolicyScripts, f.gate.Require(answer, roles...))
+}
+
+// section is an entry of the navigation.
+type section struct {
+	Path, Name, Icon string
+	role             access.Role
+	// Current: the page that is shown lies here.
+	Current bool
+}
+
+// sections are the navigation, in its order.
+var sections = []section{
+	{Path: "/overview", Name: "Overview", Icon: "overview", role: access.Operator},
+	{Path: "/orders", Name: "Orders", Icon: "orders", role: access.Operator},
+	{Path: "/webhooks", Name: "Webhooks", Icon: "webhooks", role: access.Operator},
+	{Path: "/accounts", Name: "Accounts", Icon: "accounts", role: access.Operator},
+	{Path: "/fleets", Name: "Fleets", Icon: "fleets", role: access.Operator},
+	{Path: "/stores", Name: "Stores", Icon: "stores", role: access.Operator},
+	{Path: "/refused-updates", Name: "Refused updates", Icon: "refused", role: access.Operator},
+	{Path: "/dead-letters", Name: "Dead letters", Icon: "letters", role: access.Operator},
+	{Path: "/payments", Name: "Payments", Icon: "payments", role: access.Finance},
+}
+
+// Home leads from / to the first page that somebody may see.
+func (f *Frame) Home() http.Handler {
+	return f.Guard(func(w http.ResponseWriter, r *http.Request) error {
+		who := access.IdentityOf(r.Context())
+		for _, s := range sections {
+			if who.Roles.Include(s.role) {
+				http.Redirect(w, r, s.Path, http.StatusSeeOther)
+				return nil
+			}
+		}
+		return errNoPages
+	})
+}
