@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"vendorapi/reporting/access"
+	"vendorapi/reporting/drawing"
 )
 
 //go:embed page/*.html assets/*.css assets/*.js assets/*.svg assets/vendor/*.js
@@ -41,6 +42,9 @@ func loadAssets() (*assets, error) {
 		content, err := files.ReadFile("assets/" + name)
 		if err != nil {
 			return nil, err
+		}
+		if name == "panel.css" {
+			content = append(content, drawing.Stylesheet...)
 		}
 		digest := sha256.Sum256(content)
 		a := &asset{
@@ -71,6 +75,16 @@ func (a *assets) address(name string) (string, error) {
 		return "", fmt.Errorf("no asset %q", name)
 	}
 	return found.address, nil
+}
+
+// Icon serves the icon where browsers look for it on pages that name none.
+func (f *Frame) Icon() http.Handler {
+	return access.Protect(access.PolicyData, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		icon := f.assets.byName["icon.svg"]
+		w.Header().Set("Content-Type", icon.contentType)
+		w.Header().Set("Cache-Control", "public, max-age=86400")
+		_, _ = w.Write(icon.plain) // the asker may have gone
+	}))
 }
 
 // Assets serves the stylesheet, scripts and icon, to everybody.

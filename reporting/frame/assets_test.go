@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"vendorapi/reporting/drawing"
 )
 
 // What is vendored is what its authors built.
@@ -39,6 +41,9 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		plain := get(t, f.Assets(), address, "")
 		want, err := files.ReadFile("assets/" + name)
 		must(t, err)
+		if name == "panel.css" {
+			want = append(want, drawing.Stylesheet...)
+		}
 		if plain.Code != http.StatusOK || plain.Body.String() != string(want) {
 			t.Errorf("%s: %d, %d bytes", name, plain.Code, plain.Body.Len())
 		}
@@ -53,6 +58,9 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if small.Header().Get("Content-Encoding") != "gzip" || string(content) != string(want) {
 			t.Errorf("%s: compressed, it is another file", name)
 		}
+	}
+	if icon := get(t, f.Icon(), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
+		t.Errorf("the icon is %v", icon.Header())
 	}
 	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/panel.css", "/assets/../frame.go"} {
 		if got := get(t, f.Assets(), path, ""); got.Code != http.StatusNotFound {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"vendorapi/reporting/access"
+	"vendorapi/reporting/drawing"
 )
 
 // Frame holds what is the same on every page. It is safe for concurrent use.
@@ -28,6 +29,9 @@ func New(gate *access.Gate, environment string, log *slog.Logger) (*Frame, error
 		return nil, fmt.Errorf("frame: %w", err)
 	}
 	if f.layout, err = template.New("").Funcs(f.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
+		return nil, fmt.Errorf("frame: %w", err)
+	}
+	if _, err := drawing.Define(f.layout); err != nil {
 		return nil, fmt.Errorf("frame: %w", err)
 	}
 	if f.own, err = f.Parse(files, nil, "page/refusal.html"); err != nil {

@@ -82,8 +82,7 @@ func routes(t *testing.T, f *Frame, gate *access.Gate) http.Handler {
 			return p.Show(w, r, "things", View{Title: "Accounts", Data: things{Typed: typed}, Refused: &delivery.Error{
 				Code: delivery.CodeValidationFailed, Message: "no", Fields: []delivery.FieldError{{Field: "n", Message: "must be good"}}}})
 		}
-		Redirect(w, r, "/accounts?page=2", "made")
-		return nil
+		return Redirect(w, r, "/accounts/a%2Fb%3F?page=2", "made")
 	})
 	f.Handle(mux, "GET /fails", access.Operator, func(http.ResponseWriter, *http.Request) error { return errors.New("a secret detail") })
 	f.Handle(mux, "GET /missing", access.Operator, func(http.ResponseWriter, *http.Request) error {
@@ -163,7 +162,7 @@ func TestActions_TellWhatWasDoneAndWhatWasRefused(t *testing.T) {
 		t.Error("text of an address is shown")
 	}
 	status, header, _ := s.send(http.MethodPost, "/accounts", url.Values{"csrf": {csrf}, "n": {"good"}})
-	if status != http.StatusSeeOther || header.Get("Location") != "/accounts?done=made&page=2" {
+	if status != http.StatusSeeOther || header.Get("Location") != "/accounts/a%2Fb%3F?done=made&page=2" {
 		t.Errorf("done: %d to %s", status, header.Get("Location"))
 	}
 	status, _, text = s.send(http.MethodPost, "/accounts", url.Values{"csrf": {csrf}, "n": {`"><i>`}})

@@ -151,17 +151,18 @@ func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template,
 
 const doneKey = "done"
 
-// Redirect ends an action: the browser goes on to a path of the panel, where the
-// sentence of this key tells what was done.
-func Redirect(w http.ResponseWriter, r *http.Request, path, done string) {
-	u := url.URL{Path: path}
-	if at := strings.IndexByte(path, '?'); at >= 0 {
-		u.Path, u.RawQuery = path[:at], path[at+1:]
+// Redirect ends an action: the browser goes on to a path of the panel, escaped
+// and maybe with a query, where the sentence of this key tells what was done.
+func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
+	u, err := url.Parse(path)
+	if err != nil {
+		return fmt.Errorf("frame: redirect: %w", err)
 	}
 	query := u.Query()
 	query.Set(doneKey, done)
 	u.RawQuery = query.Encode()
 	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+	return nil
 }
 
 var errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
