@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // turkeyTolerance is how far outside the outline a point may lie, in metres:
@@ -15,12 +16,25 @@ const turkeyTolerance = 1000.0
 //go:embed turkey.geojson
 var turkeyGeoJSON []byte
 
-var turkey = loadOutline(turkeyGeoJSON)
+var (
+	turkeyRings = loadRings(turkeyGeoJSON)
+	turkey      = newOutline(edgesOf(turkeyRings))
+)
 
 // InTurkey reports whether a point lies inside the outline of Turkey or within
 // 1,000 m of it. The outline runs through the sea between the islands; points
 // at sea pass here and fail the fleet's coverage.
 func InTurkey(p Point) bool { return turkey.holds(p) }
+
+// TurkeyOutline is the outline as closed rings, for who draws it: some hundred
+// points, of which each call returns a copy.
+func TurkeyOutline() [][]Point {
+	rings := make([][]Point, len(turkeyRings))
+	for i, ring := range turkeyRings {
+		rings[i] = slices.Clone(ring)
+	}
+	return rings
+}
 
 // outline answers "inside or near" quickly: the edges are sorted into bands of
 // latitude, and only those within reach of the point's band are looked at.
@@ -40,25 +54,34 @@ const (
 	longitudeReach = 0.0130
 )
 
-// loadOutline reads the embedded file; a broken one stops the program before
-// it serves anything.
-func loadOutline(geojson []byte) *outline {
+// loadRings reads the embedded file; a broken one stops the program before it
+// serves anything.
+func loadRings(geojson []byte) (rings [][]Point) {
 	var shape struct {
 		Coordinates [][][][2]float64 `json:"coordinates"`
 	}
 	if err := json.Unmarshal(geojson, &shape); err != nil {
 		panic(fmt.Sprintf("the embedded outline of Turkey: %v", err))
 	}
-	var edges []edge
 	for _, polygon := range shape.Coordinates {
-		for _, ring := range polygon {
-			for i := 1; i < len(ring); i++ {
-				from, to := ring[i-1], ring[i]
-				edges = append(edges, edge{Point{from[1], from[0]}, Point{to[1], to[0]}})
+		for _, positions := range polygon {
+			ring := make([]Point, len(positions))
+			for i, at := range positions {
+				ring[i] = Point{Latitude: at[1], Longitude: at[0]}
 			}
+			rings = append(rings, ring)
 		}
 	}
-	return newOutline(edges)
+	return rings
+}
+
+func edgesOf(rings [][]Point) (edges []edge) {
+	for _, ring := range rings {
+		for i := 1; i < len(ring); i++ {
+			edges = append(edges, edge{ring[i-1], ring[i]})
+		}
+	}
+	return edges
 }
 
 func newOutline(edges []edge) *outline {

@@ -109,6 +109,25 @@ func TestInTurkeyDoesNotAllocate(t *testing.T) {
 	}
 }
 
+func TestTurkeyOutline_IsTheEmbeddedOneAndTheCallersOwn(t *testing.T) {
+	want := turkeyRing(t)
+	for range 2 { // the second time after the first copy was spoilt
+		rings := TurkeyOutline()
+		if len(rings) != 1 || len(rings[0]) != len(want) {
+			t.Fatalf("%d rings", len(rings))
+		}
+		for i, p := range rings[0] {
+			if p != (Point{Latitude: want[i][1], Longitude: want[i][0]}) || !InTurkey(p) {
+				t.Fatalf("point %d is %v, want %v, inside", i, p, want[i])
+			}
+			rings[0][i] = Point{}
+		}
+	}
+	if !InTurkey(Point{Latitude: 39.9334, Longitude: 32.8597}) {
+		t.Error("who draws the outline has moved the border")
+	}
+}
+
 func turkeyRing(t *testing.T) orb.Ring {
 	var shape struct{ Coordinates [][]orb.Ring }
 	if err := json.Unmarshal(turkeyGeoJSON, &shape); err != nil {

@@ -65,6 +65,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	must(t, err)
 	_, err = l.Session(t.Context(), session)
 	must(t, err)
+	clusterLists(t, l)
 	must(t, errors.Join(l.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),
 		l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.EndSession(t.Context(), session)))
 }
@@ -122,5 +123,55 @@ func clusterWay(t *testing.T, s *shop) {
 	must(t, err)
 	if len(jobs) != 1 {
 		t.Errorf("%d cancelled jobs", len(jobs))
+	}
+}
+
+// clusterLists reads what operators see of the twelve shops, over all masters.
+func clusterLists(t *testing.T, l *Ledger) {
+	t.Helper()
+	ids, err := l.accountIDs(t.Context())
+	must(t, err)
+	uses, err := l.Usage(t.Context(), append(ids, delivery.NewAccountID()))
+	must(t, err)
+	for i := range ids {
+		if got := uses[i][EndpointOrders].Sustained.Used; got != 2 {
+			t.Errorf("%d orders used", got)
+		}
+	}
+	if uses[12] != nil {
+		t.Errorf("an unknown account's use: %+v", uses[12])
+	}
+	l.CountRefusal(delivery.CodeRateLimited)
+	must(t, l.FlushMinutes(t.Context(), time.Now()))
+	minutes, err := l.Activity(t.Context(), 5)
+	must(t, err)
+	var created, cancelled, refused int64
+	for _, m := range minutes {
+		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
+	}
+	if created != 12 || cancelled != 12 || refused != 1 {
+		t.Errorf("%d created, %d cancelled, %d refused", created, cancelled, refused)
+	}
+	for _, r := range l.rooms {
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindRefused), Values: []any{"reason", "r"}}).Err())
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
+			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
+	}
+	traces, err := l.RefusedUpdates(t.Context(), 100)
+	must(t, err)
+	letters, err := l.DeadLetters(t.Context(), 100)
+	must(t, err)
+	orders, err := l.FindOrders(t.Context(), "X-1")
+	must(t, err)
+	stores, more, err := l.FindStores(t.Context(), StoreFilter{Text: "şub"}, 11)
+	must(t, err)
+	fleets := l.Fleets().All()
+	one, _, err := l.FindStores(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11)
+	must(t, err)
+	endpoints, err := l.WebhookEndpoints(t.Context())
+	must(t, err)
+	if len(traces) != 16 || len(letters) != 16 || len(orders) != 12 || len(stores) != 11 || !more || len(one) != 1 || len(endpoints) != 12 {
+		t.Errorf("%d traces, %d letters, %d orders, %d and %d stores, %d endpoints",
+			len(traces), len(letters), len(orders), len(stores), len(one), len(endpoints))
 	}
 }

@@ -42,6 +42,9 @@ func (l *Ledger) CommitAll(ctx context.Context, commits []Commit) (result []erro
 	for i, reply := range replies {
 		switch reply.Val() {
 		case "committed":
+			if changes := commits[i].Changes; len(changes) > 0 {
+				l.activity.countEnd(changes[len(changes)-1].Status)
+			}
 		case "conflict":
 			result[i] = fmt.Errorf("order %s: %w", commits[i].Order.ID, ErrConflict)
 		case "missing":
@@ -126,9 +129,13 @@ func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Stat
 		event = append([]byte{eventLate}, orderMember(e.Update.Order)...)
 		event = binary.BigEndian.AppendUint64(event, uint64(millis(e.Update.At)))
 	}
-	_, err := l.run(ctx, l.scripts.settleEntry, []string{r.key(kindUpdates), r.key(kindRefused), r.key(kindEvents)},
-		string(RoleStatus), e.ID, refusedKept, event,
-		"u", appendUpdate(nil, e.Update), "status", byte(status), "reason", reason)
+	args := []any{string(RoleStatus), e.ID, refusedKept, event,
+		"u", encodeUpdate(e.Update), "status", byte(status), "reason", reason}
+	if late {
+		args = append(args, "late", "1")
+	}
+	_, err := l.run(ctx, l.scripts.settleEntry,
+		[]string{r.key(kindUpdates), r.key(kindRefused), r.key(kindEvents)}, args...)
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-func appendUpdate(b []byte, u *delivery.Update) []byte {
-	b = append(b, recordFormat, byte(u.Kind), byte(u.Status))
+func encodeUpdate(u *delivery.Update) []byte {
+	b := []byte{recordFormat, byte(u.Kind), byte(u.Status)}
 	b = append(b, u.Order[:]...)
 	b = append(b, u.Fleet[:]...)
 	b = appendTime(b, u.At)
@@ -60,7 +60,7 @@ func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (
 	}
 	day := u.Order.Day()
 	reply, err := l.runText(ctx, l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
-		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, reported, now.UnixMilli(), appendUpdate(nil, &u),
+		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, reported, now.UnixMilli(), encodeUpdate(&u),
 		flag(u.Kind != delivery.KindStatus))
 	if err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ import (
 // their version, meta (partitions, epoch), and
 //
 //	l <SHA-256 of its id>  string  a session of the panel (sessions.go)
+//	M <minute>             hash    what all processes did in that minute (activity.go)
 const (
 	kindAccount       = 'a'
 	kindAccounts      = 'A'
@@ -78,6 +79,7 @@ const (
 	kindRefused       = 'f'
 	kindDeadLetters   = 'z'
 	kindSession       = 'l'
+	kindActivity      = 'M'
 )
 
 // room is one partition: its number and the prefix {tag} of its keys.

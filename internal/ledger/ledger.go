@@ -82,6 +82,7 @@ type Ledger struct {
 	receivers receivers
 	now       func() time.Time
 	minutes   minuteCounts
+	activity  *activityCounts
 	log       *slog.Logger
 }
 
@@ -99,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now}
+	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts()}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -157,14 +157,20 @@ func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string)
 	return nil
 }
 
+// Flags of a ring, see lua/window.lua.
+const (
+	ringSuspended = 1
+	ringBucket    = 2
+)
+
 // packLimit is an endpoint's limit as it stands at the head of its ring: flags, then count and seconds of both windows.
 func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
 	var b [17]byte
 	if suspended {
-		b[0] |= 1
+		b[0] |= ringSuspended
 	}
 	if e == EndpointStores && limit.Sustained.Count > 0 && limit.Burst.Count > 0 {
-		b[0] |= 2 // a bucket of the burst's size, refilled at the sustained rate
+		b[0] |= ringBucket // a bucket of the burst's size, refilled at the sustained rate
 	}
 	for i, n := range []int{limit.Sustained.Count, limit.Sustained.Seconds, limit.Burst.Count, limit.Burst.Seconds} {
 		binary.BigEndian.PutUint32(b[1+4*i:], uint32(n))

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -55,8 +56,9 @@ func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
 }
 
 // FlushMinutes adds this process's counts to the current minute and marks or
-// clears the accounts in sustained excess. Run it every FlushMinutesEvery; what
-// fails to be written is dropped.
+// clears the accounts in sustained excess. Run it every FlushMinutesEvery, and
+// once at the end. What fails to be written is dropped of the accounts' requests
+// and kept for the next time of the activity.
 func (l *Ledger) FlushMinutes(ctx context.Context, now time.Time) error {
 	var calls []call
 	for account, c := range l.minutes.drain() {
@@ -67,5 +69,5 @@ func (l *Ledger) FlushMinutes(ctx context.Context, now time.Time) error {
 		})
 	}
 	_, err := l.runAll(ctx, l.scripts.countMinutes, calls)
-	return err
+	return errors.Join(err, l.flushActivity(ctx, now))
 }

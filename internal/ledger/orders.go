@@ -86,6 +86,9 @@ func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, 
 		return Created{}, reply.quota, err
 	}
 	created, err := creationResult(&reply, r, c)
+	if created.Order != nil && !created.Replayed {
+		l.activity.done[doneCreated].Add(1)
+	}
 	return created, reply.quota, err
 }
 
@@ -271,6 +274,9 @@ func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id
 		}
 		return nil, reply.quota, &delivery.Error{Code: delivery.CodeOrderNotCancellable, Status: status,
 			Message: "the order is " + status.String() + "; only an order before pickup can be cancelled"}
+	}
+	if reply.name == "cancelled" {
+		l.activity.countEnd(delivery.Cancelled)
 	}
 	return o, reply.quota, nil
 }

@@ -22,7 +22,7 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 		if rapid.Bool().Draw(t, "located") {
 			u.Location = delivery.Location{Point: taksim, At: at}
 		}
-		got, err := decodeUpdate(string(appendUpdate(nil, u)))
+		got, err := decodeUpdate(string(encodeUpdate(u)))
 		if err != nil || !reflect.DeepEqual(got, u) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, u)
 		}

@@ -43,7 +43,7 @@ type scripts struct {
 	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
 	publishNotices, writeAccount, countToken, countMinutes, writeFleet, queueEvents,
 	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, retireOrders,
-	settleEntry script
+	settleEntry, countActivity, usage script
 }
 
 // editLua is a file's text as this ledger wants it: with the clock of a test.
@@ -76,7 +76,8 @@ func loadScripts(edit func(file, text string) string) (*scripts, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "redis.register_function('%s_@', function(KEYS, ARGV)\nif not call then fill_in_names() end\n%send)\n", operation.file, text)
+		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n"+
+			"if not call then fill_in_names() end\n%send}\n", operation.file, operation.flags, text)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
 	digest := hex.EncodeToString(sum[:8])
@@ -88,37 +89,44 @@ func loadScripts(edit func(file, text string) string) (*scripts, error) {
 	return s, nil
 }
 
+// readsOnly is the flag of an operation that may not write: the server refuses
+// its writes, and runs it even when it is out of memory.
+const readsOnly = "'no-writes'"
+
 type operation struct {
 	file   string
 	script *script
+	flags  string // as Lua has them in a list
 }
 
 func (s *scripts) operations() []operation {
 	return []operation{
-		{"consume", &s.consume},
-		{"create_order", &s.createOrder},
-		{"judge_body", &s.judgeBody},
-		{"poll_order", &s.pollOrder},
-		{"cancel_order", &s.cancelOrder},
-		{"commit_order", &s.commitOrder},
-		{"report_update", &s.reportUpdate},
-		{"report_locations", &s.reportLocations},
-		{"index_jobs", &s.indexJobs},
-		{"read_store", &s.readStore},
-		{"write_store", &s.writeStore},
-		{"publish_notices", &s.publishNotices},
-		{"write_account", &s.writeAccount},
-		{"count_token", &s.countToken},
-		{"count_minutes", &s.countMinutes},
-		{"write_fleet", &s.writeFleet},
-		{"queue_events", &s.queueEvents},
-		{"lease_events", &s.leaseEvents},
-		{"release_leases", &s.releaseLeases},
-		{"record_attempts", &s.recordAttempts},
-		{"queue_replays", &s.queueReplays},
-		{"write_endpoint", &s.writeEndpoint},
-		{"retire_orders", &s.retireOrders},
-		{"settle_entry", &s.settleEntry},
+		{"consume", &s.consume, ""},
+		{"create_order", &s.createOrder, ""},
+		{"judge_body", &s.judgeBody, ""},
+		{"poll_order", &s.pollOrder, ""},
+		{"cancel_order", &s.cancelOrder, ""},
+		{"commit_order", &s.commitOrder, ""},
+		{"report_update", &s.reportUpdate, ""},
+		{"report_locations", &s.reportLocations, ""},
+		{"index_jobs", &s.indexJobs, ""},
+		{"read_store", &s.readStore, ""},
+		{"write_store", &s.writeStore, ""},
+		{"publish_notices", &s.publishNotices, ""},
+		{"write_account", &s.writeAccount, ""},
+		{"count_token", &s.countToken, ""},
+		{"count_minutes", &s.countMinutes, ""},
+		{"write_fleet", &s.writeFleet, ""},
+		{"queue_events", &s.queueEvents, ""},
+		{"lease_events", &s.leaseEvents, ""},
+		{"release_leases", &s.releaseLeases, ""},
+		{"record_attempts", &s.recordAttempts, ""},
+		{"queue_replays", &s.queueReplays, ""},
+		{"write_endpoint", &s.writeEndpoint, ""},
+		{"retire_orders", &s.retireOrders, ""},
+		{"settle_entry", &s.settleEntry, ""},
+		{"count_activity", &s.countActivity, ""},
+		{"usage", &s.usage, readsOnly},
 	}
 }
 

@@ -15,6 +15,9 @@ type Stats struct {
 	Pending         map[Role]int64 // read and not settled
 	RefusedUpdates  int64          // traces kept of updates that were refused
 	DeadLetters     int64
+	// InFlight is how many orders have not ended: those with a timer, which an
+	// order has from when the status role sees it to its end.
+	InFlight int64
 }
 
 // Stats reads the figures of every partition in one round trip per kind.
@@ -22,8 +25,8 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
 	pipe := l.rdb.Pipeline()
 	type partition struct {
-		events, updates, refused, dead *redis.IntCmd
-		groups                         [2]*redis.XInfoGroupsCmd
+		events, updates, refused, dead, timers *redis.IntCmd
+		groups                                 [2]*redis.XInfoGroupsCmd
 	}
 	partitions := make([]partition, len(l.rooms))
 	for i, r := range l.rooms {
@@ -31,6 +34,7 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
 			refused: pipe.XLen(ctx, r.key(kindRefused)),
 			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
+			timers:  pipe.ZCard(ctx, r.key(kindTimers)),
 			groups:  [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
 		}
 	}
@@ -44,6 +48,7 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 		s.Updates += p.updates.Val()
 		s.RefusedUpdates += p.refused.Val()
 		s.DeadLetters += p.dead.Val()
+		s.InFlight += p.timers.Val()
 		for _, groups := range p.groups {
 			for _, g := range groups.Val() {
 				s.Unread[Role(g.Name)] += g.Lag

@@ -36,7 +36,8 @@ type EndpointLimits struct {
 	PerSecond int // events a second, 1 to 10,000; 0: no pace
 }
 
-// WebhookEndpoint is an account's receiver and the state of its queue.
+// WebhookEndpoint is an account's receiver and the state of its queue. A ledger
+// that was opened without Config.Secrets leaves the receiver's secrets empty.
 type WebhookEndpoint struct {
 	Account delivery.AccountID
 	Receiver
@@ -81,21 +82,14 @@ func (r room) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account de
 	}
 }
 
-// decode is the endpoint that was read; nil when it has no URL. A secret that
-// cannot be opened is left empty.
+// decode is the endpoint that was read; nil when it has no URL.
 func (c endpointReads) decode(l *Ledger, account delivery.AccountID) *WebhookEndpoint {
 	values := c.values.Val()
 	if values["url"] == "" {
 		return nil
 	}
-	receiver, err := l.decodeReceiver(account, values)
-	if err != nil {
-		// Operators see it all the same; what it is to be sent waits for the key.
-		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
-		receiver = &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
-	}
 	e := &WebhookEndpoint{
-		Account: account, Receiver: *receiver,
+		Account: account, Receiver: *l.shownReceiver(account, values),
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 		State:  EndpointState(values["state"]), StateSince: timeOf(number(values["since"])),
 		Backlog: c.waiting.Val() + c.retrying.Val() + c.leased.Val(),
@@ -142,41 +136,30 @@ func (l *Ledger) WebhookEndpoint(ctx context.Context, account delivery.AccountID
 	return e, nil
 }
 
-// WebhookEndpoints reads the endpoint of every account that has a URL.
+// WebhookEndpoints reads the endpoint of every account that has a URL, by the
+// account's id, in one round trip for their ids and one for every 500 of them.
 func (l *Ledger) WebhookEndpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
+	ids, err := l.accountIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []*WebhookEndpoint
-	for _, r := range l.rooms {
-		members, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
-		if err != nil {
-			return nil, fmt.Errorf("listing accounts: %w", failure(err))
+	for page := range slices.Chunk(ids, accountsAtOnce) {
+		pipe := l.rdb.Pipeline()
+		reads := make([]endpointReads, len(page))
+		for i, id := range page {
+			reads[i] = l.roomOf(id).readEndpoint(ctx, pipe, id)
 		}
-		for page := range slices.Chunk(members, 500) {
-			found, err := l.readEndpoints(ctx, r, page)
-			if err != nil {
-				return nil, err
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
+		}
+		for i, id := range page {
+			if e := reads[i].decode(l, id); e != nil {
+				all = append(all, e)
 			}
-			all = append(all, found...)
 		}
 	}
 	return all, nil
-}
-
-func (l *Ledger) readEndpoints(ctx context.Context, r room, accounts []string) ([]*WebhookEndpoint, error) {
-	pipe := l.rdb.Pipeline()
-	reads := make([]endpointReads, len(accounts))
-	for i, account := range accounts {
-		reads[i] = r.readEndpoint(ctx, pipe, delivery.AccountID([]byte(account)))
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
-	}
-	var found []*WebhookEndpoint
-	for i, account := range accounts {
-		if e := reads[i].decode(l, delivery.AccountID([]byte(account))); e != nil {
-			found = append(found, e)
-		}
-	}
-	return found, nil
 }
 
 func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {

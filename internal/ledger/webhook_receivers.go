@@ -83,3 +83,21 @@ func (l *Ledger) decodeReceiver(account delivery.AccountID, values map[string]st
 	}
 	return r, nil
 }
+
+// shownReceiver is a receiver for operators. Of a ledger without keys, and where a
+// secret cannot be opened, its secrets are empty; until when the previous one
+// signs is told all the same. Nothing may be sent to it: leases carry their own.
+func (l *Ledger) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
+	if len(l.secrets.Keys) > 0 {
+		r, err := l.decodeReceiver(account, values)
+		if err == nil {
+			return r
+		}
+		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
+	}
+	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
+	if until := timeOf(number(values["old_until"])); l.now().Before(until) {
+		r.PreviousUntil = until
+	}
+	return r
+}

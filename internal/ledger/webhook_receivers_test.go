@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -295,5 +296,37 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	other := delivery.NewAccountID()
 	if _, err := l.secrets.open(other[:], raw["secret"]); err == nil {
 		t.Error("opened for another account")
+	}
+}
+
+// The panel has no keys: it sees everything but the secrets, and no error.
+func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
+	s := newScene(t, breakerAt)
+	_, err := s.RotateWebhookSecret(t.Context(), s.account)
+	must(t, err)
+	s.publish(t, 1)
+	logged := new(strings.Builder)
+	panel := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
+		c.Now, c.Secrets, c.Log = s.now, SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
+	})
+	want, err := s.WebhookEndpoint(t.Context(), s.account)
+	must(t, err)
+	if want.Secret == "" || want.PreviousSecret == "" {
+		t.Fatalf("%+v", want)
+	}
+	want.Secret, want.PreviousSecret = "", ""
+	one, err := panel.WebhookEndpoint(t.Context(), s.account)
+	must(t, err)
+	all, err := panel.WebhookEndpoints(t.Context())
+	must(t, err)
+	if *one != *want || len(all) != 1 || *all[0] != *want {
+		t.Errorf("without keys %+v and %+v, want %+v", one, all[0], want)
+	}
+	if logged.Len() > 0 {
+		t.Errorf("it complains: %s", logged)
+	}
+	_, _, err = panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
+	if err == nil {
+		t.Error("a secret is issued without a key")
 	}
 }

@@ -71,6 +71,33 @@ func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 	checkHistory(t, last)
 }
 
+func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
+	t.Parallel()
+	b := testbed.New(t)
+	stop := b.Start(newRole(b.Ledger, "w1").Run)
+	v := b.Vendor()
+	delivered, failed := v.Order("", time.Now()), v.Order("", time.Now())
+	for _, o := range []*delivery.Order{delivered, failed} {
+		b.Accept(o, time.Now())
+	}
+	b.Reach(delivered, delivery.Delivered, time.Now())
+	b.Fail(failed, delivery.StoreClosed, time.Now())
+	b.AwaitStatus(delivered, delivery.Delivered)
+	b.AwaitStatus(failed, delivery.Failed)
+	stop()
+	minutes, err := b.Ledger.Activity(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum ledger.MinuteActivity
+	for _, m := range minutes {
+		sum.Delivered, sum.Failed, sum.Cancelled = sum.Delivered+m.Delivered, sum.Failed+m.Failed, sum.Cancelled+m.Cancelled
+	}
+	if sum.Delivered != 1 || sum.Failed != 1 || sum.Cancelled != 0 {
+		t.Errorf("%+v", sum)
+	}
+}
+
 func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

@@ -106,7 +106,43 @@ func (r *Role) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return r.everyPartition(ctx, "housekeeping", r.settings.HousekeepingInterval, r.tidy)
 	})
-	return group.Wait()
+	group.Go(func() error { return r.flushMinutes(ctx) })
+	err := group.Wait()
+	r.flushLast(ctx)
+	return err
+}
+
+// flushMinutes adds this process's figures, the orders that it ended, to the
+// ledger's until ctx ends. A failure loses nothing: the ledger keeps them for
+// the next time.
+func (r *Role) flushMinutes(ctx context.Context) error {
+	ticker := time.NewTicker(ledger.FlushMinutesEvery)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			err := r.ledger.FlushMinutes(ctx, now)
+			if err != nil && !failing && ctx.Err() == nil {
+				r.log.Warn("orders per minute cannot be counted; they are added later", "error", err)
+			}
+			failing = err != nil
+		}
+	}
+}
+
+// lastFlush bounds how long the end of the role waits for its last figures.
+const lastFlush = 2 * time.Second
+
+// flushLast adds what was done since the last flush, ctx being over.
+func (r *Role) flushLast(ctx context.Context) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
+	defer cancel()
+	if err := r.ledger.FlushMinutes(end, time.Now()); err != nil {
+		r.log.Warn("the last orders per minute are not counted", "error", err)
+	}
 }
 
 func (r *Role) feed(ctx context.Context) error {

@@ -5,15 +5,15 @@
 --   7 last status that may be cancelled, 8 first reported status that may not,
 --   9 epoch
 -- Replies: unknown; with a quota: limited, suspended, not_found, cancelled
---   (record; also when it already was), too_late (record)
--- Repeated call: counts again and answers cancelled with the same record.
+--   (record), already (record; it was cancelled before), too_late (record)
+-- Repeated call: counts again and answers already with the same record.
 local refused = count_request(KEYS[1], clock())
 if refused then return refused end
 
 local head = order_head(KEYS[2])
 if head == '' or order_account(head) ~= ARGV[1] or order_day(head) ~= ARGV[2] then return reply('not_found') end
 local status = order_status(head)
-if status == CANCELLED then return reply('cancelled', call('GET', KEYS[2])) end
+if status == CANCELLED then return reply('already', call('GET', KEYS[2])) end
 if status > tonumber(ARGV[7]) or order_reported(head) >= tonumber(ARGV[8]) then
   return reply('too_late', call('GET', KEYS[2]))
 end

@@ -1,0 +1,212 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// MinuteActivity is what the service did in one minute, over all processes. Each
+// process counts for itself and adds to Redis with FlushMinutes: the figures are
+// at most FlushMinutesEvery behind, what happened just before a minute's end may
+// stand in the next, and a crash loses what was not added yet.
+type MinuteActivity struct {
+	At time.Time // the minute's beginning
+	// Orders that were accepted (a replayed answer is none) and that ended.
+	// Whoever ends an order learns that it did from the reply; one whose reply
+	// was lost is not counted.
+	Created, Delivered, Failed, Cancelled int64
+	// Refused is how many requests of the Vendor API were refused, by error code.
+	// nil: none.
+	Refused map[delivery.Code]int64
+}
+
+// Bounds of Activity.
+const (
+	maxActivityMinutes = 24 * 60
+	activityLifetime   = 25 * time.Hour
+)
+
+// done is what is counted of orders; the letters are stored.
+type done int
+
+const (
+	doneCreated done = iota
+	doneDelivered
+	doneFailed
+	doneCancelled
+	dones
+)
+
+// Fields of a minute: a letter for each outcome, the error code behind another,
+// and for each process the number of its last addition.
+const (
+	doneFields     = "cdfx"
+	refusedField   = "r"
+	processField   = "p"
+	processIDBytes = 8
+)
+
+// activityCodes are the error codes in a fixed order, activityIndex the way back.
+// Neither changes after the start, so that they are read without a lock.
+var (
+	activityCodes = func() []delivery.Code {
+		codes := delivery.Codes()
+		slices.Sort(codes)
+		return codes
+	}()
+	activityIndex = func() map[delivery.Code]int {
+		index := make(map[delivery.Code]int, len(activityCodes))
+		for i, code := range activityCodes {
+			index[code] = i
+		}
+		return index
+	}()
+)
+
+// activityCounts is what this process has counted since the last flush.
+type activityCounts struct {
+	done    [dones]atomic.Int64
+	refused []atomic.Int64 // by activityCodes
+
+	process string // field of this process, new with every start
+
+	mu      sync.Mutex // held by a flush
+	flushes int64
+	pending []addition
+}
+
+// addition is a flush that has yet to reach Redis.
+type addition struct {
+	minute, number int64
+	amounts        []any // field and amount by turns
+}
+
+// keptAdditions bounds what waits while Redis is away: an hour of it, at the pace
+// of FlushMinutesEvery. The oldest are dropped then.
+const keptAdditions = 360
+
+func newActivityCounts() *activityCounts {
+	var id [processIDBytes]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return &activityCounts{refused: make([]atomic.Int64, len(activityCodes)), process: processField + hex.EncodeToString(id[:])}
+}
+
+// CountRefusal counts a request of the Vendor API that was refused. A code that
+// is no error code counts as INTERNAL_ERROR, which is what its answer is.
+func (l *Ledger) CountRefusal(code delivery.Code) {
+	i, ok := activityIndex[code]
+	if !ok {
+		i = activityIndex[delivery.CodeInternal]
+	}
+	l.activity.refused[i].Add(1)
+}
+
+// countEnd counts an order that has just got this status, if that is its end.
+func (a *activityCounts) countEnd(status delivery.Status) {
+	switch status {
+	case delivery.Delivered:
+		a.done[doneDelivered].Add(1)
+	case delivery.Failed:
+		a.done[doneFailed].Add(1)
+	case delivery.Cancelled:
+		a.done[doneCancelled].Add(1)
+	case delivery.Searching, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering:
+	}
+}
+
+// take moves what was counted to the additions that wait.
+func (a *activityCounts) take(minute int64) {
+	var amounts []any
+	for i := range a.done {
+		if n := a.done[i].Swap(0); n > 0 {
+			amounts = append(amounts, doneFields[i:i+1], n)
+		}
+	}
+	for i := range a.refused {
+		if n := a.refused[i].Swap(0); n > 0 {
+			amounts = append(amounts, refusedField+string(activityCodes[i]), n)
+		}
+	}
+	if amounts == nil {
+		return
+	}
+	a.flushes++
+	a.pending = append(a.pending, addition{minute, a.flushes, amounts})
+	a.pending = a.pending[max(0, len(a.pending)-keptAdditions):]
+}
+
+func (l *Ledger) activityKey(minute int64) string {
+	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
+}
+
+// flushActivity adds what this process has counted to the current minute, and
+// what could not be added earlier to the minutes it belongs to. An addition that
+// fails waits for the next flush, for the script adds none twice; only what
+// waits for more than an hour is dropped.
+func (l *Ledger) flushActivity(ctx context.Context, now time.Time) error {
+	a := l.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.take(now.Unix() / 60)
+	for len(a.pending) > 0 {
+		next := a.pending[0]
+		args := append([]any{a.process, next.number, int(activityLifetime.Seconds())}, next.amounts...)
+		if _, err := l.run(ctx, l.scripts.countActivity, []string{l.activityKey(next.minute)}, args...); err != nil {
+			return err
+		}
+		a.pending = a.pending[1:]
+	}
+	return nil
+}
+
+// Activity is what the service did in the last minutes, 1 to 1440, the current
+// one included: one for every minute, oldest first, in one round trip.
+func (l *Ledger) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
+	if minutes < 1 || minutes > maxActivityMinutes {
+		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
+	}
+	first := l.now().Unix()/60 - int64(minutes) + 1
+	pipe := l.rdb.Pipeline()
+	reads := make([]*redis.MapStringStringCmd, minutes)
+	for i := range reads {
+		reads[i] = pipe.HGetAll(ctx, l.activityKey(first+int64(i)))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading activity: %w", failure(err))
+	}
+	activity := make([]MinuteActivity, minutes)
+	for i, read := range reads {
+		activity[i] = decodeActivity(first+int64(i), read.Val())
+	}
+	return activity, nil
+}
+
+func decodeActivity(minute int64, values map[string]string) MinuteActivity {
+	m := MinuteActivity{At: time.Unix(minute*60, 0).UTC()}
+	into := [dones]*int64{&m.Created, &m.Delivered, &m.Failed, &m.Cancelled}
+	for i, to := range into {
+		*to = number(values[doneFields[i:i+1]])
+	}
+	for field, value := range values {
+		if code, ok := strings.CutPrefix(field, refusedField); ok {
+			if m.Refused == nil {
+				m.Refused = make(map[delivery.Code]int64)
+			}
+			m.Refused[delivery.Code(code)] = number(value)
+		}
+	}
+	return m
+}

@@ -1,0 +1,168 @@
+package ledger
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// clockAt is a ledger's clock that a test moves.
+type clockAt struct{ now time.Time }
+
+func (c *clockAt) config(cfg *Config) { cfg.Now = func() time.Time { return c.now } }
+
+// equalActivity compares all but the time.
+func equalActivity(a, b MinuteActivity) bool {
+	return a.Created == b.Created && a.Delivered == b.Delivered && a.Failed == b.Failed && a.Cancelled == b.Cancelled &&
+		maps.Equal(a.Refused, b.Refused)
+}
+
+func (l *Ledger) wantActivity(t *testing.T, want ...MinuteActivity) {
+	t.Helper()
+	got, err := l.Activity(t.Context(), len(want))
+	must(t, err)
+	if !slices.EqualFunc(got, want, equalActivity) {
+		t.Errorf("activity %+v, want %+v", got, want)
+	}
+}
+
+func TestActivity_CountsWhatReallyHappened(t *testing.T) {
+	s := newShop(t, openTest(t))
+	created := func(externalID, key string) *delivery.Order {
+		t.Helper()
+		c, _, err := s.CreateOrder(t.Context(), s.creation(externalID, key))
+		must(t, err)
+		return c.Order
+	}
+	o := created("X-1", "key")
+	created("X-1", "key") // answered again
+	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "other key"))
+	wantCode(t, err, delivery.CodeDuplicateOrder)
+	for range 2 { // the second finds it cancelled
+		_, _, err = s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now())
+		must(t, err)
+	}
+	delivered := created("X-2", "")
+	commit := []Commit{{Order: delivered, Changes: []delivery.Change{
+		{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}}}
+	for range 2 { // the second is a conflict
+		_, err = s.CommitAll(t.Context(), commit)
+		must(t, err)
+	}
+	_, _, err = s.CancelOrder(t.Context(), s.account, delivered.ID, "", "", time.Now())
+	wantCode(t, err, delivery.CodeOrderNotCancellable)
+	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
+	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
+	swap := delivery.Courier{Name: "Ali Veli"}
+	_, err = s.CommitAll(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}})
+	must(t, err)
+	s.CountRefusal(delivery.CodeDuplicateOrder)
+	s.CountRefusal(delivery.CodeDuplicateOrder)
+	s.CountRefusal(delivery.CodeRateLimited)
+	s.CountRefusal("NO_SUCH_CODE")
+
+	s.wantActivity(t, MinuteActivity{}) // nothing is written before the flush
+	for range 2 {                       // the second has nothing to add
+		must(t, s.FlushMinutes(t.Context(), time.Now()))
+	}
+	two, err := s.Activity(t.Context(), 2) // the minute may have ended meanwhile
+	must(t, err)
+	want := MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
+		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}}
+	if !equalActivity(two[0], want) && !equalActivity(two[1], want) {
+		t.Errorf("activity %+v, want %+v", two, want)
+	}
+}
+
+func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
+	start := time.Date(2026, 11, 22, 11, 3, 0, 0, time.UTC)
+	clock := &clockAt{start}
+	l := openTest(t, clock.config)
+	second := openTest(t, clock.config, sameDatabase(l))
+	for minute, refusals := range []int{1, 0, 2} {
+		clock.now = start.Add(time.Duration(minute)*time.Minute + 59*time.Second)
+		for range refusals {
+			l.CountRefusal(delivery.CodeNotFound)
+			second.CountRefusal(delivery.CodeNotFound)
+			second.CountRefusal(delivery.CodeTokenInvalid)
+		}
+		must(t, errors.Join(l.FlushMinutes(t.Context(), clock.now), second.FlushMinutes(t.Context(), clock.now)))
+	}
+	refused := func(n int64) MinuteActivity {
+		return MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
+	}
+	l.wantActivity(t, MinuteActivity{}, refused(1), MinuteActivity{}, refused(2))
+	got, err := l.Activity(t.Context(), 1440)
+	must(t, err)
+	if first, last := got[0].At, got[1439].At; len(got) != 1440 || !last.Equal(start.Add(2*time.Minute)) || last.Sub(first) != 1439*time.Minute {
+		t.Errorf("%d minutes from %s to %s", len(got), first, last)
+	}
+	key := l.activityKey(start.Unix() / 60)
+	if ttl := l.rdb.TTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > 25*time.Hour {
+		t.Errorf("a minute is kept for %s", ttl)
+	}
+}
+
+func TestActivity_RefusesOtherSpans(t *testing.T) {
+	l := openTest(t)
+	for _, minutes := range []int{-1, 0, 1441} {
+		if _, err := l.Activity(t.Context(), minutes); err == nil {
+			t.Errorf("%d minutes are answered", minutes)
+		}
+	}
+}
+
+// What could not be written while Redis was away stays in its minute, and is
+// added once even if the first attempt arrived after all.
+func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
+	clock := &clockAt{time.Date(2026, 11, 22, 11, 3, 0, 0, time.UTC)}
+	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	must(t, err)
+	t.Cleanup(own.Stop)
+	l := openTest(t, clock.config, func(c *Config) { c.URL = own.URL })
+	own.Stop()
+	l.CountRefusal(delivery.CodeServiceUnavailable)
+	if err := l.FlushMinutes(t.Context(), clock.now); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := l.Activity(t.Context(), 1); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	must(t, own.Start(t.Context()))
+	waiting := slices.Clone(l.activity.pending)
+	clock.now = clock.now.Add(time.Minute)
+	l.CountRefusal(delivery.CodeNotFound)
+	must(t, l.FlushMinutes(t.Context(), clock.now))
+	l.activity.pending = waiting // as after a lost reply
+	must(t, l.FlushMinutes(t.Context(), clock.now))
+	l.wantActivity(t, MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
+		MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
+	if len(l.activity.pending) != 0 {
+		t.Errorf("%d additions still wait", len(l.activity.pending))
+	}
+}
+
+func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
+	l := openTest(t, func(c *Config) { c.Pipelines = 0 }) // which would not look at the context
+	start := time.Now()
+	for i := range keptAdditions + 10 {
+		l.CountRefusal(delivery.CodeNotFound)
+		_ = l.FlushMinutes(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
+	}
+	kept := l.activity.pending
+	if len(kept) != keptAdditions || kept[0].number != 11 {
+		t.Errorf("%d additions wait, the oldest is number %d", len(kept), kept[0].number)
+	}
+}
+
+func TestCountRefusal_TakesNoMemory(t *testing.T) {
+	l := openTest(t)
+	if n := testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

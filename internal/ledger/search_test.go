@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
+	l := openTest(t)
+	shops := shopsEverywhere(t, l)
+	var want []delivery.OrderID
+	for i, s := range shops {
+		s.create(t, fmt.Sprint("only-", i))
+		c := s.creation("same id", "")
+		c.Now = time.Now().Add(time.Duration(i) * time.Second)
+		created, _, err := s.CreateOrder(t.Context(), c)
+		must(t, err)
+		want = append(want, created.Order.ID)
+	}
+	slices.Reverse(want)
+	found, err := l.FindOrders(t.Context(), "same id")
+	must(t, err)
+	var got []delivery.OrderID
+	for _, o := range found {
+		got = append(got, o.ID)
+		if o.ExternalOrderID != "same id" || o.Recipient.Name == "" {
+			t.Errorf("%+v", o)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+	if one, err := l.FindOrders(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != shops[2].account {
+		t.Errorf("%+v, %v", one, err)
+	}
+	for _, nobodys := range []string{"", "only", "ONLY-2", strings.Repeat("x", 1000)} {
+		if none, err := l.FindOrders(t.Context(), nobodys); err != nil || len(none) != 0 {
+			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
+		}
+	}
+	key := l.rooms[1].order(delivery.OrderDigest(shops[1].account, "same id"))
+	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
+	if _, err := l.FindOrders(t.Context(), "same id"); err == nil {
+		t.Error("a record that cannot be read is passed over")
+	}
+}
+
+// One account more than a pipeline asks about.
+func TestAccounts_AllAreListedAndSearched(t *testing.T) {
+	l := openTest(t)
+	fleet := newFleet(t, l)
+	want := make(map[delivery.AccountID]bool)
+	for i := range accountsAtOnce + 1 {
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", i), Limits: plenty()}
+		must(t, l.CreateAccount(t.Context(), a, testHash))
+		newStore(t, l, a.ID, fleet)
+		s := &shop{Ledger: l, account: a.ID, fleet: fleet}
+		s.create(t, "X")
+		if i%2 == 0 {
+			s.register(t)
+		}
+		want[a.ID] = true
+	}
+	accounts, err := l.Accounts(t.Context())
+	must(t, err)
+	for i, a := range accounts {
+		if a.Name != fmt.Sprintf("Vendor %03d", i) || !want[a.ID] || a.Limits != plenty() {
+			t.Fatalf("account %d: %+v", i, a)
+		}
+	}
+	endpoints, err := l.WebhookEndpoints(t.Context())
+	must(t, err)
+	orders, err := l.FindOrders(t.Context(), "X")
+	must(t, err)
+	stores, more, err := l.FindStores(t.Context(), StoreFilter{}, 1000)
+	must(t, err)
+	if len(accounts) != 501 || len(endpoints) != 251 || len(orders) != 501 || len(stores) != 501 || more {
+		t.Errorf("%d accounts, %d endpoints, %d orders, %d stores", len(accounts), len(endpoints), len(orders), len(stores))
+	}
+}
+
+func TestAccounts_OfAnEmptyLedger(t *testing.T) {
+	l := openTest(t)
+	accounts, err := l.Accounts(t.Context())
+	must(t, err)
+	endpoints, err := l.WebhookEndpoints(t.Context())
+	must(t, err)
+	orders, err := l.FindOrders(t.Context(), "X-1")
+	must(t, err)
+	stores, more, err := l.FindStores(t.Context(), StoreFilter{}, 10)
+	must(t, err)
+	if len(accounts)+len(endpoints)+len(orders)+len(stores) > 0 || more {
+		t.Errorf("%v %v %v %v", accounts, endpoints, orders, stores)
+	}
+}
+
+// city is a few accounts' stores in every state, of two fleets or none.
+func city(t *testing.T, l *Ledger, shops []*shop) []*delivery.Store {
+	t.Helper()
+	other := newFleet(t, l)
+	var all []*delivery.Store
+	for n, s := range shops {
+		for i := range 5 + 7*n {
+			store := &delivery.Store{Account: s.account, ExternalID: fmt.Sprintf("İzmir-%02d", i), TaxNumber: "1234567890",
+				Name: []string{"KIRIK Kaşık", "İnci", "ısırgan"}[i%3], State: delivery.StoreState(1 + i%4), UpdatedAt: time.Now()}
+			if i%2 == 0 {
+				store.Fleet = []delivery.FleetID{s.fleet.ID, other.ID}[i/2%2]
+			}
+			must(t, l.WriteStore(t.Context(), store))
+			all = append(all, store)
+		}
+	}
+	slices.SortFunc(all, func(a, b *delivery.Store) int {
+		return strings.Compare(string(a.Account[:])+a.ExternalID, string(b.Account[:])+b.ExternalID)
+	})
+	return all
+}
+
+func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
+	l := openTest(t)
+	shops := make([]*shop, 5)
+	for i := range shops {
+		shops[i] = &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
+	}
+	all := city(t, l, shops)
+	texts := map[string]func(*delivery.Store) bool{
+		"":       func(*delivery.Store) bool { return true },
+		"kırık":  func(s *delivery.Store) bool { return s.Name == "KIRIK Kaşık" },
+		"izm":    func(*delivery.Store) bool { return true },
+		"INCİ":   func(s *delivery.Store) bool { return s.Name == "İnci" },
+		"r-03":   func(s *delivery.Store) bool { return s.ExternalID == "İzmir-03" },
+		"nobody": func(*delivery.Store) bool { return false },
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		limit := rapid.IntRange(1, 1000).Draw(rt, "limit")
+		if rapid.Bool().Draw(rt, "few") {
+			limit = 1 + limit%20
+		}
+		one := rapid.SampledFrom(all).Draw(rt, "store")
+		var f StoreFilter
+		if rapid.Bool().Draw(rt, "account") {
+			f.Account = one.Account
+		}
+		if rapid.Bool().Draw(rt, "fleet") {
+			f.Fleet = one.Fleet
+		}
+		f.State = delivery.StoreState(rapid.IntRange(0, 4).Draw(rt, "state"))
+		f.Text = rapid.SampledFrom([]string{"", "kırık", "izm", "INCİ", "r-03", "nobody"}).Draw(rt, "text")
+		var want []string
+		for _, s := range all {
+			if (f.Account.IsZero() || s.Account == f.Account) && (f.Fleet.IsZero() || s.Fleet == f.Fleet) &&
+				(f.State == 0 || s.State == f.State) && texts[f.Text](s) {
+				want = append(want, s.Account.String()+s.ExternalID)
+			}
+		}
+		found, more, err := l.FindStores(t.Context(), f, limit)
+		must(t, err)
+		var got []string
+		for _, s := range found {
+			got = append(got, s.Account.String()+s.ExternalID)
+		}
+		if wantMore := len(want) > limit; more != wantMore || !slices.Equal(got, want[:min(limit, len(want))]) {
+			rt.Fatalf("%+v, at most %d: %d stores, more %v; want %d, %v", f, limit, len(got), more, len(want), wantMore)
+		}
+	})
+}
+
+// Only what may still be answered is kept, however much there is, and accounts
+// behind the last that is answered are not asked.
+func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
+	s := storeSearch{limit: 3}
+	for i := range 1000 {
+		s.add(&delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)})
+		if len(s.found) > 8 {
+			t.Fatalf("%d stores are kept", len(s.found))
+		}
+	}
+	s.shorten()
+	if len(s.found) != 4 || s.found[0].ExternalID != "000" || s.found[3].ExternalID != "003" {
+		t.Errorf("%+v", s.found)
+	}
+	l := openTest(t)
+	for range setsAtOnce + 20 {
+		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
+	}
+	ids, err := l.accountIDs(t.Context())
+	must(t, err)
+	last := ids[len(ids)-1]
+	must(t, l.rdb.Set(t.Context(), l.roomOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
+	if found, more, err := l.FindStores(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
+		t.Errorf("%d stores, more %v, %v", len(found), more, err)
+	}
+	if _, _, err := l.FindStores(t.Context(), StoreFilter{}, 100); err == nil {
+		t.Error("a record that cannot be read is passed over")
+	}
+	if found, _, err := l.FindStores(t.Context(), StoreFilter{Account: delivery.NewAccountID()}, 10); err != nil || len(found) != 0 {
+		t.Errorf("an unknown account's: %+v, %v", found, err)
+	}
+}
+
+func TestFindStores_Bounds(t *testing.T) {
+	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
+		_, _, err := l.FindStores(ctx, StoreFilter{}, limit)
+		return err
+	})
+}
+
+func TestFoldCase_TurkishAndEnglish(t *testing.T) {
+	for _, alike := range [][]string{
+		{"istanbul", "İstanbul", "ISTANBUL", "İSTANBUL", "ıstanbul", strings.ToLower("İSTANBUL")},
+		{"ısırgan", "ISIRGAN", "Isırgan"},
+		{"ÇĞÖŞÜ", "çğöşü"},
+		{"s-1", "S-1"},
+	} {
+		for _, text := range alike {
+			if foldCase(text) != foldCase(alike[0]) {
+				t.Errorf("%q and %q differ", text, alike[0])
+			}
+		}
+	}
+	if foldCase("şube") == foldCase("sube") {
+		t.Error("letters are taken for others")
+	}
+}

@@ -1,0 +1,238 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// shopsEverywhere opens shops until every partition has one.
+func shopsEverywhere(t *testing.T, l *Ledger) []*shop {
+	t.Helper()
+	fleet := newFleet(t, l)
+	shops := make([]*shop, len(l.rooms))
+	for missing := len(shops); missing > 0; {
+		id := delivery.NewAccountID()
+		if i := partitionOf(id, len(l.rooms)); shops[i] == nil {
+			must(t, l.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
+			shops[i] = &shop{Ledger: l, account: id, fleet: fleet}
+			newStore(t, l, id, fleet)
+			missing--
+		}
+	}
+	return shops
+}
+
+// wantListsBounded expects a list to refuse lengths that are out of range, and
+// to tell when Redis is away.
+func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, limit int) error) {
+	t.Helper()
+	l := openTest(t)
+	for _, limit := range []int{-1, 0, 1001} {
+		if list(t.Context(), l, limit) == nil {
+			t.Errorf("a list of %d is answered", limit)
+		}
+	}
+	must(t, list(t.Context(), l, 1000))
+	if err := list(overContext(t), l, 1); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
+	l := openTest(t)
+	shops := shopsEverywhere(t, l)
+	var updates []delivery.Update
+	for n := range 8 {
+		s := shops[n%len(shops)]
+		o := s.create(t, fmt.Sprint("X-", n))
+		u := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Failed,
+			At: time.Now().UTC().Truncate(time.Millisecond), Failure: delivery.StoreClosed,
+			Location: delivery.Location{Point: taksim, At: time.Now().UTC().Truncate(time.Millisecond)}}
+		_, err := s.Report(t.Context(), u, time.Now())
+		must(t, err)
+		updates = append(updates, u)
+	}
+	reported := make(map[delivery.OrderID]Entry)
+	for _, e := range collect(t, l, RoleStatus, "c", 16) {
+		if e.Update != nil {
+			reported[e.Update.Order] = e
+		}
+	}
+	for n, u := range updates {
+		must(t, l.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
+		time.Sleep(2 * time.Millisecond) // ids of different partitions are compared by their milliseconds
+	}
+	got, err := l.RefusedUpdates(t.Context(), 5)
+	must(t, err)
+	if len(got) != 5 {
+		t.Fatalf("%d refused updates", len(got))
+	}
+	for i, r := range got {
+		n := 7 - i
+		want := RefusedUpdate{At: r.At, Account: shops[n%len(shops)].account, Update: updates[n],
+			Status: delivery.Searching, Reason: "illegal_move", Late: n == 7}
+		if r != want {
+			t.Errorf("%d: %+v, want %+v", i, r, want)
+		}
+		if time.Since(r.At) > time.Minute || time.Since(r.At) < -time.Second {
+			t.Errorf("%d at %s", i, r.At)
+		}
+	}
+}
+
+func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
+	l := openTest(t)
+	gone := delivery.Update{Order: delivery.MakeOrderID(1, 20000, [12]byte{1}), Kind: delivery.KindSwap, At: time.Now().UTC().Truncate(time.Millisecond)}
+	strange := gone
+	strange.Order = delivery.MakeOrderID(999, 20000, [12]byte{1}) // no partition of this ledger
+	for _, values := range [][]any{
+		{"u", encodeUpdate(&gone), "status", byte(delivery.Delivered), "reason", "swap\x00after the end"},
+		{"u", encodeUpdate(&strange), "status", byte(delivery.Delivered), "reason", "r"},
+		{"u", "\x01\x02", "status", byte(delivery.Delivered), "reason", "r"},
+		{"reason", "r"},
+		{"u", encodeUpdate(&gone), "reason", "r"},
+	} {
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[1].key(kindRefused), Values: values}).Err())
+	}
+	got, err := l.RefusedUpdates(t.Context(), 10)
+	must(t, err)
+	if len(got) != 5 {
+		t.Fatalf("%+v", got)
+	}
+	for i := range 3 {
+		if !strings.HasPrefix(got[i].Reason, "unreadable: ") || !got[i].Update.Order.IsZero() || got[i].At.IsZero() {
+			t.Errorf("%+v", got[i])
+		}
+	}
+	if got[3].Update != strange || !got[3].Account.IsZero() {
+		t.Errorf("%+v", got[3])
+	}
+	if got[4].Update != gone || !got[4].Account.IsZero() || got[4].Status != delivery.Delivered || got[4].Late ||
+		got[4].Reason != fmt.Sprintf("0x%x", "swap\x00after the end") {
+		t.Errorf("%+v", got[4])
+	}
+}
+
+func TestRefusedUpdates_Bounds(t *testing.T) {
+	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
+		found, err := l.RefusedUpdates(ctx, limit)
+		if len(found) > 0 {
+			t.Errorf("%+v", found)
+		}
+		return err
+	})
+}
+
+func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
+	l := openTest(t)
+	s := shopsEverywhere(t, l)[2]
+	r := l.rooms[2]
+	o := s.create(t, "X-1")
+	s.report(t, o.ID, delivery.Assigned)
+	reader := newFeedReader(l, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.rooms)
+	must(t, reader.makeGroups(t.Context()))
+	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
+	bury := func(kind byte, reason string) string {
+		t.Helper()
+		messages, err := l.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleStatus), Consumer: "c",
+			Streams: []string{r.key(kind), ">"}, Count: 1}).Result()
+		must(t, err)
+		id := messages[0].Messages[0].ID
+		must(t, reader.bury(t.Context(), r.key(kind), r, id, reason))
+		time.Sleep(2 * time.Millisecond)
+		return id
+	}
+	ids := []string{bury(kindEvents, "a defect"), bury(kindUpdates, "another"), bury(kindEvents, "unreadable")}
+	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
+	got, err := l.DeadLetters(t.Context(), 10)
+	must(t, err)
+	if len(got) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	for i, d := range got {
+		if d.Partition != 2 || d.Stream != want[i].stream || d.EntryID != ids[2-i] || d.Role != "status" ||
+			d.Reason != want[i].reason || d.Fields["order"] != want[i].order || time.Since(d.At) > time.Minute {
+			t.Errorf("%d: %+v", i, d)
+		}
+	}
+	if f := got[0].Fields; f["e"] != "0x096e6f6e73656e7365" || f["other"] != strings.Repeat("ş", 256)+"…" {
+		t.Errorf("fields %q", f)
+	}
+	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
+	if got, err = l.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What stands in a dead letter is not trusted: it names no key that is not one of
+// the partition's streams, and a damaged one hides no other.
+func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
+	s := newShop(t, openTest(t))
+	r := s.roomOf(s.account)
+	for _, values := range [][]any{
+		{"stream", r.account(s.account), "entry", "1-1", "role", "status", "reason", "not a stream"},
+		{"stream", r.key(kindEvents), "entry", "nonsense", "role", "status", "reason", "not an entry"},
+		{"other", "field"},
+	} {
+		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters), Values: values}).Err())
+	}
+	got, err := s.DeadLetters(t.Context(), 10)
+	must(t, err)
+	if len(got) != 3 || got[0].Reason != "" || got[1].Reason != "not an entry" || got[1].EntryID != "nonsense" ||
+		got[2].Reason != "not a stream" || !strings.HasPrefix(got[2].Stream, "0x") || got[2].Fields != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestDeadLetters_Bounds(t *testing.T) {
+	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
+		found, err := l.DeadLetters(ctx, limit)
+		if len(found) > 0 {
+			t.Errorf("%+v", found)
+		}
+		return err
+	})
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "",
+		"Beyoğlu 1-2":                      "Beyoğlu 1-2",
+		"a\nb":                             "0x610a62",
+		"\xff":                             "0xff",
+		strings.Repeat("a", 512):           strings.Repeat("a", 512),
+		strings.Repeat("a", 511) + "şş":    strings.Repeat("a", 511) + "…",
+		strings.Repeat("\x80", 600):        "0x" + strings.Repeat("80", 256) + "…",
+		strings.Repeat("a", 600) + "\x00":  strings.Repeat("a", 512) + "…",
+		"\x00" + strings.Repeat("a", 300):  "0x00" + strings.Repeat("61", 255) + "…",
+		"\x00" + strings.Repeat("\xc5", 1): "0x00c5",
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%.20q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Whatever stands in a trace, what is shown of it is short and can be printed.
+func FuzzPrintable(f *testing.F) {
+	for _, seed := range []string{"Beyoğlu", "a\x00b", "\xff\xfe", strings.Repeat("ş", 400), strings.Repeat("\x80", 600)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		shown := printable(text)
+		if !utf8.ValidString(shown) || len(shown) > mostPrintable+len("0x…") || (shown == "") != (text == "") ||
+			strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q is shown as %q", text, shown)
+		}
+	})
+}
