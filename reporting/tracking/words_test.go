@@ -1,0 +1,137 @@
+package tracking
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// failureReasons are all that the domain's source declares.
+func failureReasons(t *testing.T) (reasons []delivery.FailureReason) {
+	t.Helper()
+	source, err := parser.ParseFile(token.NewFileSet(), "../../internal/delivery/status.go", nil, 0)
+	must(t, err)
+	ast.Inspect(source, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "FailureReason" {
+			name, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			must(t, err)
+			reasons = append(reasons, delivery.FailureReason(name))
+		}
+		return true
+	})
+	if len(reasons) < 11 {
+		t.Fatalf("only %d reasons were found", len(reasons))
+	}
+	return reasons
+}
+
+func TestWords_SayEveryStatusAndEveryReasonInBothLanguages(t *testing.T) {
+	t.Parallel()
+	for _, w := range tables {
+		for status := delivery.Searching; status <= delivery.Cancelled; status++ {
+			said, ok := w.Statuses[status]
+			if !ok || said.Step == "" || said.Headline == "" || (said.Detail == "") != (status == delivery.Failed) {
+				t.Errorf("%s: %s is %+v", w.Language, status, said)
+			}
+		}
+		if len(w.Statuses) != int(delivery.Cancelled) {
+			t.Errorf("%s has %d statuses", w.Language, len(w.Statuses))
+		}
+		reasons := failureReasons(t)
+		said := make(map[string]bool)
+		for _, reason := range reasons {
+			said[w.Failures[reason]] = true
+		}
+		if said[""] || len(said) != len(reasons) || len(w.Failures) != len(reasons) {
+			t.Errorf("%s says %d of %d reasons, each in other words", w.Language, len(said), len(reasons))
+		}
+		if w.failure("SomethingNew") != w.Failures[delivery.OtherFailure] {
+			t.Errorf("%s has no words for a reason to come", w.Language)
+		}
+	}
+}
+
+// Nothing may be left out of one language, and formats must agree.
+func TestWords_AreCompleteAndTakeTheSameFigures(t *testing.T) {
+	t.Parallel()
+	en, tr := reflect.ValueOf(english), reflect.ValueOf(turkish)
+	for i := range en.NumField() {
+		name, a, b := en.Type().Field(i).Name, en.Field(i), tr.Field(i)
+		switch a.Kind() {
+		case reflect.String:
+			if a.String() == "" || b.String() == "" || strings.Count(a.String(), "%") != strings.Count(b.String(), "%") {
+				t.Errorf("%s: %q and %q", name, a, b)
+			}
+		case reflect.Map:
+			if a.Len() != b.Len() {
+				t.Errorf("%s: %d and %d", name, a.Len(), b.Len())
+			}
+			for _, key := range a.MapKeys() {
+				if !b.MapIndex(key).IsValid() {
+					t.Errorf("%s: no Turkish word for %v", name, key)
+				}
+			}
+		case reflect.Struct: // a notice
+			for j := range a.NumField() {
+				if a.Field(j).String() == "" || b.Field(j).String() == "" {
+					t.Errorf("%s: %v and %v", name, a, b)
+				}
+			}
+		case reflect.Array: // the months
+			for j := range a.Len() {
+				if a.Index(j).String() == "" || b.Index(j).String() == "" {
+					t.Errorf("%s: %v and %v", name, a, b)
+				}
+			}
+		}
+	}
+}
+
+func TestWordsFor_FollowsTheBrowser(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{"": "en", "tr": "tr", "tr-TR,tr;q=0.9,en-US;q=0.8": "tr", "en-GB,en;q=0.9,tr;q=0.8": "en",
+		"de-DE,de;q=0.9": "en", "de,tr;q=0.5": "tr", "*": "en", "not a language at all;;;": "en", strings.Repeat("tr,", 400): "en"} {
+		r := &http.Request{Header: http.Header{"Accept-Language": {asked}}}
+		if got := wordsFor(r).Language; got != want {
+			t.Errorf("%.60q: %s, want %s", asked, got, want)
+		}
+	}
+}
+
+func TestWords_OfTimesAndDistances(t *testing.T) {
+	t.Parallel()
+	check := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{-time.Hour: "just now", 0: "just now", 4 * time.Second: "just now", 5 * time.Second: "5 s ago",
+		59 * time.Second: "59 s ago", time.Minute: "1 min ago", 59 * time.Minute: "59 min ago", 3 * time.Hour: "3 h ago"} {
+		check(english.age(d), want)
+	}
+	for d, want := range map[time.Duration]string{-time.Hour: "a little later than expected", -2 * time.Minute: "any minute now", 89 * time.Second: "any minute now",
+		90 * time.Second: "in about 2 min", 25*time.Minute + 29*time.Second: "in about 25 min", 118 * time.Minute: "in about 1 h 58 min"} {
+		check(english.until(d), want)
+	}
+	for metres, want := range map[float64]string{0: "0 m", 149: "100 m", 150: "200 m", 949: "900 m", 951: "1,0 km", 1249: "1,2 km", 9949: "9,9 km", 9951: "10 km", 500_000: "500 km"} {
+		check(turkish.distance(metres), want)
+	}
+	check(turkish.clock(began, began.Add(9*time.Hour)), "14:00")
+	check(turkish.clock(began, began.Add(10*time.Hour)), "21 Kas 14:00")
+	check(english.clock(began.Add(365*24*time.Hour), began), "21 Nov 14:00")
+	check(english.vehicle("MOTORCYCLE"), "Motorcycle")
+	check(turkish.vehicle("Elektrikli bisiklet"), "Elektrikli bisiklet")
+}
