@@ -1,0 +1,175 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// creationDays are the local days on which an order can have been created.
+func creationDays(id delivery.OrderID) (from, to time.Time) {
+	from = archive.BusinessDay(time.Unix(int64(id.Day())*24*60*60, 0))
+	return from, from.AddDate(0, 0, 1)
+}
+
+func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
+
+// each runs a query and hands over its rows.
+func (p *Pages) each(ctx context.Context, query string, args []any, take func(driver.Rows) error) (err error) {
+	// Whatever ends the reading early ends the query, too.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rows, err := p.archive.Select(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		cancel()
+		if closing := rows.Close(); err == nil && closing != nil && !errors.Is(closing, context.Canceled) {
+			err = closing
+		}
+	}()
+	for rows.Next() {
+		if err := take(rows); err != nil {
+			return fmt.Errorf("read a row: %w", err)
+		}
+	}
+	return rows.Err()
+}
+
+// pastOrder is an order as ClickHouse has it.
+type pastOrder struct {
+	orderRow
+	Version uint64
+	Cancel  delivery.CancelReason
+	Ordered time.Time // zero: not given
+	Ready   time.Time
+	Updated time.Time
+}
+
+// scanOrder reads a row of orderColumns.
+func scanOrder(rows driver.Rows) (*pastOrder, error) {
+	var o pastOrder
+	var account, order, fleet, status, failure, cancel, payment string
+	var created, ordered, ready, ended, updated, amount, collection int64
+	err := rows.Scan(&account, &order, &o.Version, &o.External, &o.Store, &o.StoreName, &fleet, &o.FleetName,
+		&status, &failure, &cancel, &created, &ordered, &ready, &ended, &updated, &payment, &amount, &collection)
+	if err != nil {
+		return nil, err
+	}
+	var faults [5]error
+	o.Account, faults[0] = delivery.ParseAccountID(account)
+	o.ID, faults[1] = delivery.ParseOrderID(order)
+	o.Fleet, faults[2] = delivery.ParseFleetID(fleet)
+	o.Status, faults[3] = delivery.ParseStatus(status)
+	if payment != "" {
+		o.Payment, faults[4] = delivery.ParsePaymentType(payment)
+	}
+	if err := errors.Join(faults[:]...); err != nil {
+		return nil, fmt.Errorf("order %s: %w", order, err)
+	}
+	o.Failure, o.Cancel = delivery.FailureReason(failure), delivery.CancelReason(cancel)
+	o.Created, o.Ordered, o.Ready, o.Ended, o.Updated = moment(created), moment(ordered), moment(ready), moment(ended), moment(updated)
+	o.Amount, o.Collection = lira(amount), lira(collection)
+	return &o, nil
+}
+
+func moment(ms int64) time.Time {
+	if ms == absent {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func lira(kurus int64) delivery.Money {
+	if kurus == absent {
+		return delivery.Money{}
+	}
+	return delivery.Money{Minor: kurus, Set: true}
+}
+
+// pageOf reads at most limit rows of a search.
+func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page []orderRow, err error) {
+	fixed, latest, args := s.conditions(limit)
+	err = p.each(ctx, s.pageSQL(fixed, latest), args, func(rows driver.Rows) error {
+		o, err := scanOrder(rows)
+		if err == nil {
+			page = append(page, o.orderRow)
+		}
+		return err
+	})
+	return page, err
+}
+
+// pastOrder reads one order; nil when ClickHouse does not have it.
+func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (found *pastOrder, err error) {
+	err = p.each(ctx, orderSQL, placeArgs(id), func(rows driver.Rows) error {
+		found, err = scanOrder(rows)
+		return err
+	})
+	return found, err
+}
+
+// pastSteps reads what an order went through.
+func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (steps []step, err error) {
+	args := append(placeArgs(id), clickhouse.Named("account", account.String()))
+	err = p.each(ctx, eventsSQL, args, func(rows driver.Rows) error {
+		var s step
+		var status, failure, cancel string
+		var at int64
+		if err := rows.Scan(&s.Version, &status, &at, &failure, &cancel); err != nil {
+			return err
+		}
+		var err error
+		if s.Status, err = delivery.ParseStatus(status); err != nil {
+			return err
+		}
+		s.At, s.Failure, s.Cancel = moment(at), delivery.FailureReason(failure), delivery.CancelReason(cancel)
+		steps = append(steps, s)
+		return nil
+	})
+	return steps, err
+}
+
+// attemptDays is how long after its creation an order's events can still have
+// been sent: retries end after a day, and replays with the order's stay in Redis.
+const attemptDays = 31
+
+// pastAttempts reads what ClickHouse has of the webhooks of events.
+func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) (attempts []ledger.AttemptRecord, err error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	from, _ := creationDays(id)
+	args := []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)),
+		clickhouse.Named("to", dateText(from.AddDate(0, 0, attemptDays))), clickhouse.Named("events", events)}
+	err = p.each(ctx, attemptsSQL, args, func(rows driver.Rows) error {
+		a := ledger.AttemptRecord{OrderID: id.String()}
+		var at int64
+		var number, millis uint32
+		var status uint16
+		if err := rows.Scan(&a.EventID, &at, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe); err != nil {
+			return err
+		}
+		a.At, a.Attempt, a.HTTPStatus, a.Millis = moment(at), int(number), int(status), int64(millis)
+		attempts = append(attempts, a)
+		return nil
+	})
+	return attempts, err
+}
+
+// smallLetters make a text comparable with foldedStore.
+var smallLetters = strings.NewReplacer("İ", "i", "I", "i", "ı", "i")
+
+// fold is a text without what tells capitals from small letters. Turkish has two
+// letters i, and people type whichever their keyboard has: all four are one here.
+func fold(text string) string { return strings.ToLower(smallLetters.Replace(text)) }
