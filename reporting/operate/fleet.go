@@ -1,0 +1,208 @@
+package operate
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/adminapi"
+	"vendorapi/reporting/drawing"
+	"vendorapi/reporting/frame"
+)
+
+// fleetPage is the page /fleets/{id}.
+type fleetPage struct {
+	action
+	fleetRow
+	Country, CloseUp *drawing.Map // CloseUp may be nil
+	// Awaiting are the stores that wait for the fleet's answer, Stores the
+	// others; of both the first ones by name.
+	AwaitingStores, Stores []*delivery.Store
+	MoreStores             bool
+	// Vendors would be told of an overdue payment.
+	Vendors []vendorAtRisk
+	names   map[delivery.AccountID]string
+}
+
+// vendorAtRisk is an account with its active stores at the fleet.
+type vendorAtRisk struct {
+	ID     delivery.AccountID
+	Name   string
+	Stores int
+	Some   []string // the first of their names
+}
+
+// someStores is how many names of stores stand beside a vendor.
+const someStores = 5
+
+// vendorsShown is how many of the vendors at risk are named.
+const vendorsShown = 20
+
+// ShownVendors are the first of them, OtherVendors how many there are besides.
+func (page *fleetPage) ShownVendors() []vendorAtRisk {
+	return page.Vendors[:min(len(page.Vendors), vendorsShown)]
+}
+
+// OtherVendors is explained at ShownVendors.
+func (page *fleetPage) OtherVendors() int { return len(page.Vendors) - len(page.ShownVendors()) }
+
+// Rows are stores as lists show them.
+func (page *fleetPage) Rows(stores []*delivery.Store) []storeRow {
+	rows := make([]storeRow, len(stores))
+	for i, s := range stores {
+		rows[i] = storeRow{s, page.names[s.Account]}
+	}
+	return rows
+}
+
+func (page *fleetPage) name(accounts []*delivery.Account) {
+	page.names = make(map[delivery.AccountID]string, len(accounts))
+	for _, a := range accounts {
+		page.names[a.ID] = a.Name
+	}
+}
+
+// showFleet is GET /fleets/{fleet}.
+func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request) error {
+	return p.answerFleet(w, r, nil)
+}
+
+func (p *Pages) answerFleet(w http.ResponseWriter, r *http.Request, refused error) error {
+	id, err := fleetID(r)
+	if err != nil {
+		return err
+	}
+	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+		return err
+	}
+	fleet := p.ledger.Fleets().Fleet(id)
+	if fleet == nil {
+		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+	}
+	page := &fleetPage{action: newAction(r), fleetRow: fleetRow{Fleet: fleet}}
+	if err := page.draw(); err != nil {
+		return err
+	}
+	stores, err := p.ledger.FleetStores(r.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	page.sort(stores)
+	accounts, err := p.ledger.Accounts(r.Context()) // by name
+	if err != nil {
+		return err
+	}
+	page.name(accounts)
+	page.Vendors = atRisk(stores, accounts)
+	return p.pages.Show(w, r, "fleet", frame.View{Title: fleet.Name, Data: page, Refused: refused})
+}
+
+func (page *fleetPage) draw() (err error) {
+	if page.Country, err = drawing.Country(page.Coverage, "Coverage of "+page.Name+" in Turkey", "The area that the fleet serves, on the outline of Turkey."); err != nil {
+		return err
+	}
+	page.CloseUp, err = drawing.CloseUp(page.Coverage, "Coverage of "+page.Name, "The area that the fleet serves, as large as it fits.")
+	return err
+}
+
+// sort parts the fleet's stores and keeps the first ones.
+func (page *fleetPage) sort(stores []*delivery.Store) {
+	slices.SortFunc(stores, func(a, b *delivery.Store) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ExternalID, b.ExternalID), slices.Compare(a.Account[:], b.Account[:]))
+	})
+	page.count(stores)
+	for _, s := range stores {
+		switch list := page.listFor(s); {
+		case len(*list) < storesOnPage:
+			*list = append(*list, s)
+		default:
+			page.MoreStores = true
+		}
+	}
+}
+
+func (page *fleetPage) listFor(s *delivery.Store) *[]*delivery.Store {
+	if s.State == delivery.AwaitingFleetApproval {
+		return &page.AwaitingStores
+	}
+	return &page.Stores
+}
+
+// atRisk are the accounts with active stores among those of a fleet, as the
+// announcement of an overdue payment would reach them; in the accounts' order.
+func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []vendorAtRisk) {
+	byAccount := map[delivery.AccountID]*vendorAtRisk{}
+	for _, s := range stores {
+		if s.State != delivery.Active {
+			continue
+		}
+		v := byAccount[s.Account]
+		if v == nil {
+			v = &vendorAtRisk{ID: s.Account}
+			byAccount[s.Account] = v
+		}
+		if v.Stores++; len(v.Some) < someStores {
+			v.Some = append(v.Some, s.Name)
+		}
+	}
+	for _, a := range accounts {
+		if v := byAccount[a.ID]; v != nil {
+			v.Name = a.Name
+			vendors = append(vendors, *v)
+		}
+	}
+	return vendors
+}
+
+// actOnFleet is one change of a fleet and the way back to its page.
+func (p *Pages) actOnFleet(w http.ResponseWriter, r *http.Request, sentence string, body any) error {
+	id, err := fleetID(r)
+	if err != nil {
+		return err
+	}
+	err = p.change(r, http.MethodPatch, adminapi.Path("fleets", id.String()), body, nil)
+	if err != nil {
+		return p.answerFleet(w, r, explainCoverage(err, r.PostForm.Get("coverage")))
+	}
+	return frame.Redirect(w, r, fleetPath(id), sentence)
+}
+
+// changeFleet is POST /fleets/{fleet}/fields.
+func (p *Pages) changeFleet(w http.ResponseWriter, r *http.Request) error {
+	return p.actOnFleet(w, r, "fleet-changed", fieldsOf(r.PostForm))
+}
+
+// replaceCoverage is POST /fleets/{fleet}/coverage.
+func (p *Pages) replaceCoverage(w http.ResponseWriter, r *http.Request) error {
+	return p.actOnFleet(w, r, "fleet-covered", map[string]any{"coverage": coverageOf(r.PostForm.Get("coverage"))})
+}
+
+// suspendFleet is POST /fleets/{fleet}/state: suspended is true or false.
+func (p *Pages) suspendFleet(w http.ResponseWriter, r *http.Request) error {
+	wanted, sentence := flag(r.PostForm.Get("suspended")), "fleet-resumed"
+	if wanted == true {
+		sentence = "fleet-suspended"
+	}
+	return p.actOnFleet(w, r, sentence, map[string]any{"suspended": wanted})
+}
+
+// announceOverdue is POST /fleets/{fleet}/payment-overdue.
+func (p *Pages) announceOverdue(w http.ResponseWriter, r *http.Request) error {
+	id, err := fleetID(r)
+	if err != nil {
+		return err
+	}
+	var told struct{ Accounts int }
+	if err := p.change(r, http.MethodPost, adminapi.Path("fleets", id.String(), "payment-overdue"), nil, &told); err != nil {
+		return p.answerFleet(w, r, err)
+	}
+	if told.Accounts == 0 {
+		return frame.Redirect(w, r, fleetPath(id), "overdue-nobody")
+	}
+	return frame.Redirect(w, r, fleetPath(id), "overdue")
+}
+
+func fleetPath(id delivery.FleetID) string { return "/fleets/" + url.PathEscape(id.String()) }

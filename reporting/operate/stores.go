@@ -1,0 +1,182 @@
+package operate
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/frame"
+)
+
+// storesFound is how many stores a search shows, and fleetsToChoose up to how
+// many fleets one of them is chosen from a list; beyond that by its id.
+const (
+	storesFound    = 60
+	fleetsToChoose = 100
+)
+
+// storeList is the page /stores.
+type storeList struct {
+	Text, Account, Fleet, State string
+	// AccountFault says what is wrong with an account that was typed.
+	AccountFault string
+	AccountName  string
+	Fleets       []*delivery.Fleet
+	Tabs         []tab
+	Stores       []storeRow
+	More         bool
+}
+
+// storeRow is a store with its account's name.
+type storeRow struct {
+	*delivery.Store
+	AccountName string
+}
+
+var storeStates = []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.AwaitingFleet, delivery.Active, delivery.Deactivated}
+
+// stateNames are the states in words.
+var stateNames = map[delivery.StoreState]string{
+	delivery.AwaitingFleet: "awaiting a fleet", delivery.AwaitingFleetApproval: "awaiting approval",
+	delivery.Active: "active", delivery.Deactivated: "deactivated",
+}
+
+// listStores is GET /stores?text=&account=&fleet=&state=.
+func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
+	query := only(r.URL.Query(), "text", "account", "fleet", "state")
+	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet"), State: query.Get("state")}
+	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+		return err
+	}
+	if fleets := p.ledger.Fleets().All(); len(fleets) <= fleetsToChoose {
+		list.Fleets = fleets
+	}
+	filter, ok := list.filter()
+	list.Tabs = storeTabs(query)
+	if ok {
+		accounts, err := p.accountNames(r)
+		if err != nil {
+			return err
+		}
+		list.AccountName = accounts[filter.Account]
+		stores, more, err := p.ledger.FindStores(r.Context(), filter, storesFound)
+		if err != nil {
+			return err
+		}
+		list.More = more
+		for _, s := range stores {
+			list.Stores = append(list.Stores, storeRow{s, accounts[s.Account]})
+		}
+	}
+	return p.pages.Show(w, r, "stores", frame.View{Title: "Stores", Data: list})
+}
+
+// filter is what the query asks for; false when it can match nothing.
+func (list *storeList) filter() (f ledger.StoreFilter, ok bool) {
+	f.Text, ok = list.Text, true
+	var err error
+	if list.Account != "" {
+		if f.Account, err = delivery.ParseAccountID(list.Account); err != nil {
+			list.AccountFault, ok = "is not an account's id", false
+		}
+	}
+	if list.Fleet != "" {
+		if f.Fleet, err = delivery.ParseFleetID(list.Fleet); err != nil {
+			ok = false
+		}
+	}
+	if list.State != "" {
+		if f.State, err = delivery.ParseStoreState(list.State); err != nil {
+			ok = false
+		}
+	}
+	return f, ok
+}
+
+func storeTabs(query url.Values) []tab {
+	tabs := []tab{{Name: "All"}}
+	for _, state := range storeStates {
+		tabs = append(tabs, tab{Name: stateNames[state]})
+	}
+	for i := range tabs {
+		q := only(query, "text", "account", "fleet")
+		if i > 0 {
+			q.Set("state", storeStates[i-1].String())
+		}
+		tabs[i].Address, tabs[i].Current = address("/stores", q), q.Get("state") == query.Get("state")
+	}
+	return tabs
+}
+
+func (p *Pages) accountNames(r *http.Request) (map[delivery.AccountID]string, error) {
+	accounts, err := p.ledger.Accounts(r.Context())
+	names := make(map[delivery.AccountID]string, len(accounts))
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	return names, err
+}
+
+// Path is the address of a store's page.
+func (s storeRow) Path() string { return storePath(s.Account, s.ExternalID) }
+
+// Action is the address of one of the store's actions.
+func (s storeRow) Action(name string) string { return storeAction(s.Account, s.ExternalID, "/"+name) }
+
+// noSegment stands in a path for an id that no path can hold, however it is
+// written: browsers take %2E%2E for a step up, and the mux a lone %2F for an end.
+// The id is then in the query.
+const noSegment = "_"
+
+func storePath(account delivery.AccountID, externalID string) string {
+	return storeAction(account, externalID, "")
+}
+
+// storeAction is the address of one of a store's actions, "/confirm"; empty: of
+// its page.
+func storeAction(account delivery.AccountID, externalID, act string) string {
+	path := "/stores/" + account.String() + "/"
+	switch externalID {
+	case ".", "..", "/":
+		return path + noSegment + act + "?id=" + url.QueryEscape(externalID)
+	}
+	return path + url.PathEscape(externalID) + act
+}
+
+// storeID reads the path's store.
+func storeID(r *http.Request) (string, error) {
+	id := r.PathValue("store")
+	if given := r.URL.Query().Get("id"); id == noSegment && given != "" {
+		id = given
+	}
+	if delivery.CheckExternalStoreID(id) != nil {
+		return "", delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
+	}
+	return id, nil
+}
+
+// Changed is when the store last changed, as briefly as can be.
+func (s storeRow) Changed() string { return frame.Brief(time.Now(), s.UpdatedAt) }
+
+// StateName is the state in words.
+func (s storeRow) StateName() string {
+	if s.State == delivery.Active && !s.ClosingDate.IsZero() {
+		return "migrating"
+	}
+	return stateNames[s.State]
+}
+
+// Tone is the colour of the state.
+func (s storeRow) Tone() string {
+	switch {
+	case s.State == delivery.Active && !s.ClosingDate.IsZero():
+		return "warn"
+	case s.State == delivery.Active:
+		return "good"
+	case s.State == delivery.AwaitingFleetApproval:
+		return "accent"
+	}
+	return ""
+}
