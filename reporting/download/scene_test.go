@@ -66,7 +66,6 @@ func newSceneOn(t *testing.T, e *testbed.Engine, change ...func(*Settings)) *sce
 	must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/reports/", s.downloads.Handler(s.gate))
-	mux.Handle("/", s.downloads.Page(s.gate))
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
 		mux.Handle(path, s.gate.Handler())
 	}

@@ -31,8 +31,8 @@ SELECT reinterpretAsUUID(sipHash128('account', r %% 500)), toDate(created), rein
 	toDecimal64(toInt64(5000 + r %% 95000), 0) / 100 AS amount, if(type IN ('Cash', 'Card'), amount, NULL)
 FROM (SELECT number, sipHash64(number) AS r, intDiv(r, 500) %% 10 AS store, intDiv(r, 5000) %% 100 AS k, intDiv(r, 500000) %% 100 AS p FROM numbers(%d))`
 
-// BenchmarkReports measures each report over a year, and the ledger in each
-// format.
+// BenchmarkReports measures each report over a year, the ledger in each format,
+// and what a page of the panel asks for.
 func BenchmarkReports(b *testing.B) {
 	orders := benchOrders
 	if text := os.Getenv("REPORT_ORDERS"); text != "" {
@@ -70,6 +70,24 @@ func BenchmarkReports(b *testing.B) {
 	}
 	for _, f := range Formats() {
 		run("ledger-as/"+string(f), ledger, year, f)
+	}
+	for _, r := range paged() {
+		b.Run("outline/"+r.Name, func(b *testing.B) {
+			for b.Loop() {
+				_, err := r.Outline(b.Context(), a, year)
+				noError(b, err)
+			}
+		})
+		o, err := r.Outline(b.Context(), a, year)
+		noError(b, err)
+		for name, skip := range map[string]int64{"first": 0, "last": max(0, o.Rows-200)} {
+			b.Run("page/"+r.Name+"/"+name, func(b *testing.B) {
+				for b.Loop() {
+					_, err := o.Page(b.Context(), a, skip, 200)
+					noError(b, err)
+				}
+			})
+		}
 	}
 }
 

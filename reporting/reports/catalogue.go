@@ -19,12 +19,15 @@ const halfAMillion = 500_000
 
 // ordersOldestFirst is by the time of creation. As a number an id sorts as its
 // text does; ClickHouse sorts a UUID by its second half.
-const ordersOldestFirst = "created_at, toUInt128(order_id)"
+const (
+	ordersOldestFirst = "created_at, toUInt128(order_id)"
+	dayOfCreation     = "toDate(created_at)"
+)
 
 var ledger = &Report{
 	Name: ledgerName, Title: "Order ledger", view: "order_ledger",
 	Day:   "the day on which the order was created",
-	order: ordersOldestFirst, window: halfAMillion, threads: 1,
+	order: ordersOldestFirst, step: dayOfCreation, window: halfAMillion, threads: 1,
 	Columns: []Column{
 		{Key: "orderId", Source: "order_id", Kind: Text},
 		{Key: "externalOrderId", Source: "external_order_id", Kind: Text},
@@ -51,7 +54,7 @@ var ledger = &Report{
 var collections = &Report{
 	Name: collectionsName, Title: "Expected collections", view: "expected_collections",
 	Day:   "the day on which the order was delivered",
-	order: "day, toUInt128(account_id), toUInt128(fleet_id), external_store_id", window: halfAMillion,
+	order: "day, toUInt128(account_id), toUInt128(fleet_id), external_store_id", step: "day", window: halfAMillion,
 	Columns: []Column{
 		{Key: "day", Source: "day", Kind: DayOnly},
 		{Key: "accountId", Source: "account_id", Kind: Text},
@@ -72,7 +75,7 @@ var collections = &Report{
 var statement = &Report{
 	Name: statementName, Title: "Fleet statement", view: "fleet_statement",
 	Day:   "the day on which the order was created for created, on which it ended for all else",
-	order: "month, toUInt128(account_id), toUInt128(fleet_id), external_store_id",
+	order: "month, toUInt128(account_id), toUInt128(fleet_id), external_store_id", step: "month",
 	Columns: []Column{
 		{Key: "month", Source: "month", Kind: Month},
 		{Key: "accountId", Source: "account_id", Kind: Text},
@@ -94,7 +97,7 @@ var statement = &Report{
 var exceptions = &Report{
 	Name: exceptionsName, Title: "Exceptions", view: "exceptions",
 	Day:   "the day on which the order was created",
-	order: ordersOldestFirst + ", kind, reported_at", window: halfAMillion, threads: 1,
+	order: ordersOldestFirst + ", kind, reported_at", step: dayOfCreation, window: halfAMillion, threads: 1,
 	Columns: []Column{
 		{Key: "kind", Source: "kind", Kind: Text},
 		{Key: "reason", Source: "reason", Kind: Text},

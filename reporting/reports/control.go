@@ -142,9 +142,7 @@ func (d *digest) agrees(line []Cell) bool {
 	return true
 }
 
-func controlColumn(key string) int {
-	return slices.IndexFunc(control.Columns, func(c Column) bool { return c.Key == key })
-}
+func controlColumn(key string) int { return control.Column(key) }
 
 // Ties reads control totals and reports whether all that must tie does. An error
 // says that it is not known: something failed, or orders of the period kept

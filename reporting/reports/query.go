@@ -27,6 +27,21 @@ const blockRows = 8192
 // sql asks for the report's rows. Numbers of all kinds come as whole ones, which
 // need no decimal arithmetic here and no memory of their own.
 func (r *Report) sql() string {
+	query := r.selection() + settings
+	if r.threads > 0 {
+		query += fmt.Sprintf(", max_threads = %d", r.threads)
+	}
+	return query
+}
+
+// call are a view's parameters.
+const call = "(from = {from:Date}, to = {to:Date}, account = {account:String}, fleet = {fleet:String}, store = {store:String})"
+
+// settings end a query.
+var settings = fmt.Sprintf(" SETTINGS max_block_size = %d, max_bytes_before_external_sort = %d, max_bytes_before_external_group_by = %d", blockRows, spill, spill)
+
+// selection is the query without its settings.
+func (r *Report) selection() string {
 	var b strings.Builder
 	b.WriteString("SELECT ")
 	separator := ""
@@ -36,12 +51,7 @@ func (r *Report) sql() string {
 			separator = ", "
 		}
 	}
-	fmt.Fprintf(&b, " FROM %s(from = {from:Date}, to = {to:Date}, account = {account:String}, fleet = {fleet:String}, store = {store:String})", r.view)
-	fmt.Fprintf(&b, " ORDER BY %s", r.order)
-	fmt.Fprintf(&b, " SETTINGS max_block_size = %d, max_bytes_before_external_sort = %d, max_bytes_before_external_group_by = %d", blockRows, spill, spill)
-	if r.threads > 0 {
-		fmt.Fprintf(&b, ", max_threads = %d", r.threads)
-	}
+	b.WriteString(" FROM " + r.view + call + " ORDER BY " + r.order)
 	return b.String()
 }
 
@@ -73,11 +83,16 @@ func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take f
 	return nil
 }
 
-func (r *Report) readWindow(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) (err error) {
+func (r *Report) readWindow(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
+	return r.readRows(ctx, a, r.sql(), p, take)
+}
+
+// readRows reads what a query of the report's columns answers.
+func (r *Report) readRows(ctx context.Context, a *archive.Archive, query string, p *Params, take func([]Cell) error) (err error) {
 	// Whatever ends the reading early ends the query, too.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rows, err := a.Select(ctx, r.sql(), p.named()...)
+	rows, err := a.Select(ctx, query, p.named()...)
 	if err != nil {
 		return r.explain(err)
 	}

@@ -36,6 +36,9 @@ type Report struct {
 	view string // in ClickHouse
 	// order makes the sequence of the rows complete: no two rows are equal in it.
 	order string
+	// step is the day, or the month, that a row belongs to; order begins with it,
+	// if not in so many words. Empty: the report cannot be read in pages.
+	step string
 	// window is about how many orders are read with one query; 0: all of them. An
 	// order that begins with time allows for it.
 	window int64

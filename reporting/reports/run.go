@@ -89,12 +89,19 @@ func (t *tally) add(cells []Cell) error {
 		if !t.report.Columns[i].Sum || !cells[i].Given {
 			continue
 		}
-		sum, n := t.sums[i], cells[i].Number
-		if n > 0 && sum > math.MaxInt64-n || n < 0 && sum < math.MinInt64-n {
-			return fmt.Errorf("%s: the sum of %s is beyond what is counted here", t.report.Name, t.report.Columns[i].Key)
+		if err := t.addTo(i, cells[i].Number); err != nil {
+			return err
 		}
-		t.sums[i] += n
 	}
+	return nil
+}
+
+// addTo adds to a column's sum.
+func (t *tally) addTo(i int, n int64) error {
+	if sum := t.sums[i]; n > 0 && sum > math.MaxInt64-n || n < 0 && sum < math.MinInt64-n {
+		return fmt.Errorf("%s: the sum of %s is beyond what is counted here", t.report.Name, t.report.Columns[i].Key)
+	}
+	t.sums[i] += n
 	return nil
 }
 

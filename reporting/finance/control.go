@@ -1,0 +1,170 @@
+package finance
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/reports"
+)
+
+// tiesPath is the fragment that tells whether the control totals tie.
+const tiesPath = home + "/ties"
+
+// What the column ties of control totals says.
+const (
+	tiesYes = "yes"
+	tiesNo  = "no"
+)
+
+// The verdict over all lines.
+const (
+	everythingTies = "ties"
+	somethingElse  = "differs"
+	notKnown       = "changing" // orders of the period kept changing
+)
+
+// controlView is what the page of control totals shows besides the table.
+type controlView struct {
+	Verdict     string
+	Differences []difference
+	Digests     []digest
+	// Reconcile is the command that compares the period with Redis.
+	Reconcile string
+	// Empty: the period has no orders.
+	Empty bool
+}
+
+// difference is a figure of a line that is not what it should be.
+type difference struct{ Line, Figure, Is, Compared, ShouldBe string }
+
+// digest is the SHA-256 of a report.
+type digest struct{ Report, Title, SHA256, Address string }
+
+// readControl reads the control totals.
+func (p *Pages) readControl(ctx context.Context, v *view) error {
+	lines, err := p.controlLines(ctx, v.Filters.params)
+	if err != nil {
+		return err
+	}
+	v.Stores = p.stores(ctx, v.Filters.params.Account)
+	v.Read, v.Rows = true, int64(len(lines))
+	v.Control = controlViewOf(lines, v.Filters)
+	v.Table = newTable(control, v.known, nil)
+	v.Table.fill(lines)
+	return nil
+}
+
+func (p *Pages) controlLines(ctx context.Context, params reports.Params) ([][]reports.Cell, error) {
+	var c collected
+	_, err := control.Run(ctx, p.archive, params, &c, nil)
+	return c.rows, err
+}
+
+// verdictOf is the worst that a line says: a difference, then that nothing is
+// known.
+func verdictOf(lines [][]reports.Cell) string {
+	verdict := everythingTies
+	for _, line := range lines {
+		switch line[control.Column("ties")].Text {
+		case "", tiesYes:
+		case tiesNo:
+			return somethingElse
+		default:
+			verdict = notKnown
+		}
+	}
+	return verdict
+}
+
+func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
+	c := &controlView{Verdict: verdictOf(lines), Empty: true,
+		Reconcile: "reporting reconcile --from " + f.params.From.String() + " --to " + f.params.To.String()}
+	if !f.params.Account.IsZero() {
+		c.Reconcile += " --account " + f.params.Account.String()
+	}
+	named := map[string][]reports.Cell{}
+	for _, line := range lines {
+		named[line[control.Column("line")].Text] = line
+	}
+	for _, line := range lines {
+		rows := line[control.Column("rows")]
+		c.Empty = c.Empty && (!rows.Given || rows.Number == 0)
+		if line[control.Column("ties")].Text == tiesNo {
+			c.Differences = append(c.Differences, differencesOf(line, named)...)
+		}
+		r, found := reports.Find(line[control.Column("line")].Text)
+		if sum := line[control.Column("sha256")].Text; found && sum != "" {
+			c.Digests = append(c.Digests, digest{Report: r.Name, Title: r.Title, SHA256: sum,
+				Address: plainAddress(r, f.Typed)})
+		}
+	}
+	return c
+}
+
+// plainAddress is that of the file which a digest is of.
+func plainAddress(r *reports.Report, v reports.Values) string {
+	return address(downloadPath(r, reports.CSVPlain), v, 0) + "&plain=1" // the period is always given
+}
+
+// differencesOf compares a line with what it should be: what was created with
+// the order ledger, everything else with the orders that ended in the period.
+func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []difference) {
+	for i := range control.Columns {
+		c := &control.Columns[i]
+		if !c.Numeric() || c.Key == "rows" || !line[i].Given {
+			continue
+		}
+		compared := "ended-in-period"
+		if c.Key == "created" {
+			compared = "order-ledger"
+		}
+		other := named[compared]
+		if other == nil || !other[i].Given || other[i].Number == line[i].Number {
+			continue
+		}
+		all = append(all, difference{Line: line[control.Column("line")].Text, Figure: c.Heading(), Is: write(c.Kind, line[i].Number),
+			Compared: compared, ShouldBe: write(c.Kind, other[i].Number)})
+	}
+	return all
+}
+
+// tiesView is the tile that tells whether the control totals tie.
+type tiesView struct {
+	// Verdict is empty while it has not been asked for.
+	Verdict string
+	// Remark says why there is no verdict.
+	Remark string
+	// Fragment is where the verdict comes from, Address its page.
+	Fragment, Address string
+	// AtOnce: it comes by itself.
+	AtOnce bool
+}
+
+func tiesOf(f filters, atOnce bool) tiesView {
+	return tiesView{Fragment: address(tiesPath, f.Typed, 0), Address: address(pathOf(control), f.Typed, 0), AtOnce: atOnce}
+}
+
+// serveTies answers with the tile alone.
+func (p *Pages) serveTies(w http.ResponseWriter, r *http.Request) error {
+	f, err := readFilters(r, p.directory(r.Context()), time.Now())
+	if err != nil {
+		return err
+	}
+	t := tiesOf(f, false)
+	err = within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		lines, err := p.controlLines(ctx, f.params)
+		t.Verdict = verdictOf(lines)
+		return err
+	})
+	var refused *delivery.Error
+	if errors.As(err, &refused) { // it is not this one's turn, or takes too long
+		t.Verdict, t.Remark, err = "", "Not read: "+refused.Message, nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.pages.Part(w, r, "ties", t)
+}

@@ -1,0 +1,155 @@
+package finance
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/frame"
+)
+
+const (
+	// directoryPatience is how long a page waits for names. They are
+	// convenient, not necessary.
+	directoryPatience = 2 * time.Second
+	// maxChoices is how many names a page lists; beyond that a name is typed.
+	maxChoices = 100
+)
+
+// party is an account or a fleet, by name.
+type party struct{ ID, Name string }
+
+// parties are all there are, by name; empty while Redis is away.
+type parties struct {
+	all   []party
+	names map[string]string // by id
+}
+
+// directory is who can be asked for.
+type directory struct{ Accounts, Fleets parties }
+
+// directory reads the names. What cannot be read is empty, and said in the log.
+func (p *Pages) directory(ctx context.Context) *directory {
+	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	defer cancel()
+	var d directory
+	var group errgroup.Group
+	group.Go(func() error {
+		accounts, err := p.ledger.Accounts(ctx)
+		for _, a := range accounts {
+			d.Accounts.add(a.ID.String(), a.Name)
+		}
+		return err
+	})
+	group.Go(func() error {
+		if err := p.ledger.LoadFleets(ctx); err != nil && p.ledger.Fleets() == nil {
+			return err
+		}
+		for _, f := range p.ledger.Fleets().All() {
+			d.Fleets.add(f.ID.String(), f.Name)
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		p.log.Warn("names cannot be read; the filters take ids", "error", err)
+	}
+	return &d
+}
+
+func (ps *parties) add(id, name string) {
+	if ps.names == nil {
+		ps.names = map[string]string{}
+	}
+	ps.all = append(ps.all, party{ID: id, Name: name})
+	ps.names[id] = name
+}
+
+// name is that of an id; the id itself when nothing is known of it.
+func (ps *parties) name(id string) string {
+	if name := ps.names[id]; name != "" {
+		return name
+	}
+	return id
+}
+
+// label is the name of an id, or its beginning, where there is little room.
+func (ps *parties) label(id string) string {
+	if name := ps.names[id]; name != "" {
+		return name
+	}
+	return frame.Short(id) + "…"
+}
+
+// find is the id of what was typed: an id as it is, or the name of exactly one.
+// What is neither stays as it is, to be refused.
+func (ps *parties) find(typed string) string {
+	found := ""
+	for i := range ps.all {
+		if ps.all[i].ID == typed {
+			return typed
+		}
+		if strings.EqualFold(ps.all[i].Name, typed) {
+			if found != "" {
+				return typed // there are several
+			}
+			found = ps.all[i].ID
+		}
+	}
+	if found == "" || typed == "" {
+		return typed
+	}
+	return found
+}
+
+// choice is the field of the filters that asks for an account or a fleet.
+type choice struct {
+	Field, Label, Value string
+	// Options are all there are; nil when they are too many or not known, and
+	// the value is typed.
+	Options []party
+}
+
+func (ps *parties) choice(field, label, value string) choice {
+	c := choice{Field: field, Label: label, Value: value}
+	if len(ps.all) == 0 || len(ps.all) > maxChoices {
+		return c
+	}
+	times := map[string]int{}
+	for i := range ps.all {
+		times[ps.all[i].Name]++
+	}
+	for _, one := range ps.all {
+		if times[one.Name] > 1 {
+			one.Name += " · " + frame.Short(one.ID)
+		}
+		c.Options = append(c.Options, one)
+	}
+	if value != "" && ps.names[value] == "" {
+		c.Options = append(c.Options, party{ID: value, Name: value})
+	}
+	return c
+}
+
+// stores are an account's, for the field that asks for a store; nil without an
+// account, while Redis is away, and beyond maxChoices only the first.
+func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []party {
+	if account.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	defer cancel()
+	found, _, err := p.ledger.FindStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
+	if err != nil {
+		p.log.Warn("stores cannot be read", "account", account.String(), "error", err)
+		return nil
+	}
+	var stores []party
+	for _, s := range found {
+		stores = append(stores, party{ID: s.ExternalID, Name: s.Name})
+	}
+	return stores
+}

@@ -1,0 +1,144 @@
+package finance
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/reports"
+)
+
+// The parameters of every page. Another one is refused, as downloads do: a
+// misspelt filter would show more than was meant.
+var parameters = []string{"from", "to", "account", "fleet", "store", "page"}
+
+// maxTyped is how many characters of a value are looked at and shown again. No
+// right value is longer.
+const maxTyped = 100
+
+// filters are what was asked for.
+type filters struct {
+	// Typed are the values as they came, or what stands for a period that was
+	// not given.
+	Typed  reports.Values
+	params reports.Params
+	page   int64 // from 1
+	// refused: the values make no sense, and stand in Typed all the same.
+	refused bool
+}
+
+// readFilters reads the request's. VALIDATION_FAILED with the field, where
+// refused is set; MALFORMED_REQUEST.
+func readFilters(r *http.Request, known *directory, now time.Time) (filters, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
+	}
+	get := func(name string) string { return shortened(query.Get(name)) }
+	f := filters{Typed: reports.Values{From: get("from"), To: get("to"), Account: get("account"), Fleet: get("fleet"), Store: get("store")}}
+	if f.page, err = strconv.ParseInt(get("page"), 10, 64); err != nil {
+		f.page = 1
+	}
+	if err := checkNames(query); err != nil {
+		return f.refuse(), err
+	}
+	values := f.Typed
+	values.Account, values.Fleet = known.Accounts.find(values.Account), known.Fleets.find(values.Fleet)
+	if f.params, err = values.Parse(now); err != nil {
+		if wrong := (*reports.ParamError)(nil); errors.As(err, &wrong) {
+			err = invalid(wrong.Param, wrong.Reason)
+		}
+		return f.refuse(), err
+	}
+	values.From, values.To = f.params.From.String(), f.params.To.String()
+	f.Typed = values
+	return f, nil
+}
+
+// refuse makes the values fit to be shown again.
+func (f filters) refuse() filters {
+	f.refused = true
+	for _, value := range []*string{&f.Typed.From, &f.Typed.To, &f.Typed.Account, &f.Typed.Fleet, &f.Typed.Store} {
+		*value = strings.ToValidUTF8(*value, "\uFFFD")
+	}
+	return f
+}
+
+// shortened cuts off what makes a value wrong in any case.
+func shortened(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > maxTyped {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+func checkNames(query url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(parameters, name):
+			return invalid(shortened(name), "is no filter of a report; there is "+strings.Join(parameters, ", "))
+		case len(query[name]) > 1:
+			return invalid(name, "was given more than once")
+		}
+	}
+	return nil
+}
+
+func invalid(field, reason string) error {
+	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: "The filters make no sense as they are.",
+		Fields: []delivery.FieldError{{Field: field, Message: reason}}}
+}
+
+// address is a path with filters and the number of a page; 0 for the first.
+func address(path string, v reports.Values, page int64) string {
+	query := url.Values{}
+	for _, given := range []struct{ name, value string }{
+		{"from", v.From}, {"to", v.To}, {"account", v.Account}, {"fleet", v.Fleet}, {"store", v.Store},
+	} {
+		if given.value != "" {
+			query.Set(given.name, given.value)
+		}
+	}
+	if page > 1 {
+		query.Set("page", strconv.FormatInt(page, 10))
+	}
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// link leads somewhere.
+type link struct {
+	Name, Address string
+	// Current: this is what is shown.
+	Current bool
+}
+
+// shortcuts are periods that are asked for every day.
+func (f *filters) shortcuts(path string, now time.Time) []link {
+	today := reports.DayOf(now)
+	month := today.FirstOfMonth()
+	var links []link
+	for _, s := range []struct {
+		name     string
+		from, to reports.Day
+	}{
+		{"Today", today, today}, {"Yesterday", today - 1, today - 1},
+		{"This month", month, today}, {"Last month", (month - 1).FirstOfMonth(), month - 1},
+	} {
+		v := f.Typed
+		v.From, v.To = s.from.String(), s.to.String()
+		links = append(links, link{Name: s.name, Address: address(path, v, 0), Current: v.From == f.Typed.From && v.To == f.Typed.To})
+	}
+	return links
+}

@@ -1,0 +1,144 @@
+package finance
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/access"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/frame"
+	"vendorapi/reporting/reports"
+)
+
+//go:embed page/*.html
+var files embed.FS
+
+// Bounds of what ClickHouse is asked at once, and for how long.
+const (
+	// pagesAtOnce, each with up to queriesAtOnce queries.
+	pagesAtOnce   = 6
+	queriesAtOnce = 3
+	// digestsAtOnce is for control totals, which read the other reports whole.
+	digestsAtOnce = 2
+	// queueing is how long a page waits for its turn.
+	queueing = 5 * time.Second
+	// pageLimit and digestLimit end what takes too long.
+	pageLimit   = 30 * time.Second
+	digestLimit = 2 * time.Minute
+)
+
+// Pages are finance's pages. It is safe for concurrent use.
+type Pages struct {
+	frame   *frame.Frame
+	pages   *frame.Pages
+	ledger  *ledger.Ledger
+	archive *archive.Archive
+	log     *slog.Logger
+	// reading and digesting are turns at ClickHouse.
+	reading, digesting *semaphore.Weighted
+}
+
+// New prepares the pages. It fails for a defect of theirs only.
+func New(f *frame.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
+	pages, err := f.Parse(files, nil)
+	if err != nil {
+		return nil, fmt.Errorf("finance: %w", err)
+	}
+	return &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
+		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}, nil
+}
+
+// home is the path of the first page.
+const home = "/payments"
+
+// Routes registers the pages, for those with the role finance.
+func (p *Pages) Routes(mux *http.ServeMux) {
+	p.frame.Handle(mux, "GET "+home, access.Finance, p.serve)
+	p.frame.Handle(mux, "GET "+home+"/{report}", access.Finance, p.serve)
+	p.frame.Handle(mux, "GET "+tiesPath, access.Finance, p.serveTies)
+}
+
+// summary is the report that home shows.
+var summary, control = mustFind("expected-collections"), mustFind("control-totals")
+
+func mustFind(name string) *reports.Report {
+	r, ok := reports.Find(name)
+	if !ok {
+		panic("finance: there is no report " + name)
+	}
+	return r
+}
+
+// serve answers with a report.
+func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
+	report := summary
+	if name := r.PathValue("report"); name != "" {
+		var found bool
+		if report, found = reports.Find(name); !found {
+			return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
+		}
+	}
+	known := p.directory(r.Context())
+	f, err := readFilters(r, known, time.Now())
+	if err != nil && !f.refused {
+		return err
+	}
+	v := newView(report, f, known)
+	if err != nil {
+		return p.show(w, r, v, err)
+	}
+	turns, limit := p.reading, pageLimit
+	if report == control {
+		turns, limit = p.digesting, digestLimit
+	}
+	err = within(r.Context(), turns, limit, func(ctx context.Context) error {
+		if report == control {
+			return p.readControl(ctx, v)
+		}
+		return p.readReport(ctx, v, access.IdentityOf(r.Context()).Roles)
+	})
+	if err != nil {
+		return err
+	}
+	return p.show(w, r, v, nil)
+}
+
+func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused error) error {
+	title := v.Report.Title
+	if r.URL.Path == home {
+		title = "Payments"
+	}
+	return p.pages.Show(w, r, "payments", frame.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused})
+}
+
+// within does something when it is its turn, and no longer than limit.
+// SERVICE_UNAVAILABLE when it has to wait or takes too long.
+func within(ctx context.Context, turns *semaphore.Weighted, limit time.Duration, do func(context.Context) error) error {
+	waiting, stop := context.WithTimeout(ctx, queueing)
+	defer stop()
+	if err := turns.Acquire(waiting, 1); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: queueing,
+			Message: "many reports are being read right now; try again in a moment"}
+	}
+	defer turns.Release(1)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := do(limited)
+	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+		return &delivery.Error{Code: delivery.CodeServiceUnavailable, Message: "this takes too long here; ask for a shorter period, or download the report"}
+	}
+	return err
+}

@@ -1,0 +1,265 @@
+package finance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/frame"
+	"vendorapi/reporting/reports"
+)
+
+// downloaded are the totals of the JSON file, by the headings of the page.
+func (w *world) downloaded(report *reports.Report, query string) (sums map[string]string, rows int64) {
+	w.t.Helper()
+	a := w.ask("GET", "/reports/"+report.Name+".json?"+query, "fin")
+	var file struct {
+		Data struct{ Totals map[string]json.RawMessage }
+	}
+	must(w.t, json.Unmarshal([]byte(a.text), &file))
+	sums = map[string]string{}
+	for key, raw := range file.Data.Totals {
+		if key == "rows" {
+			must(w.t, json.Unmarshal(raw, &rows))
+			continue
+		}
+		sums[report.Columns[report.Column(key)].Heading()] = strings.Trim(string(raw), `"`)
+	}
+	return sums, rows
+}
+
+// plain takes the thousands' separators out.
+func plain(sums map[string]string) map[string]string {
+	for key := range sums {
+		sums[key] = strings.ReplaceAll(sums[key], ",", "")
+	}
+	return sums
+}
+
+// rowsTold is how many rows the page says that the report has.
+func rowsTold(d *document) string {
+	navs := all(d.root, "nav", "buttons")
+	if len(navs) == 0 {
+		return "0"
+	}
+	said := text(all(navs[0], "span", "")[0])
+	if _, after, several := strings.Cut(said, " of "); several {
+		said = after
+	}
+	return strings.ReplaceAll(strings.Fields(said)[0], ",", "")
+}
+
+func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.november(900)
+	for _, query := range []string{
+		november, "from=2026-11-10&to=2026-11-10", "from=2026-10-01&to=2027-02-28", november + "&account=" + w.account.String(),
+		november + "&account=" + w.stranger.String(), november + "&fleet=" + w.fleets[1].String(), november + "&store=branch-3",
+		november + "&account=" + w.account.String() + "&fleet=" + w.fleets[2].String() + "&store=branch-1", "from=2030-01-01&to=2030-12-31",
+	} {
+		for _, report := range reports.All() {
+			d := w.page("/payments/" + report.Name + "?" + query)
+			sums, rows := w.downloaded(report, query)
+			if report.Name == "control-totals" {
+				if got := len(d.rows()); int64(got) != rows {
+					t.Errorf("%s?%s: %d lines, the file has %d", report.Name, query, got, rows)
+				}
+				continue
+			}
+			if told := rowsTold(d); told != fmt.Sprint(rows) {
+				t.Errorf("%s?%s: the page tells of %s rows, the file has %d", report.Name, query, told, rows)
+			}
+			if rows == 0 {
+				sums = map[string]string{}
+			}
+			if got := plain(d.totals()); fmt.Sprint(got) != fmt.Sprint(sums) {
+				t.Errorf("%s?%s:\n got %v\nwant %v", report.Name, query, got, sums)
+			}
+		}
+	}
+}
+
+// inNovember tells a moment of the month that the tests are about.
+func inNovember(o *archive.Order, ended bool) bool {
+	at := o.CreatedAt
+	if ended {
+		at = o.EndedAt
+	}
+	return !at.IsZero() && at.In(delivery.Istanbul).Format("2006-01") == "2026-11"
+}
+
+func TestPages_AddUpToTheOrders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.november(700)
+	var cash, card, prepaid, amount int64
+	for i := range w.orders {
+		o := &w.orders[i]
+		if inNovember(o, false) {
+			amount += o.OrderAmount.Minor
+		}
+		if o.Status != delivery.Delivered || !inNovember(o, true) {
+			continue
+		}
+		switch o.PaymentType {
+		case delivery.Cash:
+			cash += o.Collection.Minor
+		case delivery.Card:
+			card += o.Collection.Minor
+		case delivery.Prepaid:
+			prepaid += o.OrderAmount.Minor
+		}
+	}
+	ended := func(s delivery.Status) string {
+		return frame.Count(w.kept(func(o *archive.Order) bool { return o.Status == s && inNovember(o, true) }))
+	}
+	want := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	d := w.page("/payments?" + november)
+	sums := d.totals()
+	want("cash", sums["Cash expected"], frame.Money(cash))
+	want("card", sums["Card expected"], frame.Money(card))
+	want("prepaid", sums["Prepaid amount"], frame.Money(prepaid))
+	want("delivered", sums["Delivered"], ended(delivery.Delivered))
+	for tile, sum := range map[string]int64{"Cash expected": cash, "Card expected": card, "Prepaid": prepaid} {
+		want(tile, strings.Fields(d.tile(tile))[0], frame.Money(sum)+"TRY")
+	}
+	_, exceptions := w.downloaded(reportNamed("exceptions"), november)
+	want("exceptions", d.tile("Exceptions to look at"), frame.Count(exceptions)+"among orders created in the period")
+	var drawn int64
+	for _, figures := range d.chart("collections") {
+		drawn += kurus(t, figures[0]) + kurus(t, figures[1])
+	}
+	want("what is drawn", frame.Money(drawn), frame.Money(cash+card))
+	if bars := len(d.chart("collections")); bars != 30 {
+		t.Errorf("%d days are drawn", bars)
+	}
+	sums = w.page("/payments/order-ledger?" + november).totals()
+	want("order amounts", sums["Order amount"], frame.Money(amount))
+	want("expected", sums["Expected"], frame.Money(cash+card))
+	sums = w.page("/payments/fleet-statement?" + november).totals()
+	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
+		want(heading, sums[heading], ended(status))
+	}
+	outcomes := d.chart("outcomes")
+	if figures := outcomes[w.Fleet.Name]; len(outcomes) != 3 || figures[0] != frame.Count(w.kept(func(o *archive.Order) bool {
+		return o.Fleet == w.Fleet.ID && o.Status == delivery.Delivered && inNovember(o, true)
+	})) {
+		t.Errorf("outcomes by fleet: %v", outcomes)
+	}
+}
+
+// kurus reads 1,234.56.
+func kurus(t *testing.T, s string) (n int64) {
+	t.Helper()
+	_, err := fmt.Sscan(strings.NewReplacer(",", "", ".", "").Replace(s), &n)
+	must(t, err)
+	return n
+}
+
+func TestPages_ShowEveryRowOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.november(1150)
+	for _, report := range reports.All() {
+		var rows [][]string
+		pages := 0
+		for next := "/payments/" + report.Name + "?" + november; next != ""; pages++ {
+			d := w.page(next)
+			shown := d.rows()
+			if len(shown) == 0 || len(shown) > pageRows || next != "" && d.link("Next") != "" && len(shown) != pageRows {
+				t.Fatalf("%s: %d rows", next, len(shown))
+			}
+			rows = append(rows, shown...)
+			next = d.link("Next")
+		}
+		file := strings.Split(strings.TrimSpace(w.ask("GET", "/reports/"+report.Name+".csv?plain=1&"+november, "fin").text), "\n")[1:]
+		if len(rows) != len(file) || pages != (len(file)+pageRows-1)/pageRows {
+			t.Fatalf("%s: %d rows on %d pages, the file has %d", report.Name, len(rows), pages, len(file))
+		}
+		column := map[string]int{"order-ledger": 0, "exceptions": 2}[report.Name]
+		if report.Name == "order-ledger" || report.Name == "exceptions" {
+			for i := range rows {
+				if id := rows[i][column]; !strings.Contains(file[i], id) {
+					t.Fatalf("%s: row %d is %s, in the file %s", report.Name, i, id, file[i])
+				}
+			}
+			continue
+		}
+		joined := make([]string, len(rows))
+		for i := range rows {
+			joined[i] = strings.Join(rows[i][:5], "|")
+		}
+		slices.Sort(joined)
+		if report.Name != "fleet-statement" && len(slices.Compact(joined)) != len(rows) {
+			t.Errorf("%s: a row is there twice", report.Name)
+		}
+	}
+	// A page beyond the end is the last one, and what is no number the first.
+	last := w.page("/payments/order-ledger?" + november + "&page=999999").rows()
+	if len(last) != 1150%pageRows || w.page(fmt.Sprintf("/payments/order-ledger?%s&page=%d", november, 1150/pageRows+1)).rows()[0][0] != last[0][0] {
+		t.Errorf("the last page has %d rows", len(last))
+	}
+	for _, page := range []string{"0", "-1", "x", "99999999999999999999999", "1.5"} {
+		if rows := w.page("/payments/order-ledger?" + november + "&page=" + page).rows(); len(rows) != pageRows {
+			t.Errorf("page %s has %d rows", page, len(rows))
+		}
+	}
+}
+
+func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.november(900)
+	w.Vendor.NewStore("şube & 2", delivery.Active)
+	d := w.page("/payments/order-ledger?from=2026-11-02&to=2026-11-29&account=" + w.account.String() + "&fleet=" + w.Fleet.ID.String())
+	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV", "JSON", "Today", "Last month"} {
+		u, err := url.Parse(d.link(name))
+		must(t, err)
+		q := u.Query()
+		if q.Get("account") != w.account.String() || q.Get("fleet") != w.Fleet.ID.String() || q.Get("from") == "" || q.Get("to") == "" {
+			t.Errorf("%s leads to %s", name, u)
+		}
+		if name != "Today" && name != "Last month" && q.Get("from") != "2026-11-02" {
+			t.Errorf("%s leads to %s", name, u)
+		}
+		if a := w.get(d.link(name), "fin"); a.StatusCode != 200 {
+			t.Errorf("%s: %d %.300s", u, a.StatusCode, a.text)
+		}
+	}
+	if got := attribute(d.byID("from"), "value"); got != "2026-11-02" {
+		t.Errorf("from is %q", got)
+	}
+	for id, want := range map[string]string{"account": "Test", "fleet": w.Fleet.Name} {
+		chosen := ""
+		for _, o := range all(d.byID(id), "option", "") {
+			if _, there := attributes(o)["selected"]; there {
+				chosen = text(o)
+			}
+		}
+		if chosen != want {
+			t.Errorf("%s: %q is chosen, want %q", id, chosen, want)
+		}
+	}
+	var offered []string
+	for _, o := range all(d.byID("stores"), "option", "") {
+		offered = append(offered, attribute(o, "value"))
+	}
+	if !slices.Equal(offered, []string{"branch-1", "şube & 2"}) {
+		t.Errorf("stores %q are offered", offered)
+	}
+	// An account may be typed by its name, too.
+	if got := w.page("/payments/order-ledger?" + november + "&account=test"); rowsTold(got) != "450" {
+		t.Errorf("%s rows of the account", rowsTold(got))
+	}
+}

@@ -1,0 +1,124 @@
+package finance
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/reporting/access"
+	"vendorapi/reporting/frame"
+	"vendorapi/reporting/reports"
+)
+
+// view is what the page of a report shows.
+type view struct {
+	Report  *reports.Report
+	Filters filters
+	// Period in words: 1 Nov 2026 to 22 Nov 2026.
+	Period          string
+	Tabs, Shortcuts []link
+	Choices         []choice
+	Stores          []party
+	Downloads       []link
+	// Read: the report was read, and has so many rows.
+	Read    bool
+	Rows    int64
+	Summary *summaryView // of home
+	Control *controlView // of control totals
+	Charts  []*frame.Chart
+	Kinds   []kind // of exceptions
+	Table   *table
+	Paging  paging
+
+	known  *directory
+	totals reports.Summary
+}
+
+func newView(r *reports.Report, f filters, known *directory) *view {
+	v := &view{Report: r, Filters: f, known: known, Choices: []choice{
+		known.Accounts.choice("account", "Account", f.Typed.Account), known.Fleets.choice("fleet", "Fleet", f.Typed.Fleet),
+	}}
+	path := pathOf(r)
+	for _, other := range reports.All() {
+		v.Tabs = append(v.Tabs, link{Name: other.Title, Address: address(pathOf(other), f.Typed, 0), Current: other == r})
+	}
+	v.Shortcuts = f.shortcuts(path, time.Now())
+	if f.refused {
+		return v
+	}
+	v.Period = dayText(f.params.From)
+	if f.params.To != f.params.From {
+		v.Period += " to " + dayText(f.params.To)
+	}
+	for _, format := range []reports.Format{reports.XLSX, reports.CSV, reports.JSON} {
+		v.Downloads = append(v.Downloads, link{Name: strings.ToUpper(string(format)), Address: address(downloadPath(r, format), f.Typed, 0)})
+	}
+	return v
+}
+
+func pathOf(r *reports.Report) string {
+	if r == summary {
+		return home
+	}
+	return home + "/" + r.Name
+}
+
+func downloadPath(r *reports.Report, f reports.Format) string {
+	return "/reports/" + r.Name + f.Extension()
+}
+
+// outlinedBy are the columns by which a report's chart needs its totals.
+var outlinedBy = map[string][]string{
+	"order-ledger": {"status"}, "fleet-statement": {"fleetId"}, "exceptions": {"kind", "reason"},
+}
+
+// readReport reads what the page of a report shows.
+func (p *Pages) readReport(ctx context.Context, v *view, roles access.Roles) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(queriesAtOnce)
+	group.Go(func() error { return p.readTable(ctx, v, roles) })
+	var s *summaryView
+	if v.Report == summary {
+		s = &summaryView{}
+		group.Go(func() error { return p.readOutcomes(ctx, v, s) })
+		group.Go(func() error { return p.countExceptions(ctx, v, s) })
+	}
+	group.Go(func() error {
+		v.Stores = p.stores(ctx, v.Filters.params.Account)
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	v.Read = true
+	if s != nil && (v.Rows > 0 || s.Exceptions > 0 || s.outcomes != nil) {
+		s.complete(v)
+		v.Summary = s
+	}
+	return nil
+}
+
+// readTable reads the totals and a page of rows.
+func (p *Pages) readTable(ctx context.Context, v *view, roles access.Roles) error {
+	o, err := v.Report.Outline(ctx, p.archive, v.Filters.params, outlinedBy[v.Report.Name]...)
+	if err != nil {
+		return err
+	}
+	v.Rows, v.totals = o.Rows, o.Summary
+	if o.Rows == 0 {
+		return nil
+	}
+	v.Paging = pagingOf(v, o.Rows)
+	rows, err := o.Page(ctx, p.archive, v.Paging.skip, pageRows)
+	if err != nil {
+		return err
+	}
+	v.Paging.end(len(rows))
+	v.Table = newTable(v.Report, v.known, roles)
+	v.Table.fill(rows)
+	v.Table.total(o.Summary)
+	v.chart(o)
+	return nil
+}

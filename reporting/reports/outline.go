@@ -1,0 +1,178 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"vendorapi/reporting/archive"
+)
+
+// Who looks at a report page by page wants its totals and some rows, not all of
+// them. So ClickHouse adds the report up by itself, day by day, which needs
+// neither sorting nor the columns that are not summed; and the days, with how
+// many rows each has, tell in which of them a page lies, so that reading it does
+// not depend on how many pages come before.
+//
+// The totals and a page are two queries. What arrives between them arrives on
+// the last day, so the pages before it stay as they are; an order of an earlier
+// day may meanwhile have changed its status.
+
+// uncompiled keeps ClickHouse from compiling an expression when it comes for the
+// third time. It would take 100 to 200 ms, most often longer than the query.
+const uncompiled = ", compile_aggregate_expressions = 0, compile_expressions = 0"
+
+// Piece is what the rows of one day, or of one month, add up to.
+type Piece struct {
+	// Day is the rows' day, or the first day of their month.
+	Day Day
+	// By are the values of the columns that were asked for.
+	By []string
+	Summary
+}
+
+// Outline is a report added up: in all, and by days or months, oldest first.
+type Outline struct {
+	Summary
+	Pieces []Piece
+
+	report *Report
+	params Params
+}
+
+// Paged reports whether the report has outlines and pages. Control totals, with
+// their few lines, have not.
+func (r *Report) Paged() bool { return r.step != "" }
+
+// Outline adds the report up, each day (in fleet-statement: month) by the values
+// of some columns of texts, given by their keys. Days without rows are not in
+// it. Errors are those of Run.
+func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by ...string) (*Outline, error) {
+	query, err := r.outlineSQL(by)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := a.Select(ctx, query, p.named()...)
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	defer func() { _ = rows.Close() }() // Err tells what went wrong
+	o := &Outline{report: r, params: p}
+	all := newTally(r)
+	for rows.Next() {
+		var day int64
+		piece := Piece{By: make([]string, len(by)), Summary: Summary{Totals: make([]Cell, len(r.Columns))}}
+		if err := rows.Scan(piece.targets(r, &day)...); err != nil {
+			return nil, fmt.Errorf("add up %s: %w", r.Name, err)
+		}
+		piece.Day = Day(day)
+		all.rows += piece.Rows
+		for i := range piece.Totals {
+			if err := all.addTo(i, piece.Totals[i].Number); err != nil {
+				return nil, err
+			}
+		}
+		o.Pieces = append(o.Pieces, piece)
+	}
+	if err := errors.Join(rows.Err(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	o.Summary = all.summary()
+	return o, nil
+}
+
+// targets are where a piece's values go.
+func (p *Piece) targets(r *Report, day *int64) []any {
+	targets := []any{day}
+	for i := range p.By {
+		targets = append(targets, &p.By[i])
+	}
+	targets = append(targets, &p.Rows)
+	for i := range r.Columns {
+		if r.Columns[i].Sum {
+			p.Totals[i].Given = true
+			targets = append(targets, &p.Totals[i].Number)
+		}
+	}
+	return targets
+}
+
+func (r *Report) outlineSQL(by []string) (string, error) {
+	if !r.Paged() {
+		return "", fmt.Errorf("%s cannot be added up by days", r.Name)
+	}
+	keys := []string{r.step}
+	selected := []string{"toInt64(" + r.step + ")"}
+	for _, key := range by {
+		i := r.Column(key)
+		if i < 0 || r.Columns[i].Kind != Text {
+			return "", fmt.Errorf("%s has no column of texts %s", r.Name, key)
+		}
+		keys = append(keys, r.Columns[i].Source)
+		selected = append(selected, r.Columns[i].expression())
+	}
+	selected = append(selected, "toInt64(count())")
+	for i := range r.Columns {
+		if c := &r.Columns[i]; c.Sum {
+			hundredth := ""
+			if c.Kind == Money {
+				hundredth = " * 100"
+			}
+			selected = append(selected, fmt.Sprintf("ifNull(toInt64(sum(%s)%s), 0)", c.Source, hundredth))
+		}
+	}
+	list := strings.Join(keys, ", ")
+	return "SELECT " + strings.Join(selected, ", ") + " FROM " + r.view + call + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
+}
+
+// Page reads rows of the report, in its order: at most limit, 1 to 1000, after
+// the first skip ones.
+func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limit int) ([][]Cell, error) {
+	if skip < 0 || limit < 1 || limit > 1000 {
+		return nil, fmt.Errorf("no page of %s has %d rows after %d", o.report.Name, limit, skip)
+	}
+	p, within, found := o.days(skip, int64(limit))
+	if !found {
+		return nil, nil
+	}
+	query := fmt.Sprintf("%s LIMIT %d OFFSET %d%s", o.report.selection(), limit, within, settings+uncompiled)
+	page := make([][]Cell, 0, limit)
+	err := o.report.readRows(ctx, a, query, &p, func(cells []Cell) error {
+		page = append(page, append([]Cell(nil), cells...))
+		return nil
+	})
+	return page, err
+}
+
+// days narrows the period to the days that have the rows, and tells how many
+// rows of these come before them; not found when the report is not that long.
+func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
+	p = o.params
+	before := int64(0)
+	for i := range o.Pieces {
+		piece := &o.Pieces[i]
+		first := i == 0 || piece.Day != o.Pieces[i-1].Day
+		if first && found && before >= skip+limit {
+			break
+		}
+		if first && !found {
+			p.From, within = max(o.params.From, piece.Day), skip-before
+		}
+		if before += piece.Rows; before > skip {
+			found = true
+		}
+		if found {
+			p.To = min(o.params.To, o.report.last(piece.Day))
+		}
+	}
+	return p, within, found
+}
+
+// last is the last day that a piece which begins on a day is about.
+func (r *Report) last(day Day) Day {
+	if r.step != "month" {
+		return day
+	}
+	return (day + 31).FirstOfMonth() - 1
+}

@@ -1,0 +1,200 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/testbed"
+)
+
+// kept is a sink that keeps the rows.
+type kept struct{ rows [][]Cell }
+
+func (k *kept) Begin(*Report, Params) error { return nil }
+func (k *kept) End(Summary) error           { return nil }
+func (k *kept) Abort()                      {}
+func (k *kept) Row(cells []Cell) error {
+	k.rows = append(k.rows, slices.Clone(cells))
+	return nil
+}
+
+func paged() []*Report { return []*Report{ledger, collections, statement, exceptions} }
+
+// requirePages compares a report's outline and all its pages with what Run reads.
+func requirePages(t *testing.T, a *archive.Archive, r *Report, p Params, size int, by ...string) {
+	t.Helper()
+	what := fmt.Sprintf("%s, %s, by %v, pages of %d", r.Name, p.String(), by, size)
+	var all kept
+	s, err := r.Run(t.Context(), a, p, &all, nil)
+	noError(t, err)
+	o, err := r.Outline(t.Context(), a, p, by...)
+	noError(t, err)
+	if o.Rows != s.Rows || !slices.Equal(o.Totals, s.Totals) {
+		t.Errorf("%s: %+v, want %+v", what, o.Summary, s)
+	}
+	var rows [][]Cell
+	for skip := int64(0); skip < o.Rows; skip += int64(size) {
+		page, err := o.Page(t.Context(), a, skip, size)
+		noError(t, err)
+		if len(page) != size && skip+int64(len(page)) != o.Rows {
+			t.Fatalf("%s: %d rows after %d", what, len(page), skip)
+		}
+		rows = append(rows, page...)
+	}
+	if len(rows) != len(all.rows) {
+		t.Fatalf("%s: %d rows, want %d", what, len(rows), len(all.rows))
+	}
+	for i := range rows {
+		if !slices.Equal(rows[i], all.rows[i]) {
+			t.Fatalf("%s, row %d:\n got %+v\nwant %+v", what, i, rows[i], all.rows[i])
+		}
+	}
+	if beyond, err := o.Page(t.Context(), a, o.Rows, size); err != nil || len(beyond) != 0 {
+		t.Errorf("%s: %d rows beyond the end, %v", what, len(beyond), err)
+	}
+}
+
+func TestOutline_AndItsPagesAreTheReport(t *testing.T) {
+	t.Parallel()
+	a := archiveOf(t, stories(400).Example(21))
+	by := map[*Report][]string{ledger: {"status"}, statement: {"fleetId"}, exceptions: {"kind", "reason"}}
+	for i, q := range questions() {
+		r := paged()[i%4]
+		requirePages(t, a, r, q.params(), 1000)
+		if i%5 == 0 {
+			requirePages(t, a, r, q.params(), []int{1, 7, 30}[i%3]*5, by[r]...)
+		}
+	}
+	for _, r := range paged() {
+		requirePages(t, a, r, asked{from: "2026-10-29", to: "2028-03-05"}.params(), 37, by[r]...)
+	}
+}
+
+func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
+	t.Parallel()
+	s := stories(300).Example(22)
+	a := archiveOf(t, s)
+	q := asked{from: "2026-10-29", to: "2028-03-05"}
+	o, err := ledger.Outline(t.Context(), a, q.params(), "status")
+	noError(t, err)
+	want := map[string]int64{}
+	for i := range s.orders {
+		if q.covers(s.orders[i].CreatedAt) {
+			want[dayText(s.orders[i].CreatedAt)+" "+s.orders[i].Status.String()]++
+		}
+	}
+	last := Day(0)
+	for i := range o.Pieces {
+		p := &o.Pieces[i]
+		key := p.Day.String() + " " + p.By[0]
+		if p.Rows != want[key] || p.Day < last {
+			t.Errorf("%s: %d orders, want %d", key, p.Rows, want[key])
+		}
+		delete(want, key)
+		last = p.Day
+	}
+	if len(want) > 0 {
+		t.Errorf("%v are missing", want)
+	}
+}
+
+func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t, testbed.SharedEngine(t))
+	p := period(t, "2026-11-01", "2026-11-30")
+	for _, c := range []struct {
+		r   *Report
+		key string
+	}{{control, "line"}, {ledger, "orderAmount"}, {ledger, "nothing"}, {ledger, "status) FROM orders --"}} {
+		if _, err := c.r.Outline(t.Context(), a, p, c.key); err == nil {
+			t.Errorf("%s by %s was added up", c.r.Name, c.key)
+		}
+	}
+	o, err := ledger.Outline(t.Context(), a, p)
+	noError(t, err)
+	if o.Rows != 0 || len(o.Pieces) != 0 || !o.Totals[ledger.Column("orderAmount")].Given {
+		t.Errorf("nothing is %+v", o)
+	}
+	for _, c := range [][2]int64{{-1, 10}, {0, 0}, {0, 1001}} {
+		if _, err := o.Page(t.Context(), a, c[0], int(c[1])); err == nil {
+			t.Errorf("a page of %d after %d", c[1], c[0])
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ledger.Outline(ctx, a, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled one: %v", err)
+	}
+}
+
+func TestOutline_SaysThatClickHouseIsAway(t *testing.T) {
+	t.Parallel()
+	e := testbed.StartEngine(t)
+	a := newArchive(t, e)
+	p := period(t, "2026-11-01", "2026-11-30")
+	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: stories(20).Example(23).orders}))
+	o, err := ledger.Outline(t.Context(), a, period(t, "2026-01-01", "2028-12-31"))
+	noError(t, err)
+	e.Kill(t)
+	if _, err := ledger.Outline(t.Context(), a, p); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if _, err := o.Page(t.Context(), a, 0, 10); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Sums beyond what 64 bits hold are an error and not another number.
+func TestOutline_RefusesSumsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	e := testbed.SharedEngine(t)
+	database := e.NewDatabase(t)
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
+	noError(t, err)
+	defer a.Close()
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	for day := range 12 { // each day fits, and at first so do their sums
+		e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, status, created_at, order_amount)
+			VALUES (generateUUIDv4(), '2026-11-%02d', generateUUIDv4(), 1, 'Searching', '2026-11-%02d 12:00:00', 9999999999999999.99)`, database, day+1, day+1))
+	}
+	o, err := ledger.Outline(t.Context(), a, period(t, "2026-11-01", "2026-11-09"))
+	if err != nil || ledger.Total(o.Summary, "orderAmount") != 9*999_999_999_999_999_999 {
+		t.Errorf("%v, %v", o, err)
+	}
+	if _, err := ledger.Outline(t.Context(), a, period(t, "2026-11-01", "2026-11-12")); err == nil || !strings.Contains(err.Error(), "orderAmount") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestColumns_HaveHeadingsThatTellThemApart(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	for _, r := range All() {
+		seen := map[string]string{}
+		for i := range r.Columns {
+			c := &r.Columns[i]
+			if c.Heading() == "" || seen[c.Heading()] != "" {
+				t.Errorf("%s: %s is headed %q, like %q", r.Name, c.Key, c.Heading(), seen[c.Heading()])
+			}
+			seen[c.Heading()], used[c.Key] = c.Key, true
+			if r.Column(c.Key) != i {
+				t.Errorf("%s: column %s is number %d", r.Name, c.Key, r.Column(c.Key))
+			}
+		}
+	}
+	for key := range headings {
+		if !used[key] {
+			t.Errorf("no report has a column %s", key)
+		}
+	}
+	if ledger.Column("nothing") != -1 {
+		t.Error("there is no such column")
+	}
+}
