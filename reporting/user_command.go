@@ -61,8 +61,10 @@ func newTokenCommand() *cobra.Command {
 	var roles string
 	command := &cobra.Command{
 		Use:   "token NAME --roles ROLES",
-		Short: "Make a bearer token for a program that reads reports",
-		Long: fmt.Sprintf(`Make a bearer token for a program that reads reports.
+		Short: "Make a bearer token for a program",
+		Long: fmt.Sprintf(`Make a bearer token for a program. With the role finance it downloads reports
+and reads their pages, with the role operator the operators' pages; it changes
+nothing.
 
 The token is printed once, on the standard error; it cannot be had again. The
 line, which holds its SHA-256 only and goes into the file that $%[1]s_FILE

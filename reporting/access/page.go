@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"strings"
 
 	"golang.org/x/text/language"
 
@@ -72,6 +73,7 @@ func wordsFor(r *http.Request) *words {
 
 // page writes the sign-in page.
 func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
+	p.User, p.Next = strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
 	g.write(w, r, status, "login.html", struct {
 		*words
 		P loginPage

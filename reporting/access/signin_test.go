@@ -22,6 +22,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 	b := newScene(t).browser()
 	b.get("/reports/x", htmlPlease).want(t, 303, "").wantHeader(t, "Location", "/login?next=%2Freports%2Fx")
 	b.get("/login?next=%2Freports%2Fx").want(t, 200, `name="next" value="/reports/x"`)
+	b.get("/login?next=%2Freports%2F%ff%fex").want(t, 200, `name="next" value="/reports/x"`)
 	a := b.post("/login", map[string]string{"user": " Ayse ", "password": password, "next": "/reports/x?from=2026-11-01&plain=1"})
 	a.want(t, 303, "").wantHeader(t, "Location", "/reports/x?from=2026-11-01&plain=1")
 	b.get("/reports/x", htmlPlease).want(t, 200, "ayse is finance")

@@ -15,6 +15,7 @@ import (
 //
 //	asset "panel.js"   the address of an asset
 //	clock T            22 Nov 2026 14:03:05, local time; "" for the zero time
+//	brief NOW T        14:03:05 within the same local day, 21 Nov 14:03 otherwise
 //	minute T           14:03
 //	day T              22 Nov 2026
 //	machine T          for <time datetime>
@@ -28,7 +29,7 @@ import (
 func (f *Frame) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": f.assets.address,
-		"clock": Clock, "minute": Minute, "day": Date, "machine": machineTime, "ago": Ago,
+		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "machine": machineTime, "ago": Ago,
 		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "fault": Fault,
 		"chart": (*Chart).json,
 	}
@@ -43,6 +44,18 @@ func local(t time.Time, layout string) string {
 
 // Clock is a moment in local time, to the second: "22 Nov 2026 14:03:05".
 func Clock(t time.Time) string { return local(t, "2 Jan 2006 15:04:05") }
+
+// Brief is a moment as lists show it: "14:03:05" within the same local day as
+// now, "21 Nov 14:03" otherwise. Another year is named.
+func Brief(now, t time.Time) string {
+	switch today := now.In(delivery.Istanbul); {
+	case Date(now) == Date(t):
+		return local(t, "15:04:05")
+	case t.In(delivery.Istanbul).Year() == today.Year():
+		return local(t, "2 Jan 15:04")
+	}
+	return local(t, "2 Jan 2006 15:04")
+}
 
 // Minute is the time of day in local time: "14:03".
 func Minute(t time.Time) string { return local(t, "15:04") }

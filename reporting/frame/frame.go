@@ -52,10 +52,17 @@ func (f *Frame) Handle(mux *http.ServeMux, pattern string, role access.Role, ser
 }
 
 // Guard is a handler behind the gate, for everybody with one of the roles;
-// without roles, for everybody who has signed in.
+// without roles, for everybody who is somebody. A program's token reads what its
+// role may see and changes nothing: for that the gateway's log wants a person.
 func (f *Frame) Guard(serve Handler, roles ...access.Role) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := serve(w, r); err != nil {
+		who := access.IdentityOf(r.Context())
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		var err error = errToken
+		if reads || who.BySession() {
+			err = serve(w, r)
+		}
+		if err != nil {
 			f.Refuse(w, r, err)
 		}
 	})

@@ -42,6 +42,7 @@ type scene struct {
 	*testing.T
 	server *httptest.Server
 	client *http.Client
+	token  string // of a program with the same roles
 }
 
 // newScene signs somebody in who has these roles.
@@ -55,12 +56,14 @@ func newScene(t *testing.T, roles ...access.Role) *scene {
 	t.Cleanup(func() { _ = l.Close() })
 	user, err := access.NewUser("ayse", roles, password)
 	must(t, err)
+	program, token, err := access.NewToken("cron", roles)
+	must(t, err)
 	log := slog.New(slog.DiscardHandler)
-	gate, err := access.New(l, access.People{Users: []access.User{user}}, access.Settings{PasswordChecks: 1}, log, prometheus.NewRegistry())
+	gate, err := access.New(l, access.People{Users: []access.User{user}, Tokens: []access.Token{token}}, access.Settings{PasswordChecks: 1}, log, prometheus.NewRegistry())
 	must(t, err)
 	f, err := New(gate, "sandbox", log)
 	must(t, err)
-	s := &scene{T: t, server: httptest.NewServer(routes(t, f, gate))}
+	s := &scene{T: t, token: program, server: httptest.NewServer(routes(t, f, gate))}
 	t.Cleanup(s.server.Close)
 	s.signIn()
 	return s
@@ -226,5 +229,23 @@ func TestParse_RefusesBrokenTemplates(t *testing.T) {
 	}
 	if err := p.Show(w, r, "things", View{Data: 7}); err == nil || w.Body.Len() > 0 {
 		t.Error("half a page was shown")
+	}
+}
+
+// A token in a script is nobody whom the gateway's log could name.
+func TestTokens_ReadAndChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, access.Operator)
+	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusForbidden} {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.server.URL+"/accounts", strings.NewReader("n=good"))
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+s.token)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, resp.Body.Close())
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d", method, resp.StatusCode)
+		}
 	}
 }

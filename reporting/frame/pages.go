@@ -165,7 +165,10 @@ func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
 	return nil
 }
 
-var errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
+var (
+	errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
+	errToken   = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
+)
 
 // Refuse answers an error: as a page for who navigates or submits a form, in the
 // service's envelope for everything else. Nothing of the answer may have been

@@ -24,7 +24,8 @@
 
   const options = (drawn) => {
     const ink = tone("ink"), grid = tone("rule");
-    const along = { stacked: drawn.stacked, grid: { display: false }, ticks: { color: ink, maxRotation: 0, autoSkipPadding: 12 } };
+    const narrow = drawn.across && matchMedia("(max-width: 40rem)").matches;
+    const along = { stacked: drawn.stacked, grid: { display: false }, ticks: { color: ink, font: { size: narrow ? 9 : 12 }, maxRotation: 0, autoSkip: !drawn.across, autoSkipPadding: 12 } };
     const height = { stacked: drawn.stacked, beginAtZero: true, grid: { color: grid }, border: { display: false },
       ticks: { color: ink, callback: write, maxTicksLimit: 6 } };
     return {
