@@ -1,6 +1,10 @@
 package main
 
 import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
 	"vendorapi/internal/delivery"
 )
 
@@ -21,7 +25,10 @@ func adminRoutes() routes {
 		{method: post, pattern: account + "/webhook/rotate", name: "admin_webhook_rotate", body: optionalBody, handle: (*gateway).rotateWebhookSecret},
 		{method: get, pattern: account + "/webhook/deliveries", name: "admin_webhook_deliveries", handle: (*gateway).listDeliveries},
 		{method: post, pattern: account + "/webhook/replay", name: "admin_webhook_replay", body: requiredBody, handle: (*gateway).replayEvents},
+		{method: post, pattern: account + "/webhook/test", name: "admin_webhook_test", body: optionalBody, handle: (*gateway).testAccountWebhook},
 		{method: get, pattern: root + "/webhooks", name: "admin_webhooks_list", handle: (*gateway).listWebhooks},
+		{method: post, pattern: account + "/stores/{}/confirm", name: "admin_stores_confirm", body: optionalBody, handle: (*gateway).confirmForFleet},
+		{method: post, pattern: account + "/stores/{}/reject", name: "admin_stores_reject", body: optionalBody, handle: (*gateway).rejectForFleet},
 		{method: post, pattern: account + "/stores/{}/migrate", name: "admin_stores_migrate", body: requiredBody, handle: (*gateway).migrateStore},
 		{method: post, pattern: account + "/stores/{}/deactivate", name: "admin_stores_deactivate", body: requiredBody, handle: (*gateway).deactivateStore},
 		{method: post, pattern: root + "/fleets", name: "admin_fleets_create", body: requiredBody, handle: (*gateway).createFleet},
@@ -55,7 +62,30 @@ func (x *exchange) fleetID() (delivery.FleetID, error) {
 	return delivery.FleetID{}, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 }
 
-// audit notes what an operator changed; never names, addresses or secrets.
-func (g *gateway) audit(what string, about ...any) {
+// audit notes what an operator changed, and which one if the request says so;
+// never names of customers, addresses or secrets.
+func (g *gateway) audit(x *exchange, what string, about ...any) {
+	if operator := x.operator(); operator != "" {
+		about = append([]any{"operator", operator}, about...)
+	}
 	g.log.Info("admin: "+what, about...)
+}
+
+// maxOperator is the greatest length of an operator's name in characters.
+const maxOperator = 64
+
+// operator is who acts, as the panel names them in the header X-Operator: 1 to
+// 64 printable characters, blanks within included. Anything else is nobody, so
+// that no name can look like another line or another field of the log, or hide
+// what it is.
+func (x *exchange) operator() string {
+	value, _, err := x.header("X-Operator")
+	if err != nil || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator {
+		return ""
+	}
+	name := string(value)
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return name
 }

@@ -72,7 +72,7 @@ func (g *gateway) createAccount(x *exchange) error {
 	if err := l.CreateAccount(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	g.audit("account created", "account", account.ID.String())
+	g.audit(x, "account created", "account", account.ID.String())
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{
 		"accountId": account.ID.String(), "clientId": account.ID.ClientID(), "clientSecret": secret,
@@ -137,7 +137,7 @@ func (g *gateway) changeAccount(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("account changed", "account", id.String(), "suspended", changed.Suspended)
+	g.audit(x, "account changed", "account", id.String(), "suspended", changed.Suspended)
 	return x.okJSON(viewAccount(changed))
 }
 
@@ -152,7 +152,7 @@ func (g *gateway) rotateCredentials(x *exchange) error {
 	if err := l.RotateAccountSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil); err != nil {
 		return err
 	}
-	g.audit("client secret rotated", "account", id.String())
+	g.audit(x, "client secret rotated", "account", id.String())
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{
 		"clientId": id.ClientID(), "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),

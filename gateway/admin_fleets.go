@@ -108,7 +108,7 @@ func (g *gateway) createFleet(x *exchange) error {
 	if err := l.CreateFleet(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	g.audit("fleet created", "fleet", fleet.ID.String())
+	g.audit(x, "fleet created", "fleet", fleet.ID.String())
 	g.refreshFleets(l)
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{
@@ -168,7 +168,7 @@ func (g *gateway) changeFleet(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("fleet changed", "fleet", id.String(), "suspended", changed.Suspended)
+	g.audit(x, "fleet changed", "fleet", id.String(), "suspended", changed.Suspended)
 	g.refreshFleets(l)
 	return x.okJSON(viewFleet(changed, false))
 }
@@ -233,6 +233,6 @@ func (g *gateway) announceOverdue(x *exchange) error {
 	if err := l.Publish(g.work, notices...); err != nil {
 		return err
 	}
-	g.audit("payment overdue announced", "fleet", id.String(), "accounts", len(notices))
+	g.audit(x, "payment overdue announced", "fleet", id.String(), "accounts", len(notices))
 	return x.okJSON(map[string]int{"accounts": len(notices), "stores": len(stores)})
 }

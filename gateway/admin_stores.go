@@ -1,11 +1,67 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
+
+// confirmForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm
+// {fleetId?}: what the store's fleet does with its own POST …/confirm, on its
+// behalf.
+func (g *gateway) confirmForFleet(x *exchange) error {
+	return g.answerForFleet(x, "store confirmed for its fleet", confirmation)
+}
+
+// rejectForFleet is POST /accounts/{id}/stores/{externalStoreId}/reject
+// {fleetId?}, the fleet's no.
+func (g *gateway) rejectForFleet(x *exchange) error {
+	return g.answerForFleet(x, "store rejected for its fleet", rejection)
+}
+
+// answerForFleet answers for the fleet that the body names, or without one for
+// whichever the store has chosen. Naming it keeps an operator who looks at an
+// old page from answering for a fleet that the vendor has turned to since.
+func (g *gateway) answerForFleet(x *exchange, what string, answer func(delivery.FleetID, time.Time) storeMove) error {
+	fleet, err := readActingFleet(x)
+	if err != nil {
+		return err
+	}
+	return g.moveStore(x, what, func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
+		if !again && fleet.IsZero() {
+			fleet = s.Fleet // a later try is for the same one
+		}
+		notices, changed, err := answer(fleet, x.now)(s, again)
+		if errors.Is(err, errNotYourStore) {
+			err = errAnotherFleet
+		}
+		return notices, changed, err
+	})
+}
+
+var errAnotherFleet = delivery.Refuse(delivery.CodeStoreNotFound, "the store is not attached to this fleet")
+
+// readActingFleet is the body's fleetId; zero when there is none.
+func readActingFleet(x *exchange) (delivery.FleetID, error) {
+	var fleet delivery.FleetID
+	if len(x.body) == 0 {
+		return fleet, nil
+	}
+	f := newForm(x.text())
+	given := f.text("fleetId")
+	if err := f.read(); err != nil {
+		return fleet, err
+	}
+	if given.Set {
+		var err error
+		if fleet, err = delivery.ParseFleetID(given.Value); err != nil || fleet.IsZero() {
+			f.invalid("fleetId", "must be a fleet's id")
+		}
+	}
+	return fleet, f.err()
+}
 
 // migrateStore is POST /accounts/{id}/stores/{externalStoreId}/migrate
 // {closingDate}: the store stays Active until the end of that local day. The
@@ -70,7 +126,7 @@ func (g *gateway) deactivateStore(x *exchange) error {
 
 // moveStore changes the store that the path names and answers what became of
 // it.
-func (g *gateway) moveStore(x *exchange, what string, move func(*delivery.Store, bool) ([]ledger.Notice, bool, error)) error {
+func (g *gateway) moveStore(x *exchange, what string, move storeMove) error {
 	l, account, err := g.openAccount(x)
 	if err != nil {
 		return err
@@ -83,7 +139,7 @@ func (g *gateway) moveStore(x *exchange, what string, move func(*delivery.Store,
 	if err != nil {
 		return err
 	}
-	g.audit(what, "account", account.String(), "store", externalID)
+	g.audit(x, what, "account", account.String(), "store", externalID)
 	view := map[string]string{"externalStoreId": externalID, "status": store.State.String()}
 	if !store.ClosingDate.IsZero() {
 		view["closingDate"] = store.ClosingDate.In(delivery.Istanbul).Format(time.DateOnly)

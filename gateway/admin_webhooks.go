@@ -31,7 +31,7 @@ func (g *gateway) putAccountWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("webhook registered", "account", id.String())
+	g.audit(x, "webhook registered", "account", id.String())
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(viewWebhook(endpoint, issued))
 }
@@ -47,9 +47,24 @@ func (g *gateway) rotateWebhookSecret(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("webhook secret rotated", "account", id.String())
+	g.audit(x, "webhook secret rotated", "account", id.String())
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{"secret": secret})
+}
+
+// testAccountWebhook is POST /accounts/{id}/webhook/test: queues a webhook.test
+// event, as the vendor's own POST /webhook/test does.
+func (g *gateway) testAccountWebhook(x *exchange) error {
+	l, id, err := g.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	eventID, err := l.QueueTest(g.work, id, x.now)
+	if err != nil {
+		return err
+	}
+	g.audit(x, "webhook test queued", "account", id.String(), "event", eventID)
+	return x.okJSON(map[string]string{"eventId": eventID})
 }
 
 // attemptView is a line of the attempt log with its times as answers carry

@@ -79,6 +79,7 @@ func (g *gateway) refuse(x *exchange, err error) {
 		refusal, requestID = g.fault(x, err)
 	}
 	x.meter.refused(refusal.Code)
+	g.countRefusal(x, refusal.Code)
 	h := &x.ctx.Response.Header
 	if requestID != "" {
 		h.SetCanonical(headerRequestID, []byte(requestID))
@@ -91,6 +92,15 @@ func (g *gateway) refuse(x *exchange, err error) {
 		h.SetCanonical(headerChallenge, valueBearer)
 	}
 	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
+}
+
+// countRefusal counts an answer of the Vendor API for the operators' overview,
+// over all gateways and by error code. Before the ledger is open there is nothing
+// to count with.
+func (g *gateway) countRefusal(x *exchange, code delivery.Code) {
+	if l := g.opened.Load(); l != nil && x.vendor {
+		l.CountRefusal(code)
+	}
 }
 
 // waitSeconds is how long the client should wait, rounded up; 0 when waiting

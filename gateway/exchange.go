@@ -22,6 +22,7 @@ type exchange struct {
 	ctx    *fasthttp.RequestCtx
 	route  *route
 	meter  *meter
+	vendor bool // it came to the Vendor API's listener
 	params [paramsMax][]byte
 	now    time.Time
 
@@ -60,10 +61,11 @@ func (x *exchange) release() {
 	exchanges.Put(x)
 }
 
-// serve answers one request of a listener.
-func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int) {
+// serve answers one request of a listener; vendor tells which of the two it is.
+func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor bool) {
 	x := acquireExchange(ctx)
 	defer x.release()
+	x.vendor = vendor
 	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
 	var allow string
 	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -90,43 +91,55 @@ func (g *gateway) listStores(x *exchange) error {
 
 var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
 
-// confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm: the store
-// becomes Active, and store.activated goes out with the same write. Confirming
-// again is answered alike and announces nothing.
-func (g *gateway) confirmStore(x *exchange) error {
-	return g.answerPending(x, func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
-		if s.Fleet != x.fleet {
+// storeMove decides what becomes of a store, see changeStore.
+type storeMove = func(s *delivery.Store, again bool) (notices []ledger.Notice, changed bool, err error)
+
+// confirmation is a fleet's yes: the store becomes Active, and store.activated
+// goes out with the same write. Confirming again announces nothing.
+func confirmation(fleet delivery.FleetID, now time.Time) storeMove {
+	return func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
+		if s.Fleet != fleet {
 			return nil, false, errNotYourStore
 		}
 		if s.State == delivery.Active {
 			return nil, false, nil
 		}
-		if err := delivery.ConfirmStore(s, x.now); err != nil {
+		if err := delivery.ConfirmStore(s, now); err != nil {
 			return nil, false, err
 		}
 		return []ledger.Notice{{
-			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: x.now,
+			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: now,
 			Data: delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
 		}}, true, nil
-	})
+	}
 }
 
-// rejectStore is POST /stores/{accountId}/{externalStoreId}/reject: the vendor
-// has to choose again.
-func (g *gateway) rejectStore(x *exchange) error {
-	return g.answerPending(x, func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
+// rejection is a fleet's no: the vendor has to choose again.
+func rejection(fleet delivery.FleetID, now time.Time) storeMove {
+	return func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
 		if again && s.State == delivery.AwaitingFleet {
 			return nil, false, nil // an earlier try of ours, whose answer was lost
 		}
-		if s.Fleet != x.fleet {
+		if s.Fleet != fleet {
 			return nil, false, errNotYourStore
 		}
-		return nil, true, delivery.RejectStore(s, x.now)
-	})
+		return nil, true, delivery.RejectStore(s, now)
+	}
+}
+
+// confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm. Again is
+// answered alike.
+func (g *gateway) confirmStore(x *exchange) error {
+	return g.answerPending(x, confirmation(x.fleet, x.now))
+}
+
+// rejectStore is POST /stores/{accountId}/{externalStoreId}/reject.
+func (g *gateway) rejectStore(x *exchange) error {
+	return g.answerPending(x, rejection(x.fleet, x.now))
 }
 
 // answerPending applies a fleet's answer to the store that the path names.
-func (g *gateway) answerPending(x *exchange, move func(*delivery.Store, bool) ([]ledger.Notice, bool, error)) error {
+func (g *gateway) answerPending(x *exchange, move storeMove) error {
 	account, err := x.accountID()
 	if err != nil {
 		return errNotYourStore

@@ -30,6 +30,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -102,10 +103,20 @@ func (g *gateway) keep(ctx context.Context) error {
 	return nil
 }
 
-// close gives the connections to Redis back.
+// lastFlush bounds what an orderly end waits for the last figures to be written.
+const lastFlush = time.Second
+
+// close writes the figures of the last seconds and gives the connections to
+// Redis back.
 func (g *gateway) close() error {
-	if l := g.opened.Load(); l != nil {
-		return l.Close()
+	l := g.opened.Load()
+	if l == nil {
+		return nil
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
+	defer cancel()
+	if err := l.FlushMinutes(ctx, time.Now()); err != nil {
+		g.log.Warn("the last figures per minute were not counted", "error", err)
+	}
+	return l.Close()
 }

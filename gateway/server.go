@@ -21,10 +21,13 @@ type front struct {
 	server   *fasthttp.Server
 }
 
+// vendorListener is the name of the Vendor API's listener.
+const vendorListener = "vendor_api"
+
 // listen opens both listeners; the vendor's comes first.
 func (g *gateway) listen() ([]*front, error) {
-	vendor, err := g.newFront("vendor_api", &g.settings.VendorAPI, func(ctx *fasthttp.RequestCtx) {
-		g.serve(ctx, g.vendorRoutes, g.settings.VendorAPI.MaxBodyBytes)
+	vendor, err := g.newFront(vendorListener, &g.settings.VendorAPI, func(ctx *fasthttp.RequestCtx) {
+		g.serve(ctx, g.vendorRoutes, g.settings.VendorAPI.MaxBodyBytes, true)
 	})
 	if err != nil {
 		return nil, err
@@ -45,7 +48,7 @@ func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 		g.settings.Pprof && len(path) > len("/debug/pprof") && path[:len("/debug/pprof")] == "/debug/pprof":
 		g.operations(ctx)
 	default:
-		g.serve(ctx, g.privateRoutes, g.settings.PrivateAPI.MaxBodyBytes)
+		g.serve(ctx, g.privateRoutes, g.settings.PrivateAPI.MaxBodyBytes, false)
 	}
 }
 
@@ -73,7 +76,7 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      handler,
-		ErrorHandler:                 g.answerUnparsed,
+		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { g.answerUnparsed(ctx, err, name == vendorListener) },
 		ConnState:                    noteFirstByte,
 		ReadBufferSize:               s.MaxHeaderBytes,
 		ReadTimeout:                  s.ReadTimeout,
@@ -112,14 +115,14 @@ func tlsConfig(s *listenerSettings) (*tls.Config, error) {
 //
 // A connection on which nothing ever came is closed without a word: clients dial
 // spare ones, and would take our answer for that to the next request they write.
-func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error) {
+func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor bool) {
 	if c := guarded(ctx.Conn()); c != nil && !c.heard {
 		_ = ctx.Conn().Close()
 		return
 	}
 	x := acquireExchange(ctx)
 	defer x.release()
-	x.meter = g.metrics.unparsed
+	x.meter, x.vendor = g.metrics.unparsed, vendor
 	ctx.Response.Header.DisableNormalizing()
 	refusal := delivery.Refuse(delivery.CodeMalformedRequest, "this is no HTTP request that the service accepts")
 	var small *fasthttp.ErrSmallBuffer

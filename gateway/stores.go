@@ -89,8 +89,7 @@ func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, exter
 // earlier try of this request was not written, or was and the answer got lost:
 // then it may find its own work. move reports false when there is nothing to
 // write.
-func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, externalID string,
-	move func(s *delivery.Store, again bool) (notices []ledger.Notice, changed bool, err error)) (*delivery.Store, error) {
+func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, externalID string, move storeMove) (*delivery.Store, error) {
 	for try := range writeTries {
 		store, err := l.Store(g.work, account, externalID)
 		if err != nil {

@@ -108,7 +108,7 @@ func (g *gateway) changeAccountWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("webhook limits changed", "account", id.String(),
+	g.audit(x, "webhook limits changed", "account", id.String(),
 		"maxInFlight", endpoint.Limits.InFlight, "maxPerSecond", endpoint.Limits.PerSecond)
 	return x.okJSON(viewHealth(endpoint))
 }

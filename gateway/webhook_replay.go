@@ -145,6 +145,6 @@ func (g *gateway) replayEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit("events replayed", "account", id.String(), "events", replayed)
+	g.audit(x, "events replayed", "account", id.String(), "events", replayed)
 	return x.okJSON(map[string]int{"replayed": replayed})
 }
