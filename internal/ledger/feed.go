@@ -17,7 +17,7 @@ import (
 type Role string
 
 // The roles that must have consumed an entry before it may be dropped. Events
-// go to all, couriers' updates to the status role only, final outcomes of
+// go to all, couriers' updates to the status role only, attempts to deliver
 // webhooks to the export role only.
 const (
 	RoleStatus  Role = "status"
@@ -36,7 +36,8 @@ type Event struct {
 	LateAt time.Time
 }
 
-// Outcomes are final outcomes of webhook events of one account.
+// Outcomes are final outcomes of webhook events of one account, or attempts of
+// its that failed and will be repeated ("retrying"); never both.
 type Outcomes struct {
 	Account delivery.AccountID
 	Records []AttemptRecord
@@ -56,6 +57,8 @@ func (e *Entry) kind() byte {
 	switch {
 	case e.Update != nil:
 		return kindUpdates
+	case e.Outcomes != nil && e.Outcomes.Records[0].State == outcomeRetrying:
+		return kindTries
 	case e.Outcomes != nil:
 		return kindOutcomes
 	}
@@ -183,7 +186,7 @@ func streamKinds(role Role) []byte {
 	case RoleStatus:
 		return []byte{kindEvents, kindUpdates}
 	case RoleExport:
-		return []byte{kindEvents, kindOutcomes}
+		return []byte{kindEvents, kindOutcomes, kindTries}
 	default:
 		return []byte{kindEvents}
 	}
@@ -281,7 +284,7 @@ func requiredRoles(streamKey string) []Role {
 	switch streamKey[len(streamKey)-1] {
 	case kindUpdates:
 		return []Role{RoleStatus}
-	case kindOutcomes:
+	case kindOutcomes, kindTries:
 		return []Role{RoleExport}
 	}
 	return []Role{RoleStatus, RoleWebhook, RoleExport}

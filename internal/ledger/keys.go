@@ -36,6 +36,8 @@ import (
 //	g <account>            list    attempt log, newest first
 //	p <account>            string  there while a replay of the account runs
 //	v                      stream  final outcomes of webhook events
+//	V                      stream  attempts that failed and go on, until they are
+//	                               exported; missing where nobody exports
 //	W                      zset    accounts by when their queue needs a look, ms
 //	y                      string  an order being copied; gone when the script ends
 //	f                      stream  updates that were refused, capped
@@ -76,6 +78,7 @@ const (
 	kindSchedule      = 'W'
 	kindReplaying     = 'p'
 	kindOutcomes      = 'v'
+	kindTries         = 'V'
 	kindRefused       = 'f'
 	kindDeadLetters   = 'z'
 	kindSession       = 'l'

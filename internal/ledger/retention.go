@@ -12,12 +12,13 @@ import (
 )
 
 // Trim drops a partition's stream entries that are older than keep and that
-// every group has read and settled; it drops nothing while a required group is
+// every group has read and settled, and of attempts that go on, which no replay
+// looks at, all that are settled; it drops nothing while a required group is
 // missing. Returns how many entries went.
 func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.rooms[partition]
 	total := int64(0)
-	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes} {
+	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
 		key := r.key(kind)
 		floor, _, err := l.floor(ctx, key)
 		if err != nil {
@@ -26,7 +27,7 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 		if floor == "" {
 			continue
 		}
-		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); streamIDLess(horizon, floor) {
+		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); kind != kindTries && streamIDLess(horizon, floor) {
 			floor = horizon
 		}
 		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()

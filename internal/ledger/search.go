@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -94,7 +93,7 @@ func (l *Ledger) FindStores(ctx context.Context, f StoreFilter, limit int) (stor
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
-	search := storeSearch{StoreFilter: f, folded: foldCase(f.Text), limit: limit}
+	search := storeSearch{StoreFilter: f, folded: delivery.FoldName(f.Text), limit: limit}
 	sets, ordered, err := l.storeSets(ctx, &f)
 	if err != nil {
 		return nil, false, err
@@ -196,8 +195,8 @@ func (s *storeSearch) matches(store *delivery.Store) bool {
 	return (s.Account.IsZero() || store.Account == s.Account) &&
 		(s.Fleet.IsZero() || store.Fleet == s.Fleet) &&
 		(s.State == 0 || store.State == s.State) &&
-		(s.folded == "" || strings.Contains(foldCase(store.ExternalID), s.folded) ||
-			strings.Contains(foldCase(store.Name), s.folded))
+		(s.folded == "" || strings.Contains(delivery.FoldName(store.ExternalID), s.folded) ||
+			strings.Contains(delivery.FoldName(store.Name), s.folded))
 }
 
 // shorten sorts what is found and keeps what can still be answered.
@@ -208,21 +207,4 @@ func (s *storeSearch) shorten() {
 	end := min(s.limit+1, len(s.found))
 	clear(s.found[end:])
 	s.found = s.found[:end]
-}
-
-// combiningDot is what is left of an İ that was made small the English way.
-const combiningDot = '\u0307'
-
-// foldCase makes texts that differ in case only alike, the Turkish way (İ and i,
-// I and ı) and the English way (I and i) at once: all four are one letter.
-func foldCase(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case 'I', 'İ', 'ı':
-			return 'i'
-		case combiningDot:
-			return -1
-		}
-		return unicode.ToLower(r)
-	}, text)
 }

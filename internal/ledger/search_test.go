@@ -212,21 +212,3 @@ func TestFindStores_Bounds(t *testing.T) {
 		return err
 	})
 }
-
-func TestFoldCase_TurkishAndEnglish(t *testing.T) {
-	for _, alike := range [][]string{
-		{"istanbul", "İstanbul", "ISTANBUL", "İSTANBUL", "ıstanbul", strings.ToLower("İSTANBUL")},
-		{"ısırgan", "ISIRGAN", "Isırgan"},
-		{"ÇĞÖŞÜ", "çğöşü"},
-		{"s-1", "S-1"},
-	} {
-		for _, text := range alike {
-			if foldCase(text) != foldCase(alike[0]) {
-				t.Errorf("%q and %q differ", text, alike[0])
-			}
-		}
-	}
-	if foldCase("şube") == foldCase("sube") {
-		t.Error("letters are taken for others")
-	}
-}

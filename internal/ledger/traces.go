@@ -139,7 +139,7 @@ func (l *Ledger) nameAccounts(ctx context.Context, refused []RefusedUpdate) erro
 type DeadLetter struct {
 	At        time.Time // when it was given up
 	Partition int
-	Stream    string // events, updates or outcomes
+	Stream    string // events, updates, outcomes or tries
 	EntryID   string
 	Role      string // whose entry it was
 	Reason    string
@@ -150,6 +150,7 @@ type DeadLetter struct {
 
 var streamNames = map[string]string{
 	string(rune(kindEvents)): "events", string(rune(kindUpdates)): "updates", string(rune(kindOutcomes)): "outcomes",
+	string(rune(kindTries)): "tries",
 }
 
 // DeadLetters lists the newest of all partitions, at most limit, 1 to 1000,

@@ -38,10 +38,13 @@ type AttemptRecord struct {
 const attemptsShown = 200
 
 // Kinds of a line, its first byte. Lines stand in an endpoint's log, those of
-// final outcomes also in the partition's stream of outcomes. A line is: kind, of
-// a probe how many it stands for (4 bytes), outcome, flags, attempt, time, HTTP
-// status, milliseconds, next attempt, event, its type, error, answer. Scripts
-// write lineNotSent themselves: time (8 bytes), event.
+// final outcomes also in the partition's stream of outcomes, and those of other
+// attempts to deliver an event, without the answer, in its stream of tries; there
+// each probe that failed has a line of its own, at most one in 30 s and endpoint,
+// and pings, which deliver nothing, have none. A line is: kind, of a probe how
+// many it stands for (4 bytes), outcome, flags, attempt, time, HTTP status,
+// milliseconds, next attempt, event, its type, error, answer. Scripts write
+// lineNotSent themselves: time (8 bytes), event.
 const (
 	lineNotSent = 3
 	lineAttempt = 4
@@ -140,8 +143,8 @@ func (r room) decodeLine(line string) (a AttemptRecord, err error) {
 	return a, nil
 }
 
-// decodeOutcomes reads an entry of the stream of outcomes: account, and lines
-// named 1, 2 and so on.
+// decodeOutcomes reads an entry of the stream of outcomes or of tries: account,
+// and lines named 1, 2 and so on.
 func (r room) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
 	records := make([]AttemptRecord, 0, len(values)-1)
 	for i := 1; values[strconv.Itoa(i)] != nil; i++ {

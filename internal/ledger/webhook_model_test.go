@@ -71,6 +71,7 @@ func (p *play) observe() {
 	}
 	schedule := pipe.ZRangeWithScores(p.ctx, r.key(kindSchedule), 0, -1)
 	outcomes := pipe.XRange(p.ctx, r.key(kindOutcomes), "("+p.lastOutcome, "+")
+	tries := pipe.XRange(p.ctx, r.key(kindTries), "("+p.lastTry, "+")
 	_, err := pipe.Exec(p.ctx)
 	p.must(err)
 	looks := scores(schedule.Val())
@@ -92,6 +93,19 @@ func (p *play) observe() {
 		for _, a := range records {
 			p.finals[final{a.EventID, a.Replay}]++
 			p.sums[account][outcomeNumber(a.State)]++
+		}
+	}
+	for _, entry := range tries.Val() {
+		p.lastTry = entry.ID
+		records, err := r.decodeOutcomes(entry.Values)
+		p.must(err)
+		for _, a := range records {
+			if a.State != outcomeRetrying || a.Answer != "" {
+				p.Fatalf("among the tries: %+v", a)
+			}
+			if !a.Probe {
+				p.sums[delivery.AccountID([]byte(text(entry.Values["a"])))][outcomeNumber(a.State)]++
+			}
 		}
 	}
 }
@@ -133,7 +147,7 @@ func (p *play) check(rt *rapid.T) {
 			p.Fatalf("log of %d bytes, counted %d", q.bytes, q.logged)
 		}
 		sums := p.sums[s.account]
-		if q.ended[0] != sums[outcomeNumber(outcomeDelivered)] || q.ended[2] != sums[outcomeNumber(outcomeUndelivered)] || q.ended[3] != sums[outcomeNumber(outcomeNotSent)] {
+		if q.ended[0] != sums[outcomeNumber(outcomeDelivered)] || q.ended[1] != sums[outcomeNumber(outcomeRetrying)] || q.ended[2] != sums[outcomeNumber(outcomeUndelivered)] || q.ended[3] != sums[outcomeNumber(outcomeNotSent)] {
 			p.Fatalf("figures %v, outcomes %v", q.ended, sums)
 		}
 	}

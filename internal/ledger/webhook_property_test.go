@@ -24,6 +24,7 @@ type play struct {
 
 	now, before map[delivery.AccountID]*queueState // after this step and the one before
 	lastOutcome string
+	lastTry     string
 	finals      map[final]int
 	sums        map[delivery.AccountID]*[len(lineOutcomes)]int64
 
@@ -86,13 +87,14 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 	old, err := l.rdb.Keys(t.Context(), l.rooms[0].prefix+"*").Result()
 	must(t, err)
 	must(t, l.rdb.Del(t.Context(), append(old, "test:clock")...).Err())
-	p := &play{T: rt, Ledger: l, ctx: t.Context(), lastOutcome: "0", inFlight: 4,
+	p := &play{T: rt, Ledger: l, ctx: t.Context(), lastOutcome: "0", lastTry: "0", inFlight: 4,
 		finals: make(map[final]int), sums: make(map[delivery.AccountID]*[len(lineOutcomes)]int64), notices: make(map[string]*scene), unread: make(map[string]*scene),
 		replays: make(map[string]string), cycles: make(map[string]int), tries: make(map[string]int), ended: make(map[string]bool)}
 	ms.Store(time.Now().UnixMilli())
 	l.setClock(t, ms.Load()*1000)
 	p.reader = newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, l.rooms)
 	must(t, p.reader.makeGroups(t.Context()))
+	must(t, newFeedReader(l, &Feed{Role: RoleExport, Consumer: "x"}, l.rooms).makeGroups(t.Context()))
 	for range 3 {
 		s := &scene{shop: &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}, ms: ms, breaker: playBreaker}
 		newStore(t, l, s.account, fleet)

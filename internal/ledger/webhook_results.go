@@ -73,8 +73,10 @@ type settlement struct {
 	next     int64 // next attempt, ms
 	attempts int   // the number of this one
 	line     []byte
-	endpoint EndpointState
-	pause    any // "" when nothing was sent, else ms
+	// unanswered is how much of the line comes before what was answered.
+	unanswered int
+	endpoint   EndpointState
+	pause      any // "" when nothing was sent, else ms
 }
 
 func (r *Result) settlement() settlement {
@@ -132,7 +134,9 @@ func (r *Result) line(kind byte, s *settlement) []byte {
 	if !o.OK {
 		a.Answer = strings.ToValidUTF8(string(o.Answer), "\uFFFD")
 	}
-	return a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)
+	line := a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)
+	s.unanswered = len(line) - len(appendText(nil, a.Answer))
+	return line
 }
 
 // unsent ends an event for which nothing can be sent any more.
@@ -208,5 +212,5 @@ func (s *settlement) appendTo(args []any) []any {
 	if d.Receiver != nil {
 		version = d.Receiver.Version
 	}
-	return append(args, d.item, d.token, s.outcome, s.next, s.attempts, s.line, version, string(s.endpoint), s.pause)
+	return append(args, d.item, d.token, s.outcome, s.next, s.attempts, s.line, version, string(s.endpoint), s.pause, s.unanswered)
 }

@@ -42,6 +42,9 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 		if n >= tablesEnd {
 			requireStored(t, a, noon, noon, o)
 		}
+		if told := one[string](t, a, "SELECT comment FROM system.columns WHERE database = currentDatabase() AND table = 'webhook_outcomes' AND name = 'state'"); !strings.Contains(told, "retrying") {
+			t.Errorf("webhook_outcomes.state is explained as %q", told)
+		}
 		recorded := one[string](t, a, "SELECT arrayStringConcat(groupArray(name), ' ') FROM (SELECT name FROM schema_migrations FINAL ORDER BY version)")
 		var names []string
 		for _, f := range files {

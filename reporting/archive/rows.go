@@ -62,14 +62,14 @@ type LateDelivery struct {
 }
 
 // Outcome is a row of webhook_outcomes: one line of the ledger's stream of
-// outcomes, which Partition, Entry and Line name.
+// outcomes or of tries, which Partition, Entry and Line name.
 type Outcome struct {
 	Account      delivery.AccountID
 	At           time.Time
 	EventID      string
 	Event        delivery.EventType // empty when nothing is known of the event any more
 	Order        delivery.OrderID   // zero: an event of a store or a fleet
-	State        string             // delivered, undelivered or notSent
+	State        string             // delivered, undelivered or notSent; retrying: an attempt that was not the last
 	Attempt      int
 	HTTPStatus   int // 0 without an answer
 	Error        string

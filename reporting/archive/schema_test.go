@@ -156,7 +156,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 // Every statement may be run again: a crash can come before it is recorded.
 func TestSchema_StatementsMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	repeatable := regexp.MustCompile(`(?i)^(CREATE (TABLE|VIEW|DATABASE) IF NOT EXISTS|CREATE OR REPLACE |ALTER TABLE .* (ADD|DROP) (COLUMN|INDEX) IF |DROP \w+ IF EXISTS)`)
+	repeatable := regexp.MustCompile(`(?i)^(CREATE (TABLE|VIEW|DATABASE) IF NOT EXISTS|CREATE OR REPLACE |ALTER TABLE .* ((ADD|DROP) (COLUMN|INDEX) IF |COMMENT COLUMN )|DROP \w+ IF EXISTS)`)
 	for _, statement := range clusterSQL(t) {
 		if !repeatable.MatchString(statement) {
 			t.Errorf("cannot be run again: %.100s", statement)

@@ -110,7 +110,9 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 }
 
 // outcomeRows names each line by its place in the stream, so that the same line
-// is the same row whoever exports it how often.
+// is the same row whoever exports it how often. The two streams number their
+// entries apart, but no event is in both at the same millisecond: between an
+// attempt that failed and the next one lies a pause.
 func outcomeRows(e *ledger.Entry) []archive.Outcome {
 	rows := make([]archive.Outcome, len(e.Outcomes.Records))
 	for i, r := range e.Outcomes.Records {

@@ -46,6 +46,58 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	s.Want("late deliveries", "count(), any(order_id) FROM "+s.Database+".late_deliveries", "1\t"+o.ID.String())
 }
 
+// Every attempt to deliver an event has its row, however often it is exported,
+// and not only those that fit into the endpoint's log in Redis.
+func TestExport_WritesEveryAttempt(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, testbed.SharedEngine(t))
+	_, _, err := s.Ledger.SetWebhookURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stop := s.export("x1")
+	s.AwaitExported()
+	o := s.Vendor.Order("", time.Now())
+	s.Move(o, delivery.Assigned, time.Now())
+	s.queueWebhooks()
+	const failures = 230
+	for attempt := range failures + 1 {
+		s.attempt(attempt == failures)
+	}
+	s.AwaitExported()
+	stop()
+	s.setBack()
+	s.export("x2")
+	s.AwaitExported()
+	table := s.Database + ".webhook_outcomes WHERE order_id = '" + o.ID.String() + "'"
+	s.Want("attempts", "count(), uniqExact(attempt), min(attempt), max(attempt), uniqExact(event_id) FROM "+table, "231\t231\t1\t231\t1")
+	s.Want("failures", "count(), any(http_status), any(error), any(milliseconds) FROM "+table+" AND state = 'retrying'", "230\t500\tstatus: 500\t12")
+	s.Want("the end", "attempt, http_status, state FROM "+table+" AND state != 'retrying'", "231\t200\tdelivered")
+}
+
+// attempt plays the sending of the one event that waits.
+func (s *exporting) attempt(ok bool) {
+	s.T.Helper()
+	var ds []*ledger.Delivery
+	s.Await("an event to send", func() bool {
+		for partition := range s.Ledger.Partitions() {
+			leased, _, err := s.Ledger.Lease(s.T.Context(), partition, ledger.Grant{Limit: 1, Share: 9, InFlight: 9, Lease: time.Minute})
+			if err != nil {
+				s.T.Fatal(err)
+			}
+			ds = append(ds, leased...)
+		}
+		return len(ds) == 1
+	})
+	o := ledger.Outcome{At: time.Now(), OK: ok, Status: 200, Duration: 12 * time.Millisecond}
+	if !ok {
+		o.Status, o.Error, o.Answer, o.Retry = 500, "status: 500", []byte("sorry"), o.At
+	}
+	if _, err := s.Ledger.RecordAttempts(s.T.Context(), []ledger.Result{{Delivery: ds[0], Outcome: o}}, ledger.Grant{Lease: time.Minute}, 1<<30); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
 // queueWebhooks consumes the events as the webhook role does.
 func (s *exporting) queueWebhooks() {
 	s.T.Helper()
@@ -123,7 +175,7 @@ func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 // setBack makes the group begin again.
 func (s *exporting) setBack() {
 	s.T.Helper()
-	for _, kind := range []string{"e", "v"} {
+	for _, kind := range []string{"e", "v", "V"} {
 		s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}` + kind + `')) do redis.call('XGROUP', 'SETID', k, 'export', '0') end return 'OK'" 0`)
 	}
 }

@@ -1,6 +1,7 @@
 -- What is kept of an endpoint's attempts: the log g (list, newest first), the
--- figures in the field tally of its hash, and the partition's stream v of final
--- outcomes (webhook_log.go has the formats).
+-- figures in the field tally of its hash, the partition's stream v of final
+-- outcomes, and until it has been exported its stream V of the others
+-- (webhook_log.go has the formats).
 
 -- Figures: the hour they are of, attempts that succeeded and failed in it and in
 -- the hour before, bytes of the log, events delivered, retried, undelivered and
@@ -60,10 +61,20 @@ local function log_attempts(e, lines)
   end
 end
 
--- Final outcomes of one account go out as one entry: the account, and lines
--- named 1, 2, ...
-local function publish_outcomes(e, lines)
+-- Lines of one account go out as one entry: the account, and lines named 1, 2, ...
+local function named(lines)
   local fields = {}
   for i, line in ipairs(lines) do fields[2 * i - 1], fields[2 * i] = i, line end
-  call('XADD', e.prefix .. 'v', '*', 'a', e.account, unpack(fields))
+  return unpack(fields)
+end
+
+local function publish_outcomes(e, lines)
+  call('XADD', e.prefix .. 'v', '*', 'a', e.account, named(lines))
+end
+
+-- Attempts that failed and go on. The exporter makes their stream when it first
+-- runs: where there is none nobody would ever take them, and they would cost more
+-- memory than the events that wait.
+local function publish_tries(e, lines)
+  call('XADD', e.prefix .. 'V', 'NOMKSTREAM', '*', 'a', e.account, named(lines))
 end

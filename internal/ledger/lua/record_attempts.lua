@@ -3,22 +3,23 @@
 -- KEYS 1 endpoint
 -- ARGV 1 key prefix {tag}, 2 account, 3 most to hand out, 4 most in flight to
 --   one endpoint now, 5 and while it has no limit of its own, 6 lease in us,
---   7 failures in a row that open the breaker, then nine for each result:
+--   7 failures in a row that open the breaker, then ten for each result:
 --   item, token, outcome ('delivered', 'retrying', 'undelivered', 'deferred':
 --   not an attempt of the event, 'notSent'; of a ping that failed 'dropped'),
 --   next attempt in ms, number of this one, log line ('': none), version of the
 --   endpoint that was used, endpoint's state to note ('': none; 'proven':
 --   healthy, and the receiver knows the new secret), pause in ms that the
---   endpoint asked for ('': nothing was sent, so the answer is nobody's)
+--   endpoint asked for ('': nothing was sent, so the answer is nobody's), bytes of
+--   the line before what was answered
 -- Reply: one letter for each result (r recorded, l lost: the lease is somebody
 --   else's, nothing was changed), the new leases' end in us (the token), whether
 --   more could go out (1 or 0), version, then triples: item, attempts made, ''
 -- Repeated call (lost reply): answers lost; the new leases run out.
-local RESULT = 9
+local RESULT = 10
 local us = clock()
 local e = open_queue(ARGV[1], ARGV[2], us)
 local lease_us, breaker = tonumber(ARGV[6]), tonumber(ARGV[7])
-local letters, lines, final, settled, forgotten = {}, {}, {}, {}, {}
+local letters, lines, final, tries, settled, forgotten = {}, {}, {}, {}, {}, {}
 local raised -- the version after a proof; results of this call still count for the one before
 
 local function settle(item, outcome, next_at, attempts)
@@ -85,6 +86,8 @@ for n, item in ipairs(items) do
       lines[#lines + 1] = line
       if outcome == 'undelivered' or outcome == 'notSent' or outcome == 'delivered' and byte(item, 1) ~= PING then
         final[#final + 1] = line
+      elseif outcome == 'retrying' or outcome == 'deferred' then
+        tries[#tries + 1] = sub(line, 1, tonumber(ARGV[i + 9])) .. '\0' -- an empty answer
       end
     end
     judge(byte(item, 1) == PING and 'dropped' or outcome, state, pause) -- a ping is no event
@@ -102,6 +105,7 @@ if #settled > 0 then call('ZREM', e.k, unpack(settled)) end
 if #forgotten > 0 then call('HDEL', e.prefix .. 'c' .. e.account, unpack(forgotten)) end
 if #lines > 0 then log_attempts(e, lines) end
 if #final > 0 then publish_outcomes(e, final) end
+if #tries > 0 then publish_tries(e, tries) end
 local token = token_of(us, lease_us)
 local more = serve(e, token, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), lease_us)
 end_recovery(e)

@@ -1,0 +1,201 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// exporting makes the groups of an exporter, as its first start does.
+func (s *scene) exporting(t *testing.T) {
+	t.Helper()
+	must(t, newFeedReader(s.Ledger, &Feed{Role: RoleExport, Consumer: "x"}, s.rooms).makeGroups(t.Context()))
+}
+
+// exported are the attempts that an exporter gets, in the order of its streams:
+// "state attempt status", "probe" for one.
+func (s *scene) exported(t *testing.T) (lines []string) {
+	t.Helper()
+	must(t, s.EachEntry(t.Context(), RoleExport, time.Time{}, func(entries []Entry) error {
+		for _, e := range entries {
+			if e.Outcomes == nil {
+				continue
+			}
+			for _, a := range e.Outcomes.Records {
+				line := fmt.Sprint(a.State, " ", a.Attempt, " ", a.HTTPStatus)
+				if a.Probe {
+					line += " probe"
+				}
+				if a.State == outcomeRetrying && (a.Answer != "" || a.Error != "status: 500" || a.NextAt.IsZero()) {
+					t.Errorf("%+v", a)
+				}
+				lines = append(lines, line)
+			}
+		}
+		return nil
+	}))
+	return lines
+}
+
+func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.exporting(t)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Assigned)
+	s.pump(t, 2)
+	for _, answer := range []answer{failsFor(time.Second), answers(2048, time.Second), accepts} {
+		d := s.one(t)
+		s.ends(t, answer, d)
+		// What is recorded again is somebody else's by then.
+		recorded, err := s.RecordAttempts(t.Context(), []Result{{d, answer(s, d)}}, noGrant, s.breaker)
+		if err != nil || recorded.OK[0] {
+			t.Errorf("recorded again: %+v %v", recorded, err)
+		}
+		s.pass(t, time.Second)
+	}
+	if got, want := s.exported(t), []string{"delivered 3 200", "retrying 1 500", "retrying 2 500"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if log := s.attempts(t, outcomeRetrying); len(log) != 2 || len(log[0].Answer) != 2048 {
+		t.Errorf("the log lost the answer: %+v", log)
+	}
+	if got := s.outcomes(t); len(got) != 1 {
+		t.Errorf("final outcomes %+v", got)
+	}
+}
+
+// Several events of one call share an entry; each keeps its line.
+func TestTries_OfOneCall(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.exporting(t)
+	s.publish(t, 3)
+	ds := s.lease(t, 3)
+	results := []Result{{ds[0], failsFor(time.Hour)(s, ds[0])}, {ds[1], accepts(s, ds[1])}, {ds[2], answers(9, time.Hour)(s, ds[2])}}
+	for i := range results {
+		results[i].Outcome.At = s.now()
+	}
+	_, err := s.RecordAttempts(t.Context(), results, noGrant, s.breaker)
+	must(t, err)
+	if got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if n := s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val(); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+// Probes share a line in the log, but each has its own here; pings have none.
+func TestTries_ProbesAndPings(t *testing.T) {
+	s := newScene(t, 1)
+	s.exporting(t)
+	s.open(t, 20*time.Hour)
+	for range 3 {
+		s.pass(t, 30*time.Second)
+		s.ends(t, failsFor(0), s.one(t))
+	}
+	if log := s.attempts(t, ""); len(log) != 2 || log[0].Probes != 3 {
+		t.Fatalf("log %+v", log)
+	}
+	want := []string{"retrying 1 500", "retrying 2 500 probe", "retrying 2 500 probe", "retrying 2 500 probe"}
+	if got := s.exported(t); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	s.pass(t, 30*time.Second)
+	s.ends(t, accepts, s.one(t)) // and nothing waits any more
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.take(t, 1)...)
+	s.pass(t, time.Minute)
+	ping := s.one(t)
+	if !ping.Ping {
+		t.Fatalf("%+v is no ping", ping)
+	}
+	s.ends(t, failsFor(0), ping)
+	want = append([]string{"delivered 2 200 probe", "undelivered 1 500"}, want...)
+	if got := s.exported(t); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Where nobody exports, an event that waits costs nothing more.
+func TestTries_CostNothingWithoutExporter(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.publish(t, 1)
+	for range 5 {
+		s.ends(t, failsFor(time.Second), s.one(t))
+		s.pass(t, time.Second)
+	}
+	if n := s.rdb.Exists(t.Context(), s.rooms[0].key(kindTries)).Val(); n != 0 {
+		t.Error("there is a stream that nobody reads")
+	}
+	if log := s.attempts(t, ""); len(log) != 5 {
+		t.Errorf("%d lines", len(log))
+	}
+}
+
+// An exporter gets them, settles them, and then they go, whatever is kept of
+// other streams.
+func TestTries_GoOnceTheyAreExported(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.exporting(t)
+	s.publish(t, 1)
+	const failures = 4
+	for range failures {
+		s.ends(t, failsFor(time.Second), s.one(t))
+		s.pass(t, time.Second)
+	}
+	s.ends(t, accepts, s.one(t))
+	length := func() [2]int64 {
+		return [2]int64{s.rdb.XLen(t.Context(), s.rooms[0].key(kindOutcomes)).Val(), s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val()}
+	}
+	trim := func() {
+		t.Helper()
+		_, err := s.Trim(t.Context(), 0, 25*time.Hour)
+		must(t, err)
+	}
+	trim()
+	if got := length(); got != [2]int64{1, failures} {
+		t.Errorf("before it is exported: %v", got)
+	}
+	entries := collectFrom(t, s.Ledger, s.rooms, RoleExport, 1+1+failures)
+	var kinds strings.Builder
+	for i := range entries {
+		kinds.WriteByte(entries[i].kind())
+	}
+	if strings.Count(kinds.String(), "V") != failures || strings.Count(kinds.String(), "v") != 1 {
+		t.Errorf("streams %s", &kinds)
+	}
+	trim()
+	if got := length(); got != [2]int64{1, failures} {
+		t.Errorf("while it is being exported: %v", got)
+	}
+	must(t, s.Ack(t.Context(), RoleExport, entries...))
+	lag, err := s.Lag(t.Context(), RoleExport)
+	if err != nil || lag.Entries != 0 {
+		t.Errorf("lag %+v %v", lag, err)
+	}
+	trim()
+	if got := length(); got[0] != 1 || got[1] > 1 { // the last one read stays as the mark
+		t.Errorf("after it: %v", got)
+	}
+}
+
+// A replay by outcome asks how events ended, not what goes on.
+func TestTries_AreNoOutcomeForReplays(t *testing.T) {
+	s := newScene(t, breakerAt)
+	s.exporting(t)
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.one(t))
+	yesterday := s.now().Add(-23 * time.Hour)
+	for range 2 {
+		s.pass(t, time.Second)
+		n, err := s.ReplayOutcomes(t.Context(), s.account, outcomeUndelivered, yesterday)
+		if err != nil || n != 1 {
+			t.Errorf("%d events, %v", n, err)
+		}
+		s.ends(t, failsFor(time.Hour), s.one(t))
+	}
+}
