@@ -31,10 +31,11 @@ type Coverage struct {
 // ParseCoverage reads a GeoJSON geometry of type Polygon or MultiPolygon, at
 // most 1 MB (1,048,576 bytes) and 20,000 vertices. Every ring must be closed
 // and have at least 4 positions of [longitude, latitude] within ±180 and ±90.
-// The error's text is meant for whoever drew the area.
+// The error's text is meant for whoever drew the area, and completes a sentence
+// that begins with the field's name.
 func ParseCoverage(geojson []byte) (*Coverage, error) {
 	if len(geojson) > maxCoverageBytes {
-		return nil, fmt.Errorf("coverage has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
 	}
 	shapes, err := decodeCoverage(geojson)
 	if err != nil {
@@ -45,16 +46,16 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 	for i, rings := range shapes {
 		poly, n, err := buildPolygon(rings)
 		if err != nil {
-			return nil, fmt.Errorf("coverage polygon %d: %w", i+1, err)
+			return nil, fmt.Errorf("polygon %d: %w", i+1, err)
 		}
 		if vertices += n; vertices > maxCoverageVertices {
-			return nil, fmt.Errorf("coverage has more than %d vertices", maxCoverageVertices)
+			return nil, fmt.Errorf("has more than %d vertices", maxCoverageVertices)
 		}
 		c.add(poly)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, geojson); err != nil {
-		return nil, fmt.Errorf("coverage is not valid JSON: %w", err)
+		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no valid JSON")
 	}
 	c.json = bytes.Clone(compact.Bytes())
 	return c, nil
@@ -105,7 +106,7 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 		Coordinates json.RawMessage `json:"coordinates"`
 	}
 	if err := json.Unmarshal(geojson, &shape); err != nil {
-		return nil, fmt.Errorf("coverage is not a GeoJSON object: %w", err)
+		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no JSON object")
 	}
 	var polygons [][][]position
 	var target any = &polygons
@@ -115,16 +116,16 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 		polygons = make([][][]position, 1)
 		target = &polygons[0]
 	default:
-		return nil, fmt.Errorf("coverage must be a GeoJSON Polygon or MultiPolygon, not %q", shape.Type)
+		return nil, fmt.Errorf("must be a GeoJSON Polygon or MultiPolygon, not %q", shape.Type)
 	}
 	if len(shape.Coordinates) == 0 {
-		return nil, errors.New("coverage has no coordinates")
+		return nil, errors.New("has no coordinates")
 	}
 	if err := json.Unmarshal(shape.Coordinates, target); err != nil {
-		return nil, fmt.Errorf("coverage coordinates do not have the shape of a %s: %w", shape.Type, err)
+		return nil, fmt.Errorf("coordinates do not have the shape of a %s", shape.Type)
 	}
 	if len(polygons) == 0 {
-		return nil, errors.New("coverage has no polygon")
+		return nil, errors.New("has no polygon")
 	}
 	return polygons, nil
 }

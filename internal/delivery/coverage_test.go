@@ -72,10 +72,10 @@ func TestCoverageKeepsItsJSON(t *testing.T) {
 func TestParseCoverageRefuses(t *testing.T) {
 	polygon := func(ring string) string { return `{"type":"Polygon","coordinates":[` + ring + `]}` }
 	for name, c := range map[string]struct{ in, want string }{
-		"nothing":            {``, "not a GeoJSON object"},
-		"no JSON":            {`{"type":`, "not a GeoJSON object"},
+		"nothing":            {``, "no JSON object"},
+		"no JSON":            {`{"type":`, "no JSON object"},
 		"null":               {`null`, "not \"\""},
-		"an array":           {`[]`, "not a GeoJSON object"},
+		"an array":           {`[]`, "no JSON object"},
 		"a point":            {`{"type":"Point","coordinates":[28,40]}`, `not "Point"`},
 		"a feature":          {`{"type":"Feature","geometry":` + donut + `}`, `not "Feature"`},
 		"case of the type":   {`{"type":"polygon","coordinates":[` + square + `]}`, `not "polygon"`},
@@ -93,11 +93,11 @@ func TestParseCoverageRefuses(t *testing.T) {
 		"null longitude":     {polygon(`[[28,40],[null,40],[30,42],[28,40]]`), "position 2 is not"},
 		"one number":         {polygon(`[[28,40],[30],[30,42],[28,40]]`), "position 2 is not"},
 		"a string":           {polygon(`[[28,40],["30",40],[30,42],[28,40]]`), "shape of a Polygon"},
-		"NaN":                {polygon(`[[28,40],[NaN,40],[30,42],[28,40]]`), "not a GeoJSON object"},
+		"NaN":                {polygon(`[[28,40],[NaN,40],[30,42],[28,40]]`), "no JSON object"},
 		"longitude of 181":   {polygon(`[[28,40],[181,40],[30,42],[28,40]]`), "position 2, [181, 40]"},
 		"latitude of -91":    {polygon(`[[28,40],[30,-91],[30,42],[28,40]]`), "position 2, [30, -91]"},
 		"beyond a float":     {polygon(`[[28,40],[1e999,40],[30,42],[28,40]]`), "shape of a Polygon"},
-		"something after it": {donut + `x`, "not a GeoJSON object"},
+		"something after it": {donut + `x`, "no JSON object"},
 	} {
 		got, err := ParseCoverage([]byte(c.in))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
