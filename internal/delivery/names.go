@@ -38,3 +38,23 @@ func initial(word string) string {
 	runes[start] = unicode.TurkishCase.ToUpper(runes[start])
 	return string(runes[start:end])
 }
+
+// combiningDot is what is left of an İ that was made small the English way.
+const combiningDot = '\u0307'
+
+// FoldName makes names that differ in case only alike, for searching and sorting:
+// the Turkish way (İ and i, I and ı) and the English way (I and i) at once, so
+// that all four are one letter. People type whichever their keyboard has. Other
+// letters stay what they are: ş is not s. What is no UTF-8 becomes U+FFFD. Folding
+// twice changes nothing. The result is for comparing, not for showing.
+func FoldName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case 'I', 'İ', 'ı':
+			return 'i'
+		case combiningDot:
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+}

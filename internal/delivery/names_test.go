@@ -3,6 +3,7 @@ package delivery
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -53,6 +54,46 @@ func TestAbbreviateNameHidesTheSurname(t *testing.T) {
 		given, surname := strings.Join(words[:len(words)-1], " "), strings.TrimPrefix(short, strings.Join(words[:len(words)-1], " ")+" ")
 		if !strings.HasPrefix(short, given+" ") || utf8.RuneCountInString(surname) != 2 || !strings.HasSuffix(surname, ".") {
 			t.Fatalf("%q becomes %q", full, short)
+		}
+	})
+}
+
+func TestFoldName_TurkishAndEnglishAreAlike(t *testing.T) {
+	for _, alike := range [][]string{
+		{"istanbul", "İstanbul", "ISTANBUL", "İSTANBUL", "ıstanbul", strings.ToLower("İSTANBUL"), "I\u0307STANBUL"},
+		{"isirgan", "ısırgan", "ISIRGAN", "Isırgan"},
+		{"isparta şubesi", "ISPARTA ŞUBESİ", "ısparta şubesi", "Isparta Şubesi", "İSPARTA ŞUBESI"},
+		{"çğöşü", "ÇĞÖŞÜ"},
+		{"s-1", "S-1"},
+		{"", "\u0307"},
+		{"a\ufffdb", "A\xffB"},
+	} {
+		for _, name := range alike {
+			if got := FoldName(name); got != alike[0] {
+				t.Errorf("%q: got %q, want %q", name, got, alike[0])
+			}
+		}
+	}
+	if FoldName("şube") == FoldName("sube") {
+		t.Error("letters are taken for others")
+	}
+}
+
+func TestFoldName_IsIdempotentAndKnowsNoCase(t *testing.T) {
+	turkish := rapid.StringOf(rapid.RuneFrom([]rune("abcçdefgğhıijklmnoöprsştuüvyzABCÇDEFGĞHIİJKLMNOÖPRSŞTUÜVYZ -0189\u0307")))
+	rapid.Check(t, func(t *rapid.T) {
+		any := rapid.OneOf(rapid.String(), turkish, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "name")
+		if once := FoldName(any); FoldName(once) != once || !utf8.ValidString(once) {
+			t.Fatalf("%q becomes %q, and that %q", any, once, FoldName(once))
+		}
+		name := turkish.Draw(t, "Turkish name")
+		for _, other := range []string{
+			strings.ToUpper(name), strings.ToLower(name),
+			strings.ToUpperSpecial(unicode.TurkishCase, name), strings.ToLowerSpecial(unicode.TurkishCase, name),
+		} {
+			if FoldName(other) != FoldName(name) {
+				t.Fatalf("%q and %q differ", name, other)
+			}
 		}
 	})
 }
