@@ -62,7 +62,7 @@ func serve(c *cobra.Command, roles []string) error {
 	}
 	p := &server{settings: s, log: log, registry: ops.NewRegistry()}
 	if slices.Contains(s.Roles, rolePanel) {
-		if p.panel, err = newPanel(s.Panel, log, p.registry); err != nil {
+		if p.panel, err = newPanel(&s, log, p.registry); err != nil {
 			return err
 		}
 	}
@@ -90,58 +90,67 @@ func (p *server) run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// ready tells whether all roles can work. The panel needs no ClickHouse: without
+// it operators still see what is live, and customers their orders, so a process
+// of that role alone stays ready.
 func (p *server) ready(ctx context.Context) error {
 	l, a := p.ledger.Load(), p.archive.Load()
+	history := p.has(roleExport) || p.has(roleReconcile)
 	switch {
 	case l == nil:
 		return errors.New("waiting for Redis")
-	case a == nil:
-		return errors.New("waiting for ClickHouse")
 	case p.panel != nil && !p.panel.listening.Load():
 		return errors.New("the panel does not listen yet")
+	case history && a == nil:
+		return errors.New("waiting for ClickHouse")
 	}
-	if err := l.Ping(ctx); err != nil {
+	if err := l.Ping(ctx); err != nil || !history {
 		return err
 	}
 	return a.Ping(ctx)
 }
 
-// work opens both sides, waiting for each, and runs the roles until ctx ends.
-func (p *server) work(ctx context.Context) error {
-	err := p.open(ctx)
-	defer p.close()
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	l, a := p.ledger.Load(), p.archive.Load()
-	runners, err := p.runners(l, a)
-	if err != nil {
-		return err
-	}
-	p.log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
-	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range runners {
-		group.Go(func() error { return run(ctx) })
-	}
-	return group.Wait()
-}
+func (p *server) has(role string) bool { return slices.Contains(p.settings.Roles, role) }
 
-// open waits for Redis and for ClickHouse, and brings the tables up to date.
-func (p *server) open(ctx context.Context) error {
-	err := untilThere(ctx, p.log, "Redis", func() error {
+// work waits for Redis, and then runs the roles until ctx ends: the panel at
+// once, the others as soon as the tables are up to date.
+func (p *server) work(ctx context.Context) error {
+	a, err := archive.Open(p.settings.ClickHouse)
+	if err != nil {
+		return err
+	}
+	defer p.close(a)
+	err = untilThere(ctx, p.log, "Redis", func() error {
 		l, err := p.settings.openLedger(ctx, p.log)
 		if err == nil {
 			p.ledger.Store(l)
 		}
 		return err
 	})
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	a, err := archive.Open(p.settings.ClickHouse)
+	l := p.ledger.Load()
+	p.log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
+	group, ctx := errgroup.WithContext(ctx)
+	if p.panel != nil {
+		handler, err := p.panel.handler(l, a, func() bool { return p.archive.Load() != nil })
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return p.panel.listen(ctx, handler) })
+	}
+	group.Go(func() error { return p.keepHistory(ctx, l, a) })
+	return group.Wait()
+}
+
+// keepHistory waits for ClickHouse, brings the tables up to date, and runs the
+// roles that write there.
+func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+	consumer, err := p.settings.consumer()
 	if err != nil {
 		return err
 	}
@@ -152,47 +161,33 @@ func (p *server) open(ctx context.Context) error {
 		}
 		return err
 	})
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
-		return errors.Join(err, a.Close())
+		return err
 	}
 	p.archive.Store(a)
-	return nil
+	group, ctx := errgroup.WithContext(ctx)
+	if p.has(roleExport) {
+		exporter := export.New(l, a, p.settings.Export, consumer, p.log, p.registry)
+		group.Go(func() error { return exporter.Run(ctx) })
+	}
+	if p.has(roleReconcile) {
+		daily := reconcile.NewDaily(l, a, p.settings.Reconcile, p.log, p.registry)
+		group.Go(func() error { return daily.Run(ctx) })
+	}
+	return group.Wait()
 }
 
 // close gives back what was opened. Nothing is under way any more, so a failure
 // to do so is not worth more than a line.
-func (p *server) close() {
-	var err error
+func (p *server) close(a *archive.Archive) {
+	err := a.Close()
 	if l := p.ledger.Load(); l != nil {
-		err = l.Close()
-	}
-	if a := p.archive.Load(); a != nil {
-		err = errors.Join(err, a.Close())
+		err = errors.Join(err, l.Close())
 	}
 	if err != nil {
 		p.log.Warn("connections did not close", "error", err)
 	}
-}
-
-func (p *server) runners(l *ledger.Ledger, a *archive.Archive) ([]func(context.Context) error, error) {
-	consumer, err := p.settings.consumer()
-	if err != nil {
-		return nil, err
-	}
-	var runners []func(context.Context) error
-	for _, role := range slices.Compact(slices.Sorted(slices.Values(p.settings.Roles))) {
-		switch role {
-		case roleExport:
-			runners = append(runners, export.New(l, a, p.settings.Export, consumer, p.log, p.registry).Run)
-		case roleReconcile:
-			runners = append(runners, reconcile.NewDaily(l, a, p.settings.Reconcile, p.log, p.registry).Run)
-		case rolePanel:
-			handler, err := p.panel.handler(l, a)
-			if err != nil {
-				return nil, err
-			}
-			runners = append(runners, func(ctx context.Context) error { return p.panel.listen(ctx, handler) })
-		}
-	}
-	return runners, nil
 }

@@ -41,11 +41,18 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	s.Demo.PanelURL = "http://" + reachable(o.PanelAddr)
 	s.Reporting = s.program("reporting", "http://"+reachable(o.ReportingOpsAddr)+"/readyz",
 		"serve", "--config", filepath.Join(s.root, "configs", "reporting.yaml"))
-	s.Reporting.process.env = append(slices.Clone(s.env),
+	s.Reporting.process.env = append(slices.DeleteFunc(slices.Clone(s.env), notForReporting),
 		"CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
+		"OPS_URL=http://"+reachable(o.OpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
 		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))
 	return s.run(ctx, s.Reporting, fmt.Sprintf("%s and %s", o.PanelAddr, o.ReportingOpsAddr))
+}
+
+// notForReporting tells the keys that reporting has no use for: it neither
+// answers vendors nor signs webhooks.
+func notForReporting(variable string) bool {
+	return strings.HasPrefix(variable, "TOKEN_KEYS") || strings.HasPrefix(variable, "WEBHOOK_KEYS")
 }
 
 // panelUser is the demo's user, and the name of its token.

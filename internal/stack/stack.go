@@ -208,6 +208,10 @@ func (s *Stack) settings() error {
 		"COURIER="+o.Courier,
 		"COURIER_STEP="+o.CourierStep.String(),
 	)
+	if o.Reporting {
+		// Where the gateway's tracking links lead.
+		s.env = append(s.env, "PANEL_ADDR="+reachable(o.PanelAddr))
+	}
 	s.env = append(s.env, o.Env...)
 	return nil
 }

@@ -41,7 +41,7 @@ var (
 		Forbidden:   "You may not do this.",
 		Unavailable: "The service cannot answer right now. Try again in a moment.",
 		Failed:      "This did not work.",
-		Back:        "To the sign-in page",
+		Back:        "Back to the start",
 	}
 	turkish = words{Language: "tr", Title: "Giriş", User: "Kullanıcı adı", Password: "Parola", SignIn: "Giriş yap",
 		Wrong:       "Kullanıcı adı veya parola yanlış.",
@@ -50,7 +50,7 @@ var (
 		Forbidden:   "Bunun için yetkiniz yok.",
 		Unavailable: "Hizmet şu anda yanıt veremiyor. Biraz sonra yeniden deneyin.",
 		Failed:      "Bu işlem yapılamadı.",
-		Back:        "Giriş sayfasına",
+		Back:        "Başa dön",
 	}
 	languages = language.NewMatcher([]language.Tag{language.English, language.Turkish})
 )

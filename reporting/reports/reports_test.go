@@ -174,7 +174,7 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 		period(t, "2026-12-18", "2026-12-18"): false, // it does not reach back far enough
 		period(t, "2026-11-15", "2026-11-15"): true,
 	} {
-		got, err := Ties(t.Context(), a, p)
+		got, err := ties(t.Context(), a, p)
 		if err != nil || got != want {
 			t.Errorf("%s: ties %v, %v", p.String(), got, err)
 		}
@@ -216,7 +216,7 @@ func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 	if len(steps) == 0 || steps[len(steps)-1] != orders {
 		t.Errorf("progress said %v", steps)
 	}
-	if ties, err := Ties(t.Context(), a, q.params()); err != nil || !ties {
-		t.Errorf("ties %v, %v", ties, err)
+	if tied, err := ties(t.Context(), a, q.params()); err != nil || !tied {
+		t.Errorf("ties %v, %v", tied, err)
 	}
 }

@@ -150,6 +150,18 @@ func TestPage_SaysWhenAnOrderIsLateAndWhichDayAnotherDayIs(t *testing.T) {
 	s.get(o, inTurkish).has(t, "21 Kas 14:50")
 }
 
+// A courier who promised an arrival and then waits for the package is not about
+// to ring.
+func TestPage_LeavesOutAnArrivalBeforeThePickup(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	o := s.order()
+	s.report(o, time.Minute, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
+		Courier: delivery.Courier{Name: "Mehmet Yılmaz"}, ETA: began.Add(5 * time.Minute)})
+	s.at(6 * time.Minute)
+	s.get(o).has(t, "Estimated pickup", "14:10").hasNot(t, "Estimated arrival", "any minute now")
+}
+
 // A store that cannot be found takes its name and place with it, and nothing
 // else.
 func TestPage_DoesWithoutAStore(t *testing.T) {

@@ -148,11 +148,16 @@ func (v *view) estimate(w *words, o *delivery.Order, now time.Time) {
 	expect := func(label string, at time.Time) {
 		all = append(all, estimate{label, w.moment(at, now), w.until(at.Sub(now))})
 	}
-	if at := o.EstimatedDropoff(o.Version); !at.IsZero() {
+	pickup := time.Time{}
+	if o.Status < delivery.PickedUp {
+		pickup = o.EstimatedPickup()
+	}
+	// A courier's own estimate that the pickup has overtaken is worth nothing.
+	if at := o.EstimatedDropoff(o.Version); at.After(pickup) {
 		expect(w.DropoffAt, at)
 	}
-	if o.Status < delivery.PickedUp {
-		expect(w.PickupAt, o.EstimatedPickup())
+	if !pickup.IsZero() {
+		expect(w.PickupAt, pickup)
 	}
 	if len(all) > 0 {
 		v.Estimate, v.Estimates = &all[0], all[1:]

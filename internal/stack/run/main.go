@@ -132,8 +132,8 @@ Ready after %.1f s. Ctrl-C stops everything.
                       clientSecret %s
   Admin key           %s
   Webhooks            go to %s, which verifies them: tail -f %s
-  Reports             %s/login as %s, password %s
-                      or with the token %s
+  Panel               %s as %s, password %s
+  Reports             there, or with the token %s
   ClickHouse          %s, database delivery
   All of this         %s
 

@@ -27,7 +27,7 @@
     const narrow = drawn.across && matchMedia("(max-width: 40rem)").matches;
     const along = { stacked: drawn.stacked, grid: { display: false }, ticks: { color: ink, font: { size: narrow ? 9 : 12 }, maxRotation: 0, autoSkip: !drawn.across, autoSkipPadding: 12 } };
     const height = { stacked: drawn.stacked, beginAtZero: true, grid: { color: grid }, border: { display: false },
-      ticks: { color: ink, callback: write, maxTicksLimit: 6 } };
+      ticks: { color: ink, callback: write, maxTicksLimit: 6, precision: drawn.unit === "TRY" ? undefined : 0 } };
     return {
       animation: false, responsive: true, maintainAspectRatio: false, indexAxis: drawn.across ? "y" : "x",
       interaction: { mode: "index", intersect: false, axis: drawn.across ? "y" : "x" },
@@ -64,19 +64,21 @@
   document.addEventListener("htmx:afterSettle", (e) => {
     all(e.target, "details[id]").forEach((d) => { if (open.has(d.id)) d.open = true; });
     drawAll(e.target);
-    say(true);
+    say("");
   });
 
   // The connection, and a session that has ended meanwhile.
-  const say = (well) => {
+  const say = (what) => {
     const lost = document.getElementById("lost");
-    if (lost && lost.hidden !== well) lost.hidden = well;
+    const text = what ? lost.dataset[what] : "";
+    if (lost.textContent !== text) lost.textContent = text;
+    lost.hidden = !what;
   };
-  document.addEventListener("htmx:sendError", () => say(false));
-  document.addEventListener("htmx:timeout", () => say(false));
+  document.addEventListener("htmx:sendError", () => say("lost"));
+  document.addEventListener("htmx:timeout", () => say("lost"));
   document.addEventListener("htmx:responseError", (e) => {
     if (e.detail.xhr.status === 401) location.reload(); // leads to the sign-in page and back
-    else say(false);
+    else say("failed");
   });
   // A page that nobody looks at asks for nothing.
   document.addEventListener("htmx:beforeRequest", (e) => {
