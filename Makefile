@@ -10,13 +10,13 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo report test faults-reporting lint build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
+.PHONY: help deps run demo screenshots report test faults-reporting lint build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice from the system's packages, the ClickHouse library from npm
-	@sh internal/stack/deps.sh redis-server gcc curl libreoffice
+deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
+	@sh internal/stack/deps.sh redis-server gcc curl libreoffice chromium
 	@go run ./reporting engine install
 
 run: ## start everything and print how to use it; Ctrl-C stops it
@@ -29,6 +29,11 @@ demo: ## play a vendor's day against a system of its own, with its reports; adds
 	@sh internal/stack/deps.sh redis-server
 	@go run ./reporting engine install
 	@go run ./loadtest/demo $(ARGS)
+
+screenshots: ## take the README's pictures of the panel from a day that is played for them (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server chromium
+	@go run ./reporting engine install
+	@go run ./loadtest/screenshots $(ARGS)
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \

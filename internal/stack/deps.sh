@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what is lacking of the named things (redis-server, gcc, curl,
-# libreoffice) from the system's packages, says so, and skips what is there.
+# libreoffice, chromium) from the system's packages, says so, and skips what is
+# there.
 # Nothing else on the machine is touched: a service that the package brings
 # along is of no use here, since this project's Redis has ports and folders of
 # its own.
@@ -10,6 +11,12 @@ present() {
     case $1 in
     redis-server | curl) command -v "$1" >/dev/null ;;
     libreoffice) command -v soffice >/dev/null ;;
+    # CHROMIUM names one that is nowhere on PATH.
+    chromium)
+        for browser in ${CHROMIUM:-chromium chromium-browser google-chrome google-chrome-stable}; do
+            if command -v "$browser" >/dev/null; then return 0; fi
+        done
+        return 1 ;;
     # The race detector links against C; the header tells that libc is there.
     gcc) echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 ;;
     *) echo "deps: $1 is not known here" >&2; exit 2 ;;
@@ -22,6 +29,8 @@ packages() {
     gcc) echo gcc libc6-dev ;;
     # Its spreadsheet without a window: 90 MB to fetch. Tests open reports in it.
     libreoffice) echo libreoffice-calc-nogui ;;
+    # 100 MB to fetch. Tests look at the panel in it. It brings a font along.
+    chromium) echo chromium ;;
     esac
 }
 

@@ -20,7 +20,7 @@ func depsIn(t *testing.T, commands map[string]string, args ...string) (string, e
 		}
 	}
 	cmd := exec.Command("/bin/sh", append([]string{"deps.sh"}, args...)...)
-	cmd.Env = []string{"PATH=" + bin}
+	cmd.Env = []string{"PATH=" + bin, "CHROMIUM=" + os.Getenv("CHROMIUM")}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -45,6 +45,7 @@ func TestDeps_KnowsWhatToInstall(t *testing.T) {
 		"redis-server": {"redis-server", "redis-server"},
 		"curl":         {"curl", "curl"},
 		"libreoffice":  {"soffice", "libreoffice-calc-nogui"},
+		"chromium":     {"google-chrome", "chromium"},
 	} {
 		out, err := depsIn(t, map[string]string{"go": works, "id": "echo 0"}, name)
 		if err == nil || !strings.Contains(out, "missing: "+c.packages+".") {
@@ -56,6 +57,18 @@ func TestDeps_KnowsWhatToInstall(t *testing.T) {
 	}
 	if out, err := depsIn(t, map[string]string{"go": works}, "emacs"); err == nil || !strings.Contains(out, "emacs is not known here") {
 		t.Errorf("%v, said %q", err, out)
+	}
+}
+
+// CHROMIUM names the browser instead of PATH, and is not taken on trust.
+func TestDeps_ChromiumMayBeNamed(t *testing.T) {
+	commands := map[string]string{"go": works, "id": "echo 0", "chromium": works}
+	for named, wanted := range map[string]bool{"": false, "/bin/sh": false, "/no/such/browser": true} {
+		t.Setenv("CHROMIUM", named)
+		out, err := depsIn(t, commands, "chromium")
+		if missing := strings.Contains(out, "missing: chromium."); missing != wanted || (err != nil) != wanted {
+			t.Errorf("CHROMIUM=%q: %v, said %q", named, err, out)
+		}
 	}
 }
 

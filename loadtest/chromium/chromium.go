@@ -1,0 +1,97 @@
+package chromium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Patience bounds every single wait: long enough for two slow processors that
+// compile tests at the same time.
+const Patience = time.Minute
+
+// names are the commands that are looked for on PATH when CHROMIUM names none.
+var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+// Find is the path of the machine's Chromium: what CHROMIUM names, else the
+// first that PATH has. `make deps` installs one.
+func Find() (string, error) {
+	candidates := names
+	if named := os.Getenv("CHROMIUM"); named != "" {
+		candidates = []string{named}
+	}
+	for _, name := range candidates {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("found no %s: `make deps` installs Chromium, and CHROMIUM may name one", strings.Join(candidates, ", "))
+}
+
+// Browser is a running Chromium. Its tabs may be used at the same time, each by
+// one goroutine.
+type Browser struct {
+	ctx  context.Context // of the browser itself
+	stop context.CancelFunc
+}
+
+// flags beyond chromedp's own: nothing that Chromium does by itself may reach
+// out or wait, and names other than loopback's are not even looked up.
+var flags = []chromedp.ExecAllocatorOption{
+	chromedp.NoSandbox, // root, as in a container, has none; pages are the project's own
+	chromedp.DisableGPU,
+	chromedp.Flag("disable-quic", true),
+	chromedp.Flag("disable-component-update", true),
+	chromedp.Flag("disable-domain-reliability", true),
+	chromedp.Flag("disable-features", "Translate,OptimizationHints,MediaRouter,InterestFeedContentSuggestions,AutofillServerCommunication,CertificateTransparencyComponentUpdater"),
+	chromedp.Flag("no-pings", true),
+	chromedp.Flag("no-proxy-server", true),
+	chromedp.Flag("accept-lang", "en-GB,en"),
+	chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.*"),
+	chromedp.WindowSize(1280, 900),
+}
+
+// Start runs a Chromium in a folder of its own under the temporary folder. It
+// ends with Stop, with ctx, and with this process.
+func Start(ctx context.Context) (*Browser, error) {
+	path, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], flags...)
+	allocator, stopAllocator := chromedp.NewExecAllocator(ctx, append(options, chromedp.ExecPath(path))...)
+	quiet := func(string, ...any) {}
+	// What chromedp cannot read of a newer protocol is not of interest here.
+	browser, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
+	b := &Browser{ctx: browser, stop: func() {
+		graceful, done := context.WithTimeout(browser, 10*time.Second)
+		_ = chromedp.Cancel(graceful) // what did not end by itself is killed below
+		done()
+		cancel()
+		stopAllocator() // waits until the process and its folder are gone
+	}}
+	// The browser lives as long as the context of the first call, so the start is
+	// bounded from outside.
+	started := make(chan error, 1)
+	go func() { started <- chromedp.Do(browser) }()
+	select {
+	case err = <-started:
+	case <-time.After(Patience):
+		err = errors.New("it did not answer")
+	}
+	if err != nil {
+		cancel()
+		stopAllocator()
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return b, nil
+}
+
+// Stop ends the browser and removes its profile.
+func (b *Browser) Stop() { b.stop() }
