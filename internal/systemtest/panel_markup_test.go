@@ -75,7 +75,7 @@ func testMarkup(t *testing.T, s *scene) {
 		{"/fleets", true}, {"/fleets/" + fleet.FleetID, true}, {"/stores", true}, {"/stores/{account}/{store}", true},
 		{"/stores?text=" + url.QueryEscape(markup), true}, {"/refused-updates", true}, {"/dead-letters", false},
 		{"/payments", false}, {"/payments/order-ledger", true}, {"/payments/fleet-statement", true}, {"/payments/exceptions", false},
-		{"/payments/control-totals", false}, {"/login", false}, {"/login?next=" + url.QueryEscape(markup), false},
+		{"/payments/control-totals/lines", false}, {"/login", false}, {"/login?next=" + url.QueryEscape(markup), false},
 		{"/accounts/x?done=" + url.QueryEscape(markup), false},
 	} {
 		t.Run(page.path, func(t *testing.T) {

@@ -60,7 +60,7 @@ func testReports(t *testing.T, s *scene) {
 	p.Visit("/payments/exceptions?"+period, http.StatusOK)
 	p.Shows("KEKIK-4", "CustomerRefused")
 	p.Visit("/payments/control-totals?"+period, http.StatusOK)
-	p.Shows("Everything ties.")
+	p.WaitText("Everything ties.")
 	testDownloads(t, p, "/payments/order-ledger?"+period)
 }
 

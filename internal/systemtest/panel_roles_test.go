@@ -26,7 +26,7 @@ var (
 	}
 	financePages = []string{
 		"/payments", "/payments/ties", "/payments/order-ledger", "/payments/expected-collections", "/payments/fleet-statement",
-		"/payments/exceptions", "/payments/control-totals", "/reports/", "/reports/order-ledger.csv",
+		"/payments/exceptions", "/payments/control-totals", "/payments/control-totals/lines", "/payments/ties", "/reports/", "/reports/order-ledger.csv",
 		"/reports/order-ledger.xlsx", "/reports/control-totals.json",
 	}
 )

@@ -79,7 +79,7 @@ func (w *world) pages(ctx context.Context) ([]string, error) {
 		"/fleets", "/fleets/" + w.fleets[1].FleetID, "/stores", "/stores/" + v.account + "/" + v.plan.branches[0].id,
 		"/refused-updates", "/dead-letters", w.tracked, "/payments?" + w.fortnight(),
 	}
-	for _, report := range []string{"order-ledger", "fleet-statement", "exceptions", "control-totals"} {
+	for _, report := range []string{"order-ledger", "fleet-statement", "exceptions", "control-totals", "control-totals/lines"} {
 		pages = append(pages, "/payments/"+report+"?"+w.fortnight())
 	}
 	return pages, nil

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/delivery"
 	"vendorapi/reporting/reports"
 )
 
@@ -101,24 +100,5 @@ func TestShortcuts_AreWholePeriods(t *testing.T) {
 		if l.Current != (l.Name == "This month") {
 			t.Errorf("%s: current %v", l.Name, l.Current)
 		}
-	}
-}
-
-func TestParties_AreFoundByIDOrByTheNameOfOne(t *testing.T) {
-	t.Parallel()
-	var ps parties
-	one, other := delivery.NewAccountID().String(), delivery.NewAccountID().String()
-	ps.add(one, "Moda")
-	ps.add(other, "Moda")
-	ps.add("3", "Çiğköfteci")
-	ps.add("4", "")
-	for typed, want := range map[string]string{one: one, "3": "3", "çiğköfteci": "3", "Moda": "Moda", "": "", "nobody": "nobody"} {
-		if got := ps.find(typed); got != want {
-			t.Errorf("%q: %q", typed, got)
-		}
-	}
-	c := ps.choice("account", "Account", "gone")
-	if len(c.Options) != 5 || c.Options[0].Name == c.Options[1].Name || c.Options[4] != (party{ID: "gone", Name: "gone"}) {
-		t.Errorf("%+v", c.Options)
 	}
 }

@@ -13,6 +13,9 @@ import (
 // tiesPath is the fragment that tells whether the control totals tie.
 const tiesPath = home + "/ties"
 
+// linesPath is where the page of control totals gets them from.
+const linesPath = home + "/control-totals/lines"
+
 // What the column ties of control totals says.
 const (
 	tiesYes = "yes"

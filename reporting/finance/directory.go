@@ -2,7 +2,6 @@ package finance
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -84,25 +83,28 @@ func (ps *parties) label(id string) string {
 	return frame.Short(id) + "…"
 }
 
-// find is the id of what was typed: an id as it is, or the name of exactly one.
-// What is neither stays as it is, to be refused.
+// find is the id of what was typed: an id as it is, or the name of exactly one, in
+// any case. What is neither stays as it is, to be refused.
 func (ps *parties) find(typed string) string {
-	found := ""
-	for i := range ps.all {
-		if ps.all[i].ID == typed {
-			return typed
-		}
-		if strings.EqualFold(ps.all[i].Name, typed) {
-			if found != "" {
-				return typed // there are several
-			}
-			found = ps.all[i].ID
-		}
-	}
-	if found == "" || typed == "" {
+	if _, known := ps.names[typed]; known || typed == "" {
 		return typed
 	}
-	return found
+	folded := delivery.FoldName(typed)
+	for _, is := range []func(name string) bool{
+		func(name string) bool { return name == typed },
+		func(name string) bool { return delivery.FoldName(name) == folded },
+	} {
+		var found []string
+		for i := range ps.all {
+			if is(ps.all[i].Name) {
+				found = append(found, ps.all[i].ID)
+			}
+		}
+		if len(found) == 1 {
+			return found[0]
+		}
+	}
+	return typed
 }
 
 // choice is the field of the filters that asks for an account or a fleet.

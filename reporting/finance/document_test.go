@@ -1,6 +1,7 @@
 package finance
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -98,7 +99,8 @@ func cellsOf(tr *html.Node) (cells []string) {
 	return cells
 }
 
-// totals are the sums below the table, by the headings above them.
+// totals are the sums below the table, by the headings above them: the foot's
+// first cell spans the columns before the sums.
 func (d *document) totals() map[string]string {
 	table, sums := d.report(), map[string]string{}
 	if table == nil {
@@ -107,9 +109,13 @@ func (d *document) totals() map[string]string {
 	headings := cellsOf(all(all(table, "thead", "")[0], "tr", "")[0])
 	for _, foot := range all(table, "tfoot", "") {
 		cells := cellsOf(all(foot, "tr", "")[0])[1:]
+		span, err := strconv.Atoi(attribute(all(foot, "th", "")[0], "colspan"))
+		if err != nil || span+len(cells) != len(headings) {
+			d.t.Fatalf("a foot of %d columns and %d cells below %d headings", span, len(cells), len(headings))
+		}
 		for i, cell := range cells {
 			if cell != "" {
-				sums[headings[len(headings)-len(cells)+i]] = cell
+				sums[headings[span+i]] = cell
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	p.frame.Handle(mux, "GET "+home, access.Finance, p.serve)
 	p.frame.Handle(mux, "GET "+home+"/{report}", access.Finance, p.serve)
 	p.frame.Handle(mux, "GET "+tiesPath, access.Finance, p.serveTies)
+	p.frame.Handle(mux, "GET "+linesPath, access.Finance, p.serveLines)
 }
 
 // summary is the report that home shows.
@@ -79,7 +80,8 @@ func mustFind(name string) *reports.Report {
 	return r
 }
 
-// serve answers with a report.
+// serve answers with a report; of control totals with a page that fetches them,
+// since to add up and digest four reports takes longer than a page may.
 func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	report := summary
 	if name := r.PathValue("report"); name != "" {
@@ -88,23 +90,15 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 			return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
 		}
 	}
-	known := p.directory(r.Context())
-	f, err := readFilters(r, known, time.Now())
-	if err != nil && !f.refused {
-		return err
-	}
-	v := newView(report, f, known)
-	if err != nil {
+	v, err := p.view(r, report)
+	if v == nil || err != nil {
 		return p.show(w, r, v, err)
 	}
-	turns, limit := p.reading, pageLimit
 	if report == control {
-		turns, limit = p.digesting, digestLimit
+		v.Lines = address(linesPath, v.Filters.Typed, 0)
+		return p.show(w, r, v, nil)
 	}
-	err = within(r.Context(), turns, limit, func(ctx context.Context) error {
-		if report == control {
-			return p.readControl(ctx, v)
-		}
+	err = within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
 		return p.readReport(ctx, v, access.IdentityOf(r.Context()).Roles)
 	})
 	if err != nil {
@@ -113,7 +107,38 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	return p.show(w, r, v, nil)
 }
 
+// serveLines answers with the control totals: with the part that the page
+// fetches, or with a whole page for those without scripts.
+func (p *Pages) serveLines(w http.ResponseWriter, r *http.Request) error {
+	v, err := p.view(r, control)
+	if v == nil || err != nil {
+		return p.show(w, r, v, err)
+	}
+	err = within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
+	switch {
+	case err != nil:
+		return err
+	case r.Header.Get("HX-Request") != "":
+		return p.pages.Part(w, r, "figures", v)
+	}
+	return p.show(w, r, v, nil)
+}
+
+// view begins a report's page by what was asked for. An error comes with the
+// view that shows it, or without one when nothing can be shown again.
+func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
+	known := p.directory(r.Context())
+	f, err := readFilters(r, known, time.Now())
+	if err != nil && !f.refused {
+		return nil, err
+	}
+	return newView(report, f, known), err
+}
+
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused error) error {
+	if v == nil {
+		return refused
+	}
 	title := v.Report.Title
 	if r.URL.Path == home {
 		title = "Payments"

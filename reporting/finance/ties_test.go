@@ -3,6 +3,7 @@ package finance
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	w := newWorld(t)
 	w.november(300)
 	for _, query := range []string{november, november + "&account=" + w.account.String(), "from=2031-01-01&to=2031-01-31"} {
-		d := w.page("/payments/control-totals?" + query)
+		d := w.page("/payments/control-totals/lines?" + query)
 		if len(all(d.root, "div", "done")) != 1 || !strings.HasPrefix(text(all(d.root, "div", "done")[0]), "Everything ties.") {
 			t.Errorf("%s: no word of tying", query)
 		}
@@ -55,7 +56,7 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	corrupt.Collection, corrupt.DeliveredAt = corrupt.OrderAmount, corrupt.CreatedAt
 	corrupt.EndedAt = corrupt.EndedAt.AddDate(0, 0, 40)
 	must(t, w.Archive.InsertAnew(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
-	d := w.page("/payments/control-totals?" + november)
+	d := w.page("/payments/control-totals/lines?" + november)
 	alerts := all(d.root, "div", "alert")
 	if len(alerts) != 1 {
 		t.Fatalf("%d alerts", len(alerts))
@@ -84,8 +85,31 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 		!strings.HasPrefix(d.link("See whether they tie"), "/payments/control-totals?") {
 		t.Errorf("the summary's tile: %v %s", attributes(tile), d.link("See whether they tie"))
 	}
-	if shown := text(w.page("/payments/control-totals?from=2026-11-16&to=2026-11-30").byID("rows")); shown != "Line by line" {
+	if shown := text(w.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").byID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
+	}
+}
+
+// The page is there at once and fetches what takes long; without scripts a link
+// leads there.
+func TestControlTotals_AreFetchedByTheirPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.november(30)
+	d := w.page("/payments/control-totals?" + november)
+	part := attribute(d.byID("totals"), "hx-get")
+	if attribute(d.byID("totals"), "hx-trigger") != "load" || d.link("Show the control totals") != part || d.byID("rows") != nil {
+		t.Fatalf("the page has %v", attributes(d.byID("totals")))
+	}
+	a := w.get(part, "fin", "HX-Request: true")
+	if a.StatusCode != http.StatusOK || !strings.Contains(a.text, "Everything ties.") || strings.Contains(a.text, "<html") {
+		t.Errorf("the part: %d %s", a.StatusCode, a.text)
+	}
+	if whole := w.get(part, "fin"); !strings.Contains(whole.text, "Everything ties.") || !strings.Contains(whole.text, "<html") {
+		t.Errorf("without scripts: %d %s", whole.StatusCode, whole.text)
+	}
+	if refused := w.get("/payments/control-totals/lines?from=x", "fin"); refused.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a day that is none: %d", refused.StatusCode)
 	}
 }
 

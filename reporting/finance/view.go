@@ -27,6 +27,7 @@ type view struct {
 	Rows    int64
 	Summary *summaryView // of home
 	Control *controlView // of control totals
+	Lines   string       // of control totals that are not read yet: where they are
 	Charts  []*frame.Chart
 	Kinds   []kind // of exceptions
 	Table   *table
