@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -146,16 +145,11 @@ func (f *form) setting(path string, most int) *setting {
 	return s
 }
 
-// severity ranks the states of receivers; a filter may name any of them.
-var severity = map[ledger.EndpointState]int{
-	ledger.EndpointUnreachable: 3, ledger.EndpointGone: 2, ledger.EndpointFailing: 1, ledger.EndpointHealthy: 0,
-}
-
 // listWebhooks is GET /webhooks?status=: every account's receiver, the worst
 // first.
 func (g *gateway) listWebhooks(x *exchange) error {
 	state := ledger.EndpointState(x.query("status"))
-	if _, known := severity[state]; !known && state != "" {
+	if state != "" && state.Severity() < 0 {
 		return invalid("status", "must be healthy, failing, unreachable or gone")
 	}
 	l, err := g.ledger()
@@ -167,7 +161,7 @@ func (g *gateway) listWebhooks(x *exchange) error {
 		return err
 	}
 	endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state })
-	slices.SortFunc(endpoints, worstFirst)
+	slices.SortFunc(endpoints, ledger.WorstFirst)
 	views := make([]healthView, len(endpoints))
 	for i, e := range endpoints {
 		account, err := l.Account(g.work, e.Account)
@@ -178,22 +172,4 @@ func (g *gateway) listWebhooks(x *exchange) error {
 		views[i].AccountName = account.Name
 	}
 	return x.okJSON(map[string]any{"webhooks": views})
-}
-
-// worstFirst compares by state, then an open breaker, then how much waits, then
-// how long the state has lasted; the id makes the order the same every time.
-func worstFirst(a, b *ledger.WebhookEndpoint) int {
-	open := func(e *ledger.WebhookEndpoint) int {
-		if e.BreakerOpen {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(severity[b.State], severity[a.State]),
-		cmp.Compare(open(b), open(a)),
-		cmp.Compare(b.Backlog, a.Backlog),
-		a.StateSince.Compare(b.StateSince),
-		slices.Compare(a.Account[:], b.Account[:]),
-	)
 }

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +28,12 @@ const (
 	EndpointUnreachable EndpointState = "unreachable"
 	EndpointGone        EndpointState = "gone"
 )
+
+// Severity ranks the states: 0 for healthy, 1 failing, 2 gone, 3 unreachable; -1
+// for what is no state.
+func (s EndpointState) Severity() int {
+	return slices.Index([]EndpointState{EndpointHealthy, EndpointFailing, EndpointGone, EndpointUnreachable}, s)
+}
 
 // secretOverlap is how long the previous secret still signs after a rotation.
 const secretOverlap = 24 * time.Hour
@@ -59,6 +67,25 @@ type WebhookEndpoint struct {
 	RecentOK, RecentFailed int64
 	// Events by how their attempts ended, since the account exists.
 	Delivered, Retried, Undelivered, NotSent int64
+}
+
+// WorstFirst is the order in which operators see endpoints: by the state's
+// severity, then an open breaker, then how much waits, then how long the state has
+// lasted; the account's id makes it the same every time.
+func WorstFirst(a, b *WebhookEndpoint) int {
+	open := func(e *WebhookEndpoint) int {
+		if e.BreakerOpen {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(b.State.Severity(), a.State.Severity()),
+		cmp.Compare(open(b), open(a)),
+		cmp.Compare(b.Backlog, a.Backlog),
+		a.StateSince.Compare(b.StateSince),
+		bytes.Compare(a.Account[:], b.Account[:]),
+	)
 }
 
 func webhookNotConfigured() error {

@@ -59,6 +59,7 @@ func (p *Pages) answerAccount(w http.ResponseWriter, r *http.Request, refused er
 	if page.Limits, err = p.limitRows(r.Context(), page.Account); err != nil {
 		return err
 	}
+	keepTyped(page.Limits, r.PostForm)
 	if page.Stores, page.MoreStores, err = p.ledger.FindStores(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage); err != nil {
 		return err
 	}
@@ -101,10 +102,13 @@ func (p *Pages) limitRows(ctx context.Context, a *delivery.Account) ([]limitRow,
 }
 
 // actOnAccount is one change of an account and the way back to its page.
-func (p *Pages) actOnAccount(w http.ResponseWriter, r *http.Request, sentence string, body any) error {
+func (p *Pages) actOnAccount(w http.ResponseWriter, r *http.Request, sentence string, body map[string]any) error {
 	id, err := accountID(r)
 	if err != nil {
 		return err
+	}
+	if len(body) == 0 {
+		return unchanged(w, r)
 	}
 	if err := p.change(r, http.MethodPatch, adminapi.Path("accounts", id.String()), body, nil); err != nil {
 		return p.answerAccount(w, r, err)
@@ -114,7 +118,7 @@ func (p *Pages) actOnAccount(w http.ResponseWriter, r *http.Request, sentence st
 
 // renameAccount is POST /accounts/{account}/name.
 func (p *Pages) renameAccount(w http.ResponseWriter, r *http.Request) error {
-	return p.actOnAccount(w, r, "account-renamed", map[string]string{"name": r.PostForm.Get("name")})
+	return p.actOnAccount(w, r, "account-renamed", changes(r.PostForm, plainText, "name"))
 }
 
 // suspendAccount is POST /accounts/{account}/state: suspended is true or false.
@@ -141,11 +145,11 @@ func flag(text string) any {
 // limitAccount is POST /accounts/{account}/limits: the windows that were changed
 // in the form, so that two operators at once do not undo each other.
 func (p *Pages) limitAccount(w http.ResponseWriter, r *http.Request) error {
-	changed, sentence := changedLimits(r.PostForm), "account-limited"
-	if len(changed) == 0 {
-		sentence = "limits-unchanged"
+	body := map[string]any{}
+	if changed := changedLimits(r.PostForm); len(changed) > 0 {
+		body["limits"] = changed
 	}
-	return p.actOnAccount(w, r, sentence, map[string]any{"limits": changed})
+	return p.actOnAccount(w, r, "account-limited", body)
 }
 
 // rotateClientSecret is POST /accounts/{account}/secret, for the version of the

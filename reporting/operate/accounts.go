@@ -45,14 +45,14 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *Pages) answerAccounts(w http.ResponseWriter, r *http.Request, issued *credentials, refused error) error {
-	all, err := p.ledger.Accounts(r.Context())
+	all, err := p.accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
-	query := only(r.URL.Query(), "text", "page")
+	query := filtersOf(r, "text", "page")
 	list := &accountList{action: newAction(r), Text: query.Get("text"), Issued: issued}
 	wanted := search(list.Text)
-	all = slices.DeleteFunc(all, func(a *delivery.Account) bool {
+	all = slices.DeleteFunc(slices.Clone(all), func(a *delivery.Account) bool {
 		return !matches(wanted, a.Name, a.ID.String(), a.ID.ClientID())
 	})
 	for _, a := range all {
@@ -68,6 +68,9 @@ func (p *Pages) answerAccounts(w http.ResponseWriter, r *http.Request, issued *c
 	list.Pager = pg
 	if list.Accounts, err = p.withUse(r, shown); err != nil {
 		return err
+	}
+	if refused == nil {
+		refused = query.err()
 	}
 	return p.pages.Show(w, r, "accounts", frame.View{Title: "Accounts", Data: list, Refused: refused})
 }

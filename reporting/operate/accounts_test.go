@@ -257,7 +257,7 @@ func TestLimitAccount_ChangesOnlyWhatWasTyped(t *testing.T) {
 	if got := s.account(v).Limits; got != want {
 		t.Errorf("%+v", got)
 	}
-	b.submit(page, page+"/limits").wantDone(b, "limits-unchanged")
+	b.submit(page, page+"/limits").wantDone(b, "unchanged")
 }
 
 func TestAccounts_FindsTheTurkishWayAndPutsTheNoticeableFirst(t *testing.T) {

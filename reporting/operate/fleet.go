@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -91,7 +92,7 @@ func (p *Pages) answerFleet(w http.ResponseWriter, r *http.Request, refused erro
 		return err
 	}
 	page.sort(stores)
-	accounts, err := p.ledger.Accounts(r.Context()) // by name
+	accounts, err := p.accounts.Get(r.Context()) // by name
 	if err != nil {
 		return err
 	}
@@ -158,10 +159,13 @@ func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []v
 }
 
 // actOnFleet is one change of a fleet and the way back to its page.
-func (p *Pages) actOnFleet(w http.ResponseWriter, r *http.Request, sentence string, body any) error {
+func (p *Pages) actOnFleet(w http.ResponseWriter, r *http.Request, sentence string, body map[string]any) error {
 	id, err := fleetID(r)
 	if err != nil {
 		return err
+	}
+	if len(body) == 0 {
+		return unchanged(w, r)
 	}
 	err = p.change(r, http.MethodPatch, adminapi.Path("fleets", id.String()), body, nil)
 	if err != nil {
@@ -170,9 +174,11 @@ func (p *Pages) actOnFleet(w http.ResponseWriter, r *http.Request, sentence stri
 	return frame.Redirect(w, r, fleetPath(id), sentence)
 }
 
-// changeFleet is POST /fleets/{fleet}/fields.
+// changeFleet is POST /fleets/{fleet}/fields: those that were changed in the form.
 func (p *Pages) changeFleet(w http.ResponseWriter, r *http.Request) error {
-	return p.actOnFleet(w, r, "fleet-changed", fieldsOf(r.PostForm))
+	body := changes(r.PostForm, plainText, "name", "subRegion")
+	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes"))
+	return p.actOnFleet(w, r, "fleet-changed", body)
 }
 
 // replaceCoverage is POST /fleets/{fleet}/coverage.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -71,7 +72,7 @@ func (p *Pages) answerFleets(w http.ResponseWriter, r *http.Request, issued *cre
 	if err := p.ledger.LoadFleets(r.Context()); err != nil {
 		return err
 	}
-	query := only(r.URL.Query(), "text", "page")
+	query := filtersOf(r, "text", "page")
 	list := &fleetList{action: newAction(r), Text: query.Get("text"), Issued: issued}
 	var found []*delivery.Fleet
 	wanted := search(list.Text)
@@ -85,6 +86,9 @@ func (p *Pages) answerFleets(w http.ResponseWriter, r *http.Request, issued *cre
 	var err error
 	if list.Fleets, err = p.withStores(r.Context(), shown); err != nil {
 		return err
+	}
+	if refused == nil {
+		refused = query.err()
 	}
 	return p.pages.Show(w, r, "fleets", frame.View{Title: "Fleets", Data: list, Refused: refused})
 }
@@ -132,7 +136,7 @@ func (p *Pages) createFleet(w http.ResponseWriter, r *http.Request) error {
 	return p.answerFleets(w, r, &credentials{made.ClientID, made.ClientSecret, name, "/fleets/" + url.PathEscape(made.FleetID)}, nil)
 }
 
-// fieldsOf are a fleet's fields but for its coverage. Pickup minutes that are
+// fieldsOf are a new fleet's fields but for its coverage. Pickup minutes that are
 // left empty are the service's default.
 func fieldsOf(form url.Values) map[string]any {
 	body := map[string]any{
@@ -145,10 +149,11 @@ func fieldsOf(form url.Values) map[string]any {
 	return body
 }
 
-// coverageOf is a pasted area as it goes into a body; what is no JSON goes as a
-// text, which the API refuses.
+// coverageOf is a pasted area as it goes into a body. What is no JSON goes as a
+// text, which the API refuses; so does null, which there means that nothing is to
+// be changed.
 func coverageOf(pasted string) any {
-	if json.Valid([]byte(pasted)) {
+	if json.Valid([]byte(pasted)) && strings.TrimSpace(pasted) != "null" {
 		return json.RawMessage(pasted)
 	}
 	return pasted

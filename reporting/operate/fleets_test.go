@@ -48,8 +48,8 @@ func TestCreateFleet_RefusesByFieldAndKeepsAll(t *testing.T) {
 		{"coverage", "", "is not JSON: unexpected end of JSON input"},
 		{"coverage", "\n{\"type\": \"Polygon\",", "is not JSON: unexpected end of JSON input"},
 		{"coverage", `</textarea><script>alert(1)</script>`, "is not JSON: invalid character '<' looking for beginning of value"},
-		{"coverage", `{"type":"Point","coordinates":[1,2]}`, `coverage must be a GeoJSON Polygon or MultiPolygon, not "Point"`},
-		{"coverage", `{"type":"Polygon","coordinates":[[[1,2],[3,4],[5,6],[7,8]]]}`, "coverage polygon 1: ring 1: it is not closed: the last position must repeat the first"},
+		{"coverage", `{"type":"Point","coordinates":[1,2]}`, `must be a GeoJSON Polygon or MultiPolygon, not "Point"`},
+		{"coverage", `{"type":"Polygon","coordinates":[[[1,2],[3,4],[5,6],[7,8]]]}`, "polygon 1: ring 1: it is not closed: the last position must repeat the first"},
 	} {
 		form := b.get("/fleets").form("/fleets", "", "")
 		for field, value := range valid {
@@ -89,6 +89,12 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	a := b.submit(page, page+"/coverage", "coverage", "{}").want(http.StatusUnprocessableEntity)
 	if a.fault("coverage") == "" || a.value("coverage") != "{}" || !has(all(a.tree(), "details")[0], "open") {
 		t.Error(a.brief())
+	}
+	for _, none := range []string{"null", " null\n", "5", `"x"`, "[]"} {
+		a := b.submit(page, page+"/coverage", "coverage", none).want(http.StatusUnprocessableEntity)
+		if !strings.HasPrefix(a.fault("coverage"), "must be a GeoJSON Polygon or MultiPolygon") || string(s.fleet(id).Coverage.JSON()) != ankara {
+			t.Errorf("%q: %q", none, a.fault("coverage"))
+		}
 	}
 	b.press(page, page+"/state", "suspended", "true").wantDone(b, "fleet-suspended").want(200, ">suspended<")
 	if !s.fleet(id).Suspended {

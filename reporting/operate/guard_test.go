@@ -139,6 +139,43 @@ func TestOnce_ManyAtOnceAreOneDeed(t *testing.T) {
 	}
 }
 
+func TestOnce_FormWithoutItsNumberIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	v, fleet := s.newAccount("Numarasız"), s.newFleet("Numarasız filo")
+	s.putStore(v, "s1", "Şube", fleet)
+	b := s.browser("deniz")
+	proof := b.get("/accounts").form("/accounts", "", "").Get("csrf")
+	for pattern := range s.pages.actions() {
+		for _, form := range []url.Values{{}, {"once": {""}}} {
+			form.Set("csrf", proof)
+			form.Set("name", "x")
+			form.Set("suspended", "true")
+			b.post(filled(pattern, v, fleet), form).want(http.StatusBadRequest, "MALFORMED_REQUEST")
+		}
+	}
+	if s.account(v).Suspended || s.account(v).Name != "Numarasız" || s.fleet(fleet).Suspended || s.store(v, "s1").State != delivery.AwaitingFleetApproval {
+		t.Error("something was changed")
+	}
+}
+
+func TestForms_ThatAreNotUTF8AreRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	b := s.browser("deniz")
+	v, fleet := s.newAccount("Okunur ad"), s.newFleet("Okunur filo")
+	for _, action := range []string{"/accounts/" + v.id + "/name", "/fleets/" + fleet.String() + "/fields"} {
+		page := action[:strings.LastIndex(action, "/")]
+		b.submit(page, action, "name", "\xff\xfe").want(http.StatusBadRequest, "MALFORMED_REQUEST", "not UTF-8")
+		form := b.get(page).form(action, "", "")
+		form.Set("\xff", "x")
+		b.post(action, form).want(http.StatusBadRequest, "not UTF-8")
+	}
+	if s.account(v).Name != "Okunur ad" || s.fleet(fleet).Name != "Okunur filo" {
+		t.Error("something was changed")
+	}
+}
+
 func TestOnce_PanicEndsTheDeed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -192,13 +229,19 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 		q := url.QueryEscape(evil)
 		for path, shown := range map[string]bool{
 			"/webhooks?text=" + v.id: true, "/webhooks/live?text=" + v.id: true, "/webhooks?text=" + q: false, "/webhooks?state=" + q: false, "/webhooks?page=" + q: false,
-			"/webhooks/" + v.id: true, "/webhooks/" + v.id + "/live": true, "/webhooks/" + v.id + "?status=" + q + "&page=" + q: true,
+			"/webhooks/" + v.id: true, "/webhooks/" + v.id + "/live": true, "/webhooks/" + v.id + "?status=" + q + "&page=" + q: false,
 			"/accounts?text=" + v.id: true, "/accounts?text=" + q: false, "/accounts/" + v.id: true, "/accounts/" + v.id + "/use": false,
 			"/fleets?text=" + fleet.String(): true, "/fleets?text=" + q: false, "/fleets/" + fleet.String(): true,
 			"/stores?account=" + v.id: true, "/stores?text=" + q: false, "/stores?account=" + q: false, "/stores?fleet=" + q + "&state=" + q: false,
 			storePath(v.account(), evil): true, "/accounts?done=" + q: false,
 		} {
-			a := b.get(path).want(http.StatusOK)
+			status := http.StatusOK
+			for _, filter := range []string{"state", "page", "status", "account", "fleet"} {
+				if strings.Contains(path, filter+"="+q) {
+					status = http.StatusUnprocessableEntity
+				}
+			}
+			a := b.get(path).want(status)
 			harmless(t, fmt.Sprint(i, " ", path), a)
 			if shown && !strings.Contains(words(a.tree()), strings.Join(strings.Fields(evil), " ")) {
 				t.Errorf("%s does not show %q", path, evil)

@@ -12,11 +12,14 @@ import (
 
 // limitRow is one window of the limits' table.
 type limitRow struct {
-	Path  string // the API's name: limits.orders.sustained
-	ID    string // the same as an element's id
-	Of    string // the requests that count; empty: as in the row before
-	Kind  string // sustained, burst, refill
-	Limit delivery.Window
+	Path string // the API's name: limits.orders.sustained
+	ID   string // the same as an element's id
+	Of   string // the requests that count; empty: as in the row before
+	Kind string // sustained, burst, refill
+	// Count and Seconds are the inputs' values; empty: there is no such window.
+	Count, Seconds string
+	// Shown is the limit as the form notes it, to tell later what was changed.
+	Shown string
 	// Default is the limit of a new account; a zero Count: none.
 	Default delivery.Window
 	Use     ledger.WindowUse
@@ -45,18 +48,39 @@ func rowsOf(limits delivery.Limits, uses []ledger.EndpointUse) []limitRow {
 			use = uses[i]
 		}
 		path := "limits." + endpoint.String()
-		sustained := limitRow{Path: path + ".sustained", Of: limitedRequests[endpoint.String()], Kind: "sustained",
-			Limit: limit.Sustained, Default: defaults[i].Sustained, Use: use.Sustained}
+		sustained := rowOf(path+".sustained", "sustained", limit.Sustained, defaults[i].Sustained, use.Sustained)
+		sustained.Of = limitedRequests[endpoint.String()]
 		if endpoint == ledger.EndpointStores {
 			sustained.Kind = "refill"
 		}
-		rows = append(rows, sustained, limitRow{Path: path + ".burst", Kind: "burst",
-			Limit: limit.Burst, Default: defaults[i].Burst, Use: use.Burst})
-	}
-	for i := range rows {
-		rows[i].ID = strings.ReplaceAll(rows[i].Path, ".", "-")
+		rows = append(rows, sustained, rowOf(path+".burst", "burst", limit.Burst, defaults[i].Burst, use.Burst))
 	}
 	return rows
+}
+
+func rowOf(path, kind string, limit, preset delivery.Window, use ledger.WindowUse) limitRow {
+	return limitRow{Path: path, ID: strings.ReplaceAll(path, ".", "-"), Kind: kind, Default: preset, Use: use,
+		Count: inputOf(limit.Count), Seconds: inputOf(limit.Seconds), Shown: windowText(limit)}
+}
+
+// keepTyped shows again what a refused form held, in the windows that were
+// changed in it; see typed.Kept and typed.Shown.
+func keepTyped(rows []limitRow, form url.Values) {
+	for i := range rows {
+		if row := &rows[i]; windowChanged(form, row.Path) {
+			row.Count, row.Seconds, row.Shown = form.Get(row.Path+".count"), form.Get(row.Path+".seconds"), form.Get(row.Path+shownSuffix)
+		}
+	}
+}
+
+// windowChanged is changedIn for the two fields of a window, which have one note.
+func windowChanged(form url.Values, path string) bool {
+	count, seconds := strings.TrimSpace(form.Get(path+".count")), strings.TrimSpace(form.Get(path+".seconds"))
+	held := ""
+	if count != "" || seconds != "" {
+		held = fmt.Sprintf("%s in %s s", count, seconds)
+	}
+	return form.Has(path+".count") && held != form.Get(path+shownSuffix)
 }
 
 // Endpoint is the name of what is limited.
@@ -67,15 +91,6 @@ func (l limitRow) Name() string {
 	_, name, _ := strings.Cut(l.Path, ".")
 	return strings.ReplaceAll(name, ".", ", ")
 }
-
-// Shown is the limit as the form notes it, to tell later what was changed.
-func (l limitRow) Shown() string { return windowText(l.Limit) }
-
-// Count and Seconds are the inputs' values; empty: there is no such window.
-func (l limitRow) Count() string { return inputOf(l.Limit.Count) }
-
-// Seconds is explained at Count.
-func (l limitRow) Seconds() string { return inputOf(l.Limit.Seconds) }
 
 func inputOf(n int) string {
 	if n == 0 {
@@ -114,19 +129,15 @@ func (l limitRow) DefaultText() string {
 func changedLimits(form url.Values) map[string]map[string]map[string]any {
 	changed := map[string]map[string]map[string]any{}
 	for _, row := range rowsOf(delivery.Limits{}, nil) {
-		count, seconds := strings.TrimSpace(form.Get(row.Path+".count")), strings.TrimSpace(form.Get(row.Path+".seconds"))
-		typed := ""
-		if count != "" || seconds != "" {
-			typed = fmt.Sprintf("%s in %s s", count, seconds)
-		}
-		if !form.Has(row.Path+".count") || typed == form.Get(row.Path+".shown") {
+		if !windowChanged(form, row.Path) {
 			continue
 		}
 		parts := strings.Split(row.Path, ".")
 		if changed[parts[1]] == nil {
 			changed[parts[1]] = map[string]map[string]any{}
 		}
-		changed[parts[1]][parts[2]] = map[string]any{"count": number(count), "seconds": number(seconds)}
+		changed[parts[1]][parts[2]] = map[string]any{
+			"count": number(form.Get(row.Path + ".count")), "seconds": number(form.Get(row.Path + ".seconds"))}
 	}
 	return changed
 }

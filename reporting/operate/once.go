@@ -12,11 +12,13 @@ import (
 	"sync"
 	"time"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/frame"
 )
 
-// Every showing of a form has a number of its own. A form that arrives again
+// Every showing of a form has a number of its own; a form without one is no form
+// of these pages and is refused. A form that arrives again
 // with the same number and the same content is the same deed once more: a
 // double click, or a page that was loaded again. Within repeatAnswer it gets the
 // first one's answer, because a browser shows only the last and the first may
@@ -57,8 +59,8 @@ func (p *Pages) once(act frame.Handler) frame.Handler {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), longestAct)
 		defer cancel()
 		r = r.WithContext(ctx)
-		if !r.PostForm.Has("once") {
-			return act(w, r) // a program's request
+		if r.PostForm.Get("once") == "" {
+			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
 		}
 		key := keyOf(r)
 		form, first := p.sent.begin(key)

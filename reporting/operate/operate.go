@@ -5,16 +5,16 @@ import (
 	"crypto/rand"
 	"embed"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/adminapi"
 	"vendorapi/reporting/frame"
+	"vendorapi/reporting/glance"
 )
 
 //go:embed page/*.html
@@ -29,7 +29,19 @@ type Pages struct {
 	admin  *adminapi.Client
 	log    *slog.Logger
 	sent   sentForms
+	// What every list needs is read once for all who look; what this process
+	// changes is seen at once, what others change a moment later.
+	accounts  glance.Glance[[]*delivery.Account]
+	receivers glance.Glance[[]*ledger.WebhookEndpoint]
 }
+
+// How old the lists may be that those who look share, and how long their reads
+// may take.
+const (
+	accountsAge  = 5 * time.Second
+	receiversAge = 3 * time.Second
+	readPatience = 10 * time.Second
+)
 
 // New prepares the pages. It fails for a defect of the templates only.
 func New(f *frame.Frame, l *ledger.Ledger, admin *adminapi.Client, log *slog.Logger) (*Pages, error) {
@@ -37,7 +49,10 @@ func New(f *frame.Frame, l *ledger.Ledger, admin *adminapi.Client, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	return &Pages{frame: f, pages: pages, ledger: l, admin: admin, log: log.With("part", "operate")}, nil
+	return &Pages{frame: f, pages: pages, ledger: l, admin: admin, log: log.With("part", "operate"),
+		accounts:  glance.Glance[[]*delivery.Account]{Age: accountsAge, Patience: readPatience, Read: l.Accounts},
+		receivers: glance.Glance[[]*ledger.WebhookEndpoint]{Age: receiversAge, Patience: readPatience, Read: l.WebhookEndpoints},
+	}, nil
 }
 
 // Routes registers all pages and actions, every one for operators only.
@@ -95,6 +110,7 @@ func (p *Pages) actions() map[string]frame.Handler {
 // sentences say what was done.
 var sentences = frame.Done{
 	"sent-before": "This form was sent before, and what it asked for was done then. Nothing was done now.",
+	"unchanged":   "Nothing was changed: the form held what it held when it was shown.",
 
 	"webhook-moved":   "The URL is changed. What waits goes to the new one.",
 	"webhook-tested":  "A test event is queued; its attempt appears in the log below.",
@@ -106,7 +122,6 @@ var sentences = frame.Done{
 	"account-suspended": "The account is suspended: all of its requests are refused.",
 	"account-resumed":   "The account is active again.",
 	"account-limited":   "The limits are changed; the next request is held to them.",
-	"limits-unchanged":  "The limits are what they were: the form had no other figures.",
 
 	"fleet-changed":   "The fleet is changed.",
 	"fleet-covered":   "The fleet has its new coverage.",
@@ -127,12 +142,14 @@ var sentences = frame.Done{
 func (p *Pages) change(r *http.Request, method, path string, body, into any) error {
 	operator := access.IdentityOf(r.Context()).Name
 	err := p.admin.Do(context.WithoutCancel(r.Context()), operator, method, path, body, into)
+	p.accounts.Forget()
+	p.receivers.Forget()
 	if !errors.Is(err, delivery.ErrUnavailable) {
 		return err
 	}
 	p.log.Warn("the admin API is unavailable", "error", err)
 	return delivery.Refuse(delivery.CodeServiceUnavailable,
-		"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be: what you typed is still there.")
+		"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be.")
 }
 
 // action is what every page with forms has in common.
@@ -144,20 +161,6 @@ type action struct {
 }
 
 func newAction(r *http.Request) action { return action{Once: rand.Text(), Typed: typed{r.PostForm}} }
-
-// typed is a form as it was sent; before anything was, it is empty.
-type typed struct{ form url.Values }
-
-// Or is what was typed into a field, and what is stored while nothing was.
-func (t typed) Or(field string, stored any) string {
-	if values := t.form[field]; len(values) > 0 {
-		return values[0]
-	}
-	return fmt.Sprint(stored)
-}
-
-// Has tells whether a form with this field was sent.
-func (t typed) Has(field string) bool { return t.form.Has(field) }
 
 // accountID reads the path's account; what is no id names no account.
 func accountID(r *http.Request) (delivery.AccountID, error) {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 )
@@ -11,17 +12,13 @@ type pager struct {
 	Prev, Next         string // addresses; empty: there is none
 }
 
-// cut gives the part of a list that a query asks for, and the way to the others.
-// A number that is none, or beyond the end, is the nearest that there is.
-func cut[T any](all []T, size int, path string, query url.Values) ([]T, pager) {
+// cut gives the part of a list that is asked for, and the way to the others. A
+// number beyond the end is the last part: there were more, or fewer filters.
+func cut[T any](all []T, size int, path string, asked *filters) ([]T, pager) {
 	pg := pager{Pages: max(1, (len(all)+size-1)/size), Total: len(all)}
-	page, _ := strconv.Atoi(query.Get("page")) // no number: the first
-	pg.Page = min(max(page, 1), pg.Pages)
+	pg.Page = min(asked.page(), pg.Pages)
 	to := func(n int) string {
-		q := url.Values{}
-		for name, values := range query {
-			q[name] = values
-		}
+		q := maps.Clone(asked.Values)
 		q.Set("page", strconv.Itoa(n))
 		return address(path, q)
 	}
@@ -46,17 +43,6 @@ func address(path string, query url.Values) string {
 		return path
 	}
 	return path + "?" + kept.Encode()
-}
-
-// only keeps the parameters that a page knows.
-func only(query url.Values, names ...string) url.Values {
-	kept := url.Values{}
-	for _, name := range names {
-		if value := query.Get(name); value != "" {
-			kept.Set(name, shorten(value))
-		}
-	}
-	return kept
 }
 
 // tab is a link to one of several views of a list.

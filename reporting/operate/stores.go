@@ -1,6 +1,8 @@
 package operate
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -20,13 +22,11 @@ const (
 // storeList is the page /stores.
 type storeList struct {
 	Text, Account, Fleet, State string
-	// AccountFault says what is wrong with an account that was typed.
-	AccountFault string
-	AccountName  string
-	Fleets       []*delivery.Fleet
-	Tabs         []tab
-	Stores       []storeRow
-	More         bool
+	AccountName                 string
+	Fleets                      []*delivery.Fleet
+	Tabs                        []tab
+	Stores                      []storeRow
+	More                        bool
 }
 
 // storeRow is a store with its account's name.
@@ -45,22 +45,25 @@ var stateNames = map[delivery.StoreState]string{
 
 // listStores is GET /stores?text=&account=&fleet=&state=.
 func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
-	query := only(r.URL.Query(), "text", "account", "fleet", "state")
-	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet"), State: query.Get("state")}
+	query := filtersOf(r, "text", "account", "fleet", "state")
+	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
 	if err := p.ledger.LoadFleets(r.Context()); err != nil {
 		return err
 	}
 	if fleets := p.ledger.Fleets().All(); len(fleets) <= fleetsToChoose {
 		list.Fleets = fleets
 	}
-	filter, ok := list.filter()
-	list.Tabs = storeTabs(query)
-	if ok {
-		accounts, err := p.accountNames(r)
-		if err != nil {
-			return err
-		}
-		list.AccountName = accounts[filter.Account]
+	accounts, err := p.accountNames(r)
+	if err != nil {
+		return err
+	}
+	if err := p.addName(r.Context(), accounts, query.Get("account")); err != nil {
+		return err
+	}
+	filter := storeFilter(query, accounts, p.ledger.Fleets())
+	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
+	refused := query.err()
+	if refused == nil {
 		stores, more, err := p.ledger.FindStores(r.Context(), filter, storesFound)
 		if err != nil {
 			return err
@@ -70,29 +73,50 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 			list.Stores = append(list.Stores, storeRow{s, accounts[s.Account]})
 		}
 	}
-	return p.pages.Show(w, r, "stores", frame.View{Title: "Stores", Data: list})
+	return p.pages.Show(w, r, "stores", frame.View{Title: "Stores", Data: list, Refused: refused})
 }
 
-// filter is what the query asks for; false when it can match nothing.
-func (list *storeList) filter() (f ledger.StoreFilter, ok bool) {
-	f.Text, ok = list.Text, true
+// addName adds an account that the shared list does not have yet.
+func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string, given string) error {
+	id, err := delivery.ParseAccountID(given)
+	if _, there := names[id]; err != nil || there {
+		return nil // what is no id is refused later
+	}
+	account, err := p.ledger.Account(ctx, id)
+	switch {
+	case err == nil:
+		names[id] = account.Name
+	case delivery.CodeOf(err) != delivery.CodeAccountNotFound:
+		return err
+	}
+	return nil
+}
+
+// storeFilter is what the query asks for, of the accounts and fleets that there
+// are; what is none of them is refused.
+func storeFilter(query *filters, accounts map[delivery.AccountID]string, fleets *ledger.FleetSnapshot) ledger.StoreFilter {
+	f := ledger.StoreFilter{Text: query.Get("text")}
 	var err error
-	if list.Account != "" {
-		if f.Account, err = delivery.ParseAccountID(list.Account); err != nil {
-			list.AccountFault, ok = "is not an account's id", false
+	if text := query.Get("account"); text != "" {
+		if f.Account, err = delivery.ParseAccountID(text); err != nil {
+			query.refuse("account", "must be an account's id, a UUID of 36 characters")
+		} else if _, there := accounts[f.Account]; !there {
+			query.refuse("account", "no account has this id")
 		}
 	}
-	if list.Fleet != "" {
-		if f.Fleet, err = delivery.ParseFleetID(list.Fleet); err != nil {
-			ok = false
+	if text := query.Get("fleet"); text != "" {
+		if f.Fleet, err = delivery.ParseFleetID(text); err != nil {
+			query.refuse("fleet", "must be a fleet's id, a UUID of 36 characters")
+		} else if fleets.Fleet(f.Fleet) == nil {
+			query.refuse("fleet", "no fleet has this id")
 		}
 	}
-	if list.State != "" {
-		if f.State, err = delivery.ParseStoreState(list.State); err != nil {
-			ok = false
+	if text := query.Get("state"); text != "" {
+		if f.State, err = delivery.ParseStoreState(text); err != nil {
+			query.refuse("state", "is no state of a store")
 		}
 	}
-	return f, ok
+	return f
 }
 
 func storeTabs(query url.Values) []tab {
@@ -101,8 +125,8 @@ func storeTabs(query url.Values) []tab {
 		tabs = append(tabs, tab{Name: stateNames[state]})
 	}
 	for i := range tabs {
-		q := only(query, "text", "account", "fleet")
-		if i > 0 {
+		q := maps.Clone(query)
+		if q.Del("state"); i > 0 {
 			q.Set("state", storeStates[i-1].String())
 		}
 		tabs[i].Address, tabs[i].Current = address("/stores", q), q.Get("state") == query.Get("state")
@@ -111,7 +135,7 @@ func storeTabs(query url.Values) []tab {
 }
 
 func (p *Pages) accountNames(r *http.Request) (map[delivery.AccountID]string, error) {
-	accounts, err := p.ledger.Accounts(r.Context())
+	accounts, err := p.accounts.Get(r.Context())
 	names := make(map[delivery.AccountID]string, len(accounts))
 	for _, a := range accounts {
 		names[a.ID] = a.Name

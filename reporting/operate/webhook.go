@@ -114,7 +114,10 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request) error {
 
 // showWebhookLive is the part of it that refreshes itself.
 func (p *Pages) showWebhookLive(w http.ResponseWriter, r *http.Request) error {
-	page, err := p.webhook(r)
+	page, misread, err := p.webhook(r)
+	if err == nil {
+		err = misread
+	}
 	if err != nil {
 		return err
 	}
@@ -124,40 +127,47 @@ func (p *Pages) showWebhookLive(w http.ResponseWriter, r *http.Request) error {
 // answerWebhook shows the page, with a secret that was just issued or with why an
 // action was refused.
 func (p *Pages) answerWebhook(w http.ResponseWriter, r *http.Request, secret string, refused error) error {
-	page, err := p.webhook(r)
+	page, misread, err := p.webhook(r)
 	if err != nil {
 		return err
 	}
-	page.Secret = secret
+	if page.Secret = secret; refused == nil {
+		refused = misread
+	}
 	return p.pages.Show(w, r, "webhook", frame.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: refused})
 }
 
-func (p *Pages) webhook(r *http.Request) (*webhookPage, error) {
+// webhook is what the page shows; misread says why the log's filters cannot be
+// understood.
+func (p *Pages) webhook(r *http.Request) (page *webhookPage, misread, err error) {
 	id, err := accountID(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	page := &webhookPage{action: newAction(r)}
+	page = &webhookPage{action: newAction(r)}
 	if page.Account, err = p.ledger.Account(r.Context(), id); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	endpoint, err := p.ledger.WebhookEndpoint(r.Context(), id)
 	switch {
 	case err == nil:
 		page.Receiver = &receiver{endpoint, page.Account.Name}
 	case delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured:
-		return nil, err
+		return nil, nil, err
 	}
-	query := only(r.URL.Query(), "status", "page")
-	page.Live = address(webhookPath(id)+"/live", query)
-	return page, p.readLog(r, id, query, &page.Log)
+	query := filtersOf(r, "status", "page")
+	if err := p.readLog(r, id, query, &page.Log); err != nil {
+		return nil, nil, err
+	}
+	page.Live = address(webhookPath(id)+"/live", query.Values)
+	return page, query.err(), nil
 }
 
-func (p *Pages) readLog(r *http.Request, id delivery.AccountID, query url.Values, log *attemptLog) error {
-	log.State = query.Get("status")
-	if !slices.Contains(outcomes, log.State) {
-		log.State = ""
+func (p *Pages) readLog(r *http.Request, id delivery.AccountID, query *filters, log *attemptLog) error {
+	if state := query.Get("status"); state != "" && !slices.Contains(outcomes, state) {
+		query.refuse("status", "must be "+strings.Join(outcomes, ", ")+" or nothing")
 	}
+	log.State = query.Get("status")
 	records, err := p.ledger.Attempts(r.Context(), id, log.State)
 	if err != nil {
 		return err

@@ -76,12 +76,14 @@ func (p *Pages) testWebhook(w http.ResponseWriter, r *http.Request) error {
 	return p.actOnWebhook(w, r, http.MethodPost, "/test", "webhook-tested", nil)
 }
 
-// limitWebhook is POST /webhooks/{account}/limits: what is left empty is the
-// default again.
+// limitWebhook is POST /webhooks/{account}/limits: those that were changed in the
+// form. What was emptied is the default again.
 func (p *Pages) limitWebhook(w http.ResponseWriter, r *http.Request) error {
-	return p.actOnWebhook(w, r, http.MethodPatch, "", "webhook-limited", map[string]any{
-		"maxInFlight": numberOrNull(r.PostForm.Get("maxInFlight")), "maxPerSecond": numberOrNull(r.PostForm.Get("maxPerSecond")),
-	})
+	body := changes(r.PostForm, numberOrNull, "maxInFlight", "maxPerSecond")
+	if len(body) == 0 {
+		return unchanged(w, r)
+	}
+	return p.actOnWebhook(w, r, http.MethodPatch, "", "webhook-limited", body)
 }
 
 // replayEvents is POST /webhooks/{account}/replay: one event by its id, all of a

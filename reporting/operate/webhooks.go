@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,45 +19,35 @@ type receiver struct {
 	Name string // the account's
 }
 
-// severity ranks the states of receivers.
-var severity = map[ledger.EndpointState]int{
-	ledger.EndpointUnreachable: 3, ledger.EndpointGone: 2, ledger.EndpointFailing: 1, ledger.EndpointHealthy: 0,
-}
-
 var receiverStates = []ledger.EndpointState{
 	ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy,
-}
-
-// worstFirst is the order of the admin API's list: by state, then an open
-// breaker, then how much waits, then how long the state has lasted; the id makes
-// the order the same every time.
-func worstFirst(a, b receiver) int {
-	open := func(r receiver) int {
-		if r.BreakerOpen {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(severity[b.State], severity[a.State]),
-		cmp.Compare(open(b), open(a)),
-		cmp.Compare(b.Backlog, a.Backlog),
-		a.StateSince.Compare(b.StateSince),
-		slices.Compare(a.Account[:], b.Account[:]),
-	)
 }
 
 // Tone is the colour of the state.
 func (r receiver) Tone() string { return receiverTone(r.State) }
 
 func receiverTone(state ledger.EndpointState) string {
-	switch severity[state] {
+	switch state.Severity() {
 	case 0:
 		return "good"
 	case 1:
 		return "warn"
 	}
 	return "bad"
+}
+
+// longestURL is how many characters of a URL a list shows.
+const longestURL = 100
+
+// ShortURL is the beginning of the URL; the receiver's page has all of it.
+func (r receiver) ShortURL() string {
+	shown := 0
+	for i := range r.URL {
+		if shown++; shown > longestURL {
+			return r.URL[:i] + "…"
+		}
+	}
+	return r.URL
 }
 
 // Attempted tells whether there were attempts lately; SuccessRate is how many of
@@ -88,37 +77,50 @@ type receiverList struct {
 
 // listWebhooks is GET /webhooks?state=&text=&page=.
 func (p *Pages) listWebhooks(w http.ResponseWriter, r *http.Request) error {
-	list, err := p.receivers(r)
+	list, refused, err := p.readReceivers(r)
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "webhooks", frame.View{Title: "Webhooks", Data: list})
+	return p.pages.Show(w, r, "webhooks", frame.View{Title: "Webhooks", Data: list, Refused: refused})
 }
 
 // listWebhooksLive is the part of it that refreshes itself.
 func (p *Pages) listWebhooksLive(w http.ResponseWriter, r *http.Request) error {
-	list, err := p.receivers(r)
+	list, refused, err := p.readReceivers(r)
+	if err == nil {
+		err = refused
+	}
 	if err != nil {
 		return err
 	}
 	return p.pages.Part(w, r, "webhooks-live", list)
 }
 
-func (p *Pages) receivers(r *http.Request) (*receiverList, error) {
-	endpoints, err := p.ledger.WebhookEndpoints(r.Context())
+// readReceivers lists those that the request asks for; refused says why it cannot be
+// understood.
+func (p *Pages) readReceivers(r *http.Request) (list *receiverList, refused, err error) {
+	endpoints, err := p.receivers.Get(r.Context())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	accounts, err := p.ledger.Accounts(r.Context())
+	names, err := p.accountNames(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	names := make(map[delivery.AccountID]string, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
+	query := filtersOf(r, "state", "text", "page")
+	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
+		query.refuse("state", "is no state of a receiver")
 	}
-	query := only(r.URL.Query(), "state", "text", "page")
-	list := &receiverList{Text: query.Get("text"), State: query.Get("state"), Live: address("/webhooks/live", query)}
+	list = &receiverList{Text: query.Get("text"), State: query.Get("state")}
+	found := list.find(endpoints, names)
+	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
+	list.Receivers, list.Pager = cut(found, receiversShown, "/webhooks", query)
+	list.Live = address("/webhooks/live", query.Values)
+	return list, query.err(), nil
+}
+
+// find picks the receivers that are asked for, and counts all.
+func (list *receiverList) find(endpoints []*ledger.WebhookEndpoint, names map[delivery.AccountID]string) []receiver {
 	found := make([]receiver, 0, len(endpoints))
 	counts := map[string]int{}
 	wanted := search(list.Text)
@@ -136,10 +138,8 @@ func (p *Pages) receivers(r *http.Request) (*receiverList, error) {
 		}
 	}
 	list.Without = len(names)
-	slices.SortFunc(found, worstFirst)
-	list.Receivers, list.Pager = cut(found, receiversShown, "/webhooks", query)
 	list.Tabs = receiverTabs(list, counts)
-	return list, nil
+	return found
 }
 
 func receiverTabs(list *receiverList, counts map[string]int) []tab {

@@ -134,9 +134,9 @@ func TestWebhookActions_NeedAReceiver(t *testing.T) {
 	page := "/webhooks/" + v.id
 	proof := b.get(page).form(page+"/url", "", "")
 	for _, path := range []string{"/test", "/secret", "/limits", "/replay"} {
-		form := url.Values{"csrf": proof["csrf"], "status": {"undelivered"}}
+		form := url.Values{"csrf": proof["csrf"], "once": proof["once"], "status": {"undelivered"}}
 		if path == "/limits" {
-			form = url.Values{"csrf": proof["csrf"], "maxInFlight": {"2"}}
+			form.Set("maxInFlight", "2")
 		}
 		b.post(page+path, form).want(http.StatusNotFound, "WEBHOOK_NOT_CONFIGURED", "Register a receiver")
 	}
@@ -268,5 +268,4 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 	}
 	b.get("/webhooks?state=failing&text="+url.QueryEscape(mark)).want(200, mark+"1").without(mark+"0", mark+"2")
 	b.get("/webhooks/live?state=gone&text="+url.QueryEscape(mark)).want(200, mark+"2").without(mark+"0", mark+"1", "<html")
-	b.get("/webhooks?state=nonsense").want(200, "No receiver is like this")
 }

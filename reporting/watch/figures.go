@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -53,14 +54,16 @@ func (s *seen) past() (h hour, ok bool) {
 }
 
 func (s *seen) orderTiles() []tile {
-	minute, orders, refused := tile{Name: "Orders a minute", Value: unknown}, tile{Name: "Orders an hour", Value: unknown}, tile{Name: "Refused", Value: unknown}
+	minute, orders := tile{Name: "Orders a minute", Value: unknown}, tile{Name: "Orders an hour", Value: unknown}
+	// No share of anything: most kinds of requests are only counted when they are
+	// refused.
+	refused := tile{Name: "Requests refused", Value: unknown}
 	if h, ok := s.past(); ok {
 		minute.Value, minute.Note = frame.Count(h.last.Created), frame.Count(h.running.Created)+" so far in this one"
 		orders.Value, orders.Note = frame.Count(h.orders), frame.Count(h.ended)+" ended"
-		refused.Value, refused.Note = "0 %", "no request in the hour"
-		if h.refused > 0 {
-			refused.Value = frame.Percent(float64(h.refused) / float64(h.refused+h.orders))
-			refused.Note = plural(h.refused, "refusal", "refusals") + " to " + plural(h.orders, "order", "orders")
+		refused.Value, refused.Note = frame.Count(h.refused), "in the hour"
+		if codes := h.ranked(); len(codes) > 0 {
+			refused.Note += ", most often " + string(codes[0])
 		}
 	}
 	return []tile{minute, orders, refused, s.inFlight()}
@@ -70,6 +73,9 @@ func (s *seen) inFlight() tile {
 	t := tile{Name: "Under way", Value: unknown, Link: "/orders?status=" + openStatus}
 	if s.stats != nil {
 		t.Value = frame.Count(s.stats.InFlight)
+	}
+	if !s.history {
+		t.Link, t.Note = "", "a list needs ClickHouse"
 	}
 	return t
 }
@@ -175,20 +181,20 @@ func (s *seen) charts() (orders, outcomes, byCode *frame.Chart) {
 	return orders, outcomes, h.refusals()
 }
 
+// ranked are the error codes of the refusals, the most frequent first.
+func (h *hour) ranked() []delivery.Code {
+	return slices.SortedFunc(maps.Keys(h.byCode), func(a, b delivery.Code) int {
+		return cmp.Or(cmp.Compare(h.byCode[b], h.byCode[a]), cmp.Compare(a, b))
+	})
+}
+
 func (h *hour) refusals() *frame.Chart {
 	if h.refused == 0 {
 		return nil
 	}
-	codes := make([]delivery.Code, 0, len(h.byCode))
-	for code := range h.byCode {
-		codes = append(codes, code)
-	}
-	slices.SortFunc(codes, func(a, b delivery.Code) int {
-		return cmp.Or(cmp.Compare(h.byCode[b], h.byCode[a]), cmp.Compare(a, b))
-	})
 	c := &frame.Chart{ID: "refusals-by-code", Title: "Requests refused in these 60 minutes, by error code", Unit: "requests", Across: true}
 	values, rest := []float64(nil), 0.0
-	for i, code := range codes {
+	for i, code := range h.ranked() {
 		if n := float64(h.byCode[code]); i < rankedCodes {
 			c.Labels, values = append(c.Labels, string(code)), append(values, n)
 		} else {

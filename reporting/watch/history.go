@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -166,10 +165,3 @@ func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id
 	})
 	return attempts, err
 }
-
-// smallLetters make a text comparable with foldedStore.
-var smallLetters = strings.NewReplacer("İ", "i", "I", "i", "ı", "i")
-
-// fold is a text without what tells capitals from small letters. Turkish has two
-// letters i, and people type whichever their keyboard has: all four are one here.
-func fold(text string) string { return strings.ToLower(smallLetters.Replace(text)) }

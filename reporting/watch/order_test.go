@@ -115,6 +115,20 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 	}
 }
 
+// What should have been sent a while ago waits for its receiver's breaker.
+func TestOrder_EventThatIsDueIsNotTriedInThePast(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.register(w.Vendor)
+	o := w.Vendor.Order("", time.Now().Add(-time.Minute))
+	w.Move(o, delivery.Assigned, time.Now())
+	w.sends(func(*ledger.Delivery) ledger.Outcome {
+		return ledger.Outcome{At: time.Now(), Status: 500, Error: "status: 500", Retry: time.Now().Add(time.Millisecond)}
+	})
+	time.Sleep(10 * time.Millisecond)
+	w.page(o.ID).says(t, "webhook to be tried again due; it waits for the receiver").hides(t, "next attempt")
+}
+
 // leases plays the webhook worker for what waits in the queues.
 func (w *watched) leases(answer func(*ledger.Delivery) ledger.Outcome) {
 	w.T.Helper()

@@ -219,7 +219,7 @@ func (s *search) accountChoices(names accountNames) []choice {
 	for id, name := range names {
 		choices = append(choices, choice{id.String(), name, id == s.account})
 	}
-	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(fold(a.Name), fold(b.Name)) })
+	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)) })
 	return slices.Insert(choices, 0, choice{"", "all", s.account.IsZero()})
 }
 

@@ -9,15 +9,22 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/frame"
+	"vendorapi/reporting/glance"
 )
 
 // chartMinutes is how many minutes the overview looks back, the one under way
 // not counted.
 const chartMinutes = 60
 
-// glanceAge is how long an overview is shown to others who ask meanwhile, so
-// that many who watch cost what one does.
-const glanceAge = time.Second
+// How long what was read is shown to others who ask meanwhile.
+const (
+	overviewAge = 3 * time.Second
+	partiesAge  = 5 * time.Second // accounts and webhook endpoints: there may be 10,000
+	pingAge     = 5 * time.Second
+	// pingSpare is until when ClickHouse's last word is taken while it is asked
+	// anew: when it hangs, what Redis says does not wait for it.
+	pingSpare = time.Minute
+)
 
 // pingPatience is how long ClickHouse may take to say that it is there.
 const pingPatience = time.Second
@@ -40,24 +47,16 @@ type seen struct {
 	history bool
 }
 
-// glance keeps the last overview for a moment.
-type glance struct {
-	mu   sync.Mutex
-	last *seen
+// remember prepares what is shared among those who ask.
+func (p *Pages) remember() {
+	p.seen = glance.Glance[*seen]{Age: overviewAge, Patience: 2 * patience, Read: p.readSeen}
+	p.accounts = glance.Glance[[]*delivery.Account]{Age: partiesAge, Patience: patience, Read: p.ledger.Accounts}
+	p.endpoints = glance.Glance[[]*ledger.WebhookEndpoint]{Age: partiesAge, Patience: patience, Read: p.ledger.WebhookEndpoints}
+	p.pinged = glance.Glance[bool]{Age: pingAge, Spare: pingSpare, Patience: pingPatience,
+		Read: func(ctx context.Context) (bool, error) { return p.archive.Ping(ctx) == nil, nil }}
 }
 
-// look is what there is to see now, or was at most glanceAge ago.
-func (p *Pages) look(ctx context.Context) *seen {
-	p.glance.mu.Lock()
-	defer p.glance.mu.Unlock()
-	if p.glance.last == nil || time.Since(p.glance.last.at) > glanceAge {
-		// Who asked first may go; others wait for the same answer.
-		p.glance.last = p.readSeen(context.WithoutCancel(ctx))
-	}
-	return p.glance.last
-}
-
-func (p *Pages) readSeen(ctx context.Context) *seen {
+func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	s := &seen{at: time.Now(), lags: map[ledger.Role]ledger.Lag{}}
 	r := p.reading(ctx)
 	r.part("activity", func(ctx context.Context) (err error) {
@@ -76,27 +75,25 @@ func (p *Pages) readSeen(ctx context.Context) *seen {
 		return err
 	})
 	r.part("webhook endpoints", func(ctx context.Context) (err error) {
-		s.endpoints, err = p.ledger.WebhookEndpoints(ctx)
+		s.endpoints, err = p.endpoints.Get(ctx)
 		s.readEndpoints = err == nil
 		return err
 	})
 	r.part("accounts", func(ctx context.Context) (err error) {
-		s.accounts, err = p.ledger.Accounts(ctx)
+		s.accounts, err = p.accounts.Get(ctx)
 		return err
 	})
 	r.part("fleets", func(ctx context.Context) (err error) {
 		s.fleets, err = p.fleets(ctx)
 		return err
 	})
-	r.part("ClickHouse", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, pingPatience)
-		defer cancel()
-		s.history = p.archive.Ping(ctx) == nil
-		return nil // its absence is no lost part but what there is to say
+	r.part("ClickHouse", func(ctx context.Context) (err error) {
+		s.history, err = p.pinged.Get(ctx) // its absence is no lost part but what there is to say
+		return err
 	})
 	p.readLags(r, s)
 	s.lost = r.wait()
-	return s
+	return s, nil
 }
 
 // roleNames are what operators call the roles.
@@ -151,9 +148,17 @@ func (s *seen) view() *overviewView {
 }
 
 func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
-	return p.pages.Show(w, r, "overview", frame.View{Title: "Overview", Charts: true, Data: p.look(r.Context()).view()})
+	s, err := p.seen.Get(r.Context())
+	if err != nil {
+		return err
+	}
+	return p.pages.Show(w, r, "overview", frame.View{Title: "Overview", Charts: true, Data: s.view()})
 }
 
 func (p *Pages) overviewLive(w http.ResponseWriter, r *http.Request) error {
-	return p.pages.Part(w, r, "overview-live", p.look(r.Context()).view())
+	s, err := p.seen.Get(r.Context())
+	if err != nil {
+		return err
+	}
+	return p.pages.Part(w, r, "overview-live", s.view())
 }

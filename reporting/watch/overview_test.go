@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -23,11 +24,22 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	must(t, w.Ledger.FlushMinutes(t.Context(), minute))
 	w.index()
 	a := w.get("/overview")
-	a.says(t, "Orders an hour 4 1 ended", "Refused 60.0 % 6 refusals to 4 orders", "Under way 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
+	a.says(t, "Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often RATE_LIMITED", "Under way 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
 		"Nothing. All is well.")
 	if part := w.get("/overview/live"); len(part.text) >= len(a.text) {
 		t.Errorf("the part has %d bytes, the page %d", len(part.text), len(a.text))
 	}
+}
+
+// Refusals are of every kind of request, so they are no share of the orders.
+func TestOverview_NothingRefusedIsNotNothingAsked(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	for range 6 {
+		w.Vendor.Order("", time.Now())
+	}
+	must(t, w.Ledger.FlushMinutes(t.Context(), time.Now().Add(-2*time.Minute)))
+	w.get("/overview").says(t, "Orders an hour 6", "Requests refused 0 in the hour Under way").hides(t, "no request", "%")
 }
 
 func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
@@ -54,7 +66,29 @@ func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	w.Vendor.Order("", time.Now())
 	must(t, w.Ledger.FlushMinutes(t.Context(), time.Now().Add(-time.Minute)))
 	w.serve(w.away())
-	w.get("/overview").says(t, "Orders an hour 1", "ClickHouse away", "so history is unavailable").hides(t, "Cannot be read")
+	w.get("/overview").says(t, "Orders an hour 1", "Under way 0 a list needs ClickHouse", "ClickHouse away", "so history is unavailable").hides(t, "Cannot be read")
+}
+
+// A ClickHouse that takes the question and never answers holds up the first who
+// ask, all of them together, and nobody after that.
+func TestOverview_HangingClickHouseHoldsUpNobodyForLong(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.serve(w.hanging())
+	for round, most := range []time.Duration{pingPatience + 2*time.Second, time.Second} {
+		if round > 0 {
+			time.Sleep(pingAge) // both the overview and the verdict are too old by now
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 15 {
+			all.Go(func() { w.get("/overview/live").says(t, "ClickHouse away", "Orders an hour 0") })
+		}
+		all.Wait()
+		if took := time.Since(start); took > most {
+			t.Errorf("round %d: 15 answers took %s", round, took)
+		}
+	}
 }
 
 func TestOverview_WithoutRedisStillAnswers(t *testing.T) {

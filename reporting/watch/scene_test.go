@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -304,6 +305,18 @@ const orderIDExpression = `toUUID(concat(substring(hex(sipHash128('order', numbe
 func (w *watched) away() *archive.Archive {
 	w.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: w.Database})
+	must(w.T, err)
+	w.T.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// hanging is an archive whose server takes connections and never answers.
+func (w *watched) hanging() *archive.Archive {
+	w.T.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(w.T, err)
+	w.T.Cleanup(func() { _ = silent.Close() })
+	a, err := archive.Open(archive.Settings{URL: "http://" + silent.Addr().String(), Database: w.Database})
 	must(w.T, err)
 	w.T.Cleanup(func() { _ = a.Close() })
 	return a

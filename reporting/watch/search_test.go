@@ -2,8 +2,12 @@ package watch
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/internal/delivery"
 )
@@ -46,11 +50,29 @@ func FuzzParseSearch(f *testing.F) {
 	})
 }
 
-func TestFold_TakesTheFourLettersIForOne(t *testing.T) {
+// ClickHouse compares with what Go has folded.
+func TestFoldedStore_IsWhatFoldNameMakes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"ISPARTA ŞUBESİ", "ısparta şubesi", "Isparta Şubesi", "İSPARTA ŞUBESI"} {
-		if got := fold(text); got != "isparta şubesi" {
-			t.Errorf("%q: %q", text, got)
+	w := newWatched(t)
+	names := []string{"ISPARTA ŞUBESİ", "ısparta şubesi", "İSTANBUL", strings.ToLower("İSTANBUL"), "I\u0307zmir", "a\u0307b", "", "店舗 😀", "%_'\\"}
+	for r := rune('!'); r <= '\u017f'; r++ { // Latin, with the Turkish letters
+		names = append(names, "x"+string(r)+"I")
+	}
+	var folded []string
+	query := "SELECT " + foldedStore + " FROM (SELECT arrayJoin({names:Array(String)}) AS store_name)"
+	err := w.pages.each(t.Context(), query, []any{clickhouse.Named("names", names)}, func(rows driver.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		folded = append(folded, name)
+		return err
+	})
+	must(t, err)
+	if len(folded) != len(names) {
+		t.Fatalf("%d of %d names", len(folded), len(names))
+	}
+	for i, name := range names {
+		if want := delivery.FoldName(name); folded[i] != want {
+			t.Errorf("%q: ClickHouse has %q, Go %q", name, folded[i], want)
 		}
 	}
 }

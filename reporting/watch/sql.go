@@ -24,9 +24,9 @@ const orderColumns = `toString(account_id), toString(order_id), version, externa
 // text, which is the one in which they are merged here.
 const newestFirst = `ORDER BY created_at DESC, toUInt128(order_id) DESC`
 
-// foldedStore is a store's name without what tells capitals from small letters,
-// the four Turkish letters i included; see fold.
-const foldedStore = `lowerUTF8(translateUTF8(store_name, 'İIı', 'iii'))`
+// foldedStore is what delivery.FoldName makes of a store's name; the last step
+// takes away the dot of an İ that was made small the English way.
+const foldedStore = `replaceAll(lowerUTF8(translateUTF8(store_name, 'İIı', 'iii')), '\xCC\x87', '')`
 
 // pageSQL finds the orders of a page by the columns that it needs for that, and
 // reads the others of these orders only. What never changes of an order is
@@ -68,7 +68,7 @@ func (s *search) conditions(limit int) (fixed, latest []string, args []any) {
 	}
 	if s.text != "" {
 		add(&latest, "(external_order_id = {text:String} OR external_store_id = {text:String} OR position("+foldedStore+", {folded:String}) > 0)",
-			clickhouse.Named("text", s.text), clickhouse.Named("folded", fold(s.text)))
+			clickhouse.Named("text", s.text), clickhouse.Named("folded", delivery.FoldName(s.text)))
 	}
 	if s.open {
 		add(&latest, "status NOT IN ('Delivered', 'Failed', 'Cancelled')")

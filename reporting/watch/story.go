@@ -57,6 +57,9 @@ type stepView struct {
 	State    string
 	Tone     string
 	NextAt   time.Time // zero: nothing is planned, as far as is known
+	// Due: the planned time is past, and the receiver's breaker or another event
+	// of its queue comes first.
+	Due bool
 }
 
 // attemptView is an attempt as the page shows it.
@@ -192,11 +195,18 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Ti
 	s.State, s.Tone = stateName(last.State), attemptTone(last.State)
 	if last.State == "retrying" {
 		s.State = "to be tried again"
-		if last.NextAt.After(now.Add(-time.Minute)) {
+		switch late := now.Sub(last.NextAt); {
+		case last.NextAt.IsZero():
+		case late < 0:
 			s.NextAt = last.NextAt
+		case late < retriedFor:
+			s.Due = true
 		}
 	}
 }
+
+// retriedFor is how long an event is tried (design section 7).
+const retriedFor = 24 * time.Hour
 
 // waiting reports whether an event is still on its way.
 func waiting(steps []stepView) bool {

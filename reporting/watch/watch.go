@@ -15,6 +15,7 @@ import (
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/frame"
+	"vendorapi/reporting/glance"
 )
 
 //go:embed page/*.html
@@ -35,7 +36,11 @@ type Pages struct {
 	ledger  *ledger.Ledger
 	archive *archive.Archive
 	log     *slog.Logger
-	glance  glance
+	// What many look at is read once for all of them.
+	seen      glance.Glance[*seen]
+	accounts  glance.Glance[[]*delivery.Account]
+	endpoints glance.Glance[[]*ledger.WebhookEndpoint]
+	pinged    glance.Glance[bool] // whether ClickHouse answers
 }
 
 // New reads the templates. It connects to nothing.
@@ -44,7 +49,9 @@ func New(f *frame.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "watch")}, nil
+	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "watch")}
+	p.remember()
+	return p, nil
 }
 
 // Routes registers the pages, all for operators and all to be read only.
@@ -99,7 +106,7 @@ func (r *reading) wait() []string {
 type accountNames map[delivery.AccountID]string
 
 func (p *Pages) accountNames(ctx context.Context) (accountNames, error) {
-	accounts, err := p.ledger.Accounts(ctx)
+	accounts, err := p.accounts.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
