@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"time"
 
 	"vendorapi/gateway/token"
@@ -196,6 +197,9 @@ func (l *limitsForm) over(limits delivery.Limits) delivery.Limits {
 		path := "limits." + limitedEndpoints[i]
 		l.window(path+".sustained", &into.Sustained)
 		l.window(path+".burst", &into.Burst)
+	}
+	if limits.Stores.Burst.Count*limits.Stores.Sustained.Seconds > delivery.MaxBucket {
+		l.invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
 	return limits
 }

@@ -72,13 +72,14 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 		`{"name":"a","suspended":"no"}`:               "suspended",
 		`{"name":"a","limits":1}`:                     "limits",
 		`{"name":"a","limits":{"orders":[]}}`:         "limits.orders",
-		`{"name":"a","limits":{"orders":{"sustained":{"count":0,"seconds":60}}}}`:               "limits.orders.sustained.count",
-		`{"name":"a","limits":{"orders":{"sustained":{"count":1000001,"seconds":60}}}}`:         "limits.orders.sustained.count",
-		`{"name":"a","limits":{"cancel":{"sustained":{"count":1,"seconds":86401}}}}`:            "limits.cancel.sustained.seconds",
-		`{"name":"a","limits":{"stores":{"burst":{"count":1}}}}`:                                "limits.stores.burst.seconds",
-		`{"name":"a","limits":{"token":{"sustained":{"count":1.5,"seconds":1}}}}`:               "limits.token.sustained.count",
-		`{"name":"a","limits":{"orderStatus":{"sustained":{"count":"1","seconds":1}}}}`:         "limits.orderStatus.sustained.count",
-		`{"name":"a","limits":{"orders":{"sustained":{"count":99999999999999,"seconds":1.0}}}}`: "limits.orders.sustained.count",
+		`{"name":"a","limits":{"orders":{"sustained":{"count":0,"seconds":60}}}}`:                                          "limits.orders.sustained.count",
+		`{"name":"a","limits":{"orders":{"sustained":{"count":1000001,"seconds":60}}}}`:                                    "limits.orders.sustained.count",
+		`{"name":"a","limits":{"cancel":{"sustained":{"count":1,"seconds":86401}}}}`:                                       "limits.cancel.sustained.seconds",
+		`{"name":"a","limits":{"stores":{"burst":{"count":1}}}}`:                                                           "limits.stores.burst.seconds",
+		`{"name":"a","limits":{"stores":{"sustained":{"count":1,"seconds":86400},"burst":{"count":1000000,"seconds":1}}}}`: "limits.stores.burst.count",
+		`{"name":"a","limits":{"token":{"sustained":{"count":1.5,"seconds":1}}}}`:                                          "limits.token.sustained.count",
+		`{"name":"a","limits":{"orderStatus":{"sustained":{"count":"1","seconds":1}}}}`:                                    "limits.orderStatus.sustained.count",
+		`{"name":"a","limits":{"orders":{"sustained":{"count":99999999999999,"seconds":1.0}}}}`:                            "limits.orders.sustained.count",
 	} {
 		a := w.tryAdmin("POST", "/accounts", body)
 		fields, ok := a.data["fields"].([]any)

@@ -83,6 +83,9 @@ const PollInterval = 10 * time.Second
 const (
 	MaxWindowCount   = 1_000_000
 	MaxWindowSeconds = 86_400
+	// MaxBucket bounds Burst.Count times Sustained.Seconds of the stores' limit:
+	// the ledger counts a bucket in millionths of that, exactly up to 2^53.
+	MaxBucket = 9_000_000_000
 )
 
 // Fleet is a courier fleet as every gateway knows it.

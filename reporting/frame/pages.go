@@ -139,7 +139,6 @@ func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template,
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
 	if page.RequestID != "" {
 		h.Set("X-Request-Id", page.RequestID)
 	}

@@ -29,9 +29,9 @@ func TestLink_ExpiresADayAfterTheEnd(t *testing.T) {
 	s := newScene(t)
 	o, going := s.order(), s.order()
 	s.fail(o, delivery.NoCourierFound, 15*time.Minute)
-	s.at(15*time.Minute + linkLifetime)
+	s.at(15*time.Minute + 24*time.Hour)
 	s.get(o)
-	s.at(15*time.Minute + linkLifetime + time.Millisecond)
+	s.at(15*time.Minute + 24*time.Hour + time.Millisecond)
 	for _, path := range []string{pathOf(o), pathOf(o) + "/live"} {
 		s.do("GET", path).want(t, http.StatusNotFound, "This link has expired", "data-ended").hasNot(t, "Moda", "Hızlı")
 		s.do("GET", path, inTurkish).want(t, http.StatusNotFound, "Bu bağlantının süresi doldu")
