@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -98,6 +99,7 @@ func environment(s *scene.Scene) []string {
 		"CLICKHOUSE_URL=" + s.Engine.URL, "CLICKHOUSE_DATABASE=" + s.Database, "REPORTING_INSTANCE=t1",
 		"REPORTING_OPS_ADDR=127.0.0.1:0", "PANEL_ADDR=127.0.0.1:0", "PANEL_USERS=",
 		"REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
+		"ADMIN_KEY=" + strings.Repeat("k", 16), "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +92,8 @@ func (r *rig) environment(more ...string) []string {
 		"REDIS_URL=" + r.redis.URL, fmt.Sprintf("PARTITIONS=%d", partitions),
 		"CLICKHOUSE_URL=" + r.url, "CLICKHOUSE_DATABASE=", "CLICKHOUSE_CLUSTER=",
 		"PANEL_USERS=", "PANEL_USERS_FILE=", "REPORT_TOKENS=", "REPORT_TOKENS_FILE=", "PANEL_SECURE_COOKIES=false",
+		// The panel wants them; nobody here has a tracking link or changes anything.
+		"ADMIN_KEY=" + rand.Text(), "ADMIN_KEY_FILE=", "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32]), "TRACKING_KEYS_FILE=",
 	}, more...)
 }
 

@@ -160,8 +160,10 @@ func (y *year) preparePanel(ctx context.Context) error {
 	}
 	y.origin, y.ops = "http://"+addr, "http://"+ops
 	y.panel = y.program("serve", []string{"PANEL_ADDR=" + addr, "REPORTING_OPS_ADDR=" + ops, "REPORT_TOKENS=" + strings.TrimSpace(line)},
-		"serve", "--roles", "panel", "--config", settings)
-	y.panel.ready = y.origin + "/login"
+		"serve", "--roles", "panel,export", "--config", settings)
+	// The panel alone is ready without ClickHouse; the exporter, which has nothing
+	// to do here, is not.
+	y.panel.ready = y.ops + "/readyz"
 	return y.panel.start(ctx)
 }
 

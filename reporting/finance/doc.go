@@ -5,13 +5,14 @@
 //	/payments                 what should have been collected, with a summary
 //	/payments/{report}        a report
 //	/payments/ties            the summary's tile of the control totals, alone
+//	/payments/control-totals/lines  what the page of control totals fetches
 //
 // A page is two questions to ClickHouse, whatever the report's length: what it
 // adds up to, day by day, and the rows of the days that the page is about (see
 // reports.Outline). So the totals below a table are always those of the whole
 // report, at once and exact, and nothing but a page of rows is kept; five million
 // orders take about a second. Control totals alone read every row, for their
-// digests; the summary asks for them afterwards, or when somebody wants to know.
+// digests; the summary and their own page ask for them afterwards.
 //
 // Names of accounts, fleets and stores come from Redis. Without it, their ids
 // serve as well.

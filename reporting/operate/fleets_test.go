@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/frame"
 )
 
 const ankara = `{"type":"MultiPolygon","coordinates":[[[[32.5,39.7],[33.1,39.7],[33.1,40.1],[32.5,40.1],[32.5,39.7]]]]}`
@@ -164,8 +165,8 @@ func TestFleetPage_ConfirmsAndRejectsStores(t *testing.T) {
 	s.putStore(v, "evet/1", "Evet", id)
 	s.putStore(v, "hayır", "Hayır", id)
 	page := "/fleets/" + id.String()
-	b.submit(page, storeAction(v.account(), "evet/1", "/confirm")).wantDone(b, "store-confirmed").want(200, "Hayır")
-	b.submit(page, storeAction(v.account(), "hayır", "/reject")).wantDone(b, "store-rejected").without("On the fleet")
+	b.submit(page, frame.StorePath(v.account(), "evet/1", "/confirm")).wantDone(b, "store-confirmed").want(200, "Hayır")
+	b.submit(page, frame.StorePath(v.account(), "hayır", "/reject")).wantDone(b, "store-rejected").without("On the fleet")
 	if a, r := s.store(v, "evet/1").State, s.store(v, "hayır").State; a != delivery.Active || r != delivery.AwaitingFleet {
 		t.Error(a, r)
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/frame"
 )
 
 func TestNumber_IsWhatItLooksLike(t *testing.T) {
@@ -79,7 +80,7 @@ func TestStorePath_LeadsBackToItsStore(t *testing.T) {
 		found, _ = storeID(r)
 	})
 	mux.HandleFunc("GET /stores/{account}/{store}/confirm", func(_ http.ResponseWriter, r *http.Request) {
-		if found, _ = storeID(r); pageOf(r.URL) != storePath(delivery.AccountID{1}, found) {
+		if found, _ = storeID(r); pageOf(r.URL) != frame.StorePath(delivery.AccountID{1}, found, "") {
 			found = "another page: " + pageOf(r.URL)
 		}
 	})
@@ -88,7 +89,7 @@ func TestStorePath_LeadsBackToItsStore(t *testing.T) {
 		id := rapid.StringOfN(rapid.OneOf(runes, rapid.Rune()), 1, 64, -1).
 			Filter(func(s string) bool { return delivery.CheckExternalStoreID(s) == nil }).Draw(t, "id")
 		for _, act := range []string{"", "/confirm"} {
-			path := storeAction(delivery.AccountID{1}, id, act)
+			path := frame.StorePath(delivery.AccountID{1}, id, act)
 			to, err := url.Parse("http://panel.example" + path)
 			if err != nil {
 				t.Fatal(err)

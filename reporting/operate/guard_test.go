@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/frame"
 )
 
 // filled puts real ids into a route's pattern.
@@ -91,7 +92,7 @@ func TestActions_GatewayAwayKeepsWhatWasTyped(t *testing.T) {
 	v, fleet := s.newAccount("Kapı kapalı"), s.newFleet("Kapı kapalı filo")
 	s.activeStore(v, "s1", "Şube", fleet)
 	s.register(v, "https://vendor.example/")
-	account, webhook, store, area := "/accounts/"+v.id, "/webhooks/"+v.id, storePath(v.account(), "s1"), "/fleets/"+fleet.String()
+	account, webhook, store, area := "/accounts/"+v.id, "/webhooks/"+v.id, frame.StorePath(v.account(), "s1", ""), "/fleets/"+fleet.String()
 	for _, c := range []struct{ page, action, field, typed string }{
 		{"/accounts", "/accounts", "name", "Yeni <ad>"},
 		{"/fleets", "/fleets", "coverage", "\n" + ankara},
@@ -233,7 +234,7 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 			"/accounts?text=" + v.id: true, "/accounts?text=" + q: false, "/accounts/" + v.id: true, "/accounts/" + v.id + "/use": false,
 			"/fleets?text=" + fleet.String(): true, "/fleets?text=" + q: false, "/fleets/" + fleet.String(): true,
 			"/stores?account=" + v.id: true, "/stores?text=" + q: false, "/stores?account=" + q: false, "/stores?fleet=" + q + "&state=" + q: false,
-			storePath(v.account(), evil): true, "/accounts?done=" + q: false,
+			frame.StorePath(v.account(), evil, ""): true, "/accounts?done=" + q: false,
 		} {
 			status := http.StatusOK
 			for _, filter := range []string{"state", "page", "status", "account", "fleet"} {

@@ -95,7 +95,7 @@ func (p *Pages) actOnStore(w http.ResponseWriter, r *http.Request, act, sentence
 	if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil {
 		return frame.Redirect(w, r, fleetPath(fleet), sentence)
 	}
-	return frame.Redirect(w, r, storePath(account, id), sentence)
+	return frame.Redirect(w, r, frame.StorePath(account, id, ""), sentence)
 }
 
 // confirmStore is POST …/confirm on behalf of the fleet that the page showed.

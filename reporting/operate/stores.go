@@ -144,35 +144,15 @@ func (p *Pages) accountNames(r *http.Request) (map[delivery.AccountID]string, er
 }
 
 // Path is the address of a store's page.
-func (s storeRow) Path() string { return storePath(s.Account, s.ExternalID) }
+func (s storeRow) Path() string { return frame.StorePath(s.Account, s.ExternalID, "") }
 
 // Action is the address of one of the store's actions.
-func (s storeRow) Action(name string) string { return storeAction(s.Account, s.ExternalID, "/"+name) }
-
-// noSegment stands in a path for an id that no path can hold, however it is
-// written: browsers take %2E%2E for a step up, and the mux a lone %2F for an end.
-// The id is then in the query.
-const noSegment = "_"
-
-func storePath(account delivery.AccountID, externalID string) string {
-	return storeAction(account, externalID, "")
-}
-
-// storeAction is the address of one of a store's actions, "/confirm"; empty: of
-// its page.
-func storeAction(account delivery.AccountID, externalID, act string) string {
-	path := "/stores/" + account.String() + "/"
-	switch externalID {
-	case ".", "..", "/":
-		return path + noSegment + act + "?id=" + url.QueryEscape(externalID)
-	}
-	return path + url.PathEscape(externalID) + act
-}
+func (s storeRow) Action(name string) string { return frame.StorePath(s.Account, s.ExternalID, "/"+name) }
 
 // storeID reads the path's store.
 func storeID(r *http.Request) (string, error) {
 	id := r.PathValue("store")
-	if given := r.URL.Query().Get("id"); id == noSegment && given != "" {
+	if given := r.URL.Query().Get("id"); id == frame.NoSegment && given != "" {
 		id = given
 	}
 	if delivery.CheckExternalStoreID(id) != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/frame"
 )
 
 func TestStore_ActionsByState(t *testing.T) {
@@ -17,7 +18,7 @@ func TestStore_ActionsByState(t *testing.T) {
 	b := s.browser("deniz")
 	v, fleet := s.newAccount("Mağaza"), s.newFleet("Mağaza filosu")
 	s.putStore(v, "s1", "Moda Şubesi", fleet)
-	page := storePath(v.account(), "s1")
+	page := frame.StorePath(v.account(), "s1", "")
 	b.get(page).want(200, "awaiting approval", "Moda Şubesi", "5321234567", "<svg", "/confirm", "/reject", "/deactivate").without("/migrate")
 
 	b.submit(page, page+"/reject").wantDone(b, "store-rejected").want(200, "awaiting a fleet").without("/confirm", "/migrate")
@@ -55,7 +56,7 @@ func TestConfirmStore_RefusesForAFleetThatItHasLeft(t *testing.T) {
 	b := s.browser("deniz")
 	v, old, fresh := s.newAccount("Taşınan"), s.newFleet("Eski"), s.newFleet("Yeni")
 	s.putStore(v, "s1", "Şube", old)
-	page := storePath(v.account(), "s1")
+	page := frame.StorePath(v.account(), "s1", "")
 	stale := b.get(page).form(page+"/confirm", "", "")
 	s.putStore(v, "s1", "Şube", fresh)
 	b.post(page+"/confirm", stale).want(http.StatusNotFound, "not attached to this fleet", "Yeni")
@@ -77,12 +78,12 @@ func TestStore_LinksLeadToStoresOfAnyID(t *testing.T) {
 		s.putStore(v, id, name, fleet)
 		link := s.linkTo(b, "/stores?account="+v.id, name)
 		b.get(link).want(200, "<h1>"+name+"</h1>")
-		action := storeAction(v.account(), id, "/confirm")
+		action := frame.StorePath(v.account(), id, "/confirm")
 		b.submit(link, action).wantDone(b, "store-confirmed").want(200, "<h1>"+name+"</h1>")
 		if s.store(v, id).State != delivery.Active {
 			t.Errorf("%q was not confirmed", id)
 		}
-		b.submit(link, storeAction(v.account(), id, "/migrate"), "closingDate", "2020-01-01").want(http.StatusUnprocessableEntity, "<h1>"+name+"</h1>")
+		b.submit(link, frame.StorePath(v.account(), id, "/migrate"), "closingDate", "2020-01-01").want(http.StatusUnprocessableEntity, "<h1>"+name+"</h1>")
 	}
 }
 

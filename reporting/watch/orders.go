@@ -53,7 +53,7 @@ func (o *orderRow) move(to *delivery.Order) {
 func (o *orderRow) Tone() string { return statusTone(o.Status) }
 
 // StorePath leads to the page of the store.
-func (o *orderRow) StorePath() string { return storePath(o.Account, o.Store) }
+func (o *orderRow) StorePath() string { return frame.StorePath(o.Account, o.Store, "") }
 
 // found is what a search found.
 type found struct {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/html"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/frame"
 )
 
 // foundOrders are the ids of the orders that a page lists, in its order.
@@ -203,7 +204,7 @@ func TestStorePath_LeadsToStoresOfAnyName(t *testing.T) {
 	for id, want := range map[string]string{
 		"moda": "moda", "şube 9/a": "%C5%9Fube%209%2Fa", "a?b#c%": "a%3Fb%23c%25", "..": "_?id=..", ".": "_?id=.", "/": "_?id=%2F",
 	} {
-		if got := storePath(account, id); got != "/stores/"+account.String()+"/"+want {
+		if got := frame.StorePath(account, id, ""); got != "/stores/"+account.String()+"/"+want {
 			t.Errorf("%q: %s", id, got)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -131,18 +130,6 @@ func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
 		return nil, err
 	}
 	return p.ledger.Fleets().All(), nil
-}
-
-// storePath leads to a store's page. Stores may be called ".", ".." or "/", which
-// no segment of a path can be: browsers take the first two for steps, whatever
-// they are escaped as, and the mux does not match the third.
-func storePath(account delivery.AccountID, externalID string) string {
-	path := "/stores/" + account.String() + "/"
-	switch externalID {
-	case ".", "..", "/":
-		return path + "_?id=" + url.QueryEscape(externalID)
-	}
-	return path + url.PathEscape(externalID)
 }
 
 // statusTone is the colour of a status.
