@@ -147,7 +147,9 @@ func (p *Pages) accountNames(r *http.Request) (map[delivery.AccountID]string, er
 func (s storeRow) Path() string { return frame.StorePath(s.Account, s.ExternalID, "") }
 
 // Action is the address of one of the store's actions.
-func (s storeRow) Action(name string) string { return frame.StorePath(s.Account, s.ExternalID, "/"+name) }
+func (s storeRow) Action(name string) string {
+	return frame.StorePath(s.Account, s.ExternalID, "/"+name)
+}
 
 // storeID reads the path's store.
 func storeID(r *http.Request) (string, error) {
