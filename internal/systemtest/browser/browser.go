@@ -114,12 +114,6 @@ func (p *Page) Location() string {
 // Fill puts text into the field with the label; see chromium.Tab.Fill.
 func (p *Page) Fill(label, text string) { p.t.Helper(); p.must(p.tab.Fill(label, text)) }
 
-// FillIn is Fill within the part that CSS names.
-func (p *Page) FillIn(part, label, text string) {
-	p.t.Helper()
-	p.must(p.tab.FillIn(part, label, text))
-}
-
 // Press presses a button and waits for the page that answers.
 func (p *Page) Press(name string) { p.t.Helper(); p.PressIn("", name) }
 
