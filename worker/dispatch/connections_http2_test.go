@@ -166,19 +166,25 @@ func TestHTTP2_AKeptConnectionThatBreaksIsReplaced(t *testing.T) {
 	}
 }
 
-// Nor is a fresh connection that breaks tried without end.
-func TestHTTP2_AReceiverThatAlwaysHangsUpGetsOneRequest(t *testing.T) {
+// Nor is a fresh connection that breaks tried without end. Usually a send is
+// one request; http.Transport, which still knows the connection of the send
+// before when that has only just ended, may make it two.
+func TestHTTP2_AReceiverThatAlwaysHangsUpIsNotTriedWithoutEnd(t *testing.T) {
 	authority := newAuthority(t)
 	l := listen(t, "127.0.0.1:0")
-	http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, _ uint32, _ string) { f.conn.Close() })
+	var handled atomic.Int64
+	http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, _ uint32, _ string) {
+		handled.Add(1)
+		f.conn.Close()
+	})
 	s := localSender(t, authority, loopbackNames(t))
 	for i := range 3 {
 		if a := s.send(t.Context(), at("https", l, 1), signedHeader(), statusBody); a.class != classConnect || a.detail == "" {
 			t.Errorf("send %d: %+v", i, a)
 		}
 	}
-	if n := l.accepted.Load(); n != 3 {
-		t.Errorf("%d connections", n)
+	if n := handled.Load(); n < 3 || n > 6 {
+		t.Errorf("%d requests were handled", n)
 	}
 }
 
