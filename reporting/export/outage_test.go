@@ -160,7 +160,7 @@ func TestExport_DoesNotWaitForEver(t *testing.T) {
 	s.Await("an insert is under way", func() bool { return d.inserts.Load() > before })
 	began = time.Now()
 	stop()
-	if took := time.Since(began); took > 500*time.Millisecond {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("ended after %s", took)
 	}
 	d.open()

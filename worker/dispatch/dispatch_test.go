@@ -87,7 +87,7 @@ func TestRole_SendsWithinMilliseconds(t *testing.T) {
 	}
 	slices.Sort(delays)
 	t.Logf("from the commit to the receiver: median %s, slowest %s", delays[15], delays[29])
-	if delays[15] > 100*time.Millisecond {
+	if delays[15] > 400*time.Millisecond { // looking once in maxPause would take 500
 		t.Errorf("median %s", delays[15])
 	}
 }
