@@ -36,6 +36,19 @@ func Secret(name string) (string, error) {
 	return value, nil
 }
 
+// SplitSecrets is a secret that may be several while it is rotated: "old,new".
+// The first is what one presents; who judges accepts each. Spaces around them and
+// one comma too many mean nothing.
+func SplitSecrets(value string) []string {
+	var each []string
+	for _, s := range strings.Split(value, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			each = append(each, s)
+		}
+	}
+	return each
+}
+
 // Keyring holds symmetric keys by key id. New work is done with Current; what
 // older keys made stays readable until they are taken out.
 type Keyring struct {

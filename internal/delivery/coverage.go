@@ -99,30 +99,31 @@ func (c *Coverage) add(polygon *geometry.Poly) {
 // null, which must be refused, from a 0.
 type position []*float64
 
-// decodeCoverage reads either type as a list of polygons.
+// decodeCoverage reads either type as a list of polygons. Names count as they
+// are written: a map keeps "Type" apart from "type", a struct would not, and the
+// area would be another one here than to whoever draws it on a map.
 func decodeCoverage(geojson []byte) ([][][]position, error) {
-	var shape struct {
-		Type        string          `json:"type"`
-		Coordinates json.RawMessage `json:"coordinates"`
-	}
-	if err := json.Unmarshal(geojson, &shape); err != nil {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(geojson, &members); err != nil {
 		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no JSON object")
 	}
+	var kind string
+	_ = json.Unmarshal(members["type"], &kind) // what is no string is no type
 	var polygons [][][]position
 	var target any = &polygons
-	switch shape.Type {
+	switch kind {
 	case "MultiPolygon":
 	case "Polygon":
 		polygons = make([][][]position, 1)
 		target = &polygons[0]
 	default:
-		return nil, fmt.Errorf("must be a GeoJSON Polygon or MultiPolygon, not %q", shape.Type)
+		return nil, fmt.Errorf("must be a GeoJSON Polygon or MultiPolygon, not %q", kind)
 	}
-	if len(shape.Coordinates) == 0 {
+	if len(members["coordinates"]) == 0 {
 		return nil, errors.New("has no coordinates")
 	}
-	if err := json.Unmarshal(shape.Coordinates, target); err != nil {
-		return nil, fmt.Errorf("coordinates do not have the shape of a %s", shape.Type)
+	if err := json.Unmarshal(members["coordinates"], target); err != nil {
+		return nil, fmt.Errorf("coordinates do not have the shape of a %s", kind)
 	}
 	if len(polygons) == 0 {
 		return nil, errors.New("has no polygon")

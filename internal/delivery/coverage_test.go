@@ -78,6 +78,8 @@ func TestParseCoverageRefuses(t *testing.T) {
 		"an array":           {`[]`, "no JSON object"},
 		"a point":            {`{"type":"Point","coordinates":[28,40]}`, `not "Point"`},
 		"a feature":          {`{"type":"Feature","geometry":` + donut + `}`, `not "Feature"`},
+		"case of a name":     {`{"Type":"Polygon","coordinates":[` + square + `]}`, `not ""`},
+		"no type":            {`{"type":5,"coordinates":[` + square + `]}`, `not ""`},
 		"case of the type":   {`{"type":"polygon","coordinates":[` + square + `]}`, `not "polygon"`},
 		"no coordinates":     {`{"type":"Polygon"}`, "no coordinates"},
 		"null coordinates":   {`{"type":"Polygon","coordinates":null}`, "has no ring"},
@@ -183,10 +185,16 @@ func FuzzParseCoverage(f *testing.F) {
 	f.Add([]byte(twoParts))
 	f.Add([]byte(`{"type":"Polygon","coordinates":[[[1,2,3],[1,3],[2,2],[1,2,3]]]}`))
 	f.Add([]byte(`{"type":"Polygon","coordinates":[[null]]}`))
+	f.Add([]byte(`{"type":"Polygon","coordinates":[[[1,2],[1,3],[2,2],[1,2]]],"Type":"MultiPolygon","COORDINATES":[]}`))
+	f.Add([]byte(`{"TYPE":"Polygon","coordinates":[[[1e999,2],[1,3],[2,2],[1e999,2]]]}`))
 	f.Fuzz(func(t *testing.T, geojson []byte) {
 		c, err := ParseCoverage(geojson)
 		if err != nil {
 			return
+		}
+		var members map[string]any
+		if json.Unmarshal(geojson, &members) != nil || members["type"] != "Polygon" && members["type"] != "MultiPolygon" {
+			t.Fatalf("accepted %s", geojson)
 		}
 		low, high := c.Bounds()
 		if !inRange(low) || !inRange(high) || low.Latitude > high.Latitude || low.Longitude > high.Longitude {

@@ -184,7 +184,8 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	if got := l.Fleets().Fleet(f.ID); got == nil || got.Name != f.Name || got.Couriers != -1 || !got.Available() {
 		t.Fatalf("snapshot has %+v", got)
 	}
-	if !l.VerifyFleetSecret(f.ID, testHash) || l.VerifyFleetSecret(f.ID, [32]byte{}) || l.VerifyFleetSecret(delivery.NewFleetID(), testHash) {
+	now := time.Now()
+	if !l.VerifyFleetSecret(f.ID, testHash, now) || l.VerifyFleetSecret(f.ID, [32]byte{}, now) || l.VerifyFleetSecret(delivery.NewFleetID(), testHash, now) {
 		t.Error("secrets")
 	}
 	before := l.Fleets()

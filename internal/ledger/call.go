@@ -2,9 +2,15 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 // scriptCall composes one call of a script and keeps its memory for the next:
@@ -48,15 +54,23 @@ func (c *scriptCall) value(buf []byte) {
 	c.ends = append(c.ends, len(buf))
 }
 
-// command is the call as the client takes it.
-func (c *scriptCall) command(ctx context.Context) *redis.StringCmd {
-	c.parts, c.args = c.parts[:0], append(c.args[:0], "fcall", c.script.arg, c.keys)
+// command is the call as the client takes it; in a cluster with the sentinel
+// behind its keys.
+func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd {
+	keys := c.keys
+	if cluster {
+		keys++
+	}
+	c.parts, c.args = c.parts[:0], append(c.args[:0], "fcall", c.script.arg, keys)
 	start := 0
 	for _, end := range c.ends {
 		c.parts = append(c.parts, c.buf[start:end])
 		start = end
 	}
 	for i := range c.parts {
+		if cluster && i == c.keys {
+			c.args = append(c.args, sentinel(c.prefix))
+		}
 		c.args = append(c.args, &c.parts[i])
 	}
 	cmd := redis.NewStringCmd(ctx, c.args...)
@@ -64,19 +78,192 @@ func (c *scriptCall) command(ctx context.Context) *redis.StringCmd {
 	return cmd
 }
 
+// sentinel is a key that is never there. In a cluster every call names it, so
+// that a server whose slot is on the move has to send the whole call away
+// (TRYAGAIN): a key is lacking. Without it the server would begin to run a
+// script whose named keys happen to be there, and stop it at the first other
+// key that has moved, or is new, with half of its writes done.
+func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
+
+// keysOf are the keys of a call as the server wants them.
+func (l *Ledger) keysOf(keys []string) []string {
+	if !l.cluster {
+		return keys
+	}
+	tag := keys[0][:strings.IndexByte(keys[0], '}')+1]
+	return append(keys[:len(keys):len(keys)], sentinel(tag))
+}
+
 // send runs the call and returns its reply, like runText.
 func (l *Ledger) send(ctx context.Context, c *scriptCall) (string, error) {
-	cmd := c.command(ctx)
-	err := l.calls.Process(ctx, cmd)
-	if isUnknownFunction(err) {
-		if err := l.loadLibrary(ctx, c.parts[0].String()); err != nil {
-			return "", err
-		}
-		cmd = c.command(ctx)
-		err = l.calls.Process(ctx, cmd)
+	cmd := c.command(ctx, l.cluster)
+	if err := l.calls.Process(ctx, cmd); err != nil {
+		return l.sendAgain(ctx, c, err)
 	}
+	return cmd.Val(), nil
+}
+
+func (l *Ledger) sendAgain(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
+	err = l.again(ctx, err, func() error {
+		cmd := c.command(ctx, l.cluster)
+		err := l.calls.Process(ctx, cmd)
+		reply = cmd.Val()
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("script %s: %w", c.script.name, failure(err))
 	}
-	return cmd.Val(), nil
+	return reply, nil
+}
+
+// run calls a script and returns its reply, with Redis's failures told apart
+// from ours.
+func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
+	keys = l.keysOf(keys)
+	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
+	if err != nil {
+		err = l.again(ctx, err, func() (err error) {
+			reply, err = l.calls.FCall(ctx, s.name, keys, args...).Result()
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
+	}
+	return reply, nil
+}
+
+// runText is run for the scripts that answer one string.
+func (l *Ledger) runText(ctx context.Context, s script, keys []string, args ...any) (string, error) {
+	reply, err := l.run(ctx, s, keys, args...)
+	if err != nil {
+		return "", err
+	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", fmt.Errorf("script %s answered %T instead of a string", s.name, reply)
+	}
+	return text, nil
+}
+
+// call is one script of a pipeline.
+type call struct {
+	keys []string
+	args []any
+}
+
+// runAll runs one script many times in one round trip. Calls that met a server
+// without the library, or one that is giving them away, are repeated.
+func (l *Ledger) runAll(ctx context.Context, s script, calls []call) ([]*redis.Cmd, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	cmds := make([]*redis.Cmd, len(calls))
+	todo := make([]int, len(calls))
+	for i := range calls {
+		todo[i] = i
+	}
+	round := func() (worst error) {
+		pipe := l.rdb.Pipeline()
+		for _, i := range todo {
+			cmds[i] = pipe.FCall(ctx, s.name, l.keysOf(calls[i].keys), calls[i].args...)
+		}
+		_, _ = pipe.Exec(ctx) // each command carries its own error
+		failed := todo[:0]
+		for _, i := range todo {
+			if err := cmds[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
+				failed = append(failed, i)
+				if worst == nil || !l.mayPass(err) {
+					worst = err
+				}
+			}
+		}
+		todo = failed
+		return worst
+	}
+	err := round()
+	if err != nil {
+		err = l.again(ctx, err, round)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
+	}
+	return cmds, nil
+}
+
+// How long a call is repeated while a cluster changes hands, and the pauses. An
+// orderly failover and a small slot are over by then; what takes longer, such as
+// the seconds until a dead master is replaced, is the caller's to wait for.
+const (
+	againFor      = time.Second
+	firstAgain    = 10 * time.Millisecond
+	longestAgain  = 200 * time.Millisecond
+	loadsOfOneRun = 3
+)
+
+// again repeats a call whose failure may pass: of a server without the library,
+// and in a cluster of one that gives the slot away or is gone. The call may have
+// taken effect and only its reply been lost; every script knows what to answer
+// to its own repetition.
+func (l *Ledger) again(ctx context.Context, err error, try func() error) error {
+	deadline := time.Now().Add(againFor)
+	loads, pause := 0, firstAgain
+	for l.mayPass(err) {
+		if isUnknownFunction(err) && loads < loadsOfOneRun {
+			loads++
+			// In a cluster the one that matters may have it even so.
+			if failed := l.loadLibrary(ctx); failed != nil && !l.cluster {
+				return failed
+			}
+		} else {
+			// Spread, so that all who wait do not come back at once.
+			wait := pause/2 + rand.N(pause)
+			if time.Now().Add(wait).After(deadline) {
+				return err
+			}
+			if sleep(ctx, wait); ctx.Err() != nil {
+				return err
+			}
+			pause = min(2*pause, longestAgain)
+		}
+		if err = try(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// mayPass tells a failure after which the same call may soon succeed. A single
+// Redis that is away is not waited for here: it has nobody to take its place.
+func (l *Ledger) mayPass(err error) bool {
+	if isUnknownFunction(err) {
+		return true
+	}
+	return l.cluster && !errors.Is(err, context.Canceled) && errors.Is(failure(err), delivery.ErrUnavailable)
+}
+
+func isUnknownFunction(err error) bool {
+	return err != nil && err.Error() == "ERR Function not found"
+}
+
+// unavailablePrefixes are the replies of a Redis that cannot serve now but may
+// later: loading, out of memory, read-only, in a failover, misconfigured.
+var unavailablePrefixes = []string{
+	"LOADING", "OOM", "MISCONF", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN",
+	"NOREPLICAS", "BUSY", "UNBLOCKED", "MOVED", "ASK", "NOAUTH", "WRONGPASS", "NOPERM",
+}
+
+// failure wraps delivery.ErrUnavailable around everything but a server's reply
+// that points to a defect of ours.
+func failure(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) || isUnknownFunction(err) {
+		return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
+	}
+	for _, prefix := range unavailablePrefixes {
+		if redis.HasErrorPrefix(err, prefix) {
+			return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
+		}
+	}
+	return err
 }

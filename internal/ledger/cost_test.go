@@ -70,7 +70,7 @@ func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScen
 	fleet := newFleet(b, l)
 	s.shops = openShops(b, l, fleet, accounts, 60, 10)
 	s.sliding = openShops(b, l, fleet, accounts, 2, 1)
-	must(b, l.loadLibrary(b.Context(), l.rooms[0].prefix))
+	must(b, l.loadLibrary(b.Context()))
 	return s
 }
 
@@ -145,7 +145,7 @@ func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, shops []*shop, n i
 	}
 	sum := sha256.Sum256(c.Body)
 	s.prepareCreation(s.roomOf(c.Account), c, [16]byte(sum[:]))
-	_ = p.Process(b.Context(), c.call.command(b.Context()))
+	_ = p.Process(b.Context(), c.call.command(b.Context(), false))
 }
 
 // addOwnWrites are the writes of an order, with keys and values of its sizes.

@@ -163,6 +163,28 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 	}
 }
 
+// The key of one order is another order's external id: what is new is refused,
+// whichever of the two came first, and each is still replayed.
+func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
+	for name, order := range map[string][2][2]string{ // external id and key of the first and of the second
+		"the external id comes later": {{"X-1", "X-2"}, {"X-2", "X-2"}},
+		"the external id comes first": {{"X-2", "X-2"}, {"X-1", "X-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, openTest(t))
+			first, _, err := s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1]))
+			must(t, err)
+			_, _, err = s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))
+			wantCode(t, err, delivery.CodeDuplicateOrder)
+			again, _, err := s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1]))
+			must(t, err)
+			if !again.Replayed || again.Order.ID != first.Order.ID {
+				t.Errorf("replayed %+v", again)
+			}
+		})
+	}
+}
+
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

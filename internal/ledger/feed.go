@@ -164,6 +164,7 @@ type feedReader struct {
 	byKey   map[string]room
 
 	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
+	forgotten time.Time // when the names of those long gone were last looked for; zero: not yet
 	redoAt    time.Time // when to take up this consumer's unsettled entries; zero: there are none
 	redoPause time.Duration
 	stalled   bool      // Turn waits for something outside; nothing new is read
@@ -210,6 +211,46 @@ func (r *feedReader) run(ctx context.Context) {
 		}
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
+	}
+	r.leave(ctx)
+}
+
+// How often consumers are looked for that are gone, and after how much silence
+// they are. Where every release runs under new names, as containers do, they
+// would pile up.
+const (
+	forgetEvery = time.Hour
+	forgetAfter = 24 * time.Hour
+)
+
+// lastTurn is how long the end of a reader may take.
+const lastTurn = 5 * time.Second
+
+// leave settles what this consumer was given at the last moment, and takes its
+// name away: whoever comes next may have another, and would have to wait for
+// ClaimAfter. What fails stays pending. ctx is over.
+func (r *feedReader) leave(ctx context.Context) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTurn)
+	defer cancel()
+	if r.Turn == nil {
+		if err := r.readOwn(end); err != nil {
+			r.Log("entries stay unsettled at the end", "role", r.Role, "error", err)
+			return
+		}
+	}
+	r.forget(end, 0, r.Consumer)
+}
+
+// forget deletes consumers that have been silent for so long and have nothing to
+// settle; name: only that one, "": all. It is housekeeping: a failure is told and
+// left to the next time.
+func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
+	calls := make([]call, 0, len(r.streams))
+	for _, s := range r.streams {
+		calls = append(calls, call{[]string{s.key}, []any{string(r.Role), silent.Milliseconds(), name}})
+	}
+	if _, err := r.ledger.runAll(ctx, r.ledger.scripts.forgetConsumers, calls); err != nil {
+		r.Log("names of consumers that are gone stay for now", "role", r.Role, "error", err)
 	}
 }
 
@@ -260,6 +301,10 @@ func (r *feedReader) turn(ctx context.Context) error {
 			}
 		}
 		r.claimed = time.Now()
+	}
+	if time.Since(r.forgotten) > forgetEvery {
+		r.forgotten = time.Now()
+		r.forget(ctx, forgetAfter, "")
 	}
 	if r.Turn != nil {
 		return r.gather(ctx)

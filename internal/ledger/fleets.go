@@ -27,7 +27,10 @@ const updateTries = 16
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
-	record     string // as read, for the comparison
+	// oldSecretHash works until oldUntil, Unix milliseconds; empty: there is none.
+	oldSecretHash string
+	oldUntil      int64
+	record        string // as read, for the comparison
 }
 
 func appendFleet(b []byte, f *storedFleet) []byte {
@@ -39,7 +42,12 @@ func appendFleet(b []byte, f *storedFleet) []byte {
 	b = append(b, flag(f.Suspended)...)
 	b = binary.AppendUvarint(b, uint64(f.Couriers+1))
 	b = appendText(b, f.secretHash)
-	return appendText(b, string(f.Coverage.JSON()))
+	b = appendText(b, string(f.Coverage.JSON()))
+	if f.oldSecretHash == "" {
+		return b // as programs wrote it that knew of one secret only
+	}
+	b = appendText(b, f.oldSecretHash)
+	return binary.AppendUvarint(b, uint64(f.oldUntil))
 }
 
 func decodeFleet(id delivery.FleetID, record string) (*storedFleet, error) {
@@ -57,6 +65,9 @@ func decodeFleet(id delivery.FleetID, record string) (*storedFleet, error) {
 	f.Couriers = int(r.uvarint()) - 1
 	f.secretHash = r.text()
 	coverage := r.text()
+	if r.rest != "" {
+		f.oldSecretHash, f.oldUntil = r.text(), int64(r.uvarint())
+	}
 	if r.err != nil {
 		return nil, fmt.Errorf("fleet record: %w", r.err)
 	}
@@ -85,6 +96,24 @@ func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash 
 // between; otherwise it starts again with what is there. FLEET_NOT_FOUND; an
 // error of change is returned as it is.
 func (l *Ledger) UpdateFleet(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
+	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
+}
+
+// RotateFleetSecret replaces the client secret; the old one works until
+// oldValidUntil. A repeated call with the same hash keeps the old one old.
+// FLEET_NOT_FOUND.
+func (l *Ledger) RotateFleetSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, oldValidUntil time.Time) error {
+	_, err := l.updateFleet(ctx, id, func(f *storedFleet) error {
+		if f.secretHash != string(secretHash[:]) {
+			f.oldSecretHash, f.oldUntil = f.secretHash, oldValidUntil.UnixMilli()
+			f.secretHash = string(secretHash[:])
+		}
+		return nil
+	})
+	return err
+}
+
+func (l *Ledger) updateFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) error) (*delivery.Fleet, error) {
 	for range updateTries {
 		record, err := l.rdb.HGet(ctx, l.fleetKeys()[0], string(id[:])).Result()
 		if errors.Is(err, redis.Nil) {
@@ -97,7 +126,7 @@ func (l *Ledger) UpdateFleet(ctx context.Context, id delivery.FleetID, change fu
 		if err != nil {
 			return nil, err
 		}
-		if err := change(&f.Fleet); err != nil {
+		if err := change(f); err != nil {
 			return nil, err
 		}
 		reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys(), id[:], record, appendFleet(nil, f))
@@ -153,14 +182,20 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 }
 
 // VerifyFleetSecret compares the SHA-256 of a client secret with the snapshot's,
-// in constant time; false for an unknown fleet too.
-func (l *Ledger) VerifyFleetSecret(id delivery.FleetID, secretHash [32]byte) bool {
+// in constant time; false for an unknown fleet too. A secret that was replaced is
+// right until its time is over.
+func (l *Ledger) VerifyFleetSecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
 	s := l.fleets.Load()
 	if s == nil {
 		return false
 	}
 	f := s.byID[id]
-	return f != nil && subtle.ConstantTimeCompare([]byte(f.secretHash), secretHash[:]) == 1
+	if f == nil {
+		return false
+	}
+	current := subtle.ConstantTimeCompare([]byte(f.secretHash), secretHash[:])
+	old := subtle.ConstantTimeCompare([]byte(f.oldSecretHash), secretHash[:])
+	return current == 1 || old == 1 && now.UnixMilli() < f.oldUntil
 }
 
 // Fleets is the latest snapshot; nil before the first was loaded.

@@ -34,6 +34,7 @@ import (
 //	k <account>            zset    leased events by the lease's end, us
 //	c <account>            hash    attempts made, for events that failed
 //	g <account>            list    attempt log, newest first
+//	C                      string  latest time by which endpoints' looks were planned, us
 //	p <account>            string  there while a replay of the account runs
 //	v                      stream  final outcomes of webhook events
 //	V                      stream  attempts that failed and go on, until they are
@@ -42,11 +43,13 @@ import (
 //	y                      string  an order being copied; gone when the script ends
 //	f                      stream  updates that were refused, capped
 //	z                      stream  dead letters
+//	0                      -       never there; every call in a cluster names it
+//	                               (call.go, sentinel)
 //
 // The pace of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
 //
 // Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
-// their version, meta (partitions, epoch), and
+// their version, meta (partitions, epoch), the libraries' last use, and
 //
 //	l <SHA-256 of its id>  string  a session of the panel (sessions.go)
 //	M <minute>             hash    what all processes did in that minute (activity.go)
@@ -83,6 +86,7 @@ const (
 	kindDeadLetters   = 'z'
 	kindSession       = 'l'
 	kindActivity      = 'M'
+	kindSentinel      = '0'
 )
 
 // room is one partition: its number and the prefix {tag} of its keys.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"golang.org/x/sync/singleflight"
 
 	"vendorapi/internal/delivery"
 )
@@ -35,6 +38,8 @@ type Config struct {
 	// masters: redis://host1:port?addr=host2:port&addr=host3:port. Whether it
 	// is a cluster is asked of the server.
 	URL string
+	// TLS are the certificates for rediss://.
+	TLS TLSFiles
 	// Environment is "production" or "sandbox"; every key carries it, so the
 	// two never share a bucket or an order.
 	Environment string
@@ -76,6 +81,7 @@ type Ledger struct {
 	global    room
 	epoch     atomic.Uint32
 	scripts   *scripts
+	loading   singleflight.Group // of the library
 	secrets   SecretKeys
 	rates     *redis_rate.Limiter
 	fleets    atomic.Pointer[FleetSnapshot]
@@ -87,8 +93,17 @@ type Ledger struct {
 }
 
 // Open connects, checks the ledger's partitions and reads its epoch. It fails
-// with delivery.ErrUnavailable while Redis is away; callers try again.
+// with delivery.ErrUnavailable while Redis is away; callers try again. ErrTLS is
+// not mended by that.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
+	l, err := open(ctx, cfg)
+	if err != nil && distrust(err) {
+		return nil, fmt.Errorf("%w: %s", ErrTLS, err.Error()) // and no longer ErrUnavailable
+	}
+	return l, err
+}
+
+func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	env, err := environmentLetter(cfg.Environment)
 	if err != nil {
 		return nil, err
@@ -96,11 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if cfg.Partitions < 0 || cfg.Partitions > delivery.MaxPartitions {
 		return nil, fmt.Errorf("partitions: %d is not within 1 to %d", cfg.Partitions, delivery.MaxPartitions)
 	}
-	all, err := loadScripts(cfg.editLua)
-	if err != nil {
-		return nil, err
-	}
-	l := &Ledger{env: cfg.Environment, scripts: all, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts()}
+	l := &Ledger{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts()}
 	if l.now == nil {
 		l.now = time.Now
 	}
@@ -111,7 +122,10 @@ func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := l.connect(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.openPipelines(cfg.Pipelines)); err != nil {
+	if l.scripts, err = loadScripts(cfg.editLua, l.cluster); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(cfg.Pipelines)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.rates = redis_rate.NewLimiter(l.rdb)
@@ -133,12 +147,18 @@ func environmentLetter(environment string) (byte, error) {
 func (l *Ledger) connect(ctx context.Context, cfg Config) error {
 	many, err := redis.ParseClusterURL(cfg.URL)
 	if err == nil && len(many.Addrs) > 1 {
+		if many.TLSConfig, err = cfg.TLS.secure(many.TLSConfig); err != nil {
+			return err
+		}
 		l.openCluster(many, cfg)
 		return nil
 	}
 	one, err := redis.ParseURL(cfg.URL)
 	if err != nil {
-		return fmt.Errorf("redis url: %w", err)
+		return fmt.Errorf("redis url: %w", withoutURL(err))
+	}
+	if one.TLSConfig, err = cfg.TLS.secure(one.TLSConfig); err != nil {
+		return err
 	}
 	configureSingle(one, cfg)
 	client := redis.NewClient(one)
@@ -147,6 +167,7 @@ func (l *Ledger) connect(ctx context.Context, cfg Config) error {
 		return errors.Join(fmt.Errorf("connecting to redis: %w", failure(err)), client.Close())
 	}
 	if many != nil && clusterEnabled(info) {
+		many.TLSConfig = one.TLSConfig
 		l.openCluster(many, cfg)
 		return client.Close()
 	}
@@ -155,6 +176,16 @@ func (l *Ledger) connect(ctx context.Context, cfg Config) error {
 	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
 	l.readers = redis.NewClient(&blocking)
 	return nil
+}
+
+// withoutURL is what is wrong with a URL that cannot be read, without any part of
+// its text, which holds a password.
+func withoutURL(err error) error {
+	var quoting *url.Error
+	if errors.As(err, &quoting) {
+		return errors.New("it cannot be read; in a password / @ : # ? and % are written as %2F, %40, %3A, %23, %3F and %25")
+	}
+	return err
 }
 
 // blockingConnections bounds the connections that wait in XREADGROUP: one per
@@ -167,6 +198,10 @@ const noRetries = -1
 
 func clusterEnabled(info string) bool { return strings.Contains(info, "cluster_enabled:1") }
 
+// noAnnouncements: those of a managed Redis Enterprise. Asking for them would cost
+// every new connection a command that nobody else knows.
+var noAnnouncements = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
 // configureSingle bounds how long a request waits for Redis.
 func configureSingle(o *redis.Options, cfg Config) {
 	o.PoolSize = cfg.PoolSize
@@ -175,16 +210,23 @@ func configureSingle(o *redis.Options, cfg Config) {
 	o.ReadTimeout = 3 * time.Second
 	o.WriteTimeout = 3 * time.Second
 	o.DisableIdentity = true
+	o.MaintNotificationsConfig = noAnnouncements
 }
 
 func (l *Ledger) openCluster(o *redis.ClusterOptions, cfg Config) {
 	o.PoolSize = cfg.PoolSize
 	o.MaxRetries, o.DialerRetries = 1, 1
-	o.MaxRedirects = 8 // a failover answers MOVED for a while
+	// Redirections in a row, and how often a broken connection is tried again;
+	// longer patience is call.go's, which knows what it may repeat. A master that
+	// hangs holds its calls for (1 + 1 + MaxRedirects) * ReadTimeout at most.
+	o.MaxRedirects = 2
+	// Without it, a master that has died is asked for a minute.
+	o.ClusterStateReloadInterval = time.Second
 	o.DialTimeout = 2 * time.Second
-	o.ReadTimeout = 3 * time.Second
-	o.WriteTimeout = 3 * time.Second
+	o.ReadTimeout = 2 * time.Second
+	o.WriteTimeout = 2 * time.Second
 	o.DisableIdentity = true
+	o.MaintNotificationsConfig = noAnnouncements
 	blocking := *o
 	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
 	l.cluster = true
@@ -267,16 +309,26 @@ func (l *Ledger) Close() error {
 	return errors.Join(l.rdb.Close(), l.readers.Close())
 }
 
-// Ping answers nil when every master answers.
+// Ping answers nil when Redis answers; of a cluster one master is enough: while
+// another is being replaced, the accounts of the rest go on, and a balancer must
+// not take every gateway away from them.
 func (l *Ledger) Ping(ctx context.Context) error {
-	ping := func(ctx context.Context, one *redis.Client) error { return one.Ping(ctx).Err() }
-	var err error
-	if many, ok := l.rdb.(*redis.ClusterClient); ok {
-		err = many.ForEachMaster(ctx, ping)
-	} else {
-		err = l.rdb.Ping(ctx).Err()
+	many, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		if err := l.rdb.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("ping: %w", failure(err))
+		}
+		return nil
 	}
-	if err != nil {
+	var answered atomic.Bool
+	err := many.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		err := one.Ping(ctx).Err()
+		if err == nil {
+			answered.Store(true)
+		}
+		return err
+	})
+	if err != nil && !answered.Load() {
 		return fmt.Errorf("ping: %w", failure(err))
 	}
 	return nil

@@ -23,7 +23,7 @@ var (
 	database atomic.Int32
 )
 
-const databases = 256
+const databases = 1024
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 

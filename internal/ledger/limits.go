@@ -136,23 +136,61 @@ func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, sec
 	return c.quota, err
 }
 
-// failedLogins is how many wrong credentials a client id may present from one
-// address before the answer is 429: guessing 32 random bytes is hopeless
-// anyway, this only keeps the noise down.
-var failedLogins = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
+// allow asks a limit that means spacing. The library stores until when it is used
+// up. After Redis's clock has gone back that lies further ahead than any use can
+// put it, and would refuse for as long as the clock went back; then it is
+// forgotten.
+func (l *Ledger) allow(ctx context.Context, key string, limit redis_rate.Limit) (*redis_rate.Result, error) {
+	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.Allow(ctx, key, limit) })
+}
 
-// CountFailedLogin counts a wrong credential by client id and address. It
-// answers RATE_LIMITED once there were too many. It is never asked about a
-// credential that is right, so it refuses nobody who has one.
-func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
-	digest := delivery.OrderDigest(delivery.AccountID{}, clientID[:min(len(clientID), 64)]+"\x00"+address)
-	result, err := l.rates.Allow(ctx, l.global.prefix+"logins:"+string(digest[:]), failedLogins)
-	if err != nil {
-		return fmt.Errorf("counting a failed login: %w", failure(err))
+// allowAtMost is allow for up to n at once.
+func (l *Ledger) allowAtMost(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
+	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.AllowAtMost(ctx, key, limit, n) })
+}
+
+func (l *Ledger) allowed(ctx context.Context, key string, limit redis_rate.Limit, ask func() (*redis_rate.Result, error)) (*redis_rate.Result, error) {
+	result, err := ask()
+	longest := limit.Period*time.Duration(limit.Burst)/time.Duration(limit.Rate) + time.Second
+	if err != nil || result.RetryAfter <= longest {
+		return result, err
 	}
-	if result.Allowed == 0 {
-		return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
-			Message: "too many wrong credentials from this address"}
+	if err := l.rates.Reset(ctx, key); err != nil {
+		return nil, err
+	}
+	return ask()
+}
+
+// How many wrong credentials are answered as such before the answer is 429.
+// Guessing 32 random bytes is hopeless anyway; these only keep the noise down.
+// The first is met by who tries many client ids, and bounds what one address can
+// make Redis remember; the second by who tries many secrets of one.
+var (
+	failedLoginsFromAddress = redis_rate.Limit{Rate: 60, Burst: 60, Period: time.Minute}
+	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
+)
+
+// CountFailedLogin counts a wrong credential by address, and by client id and
+// address; address is whatever stands for one caller. It answers RATE_LIMITED
+// once there were too many. It is never asked about a credential that is right,
+// so it refuses nobody who has one.
+func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
+	for _, guard := range []struct {
+		kind, text string
+		limit      redis_rate.Limit
+	}{
+		{"logins:from:", address, failedLoginsFromAddress},
+		{"logins:", clientID[:min(len(clientID), 64)] + "\x00" + address, failedLoginsOfClient},
+	} {
+		digest := delivery.OrderDigest(delivery.AccountID{}, guard.text)
+		result, err := l.allow(ctx, l.global.prefix+guard.kind+string(digest[:]), guard.limit)
+		if err != nil {
+			return fmt.Errorf("counting a failed login: %w", failure(err))
+		}
+		if result.Allowed == 0 {
+			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
+				Message: "too many wrong credentials from this address"}
+		}
 	}
 	return nil
 }

@@ -145,7 +145,9 @@ func appendLocation(b []byte, l delivery.Location) []byte {
 
 func (f *fields) location() delivery.Location {
 	l := delivery.Location{Point: delivery.Point{Latitude: f.float(), Longitude: f.float()}}
-	l.At = timeOf(int64(f.uint64()))
+	if l.At = timeOf(int64(f.uint64())); l.IsZero() {
+		return delivery.Location{}
+	}
 	return l
 }
 

@@ -153,10 +153,12 @@ func (l *Ledger) prepareCreation(r room, c *Creation, fingerprint [16]byte) {
 	call.key(kindStore, store[:])
 	call.key(kindRetired, bucket[:])
 	call.key(kindEvents, nil)
-	if c.IdempotencyKey != "" && !keyIsExternal {
+	if c.IdempotencyKey != "" {
 		key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
 		call.key(kindIdempotency, key[:])
-		call.key(kindOrder, key[:])
+		if !keyIsExternal {
+			call.key(kindOrder, key[:])
+		}
 	}
 	call.value(appendOrderEvent(call.buf, o.ID, o.Version))
 	nonce := rand.Uint64()

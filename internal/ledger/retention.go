@@ -55,6 +55,9 @@ func (l *Ledger) floor(ctx context.Context, key string) (floor string, unsettled
 		missing[string(role)] = true
 	}
 	for _, g := range groups {
+		if holdExpired(g.Name, time.Now()) {
+			continue
+		}
 		delete(missing, g.Name)
 		needs := g.LastDeliveredID
 		if g.Pending > 0 {

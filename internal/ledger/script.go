@@ -1,17 +1,11 @@
 package ledger
 
 import (
-	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
-
-	"vendorapi/internal/delivery"
 )
 
 //go:embed lua/*.lua
@@ -33,17 +27,17 @@ type script struct {
 //
 // It is a Redis function library, not a set of EVAL scripts: the shared parts
 // are compiled and their functions made once instead of with every call, and a
-// library survives restarts and failovers. One that was replaced by a later
-// release stays until an operator deletes it (FUNCTION LIST, FUNCTION DELETE);
-// it takes about 150 kB and does nothing.
+// library survives restarts and failovers. What becomes of those of earlier
+// releases stands in library.go.
 type scripts struct {
-	source string
+	library string // its name, which says what is in it
+	source  string
 
 	consume, createOrder, judgeBody, pollOrder, cancelOrder, commitOrder,
 	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
 	publishNotices, writeAccount, countToken, countMinutes, writeFleet, queueEvents,
-	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, retireOrders,
-	settleEntry, countActivity, usage script
+	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, resealSecret, retireOrders,
+	settleEntry, forgetConsumers, countActivity, usage script
 }
 
 // editLua is a file's text as this ledger wants it: with the clock of a test.
@@ -59,8 +53,9 @@ func (c *Config) editLua(file, text string) string {
 }
 
 // loadScripts assembles the library. edit may change a file's text, which only
-// tests do.
-func loadScripts(edit func(file, text string) string) (*scripts, error) {
+// tests do. In a cluster every call names one key more than its operation knows
+// (sentinel), which is taken off here.
+func loadScripts(edit func(file, text string) string, cluster bool) (*scripts, error) {
 	s := new(scripts)
 	var b strings.Builder
 	for _, part := range luaParts {
@@ -70,18 +65,23 @@ func loadScripts(edit func(file, text string) string) (*scripts, error) {
 		}
 		b.WriteString(text)
 	}
+	begin := "if not call then fill_in_names() end\n"
+	if cluster {
+		begin += "KEYS[#KEYS] = nil\n"
+	}
 	operations := s.operations()
 	for _, operation := range operations {
 		text, err := readLua(operation.file, edit)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n"+
-			"if not call then fill_in_names() end\n%send}\n", operation.file, operation.flags, text)
+		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n%s%send}\n",
+			operation.file, operation.flags, begin, text)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
 	digest := hex.EncodeToString(sum[:8])
-	s.source = "#!lua name=vendorapi_" + digest + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
+	s.library = libraryPrefix + digest
+	s.source = "#!lua name=" + s.library + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
 	for _, operation := range operations {
 		name := operation.file + "_" + digest
 		*operation.script = script{name: name, arg: name}
@@ -93,6 +93,11 @@ func loadScripts(edit func(file, text string) string) (*scripts, error) {
 // its writes, and runs it even when it is out of memory.
 const readsOnly = "'no-writes'"
 
+// keepsRunning is the flag of an operation that runs although the server is out
+// of memory: reads of vendors, whose counting writes over what is there, and what
+// makes room. Everything else is refused before its first step.
+const keepsRunning = "'allow-oom'"
+
 type operation struct {
 	file   string
 	script *script
@@ -101,20 +106,20 @@ type operation struct {
 
 func (s *scripts) operations() []operation {
 	return []operation{
-		{"consume", &s.consume, ""},
+		{"consume", &s.consume, keepsRunning},
 		{"create_order", &s.createOrder, ""},
 		{"judge_body", &s.judgeBody, ""},
-		{"poll_order", &s.pollOrder, ""},
+		{"poll_order", &s.pollOrder, keepsRunning},
 		{"cancel_order", &s.cancelOrder, ""},
 		{"commit_order", &s.commitOrder, ""},
 		{"report_update", &s.reportUpdate, ""},
 		{"report_locations", &s.reportLocations, ""},
 		{"index_jobs", &s.indexJobs, ""},
-		{"read_store", &s.readStore, ""},
+		{"read_store", &s.readStore, keepsRunning},
 		{"write_store", &s.writeStore, ""},
 		{"publish_notices", &s.publishNotices, ""},
 		{"write_account", &s.writeAccount, ""},
-		{"count_token", &s.countToken, ""},
+		{"count_token", &s.countToken, keepsRunning},
 		{"count_minutes", &s.countMinutes, ""},
 		{"write_fleet", &s.writeFleet, ""},
 		{"queue_events", &s.queueEvents, ""},
@@ -123,8 +128,10 @@ func (s *scripts) operations() []operation {
 		{"record_attempts", &s.recordAttempts, ""},
 		{"queue_replays", &s.queueReplays, ""},
 		{"write_endpoint", &s.writeEndpoint, ""},
-		{"retire_orders", &s.retireOrders, ""},
+		{"reseal_secret", &s.resealSecret, ""},
+		{"retire_orders", &s.retireOrders, keepsRunning},
 		{"settle_entry", &s.settleEntry, ""},
+		{"forget_consumers", &s.forgetConsumers, ""},
 		{"count_activity", &s.countActivity, ""},
 		{"usage", &s.usage, readsOnly},
 	}
@@ -148,110 +155,4 @@ func stripComments(source string) string {
 		}
 	}
 	return b.String()
-}
-
-// run calls a script and returns its reply, with Redis's failures told apart
-// from ours.
-func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
-	cmd := l.calls.FCall(ctx, s.name, keys, args...)
-	if isUnknownFunction(cmd.Err()) {
-		if err := l.loadLibrary(ctx, keys[0]); err != nil {
-			return nil, err
-		}
-		cmd = l.calls.FCall(ctx, s.name, keys, args...)
-	}
-	reply, err := cmd.Result()
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
-	}
-	return reply, nil
-}
-
-func isUnknownFunction(err error) bool {
-	return err != nil && err.Error() == "ERR Function not found"
-}
-
-// loadLibrary gives the library to the server that holds the key. Two that do
-// so at once agree: the name says what is in it.
-func (l *Ledger) loadLibrary(ctx context.Context, key string) error {
-	var server redis.Cmdable = l.rdb
-	if many, ok := l.rdb.(*redis.ClusterClient); ok {
-		master, err := many.MasterForKey(ctx, key)
-		if err != nil {
-			return fmt.Errorf("loading the scripts: %w", failure(err))
-		}
-		server = master
-	}
-	err := server.FunctionLoad(ctx, l.scripts.source).Err()
-	if err != nil && !strings.HasSuffix(err.Error(), "already exists") {
-		return fmt.Errorf("loading the scripts: %w", failure(err))
-	}
-	return nil
-}
-
-// runText is run for the scripts that answer one string.
-func (l *Ledger) runText(ctx context.Context, s script, keys []string, args ...any) (string, error) {
-	reply, err := l.run(ctx, s, keys, args...)
-	if err != nil {
-		return "", err
-	}
-	text, ok := reply.(string)
-	if !ok {
-		return "", fmt.Errorf("script %s answered %T instead of a string", s.name, reply)
-	}
-	return text, nil
-}
-
-// call is one script of a pipeline.
-type call struct {
-	keys []string
-	args []any
-}
-
-// runAll runs one script many times in one round trip. Calls that met a server
-// without the library are repeated one by one; every script allows that.
-func (l *Ledger) runAll(ctx context.Context, s script, calls []call) ([]*redis.Cmd, error) {
-	if len(calls) == 0 {
-		return nil, nil
-	}
-	pipe := l.rdb.Pipeline()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		cmds[i] = pipe.FCall(ctx, s.name, c.keys, c.args...)
-	}
-	_, _ = pipe.Exec(ctx) // each command carries its own error
-	for i, cmd := range cmds {
-		if isUnknownFunction(cmd.Err()) {
-			if err := l.loadLibrary(ctx, calls[i].keys[0]); err != nil {
-				return nil, err
-			}
-			cmds[i] = l.rdb.FCall(ctx, s.name, calls[i].keys, calls[i].args...)
-		}
-		if err := cmds[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
-		}
-	}
-	return cmds, nil
-}
-
-// unavailablePrefixes are the replies of a Redis that cannot serve now but may
-// later: loading, out of memory, read-only, in a failover, misconfigured.
-var unavailablePrefixes = []string{
-	"LOADING", "OOM", "MISCONF", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN",
-	"NOREPLICAS", "BUSY", "UNBLOCKED", "MOVED", "ASK", "NOAUTH", "WRONGPASS", "NOPERM",
-}
-
-// failure wraps delivery.ErrUnavailable around everything but a server's reply
-// that points to a defect of ours.
-func failure(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
-	}
-	for _, prefix := range unavailablePrefixes {
-		if redis.HasErrorPrefix(err, prefix) {
-			return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
-		}
-	}
-	return err
 }

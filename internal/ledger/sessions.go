@@ -183,7 +183,7 @@ func (l *Ledger) CountSignIn(ctx context.Context, user, address string) error {
 		{l.signInKey("address", address), signInsFromAddress},
 		{l.signInKey("user", user), signInsOfUser},
 	} {
-		result, err := l.rates.Allow(ctx, guard.key, guard.limit)
+		result, err := l.allow(ctx, guard.key, guard.limit)
 		if err != nil {
 			return fmt.Errorf("counting a sign-in: %w", failure(err))
 		}

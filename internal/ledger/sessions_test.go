@@ -73,7 +73,7 @@ func TestSession_IDIsNotStored(t *testing.T) {
 		if strings.Contains(key, id) {
 			t.Errorf("the key %q holds the id", key)
 		}
-		if !strings.HasPrefix(key, l.global.prefix+string(rune(kindSession))) {
+		if !strings.HasPrefix(key, l.global.prefix+string(rune(kindSession))) || key == l.librariesKey() {
 			continue
 		}
 		found++

@@ -5,8 +5,8 @@
 -- makes, so the record comes ready made for each fleet that could have the
 -- order, which are one or two, and is passed on as it is.
 -- KEYS 1 ring, 2 order, 3 store, 4 bucket of retired ids, 5 events,
---   and, when an idempotency key other than the external id was sent:
---   6 idempotency record, 7 the order whose external id equals that key
+--   and, when an idempotency key was sent: 6 idempotency record, and, unless
+--   the key is the external id, 7 the order whose external id equals that key
 -- ARGV 1 event (digest at 2, day at 14), 2 one byte (1: the idempotency key is
 --   the external id), nonce (8 bytes), fingerprint (16), and for each fleet that
 --   may be the store's but takes no order one byte (1 covers, 2 suspended) and
@@ -18,12 +18,15 @@
 -- Repeated call (the reply was lost): the order carries this call's nonce, so
 --   it answers recovered before any limit is consumed.
 local now, found, record, same = clock(), nil, nil, nil
-if KEYS[6] then
+if KEYS[7] then
   found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7])
   record, same = found[5], found[6]
+elseif KEYS[6] then
+  -- The key may have been used before, for another external id.
+  found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])
+  record, same = found[5], found[2]
 else
   found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
-  if byte(ARGV[2]) == 1 then same = found[2] end
 end
 local order, store = found[2], found[3]
 
@@ -49,6 +52,6 @@ local retired = found[4] and retired_day(found[4], sub(ARGV[1], 2, 10))
 if retired then return reply_counted('duplicate', retired) end
 
 call('MSET', KEYS[1], counted, KEYS[2], ARGV[number])
-if KEYS[6] then call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000') end
+if KEYS[7] then call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000') end
 call('XADD', KEYS[5], '*', 'e', ARGV[1])
 return reply('created', fleet)

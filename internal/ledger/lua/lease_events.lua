@@ -103,6 +103,47 @@ local function look(e, permits, wait)
   if at then call('ZADD', KEYS[1], at, e.account) else call('ZREM', KEYS[1], e.account) end
 end
 
+-- What was planned while Redis's clock was ahead would wait until the clock is
+-- there again. So the latest time seen is noted (key C, every CLOCK_STEP, while
+-- anything waits), and once the clock is behind it every endpoint's plans are
+-- drawn back by as much: it may then be asked earlier than was planned, never
+-- later, and an attempt that is under way may be made twice.
+local CLOCK_STEP, CLOCK_SLACK = 5000000, 1000000
+
+local function draw_back(account, seen)
+  local e, back = open_queue(prefix, account, us), floor((seen - us) / 1000)
+  local g = e.gate
+  if g then
+    if g.hold > e.now then g.hold = max(e.now, g.hold - back) end
+    g.since, g.forward, g.changed = min(g.since, e.now), min(g.forward, e.now), true
+    keep_gate(e)
+  end
+  -- Longer leases than this process gives; their tokens keep the holder's digits.
+  local leases, moved = call('ZRANGEBYSCORE', e.k, us + 2 * lease_us, '+inf', 'WITHSCORES'), {}
+  for i = 1, #leases, 2 do
+    moved[i], moved[i + 1] = format('%.0f', tonumber(leases[i + 1]) - back * 1000), leases[i]
+  end
+  in_parts(moved, 1, function(...) call('ZADD', e.k, ...) end)
+  -- Retries that became due by the clock that was ahead.
+  local due = {}
+  for i, item in ipairs(call('ZRANGEBYSCORE', e.d, e.now, (seen + CLOCK_STEP) / 1000)) do
+    due[2 * i - 1], due[2 * i] = e.now, item
+  end
+  in_parts(due, 1, function(...) call('ZADD', e.d, ...) end)
+  call('ZADD', KEYS[1], e.now, account)
+end
+
+local function mind_clock()
+  local seen = tonumber(call('GET', prefix .. 'C') or 0)
+  if us < seen - CLOCK_SLACK then
+    for _, account in ipairs(call('ZRANGE', KEYS[1], 0, -1)) do draw_back(account, seen) end
+  elseif us < seen + CLOCK_STEP or call('EXISTS', KEYS[1]) == 0 then
+    return
+  end
+  call('SET', prefix .. 'C', format('%.0f', us))
+end
+
+if not ARGV[7] then mind_clock() end
 if ARGV[7] then
   look(open_queue(prefix, ARGV[7], us), tonumber(ARGV[8]), tonumber(ARGV[9]))
 else

@@ -92,16 +92,29 @@ local function advance(tail, at, horizon)
   return high, high_at
 end
 
+-- The log's part of it. Within the windows times never fall from one index to the
+-- next, so the first in the future is found by halving, and all from there on,
+-- which lie in a row or two, are written at once.
+local function clamp_log(now)
+  local low, high = max(logged - capacity, min(tail1, tail2)), logged
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if entry_at(middle) > now then high = middle else low = middle + 1 end
+  end
+  while low < logged do
+    local last_of_row = min(logged, low - low % capacity + capacity) - 1
+    call('SETRANGE', log_key(), (capacity - 1 - last_of_row % capacity) * ENTRY, string.rep(pack('>I7', now), last_of_row - low + 1))
+    low = last_of_row + 1
+  end
+end
+
 -- A clock more than a second behind the last admission has jumped forward and
 -- back: those future times are drawn to now, otherwise they would lock the
 -- account out for as long as the jump was. A smaller step back is waited out.
 local function clamp_future(now)
   local recent = ''
   for index = logged, admitted - 1 do recent = pack('>I7', min(now, entry_at(index))) .. recent end
-  for index = logged - 1, max(0, logged - capacity), -1 do
-    if entry_at(index) <= now then break end
-    call('SETRANGE', log_key(), (capacity - 1 - index % capacity) * ENTRY, pack('>I7', now))
-  end
+  clamp_log(now)
   last, at2 = now, min(at2, now)
   if flags < 2 then at1 = min(at1, now) end
   ring_value = sub(ring_value, 1, 17) .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2) .. recent

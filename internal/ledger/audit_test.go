@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, openTest(t, func(c *Config) { c.Partitions = 1 }))
+	if left, err := s.GroupsLeft(t.Context()); err != nil || len(left) != 0 {
+		t.Fatalf("of nothing: %v, %v", left, err)
+	}
+	order := s.create(t, "A-1")
+	s.report(t, order.ID, delivery.Assigned)
+	want := func(what string, want ...GroupLeft) {
+		t.Helper()
+		left, err := s.GroupsLeft(t.Context())
+		must(t, err)
+		// Stores and fleets publish, too; only what tells of streams that exist counts.
+		if !slices.Equal(left, want) {
+			t.Errorf("%s: %+v, want %+v", what, left, want)
+		}
+	}
+	want("nobody has read", GroupLeft{0, "events", RoleStatus, 1, 0}, GroupLeft{0, "events", RoleWebhook, 1, 0},
+		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 1, 0})
+	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
+	want("one has read", GroupLeft{0, "events", RoleStatus, 0, 1}, GroupLeft{0, "events", RoleWebhook, 1, 0},
+		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 0, 1})
+	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Ack(t.Context(), RoleWebhook, collect(t, s.Ledger, RoleWebhook, "c", 1)...))
+	must(t, s.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 1)...))
+	want("all have settled")
+}
+
+func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 100)
+	s.publish(t, 3)
+	handed := s.leaseWith(t, Grant{Limit: 2, Share: 10, InFlight: 10}, 2)
+	left, err := s.WebhooksLeft(t.Context())
+	must(t, err)
+	if len(left) != 1 || left[0].Account != s.account || len(left[0].Queued) != 1 || len(left[0].Leased) != 2 || !left[0].Scheduled {
+		t.Fatalf("%+v", left)
+	}
+	var leased, sent []string
+	for _, e := range left[0].Leased {
+		leased = append(leased, e.Notice)
+	}
+	for _, d := range handed {
+		sent = append(sent, d.EventID)
+	}
+	slices.Sort(leased)
+	slices.Sort(sent)
+	if !slices.Equal(leased, sent) || left[0].Queued[0].Notice == "" || slices.Contains(sent, left[0].Queued[0].Notice) {
+		t.Errorf("leased %v, handed out %v, queued %v", leased, sent, left[0].Queued)
+	}
+}
+
+func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
+	t.Parallel()
+	l := openTest(t)
+	r := l.rooms[1]
+	id := delivery.MakeOrderID(1, 20_000, [12]byte{1, 2, 3})
+	item := "\x01" + orderMember(id) + "\x00\x00\x00\x07"
+	got := r.waitingEvents([]string{item, "\x81" + item[1:] + "12345678", "\x02evt_n", "\x8212345678evt_m", "\x0412345678", "", "\x01", "\x82"})
+	want := []WaitingEvent{{Order: id, Sequence: 7}, {Order: id, Sequence: 7}, {Notice: "evt_n"}, {Notice: "evt_m"}, {}, {}, {}, {}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, openTest(t, func(c *Config) { c.Partitions = 1 }))
+	searching, cancelled, delivered := s.create(t, "A-1").ID, s.create(t, "A-2").ID, s.create(t, "A-3").ID
+	must(t, s.IndexJobs(t.Context(), 0, collect(t, s.Ledger, RoleStatus, "c", 3)))
+	s.advance(t, cancelled, delivery.Cancelled)
+	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
+	find := func() []Astray {
+		orders, err := s.Orders(t.Context(), []delivery.OrderID{searching, cancelled, delivered})
+		must(t, err)
+		astray, err := s.Astray(t.Context(), orders)
+		must(t, err)
+		return astray
+	}
+	if astray := find(); len(astray) != 0 {
+		t.Fatalf("of a ledger that is right: %+v", astray)
+	}
+	r := s.rooms[0]
+	for _, one := range []struct {
+		name, key string
+		member    delivery.OrderID
+		remove    bool
+		index     string
+	}{
+		{"a timer is gone", r.key(kindTimers), searching, true, "timers"},
+		{"a timer of one that has ended", r.key(kindTimers), delivered, false, "timers"},
+		{"a job is gone", r.jobs(delivery.Searching, s.fleet.ID), searching, true, "Searching"},
+		{"a job of another state", r.jobs(delivery.Assigned, s.fleet.ID), searching, false, "Assigned"},
+		{"a job of one that has ended", r.jobs(delivery.Delivered, s.fleet.ID), delivered, false, "Delivered"},
+		{"a job of no order", r.jobs(delivery.Cancelled, s.fleet.ID), delivery.MakeOrderID(0, 1, [12]byte{9}), false, "Cancelled"},
+	} {
+		member := orderMember(one.member)
+		before, err := s.rdb.ZScore(t.Context(), one.key, member).Result()
+		if one.remove {
+			must(t, err)
+			must(t, s.rdb.ZRem(t.Context(), one.key, member).Err())
+		} else {
+			must(t, s.rdb.ZAdd(t.Context(), one.key, redis.Z{Member: member, Score: 1}).Err())
+		}
+		if astray := find(); len(astray) != 1 || astray[0].Order != one.member || astray[0].Index != one.index {
+			t.Errorf("%s: %+v", one.name, astray)
+		}
+		if one.remove {
+			must(t, s.rdb.ZAdd(t.Context(), one.key, redis.Z{Member: member, Score: before}).Err())
+		} else {
+			must(t, s.rdb.ZRem(t.Context(), one.key, member).Err())
+		}
+	}
+}

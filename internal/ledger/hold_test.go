@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// settleAll lets a role settle all there is.
+func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mark, err := l.Mark(t.Context(), role)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() {
+		done <- l.RunFeed(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Turn: func(ctx context.Context, batch []Entry) error {
+			settled += len(batch)
+			return l.Ack(ctx, role, batch...)
+		}})
+	}()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		passed, err := l.Passed(t.Context(), role, mark)
+		must(t, err)
+		if passed {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("role %s does not settle", role)
+		}
+	}
+	cancel()
+	<-done
+	return settled
+}
+
+func settleForAll(t *testing.T, l *Ledger) (exported int) {
+	t.Helper()
+	settleAll(t, l, RoleStatus)
+	settleAll(t, l, RoleWebhook)
+	return settleAll(t, l, RoleExport)
+}
+
+// eventsHeld is how many events the account's partition holds.
+func (s *shop) eventsHeld(t *testing.T) int64 {
+	t.Helper()
+	n, err := s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result()
+	must(t, err)
+	return n
+}
+
+// While a hold is there, nothing that was exported after it began is trimmed; a
+// hold that nobody has released for a day keeps nothing.
+func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
+	s := newShop(t, openTest(t))
+	partition := s.roomOf(s.account).number
+	trim := func(l *Ledger) {
+		t.Helper()
+		_, err := l.Trim(t.Context(), partition, 0)
+		must(t, err)
+	}
+	s.create(t, "before")
+	settleForAll(t, s.Ledger)
+	hold, err := s.Hold(t.Context(), "b1", time.Now())
+	must(t, err)
+	s.create(t, "after")
+	settleForAll(t, s.Ledger)
+	time.Sleep(5 * time.Millisecond) // the entries are older than now
+	trim(s.Ledger)
+	if n := s.eventsHeld(t); n < 1 {
+		t.Errorf("%d events are left of the one that came after the hold", n)
+	}
+	must(t, s.Release(t.Context(), hold))
+	must(t, s.Release(t.Context(), hold))
+	trim(s.Ledger)
+	released := s.eventsHeld(t)
+
+	_, err = s.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute))
+	must(t, err)
+	s.create(t, "expired")
+	settleForAll(t, s.Ledger)
+	time.Sleep(5 * time.Millisecond)
+	trim(s.Ledger)
+	if n := s.eventsHeld(t); n > released {
+		t.Errorf("%d events are left behind a hold that has expired", n)
+	}
+	if _, err := s.Hold(t.Context(), "b3", time.Now()); err != nil {
+		t.Errorf("beside an expired hold: %v", err)
+	}
+	groups, err := s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result()
+	must(t, err)
+	if len(groups) != 4 { // three roles and b3
+		t.Errorf("groups: %+v", groups)
+	}
+}
+
+// Resume sets the exporter back to where it stood, raises the epoch for good, ends
+// sessions, and refuses a Redis that does not hold the backup.
+func TestResume_GoesOnFromTheHold(t *testing.T) {
+	s := newShop(t, openTest(t))
+	if _, err := s.Resume(t.Context(), "b1", "backup@1", time.Now()); !errors.Is(err, ErrOtherCopy) {
+		t.Fatalf("a Redis that was not restored: %v", err)
+	}
+	s.create(t, "before")
+	settleForAll(t, s.Ledger)
+	hold, err := s.Hold(t.Context(), "b1", time.Now())
+	must(t, err)
+	s.create(t, "after")
+	settleForAll(t, s.Ledger)
+	must(t, s.rdb.Set(t.Context(), s.global.prefix+"l"+strings.Repeat("s", 32), "x", 0).Err())
+
+	now := time.Now()
+	done, err := s.Resume(t.Context(), "b1", hold, now)
+	must(t, err)
+	if done.Before || done.Sessions != 1 || done.Streams < 3 || int64(done.Epoch) != now.Unix()-epochZero {
+		t.Errorf("%+v", done)
+	}
+	if n := settleAll(t, s.Ledger, RoleExport); n != 1 {
+		t.Errorf("%d events are exported again, 1 came after the hold", n)
+	}
+	if epoch := s.create(t, "new epoch").Version >> 32; epoch != uint64(done.Epoch) {
+		t.Errorf("the version's epoch is %d, want %d", epoch, done.Epoch)
+	}
+	again, err := s.Resume(t.Context(), "b1", hold, now)
+	must(t, err)
+	if !again.Before || again.Epoch != done.Epoch {
+		t.Errorf("a second time: %+v", again)
+	}
+	must(t, s.Resumable(t.Context(), "b1"))
+	if _, err := s.Resume(t.Context(), "b0", hold, now); !errors.Is(err, ErrOtherCopy) {
+		t.Errorf("an older backup: %v", err)
+	}
+}
+
+func TestIDBefore_IsTheGreatestThatIsLess(t *testing.T) {
+	for id, want := range map[string]string{
+		"5-3": "5-2", "5-0": "4-" + strconv.FormatUint(math.MaxUint64, 10), "0-0": "0-0", "0-1": "0-0",
+	} {
+		if got := idBefore(id); got != want {
+			t.Errorf("before %s: %s, want %s", id, got, want)
+		}
+	}
+}
+
+func TestNextEpoch_NeverComesTwice(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, delivery.Istanbul)
+	first := nextEpoch(1, at)
+	if second := nextEpoch(1, at.Add(time.Second)); second <= first {
+		t.Errorf("the same backup restored a second time: %d after %d", second, first)
+	}
+	if back := nextEpoch(first, at.AddDate(-1, 0, 0)); back != first+1 {
+		t.Errorf("with a clock that stands a year back: %d after %d", back, first)
+	}
+}

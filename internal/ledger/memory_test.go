@@ -1,0 +1,42 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// A full Redis takes no order, in whole or in part, and goes on answering what
+// vendors read; what was refused goes through once there is memory.
+func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
+	// A server of its own: memory is scarce for everybody in it.
+	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	must(t, err)
+	t.Cleanup(own.Stop)
+	s := newShop(t, openTest(t, func(c *Config) { c.URL = own.URL }))
+	known := s.create(t, "A-1")
+	configure := func(most string) {
+		t.Helper()
+		must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", most).Err())
+	}
+	configure("1")
+	keys := s.rdb.DBSize(t.Context()).Val()
+	if _, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("an order was answered %v", err)
+	}
+	if now := s.rdb.DBSize(t.Context()).Val(); now != keys {
+		t.Errorf("%d keys before, %d after a refused order", keys, now)
+	}
+	if o, _, err := s.PollOrder(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
+		t.Errorf("reading an order: %v", err)
+	}
+	if _, err := s.Consume(t.Context(), s.account, EndpointStores); err != nil {
+		t.Errorf("counting a request: %v", err)
+	}
+	configure("0")
+	if c, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
+		t.Errorf("the refused order, sent again: %+v, %v", c, err)
+	}
+}

@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	now := time.Now()
+	until := now.Add(24 * time.Hour)
+	second, third := [32]byte{2}, [32]byte{3}
+	verify := func(hash [32]byte, at time.Time, want bool) {
+		t.Helper()
+		must(t, l.LoadFleets(t.Context()))
+		if got := l.VerifyFleetSecret(f.ID, hash, at); got != want {
+			t.Errorf("secret %d at %s: %t", hash[0], at.Sub(now), got)
+		}
+	}
+	for range 2 { // the second time nothing changes
+		must(t, l.RotateFleetSecret(t.Context(), f.ID, second, until))
+		verify(second, now, true)
+		verify(testHash, until.Add(-time.Second), true)
+		verify(testHash, until.Add(time.Second), false)
+	}
+	// A change of the fleet keeps both.
+	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil })
+	must(t, err)
+	verify(second, now, true)
+	verify(testHash, now, true)
+	must(t, l.RotateFleetSecret(t.Context(), f.ID, third, until))
+	verify(testHash, now, false)
+	verify(second, now, true)
+	verify([32]byte{}, now, false)
+	wantCode(t, l.RotateFleetSecret(t.Context(), delivery.NewFleetID(), third, until), delivery.CodeFleetNotFound)
+}
+
+// After Reseal the older key can be taken out, whatever it had sealed.
+func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
+	key := func(kid string) []byte { return []byte((kid + "0123456789abcdef0123456789abcdef")[:32]) }
+	url := ""
+	old := openTest(t, func(c *Config) {
+		url = c.URL
+		c.Secrets = SecretKeys{Current: "a", Keys: map[string][]byte{"a": key("a")}}
+	})
+	accounts := []delivery.AccountID{newAccount(t, old, plenty()), newAccount(t, old, plenty()), newAccount(t, old, plenty())}
+	secrets := map[delivery.AccountID]string{}
+	for _, id := range accounts[:2] {
+		_, issued, err := old.SetWebhookURL(t.Context(), id, "https://example.com/")
+		must(t, err)
+		secrets[id] = issued
+	}
+	rotated, err := old.RotateWebhookSecret(t.Context(), accounts[1])
+	must(t, err)
+
+	both := openAt(t, url, SecretKeys{Current: "b", Keys: map[string][]byte{"a": key("a"), "b": key("b")}})
+	for _, want := range []int{3, 0} { // two of them are one account's; then there is nothing left
+		if n, err := both.Reseal(t.Context()); err != nil || n != want {
+			t.Fatalf("sealed %d anew, want %d: %v", n, want, err)
+		}
+	}
+	alone := openAt(t, url, SecretKeys{Current: "b", Keys: map[string][]byte{"b": key("b")}})
+	first, err := alone.WebhookEndpoint(t.Context(), accounts[0])
+	must(t, err)
+	second, err := alone.WebhookEndpoint(t.Context(), accounts[1])
+	must(t, err)
+	if first.Secret != secrets[accounts[0]] || second.Secret != rotated || second.PreviousSecret != secrets[accounts[1]] {
+		t.Error("secrets are others after they were sealed anew")
+	}
+
+	// What cannot be opened is said, and left alone.
+	strange := openAt(t, url, SecretKeys{Current: "c", Keys: map[string][]byte{"c": key("c")}})
+	if n, err := strange.Reseal(t.Context()); err == nil || n != 0 {
+		t.Errorf("sealed %d secrets anew without the key that opens them: %v", n, err)
+	}
+	if n, err := alone.Reseal(t.Context()); err != nil || n != 0 {
+		t.Errorf("after the vain try %d secrets were to be sealed: %v", n, err)
+	}
+}
+
+// openAt opens a ledger that is there already.
+func openAt(t *testing.T, url string, secrets SecretKeys) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), Config{URL: url, Environment: "sandbox", Secrets: secrets})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
