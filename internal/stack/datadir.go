@@ -114,10 +114,29 @@ func (d *dataDir) secrets() ([]string, error) {
 	return env, nil
 }
 
+// redisPasswords generates what is lacking of the passwords of Redis's users, 256
+// bits each, and returns all by the user's name.
+func (d *dataDir) redisPasswords() (map[string]string, error) {
+	passwords := map[string]string{}
+	for _, user := range redisUsers {
+		name := filepath.Join("keys", "redis-"+user)
+		content, err := os.ReadFile(d.file(name))
+		if errors.Is(err, os.ErrNotExist) {
+			content = []byte(freshSecret("ADMIN_KEY") + "\n")
+			err = d.write(name, content)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("password of redis's user %s: %w", user, err)
+		}
+		passwords[user] = strings.TrimSpace(string(content))
+	}
+	return passwords, nil
+}
+
 func freshSecret(variable string) string {
 	var key [32]byte
-	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead
-	if variable == "ADMIN_KEY" {
+	_, _ = rand.Read(key[:])     // never fails: crypto/rand ends the process instead
+	if variable == "ADMIN_KEY" { // and what else is sent as it is
 		return hex.EncodeToString(key[:])
 	}
 	return "k1:" + base64.StdEncoding.EncodeToString(key[:])
@@ -128,5 +147,7 @@ func (d *dataDir) adminKey() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read ADMIN_KEY: %w", err)
 	}
-	return strings.TrimSpace(string(content)), nil
+	// Several while it is rotated: the first is what one presents.
+	first, _, _ := strings.Cut(string(content), ",")
+	return strings.TrimSpace(first), nil
 }

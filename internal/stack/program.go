@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,6 +38,14 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 	return p.process.awaitReady(ctx, func(ctx context.Context) error { return getOK(ctx, p.ready) })
 }
 
+// Use makes the next Start run the program of another folder of binaries, on
+// the same addresses, with further NAME=value settings that win over the old
+// ones.
+func (p *Program) Use(binDir string, env ...string) {
+	p.process.path = filepath.Join(binDir, p.Name)
+	p.process.env = append(slices.Clone(p.process.env), env...)
+}
+
 // Stop asks the program to end (SIGTERM) and waits until it has.
 func (p *Program) Stop() { p.process.stop() }
 
@@ -43,6 +54,9 @@ func (p *Program) Kill() { p.process.kill() }
 
 // PID is the process id of the present run.
 func (p *Program) PID() int { return p.process.pid() }
+
+// OpsURL is the origin of the program's private listener.
+func (p *Program) OpsURL() string { return strings.TrimSuffix(p.ready, "/readyz") }
 
 // LogPath is the file that holds what the program has said.
 func (p *Program) LogPath() string { return p.process.logPath }

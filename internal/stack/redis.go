@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,13 @@ type RedisOptions struct {
 	// Extra are further settings as redis-server takes them on its command
 	// line, such as "--maxmemory", "64mb". They win over configs/redis.conf.
 	Extra []string
+	// Users are who may log in, and then nobody else may do anything; nil:
+	// everybody may do everything, and URL carries no password.
+	Users *Users
+	// TLS makes it speak nothing but TLS at Addr; nil: plain text.
+	TLS *RedisTLS
+	// Env are further NAME=value settings of its environment.
+	Env []string
 
 	inherit *os.File       // see process.inherit
 	onDeath func(*process) // see process.onDeath; nil: nobody is told
@@ -35,13 +43,15 @@ type RedisOptions struct {
 // Redis is a private redis-server with the durability of configs/redis.conf
 // (every acknowledged write survives a kill). It dies with this process.
 type Redis struct {
-	URL    string // redis://host:port or unix:///path
+	URL    string // redis://host:port, rediss:// or unix:///path; with users, the operator's
 	Addr   string
 	Socket string // empty without Unix
 	Dir    string
 
 	socketDir string
 	process   *process
+	users     *Users
+	tls       *RedisTLS
 }
 
 // StartRedis starts a redis-server and returns when it answers, its data
@@ -98,8 +108,9 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr}
-	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--port", port}
+	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS}
+	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host}
+	args = append(args, r.listening(port)...)
 	if o.Unix {
 		// A socket's path may have at most 107 bytes, so it gets a short
 		// folder of its own.
@@ -110,17 +121,43 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		r.URL = "unix://" + r.Socket
 		args = append(args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
 	}
+	if o.Users != nil {
+		file, err := writeUsers(root, dir, o.Users)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--aclfile", file)
+		r.URL = r.URLFor(OperatorUser)
+	}
 	r.process = &process{
 		name:    "redis-server",
 		path:    path,
 		args:    append(args, o.Extra...),
 		logPath: filepath.Join(dir, "redis.log"),
+		env:     append(os.Environ(), o.Env...),
 		inherit: o.inherit,
 	}
 	if o.onDeath != nil {
 		r.process.onDeath = func() { o.onDeath(r.process) }
 	}
 	return r, nil
+}
+
+// listening are the settings for the port; without TLS a Redis that has it built
+// in listens in plain text only, and the other way round.
+func (r *Redis) listening(port string) []string {
+	if r.tls == nil {
+		return []string{"--port", port}
+	}
+	r.URL = "rediss://" + r.Addr
+	clients := "no"
+	if r.tls.AskClients {
+		clients = "yes"
+	}
+	return []string{
+		"--port", "0", "--tls-port", port, "--tls-auth-clients", clients, "--tls-protocols", "TLSv1.2 TLSv1.3",
+		"--tls-cert-file", r.tls.CertFile, "--tls-key-file", r.tls.KeyFile, "--tls-ca-cert-file", r.tls.CAFile,
+	}
 }
 
 // Start runs the server again on the same folder and addresses after Stop or
@@ -132,6 +169,9 @@ func (r *Redis) Start(ctx context.Context) error {
 		if err := os.MkdirAll(r.socketDir, 0o700); err != nil {
 			return fmt.Errorf("start redis: %w", err)
 		}
+	}
+	if err := mendTail(r.Dir); err != nil {
+		return fmt.Errorf("start redis: %w", err)
 	}
 	if err := r.process.start(); err != nil {
 		return err
@@ -152,6 +192,37 @@ func (r *Redis) Kill() {
 	r.removeSocket()
 }
 
+// Command gives the server one command, as an operator does, and returns its
+// reply as text, an array's as lines. An error reply is an error.
+func (r *Redis) Command(ctx context.Context, args ...string) (string, error) {
+	conn, err := r.Dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }() // the reply has been read, or there is an error already
+	return ask(conn, args...)
+}
+
+// Dial connects as the operator, who may do everything. Who sends commands over it
+// sets deadlines of his own.
+func (r *Redis) Dial(ctx context.Context) (conn net.Conn, err error) {
+	if r.tls == nil {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
+	} else {
+		var config *tls.Config
+		if config, err = r.tls.clientConfig(r.Addr); err == nil {
+			conn, err = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", r.Addr)
+		}
+	}
+	if err != nil || r.users == nil {
+		return conn, err
+	}
+	if _, err = ask(conn, "AUTH", OperatorUser, r.users.Passwords[OperatorUser]); err != nil {
+		return nil, errors.Join(fmt.Errorf("AUTH: %w", err), conn.Close())
+	}
+	return conn, conn.SetDeadline(time.Time{})
+}
+
 // PID is the process id of the present run.
 func (r *Redis) PID() int { return r.process.pid() }
 
@@ -164,7 +235,7 @@ func (r *Redis) removeSocket() {
 // answers is nil when the server at Addr is this one, not another program that
 // holds the port, and has loaded its data.
 func (r *Redis) answers(ctx context.Context) error {
-	info, err := redisCommand(ctx, "tcp", r.Addr, "INFO")
+	info, err := r.Command(ctx, "INFO")
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	}
 	s.Demo.PanelURL = "http://" + reachable(o.PanelAddr)
 	s.Reporting = s.program("reporting", "http://"+reachable(o.ReportingOpsAddr)+"/readyz",
-		"serve", "--config", filepath.Join(s.root, "configs", "reporting.yaml"))
-	s.Reporting.process.env = append(slices.DeleteFunc(slices.Clone(s.env), notForReporting),
+		"serve", "--config", filepath.Join(s.options.ConfigDir, "reporting.yaml"))
+	s.Reporting.process.env = append(slices.DeleteFunc(s.Reporting.process.env, notForReporting),
 		"CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
 		"OPS_URL=http://"+reachable(o.OpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),

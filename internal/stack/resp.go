@@ -22,6 +22,11 @@ func redisCommand(ctx context.Context, network, addr string, args ...string) (st
 		return "", err
 	}
 	defer conn.Close()
+	return ask(conn, args...)
+}
+
+// ask sends one command over a connection and waits for its reply, 5 s at most.
+func ask(conn net.Conn, args ...string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}

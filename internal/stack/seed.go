@@ -63,9 +63,10 @@ type Webhook struct {
 // envFile holds what demo.json holds as shell variables: `. .data/demo.env`.
 const envFile = "demo.env"
 
-// shell is d for a shell, and where this run's Redis is. No value has a character
+// shell is d for a shell, and where this run's Redis is, as further variables. No
+// value has a character
 // that a shell would read as anything else.
-func (d *Demo) shell(redisURL string) []byte {
+func (d *Demo) shell(redis string) []byte {
 	text := fmt.Appendf(nil, `BASE_URL='%s'
 OPS_URL='%s'
 ADMIN_KEY='%s'
@@ -75,9 +76,8 @@ CLIENT_SECRET='%s'
 FLEET_ID='%s'
 FLEET_CLIENT_ID='%s'
 FLEET_CLIENT_SECRET='%s'
-RUN_REDIS_URL='%s'
-`, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
-		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret, redisURL)
+%s`, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
+		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret, redis)
 	if d.Panel != nil {
 		text = fmt.Appendf(text, "PANEL_URL='%s'\nPANEL_USER='%s'\nPANEL_PASSWORD='%s'\nREPORTS_TOKEN='%s'\nCLICKHOUSE_URL='%s'\n",
 			d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL)
@@ -210,8 +210,8 @@ func (s *seeder) ensureWebhook(ctx context.Context, url string) error {
 }
 
 // finish publishes demo.json: from now on everything in it works.
-func (s *seeder) finish(redisURL string) error {
-	if err := s.data.write(envFile, s.demo.shell(redisURL)); err != nil {
+func (s *seeder) finish(redis string) error {
+	if err := s.data.write(envFile, s.demo.shell(redis)); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
 	if err := s.save(demoFile); err != nil {

@@ -24,6 +24,9 @@ type Options struct {
 	// RedisURL names a Redis or cluster that is there already; empty: a
 	// private redis-server whose data lies in DataDir.
 	RedisURL string
+	// RedisTLS makes the private redis-server speak TLS only, with a certificate
+	// of a CA that this run makes.
+	RedisTLS bool
 	// Reporting also starts ClickHouse and the program reporting.
 	Reporting bool
 	// ClickHouseURL names a ClickHouse that is there already; empty: the
@@ -46,6 +49,9 @@ type Options struct {
 	// BinDir holds binaries that Build made; empty: they are built now, into
 	// DataDir.
 	BinDir string
+	// ConfigDir holds the programs' settings (gateway.yaml and so on); empty: the
+	// project's own. Tests shorten intervals there.
+	ConfigDir string
 	// Env are further NAME=value settings for the programs.
 	Env []string
 	// Out shows progress and the programs' errors; nil: nobody reads them.
@@ -152,6 +158,9 @@ func (s *Stack) prepare(context.Context) error {
 	if s.root, err = ModuleDir(); err != nil {
 		return err
 	}
+	if s.options.ConfigDir == "" {
+		s.options.ConfigDir = filepath.Join(s.root, "configs")
+	}
 	if s.data, err = openDataDir(s.options.DataDir); err != nil {
 		return err
 	}
@@ -233,8 +242,14 @@ func (s *Stack) startRedis(ctx context.Context) error {
 		return nil
 	}
 	return s.step("start redis", s.data.file("redis"), func() (err error) {
+		users, certificates, err := s.redisAccess()
+		if err != nil {
+			return err
+		}
 		s.Redis, err = StartRedis(ctx, RedisOptions{
 			Dir:     s.data.file("redis"),
+			Users:   users,
+			TLS:     certificates,
 			inherit: s.data.lock,
 			onDeath: s.died,
 		})
@@ -242,20 +257,21 @@ func (s *Stack) startRedis(ctx context.Context) error {
 			return err
 		}
 		s.running = append(s.running, s.Redis)
-		s.env = append(s.env, "REDIS_URL="+s.Redis.URL)
+		// For the commands that restore; each program has its own instead.
+		s.env = append(s.env, s.redisEnv(BackupUser)...)
 		return nil
 	})
 }
 
 func (s *Stack) startGateway(ctx context.Context) error {
 	s.Gateway = s.program("gateway", "http://"+reachable(s.options.OpsAddr)+"/readyz",
-		"-config", filepath.Join(s.root, "configs", "gateway.yaml"))
+		"-config", filepath.Join(s.options.ConfigDir, "gateway.yaml"))
 	return s.run(ctx, s.Gateway, s.options.GatewayAddr+" and "+s.options.OpsAddr)
 }
 
 func (s *Stack) startWorker(ctx context.Context) error {
 	s.Worker = s.program("worker", "http://"+reachable(s.options.WorkerOpsAddr)+"/readyz",
-		"-config", filepath.Join(s.root, "configs", "worker.yaml"))
+		"-config", filepath.Join(s.options.ConfigDir, "worker.yaml"))
 	return s.run(ctx, s.Worker, s.options.WorkerOpsAddr+", courier "+s.options.Courier)
 }
 
@@ -285,7 +301,7 @@ func (s *Stack) program(name, ready string, args ...string) *Program {
 		path:    filepath.Join(s.options.BinDir, name),
 		args:    args,
 		dir:     s.root,
-		env:     s.env,
+		env:     append(slices.Clone(s.env), s.redisEnv(name)...),
 		logPath: s.data.file("logs", log),
 		echo:    s.options.Out,
 	}
@@ -310,7 +326,7 @@ func (s *Stack) AddGateway(ctx context.Context) (*Program, string, error) {
 		return nil, "", err
 	}
 	p := s.program("gateway", "http://"+opsAddr+"/readyz", s.Gateway.process.args...)
-	p.process.env = append(slices.Clone(s.env), "GATEWAY_ADDR="+addr, "OPS_ADDR="+opsAddr)
+	p.process.env = append(p.process.env, "GATEWAY_ADDR="+addr, "OPS_ADDR="+opsAddr)
 	return p, "http://" + addr, s.run(ctx, p, addr+" and "+opsAddr)
 }
 
@@ -322,7 +338,7 @@ func (s *Stack) AddWorker(ctx context.Context, instance string) (*Program, error
 		return nil, err
 	}
 	p := s.program("worker", "http://"+opsAddr+"/readyz", s.Worker.process.args...)
-	p.process.env = append(slices.Clone(s.env), "WORKER_OPS_ADDR="+opsAddr, "WORKER_INSTANCE="+instance)
+	p.process.env = append(p.process.env, "WORKER_OPS_ADDR="+opsAddr, "WORKER_INSTANCE="+instance)
 	return p, s.run(ctx, p, opsAddr)
 }
 
@@ -350,12 +366,8 @@ func (s *Stack) seed(ctx context.Context) error {
 }
 
 func (s *Stack) publish() error {
-	redisURL := s.options.RedisURL
-	if s.Redis != nil {
-		redisURL = s.Redis.URL
-	}
 	seeder := &seeder{data: s.data, demo: s.Demo}
-	return seeder.finish(redisURL)
+	return seeder.finish(s.redisVariables())
 }
 
 // step shows one line of progress: what, how long it took, where.

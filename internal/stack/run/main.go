@@ -30,8 +30,14 @@ const (
 func main() {
 	withParent := flag.Bool("die-with-parent", false, "stop when the process that started this one is gone (Linux)")
 	bin := flag.String("bin", "", "folder of binaries that were built already; empty: they are built now")
+	restore := flag.String("restore", "", "put this backup into DATA_DIR, and end")
+	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
 	flag.Parse()
-	if err := run(*withParent, *bin); err != nil {
+	work := func() error { return run(*withParent, *bin) }
+	if *restore != "" {
+		work = func() error { return putBack(*restore, *bin, *replace) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		os.Exit(1)
 	}
@@ -73,6 +79,26 @@ func run(withParent bool, bin string) error {
 	return err
 }
 
+// putBack is `make restore`.
+func putBack(from, bin string, replace bool) error {
+	if os.Getenv("REDIS_URL") != "" {
+		return errors.New("REDIS_URL names a Redis of its own: see `reporting restore -h`")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir := os.Getenv("DATA_DIR")
+	if dir == "" {
+		dir = ".data"
+	}
+	err := stack.Restore(ctx, stack.RestoreOptions{From: from, DataDir: dir, Replace: replace,
+		BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), Out: os.Stdout})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", dir)
+	return nil
+}
+
 // options reads the variables of `make run` (README, "Configuration").
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
 	value := func(name, fallback string) string {
@@ -88,6 +114,7 @@ func options(env func(string) string, out io.Writer) (stack.Options, error) {
 		WorkerOpsAddr:    value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
 		ReceiverAddr:     value("RECEIVER_ADDR", ifFree(defaultReceiver)),
 		RedisURL:         env("REDIS_URL"),
+		RedisTLS:         env("REDIS_TLS") == "1",
 		Reporting:        true,
 		ClickHouseURL:    env("CLICKHOUSE_URL"),
 		PanelAddr:        value("PANEL_ADDR", "127.0.0.1:8090"),

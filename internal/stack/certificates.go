@@ -1,0 +1,137 @@
+package stack
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// RedisTLS are the PEM files with which a redis-server speaks TLS, and nothing
+// else.
+type RedisTLS struct {
+	CAFile, CertFile, KeyFile string
+	// AskClients makes it refuse who shows no certificate of that CA.
+	AskClients bool
+}
+
+// certificateLifetime is that of a certificate that a run makes for itself; the
+// next start makes a new one.
+const certificateLifetime = 30 * 24 * time.Hour
+
+// Authority is a private CA that lives in memory: its key is never written.
+type Authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// NewAuthority is a CA whose certificate ends when its last one does.
+func NewAuthority(name string) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("private CA: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certificateLifetime),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("private CA: %w", err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	return &Authority{certificate: certificate, key: key}, err
+}
+
+// Issue writes ca.pem, cert.pem and key.pem into dir: a certificate for names and
+// addresses, good for servers and clients, until the time given (zero: as long as
+// the CA).
+func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisTLS, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	if until.IsZero() {
+		until = a.certificate.NotAfter
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: names[0]},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	files := &RedisTLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	err = errors.Join(os.MkdirAll(dir, 0o700),
+		writePEM(files.CAFile, "CERTIFICATE", a.certificate.Raw),
+		writePEM(files.CertFile, "CERTIFICATE", der),
+		writePEM(files.KeyFile, "PRIVATE KEY", private))
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return files, nil
+}
+
+func serial() *big.Int {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	b[0] &= 0x7f
+	return new(big.Int).SetBytes(b[:])
+}
+
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}
+
+// redisCertificates makes the run's CA and certificate for a Redis on this machine.
+func (s *Stack) redisCertificates() (*RedisTLS, error) {
+	authority, err := NewAuthority("make run")
+	if err != nil {
+		return nil, err
+	}
+	return authority.Issue(s.data.file("keys", "redis-tls"), time.Time{}, "localhost", "127.0.0.1", "::1")
+}
+
+// clientConfig is how this process checks the server, and shows itself where asked.
+func (t *RedisTLS) clientConfig(addr string) (*tls.Config, error) {
+	pemCA, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pemCA) {
+		return nil, fmt.Errorf("%s holds no certificate", t.CAFile)
+	}
+	own, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(addr)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, ServerName: host, MinVersion: tls.VersionTLS12}, err
+}

@@ -1,0 +1,116 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// RestoreOptions say which backup goes where.
+type RestoreOptions struct {
+	From    string // the backup's folder, made with the keys and demo.json in it
+	DataDir string
+	// Replace moves what is in DataDir into a folder "before-<time>" in it;
+	// without it data that is there is an error.
+	Replace bool
+	// BinDir holds binaries that Build made; ClickHouseURL names a ClickHouse that
+	// is there already.
+	BinDir, ClickHouseURL string
+	// Out shows progress; nil: nobody reads it.
+	Out io.Writer
+}
+
+// Restore puts a backup into a data directory that no run is using: keys, Redis
+// and ClickHouse, so that the next Start goes on from it. The private Redis and the
+// embedded engine run for as long as that takes. A backup that is damaged is
+// refused before anything is touched.
+func Restore(ctx context.Context, o RestoreOptions) error {
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	s := &Stack{deaths: make(chan *process, 16), began: time.Now(), env: os.Environ(),
+		options: Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out}}
+	defer s.Stop()
+	var err error
+	if s.root, err = ModuleDir(); err != nil {
+		return err
+	}
+	if o.From, err = filepath.Abs(o.From); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if s.data, err = openDataDir(o.DataDir); err != nil {
+		return err
+	}
+	if s.options.ClickHouseAddr, err = FreeAddr(); err != nil {
+		return err
+	}
+	steps := []func(context.Context) error{
+		s.build,
+		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, "--check") },
+		func(context.Context) error { return s.makeRoom(o.Replace) },
+		func(ctx context.Context) error {
+			return s.restoreCommand(ctx, o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)
+		},
+		s.startRedis,
+		s.startClickHouse,
+		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From) },
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restored is what a backup puts back, below the data directory.
+var restored = []string{"redis", "clickhouse", "keys", demoFile, partialFile, envFile}
+
+// makeRoom sees to it that nothing is where the backup goes.
+func (s *Stack) makeRoom(replace bool) error {
+	var there []string
+	for _, name := range restored {
+		entries, err := os.ReadDir(s.data.file(name))
+		_, missing := os.Stat(s.data.file(name))
+		if len(entries) > 0 || err != nil && missing == nil {
+			there = append(there, name)
+		}
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	if !replace {
+		return fmt.Errorf("restore: %s is not empty (%s): use an empty DATA_DIR, or REPLACE=1 to move these aside", s.data.path, there[0])
+	}
+	aside := s.data.file("before-" + time.Now().UTC().Format("20060102T150405Z"))
+	err := os.Mkdir(aside, 0o700)
+	for _, name := range there {
+		err = errors.Join(err, os.Rename(s.data.file(name), filepath.Join(aside, name)))
+	}
+	for _, name := range []string{"redis", "keys"} {
+		err = errors.Join(err, os.MkdirAll(s.data.file(name), 0o700))
+	}
+	if err != nil {
+		return fmt.Errorf("restore: moving what was there aside: %w", err)
+	}
+	fmt.Fprintf(s.options.Out, "moved what was there to %s\n", aside)
+	return nil
+}
+
+// restoreCommand runs `reporting restore`, which speaks for itself.
+func (s *Stack) restoreCommand(ctx context.Context, from string, args ...string) error {
+	args = append([]string{"restore", "--from", from, "--config", filepath.Join(s.root, "configs", "reporting.yaml")}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
+	cmd.Env = append(slices.Clone(s.env), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.Demo.ClickHouseURL)
+	cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("restore: reporting restore: %w", err)
+	}
+	return nil
+}
