@@ -34,6 +34,7 @@ func adminRoutes() routes {
 		{method: post, pattern: root + "/fleets", name: "admin_fleets_create", body: requiredBody, handle: (*gateway).createFleet},
 		{method: get, pattern: root + "/fleets", name: "admin_fleets_list", handle: (*gateway).listFleets},
 		{method: patch, pattern: root + "/fleets/{}", name: "admin_fleets_change", body: requiredBody, handle: (*gateway).changeFleet},
+		{method: post, pattern: root + "/fleets/{}/credentials", name: "admin_fleets_credentials", body: optionalBody, handle: (*gateway).rotateFleetCredentials},
 		{method: post, pattern: root + "/fleets/{}/payment-overdue", name: "admin_fleets_overdue", body: optionalBody, handle: (*gateway).announceOverdue},
 	}
 	for i := range rs {

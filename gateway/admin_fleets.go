@@ -173,6 +173,29 @@ func (g *gateway) changeFleet(x *exchange) error {
 	return x.okJSON(viewFleet(changed, false))
 }
 
+// rotateFleetCredentials is POST /fleets/{id}/credentials: a new client secret; the
+// old one works for another 24 hours.
+func (g *gateway) rotateFleetCredentials(x *exchange) error {
+	id, err := x.fleetID()
+	if err != nil {
+		return err
+	}
+	l, err := g.ledger()
+	if err != nil {
+		return err
+	}
+	secret, oldUntil := token.NewSecret(), x.now.Add(oldSecretLifetime)
+	if err := l.RotateFleetSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil); err != nil {
+		return err
+	}
+	g.audit(x, "client secret rotated", "fleet", id.String())
+	g.refreshFleets(l)
+	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	return x.okJSON(map[string]string{
+		"clientId": id.ClientID(), "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
+	})
+}
+
 // copy takes over the fields that the form named.
 func (f fleetForm) copy(from, to *delivery.Fleet) {
 	if f.name.Set {

@@ -78,7 +78,7 @@ func (g *gateway) refuse(x *exchange, err error) {
 	if !errors.As(err, &refusal) {
 		refusal, requestID = g.fault(x, err)
 	}
-	x.meter.refused(refusal.Code)
+	x.meter.refused(refusal)
 	g.countRefusal(x, refusal.Code)
 	h := &x.ctx.Response.Header
 	if requestID != "" {

@@ -62,14 +62,18 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 }
 
 // authenticateAdmin compares digests, so that neither contents nor length of
-// the key show in the time it takes.
+// a key show in the time it takes, nor which of several it is.
 func (g *gateway) authenticateAdmin(x *exchange) error {
 	raw, err := bearer(x)
 	if err != nil {
 		return err
 	}
 	given := sha256.Sum256(raw)
-	if subtle.ConstantTimeCompare(given[:], g.adminKey[:]) != 1 {
+	right := 0
+	for i := range g.adminKeys {
+		right |= subtle.ConstantTimeCompare(given[:], g.adminKeys[i][:])
+	}
+	if right != 1 {
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
 	return nil
@@ -151,16 +155,18 @@ func (g *gateway) fleetToken(x *exchange) error {
 	if !known {
 		return g.wrongCredentials(x, l, "")
 	}
-	if !l.VerifyFleetSecret(fleet, c.secret) {
+	// A secret that another replica has just issued may not be known here yet.
+	if !l.VerifyFleetSecret(fleet, c.secret, x.now) && (l.LoadFleets(g.work) != nil || !l.VerifyFleetSecret(fleet, c.secret, x.now)) {
 		return g.wrongCredentials(x, l, c.clientID)
 	}
 	return g.issue(x, g.fleetTokens, fleet)
 }
 
 // wrongCredentials counts the failure by client id and address and refuses. All
-// client ids that cannot be ours are counted as one.
+// client ids that cannot be ours are counted as one, and so is the /64 that an
+// IPv6 host chooses its addresses from.
 func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID string) error {
-	if err := l.CountFailedLogin(g.work, clientID, x.address()); err != nil {
+	if err := l.CountFailedLogin(g.work, clientID, origin(x.ctx.Conn()).String()); err != nil {
 		return err
 	}
 	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")

@@ -87,7 +87,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 // nowhere is the answer to a request that no route takes. It carries no quota:
 // nobody has been authenticated.
 func (x *exchange) nowhere(allow string) error {
-	if x.ctx.Request.Header.ContentLength() == -1 {
+	if h := &x.ctx.Request.Header; h.ContentLength() == -1 || !wellFormed(h) {
 		x.ctx.SetConnectionClose()
 	}
 	if allow == "" {
@@ -97,29 +97,33 @@ func (x *exchange) nowhere(allow string) error {
 	return delivery.Refuse(delivery.CodeMethodNotAllowed, "this path takes %s", allow)
 }
 
-// handle checks in the order headers, token, size, and then runs the route. A
-// defect that panics answers 500 instead of ending the process with every other
-// request in it.
+// handle checks in the order headers, token, size, and then runs the route, if
+// there is a place in the crowd. A defect that panics answers 500 instead of
+// ending the process with every other request in it.
 func (g *gateway) handle(x *exchange, limit int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	headers := x.checkHeaders()
+	unfit := x.checkHeaders()
 	if err := g.authenticate(x); err != nil {
-		if headers != nil {
-			return headers
+		if unfit != nil {
+			return unfit
 		}
 		return err
 	}
-	if headers != nil {
-		return g.counted(x, headers)
+	if unfit == nil && x.route.body != noBody {
+		unfit = x.readBody(limit)
 	}
-	if x.route.body != noBody {
-		if err := x.readBody(limit); err != nil {
-			return g.counted(x, err)
-		}
+	// Only now: who sends a body slowly holds no place.
+	crowd := g.crowdOf(x)
+	if !crowd.enter() {
+		return errCrowded
+	}
+	defer crowd.leave()
+	if unfit != nil {
+		return g.counted(x, unfit)
 	}
 	return x.route.handle(g, x)
 }
@@ -153,6 +157,10 @@ func (g *gateway) count(x *exchange) error {
 // smuggled past proxies, are refused and the connection is closed.
 func (x *exchange) checkHeaders() error {
 	h := &x.ctx.Request.Header
+	if !wellFormed(h) {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "send HTTP/1.1, with header lines that end in CR LF and are not folded")
+	}
 	length := h.ContentLength()
 	if length == -1 || h.ConnectionClose() && x.announces("transfer-encoding") {
 		x.ctx.SetConnectionClose()
@@ -254,6 +262,3 @@ var errRepeatedHeader = errors.New("the header occurs more than once")
 
 // query is a parameter of the query; empty when absent.
 func (x *exchange) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }
-
-// address is the client's, as far as this process can see.
-func (x *exchange) address() string { return x.ctx.RemoteIP().String() }

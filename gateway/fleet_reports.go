@@ -213,7 +213,11 @@ func (g *gateway) reportLocations(x *exchange) error {
 			return err
 		}
 	}
-	return x.okJSON(map[string]int{"accepted": len(positions) - ignored, "ignored": ignored})
+	// In one order: two alike answers are the same bytes.
+	return x.okJSON(struct {
+		Accepted int `json:"accepted"`
+		Ignored  int `json:"ignored"`
+	}{len(positions) - ignored, ignored})
 }
 
 func decodePositions(body string, now time.Time) ([]ledger.Position, error) {

@@ -79,9 +79,14 @@ func (f *form) read() error {
 	return f.reader.End()
 }
 
-// member reads one member of the object at prefix ("" or "courier.").
+// member reads one member of the object at prefix ("" or "courier."). A key with
+// a dot in it names no field: {"courier.name": …} is not {"courier": {"name": …}}.
 func (f *form) member(prefix string) func(key string) {
 	return func(key string) {
+		if strings.Contains(key, ".") {
+			f.reader.Skip()
+			return
+		}
 		path := prefix + key
 		if read, named := f.fields[path]; named {
 			read(path)

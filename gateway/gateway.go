@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"vendorapi/gateway/token"
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/ops"
@@ -33,7 +34,7 @@ type gateway struct {
 
 	vendorTokens *token.Authority
 	fleetTokens  *token.Authority
-	adminKey     [sha256.Size]byte
+	adminKeys    [][sha256.Size]byte
 	tracking     *delivery.TrackingSigner
 
 	vendorRoutes  routes
@@ -45,6 +46,8 @@ type gateway struct {
 	// draining is set by the shutdown: not ready, and every response closes.
 	draining atomic.Bool
 	faults   faultLog
+	// vendorCrowd and privateCrowd bound the requests in work of each listener.
+	vendorCrowd, privateCrowd crowd
 }
 
 // newGateway judges nothing but the keys; the ledger is opened by connect.
@@ -52,8 +55,12 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g := &gateway{
 		settings: s, secrets: keys, log: log, work: work,
 		metrics:  newMetrics(registry),
-		adminKey: sha256.Sum256([]byte(keys.AdminKey)),
 		tracking: keys.TrackingKeys.Signer(),
+	}
+	g.vendorCrowd.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
+	g.privateCrowd.bound(s.PrivateAPI.MaxInFlight, g.metrics.shed.WithLabelValues(privateListener))
+	for _, key := range config.SplitSecrets(keys.AdminKey) {
+		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
 	}
 	var err error
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
@@ -124,6 +131,7 @@ func (g *gateway) connect(ctx context.Context) (*ledger.Ledger, error) {
 func (g *gateway) open(ctx context.Context) (*ledger.Ledger, error) {
 	l, err := ledger.Open(ctx, ledger.Config{
 		URL:         g.settings.Redis.URL,
+		TLS:         ledger.TLSFiles{CA: g.settings.Redis.CAFile, Cert: g.settings.Redis.CertFile, Key: g.settings.Redis.KeyFile},
 		Environment: g.settings.Environment,
 		Partitions:  g.settings.Redis.Partitions,
 		PoolSize:    g.settings.Redis.PoolSize,

@@ -27,6 +27,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,6 +36,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/config"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/ops"
 )
 
@@ -54,6 +56,7 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	flags.SetOutput(logs)
 	path := flags.String("config", "configs/gateway.yaml", "the settings file")
+	reseal := flags.Bool("reseal", false, "seal every webhook secret with the first of WEBHOOK_KEYS, and end")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -69,6 +72,9 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if *reseal {
+		return resealSecrets(ctx, &s, keys, log)
+	}
 	// Requests outlive ctx: they are let finish.
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -83,13 +89,49 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.keep(ctx) })
 	for _, f := range fronts {
-		group.Go(f.serve)
+		group.Go(func() error {
+			if f.name == vendorListener {
+				g.awaitOpening()
+			}
+			return f.serve()
+		})
 	}
 	group.Go(func() error {
 		<-ctx.Done()
 		return g.shutDown(fronts)
 	})
 	return errors.Join(group.Wait(), g.close())
+}
+
+// resealSecrets ends the use of all webhook keys but the first.
+func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Logger) error {
+	l, err := ledger.Open(ctx, ledger.Config{
+		URL:         s.Redis.URL,
+		TLS:         ledger.TLSFiles{CA: s.Redis.CAFile, Cert: s.Redis.CertFile, Key: s.Redis.KeyFile},
+		Environment: s.Environment,
+		Partitions:  s.Redis.Partitions,
+		Secrets:     ledger.SecretKeys(keys.WebhookKeys),
+		Log:         log,
+	})
+	if err != nil {
+		return fmt.Errorf("open the ledger: %w", err)
+	}
+	sealed, err := l.Reseal(ctx)
+	log.Info("webhook secrets are sealed with the first key", "key", keys.WebhookKeys.Current, "sealed anew", sealed)
+	return errors.Join(err, l.Close())
+}
+
+// openingPatience is longer than opening the ledger takes with Redis at hand.
+const openingPatience = 2 * time.Second
+
+// awaitOpening lets the first connections of a gateway that starts wait in the
+// listener's queue until it can serve them: while gateways are replaced one after
+// the other nobody is refused. With Redis away they are answered 503 after it.
+func (g *gateway) awaitOpening() {
+	end := time.Now().Add(openingPatience)
+	for g.opened.Load() == nil && !g.draining.Load() && time.Now().Before(end) {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // keep opens the ledger and maintains what this replica knows until ctx ends.

@@ -18,6 +18,7 @@ type metrics struct {
 	limited      *prometheus.CounterVec
 	ledgerErrors *prometheus.CounterVec
 	connections  *prometheus.CounterVec
+	shed         *prometheus.CounterVec
 	// unknown meters requests that no route takes, unparsed those that are no
 	// HTTP.
 	unknown, unparsed *meter
@@ -35,6 +36,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		limited:      counter("limited_total", "Requests answered 429 by endpoint.", "endpoint"),
 		ledgerErrors: counter("ledger_errors_total", "Requests that failed because Redis was away or refused to write, by endpoint.", "endpoint"),
 		connections:  counter("connections_refused_total", "Connections over a limit, by listener.", "listener"),
+		shed:         counter("shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "request_seconds", Help: "Time from a request's last header to its answer, by endpoint.",
 			Buckets: []float64{.0005, .001, .002, .003, .005, .0075, .01, .025, .05, .1, .25, .5, 1, 3, 10},
@@ -79,12 +81,12 @@ func (m *meter) answered(status int, took time.Duration) {
 	m.latency.Observe(took.Seconds())
 }
 
-func (m *meter) refused(code delivery.Code) {
-	m.all.refusals.WithLabelValues(string(code)).Inc()
-	if code == delivery.CodeRateLimited {
+func (m *meter) refused(e *delivery.Error) {
+	m.all.refusals.WithLabelValues(string(e.Code)).Inc()
+	if e.Code == delivery.CodeRateLimited {
 		m.limited.Inc()
 	}
-	if code == delivery.CodeServiceUnavailable {
+	if e.Code == delivery.CodeServiceUnavailable && e != errCrowded {
 		m.ledger.Inc()
 	}
 }

@@ -21,8 +21,11 @@ type front struct {
 	server   *fasthttp.Server
 }
 
-// vendorListener is the name of the Vendor API's listener.
-const vendorListener = "vendor_api"
+// The names of the listeners.
+const (
+	vendorListener  = "vendor_api"
+	privateListener = "private_api"
+)
 
 // listen opens both listeners; the vendor's comes first.
 func (g *gateway) listen() ([]*front, error) {
@@ -32,7 +35,7 @@ func (g *gateway) listen() ([]*front, error) {
 	if err != nil {
 		return nil, err
 	}
-	private, err := g.newFront("private_api", &g.settings.PrivateAPI, g.servePrivate)
+	private, err := g.newFront(privateListener, &g.settings.PrivateAPI, g.servePrivate)
 	if err != nil {
 		return nil, errors.Join(err, vendor.listener.Close())
 	}
@@ -42,7 +45,7 @@ func (g *gateway) listen() ([]*front, error) {
 // servePrivate is the fleet and admin APIs, and beside them what operators and
 // balancers ask.
 func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
-	path := string(ctx.Path())
+	path := string(pathOf(ctx.Request.Header.RequestURI())) // as it was sent: "/x/../metrics" is no path of ours
 	switch {
 	case path == "/metrics" || path == "/healthz" || path == "/readyz",
 		g.settings.Pprof && len(path) > len("/debug/pprof") && path[:len("/debug/pprof")] == "/debug/pprof":
@@ -53,7 +56,7 @@ func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 }
 
 func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.RequestHandler) (*front, error) {
-	secure, err := tlsConfig(s)
+	secure, err := tlsConfig(s, g.log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -95,18 +98,18 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 }
 
 // tlsConfig is nil without a certificate.
-func tlsConfig(s *listenerSettings) (*tls.Config, error) {
+func tlsConfig(s *listenerSettings, log *slog.Logger) (*tls.Config, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}
-	certificate, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	certificate, err := openCertificate(s.TLSCertFile, s.TLSKeyFile, log)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, err
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{certificate},
-		MinVersion:   tls.VersionTLS12, // spec, "Versioning"
-		NextProtos:   []string{"http/1.1"},
+		GetCertificate: certificate.get,
+		MinVersion:     tls.VersionTLS12, // spec, "Versioning"
+		NextProtos:     []string{"http/1.1"},
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,7 @@ type listenerSettings struct {
 	IdleTimeout         time.Duration `yaml:"idle_timeout"`
 	MaxConnections      int           `yaml:"max_connections"`
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
+	MaxInFlight         int           `yaml:"max_in_flight"`
 }
 
 type redisSettings struct {
@@ -54,6 +56,9 @@ type redisSettings struct {
 	Partitions int    `yaml:"partitions"`
 	PoolSize   int    `yaml:"pool_size"`
 	Pipelines  int    `yaml:"pipelines"`
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
 }
 
 // maxPipelines is within the connections that go-redis keeps for pipelines.
@@ -113,6 +118,8 @@ func (l *listenerSettings) validate(section string) error {
 		return fmt.Errorf("%s.max_connections: want 1 or more", section)
 	case l.MaxConnectionsPerIP < 0:
 		return fmt.Errorf("%s.max_connections_per_ip: want 0 or more", section)
+	case l.MaxInFlight < 0:
+		return fmt.Errorf("%s.max_in_flight: want 0 or more", section)
 	}
 	return nil
 }
@@ -127,7 +134,8 @@ type secrets struct {
 	TokenKeys    config.Keyring
 	TrackingKeys delivery.TrackingKeys
 	WebhookKeys  config.Keyring
-	AdminKey     string
+	// AdminKey is one key or several with commas: each opens the admin API.
+	AdminKey string
 }
 
 // minAdminKey keeps a forgotten placeholder from opening the admin API.
@@ -144,8 +152,9 @@ func readSecrets() (secrets, error) {
 	if err := errors.Join(faults[:]...); err != nil {
 		return secrets{}, err
 	}
-	if len(s.AdminKey) < minAdminKey {
-		return secrets{}, fmt.Errorf("ADMIN_KEY: want at least %d characters", minAdminKey)
+	adminKeys := config.SplitSecrets(s.AdminKey)
+	if len(adminKeys) == 0 || slices.ContainsFunc(adminKeys, func(key string) bool { return len(key) < minAdminKey }) {
+		return secrets{}, fmt.Errorf("ADMIN_KEY: want at least %d characters, of each where commas separate several", minAdminKey)
 	}
 	if err := s.TrackingKeys.Check(); err != nil {
 		return secrets{}, fmt.Errorf("TRACKING_KEYS: %w", err)

@@ -173,6 +173,7 @@ func (p *program) open(ctx context.Context) (*ledger.Ledger, error) {
 	for pause := firstOpenPause; ; pause = min(2*pause, maxOpenPause) {
 		l, err := ledger.Open(ctx, ledger.Config{
 			URL:         p.settings.Redis.URL,
+			TLS:         ledger.TLSFiles{CA: p.settings.Redis.CAFile, Cert: p.settings.Redis.CertFile, Key: p.settings.Redis.KeyFile},
 			Environment: p.settings.Environment,
 			Partitions:  p.settings.Redis.Partitions,
 			PoolSize:    p.settings.Redis.PoolSize,

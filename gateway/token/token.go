@@ -10,7 +10,7 @@
 // deployments were given the same keys by mistake.
 //
 // It refuses any algorithm but HS256, any issuer, audience or key it does not
-// know, and tokens without an expiry. It does not know whether an account is
+// know, and tokens without an expiry or for longer than Lifetime. It does not know whether an account is
 // suspended or exists: the ledger says that with the request's first script.
 package token
 
@@ -19,6 +19,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -121,16 +122,29 @@ func (a *Authority) Verify(raw []byte, now time.Time) ([16]byte, error) {
 // asked of the caller's clock, at every use. A token is only ever refused as
 // expired when nothing else is wrong with it.
 func (a *Authority) parse(text string) (verified, error) {
-	var claims jwt.RegisteredClaims
-	_, err := a.parser.ParseWithClaims(text, &claims, a.keyOf)
+	if len(text) > maxLength || strings.ContainsFunc(text, outsideAlphabet) {
+		return verified{}, ErrInvalid
+	}
+	var said claims
+	_, err := a.parser.ParseWithClaims(text, &said, a.keyOf)
 	if err != nil && !onlyExpired(err) {
 		return verified{}, ErrInvalid
 	}
-	subject, err := uuid.Parse(claims.Subject)
-	if err != nil || len(claims.Subject) != 36 {
+	subject, err := uuid.Parse(said.Subject)
+	if err != nil || len(said.Subject) != 36 || !said.ofOurLifetime() {
 		return verified{}, ErrInvalid
 	}
-	return verified{subject: subject, expires: claims.ExpiresAt.Unix()}, nil
+	return verified{subject: subject, expires: int64(said.ExpiresAt)}, nil
+}
+
+// maxLength is far more than a token of ours has, whose key's id is the longest.
+const maxLength = 1024
+
+// outsideAlphabet refuses what the decoder would pass over, such as line ends:
+// one token has one text.
+func outsideAlphabet(r rune) bool {
+	letter := 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9'
+	return !letter && r != '-' && r != '_' && r != '.'
 }
 
 func (a *Authority) keyOf(t *jwt.Token) (any, error) {

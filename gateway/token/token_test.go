@@ -102,7 +102,7 @@ func TestAuthority_Refuses(t *testing.T) {
 	good := string(issue(t, a, now))
 	claims := jwt.MapClaims{
 		"iss": issuer, "sub": uuid.UUID(subject).String(), "aud": "vendor:production",
-		"exp": now.Add(time.Hour).Unix(),
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
 	sign := func(method jwt.SigningMethod, key any, kid any, changes jwt.MapClaims) string {
 		merged := maps.Clone(claims)
@@ -153,9 +153,9 @@ func TestAuthority_Refuses(t *testing.T) {
 		"not yet valid":        hs(jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}),
 		"no subject":           hs(jwt.MapClaims{"sub": nil}),
 		"subject is no UUID":   hs(jwt.MapClaims{"sub": "someone"}),
-		"expired, wrong aud":   hs(jwt.MapClaims{"exp": 1, "aud": "fleet:production"}),
-		"expired, wrong key":   sign(jwt.SigningMethodHS256, key('x'), "a", jwt.MapClaims{"exp": 1}),
-		"expired, wrong iss":   hs(jwt.MapClaims{"exp": 1, "iss": "someone"}),
+		"expired, wrong aud":   hs(jwt.MapClaims{"iat": 1, "exp": 1, "aud": "fleet:production"}),
+		"expired, wrong key":   sign(jwt.SigningMethodHS256, key('x'), "a", jwt.MapClaims{"iat": 1, "exp": 1}),
+		"expired, wrong iss":   hs(jwt.MapClaims{"iat": 1, "exp": 1, "iss": "someone"}),
 		"padded":               good + "=",
 		"a fleet's":            string(issue(t, authority(t, ring("a"), Fleet, "production"), now)),
 		"of the sandbox":       string(issue(t, authority(t, ring("a"), Vendor, "sandbox"), now)),
