@@ -63,6 +63,7 @@ func untilThere(ctx context.Context, log *slog.Logger, what string, work func() 
 func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Ledger, error) {
 	l, err := ledger.Open(ctx, ledger.Config{
 		URL:         s.Redis.URL,
+		TLS:         ledger.TLSFiles{CA: s.Redis.CAFile, Cert: s.Redis.CertFile, Key: s.Redis.KeyFile},
 		Environment: s.Environment,
 		Partitions:  s.Redis.Partitions,
 		PoolSize:    s.Redis.PoolSize,
@@ -93,15 +94,20 @@ func withArchive(c *cobra.Command, work func(ctx context.Context, a *archive.Arc
 
 // withBoth opens the ledger, too.
 func withBoth(c *cobra.Command, work func(context.Context, *ledger.Ledger, *archive.Archive) error) error {
+	return withArchive(c, func(_ context.Context, a *archive.Archive, _ []string) error {
+		return withLedger(c, func(ctx context.Context, l *ledger.Ledger) error { return work(ctx, l, a) })
+	})
+}
+
+// withLedger opens the ledger alone.
+func withLedger(c *cobra.Command, work func(context.Context, *ledger.Ledger) error) error {
 	set, log, err := loadSettings(c)
 	if err != nil {
 		return err
 	}
-	return withArchive(c, func(ctx context.Context, a *archive.Archive, _ []string) error {
-		l, err := set.openLedger(ctx, log)
-		if err != nil {
-			return err
-		}
-		return errors.Join(work(ctx, l, a), l.Close())
-	})
+	l, err := set.openLedger(c.Context(), log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(c.Context(), l), l.Close())
 }

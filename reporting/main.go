@@ -5,6 +5,7 @@
 //	reporting report           write a payment report
 //	reporting reconcile        compare Redis with ClickHouse, and repair
 //	reporting rebuild          export anew what Redis still holds
+//	reporting backup, restore  copy the running system into a folder, and put it back
 //	reporting migrate          create or bring up to date tables and views
 //	reporting user, token      make the lines that say who may read reports
 //	reporting engine           the embedded ClickHouse, for those without a server
@@ -48,6 +49,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newServeCommand(), newExportCommand(),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
+		newBackupCommand(), newRestoreCommand(),
 		newUserCommand(), newTokenCommand(),
 		newEngineCommand(),
 	)

@@ -71,6 +71,9 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	if err != nil {
 		return nil, err
 	}
+	if keys := config.SplitSecrets(key); len(keys) > 0 {
+		key = keys[0] // several while it is rotated; the gateway takes each
+	}
 	if p.admin, err = adminapi.New(s.Panel.Admin, key); err != nil {
 		return nil, err
 	}
@@ -182,6 +185,11 @@ const (
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, now := http.NewResponseController(w), time.Now()
+		if len(r.TransferEncoding) > 0 {
+			// A length beside the chunks has been dropped by now: nothing behind
+			// such a body may be taken for a request (RFC 9112, section 6.1).
+			w.Header().Set("Connection", "close")
+		}
 		if r.ContentLength != 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, panelBodyBytes)
 			if control.SetReadDeadline(now.Add(panelBodyTimeout)) != nil {

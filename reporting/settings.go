@@ -28,6 +28,9 @@ type redisSettings struct {
 	URL        string `yaml:"url"`
 	Partitions int    `yaml:"partitions"`
 	PoolSize   int    `yaml:"pool_size"`
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
 }
 
 type opsSettings struct {

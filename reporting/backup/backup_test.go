@@ -1,0 +1,215 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/export"
+	"vendorapi/reporting/testbed"
+	"vendorapi/reporting/testbed/scene"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startExport(s *scene.Scene, l *ledger.Ledger, a *archive.Archive) (stop func()) {
+	e := export.New(l, a, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}, "test",
+		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return s.Start(e.Run)
+}
+
+// What is exported while the backup is made, after ClickHouse was copied and before
+// Redis is, is in the restored ClickHouse once the exporter has gone on there.
+func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := scene.New(t, testbed.SharedEngine(t))
+	startExport(s, s.Ledger, s.Archive)
+	s.Delivered(time.Now())
+	s.AwaitExported()
+
+	to, between := filepath.Join(t.TempDir(), "b"), false
+	m, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to, Progress: func(text string) {
+		if between || !strings.HasPrefix(text, "ClickHouse webhook_outcomes") {
+			return
+		}
+		between = true
+		s.Delivered(time.Now())
+		s.AwaitExported()
+		for partition := range s.Ledger.Partitions() {
+			_, err := s.Ledger.Trim(t.Context(), partition, 0)
+			noError(t, err)
+		}
+	}})
+	noError(t, err)
+	if !between || m.Tables[0].Rows != 1 {
+		t.Fatalf("%+v", m)
+	}
+
+	dir := t.TempDir()
+	m, err = Open(to)
+	noError(t, err)
+	noError(t, m.PlaceRedis(to, 0, dir))
+	redis, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: dir})
+	noError(t, err)
+	t.Cleanup(redis.Stop)
+	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment})
+	noError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	other := &scene.Scene{Bed: s.Bed, T: t, Engine: s.Engine, Database: s.Engine.NewDatabase(t)}
+	a := other.OpenArchive()
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	quiet := func(string) {}
+	_, err = m.Finish(t.Context(), to, l, a, false, quiet)
+	noError(t, err)
+	other.Want("orders that the copy had", "count() FROM "+other.Database+".orders", "1")
+	if _, err := m.Finish(t.Context(), to, l, a, false, quiet); !errors.Is(err, ErrHistory) {
+		t.Errorf("ClickHouse has rows, and: %v", err)
+	}
+	again, err := m.Finish(t.Context(), to, l, a, true, quiet)
+	if err != nil || !again.Before {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+	if _, err := m.Finish(t.Context(), to, s.Ledger, a, true, quiet); !errors.Is(err, ledger.ErrOtherCopy) {
+		t.Errorf("the Redis that was copied: %v", err)
+	}
+	startExport(s, l, a)
+	s.Await("the exporter has made up for it", func() bool {
+		return other.Ask("count(), countIf(status = 'Delivered') FROM "+other.Database+".orders") == "2\t2\n"
+	})
+}
+
+// made is a small backup with included files.
+func made(t *testing.T) (to string, s *scene.Scene) {
+	t.Helper()
+	s = scene.New(t, testbed.SharedEngine(t))
+	s.Delivered(time.Now())
+	keys := filepath.Join(t.TempDir(), "keys")
+	noError(t, os.MkdirAll(filepath.Join(keys, "deeper"), 0o755))
+	for _, name := range []string{"token-keys", "deeper/webhook-keys"} {
+		noError(t, os.WriteFile(filepath.Join(keys, name), []byte("geheim "+name), 0o644))
+	}
+	to = filepath.Join(t.TempDir(), "backups", "one")
+	_, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to, Include: []string{keys + "/"}})
+	noError(t, err)
+	return to, s
+}
+
+func TestOpen_SeesEveryDamage(t *testing.T) {
+	t.Parallel()
+	to, _ := made(t)
+	m, err := Open(to)
+	noError(t, err)
+	for _, name := range append(m.files(), sumsFile) {
+		path := filepath.Join(to, name)
+		whole, err := os.ReadFile(path)
+		noError(t, err)
+		info, err := os.Stat(path)
+		noError(t, err)
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s may be read by others: %s", name, info.Mode())
+		}
+		damages := map[string][]byte{"cut off": whole[:len(whole)-1], "empty": {}}
+		changed := append([]byte(nil), whole...)
+		changed[len(changed)/2] ^= 4
+		damages["changed"] = changed
+		for what, content := range damages {
+			noError(t, os.WriteFile(path, content, 0o600))
+			if _, err := Open(to); err == nil && (name != sumsFile || what != "cut off") { // its last byte is a newline
+				t.Errorf("%s is %s, and nobody saw it", name, what)
+			}
+		}
+		noError(t, os.Remove(path))
+		if _, err := Open(to); !errors.Is(err, ErrDamaged) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		noError(t, os.WriteFile(path, whole, 0o600))
+	}
+	_, err = Open(to)
+	noError(t, err)
+}
+
+func TestPlace_OverwritesNothing(t *testing.T) {
+	t.Parallel()
+	to, _ := made(t)
+	m, err := Open(to)
+	noError(t, err)
+	dir := t.TempDir()
+	noError(t, m.PlaceRedis(to, 0, dir))
+	if err := m.PlaceRedis(to, 0, dir); err == nil {
+		t.Error("it was put over a Redis that has data")
+	}
+	for _, node := range []int{-1, 1} {
+		if err := m.PlaceRedis(to, node, t.TempDir()); err == nil {
+			t.Errorf("there is no master %d", node)
+		}
+	}
+	snapshots := t.TempDir()
+	noError(t, os.WriteFile(filepath.Join(snapshots, "dump.rdb"), nil, 0o600))
+	if err := m.PlaceRedis(to, 0, snapshots); err == nil {
+		t.Error("it was put beside a dump.rdb")
+	}
+
+	for range 2 { // the same again is nothing new
+		noError(t, m.PlaceIncluded(to, dir))
+	}
+	key := filepath.Join(dir, "keys", "deeper", "webhook-keys")
+	if text, err := os.ReadFile(key); err != nil || string(text) != "geheim deeper/webhook-keys" {
+		t.Errorf("%q, %v", text, err)
+	}
+	noError(t, os.WriteFile(key, []byte("another"), 0o600))
+	if err := m.PlaceIncluded(to, dir); err == nil {
+		t.Error("another key was overwritten")
+	}
+}
+
+// What was not finished leaves nothing that looks like a backup, and no hold.
+func TestMake_LeavesNothingHalf(t *testing.T) {
+	t.Parallel()
+	to, s := made(t)
+	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to}); err == nil {
+		t.Error("it was written over another")
+	}
+	parent := t.TempDir()
+	half := filepath.Join(parent, "half")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := Make(ctx, s.Ledger, s.Archive, Options{To: half, Progress: func(text string) {
+		if strings.HasPrefix(text, "ClickHouse orders") {
+			cancel()
+		}
+	}})
+	if err == nil {
+		t.Error("it was interrupted, and says nothing")
+	}
+	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there was included: %v", err)
+	}
+	left, err := os.ReadDir(parent)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+	// The hold is gone: what is settled goes.
+	noError(t, os.Mkdir(half+".partial", 0o700))
+	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: half}); err == nil {
+		t.Error("two wrote the same backup")
+	}
+}

@@ -1,0 +1,194 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Manifest is backup.json.
+type Manifest struct {
+	Format      int       `json:"format"`
+	ID          string    `json:"id"`
+	Environment string    `json:"environment"`
+	Partitions  int       `json:"partitions"`
+	Began       time.Time `json:"began"` // whatever was acknowledged before is in it
+	Ended       time.Time `json:"ended"`
+	// Hold is the consumer group that marks how far ClickHouse's copy reaches.
+	Hold   string  `json:"hold"`
+	Redis  []Redis `json:"redis"`
+	Tables []Table `json:"tables"` // none: ClickHouse was left out
+	// Included are further files, below the folder included.
+	Included []string `json:"included,omitempty"`
+}
+
+// Redis is the snapshot of one master.
+type Redis struct {
+	File  string `json:"file"`
+	Addr  string `json:"addr"`
+	Slots string `json:"slots,omitempty"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Table is the copy of one table of ClickHouse: zstd over its Native format.
+type Table struct {
+	File string `json:"file"`
+	Name string `json:"name"`
+	Rows uint64 `json:"rows"`
+}
+
+const (
+	format         = 1
+	manifestFile   = "backup.json"
+	sumsFile       = "SHA256SUMS"
+	includedFolder = "included"
+)
+
+// ErrDamaged says that a folder is no backup, or not the one that was made.
+var ErrDamaged = errors.New("not a whole backup")
+
+// Open reads a backup and checks every file's sum.
+func Open(dir string) (*Manifest, error) {
+	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+	}
+	if m.Format != format {
+		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", dir, m.Format, format)
+	}
+	sums, err := readSums(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range m.files() {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
+		}
+		sum, err := sumOf(filepath.Join(dir, name))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		case sums[name] == "":
+			return nil, fmt.Errorf("%w: %s lacks %s", ErrDamaged, sumsFile, name)
+		case sums[name] != sum:
+			return nil, fmt.Errorf("%w: %s has changed since it was written", ErrDamaged, name)
+		}
+	}
+	return &m, nil
+}
+
+// files are all but the sums.
+func (m *Manifest) files() []string {
+	names := []string{manifestFile}
+	for _, r := range m.Redis {
+		names = append(names, r.File)
+	}
+	for _, t := range m.Tables {
+		names = append(names, t.File)
+	}
+	return append(names, m.Included...)
+}
+
+func readSums(dir string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	sums := make(map[string]string)
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		sum, name, found := strings.Cut(lines.Text(), "  ")
+		if !found || len(sum) != 2*sha256.Size {
+			return nil, fmt.Errorf("%w: %s: line %q", ErrDamaged, sumsFile, lines.Text())
+		}
+		sums[name] = sum
+	}
+	return sums, lines.Err()
+}
+
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// seal writes the manifest and the sums of all files, and sees to it that all of
+// it is on the disk.
+func (m *Manifest) seal(dir string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, manifestFile), append(text, '\n')); err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	names := m.files()
+	slices.Sort(names)
+	for _, name := range names {
+		sum, err := sumOf(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
+	}
+	if err := writeFile(filepath.Join(dir, sumsFile), sums.Bytes()); err != nil {
+		return err
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return syncFolder(path)
+	})
+}
+
+func writeFile(path string, content []byte) error {
+	return create(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+// create writes a new file, readable by its owner only, and syncs it.
+func create(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,162 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// The files of a Redis whose data is an RDB file: with appendonly yes it reads
+// nothing but what the list in this folder names, and the first of those may be
+// an RDB file.
+const (
+	appendFolder = "appendonlydir"
+	appendBase   = "appendonly.aof.1.base.rdb"
+	appendList   = "appendonly.aof.manifest"
+)
+
+// PlaceRedis puts the snapshot of one master, counted from 0, into the folder of a
+// Redis that is not running. It refuses one that has data.
+func (m *Manifest) PlaceRedis(from string, node int, dir string) error {
+	if node < 0 || node >= len(m.Redis) {
+		return fmt.Errorf("restore: the backup has %d masters, counted from 0: there is no %d", len(m.Redis), node)
+	}
+	target := filepath.Join(dir, appendFolder)
+	for _, path := range []string{target, filepath.Join(dir, "dump.rdb")} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("restore: %s is there already: move it away first", path)
+		}
+	}
+	// The folder gets its name when all is in it: Redis makes an empty one anew
+	// when a file is missing.
+	partial := target + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := os.MkdirAll(partial, 0o700); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	err := copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase))
+	if err == nil {
+		err = writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n"))
+	}
+	if err == nil {
+		err = errors.Join(syncFolder(partial), os.Rename(partial, target), syncFolder(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return nil
+}
+
+// PlaceIncluded puts the included files below a folder. It refuses to overwrite
+// one whose content differs.
+func (m *Manifest) PlaceIncluded(from, dir string) error {
+	for _, name := range m.Included {
+		rel, err := filepath.Rel(includedFolder, name)
+		if err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		target := filepath.Join(dir, rel)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		err = copyFile(filepath.Join(from, name), target)
+		if errors.Is(err, fs.ErrExist) {
+			there, err := sumOf(target)
+			wanted, other := sumOf(filepath.Join(from, name))
+			if err := errors.Join(err, other); err != nil {
+				return fmt.Errorf("restore: %w", err)
+			}
+			if there != wanted {
+				return fmt.Errorf("restore: %s is there already, and not the one of the backup: move it away first", target)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	return nil
+}
+
+// ErrHistory says that ClickHouse has rows already.
+var ErrHistory = errors.New("ClickHouse is not empty")
+
+// Finish loads ClickHouse and makes the restored Redis fit to go on. a is nil
+// where ClickHouse has survived or was restored by other means. Without merge it
+// refuses a ClickHouse that has rows. It may be repeated after an error, then with
+// merge: what is stored twice counts once.
+func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (ledger.Resumed, error) {
+	if l.Environment() != m.Environment || l.Partitions() != m.Partitions {
+		return ledger.Resumed{}, fmt.Errorf("restore: the backup is of %s with %d partitions, the settings say %s with %d",
+			m.Environment, m.Partitions, l.Environment(), l.Partitions())
+	}
+	if err := l.Resumable(ctx, m.ID); err != nil {
+		return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
+	}
+	if a != nil {
+		if err := m.load(ctx, from, a, merge, progress); err != nil {
+			return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
+		}
+	}
+	resumed, err := l.Resume(ctx, m.ID, m.Hold, time.Now())
+	if err != nil {
+		return resumed, fmt.Errorf("restore: %w", err)
+	}
+	return resumed, nil
+}
+
+func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, merge bool, progress func(string)) error {
+	counts, err := a.RowCounts(ctx)
+	if err != nil {
+		return err
+	}
+	var has []string
+	for _, name := range archive.Tables() {
+		if counts[name] > 0 {
+			has = append(has, fmt.Sprintf("%d rows of %s", counts[name], name))
+		}
+	}
+	if len(has) > 0 && !merge {
+		return fmt.Errorf("%w: it has %s", ErrHistory, strings.Join(has, ", "))
+	}
+	for _, t := range m.Tables {
+		if err := t.load(ctx, from, a, progress); err != nil {
+			return err
+		}
+		progress(fmt.Sprintf("ClickHouse %s: %d rows", t.Name, t.Rows))
+	}
+	return nil
+}
+
+func (t *Table) load(ctx context.Context, from string, a *archive.Archive, progress func(string)) error {
+	f, err := os.Open(filepath.Join(from, t.File))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	plain, err := zstd.NewReader(bufio.NewReaderSize(f, 1<<20))
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	said := time.Now()
+	return a.Load(ctx, t.Name, plain, t.Rows, func(rows uint64) {
+		if time.Since(said) > time.Second {
+			said = time.Now()
+			progress(fmt.Sprintf("ClickHouse %s: %d of %d rows", t.Name, rows, t.Rows))
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/testbed"
+	"vendorapi/reporting/testbed/scene"
+)
+
+// besieged is a running panel, with a customer and a program of finance who use
+// it.
+type besieged struct {
+	addr, token string
+	order       *delivery.Order
+	tracking    string // the path of the customer's page
+	page        string // what stands there: the order has ended, so it stays
+	log         strings.Builder
+	stop        func() error // SIGTERM, and what became of it
+}
+
+func newBesieged(t *testing.T) *besieged {
+	t.Helper()
+	s := scene.New(t, testbed.SharedEngine(t))
+	b := &besieged{addr: freeAddr(t), token: "a-token-of-finance", order: s.Delivered(time.Now())}
+	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
+	b.tracking = "/track/" + keys.Token(b.order.ID)
+	digest := sha256.Sum256([]byte(b.token))
+	ops := freeAddr(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", settingsFile(t))
+	cmd.Env = append(append(os.Environ(), environment(s)...), "PANEL_ADDR="+b.addr, "REPORT_TOKENS=test:finance:sha256:"+hex.EncodeToString(digest[:]),
+		"REPORTING_OPS_ADDR="+ops, programVariable+"=1")
+	cmd.Stderr = &b.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.stop = func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }
+	b.await(t, "http://"+ops+"/readyz", "200 ready")
+	b.await(t, "http://"+b.addr+b.tracking, "200 ")
+	b.page = steady(strings.TrimPrefix(answer("http://"+b.addr+b.tracking), "200 "))
+	return b
+}
+
+// await waits longer than other tests do: nothing here is about how long it takes.
+func (b *besieged) await(t *testing.T, url, want string) {
+	t.Helper()
+	last := ""
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(last, want); time.Sleep(20 * time.Millisecond) {
+		if last = answer(url); time.Now().After(deadline) {
+			t.Fatalf("%s answers %q, want %q", url, last, want)
+		}
+	}
+}
+
+// steady is the page without the line that tells when it was made.
+func steady(page string) string {
+	before, rest, _ := strings.Cut(page, `<p class="updated">`)
+	_, after, _ := strings.Cut(rest, "</p>")
+	return before + after
+}
+
+// odd is what a stranger writes, and with what it may be answered; closed: the
+// connection ends then, so that nothing behind it is taken for a request.
+type odd struct {
+	bytes  string
+	status []int
+	closed bool
+}
+
+func refusedAs(status int, bytes string) odd { return odd{bytes, []int{status}, true} }
+
+// on is a request whose answer leaves the connection in order.
+func on(status int, bytes string) odd { return odd{bytes, []int{status}, false} }
+
+// TestHostile_Panel: requests of every odd kind are refused by what they are, or
+// lose the connection; nothing breaks, nothing behind them is heard, and the
+// customer's page behind those that are in order is the customer's.
+func TestHostile_Panel(t *testing.T) {
+	t.Parallel()
+	b := newBesieged(t)
+	t.Run("requests", func(t *testing.T) {
+		for name, c := range oddRequests(b) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b.send(t, c)
+			})
+		}
+	})
+	if err := b.stop(); err != nil || strings.Contains(b.log.String(), "panic") {
+		t.Errorf("the panel ended with %v\n%s", err, &b.log)
+	}
+}
+
+func oddRequests(b *besieged) map[string]odd {
+	rest := " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + b.token + "\r\n\r\n"
+	leave := "POST /logout HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+	get := func(status int, target string) odd { return on(status, "GET "+target+rest) }
+	const report = "/reports/order-ledger.json"
+	return map[string]odd{
+		"length and chunks":      refusedAs(401, leave+"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		"chunks":                 refusedAs(401, leave+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		"chunks in HTTP/1.0":     refusedAs(401, strings.Replace(leave, "1.1", "1.0", 1)+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		"two lengths":            refusedAs(400, leave+"Content-Length: 4\r\nContent-Length: 5\r\n\r\na=b&c"),
+		"length with plus":       refusedAs(400, leave+"Content-Length: +4\r\n\r\na=bc"),
+		"length below zero":      refusedAs(400, leave+"Content-Length: -1\r\n\r\n"),
+		"length of 2^64":         refusedAs(400, leave+"Content-Length: 18446744073709551616\r\n\r\n"),
+		"unknown encoding":       refusedAs(501, leave+"Transfer-Encoding: xchunked\r\n\r\na=b"),
+		"two encodings":          refusedAs(501, leave+"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+		"space before a colon":   refusedAs(400, leave+"Content-Length : 3\r\n\r\na=b"),
+		"NUL in a header":        refusedAs(400, "GET / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n"),
+		"no Host":                refusedAs(400, "GET / HTTP/1.1\r\n\r\n"),
+		"two Hosts":              refusedAs(400, "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"),
+		"Host with a path":       refusedAs(400, "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n"),
+		"HTTP/0.9":               refusedAs(400, "GET /\r\n\r\n"),
+		"HTTP/2 preface":         refusedAs(400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+		"HTTP/3.0":               refusedAs(505, "GET / HTTP/3.0\r\nHost: x\r\n\r\n"),
+		"no HTTP":                refusedAs(400, "\x16\x03\x01\x02\x00\x01\r\n\r\n"),
+		"method with NUL":        refusedAs(400, "G\x00T / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"a header of 200000":     refusedAs(431, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("y", 200_000)+"\r\n\r\n"),
+		"a target of 200000":     refusedAs(431, "GET /"+strings.Repeat("a", 200_000)+" HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"Expect something":       refusedAs(417, leave+"Expect: 200-maybe\r\nContent-Length: 3\r\n\r\na=b"),
+		"TRACE":                  on(405, "TRACE /login"+rest),
+		"CONNECT":                on(405, "CONNECT example.com:443"+rest),
+		"asterisk":               {"OPTIONS *" + rest, []int{200, 404}, false},
+		"upgrade":                on(405, "DELETE "+b.tracking+" HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
+		"another host's path":    {"GET //evil.example/%2e%2e" + rest, []int{301, 307, 404}, false},
+		"traversal":              {"GET /track/../../etc/passwd" + rest, []int{301, 307, 404}, false},
+		"encoded traversal":      get(404, "/track/%2e%2e%2f%2e%2e%2fetc%2fpasswd"),
+		"traversal of assets":    get(404, "/assets/..%2f..%2fgo.mod"),
+		"traversal of reports":   get(404, "/reports/..%2f..%2fetc%2fpasswd"),
+		"token with NUL":         get(404, "/track/%00"),
+		"token with a line":      get(404, "/track/a%0d%0aSet-Cookie:%20a=b"),
+		"token of 50000":         get(404, "/track/"+strings.Repeat("A", 50_000)),
+		"forged token":           get(404, b.tracking[:len(b.tracking)-1]+"A"),
+		"token in another case":  get(404, strings.ToUpper(b.tracking)),
+		"unknown report":         get(404, "/reports/passwords.csv"),
+		"unknown form":           get(404, "/reports/order-ledger.exe"),
+		"day with NUL":           get(422, report+"?from=%00&to=%ff"),
+		"day 9999-99-99":         get(422, report+"?from=9999-99-99&to=2026-01-01"),
+		"day 1e999":              get(422, report+"?from=1e999&to=1e999"),
+		"account with SQL":       get(422, report+"?from=2026-01-01&to=2026-01-02&account='%20OR%201=1%20--"),
+		"store with SQL":         get(200, report+"?from=2026-01-01&to=2026-01-02&store='%20OR%20sleep(3)=0%20--"),
+		"query garbage":          {"GET " + report + "?%zz&&==&from;to" + rest, []int{400, 422}, false},
+		"5000 parameters":        {"GET " + report + "?" + strings.Repeat("from=2026-01-01&", 3000) + rest, []int{400, 422}, false},
+		"wrong token":            on(401, "GET "+report+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+b.token+"x\r\n\r\n"),
+		"two tokens":             on(401, "GET "+report+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+b.token+strings.TrimPrefix(rest, " HTTP/1.1\r\nHost: x")),
+		"cookies of garbage":     {"GET " + report + " HTTP/1.1\r\nHost: x\r\nCookie: a=b; session=%00; =; \"\r\n\r\n", []int{303, 401}, false},
+		"sign in with bad UTF-8": on(400, "POST /login"+strings.TrimPrefix(leave, "POST /logout")+"Content-Length: 20\r\n\r\nuser=%ff&password=%0"),
+	}
+}
+
+// send writes it with a look at the customer's page right behind it.
+func (b *besieged) send(t *testing.T, c odd) {
+	t.Helper()
+	conn, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.WriteString(conn, c.bytes+"GET "+b.tracking+" HTTP/1.1\r\nHost: x\r\n\r\n") }()
+	r := bufio.NewReader(conn)
+	status, body, header := readOne(t, r)
+	if !slices.Contains(c.status, status) {
+		t.Errorf("got %d %.200s", status, body)
+	}
+	if to := header.Get("Location"); to != "" && (!strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.Contains(to, "\\")) {
+		t.Errorf("it leads to %q", to)
+	}
+	if header.Get("Set-Cookie") == "a=b" || strings.Contains(body, b.token) || strings.Contains(body, "goroutine ") {
+		t.Errorf("the answer shows too much: %v %.200s", header, body)
+	}
+	if c.closed {
+		if rest, _ := io.ReadAll(r); len(rest) > 0 {
+			t.Errorf("the connection went on: %.200s", rest)
+		}
+		return
+	}
+	if status, body, _ := readOne(t, r); status != http.StatusOK || steady(body) != b.page {
+		t.Errorf("the customer behind it got %d %.200s", status, body)
+	}
+}
+
+func readOne(t *testing.T, r *bufio.Reader) (status int, body string, header http.Header) {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw), resp.Header
+}
