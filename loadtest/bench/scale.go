@@ -78,9 +78,7 @@ func (b *bench) runScale(ctx context.Context) error {
 	defer spreadOut.Stop()
 	ctx, free := spreadOut.bound(ctx)
 	defer free()
-	for _, node := range cluster.Nodes {
-		spreadOut.redises = append(spreadOut.redises, node.Addr)
-	}
+	spreadOut.redises = append(spreadOut.redises, cluster.Nodes...)
 	r, err := b.measureScale(ctx, []*topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
 		{title: "2 gateways, 1 Redis", system: single, gateways: 2},

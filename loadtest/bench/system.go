@@ -29,9 +29,9 @@ const (
 type system struct {
 	*stack.Stack
 	gateways    []*stack.Program
-	vendorAddrs []string // host:port of each gateway's Vendor API
-	privateAddr string   // and of the first one's fleet API
-	redises     []string // of every master
+	vendorAddrs []string       // host:port of each gateway's Vendor API
+	privateAddr string         // and of the first one's fleet API
+	redises     []*stack.Redis // every master
 	fleetToken  string
 	tokens      []string // of the vendors
 	orders      *orderBook
@@ -65,7 +65,7 @@ func (b *bench) startSystem(ctx context.Context, name, redisURL string) (s *syst
 	}()
 	s.gateways = []*stack.Program{s.Gateway}
 	if s.Redis != nil {
-		s.redises = []string{s.Redis.Addr}
+		s.redises = []*stack.Redis{s.Redis}
 	}
 	if s.hooks, err = listenForHooks(); err != nil {
 		return nil, err

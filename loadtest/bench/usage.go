@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/blockdevice"
@@ -29,13 +25,14 @@ type usage struct {
 }
 
 // takeUsage reads everything once. gateways may be several, redises too.
-func takeUsage(ctx context.Context, redises []string, gateways []*stack.Program, worker *stack.Program) (usage, error) {
+func takeUsage(ctx context.Context, redises []*stack.Redis, gateways []*stack.Program, worker *stack.Program) (usage, error) {
 	var u usage
-	for _, addr := range redises {
-		info, err := redisInfo(ctx, addr)
+	for _, server := range redises {
+		text, err := server.Command(ctx, "INFO")
 		if err != nil {
-			return u, fmt.Errorf("INFO of Redis at %s: %w", addr, err)
+			return u, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
 		}
+		info := parseInfo(text)
 		u.redis += info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"]
 		u.redisMemory += info["used_memory"]
 		u.aof += info["aof_current_size"]
@@ -128,37 +125,6 @@ func (u usage) since(before usage) usage {
 		redisMemory: u.redisMemory - before.redisMemory, aof: u.aof - before.aof, aofBase: u.aofBase - before.aofBase,
 		redisIn: u.redisIn - before.redisIn, redisOut: u.redisOut - before.redisOut, flushes: u.flushes - before.flushes,
 	}
-}
-
-// redisInfo is the numbers of INFO. It is asked in Redis's inline form, because
-// the client library has no place outside the ledger.
-func redisInfo(ctx context.Context, addr string) (map[string]float64, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return nil, err
-	}
-	if _, err := io.WriteString(conn, "INFO\r\n"); err != nil {
-		return nil, err
-	}
-	in := bufio.NewReader(conn)
-	head, err := in.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	length, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(head, "$")))
-	if err != nil {
-		return nil, fmt.Errorf("it answered %q", head)
-	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(in, text); err != nil {
-		return nil, err
-	}
-	return parseInfo(string(text)), nil
 }
 
 // parseInfo keeps the fields whose value is a number.

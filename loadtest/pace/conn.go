@@ -50,11 +50,15 @@ func (c *Conn) Send(request []byte) error {
 }
 
 // Answer is what came back. Body is valid until the next Receive; Size is the
-// answer's length in bytes, head and body.
+// answer's length in bytes, head and body; RetryAfter is the header of that name
+// in seconds, 0 when absent or a date; Close: no further request is answered on
+// this connection.
 type Answer struct {
-	Status int
-	Body   []byte
-	Size   int
+	Status     int
+	Body       []byte
+	Size       int
+	RetryAfter int
+	Close      bool
 }
 
 // Receive reads one answer. An answer without a Content-Length is an error,
@@ -77,10 +81,16 @@ func (c *Conn) Receive() (Answer, error) {
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
 			break
 		}
-		if name, value, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil || length < 0 || length > maxAnswer {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch value = bytes.TrimSpace(value); {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 || length > maxAnswer {
 				return Answer{}, fmt.Errorf("an answer has the Content-Length %q", value)
 			}
+		case bytes.EqualFold(name, []byte("Retry-After")):
+			a.RetryAfter, _ = strconv.Atoi(string(value))
+		case bytes.EqualFold(name, []byte("Connection")):
+			a.Close = bytes.EqualFold(value, []byte("close"))
 		}
 	}
 	if length < 0 && a.Status != 204 {

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"vendorapi/loadtest/faults/inject"
+)
+
+var storageFaults = []fault{
+	{"slow-fsync", "every fsync of Redis takes seconds; then Redis is killed in the middle of one", "no answer, 503", false, slowFsync},
+	{"aof-torn", "Redis is killed; half of a transaction stands at the end of its file", "503 while it is away", false, aofTorn},
+	{"aof-cut", "Redis is killed; some of what it wrote and had not yet answered is gone", "no answer, 503", false, aofCut},
+	{"scripts-gone", "every function and script of Redis is forgotten", "nothing", false, scriptsGone},
+	{"groups-gone", "consumer groups are destroyed with all they remember", "nothing; webhooks twice", false, groupsGone},
+	{"memory-full", "Redis has reached maxmemory", "503", false, memoryFull},
+}
+
+var receiverFaults = []fault{
+	{"receivers", "of four receivers one is dead, one slow, one answers 500", "nothing; that one's webhooks later", false, receivers},
+}
+
+// slowFsync first makes the disk slow and then so slow that a kill falls into an
+// fsync: what had been answered must be there nevertheless.
+func slowFsync(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		for _, delay := range []time.Duration{h.between(50*time.Millisecond, 300*time.Millisecond), 3 * time.Second} {
+			var disk *inject.SlowDisk
+			if err := h.insist(ctx, func() (err error) {
+				disk, err = inject.SlowFsync(ctx, h.redis.PID(), delay)
+				return err
+			}); err != nil {
+				return err
+			}
+			h.mu.Lock()
+			h.disk = disk
+			h.mu.Unlock()
+			h.struck()
+			err := h.hold(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
+			if delay == 3*time.Second {
+				h.kill(h.redis)
+			}
+			h.letDiskGo()
+			if err != nil {
+				return err
+			}
+		}
+		return h.revive(ctx, h.redis, startPatience)
+	})
+}
+
+func (h *harm) redisDir() string { return filepath.Join(h.dir, "redis") }
+
+// aofTorn adds what a write that never ended leaves behind. Nothing that was
+// acknowledged is touched.
+func aofTorn(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		if err := h.hold(ctx, 200*time.Millisecond, time.Second); err != nil {
+			return err
+		}
+		h.kill(h.redis)
+		h.struck()
+		if err := inject.TearTail(h.redisDir(), h.random.IntN(1000)); err != nil {
+			return err
+		}
+		return h.revive(ctx, h.redis, startPatience)
+	})
+}
+
+// aofCut takes bytes away that Redis had written. With appendfsync always an
+// answer means that they are on the disk, so cutting bytes that were answered
+// would be to lose data by hand, which nothing can survive. Therefore first no
+// answer reaches anybody any more; what is written from then on nobody has been
+// told of, and of that a part is cut, as a power cut takes it.
+func aofCut(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		if err := h.hold(ctx, 500*time.Millisecond, time.Second); err != nil {
+			return err
+		}
+		ways := []*inject.Proxy{h.links.gatewayRedis, h.links.workerRedis, h.links.reportingRedis}
+		for _, p := range ways {
+			p.Mute()
+		}
+		tail, err := inject.EndOf(h.redisDir())
+		if err != nil {
+			return err
+		}
+		if err := h.hold(ctx, 200*time.Millisecond, 800*time.Millisecond); err != nil {
+			return err
+		}
+		h.kill(h.redis)
+		cut, of, err := tail.CutSince(h.redisDir(), func(n int64) int64 { return 1 + h.random.Int64N(n) })
+		if err != nil {
+			return err
+		}
+		h.struck()
+		h.say("cut %d of %d bytes", cut, of)
+		for _, p := range ways {
+			if err := p.Heal(); err != nil {
+				return err
+			}
+		}
+		return h.revive(ctx, h.redis, startPatience)
+	})
+}
+
+func (h *harm) operator() inject.Redis { return inject.Redis{Redis: h.redis} }
+
+func scriptsGone(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		if err := h.hold(ctx, 100*time.Millisecond, 500*time.Millisecond); err != nil {
+			return err
+		}
+		h.struck()
+		return h.insist(ctx, func() error { return h.operator().FlushScripts(ctx) })
+	})
+}
+
+// groupsGone destroys about a third of all groups, again and again. The trim
+// must refuse to drop what a missing group has not read.
+func groupsGone(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		if err := h.hold(ctx, 500*time.Millisecond, 1500*time.Millisecond); err != nil {
+			return err
+		}
+		return h.insist(ctx, func() error { return h.destroyGroups(ctx) })
+	})
+}
+
+func (h *harm) destroyGroups(ctx context.Context) error {
+	streams, err := h.operator().Streams(ctx)
+	if err != nil {
+		return err
+	}
+	for _, stream := range streams {
+		for _, group := range []string{"status", "webhook", "export"} {
+			if h.random.IntN(3) > 0 {
+				continue
+			}
+			gone, err := h.operator().DestroyGroup(ctx, stream, group)
+			if err != nil {
+				return err
+			}
+			if gone {
+				h.struck()
+			}
+		}
+	}
+	return nil
+}
+
+func memoryFull(ctx context.Context, h *harm) error {
+	return h.repeatedly(ctx, func(ctx context.Context) error {
+		if err := h.hold(ctx, 200*time.Millisecond, 800*time.Millisecond); err != nil {
+			return err
+		}
+		h.struck()
+		if err := h.insist(ctx, func() error { return h.operator().Fill(ctx) }); err != nil {
+			return err
+		}
+		if err := h.hold(ctx, 500*time.Millisecond, 2500*time.Millisecond); err != nil {
+			return err
+		}
+		return h.insist(ctx, func() error { return h.operator().Unfill(ctx) })
+	})
+}
+
+// receivers leaves the first vendor's receiver well: it must not notice that
+// others are not.
+func receivers(ctx context.Context, h *harm) error {
+	for i, v := range h.vendors[1:] {
+		v.disturb()
+		switch h.struck(); i % 3 {
+		case 0:
+			v.close()
+		case 1:
+			v.inbox.Behave(0, h.between(400*time.Millisecond, 2*time.Second))
+		case 2:
+			v.inbox.Behave(http.StatusInternalServerError, 0)
+		}
+	}
+	return h.hold(ctx, harmLength, harmLength)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/loadtest/faults/history"
+	"vendorapi/loadtest/faults/judge"
+)
+
+// The short form of `make faults`. SEED= draws other faults.
+func TestSuite_AMinuteOfFaults(t *testing.T) {
+	o, err := parse([]string{"-duration", "60s", "-seed", "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		o.seed = seed
+	}
+	res, err := playAll(t.Context(), o, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Injected == 0 || res.Report.Operations == 0 || res.Report.Orders == 0 || res.Report.Webhooks == 0 {
+		t.Errorf("nothing was tested: %+v", res)
+	}
+}
+
+func TestParse_Refusals(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-duration 0s", "-seed -1"} {
+		if _, err := parse(strings.Fields(args)); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+}
+
+func TestParse_DrawsASeedUnlessTold(t *testing.T) {
+	t.Parallel()
+	if o, err := parse(nil); err != nil || o.seed == 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := parse([]string{"-seed", "7"}); err != nil || o.seed != 7 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestChooseFaults(t *testing.T) {
+	t.Parallel()
+	if all, err := chooseFaults(""); err != nil || len(all) != len(faults) {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	if some, err := chooseFaults("kill-redis, aof-cut"); err != nil || !slices.Equal(namesOf(some), []string{"kill-redis", "aof-cut"}) {
+		t.Errorf("%v, %v", namesOf(some), err)
+	}
+	if _, err := chooseFaults("kill-redis,kill-cat"); err == nil {
+		t.Error("an unknown fault was taken")
+	}
+}
+
+func TestFaults_AreTold(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, f := range faults {
+		if f.name == "" || f.does == "" || f.expect == "" || f.inject == nil || seen[f.name] {
+			t.Errorf("%+v", f)
+		}
+		seen[f.name] = true
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-list"}, &out); err != nil || strings.Count(out.String(), "\n") != 2*len(faults) {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
+	t.Parallel()
+	s := &suite{options: options{seed: 3, duration: 10 * time.Minute}, random: diceOf(3)}
+	again := &suite{options: s.options, random: diceOf(3)}
+	for n := 1; n < 2*len(faults); n++ {
+		r, same := s.draw(n, faults), again.draw(n, faults)
+		want := 2
+		if n <= len(faults) {
+			want = 1
+		}
+		if len(r.faults) != want || want == 1 && r.faults[0].name != faults[n-1].name {
+			t.Fatalf("round %d plays %v", n, namesOf(r.faults))
+		}
+		if want == 2 && r.faults[0].name == r.faults[1].name {
+			t.Fatalf("round %d plays one fault twice", n)
+		}
+		if r.name() != same.name() || r.seed != same.seed || r.spare != same.spare {
+			t.Fatalf("the same seed draws %s and %s", r.name(), same.name())
+		}
+	}
+	short := &suite{options: options{duration: time.Minute}, random: diceOf(3)}
+	if r := short.draw(1, faults); len(r.faults) != 2 {
+		t.Errorf("a short run begins with %v", namesOf(r.faults))
+	}
+}
+
+func TestLongestOutage(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	ops := []history.Op{{End: at(20), Status: 200}, {End: at(5), Status: 201}, {End: at(12), Status: 503}, {End: at(13)}}
+	if d := longestOutage(ops, at(3), at(25)); d != 15*time.Second {
+		t.Errorf("between two successes: %s", d)
+	}
+	if d := longestOutage(ops, at(3), at(60)); d != 40*time.Second {
+		t.Errorf("until the end: %s", d)
+	}
+	if d := longestOutage(nil, at(3), at(5)); d != 2*time.Second {
+		t.Errorf("of nothing: %s", d)
+	}
+}
+
+func TestReplaceAll_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	text, err := replaceAll("a: ${A:-1}\nb:\n  lease: 30s # long\n", map[string]string{"${A:-1}": "2"}, []edit{{"lease", "3s"}})
+	if err != nil || text != "a: 2\nb:\n  lease: 3s\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := replaceAll("a: 1\n", map[string]string{"${A}": "2"}, []edit{{"lease", "3s"}}); err == nil ||
+		!strings.Contains(err.Error(), "${A}") || !strings.Contains(err.Error(), "lease") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTell_PutsEverythingInOrder(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	ops := []history.Op{{Kind: history.Create, Order: "o1", External: "e1", Start: at, End: at, Status: 201}, {Kind: history.Read, Order: "o2", Start: at, End: at}}
+	f := &judge.Facts{Orders: []judge.Order{{ID: "o1", External: "e1", Created: at.Add(time.Millisecond), Changes: []judge.Change{{Status: "Assigned", At: at.Add(3 * time.Second)}}}},
+		Archive:  &judge.Archive{Events: []judge.ArchivedEvent{{Order: "o1", Status: "Searching", At: at.Add(time.Second)}}},
+		Arrivals: []judge.Arrival{{Order: "o1", EventID: "evt", Began: at.Add(4 * time.Second)}}}
+	told := tell("o1", ops, f)
+	last := 0
+	for _, part := range []string{"client 0 create", "Redis: order o1", "ClickHouse: Searching", "Redis: Assigned", "receiver: evt"} {
+		i := strings.Index(told, part)
+		if i <= last {
+			t.Errorf("%q is missing or out of order in\n%s", part, told)
+		}
+		last = i
+	}
+	if strings.Contains(told, "o2") {
+		t.Error("another order's story is told")
+	}
+}
+
+func TestJudgeAgain_NeedsTheFacts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := &round{log: history.New(), facts: &judge.Facts{}}
+	if err := r.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-judge", dir + "/" + historyFile}, &out); err != nil {
+		t.Errorf("nothing was broken: %v\n%s", err, &out)
+	}
+	if err := os.Remove(dir + "/" + factsFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-judge", dir + "/" + historyFile}, &out); err == nil {
+		t.Error("judged without facts")
+	}
+}

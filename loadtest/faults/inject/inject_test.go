@@ -1,0 +1,264 @@
+package inject
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+)
+
+// lineServer answers every line with "re " and the line, and keeps what it was
+// sent.
+type lineServer struct {
+	addr string
+	mu   sync.Mutex
+	got  strings.Builder
+}
+
+func (s *lineServer) saw() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got.String()
+}
+
+// await returns when the server has seen exactly that.
+func (s *lineServer) await(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(Lateness + 20*time.Second); s.saw() != want; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the server has %q, want %q", s.saw(), want)
+		}
+	}
+}
+
+func newLineServer(t *testing.T) *lineServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &lineServer{addr: l.Addr().String()}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn)
+		}
+	}()
+	return s
+}
+
+func (s *lineServer) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		line, err := in.ReadString('\n')
+		s.mu.Lock()
+		s.got.WriteString(line)
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if _, err := io.WriteString(conn, "re "+line); err != nil {
+			return
+		}
+	}
+}
+
+func newProxyTo(t *testing.T, s *lineServer) *Proxy {
+	addr, err := stack.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewProxy("test", addr, s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// caller is a program on the near side of a proxy.
+type caller struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dial(t *testing.T, p *Proxy) *caller {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &caller{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *caller) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.conn, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// answer is what comes within the time; an error when nothing does.
+func (c *caller) answer(within time.Duration) (string, error) {
+	_ = c.conn.SetReadDeadline(time.Now().Add(within))
+	return c.in.ReadString('\n')
+}
+
+func (c *caller) expect(want string) {
+	c.t.Helper()
+	if got, err := c.answer(10 * time.Second); got != want || err != nil {
+		c.t.Fatalf("%q, %v, want %q", got, err, want)
+	}
+}
+
+const soon = 300 * time.Millisecond // for what must not come
+
+func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		moment Moment
+		server string // what it has seen in the end
+	}{
+		{Before, "hello\n"}, {Within, "hello\ndo thi"}, {After, "hello\ndo this now\n"},
+	} {
+		t.Run(c.moment.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newLineServer(t)
+			p := newProxyTo(t, s)
+			program, neighbour := dial(t, p), dial(t, p)
+			program.send("hello\n")
+			program.expect("re hello\n")
+			trap := p.Set("do this", c.moment)
+			program.send("do this now\n")
+			if err := trap.Await(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := program.answer(soon); err == nil {
+				t.Errorf("answered %q", got)
+			}
+			if err := trap.Release(); err != nil {
+				t.Fatal(err)
+			}
+			s.await(t, c.server) // half a line shows when its connection has ended
+			if _, err := neighbour.answer(10 * time.Second); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a connection from before is still open: %v", err)
+			}
+			fresh := dial(t, p)
+			fresh.send("do this again\n")
+			fresh.expect("re do this again\n")
+		})
+	}
+}
+
+func TestTrap_MarkerAcrossTwoWrites(t *testing.T) {
+	t.Parallel()
+	s := newLineServer(t)
+	p := newProxyTo(t, s)
+	program := dial(t, p)
+	trap := p.Set("create_order_", Before)
+	program.send("fcall create_")
+	time.Sleep(50 * time.Millisecond) // a write of its own
+	program.send("order_1234\n")
+	if err := trap.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTrap_LateArrivesAfterItsSenderHasLeft(t *testing.T) {
+	t.Parallel()
+	s := newLineServer(t)
+	p := newProxyTo(t, s)
+	program, neighbour := dial(t, p), dial(t, p)
+	trap := p.Set("late", Late)
+	program.send("late\n")
+	if err := trap.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	program.conn.Close()
+	neighbour.send("hello\n")
+	neighbour.expect("re hello\n")
+	if got := s.saw(); got != "hello\n" {
+		t.Fatalf("the server has %q already", got)
+	}
+	s.await(t, "hello\nlate\n")
+}
+
+func TestTrap_GivesUp(t *testing.T) {
+	t.Parallel()
+	p := newProxyTo(t, newLineServer(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := p.Set("never", After).Await(ctx); err == nil || !strings.Contains(err.Error(), "never") {
+		t.Errorf("%v", err)
+	}
+	program := dial(t, p)
+	program.send("never\n")
+	program.expect("re never\n")
+}
+
+func TestProxy_HarmsAndHeals(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(*Proxy) error{
+		"refuse":  func(p *Proxy) error { p.Refuse(); return nil },
+		"swallow": (*Proxy).Swallow,
+		"mute":    func(p *Proxy) error { p.Mute(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLineServer(t)
+			p := newProxyTo(t, s)
+			program := dial(t, p)
+			program.send("one\n")
+			program.expect("re one\n")
+			if err := harm(p); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(program.conn, "two\n") // the connection may be gone
+			if got, err := program.answer(soon); err == nil {
+				t.Errorf("answered %q", got)
+			}
+			if arrived := strings.Contains(s.saw(), "two"); arrived != (name == "mute") {
+				t.Errorf("the server has %q", s.saw())
+			}
+			if err := p.Heal(); err != nil {
+				t.Fatal(err)
+			}
+			fresh := dial(t, p)
+			fresh.send("three\n")
+			fresh.expect("re three\n")
+		})
+	}
+}
+
+func TestProxy_Delays(t *testing.T) {
+	t.Parallel()
+	p := newProxyTo(t, newLineServer(t))
+	if err := p.Delay(200*time.Millisecond, 0); err != nil {
+		t.Fatal(err)
+	}
+	program, began := dial(t, p), time.Now()
+	program.send("one\n")
+	program.expect("re one\n")
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("answered after %s", took)
+	}
+	if err := p.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := dial(t, p)
+	fresh.send("two\n")
+	fresh.expect("re two\n")
+}

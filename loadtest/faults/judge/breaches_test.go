@@ -1,0 +1,240 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/faults/history"
+)
+
+// breach changes a day on which everything was right. caught is what must be
+// found, among whatever else; "": nothing at all may be.
+type breach struct {
+	name   string
+	caught Invariant
+	change func(w *world)
+}
+
+func judgeAll(t *testing.T, breaches []breach) {
+	t.Helper()
+	for _, b := range breaches {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			w := day()
+			b.change(w)
+			_, violations := w.check()
+			found := invariants(violations)
+			if b.caught == "" && len(found) > 0 {
+				t.Errorf("a correct system was blamed:%s", listed(violations))
+			}
+			if b.caught != "" && !slices.Contains(found, b.caught) {
+				t.Errorf("%s was not found, but %v", b.caught, found)
+			}
+		})
+	}
+}
+
+var (
+	well   = accountNamed(1, Healthy).ID
+	sick   = accountNamed(2, Disturbed).ID
+	absent = accountNamed(3, Absent).ID
+)
+
+// op finds the nth operation of a kind on an order of the first account.
+func (w *world) op(kind history.Kind, external string, n int) *history.Op {
+	id := w.find(well, external).ID
+	for i := range w.log {
+		op := &w.log[i]
+		if op.Account == well && op.Kind == kind && (op.External == external || op.Order == id) {
+			if n--; n < 0 {
+				return op
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) arrival(external string, sequence int) *Arrival {
+	o := w.find(well, external)
+	i := slices.IndexFunc(w.facts.Arrivals, func(a Arrival) bool {
+		return a.Order == o.ID && a.Status == o.Changes[sequence-2].Status
+	})
+	return &w.facts.Arrivals[i]
+}
+
+func (w *world) attempt(account, external string, sequence int) *Attempt {
+	o := w.find(account, external)
+	id, _ := delivery.ParseOrderID(o.ID)
+	i := slices.IndexFunc(w.facts.Archive.Attempts, func(a Attempt) bool { return a.EventID == delivery.EventID(id, o.Changes[sequence-2].Version) })
+	return &w.facts.Archive.Attempts[i]
+}
+
+func without[T any](list []T, match func(T) bool) []T { return slices.DeleteFunc(list, match) }
+
+// forget takes an order out of Redis, its stream included.
+func (w *world) forget(id string) {
+	w.facts.Orders = without(w.facts.Orders, func(o Order) bool { return o.ID == id })
+	w.facts.Published = without(w.facts.Published, func(p Published) bool { return p.Order == id })
+}
+
+// erase takes it out of everything.
+func (w *world) erase(id string) {
+	w.forget(id)
+	a := w.facts.Archive
+	a.Orders = without(a.Orders, func(o Order) bool { return o.ID == id })
+	a.Events = without(a.Events, func(e ArchivedEvent) bool { return e.Order == id })
+	w.facts.Arrivals = without(w.facts.Arrivals, func(a Arrival) bool { return a.Order == id })
+}
+
+// unasked takes out of the log what the first account did to an order.
+func (w *world) unasked(external string) {
+	id := w.find(well, external).ID
+	w.log = without(w.log, func(op history.Op) bool { return op.Account == well && (op.External == external || op.Order == id) })
+}
+
+func unknown(op *history.Op) {
+	op.Status, op.Code, op.Order, op.Answer, op.State, op.Replayed, op.Steps = 0, "", "", "", "", false, nil
+}
+
+func TestCheck_Orders(t *testing.T) {
+	t.Parallel()
+	judgeAll(t, []breach{
+		{"an acknowledged order is nowhere", LostOrder, func(w *world) { w.erase(w.find(well, "searching").ID) }},
+		{"an acknowledged order is in ClickHouse only", LostOrder, func(w *world) { w.forget(w.find(well, "searching").ID) }},
+		{"all answers of an order were lost, and it is nowhere", "", func(w *world) {
+			id := w.find(well, "searching").ID
+			w.unasked("searching")
+			w.erase(id)
+			w.lost(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b"})
+		}},
+		{"all answers of an order were lost, and it is there", "", func(w *world) {
+			id := w.find(well, "searching").ID
+			w.log = without(w.log, func(op history.Op) bool { return op.Account == well && op.External == "searching" && op.Status == 409 })
+			for i := range w.log {
+				if w.log[i].Order == id {
+					unknown(&w.log[i])
+				}
+			}
+		}},
+		{"only the first answer was lost", "", func(w *world) { unknown(w.op(history.Create, "searching", 0)) }},
+		{"an order that nobody asked for", UnknownOrder, func(w *world) { w.unasked("searching") }},
+		{"an order whose only request was refused", UnknownOrder, func(w *world) {
+			w.unasked("searching")
+			w.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Status: 429, Code: "RATE_LIMITED"})
+		}},
+		{"an order whose only unknown request was invalid", UnknownOrder, func(w *world) {
+			w.unasked("searching")
+			w.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Invalid: true})
+		}},
+		{"an order in ClickHouse that nobody asked for", ClickHouseDiffers, func(w *world) {
+			id := w.find(well, "searching").ID
+			w.unasked("searching")
+			w.forget(id)
+		}},
+		{"an order holds what another request said", OrderDiffers, func(w *world) { w.find(well, "searching").Content = "another's" }},
+		{"an external id was accepted twice", DuplicateOrder, func(w *world) {
+			second := *w.op(history.Create, "searching", 0)
+			second.Key, second.Order = "another", w.find(well, "failed").ID
+			w.log = append(w.log, second)
+		}},
+		{"an order is answered for two external ids", DuplicateOrder, func(w *world) {
+			second := *w.op(history.Create, "searching", 0)
+			second.Key, second.External = "another", "another"
+			w.log = append(w.log, second)
+		}},
+		{"a key made two orders", KeyTwoOutcomes, func(w *world) {
+			w.op(history.Create, "searching", 1).Order = w.find(well, "failed").ID
+		}},
+		{"a key was accepted twice", KeyTwoOutcomes, func(w *world) { w.op(history.Create, "searching", 1).Replayed = false }},
+		{"a key succeeded with two bodies", KeyTwoOutcomes, func(w *world) { w.op(history.Create, "searching", 1).Body = "other" }},
+		{"a replay has other bytes", ReplayDiffers, func(w *world) { w.op(history.Create, "searching", 1).Answer = "other" }},
+		{"a 500", ServerError, func(w *world) {
+			w.saw(history.Op{Kind: history.Read, Account: well, Order: w.find(well, "failed").ID, Status: 500, Code: "INTERNAL_ERROR"})
+		}},
+		{"a 503", "", func(w *world) {
+			w.saw(history.Op{Kind: history.Read, Account: well, Order: w.find(well, "failed").ID, Status: 503, Code: "SERVICE_UNAVAILABLE"})
+		}},
+		{"a record that cannot be read", Unreadable, func(w *world) { w.facts.Unreadable = []string{"short"} }},
+		{"what others do is nobody's business", "", func(w *world) {
+			w.facts.Orders = append(w.facts.Orders, Order{ID: "o", Account: "somebody", External: "e", Status: "Searching", Version: 1})
+			w.facts.Published = append(w.facts.Published, Published{"o", 1})
+			w.saw(history.Op{Kind: history.Create, Account: "somebody", External: "e", Status: 500})
+		}},
+	})
+}
+
+func TestCheck_Moves(t *testing.T) {
+	t.Parallel()
+	judgeAll(t, []breach{
+		{"a step is left out", IllegalMove, func(w *world) {
+			o := w.find(well, "delivered")
+			o.Changes = slices.Delete(o.Changes, 1, 2)
+		}},
+		{"nothing follows the end", IllegalMove, func(w *world) { w.move(w.find(well, "failed").ID, "", delivery.Cancelled) }},
+		{"a cancellation after the pickup", IllegalMove, func(w *world) {
+			o := w.find(well, "delivered")
+			o.Changes[3].Status = "Cancelled"
+		}},
+		{"a reason that this state does not have", IllegalMove, func(w *world) { w.find(well, "failed").Changes[2].Failure = "CustomerRefused" }},
+		{"time runs back", IllegalMove, func(w *world) {
+			w.find(well, "failed").Changes[1].At = w.find(well, "failed").Created.Add(-time.Second)
+		}},
+		{"it was cancelled and nobody asked for it", IllegalMove, func(w *world) {
+			id := w.find(well, "cancelled").ID
+			w.log = without(w.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id })
+		}},
+		{"it was cancelled by a request whose answer was lost", "", func(w *world) {
+			id := w.find(well, "cancelled").ID
+			again := w.op(history.Cancel, "cancelled", 1).Start
+			w.log = without(w.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id && op.Start.Equal(again) })
+			lost := w.op(history.Cancel, "cancelled", 0)
+			unknown(lost)
+			lost.Order = id
+		}},
+		{"its status is not that of its last step", IllegalMove, func(w *world) { w.find(well, "failed").Status = "Assigned" }},
+		{"its version is not that of its last step", VersionGap, func(w *world) { w.find(well, "failed").Version++ }},
+		{"a version is left out", VersionGap, func(w *world) { w.find(well, "failed").Changes[1].Version += 5 }},
+		{"an order that nobody ends", NotEnded, func(w *world) { w.facts.Accounts[0].Couriers = true }},
+		{"a list of jobs is wrong", IndexAstray, func(w *world) {
+			w.facts.Astray = []Astray{{"timers", w.find(well, "failed").ID, "names an order that is Failed"}}
+		}},
+		{"a client was told of a cancellation that is gone", StateLost, func(w *world) {
+			w.op(history.Cancel, "delivered", 0).Status, w.op(history.Cancel, "delivered", 0).Code = 200, ""
+		}},
+		{"a client was refused a cancellation that is there", StateLost, func(w *world) {
+			w.op(history.Cancel, "cancelled", 0).Status, w.op(history.Cancel, "cancelled", 0).Code = 409, "ORDER_NOT_CANCELLABLE"
+		}},
+		{"a client was shown a state that it never had", StateLost, func(w *world) { w.op(history.Read, "failed", 1).State = "Delivered" }},
+		{"a client was shown steps that it never took", StateLost, func(w *world) { w.op(history.Read, "failed", 2).Steps[1] = "PickedUp" }},
+		{"a client was shown an earlier state later", StateBackwards, func(w *world) {
+			later := w.op(history.Read, "delivered", 3)
+			later.State, later.Steps = "Assigned", later.Steps[:2]
+		}},
+		{"a client was shown a later state by a request that overlapped", "", func(w *world) {
+			first, second := w.op(history.Read, "delivered", 2), w.op(history.Read, "delivered", 3)
+			first.State, second.State = second.State, first.State
+			first.Steps, second.Steps = second.Steps, first.Steps
+			first.End = second.Start.Add(time.Millisecond)
+		}},
+	})
+}
+
+func TestCheck_WhatIsLeft(t *testing.T) {
+	t.Parallel()
+	waits := func(r Remains) func(w *world) {
+		return func(w *world) { w.facts.Remains = append(w.facts.Remains, r) }
+	}
+	judgeAll(t, []breach{
+		{"an entry is pending", PendingLeft, func(w *world) { w.facts.Unsettled = []Unsettled{{"events", "export", 0, 1}} }},
+		{"an event waits for a receiver that is well", ScheduleLeft, waits(Remains{Account: well, Waiting: []string{"n"}, Scheduled: true})},
+		{"an event waits for one that was not", "", waits(Remains{Account: sick, Waiting: []string{"n"}, Counts: 1, Scheduled: true})},
+		{"and no worker will look", ScheduleLeft, waits(Remains{Account: sick, Waiting: []string{"n"}, Counts: 1})},
+		{"an event was never attempted", ScheduleLeft, waits(Remains{Account: sick, Queued: []string{"n"}, Scheduled: true})},
+		{"a lease", LeaseLeft, waits(Remains{Account: sick, Leased: []string{"n"}, Scheduled: true})},
+		{"counts of what does not wait", ScheduleLeft, waits(Remains{Account: sick, Counts: 1})},
+		{"a place among the queues", "", waits(Remains{Account: well, Scheduled: true})},
+		{"a dead letter", DeadLettered, func(w *world) { w.facts.DeadLetters = []DeadLetter{{"events", "webhook", "o", "why"}} }},
+	})
+}

@@ -1,0 +1,132 @@
+// Package shim lets a program of the system's packages, redis-server above all,
+// run with a clock that is wrong and on a disk that is slow or full, without
+// root, containers or tracing: a small C library that the dynamic linker loads
+// in front of libc. The C compiler is needed when it is built.
+//
+//	control file (mapped by both)  <-- ShiftClock, DelaySync, LeaveRoom
+//	     |
+//	program --> gettimeofday, clock_gettime, time   shifted
+//	        --> fsync, fdatasync                    delayed
+//	        --> write                               ENOSPC when the room is used up
+//
+// It owns that library and its control file. It refuses statically linked
+// programs, ours among them: they never ask libc.
+package shim
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+//go:embed c/shim.c
+var source []byte
+
+// The control file: four numbers of 8 bytes and a text that ends with a zero.
+const (
+	shiftAt   = 0
+	delayAt   = 8
+	boundedAt = 16
+	roomAt    = 24
+	pathAt    = 32
+	pathMax   = 255
+	size      = pathAt + pathMax + 1
+)
+
+// Shim is the library with one control file. All programs started with its Env
+// obey it, each from its next call on. It is safe for concurrent use.
+type Shim struct {
+	library string
+	control *os.File
+}
+
+// New builds the library in dir, unless it is there, and makes a control file
+// beside it that changes nothing. Several may share a dir.
+func New(ctx context.Context, dir string) (*Shim, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	s := &Shim{library: filepath.Join(dir, "shim.so")}
+	if _, err := os.Stat(s.library); errors.Is(err, os.ErrNotExist) {
+		if err := build(ctx, dir, s.library); err != nil {
+			return nil, err
+		}
+	}
+	if s.control, err = os.CreateTemp(dir, "shim-*.ctl"); err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	if err := s.control.Truncate(size); err != nil {
+		return nil, errors.Join(fmt.Errorf("shim: %w", err), s.control.Close())
+	}
+	return s, nil
+}
+
+func build(ctx context.Context, dir, library string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	path := filepath.Join(dir, "shim.c")
+	if err := os.WriteFile(path, source, 0o600); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	// Under another name first: a library that is half written is never loaded.
+	partial := library + ".partial"
+	said, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", partial, path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, said)
+	}
+	if err := os.Rename(partial, library); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	return nil
+}
+
+// Env is what a program is started with to be under the shim, NAME=value.
+func (s *Shim) Env() []string {
+	return []string{"LD_PRELOAD=" + s.library, "SHIM_CONTROL=" + s.control.Name()}
+}
+
+// ShiftClock sets the programs' clocks d before (after, when negative) the
+// machine's. Clocks that only measure go on as they were.
+func (s *Shim) ShiftClock(d time.Duration) error { return s.set(shiftAt, d.Microseconds()) }
+
+// DelaySync makes every fsync and fdatasync take d longer; 0: no longer.
+func (s *Shim) DelaySync(d time.Duration) error { return s.set(delayAt, d.Microseconds()) }
+
+// LeaveRoom lets the programs write so many bytes more to files whose path
+// contains the part, up to 255 bytes; then the disk is full: the last write is
+// cut short and those after it fail with ENOSPC.
+func (s *Shim) LeaveRoom(bytes int64, part string) error {
+	if len(part) > pathMax {
+		return fmt.Errorf("shim: %q is too long", part)
+	}
+	text := make([]byte, pathMax+1)
+	copy(text, part)
+	if _, err := s.control.WriteAt(text, pathAt); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	return errors.Join(s.set(roomAt, bytes), s.set(boundedAt, 1))
+}
+
+// FreeRoom ends what LeaveRoom has begun.
+func (s *Shim) FreeRoom() error { return s.set(boundedAt, 0) }
+
+func (s *Shim) set(at int64, value int64) error {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], uint64(value))
+	if _, err := s.control.WriteAt(b[:], at); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	return nil
+}
+
+// Close gives the control file back; programs under the shim keep what was last
+// set.
+func (s *Shim) Close() error { return errors.Join(s.control.Close(), os.Remove(s.control.Name())) }
