@@ -7,10 +7,13 @@ export DATA_DIR
 
 # Pinned: a tool's release must not change the verdict.
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# v1.9.0 needs a version of golang.org/x/telemetry that the Go proxy does not have.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo screenshots report test faults-reporting lint build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
+.PHONY: help deps run demo screenshots report backup restore test faults mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -37,7 +40,19 @@ screenshots: ## take the README's pictures of the panel from a day that is playe
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
-	REDIS_URL="$$RUN_REDIS_URL" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
+	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
+
+backup: ## copy the running system, keys included, to TO (default: DATA_DIR/backups/<time>)
+	@. "$(DATA_DIR)/demo.env"; \
+	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" backup \
+		--to "$(or $(TO),$(DATA_DIR)/backups/$$(date -u +%Y%m%dT%H%M%SZ))" --include "$(DATA_DIR)/keys" --include "$(DATA_DIR)/demo.json"
+
+restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside)
+	@[ -n "$(FROM)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
+	@sh internal/stack/deps.sh redis-server
+	@$(MAKE) -s build
+	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
 test: deps ## run every test, with the race detector
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
@@ -48,6 +63,14 @@ test: deps ## run every test, with the race detector
 
 lint: ## golangci-lint, staticcheck included
 	go run $(GOLANGCI_LINT) run ./...
+
+# Without its database it checks nothing, says so and fails.
+vulncheck: ## known vulnerabilities in what the programs call (VULNDB=file:///... for a copy of the database)
+	@go run $(GOVULNCHECK) $(if $(VULNDB),-db "$(VULNDB)") $(SHIPPED) || { \
+		echo "vulncheck: failed: what was found stands above, or the database could not be read and nothing was checked" >&2; exit 1; }
+
+licences: ## list what others wrote in the programs and under which licence; fails on one that is not allowed (ARGS=-write renews configs/licences.md)
+	@go run ./internal/licences $(ARGS)
 
 # GOGC: the compiler collects less often, which saves a fresh machine seconds.
 build: ## compile the programs into DATA_DIR/bin
@@ -85,6 +108,21 @@ bench-reporting: ## rows exported a second, reports over 5 million orders, memor
 	@go run ./reporting engine install
 	@go run ./loadtest/reporting $(ARGS)
 
+faults: ## every fault of the table, alone and in pairs, against the real system, 10 minutes; SEED=n repeats a run (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server gcc
+	@go run ./reporting engine install
+	@go run ./loadtest/faults -duration 10m $(if $(SEED),-seed $(SEED)) $(ARGS)
+
+mutants: ## defects put into a copy of the code, one at a time: make faults must catch each one (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server gcc
+	@go run ./reporting engine install
+	@go run ./loadtest/faults/mutants $(ARGS)
+
+overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps: five cases, 5 minutes (ARGS=-help)
+	@sh internal/stack/deps.sh redis-server gcc
+	@go run ./reporting engine install
+	@go run ./loadtest/overload $(ARGS)
+
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
 	@sh internal/stack/deps.sh redis-server
 	@go run ./reporting engine install
@@ -99,8 +137,9 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
 	hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }; \
 	token=$$(hex); \
+	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done > .env; \
 	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\n' \
-		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" > .env
+		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" >> .env
 	@echo "wrote .env"
 
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries

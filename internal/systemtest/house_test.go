@@ -66,7 +66,25 @@ func start(t *testing.T, o stack.Options) *stack.Stack {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
+	t.Cleanup(func() { nothingDenied(t, s) })
 	return s
+}
+
+// nothingDenied tells whether any program has tried what its user of Redis may
+// not do (configs/redis-users.acl): that needs no luck in the test to show.
+func nothingDenied(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	if s.Redis == nil {
+		return
+	}
+	// The test's own context has ended by now.
+	log, err := s.Redis.Command(context.WithoutCancel(t.Context()), "ACL", "LOG")
+	if err != nil {
+		return // a test may have left it stopped
+	}
+	if log != "" {
+		t.Errorf("Redis has refused, to programs that need it:\n%s", log)
+	}
 }
 
 // echo shows the programs' errors in the test's log. A stack may outlive its

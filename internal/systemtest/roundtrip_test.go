@@ -21,7 +21,7 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 	v.create(t, nil) // whatever is done only once is done
 	s.Worker.Stop()  // its feeds would be in the way
 
-	m := newMonitor(t, s.Redis.Addr)
+	m := newMonitor(t, s.Redis)
 	time.Sleep(2 * time.Second) // the quiet time
 	quiet := map[string]bool{}
 	for _, command := range m.take(t) {
@@ -59,11 +59,11 @@ type monitor struct {
 	marks        int
 }
 
-func newMonitor(t *testing.T, addr string) *monitor {
+func newMonitor(t *testing.T, server *stack.Redis) *monitor {
 	t.Helper()
 	m := &monitor{}
 	for _, conn := range []*net.Conn{&m.watch, &m.speak} {
-		c, err := net.Dial("tcp", addr)
+		c, err := server.Dial(t.Context())
 		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		*conn = c

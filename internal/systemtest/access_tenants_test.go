@@ -1,0 +1,296 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack/client"
+)
+
+// crossings try an endpoint from another account or fleet, by the route's name.
+// Each is called once, in the order of the names, and leaves everybody's things
+// as they were.
+var crossings = map[string]func(*testing.T, *site){}
+
+// Here and not above: the functions use the table of the routes, which is
+// compared with this one.
+func init() {
+	maps.Copy(crossings, map[string]func(*testing.T, *site){
+		"orders_create": crossCreate, "orders_read": crossRead, "orders_cancel": crossCancel,
+		"stores_put": crossStores, "token": crossToken,
+		"webhook_put": crossWebhookPut, "webhook_read": crossWebhookRead, "webhook_delete": crossWebhookDelete,
+		"webhook_test": crossWebhookTest, "webhook_replay": crossWebhookReplay,
+		"fleet_stores_list": crossFleetStores, "fleet_stores_confirm": crossConfirm, "fleet_stores_reject": crossReject,
+		"fleet_jobs_list": crossJobs, "fleet_jobs_read": crossJob, "fleet_jobs_accept": crossAccept,
+		"fleet_jobs_status": crossStatus, "fleet_jobs_courier": crossCourier, "fleet_locations": crossLocations,
+		"fleet_availability": crossAvailability, "fleet_token": crossFleetToken,
+	})
+}
+
+// testTenants: for a vendor another vendor's things are not there, and for a
+// fleet another fleet's are not, down to the bytes of the answer.
+func testTenants(t *testing.T, s *site) {
+	for _, name := range slices.Sorted(maps.Keys(crossings)) {
+		t.Run(name, func(t *testing.T) { crossings[name](t, s) })
+	}
+	// The owners have been answered by every endpoint, so what was tried is what
+	// works for them.
+	answered := s.answered(t)
+	for name := range crossings {
+		if !slices.ContainsFunc(answered[name], func(code string) bool { return strings.HasPrefix(code, "20") }) {
+			t.Errorf("%s has answered nobody with success, only %v", name, answered[name])
+		}
+	}
+	// Every webhook has come to its owner and to nobody else.
+	a, b := s.a.events(), s.b.events()
+	if len(a) == 0 || len(b) == 0 {
+		t.Errorf("%d webhooks of one vendor and %d of the other", len(a), len(b))
+	}
+	for _, e := range a {
+		if s.b.has(e.EventID) {
+			t.Errorf("event %s (%s) has come to both vendors", e.EventID, e.Event)
+		}
+	}
+}
+
+// as sends what a vendor or a fleet sends, and expects an envelope.
+func as(t *testing.T, c *client.Client, method, path string, body any, headers ...string) *client.Answer {
+	t.Helper()
+	a, err := c.Do(t.Context(), method, path, body, headers...)
+	must(t, err)
+	return a
+}
+
+// unknownTo asks for somebody else's thing and for one that does not exist, and
+// fails unless both are refused with the code in the same bytes.
+func unknownTo(t *testing.T, c *client.Client, code, method, path, theirs, nothing string, body any) {
+	t.Helper()
+	for range 2 { // again at once: a limit per order would tell that there is one
+		x := as(t, c, method, strings.ReplaceAll(path, "{}", theirs), body)
+		y := as(t, c, method, strings.ReplaceAll(path, "{}", nothing), body)
+		if x.Code != code {
+			t.Errorf("%s %s: %d %s", method, path, x.Status, x.Raw)
+		}
+		alike(t, method+" "+path, &reply{x.Status, x.Header, x.Raw}, &reply{y.Status, y.Header, y.Raw})
+	}
+}
+
+// succeeds sends what must work and decodes data.
+func succeeds(t *testing.T, c *client.Client, method, path string, body, data any, headers ...string) *client.Answer {
+	t.Helper()
+	a := as(t, c, method, path, body, headers...)
+	if !a.OK() {
+		t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Raw)
+	}
+	if data != nil {
+		must(t, a.Into(data))
+	}
+	return a
+}
+
+func crossCreate(t *testing.T, s *site) {
+	const key = "X-Idempotency-Key"
+	same := s.a.order(func(o map[string]any) { o["externalOrderId"] = "SHARED-1" })
+	var ofA, ofB struct{ OrderID string }
+	first := succeeds(t, s.a.Client, http.MethodPost, "/orders", same, &ofA, key, "K-1")
+	second := succeeds(t, s.b.Client, http.MethodPost, "/orders", same, &ofB, key, "K-1")
+	if ofA.OrderID == ofB.OrderID || second.Header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("the same key and id of two accounts made %s and %s", first.Raw, second.Raw)
+	}
+	// The other's key with another body conflicts with nothing.
+	succeeds(t, s.a.Client, http.MethodPost, "/orders", s.a.order(nil), nil, key, "ONLY-A")
+	fresh := s.b.order(func(o map[string]any) { o["externalOrderId"] = "SHARED-2" })
+	succeeds(t, s.b.Client, http.MethodPost, "/orders", fresh, nil, key, "ONLY-A")
+	// Each account's replay is its own answer.
+	for v, before := range map[*tenant]*client.Answer{s.a: first, s.b: second} {
+		again := succeeds(t, v.Client, http.MethodPost, "/orders", same, nil, key, "K-1")
+		if string(again.Raw) != string(before.Raw) || again.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("a replay answers %s instead of %s", again.Raw, before.Raw)
+		}
+	}
+	// A duplicate names the account's own order.
+	double := as(t, s.b.Client, http.MethodPost, "/orders", same)
+	var detail struct{ OrderID string }
+	must(t, json.Unmarshal(double.Data, &detail))
+	if double.Code != "DUPLICATE_ORDER" || detail.OrderID != ofB.OrderID {
+		t.Errorf("a used external id: %s", double.Raw)
+	}
+	// A store that only the other has is none.
+	succeeds(t, s.a.Client, http.MethodPut, "/stores/only-a", storeBody(s.Demo.Fleet.FleetID), nil)
+	succeeds(t, s.fleet, http.MethodPost, "/stores/"+s.a.accountID+"/only-a/confirm", nil, nil)
+	at := func(store string) *reply {
+		a := as(t, s.b.Client, http.MethodPost, "/orders", s.b.order(func(o map[string]any) {
+			o["externalStoreId"], o["externalOrderId"] = store, "NOWHERE"
+		}))
+		return &reply{a.Status, a.Header, a.Raw}
+	}
+	theirs := at("only-a")
+	if theirs.code() != "STORE_NOT_CONFIGURED" {
+		t.Errorf("an order for another account's store: %d %s", theirs.status, theirs.body)
+	}
+	alike(t, "another account's store", theirs, at("only-x"))
+}
+
+func crossRead(t *testing.T, s *site) {
+	unknownTo(t, s.b.Client, "ORDER_NOT_FOUND", http.MethodGet, "/orders/{}", s.a.pending, unknownOrder, nil)
+	// The others' asking has not used up the owner's one read in 10 s.
+	succeeds(t, s.a.Client, http.MethodGet, "/orders/"+s.a.pending, nil, nil)
+	unknownTo(t, s.b.Client, "ORDER_NOT_FOUND", http.MethodGet, "/orders/{}", s.a.pending, unknownOrder, nil)
+}
+
+func crossCancel(t *testing.T, s *site) {
+	mine := s.a.create(t, nil)
+	for _, body := range []any{nil, map[string]string{"reason": "CustomerRequest"}} {
+		unknownTo(t, s.b.Client, "ORDER_NOT_FOUND", http.MethodPost, "/orders/{}/cancel", mine, unknownOrder, body)
+	}
+	var after struct{ Status string }
+	succeeds(t, s.a.Client, http.MethodGet, "/orders/"+mine, nil, &after)
+	if after.Status != "Searching" {
+		t.Errorf("another account's cancel made the order %s", after.Status)
+	}
+	succeeds(t, s.a.Client, http.MethodPost, "/orders/"+mine+"/cancel", nil, nil)
+	unknownTo(t, s.b.Client, "ORDER_NOT_FOUND", http.MethodPost, "/orders/{}/cancel", mine, unknownOrder, nil)
+}
+
+// storeOf is what the demo's fleet sees of an account's store.
+func (s *site) storeOf(t *testing.T, v *tenant, id string) string {
+	t.Helper()
+	var list struct{ Stores []json.RawMessage }
+	succeeds(t, s.fleet, http.MethodGet, "/stores", nil, &list)
+	for _, raw := range list.Stores {
+		if strings.Contains(string(raw), v.accountID) && strings.Contains(string(raw), `"`+id+`"`) {
+			return string(raw)
+		}
+	}
+	return ""
+}
+
+func crossStores(t *testing.T, s *site) {
+	before := s.storeOf(t, s.a, s.a.store)
+	change := map[string]any{"name": "Öteki Şube", "phone": "02125550099"}
+	succeeds(t, s.b.Client, http.MethodPut, "/stores/"+s.a.store, change, nil)
+	if after := s.storeOf(t, s.a, s.a.store); after != before || before == "" {
+		t.Errorf("another account's store of the same id changed\n%s\ninto\n%s", before, after)
+	}
+	if own := s.storeOf(t, s.b, s.b.store); !strings.Contains(own, "Öteki Şube") {
+		t.Errorf("the account's own store is %s", own)
+	}
+	// What only the other has registered begins anew: nothing of it is kept.
+	succeeds(t, s.a.Client, http.MethodPut, "/stores/secret-a", storeBody(s.Demo.Fleet.FleetID), nil)
+	unknown := as(t, s.b.Client, http.MethodPut, "/stores/never-seen", change)
+	theirs := as(t, s.b.Client, http.MethodPut, "/stores/secret-a", change)
+	if theirs.Code != "VALIDATION_FAILED" {
+		t.Errorf("%d %s", theirs.Status, theirs.Raw)
+	}
+	alike(t, "a store of another account", &reply{theirs.Status, theirs.Header, theirs.Raw}, &reply{unknown.Status, unknown.Header, unknown.Raw})
+}
+
+// crossLogin: one party's secret with another's id is as wrong as an id that
+// nobody has.
+func crossLogin(t *testing.T, c *client.Client, id, secret, nobodys string) {
+	t.Helper()
+	try := func(id string) *reply {
+		a := as(t, c, http.MethodPost, "/token", map[string]string{"clientId": id, "clientSecret": secret})
+		return &reply{a.Status, a.Header, a.Raw}
+	}
+	theirs := try(id)
+	if theirs.status != http.StatusUnauthorized || theirs.code() != "INVALID_CREDENTIALS" {
+		t.Errorf("another's secret: %d %s", theirs.status, theirs.body)
+	}
+	alike(t, "an unknown client", theirs, try(nobodys))
+}
+
+func crossToken(t *testing.T, s *site) {
+	crossLogin(t, s.a.Client, s.a.clientID, s.b.clientSecret, "ven_00000000000040008000000000000000")
+	crossLogin(t, s.a.Client, s.a.clientID, s.Demo.Fleet.ClientSecret, s.Demo.Fleet.ClientID)
+}
+
+// webhookOf is a vendor's webhook as its operator sees it, without what changes
+// by itself.
+func (s *site) webhookOf(t *testing.T, v *tenant) (url, status string) {
+	t.Helper()
+	var w struct{ URL, Status string }
+	succeeds(t, s.admin, http.MethodGet, "/accounts/"+v.accountID+"/webhook", nil, &w)
+	return w.URL, w.Status
+}
+
+// undisturbed fails unless a webhook of a is what it was.
+func (s *site) undisturbed(t *testing.T) {
+	t.Helper()
+	if url, status := s.webhookOf(t, s.a); url != s.a.url || status != "healthy" {
+		t.Errorf("the other vendor's webhook became %s, %s", url, status)
+	}
+}
+
+func crossWebhookPut(t *testing.T, s *site) {
+	var moved struct{ URL, Secret string }
+	succeeds(t, s.b.Client, http.MethodPut, "/webhook", map[string]string{"url": s.a.url}, &moved)
+	if moved.Secret != "" || moved.URL != s.a.url {
+		t.Errorf("moving a webhook to where another has its own answers %+v", moved)
+	}
+	s.undisturbed(t)
+	succeeds(t, s.b.Client, http.MethodPut, "/webhook", map[string]string{"url": s.b.url}, nil)
+	if s.a.secret == s.b.secret {
+		t.Error("two vendors sign with one secret")
+	}
+}
+
+func crossWebhookRead(t *testing.T, s *site) {
+	own := succeeds(t, s.b.Client, http.MethodGet, "/webhook", nil, nil)
+	if text := string(own.Raw); !strings.Contains(text, s.b.url) || strings.Contains(text, s.a.url) || strings.Contains(text, "whsec_") {
+		t.Errorf("a vendor sees %s", text)
+	}
+}
+
+func crossWebhookDelete(t *testing.T, s *site) {
+	third := s.tenant(t)
+	succeeds(t, third.Client, http.MethodDelete, "/webhook", nil, nil)
+	if gone := as(t, third.Client, http.MethodGet, "/webhook", nil); gone.Code != "WEBHOOK_NOT_CONFIGURED" {
+		t.Errorf("after the deletion: %d %s", gone.Status, gone.Raw)
+	}
+	s.undisturbed(t)
+}
+
+func crossWebhookTest(t *testing.T, s *site) {
+	var queued struct{ EventID string }
+	succeeds(t, s.b.Client, http.MethodPost, "/webhook/test", nil, &queued)
+	eventually(t, time.Minute, "the test event has come", func() bool { return s.b.has(queued.EventID) })
+	if s.a.has(queued.EventID) {
+		t.Error("another vendor's test event has come, too")
+	}
+	// One vendor's receiver in trouble is nobody else's trouble.
+	s.b.setDown(true)
+	succeeds(t, s.b.Client, http.MethodPost, "/webhook/test", nil, nil)
+	eventually(t, time.Minute, "the endpoint fails", func() bool { _, status := s.webhookOf(t, s.b); return status != "healthy" })
+	s.undisturbed(t)
+	s.b.setDown(false)
+	// A failed test event is tried again in 10 s; another one shows sooner that
+	// the receiver is well.
+	succeeds(t, s.b.Client, http.MethodPost, "/webhook/test", nil, nil)
+	eventually(t, 2*time.Minute, "the endpoint is healthy", func() bool { _, status := s.webhookOf(t, s.b); return status == "healthy" })
+}
+
+func crossWebhookReplay(t *testing.T, s *site) {
+	activated := func(v *tenant) int {
+		n := 0
+		for _, e := range v.events() {
+			if e.Event == "store.activated" {
+				n++
+			}
+		}
+		return n
+	}
+	before, own := activated(s.a), activated(s.b)
+	var queued struct{ Events int }
+	since := map[string]string{"since": time.Now().Add(-time.Hour).Format(time.RFC3339)}
+	succeeds(t, s.b.Client, http.MethodPost, "/webhook/replay", since, &queued)
+	eventually(t, time.Minute, "the vendor's own events come again", func() bool { return activated(s.b) > own })
+	if after := activated(s.a); after != before {
+		t.Errorf("another vendor's replay sent %d events to this one", after-before)
+	}
+}
