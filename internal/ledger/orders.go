@@ -252,13 +252,8 @@ func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id
 		}
 		return nil, quota, err
 	}
-	day := id.Day()
-	epoch := l.epoch.Load()
 	change := delivery.Change{Status: delivery.Cancelled, At: now, Cancel: reason, Note: note}
-	reply, err := l.count(ctx, l.scripts.cancelOrder, account,
-		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
-		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, &change, epoch),
-		now.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch)
+	reply, err := l.cancel(ctx, r, account, id, &change, rand.Uint64())
 	if err != nil {
 		return nil, reply.quota, err
 	}
@@ -281,6 +276,16 @@ func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id
 		l.activity.countEnd(delivery.Cancelled)
 	}
 	return o, reply.quota, nil
+}
+
+// cancel calls the script. The nonce tells a call from its repetition.
+func (l *Ledger) cancel(ctx context.Context, r room, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
+	day, epoch := id.Day(), l.epoch.Load()
+	return l.count(ctx, l.scripts.cancelOrder, account,
+		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
+		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, change, epoch),
+		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,
+		binary.BigEndian.AppendUint64(nil, nonce))
 }
 
 // Order reads one order without counting. ORDER_NOT_FOUND.

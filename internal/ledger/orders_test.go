@@ -140,3 +140,37 @@ func TestCancelOrder_NotFound(t *testing.T) {
 		}
 	}
 }
+
+// The reply to the last cancellation of a window is lost, and the connection
+// sends the call again: the vendor is told of its success, not of the limit.
+func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
+	l := openTest(t)
+	s := newShop(t, l)
+	first, second := s.create(t, "X-1"), s.create(t, "X-2")
+	_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+		a.Limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
+		return nil
+	})
+	must(t, err)
+	for _, call := range []struct {
+		order *delivery.Order
+		nonce uint64
+		want  string
+	}{
+		{first, 1, "cancelled"},
+		{first, 1, "cancelled"}, // the same call
+		{first, 2, "limited"},   // another request for the same order
+		{second, 1, "limited"},
+	} {
+		change := delivery.Change{Status: delivery.Cancelled, At: time.Now()}
+		reply, err := l.cancel(t.Context(), l.roomOf(s.account), s.account, call.order.ID, &change, call.nonce)
+		if name := reply.name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
+			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
+		}
+	}
+	o, err := l.Order(t.Context(), first.ID)
+	must(t, err)
+	if n := len(o.Changes); n != 1 {
+		t.Errorf("%d changes", n)
+	}
+}

@@ -3,14 +3,22 @@
 -- ARGV 1 account (16 bytes), 2 day (2 bytes), 3 order member, 4 change entry
 --   (status at 4, epoch at 5, time at 9), 5 now in ms, 6 key prefix {tag},
 --   7 last status that may be cancelled, 8 first reported status that may not,
---   9 epoch
+--   9 epoch, 10 nonce (8 bytes)
 -- Replies: unknown; with a quota: limited, suspended, not_found, cancelled
 --   (record), already (record; it was cancelled before), too_late (record)
--- Repeated call: counts again and answers already with the same record.
-local refused = count_request(KEYS[1], clock())
-if refused then return refused end
+-- Repeated call (the reply was lost): the order carries this call's nonce, in the
+--   place of its creation's, so it answers cancelled before any limit is consumed:
+--   whoever has cancelled with the last request of a window is not told 429.
+if not open_ring(KEYS[1], call('GET', KEYS[1])) then return 'unknown' end
+local passes, head = judge(clock()), order_head(KEYS[2])
+if head ~= '' and order_status(head) == CANCELLED and sub(head, 53, 60) == ARGV[10] then
+  return reply('cancelled', call('GET', KEYS[2]))
+end
+if not passes then return reply('limited') end
+admit()
+call('SET', KEYS[1], counted)
+if suspended() then return reply('suspended') end
 
-local head = order_head(KEYS[2])
 if head == '' or order_account(head) ~= ARGV[1] or order_day(head) ~= ARGV[2] then return reply('not_found') end
 local status = order_status(head)
 if status == CANCELLED then return reply('already', call('GET', KEYS[2])) end
@@ -20,5 +28,6 @@ end
 local updated, epoch = parse('>I8', sub(head, 13, 20)), tonumber(ARGV[9])
 local at = max(tonumber(ARGV[5]), updated)
 local entry = sub(ARGV[4], 1, 8) .. pack('>I8', at) .. sub(ARGV[4], 17)
+call('SETRANGE', KEYS[2], 52, ARGV[10])
 append_changes(ARGV[6], KEYS[2], head, ARGV[3], char(CANCELLED), entry, epoch, at, 0)
 return reply('cancelled', call('GET', KEYS[2]))
