@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,10 +31,10 @@ func TestMain(m *testing.M) {
 // program is `reporting ARGS`, which is killed when it takes too long.
 func program(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), programVariable+"=1"), env...)
-	tooLong := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
-	t.Cleanup(func() { tooLong.Stop() })
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,24 +11,6 @@ import (
 	"vendorapi/loadtest/faults/history"
 	"vendorapi/loadtest/faults/judge"
 )
-
-// The short form of `make faults`. SEED= draws other faults.
-func TestSuite_AMinuteOfFaults(t *testing.T) {
-	o, err := parse([]string{"-duration", "60s", "-seed", "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		o.seed = seed
-	}
-	res, err := playAll(t.Context(), o, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.Injected == 0 || res.Report.Operations == 0 || res.Report.Orders == 0 || res.Report.Webhooks == 0 {
-		t.Errorf("nothing was tested: %+v", res)
-	}
-}
 
 func TestParse_Refusals(t *testing.T) {
 	t.Parallel()

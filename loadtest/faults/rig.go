@@ -35,7 +35,8 @@ type rig struct {
 	admin  *client.Client
 	fleet  *client.Client // the demo fleet's API; nobody's proxy is in the way
 
-	links links
+	links   links
+	vendors []*vendor // of all rounds, with their receivers
 
 	mu   sync.Mutex
 	down map[runnable]bool // what was killed and has not been started again
@@ -179,6 +180,7 @@ func (r *rig) stop() {
 	if r.system != nil {
 		r.system.Stop()
 	}
+	closeAll(r.vendors)
 	for _, p := range r.links.all() {
 		if p != nil {
 			p.Close()

@@ -84,7 +84,9 @@ func (s *suite) play(ctx context.Context, r *round) error {
 	if r.vendors, err = s.rig.newVendors(ctx, r.number, s.options.accounts, r.dice(1)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	defer closeAll(r.vendors)
+	// They stay: a consumer group that is destroyed rounds later has the vendors'
+	// notices sent again.
+	s.rig.vendors = append(s.rig.vendors, r.vendors...)
 	stop := s.startTraffic(ctx, r)
 	err = sleep(ctx, calmBefore)
 	if err == nil {

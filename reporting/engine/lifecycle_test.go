@@ -22,7 +22,7 @@ func refusal(t *testing.T, o childOptions) string {
 	}
 	o.DieWithParent = true
 	cmd := childCommand(o)
-	tooLong := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	tooLong := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer tooLong.Stop()
 	out, err := cmd.CombinedOutput()
 	if err == nil || !tooLong.Stop() {

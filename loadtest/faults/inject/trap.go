@@ -101,8 +101,8 @@ type spyToxic struct {
 // them.
 func (s *spyToxic) Pipe(stub *toxics.ToxicStub) {
 	p := proxyOf(s.Proxy)
-	var seen []byte // the end of what has passed
-	dead := false   // what follows a request that was held back would make no sense
+	var seen []byte       // the end of what has passed
+	dead := stub.Closed() // what follows a request that was held back would make no sense
 	for {
 		select {
 		case <-stub.Interrupt:
@@ -115,20 +115,34 @@ func (s *spyToxic) Pipe(stub *toxics.ToxicStub) {
 			if dead {
 				continue
 			}
-			t := p.trap.Load()
-			if t == nil {
+			if t := p.trap.Load(); t == nil {
 				seen = seen[:0]
-				stub.Output <- c
-				continue
-			}
-			seen = append(seen, c.Data...)
-			if bytes.Contains(seen, t.marker) && t.spring() {
+			} else if seen = append(seen, c.Data...); bytes.Contains(seen, t.marker) && t.spring() {
 				dead = t.pass(stub, c)
 				continue
+			} else {
+				seen = append(seen[:0], seen[max(0, len(seen)-len(t.marker)):]...)
 			}
-			seen = append(seen[:0], seen[max(0, len(seen)-len(t.marker)):]...)
-			stub.Output <- c
+			if forward(stub, c) {
+				return
+			}
 		}
+	}
+}
+
+// forward passes a chunk on, however long that takes. It is true when the toxic is
+// interrupted meanwhile, and must return: the chunk has been passed on, or nobody
+// takes it any more and the link is closed. A stream with a hole would be read as
+// something that was never sent.
+func forward(stub *toxics.ToxicStub, c *stream.StreamChunk) (interrupted bool) {
+	select {
+	case stub.Output <- c:
+		return false
+	case <-stub.Interrupt:
+		if !handOn(stub, c) {
+			stub.Close()
+		}
+		return true
 	}
 }
 
@@ -139,20 +153,29 @@ func (t *Trap) pass(stub *toxics.ToxicStub, c *stream.StreamChunk) (dead bool) {
 		// has been passed on.
 		close(t.sprung)
 		time.Sleep(Lateness)
-		stub.Output <- c
-		return false
+		return !handOn(stub, c)
 	}
 	defer close(t.sprung)
 	switch t.moment {
 	case Within:
 		c.Data = c.Data[:(len(c.Data)+1)/2]
-		stub.Output <- c
+		handOn(stub, c)
 		return true
 	case After:
-		stub.Output <- c
-		return false
+		return !handOn(stub, c)
 	default:
 		return true
+	}
+}
+
+// handOn passes a chunk on, unless nobody takes it: the link behind a toxic ends
+// without a word when the server has closed its side.
+func handOn(stub *toxics.ToxicStub, c *stream.StreamChunk) bool {
+	select {
+	case stub.Output <- c:
+		return true
+	case <-time.After(time.Second):
+		return false
 	}
 }
 
@@ -165,7 +188,7 @@ type gateToxic struct {
 // is of no use any more: it is dead until it is closed.
 func (g *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	p := proxyOf(g.Proxy)
-	dead := false
+	dead := stub.Closed()
 	for {
 		select {
 		case <-stub.Interrupt:
@@ -175,8 +198,8 @@ func (g *gateToxic) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
-			if dead = dead || p.muted.Load(); !dead {
-				stub.Output <- c
+			if dead = dead || p.muted.Load(); !dead && forward(stub, c) {
+				return
 			}
 		}
 	}
