@@ -38,7 +38,7 @@ func FuzzRecords(f *testing.F) {
 	store := &delivery.Store{State: delivery.Active, ExternalID: "s1", Name: "n", Point: delivery.Point{Latitude: 41, Longitude: 29}, UpdatedAt: at}
 	f.Add(string(encodeUpdate(update)))
 	f.Add(string(appendStore(nil, store, 7)))
-	f.Add(string(appendNotice(nil, &Notice{Type: delivery.StoreActivated, OccurredAt: at, Data: []byte("{}")})))
+	f.Add(string(encodeNotice(&Notice{Type: delivery.StoreActivated, OccurredAt: at, Data: []byte("{}")})))
 	f.Add("ok\n" + strings.Repeat("\x00", quotaSize) + "payload")
 	f.Add(string(rune(eventOrder)) + strings.Repeat("x", 22))
 	f.Add(strings.Repeat("\xff", 40))
@@ -52,7 +52,7 @@ func FuzzRecords(f *testing.F) {
 			sameRecord(t, s, again, err)
 		}
 		if n, err := decodeNotice(record); err == nil {
-			again, err := decodeNotice(string(appendNotice(nil, n)))
+			again, err := decodeNotice(string(encodeNotice(n)))
 			sameRecord(t, n, again, err)
 		}
 		if c, err := parseCounted(record); err == nil && !strings.HasPrefix(record, c.name) {

@@ -28,9 +28,8 @@ const noticeLifetime = 72 * time.Hour
 // names nothing; the ledger keeps the body under it.
 func newNoticeID() string { return "evt_" + uuid.NewString() }
 
-func appendNotice(b []byte, n *Notice) []byte {
-	b = append(b, recordFormat)
-	b = append(b, n.Account[:]...)
+func encodeNotice(n *Notice) []byte {
+	b := append([]byte{recordFormat}, n.Account[:]...)
 	b = appendText(b, string(n.Type))
 	b = appendTime(b, n.OccurredAt)
 	return append(b, n.Data...)
@@ -137,7 +136,7 @@ func (l *Ledger) WriteStore(ctx context.Context, s *delivery.Store, notices ...N
 		closing, r.prefix, noticeLifetime.Milliseconds(),
 	}
 	for i := range notices {
-		args = append(args, newNoticeID(), appendNotice(nil, &notices[i]))
+		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
 	}
 	reply, err := l.runText(ctx, l.scripts.writeStore, []string{
 		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents)}, args...)
@@ -247,6 +246,6 @@ func (l *Ledger) Publish(ctx context.Context, notices ...Notice) error {
 func (l *Ledger) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
 	r := l.roomOf(n.Account)
 	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
-		r.prefix, noticeLifetime.Milliseconds(), eventID, appendNotice(nil, n))
+		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))
 	return eventID, err
 }

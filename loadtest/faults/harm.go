@@ -132,13 +132,13 @@ func (h *harm) crashAt(ctx context.Context, p runnable, way *inject.Proxy, marke
 
 // freeze holds a process still and lets it go on.
 func (h *harm) freeze(ctx context.Context, p runnable, length time.Duration) error {
-	if err := h.insist(ctx, func() error { return syscall.Kill(p.PID(), syscall.SIGSTOP) }); err != nil {
+	if err := h.insist(ctx, func() error { return h.signal(p, syscall.SIGSTOP) }); err != nil {
 		return fmt.Errorf("SIGSTOP: %w", err)
 	}
 	h.struck()
 	err := sleep(ctx, length)
 	// It may have been killed by another fault meanwhile.
-	_ = syscall.Kill(p.PID(), syscall.SIGCONT)
+	_ = h.signal(p, syscall.SIGCONT)
 	return err
 }
 

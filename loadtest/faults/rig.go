@@ -171,9 +171,7 @@ func (r *rig) deaths() (died []error) {
 // stop ends everything that was started. The data stays.
 func (r *rig) stop() {
 	r.letDiskGo()
-	for _, p := range r.programs() {
-		_ = syscall.Kill(p.PID(), syscall.SIGCONT) // one that is held does not hear that it should end
-	}
+	r.letGo() // one that is held does not hear that it should end
 	if r.ledger != nil {
 		_ = r.ledger.Close() // nothing is written through it
 	}
@@ -196,6 +194,29 @@ func (r *rig) programs() []*stack.Program {
 		return nil
 	}
 	return []*stack.Program{r.system.Gateway, r.system.Worker, r.spare, r.system.Reporting, r.system.ClickHouse}
+}
+
+// errDown says that a process does not run, so that its id may be another's.
+var errDown = errors.New("it does not run")
+
+// signal signals a process that runs.
+func (r *rig) signal(p runnable, s syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down[p] || p.PID() <= 0 {
+		return errDown
+	}
+	return syscall.Kill(p.PID(), s)
+}
+
+// letGo has every process go on that was held.
+func (r *rig) letGo() {
+	for _, p := range r.programs() {
+		_ = r.signal(p, syscall.SIGCONT) // of no effect unless it was held
+	}
+	if r.redis != nil {
+		_ = r.signal(r.redis, syscall.SIGCONT)
+	}
 }
 
 // kill ends a process as a crash would.
@@ -237,9 +258,7 @@ func (r *rig) letDiskGo() {
 // heal undoes every harm and returns when every process is ready.
 func (r *rig) heal(ctx context.Context, spare bool) error {
 	r.letDiskGo()
-	for _, p := range r.programs() {
-		_ = syscall.Kill(p.PID(), syscall.SIGCONT) // of no effect unless it was held
-	}
+	r.letGo()
 	if err := r.revive(ctx, r.redis, time.Minute); err != nil {
 		return err
 	}
