@@ -57,7 +57,7 @@ restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using 
 test: deps ## run every test, with the race detector
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	go vet ./... && go vet -tags growth ./internal/ledger && go vet -tags noengine ./reporting/... && go vet -tags faults ./loadtest/faults
+	go vet ./... && go vet -tags growth ./internal/ledger && go vet -tags noengine ./reporting/...
 	go test -race -p 2 -timeout 15m ./...
 	go test -run '^TestAllocations' ./gateway
 
@@ -109,17 +109,17 @@ bench-reporting: ## rows exported a second, reports over 5 million orders, memor
 	@go run ./loadtest/reporting $(ARGS)
 
 faults: ## every fault of the table, alone and in pairs, against the real system, 10 minutes; SEED=n repeats a run (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server strace
+	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./reporting engine install
 	@go run ./loadtest/faults -duration 10m $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 faults-minute: ## a minute of it, as a test with the race detector
-	@sh internal/stack/deps.sh redis-server gcc strace
+	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./reporting engine install
-	go test -race -count=1 -v -timeout 15m -tags faults -run '^TestSuite_' ./loadtest/faults
+	go test -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
 
 mutants: ## defects put into a copy of the code, one at a time: make faults must catch each one (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server strace
+	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./reporting engine install
 	@go run ./loadtest/faults/mutants $(ARGS)
 

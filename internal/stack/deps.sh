@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is lacking of the named things (redis-server, gcc, curl, strace,
+# Installs what is lacking of the named things (redis-server, gcc, curl,
 # libreoffice, chromium) from the system's packages, says so, and skips what is
 # there.
 # Nothing else on the machine is touched: a service that the package brings
@@ -9,7 +9,7 @@ set -eu
 
 present() {
     case $1 in
-    redis-server | curl | strace) command -v "$1" >/dev/null ;;
+    redis-server | curl) command -v "$1" >/dev/null ;;
     libreoffice) command -v soffice >/dev/null ;;
     # CHROMIUM names one that is nowhere on PATH.
     chromium)
@@ -25,7 +25,7 @@ present() {
 
 packages() {
     case $1 in
-    redis-server | curl | strace) echo "$1" ;;
+    redis-server | curl) echo "$1" ;;
     gcc) echo gcc libc6-dev ;;
     # Its spreadsheet without a window: 90 MB to fetch. Tests open reports in it.
     libreoffice) echo libreoffice-calc-nogui ;;

@@ -44,7 +44,6 @@ func TestDeps_KnowsWhatToInstall(t *testing.T) {
 	for name, c := range map[string]struct{ command, packages string }{
 		"redis-server": {"redis-server", "redis-server"},
 		"curl":         {"curl", "curl"},
-		"strace":       {"strace", "strace"},
 		"libreoffice":  {"soffice", "libreoffice-calc-nogui"},
 		"chromium":     {"google-chrome", "chromium"},
 	} {

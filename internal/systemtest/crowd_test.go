@@ -49,8 +49,9 @@ type till struct {
 	orderID   string
 	raw       []byte // of the 201
 	began     time.Time
-	acked     time.Time
-	cancelled bool // the cancellation was answered 200
+	acked     time.Time // the last time that something about it was acknowledged
+	cancelled bool      // the cancellation was answered 200
+	unknown   bool      // answered ORDER_NOT_FOUND after it had been acknowledged
 }
 
 // tillPause is what a till waits between two orders.
@@ -126,22 +127,27 @@ func (c *crowd) order(t *testing.T, i, n int) {
 	c.worst = max(c.worst, o.acked.Sub(o.began))
 	c.mu.Unlock()
 	c.acked.Add(1)
-	if a := c.call(t, i+n+1, http.MethodGet, "/orders/"+o.orderID, nil); a != nil && !a.OK() {
-		// A read whose answer was lost has used up the order's ten seconds.
-		if a.Code != "RATE_LIMITED" {
-			c.fault("reading %s: %v", o.key, a.Err())
+	// A read whose answer was lost has used up the order's ten seconds.
+	c.heard(o, "reading", c.call(t, i+n+1, http.MethodGet, "/orders/"+o.orderID, nil), "RATE_LIMITED")
+	if cancels {
+		if o.cancelled = c.heard(o, "cancelling", c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))); o.cancelled {
+			o.acked = time.Now()
 		}
 	}
-	if !cancels {
-		return
+}
+
+// heard notes an answer about an acknowledged order and tells whether it was a
+// success. Only an order that was lost may be unknown, which check finds out.
+func (c *crowd) heard(o *till, doing string, a *client.Answer, fine ...string) bool {
+	switch {
+	case a == nil:
+		return false
+	case a.Code == "ORDER_NOT_FOUND":
+		o.unknown = true
+	case !a.OK() && !slices.Contains(fine, a.Code):
+		c.fault("%s %s: %v", doing, o.key, a.Err())
 	}
-	if a := c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}")); a != nil {
-		if !a.OK() {
-			c.fault("cancelling %s: %v", o.key, a.Err())
-			return
-		}
-		o.cancelled = true
-	}
+	return a.OK()
 }
 
 // crowdPatience bounds how long one request is repeated.
@@ -203,7 +209,7 @@ func (c *crowd) passes(t *testing.T, more int64) {
 }
 
 // check holds everything that the tills saw against the system afterwards; lost
-// are the orders that it no longer knows.
+// are the orders that it no longer knows, or knows as not cancelled.
 func (c *crowd) check(t *testing.T, r *receiver.Receiver) (lost []*till) {
 	t.Helper()
 	c.close()
@@ -225,18 +231,39 @@ func (c *crowd) check(t *testing.T, r *receiver.Receiver) (lost []*till) {
 			if !gone[i] && string(a.Raw) != string(o.raw) {
 				t.Errorf("key %s has two outcomes:\n%s\n%s", o.key, o.raw, a.Raw)
 			}
+			if o.cancelled && !gone[i] {
+				gone[i] = !c.stillCancelled(t, i, o)
+			}
 		})
 	}
 	all.Wait()
 	for i, o := range c.orders {
-		if gone[i] {
+		switch {
+		case gone[i]:
 			lost = append(lost, o)
+		case o.unknown:
+			t.Errorf("order %s (%s) is there and was answered ORDER_NOT_FOUND", o.orderID, o.key)
 		}
 	}
 	c.checkWebhooks(t, r)
 	t.Logf("%d orders, the slowest took %.1f s with its repetitions; %d tries met nobody, forgiven answers: %v; webhooks: %+v",
 		len(c.orders), c.worst.Seconds(), c.resets, c.refused, r.Counts())
 	return lost
+}
+
+// stillCancelled reads an order whose cancellation was acknowledged, and cancels
+// it again if the system has forgotten that, so that it ends.
+func (c *crowd) stillCancelled(t *testing.T, i int, o *till) bool {
+	var order struct{ Status string }
+	a := c.call(t, i, http.MethodGet, "/orders/"+o.orderID, nil)
+	for ; a != nil && a.Code == "RATE_LIMITED"; a = c.call(t, i, http.MethodGet, "/orders/"+o.orderID, nil) {
+		time.Sleep(time.Second)
+	}
+	if a == nil || !a.OK() || a.Into(&order) != nil || order.Status != "Cancelled" {
+		c.call(t, i, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))
+		return false
+	}
+	return true
 }
 
 // checkWebhooks waits until every order's end has been told, and all steps

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -27,23 +28,15 @@ var receiverFaults = []fault{
 func slowFsync(ctx context.Context, h *harm) error {
 	return h.repeatedly(ctx, func(ctx context.Context) error {
 		for _, delay := range []time.Duration{h.between(50*time.Millisecond, 300*time.Millisecond), 3 * time.Second} {
-			var disk *inject.SlowDisk
-			if err := h.insist(ctx, func() (err error) {
-				disk, err = inject.SlowFsync(ctx, h.redis.PID(), delay)
-				return err
-			}); err != nil {
+			if err := h.disk.DelaySync(delay); err != nil {
 				return err
 			}
-			h.mu.Lock()
-			h.disk = disk
-			h.mu.Unlock()
 			h.struck()
 			err := h.hold(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
 			if delay == 3*time.Second {
 				h.kill(h.redis)
 			}
-			h.letDiskGo()
-			if err != nil {
+			if err := errors.Join(err, h.disk.DelaySync(0)); err != nil {
 				return err
 			}
 		}

@@ -97,14 +97,21 @@ func crashes(which func(*rig) runnable) func(context.Context, *harm) error {
 const trapPatience = 8 * time.Second
 
 // spring waits for a request at a moment that is drawn. What follows must undo
-// it: Release, after the program was killed or by itself.
+// it: Release, after the program was killed or by itself. Another fault may need
+// the same way meanwhile; then the trap is set again.
 func (h *harm) spring(ctx context.Context, p *inject.Proxy, markers []string, moments ...inject.Moment) (*inject.Trap, error) {
 	marker, moment := markers[h.random.IntN(len(markers))], moments[h.random.IntN(len(moments))]
-	t := p.Set(marker, moment)
 	ctx, cancel := context.WithTimeout(ctx, trapPatience)
 	defer cancel()
-	if err := t.Await(ctx); err != nil {
-		return nil, err
+	t := p.Set(marker, moment)
+	for err := t.Await(ctx); err != nil; err = t.Await(ctx) {
+		if !errors.Is(err, inject.ErrTaken) {
+			return nil, err
+		}
+		if err := h.hold(ctx, 100*time.Millisecond, 400*time.Millisecond); err != nil {
+			return nil, err
+		}
+		t = p.Set(marker, moment)
 	}
 	h.struck()
 	h.say("%s %s", moment, marker)

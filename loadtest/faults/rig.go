@@ -18,6 +18,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/shim"
 )
 
 // rig is the whole system as processes, with a proxy on every way between two
@@ -29,6 +30,7 @@ import (
 type rig struct {
 	dir    string
 	redis  *stack.Redis
+	disk   *shim.Shim // what Redis believes of its disk
 	system *stack.Stack
 	spare  *stack.Program // a second worker; runs in some rounds
 	ledger *ledger.Ledger // past the proxies, for setting up and for judging
@@ -41,7 +43,6 @@ type rig struct {
 	mu   sync.Mutex
 	down map[runnable]bool // what was killed and has not been started again
 	died []error           // what ended without having been asked to
-	disk *inject.SlowDisk
 }
 
 // links are the ways between processes.
@@ -79,7 +80,10 @@ func (r *rig) start(ctx context.Context, bin string, out io.Writer) (err error) 
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[name] = rand.Text()
 	}
-	if r.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(r.dir, "redis"), Users: users}); err != nil {
+	if r.disk, err = shim.New(ctx, filepath.Join(r.dir, "shim")); err != nil {
+		return err
+	}
+	if r.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(r.dir, "redis"), Users: users, Env: r.disk.Env()}); err != nil {
 		return err
 	}
 	if err := r.link(); err != nil {
@@ -170,7 +174,6 @@ func (r *rig) deaths() (died []error) {
 
 // stop ends everything that was started. The data stays.
 func (r *rig) stop() {
-	r.letDiskGo()
 	r.letGo() // one that is held does not hear that it should end
 	if r.ledger != nil {
 		_ = r.ledger.Close() // nothing is written through it
@@ -186,6 +189,9 @@ func (r *rig) stop() {
 	}
 	if r.redis != nil {
 		r.redis.Stop()
+	}
+	if r.disk != nil {
+		_ = r.disk.Close() // a file of a few bytes
 	}
 }
 
@@ -245,19 +251,11 @@ func (r *rig) revive(ctx context.Context, p runnable, patience time.Duration) er
 	return nil
 }
 
-// letDiskGo ends the delay of fsyncs, if there is one.
-func (r *rig) letDiskGo() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.disk != nil {
-		r.disk.Stop()
-		r.disk = nil
-	}
-}
-
 // heal undoes every harm and returns when every process is ready.
 func (r *rig) heal(ctx context.Context, spare bool) error {
-	r.letDiskGo()
+	if err := r.disk.DelaySync(0); err != nil {
+		return err
+	}
 	r.letGo()
 	if err := r.revive(ctx, r.redis, time.Minute); err != nil {
 		return err

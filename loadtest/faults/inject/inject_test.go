@@ -209,6 +209,32 @@ func TestTrap_GivesUp(t *testing.T) {
 	program.expect("re never\n")
 }
 
+// A trap that another fault takes away, by healing or with a trap of its own,
+// must not keep who waits at it.
+func TestTrap_TakenAway(t *testing.T) {
+	t.Parallel()
+	p := newProxyTo(t, newLineServer(t))
+	for name, take := range map[string]func(){
+		"by healing": func() {
+			if err := p.Heal(); err != nil {
+				t.Error(err)
+			}
+		},
+		"by another trap": func() { p.Set("something else", Before) },
+	} {
+		trap := p.Set("never comes", Before)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		take()
+		if err := trap.Await(over); err == nil {
+			t.Errorf("%s: Await returned as if a request had gone by", name)
+		}
+		if err := trap.Await(t.Context()); !errors.Is(err, ErrTaken) {
+			t.Errorf("%s: %v, want ErrTaken", name, err)
+		}
+	}
+}
+
 func TestProxy_HarmsAndHeals(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(*Proxy) error{

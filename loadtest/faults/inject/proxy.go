@@ -132,7 +132,7 @@ func (p *Proxy) harm(name, kind, stream string, attributes map[string]any) error
 func (p *Proxy) Heal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trap.Store(nil)
+	p.replaceTrap(nil)
 	lost := p.muted.Load()
 	if len(p.harms) > 0 || lost {
 		// Stopped first: taking a toxic out of a busy connection can take seconds.

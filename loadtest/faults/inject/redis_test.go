@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/stack"
 )
@@ -105,37 +104,4 @@ func TestRedis_OperatorsHarm(t *testing.T) {
 		t.Error(err)
 	}
 	r.must(t, "SET", "k", "v")
-}
-
-func TestSlowFsync_DelaysAnswersUntilStopped(t *testing.T) {
-	t.Parallel()
-	r := startRedis(t)
-	disk, err := SlowFsync(t.Context(), r.PID(), 300*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	r.must(t, "SET", "k", "v")
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("answered after %s", took)
-	}
-	disk.Stop()
-	r.must(t, "SET", "k", "w")
-	if _, err := SlowFsync(t.Context(), 1<<22-1, time.Second); err == nil {
-		t.Error("a process that is not there was taken hold of")
-	}
-}
-
-// Whatever is in flight when the server is killed in the middle of an fsync was
-// not answered, and the tracer ends with the server.
-func TestSlowFsync_EndsWithTheProcess(t *testing.T) {
-	t.Parallel()
-	r := startRedis(t)
-	disk, err := SlowFsync(t.Context(), r.PID(), 2*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Kill()
-	disk.Stop()
-	r.restart(t)
 }

@@ -3,6 +3,7 @@ package inject
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,29 +40,47 @@ type Trap struct {
 	marker []byte
 	moment Moment
 	proxy  *Proxy
-	sprung chan struct{}
+	sprung chan struct{} // closed when the request has gone by
+	gone   chan struct{} // closed when the trap was taken away before
 }
 
 // Set places a trap, in place of an earlier one. Markers are what cannot be in
 // the way of another request: a function's name in Redis, a path.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
-	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, sprung: make(chan struct{})}
-	p.trap.Store(t)
+	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, sprung: make(chan struct{}), gone: make(chan struct{})}
+	p.replaceTrap(t)
 	return t
 }
 
+// replaceTrap tells who waits at the trap before that it will not spring.
+func (p *Proxy) replaceTrap(t *Trap) {
+	if before := p.trap.Swap(t); before != nil {
+		close(before.gone)
+	}
+}
+
+// ErrTaken says that a trap was taken away, by Heal or another trap, before its
+// request came by.
+var ErrTaken = errors.New("the trap was taken away")
+
 // Await returns once the request has gone by, and, for After, has taken effect.
 // Everything of the program's stays held back; who called now kills the program,
-// kills the server or calls Release. An error says that ctx ended before; the
-// trap is then gone.
+// kills the server or calls Release. An error says that ctx ended before, or is
+// ErrTaken; the trap is then gone.
 func (t *Trap) Await(ctx context.Context) error {
 	select {
 	case <-t.sprung:
+	case <-t.gone:
+		return ErrTaken
 	case <-ctx.Done():
 		if t.proxy.trap.CompareAndSwap(t, nil) {
 			return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
 		}
-		<-t.sprung // it sprang just now
+		select {
+		case <-t.sprung: // just now
+		case <-t.gone:
+			return ErrTaken
+		}
 	}
 	if t.moment == Within || t.moment == After {
 		time.Sleep(effect)
