@@ -334,6 +334,16 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return nil
 }
 
+// ServerTime is what Redis's clock shows, in a cluster one node's. It costs a
+// round trip.
+func (l *Ledger) ServerTime(ctx context.Context) (time.Time, error) {
+	now, err := l.rdb.Time(ctx).Result()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("Redis's clock: %w", failure(err))
+	}
+	return now, nil
+}
+
 // Partitions is the number of partitions, numbered from 0.
 func (l *Ledger) Partitions() int { return len(l.rooms) }
 

@@ -171,12 +171,7 @@ func (r *Role) everyPartition(ctx context.Context, name string, pause time.Durat
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
-		var failure error
-		for p := 0; p < r.ledger.Partitions() && ctx.Err() == nil; p++ {
-			if err := r.protect(func() error { return task(ctx, p, time.Now()) }); err != nil {
-				failure = fmt.Errorf("partition %d: %w", p, err)
-			}
-		}
+		failure := r.oncePerPartition(ctx, task)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -192,6 +187,36 @@ func (r *Role) everyPartition(ctx context.Context, name string, pause time.Durat
 		case <-ticker.C:
 		}
 	}
+}
+
+// oncePerPartition runs task over all partitions. A failing one does not keep
+// the others from their turn; the last failure is returned.
+func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Context, partition int, now time.Time) error) error {
+	now, failure := r.agreedTime(ctx)
+	if failure != nil {
+		return failure
+	}
+	for p := 0; p < r.ledger.Partitions() && ctx.Err() == nil; p++ {
+		if err := r.protect(func() error { return task(ctx, p, now) }); err != nil {
+			failure = fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	return failure
+}
+
+// agreedTime is a time that has come by this machine's clock and by Redis's.
+// What waits for a time is ended for good, so one clock that is ahead must not
+// do it; one that is behind makes it late, and the other workers do it in time.
+func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
+	server, err := r.ledger.ServerTime(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	own := time.Now()
+	if server.Before(own) {
+		return server, nil
+	}
+	return own, nil
 }
 
 // protect turns a panic into an error: one defective record must not end the

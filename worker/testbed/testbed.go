@@ -51,9 +51,15 @@ func New(t *testing.T) *Bed {
 	return newBed(t, nil)
 }
 
-func newBed(t *testing.T, clock *Clock) *Bed {
+// NewUnder is New with a Redis that has a further environment, such as a shim's.
+func NewUnder(t *testing.T, env []string) *Bed {
 	t.Helper()
-	redis, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	return newBed(t, nil, env...)
+}
+
+func newBed(t *testing.T, clock *Clock, env ...string) *Bed {
+	t.Helper()
+	redis, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir(), Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
