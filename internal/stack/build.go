@@ -7,15 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
-// programs are the packages that Build turns into binaries, by the binary's
-// name.
+// programs are the packages that Build turns into binaries of their names.
 var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
 
-// Build compiles the programs into dir. Go's build cache makes a second call
-// cheap.
-func Build(ctx context.Context, dir string) error {
+// Build compiles the named programs, by default all that a stack runs, into dir.
+// Go's build cache makes a second call cheap.
+func Build(ctx context.Context, dir string, names ...string) error {
+	wanted := slices.Clone(programs)
+	if len(names) > 0 {
+		wanted = slices.DeleteFunc(wanted, func(p string) bool { return !slices.Contains(names, filepath.Base(p)) })
+	}
 	root, err := ModuleDir()
 	if err != nil {
 		return err
@@ -24,7 +28,7 @@ func Build(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, programs...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, wanted...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
 	var out bytes.Buffer

@@ -8,10 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"vendorapi/internal/stack/child"
 )
 
 // stopGrace is how long a child may take to end after SIGTERM before it is
@@ -55,7 +56,7 @@ func (p *process) start() error {
 		p.from = info.Size()
 	}
 	cmd := p.command(log)
-	if err := spawn(cmd); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, errors.Join(err, log.Close()))
 	}
 	p.cmd, p.done, p.asked, p.err = cmd, make(chan struct{}), false, nil
@@ -65,7 +66,7 @@ func (p *process) start() error {
 
 func (p *process) command(log *os.File) *exec.Cmd {
 	cmd := exec.Command(p.path, p.args...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = p.dir, p.env, childAttributes()
+	cmd.Dir, cmd.Env = p.dir, p.env
 	cmd.Stdout, cmd.Stderr = log, log
 	if p.echo != nil {
 		tee := &errorEcho{log: log, name: p.name, out: p.echo}
@@ -230,29 +231,4 @@ func tellsError(line []byte) bool {
 		}
 	}
 	return false
-}
-
-// A child's death signal is tied to the thread that started it, not to the
-// process (prctl(2), PR_SET_PDEATHSIG). All children are therefore started by
-// one goroutine that holds its thread for as long as this process lives.
-var spawner = sync.OnceValue(func() chan<- spawnRequest {
-	requests := make(chan spawnRequest)
-	go func() {
-		runtime.LockOSThread()
-		for r := range requests {
-			r.result <- r.cmd.Start()
-		}
-	}()
-	return requests
-})
-
-type spawnRequest struct {
-	cmd    *exec.Cmd
-	result chan error
-}
-
-func spawn(cmd *exec.Cmd) error {
-	r := spawnRequest{cmd, make(chan error, 1)}
-	spawner() <- r
-	return <-r.result
 }

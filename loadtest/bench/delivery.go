@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/pace"
 	"vendorapi/loadtest/receiver"
 )
@@ -47,7 +48,7 @@ func (b *bench) measureDelivery(ctx context.Context, s *system, round int) (perS
 			return 0, errors.Join(err, context.Cause(ctx))
 		}
 		perSecond = float64(d.done.Load()) / time.Unix(0, d.last.Load()).Sub(began).Seconds()
-		b.progress(round, "%s orders/s delivered, %d webhooks verified", number(perSecond), d.webhooks.Load())
+		b.progress(round, "%s orders/s delivered, %d webhooks verified", figures.Number(perSecond), d.webhooks.Load())
 		orders := float64(d.done.Load())
 		b.costs.add(costDelivered+".webhooks", float64(d.webhooks.Load())/orders)
 		b.costs.add(costDelivered+".webhook_bytes", float64(s.hooks.bytes.Load()-bytesBefore)/orders)

@@ -51,11 +51,11 @@ func (b *bench) compileTests(ctx context.Context, pkg string) (*testBinary, erro
 	return t, nil
 }
 
-// figures are a benchmark's results by unit, such as "orders/s".
-type figures map[string]float64
+// measures are a benchmark's results by unit, such as "orders/s".
+type measures map[string]float64
 
 // need returns the figures of units; a missing one is an error.
-func (f figures) need(unit string) (float64, error) {
+func (f measures) need(unit string) (float64, error) {
 	v, ok := f[unit]
 	if !ok {
 		return 0, fmt.Errorf("it reports no %s, only %v", unit, map[string]float64(f))
@@ -67,7 +67,7 @@ func (f figures) need(unit string) (float64, error) {
 // such as "BenchmarkDecode/*/sonic" the star stands for all of them, each run n
 // times, and the figures are their sums. A count and not a time: with a time, Go
 // first tries how many fit, and each try starts everything anew.
-func (t *testBinary) run(ctx context.Context, name string, n int) (figures, error) {
+func (t *testBinary) run(ctx context.Context, name string, n int) (measures, error) {
 	ctx, cancel := context.WithTimeout(ctx, benchmarkTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.path,
@@ -100,9 +100,9 @@ const resultCount = "results"
 
 // parseBenchmark adds up the results of the named benchmark in the output of a
 // test binary, which has each of them once; none at all is an error.
-func parseBenchmark(out io.Reader, name string) (figures, error) {
+func parseBenchmark(out io.Reader, name string) (measures, error) {
 	reader := benchfmt.NewReader(out, name)
-	found, seen := figures{}, map[string]bool{}
+	found, seen := measures{}, map[string]bool{}
 	for reader.Scan() {
 		result, ok := reader.Result().(*benchfmt.Result)
 		if !ok {

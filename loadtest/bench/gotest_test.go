@@ -20,7 +20,7 @@ func TestParseBenchmark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := figures{"ns/op": 41375, "orders/s": 24169, "redis-us/order": 16.40, "B/op": 5120, "allocs/op": 24, resultCount: 1}
+	want := measures{"ns/op": 41375, "orders/s": 24169, "redis-us/order": 16.40, "B/op": 5120, "allocs/op": 24, resultCount: 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -89,7 +89,7 @@ func TestParseBenchmark_AddsUp(t *testing.T) {
 	t.Parallel()
 	const out = "BenchmarkDecode/small/sonic-2 10 100 ns/op 3 allocs/op\nBenchmarkDecode/long/sonic-2 10 900 ns/op 4 allocs/op\n"
 	got, err := parseBenchmark(strings.NewReader(out), "BenchmarkDecode/*/sonic")
-	if want := (figures{"ns/op": 1000, "allocs/op": 7, resultCount: 2}); err != nil || !maps.Equal(got, want) {
+	if want := (measures{"ns/op": 1000, "allocs/op": 7, resultCount: 2}); err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 	if got, err := parseBenchmark(strings.NewReader(out+out), "BenchmarkDecode/*/sonic"); err == nil {

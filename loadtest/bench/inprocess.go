@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"vendorapi/loadtest/figures"
 )
 
 // trial is one sub-benchmark and how many operations a whole run gives it:
@@ -20,7 +22,7 @@ type trials struct {
 }
 
 // results are a trial's figures, round by round.
-type results map[string][]figures
+type results map[string][]measures
 
 // interleave runs every trial once in every round. The order turns from round
 // to round, so that none always runs behind the same other.
@@ -34,16 +36,16 @@ func (b *bench) interleave(ctx context.Context, t *testBinary, ts trials) (resul
 				n = max(n/10, 1000)
 			}
 			name := ts.benchmark + "/" + one.name
-			figures, err := t.run(ctx, name, n)
+			counted, err := t.run(ctx, name, n)
 			if err != nil {
 				return nil, err
 			}
-			shown, err := figures.need(ts.unit)
+			shown, err := counted.need(ts.unit)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			b.progress(round, "%-31s %9s %s", name, number(shown), ts.unit)
-			found[one.name] = append(found[one.name], figures)
+			b.progress(round, "%-31s %9s %s", name, figures.Number(shown), ts.unit)
+			found[one.name] = append(found[one.name], counted)
 		}
 	}
 	return found, nil
@@ -72,7 +74,7 @@ func (r results) better(unit, one, other string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if median(second) > median(first) {
+	if figures.Median(second) > figures.Median(first) {
 		return other, nil
 	}
 	return one, nil

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
+
+	"vendorapi/loadtest/figures"
 )
 
 // line is one row of the table: a figure and its baseline, both measured once
@@ -55,44 +56,9 @@ type spread struct {
 }
 
 // spreadOf is nil of no figures.
-func spreadOf(figures []float64) *spread {
-	if len(figures) == 0 {
+func spreadOf(rounds []float64) *spread {
+	if len(rounds) == 0 {
 		return nil
 	}
-	return &spread{Median: median(figures), Min: slices.Min(figures), Max: slices.Max(figures)}
-}
-
-// median of at least one figure; between the two middle ones of an even number.
-func median(figures []float64) float64 {
-	sorted := slices.Sorted(slices.Values(figures))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// number writes a figure with three digits or more, thousands set apart.
-func number(v float64) string {
-	switch {
-	case v >= 999.5:
-		return grouped(int64(math.Round(v)))
-	case v >= 99.95 || v == math.Trunc(v) && v != 0:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 9.995:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-func grouped(n int64) string {
-	digits := fmt.Sprint(n)
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return &spread{Median: figures.Median(rounds), Min: slices.Min(rounds), Max: slices.Max(rounds)}
 }

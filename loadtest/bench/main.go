@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/machine"
 )
 
@@ -220,7 +221,7 @@ func (b *bench) runRatios(ctx context.Context) error {
 	judged, verdict := judge(lines, accepted, b.quick, b.only == "")
 	r := report{Machine: m, Rounds: b.rounds, Quick: b.quick, Seconds: time.Since(began).Seconds(), Lines: judged, Costs: b.costs.spreads()}
 	r.print(b.out)
-	return errors.Join(verdict, writeJSON(b.json, r, b.out))
+	return errors.Join(verdict, figures.WriteJSON(b.json, r, b.out))
 }
 
 // progress shows one line per measurement.

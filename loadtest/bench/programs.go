@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/pace"
 )
 
@@ -128,7 +129,7 @@ func milliseconds(list []float64) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += number(v)
+		text += figures.Number(v)
 	}
 	return text
 }
@@ -142,7 +143,7 @@ func (b *bench) measureCreation(ctx context.Context, s *system, round int) (perS
 			return 0, err
 		}
 		perSecond = r.PerSecond()
-		b.progress(round, "%s orders/s created", number(perSecond))
+		b.progress(round, "%s orders/s created", figures.Number(perSecond))
 		orders := float64(r.Answered)
 		b.costs.add(costCreated+".http_in_bytes", float64(r.Sent)/orders)
 		b.costs.add(costCreated+".http_out_bytes", float64(r.Received)/orders)

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/machine"
 )
 
@@ -32,12 +30,12 @@ func (r *report) print(out io.Writer) {
 	for _, l := range r.Lines {
 		base, ratio := "", ""
 		if l.Base != nil {
-			base = fmt.Sprintf("%s  %s", number(l.Base.Median), l.Baseline)
+			base = fmt.Sprintf("%s  %s", figures.Number(l.Base.Median), l.Baseline)
 		}
 		if l.Ratio != nil {
 			ratio = l.Ratio.String()
 		}
-		measured := number(l.Measured.Median) + " " + l.Unit
+		measured := figures.Number(l.Measured.Median) + " " + l.Unit
 		if l.Limit != nil && l.Limit.Of == ofMeasured {
 			measured = l.Measured.String() + " " + l.Unit
 		}
@@ -58,21 +56,5 @@ func (r *report) print(out io.Writer) {
 
 // String is "0.52 (0.50..0.55)".
 func (s *spread) String() string {
-	return fmt.Sprintf("%s (%s..%s)", number(s.Median), number(s.Min), number(s.Max))
-}
-
-// writeJSON writes what a run has found and says where.
-func writeJSON(path string, what any, out io.Writer) error {
-	content, err := json.MarshalIndent(what, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	fmt.Fprintln(out, "figures:", path)
-	return nil
+	return fmt.Sprintf("%s (%s..%s)", figures.Number(s.Median), figures.Number(s.Min), figures.Number(s.Max))
 }

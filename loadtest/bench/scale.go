@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/machine"
 )
 
@@ -91,7 +92,7 @@ func (b *bench) runScale(ctx context.Context) error {
 	}
 	r.Machine = m
 	r.print(b.out)
-	return writeJSON(b.json, r, b.out)
+	return figures.WriteJSON(b.json, r, b.out)
 }
 
 func (b *bench) measureScale(ctx context.Context, topologies []*topology) (scaleReport, error) {
@@ -109,7 +110,7 @@ func (b *bench) measureScale(ctx context.Context, topologies []*topology) (scale
 				return r, fmt.Errorf("%s: %w", t.title, err)
 			}
 			t.cells = append(t.cells, c)
-			b.progress(round, "%-26s %9s orders/s", t.title, number(c.orders))
+			b.progress(round, "%-26s %9s orders/s", t.title, figures.Number(c.orders))
 		}
 	}
 	for _, t := range topologies {
@@ -185,7 +186,7 @@ func (t *topology) figures(first *topology) scaledFigures {
 
 // busy is "0.80, 33 us": cores, and microseconds of them per order.
 func (t *scaledFigures) busy(cores *spread) string {
-	return fmt.Sprintf("%.2f, %s us", cores.Median, number(cores.Median*1e6/t.Orders.Median))
+	return fmt.Sprintf("%.2f, %s us", cores.Median, figures.Number(cores.Median*1e6/t.Orders.Median))
 }
 
 func (r *scaleReport) print(out io.Writer) {

@@ -81,6 +81,7 @@ func send(t *testing.T, r *Receiver, m message) {
 	}
 }
 
+//rule:body-envelope/eventId delivery-rules/3
 func TestReceiver_CountsAnEventOnce(t *testing.T) {
 	var duplicates int
 	r := newReceiver(t, Options{Seen: func(_ Event, duplicate bool) {
@@ -103,6 +104,7 @@ func TestReceiver_CountsAnEventOnce(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/4
 func TestReceiver_OrdersByOccurrenceNotArrival(t *testing.T) {
 	r := newReceiver(t, Options{})
 	for i, s := range []struct {
@@ -123,6 +125,7 @@ func TestReceiver_OrdersByOccurrenceNotArrival(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/5 versioning/new-webhook-event-types-may
 func TestReceiver_UnknownTypesAreNoOps(t *testing.T) {
 	r := newReceiver(t, Options{})
 	send(t, r, message{id: "e1", event: "store.repainted", attempt: "1", at: now,
@@ -132,6 +135,7 @@ func TestReceiver_UnknownTypesAreNoOps(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/1
 func TestReceiver_RefusesOnPurposeBeforeStoring(t *testing.T) {
 	r := newReceiver(t, Options{Refuse: func(e Event) int {
 		if e.Attempt == 1 {
@@ -150,6 +154,7 @@ func TestReceiver_RefusesOnPurposeBeforeStoring(t *testing.T) {
 	}
 }
 
+//rule:authentication/5
 func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 	good := statusChanged("e1", "o1", "Assigned", now)
 	failed := statusChanged("e1", "o1", "Failed", now)

@@ -142,6 +142,7 @@ func (a *arrivals) lines(t *testing.T) (input []byte, want string) {
 	return input, want
 }
 
+//rule:authentication/5 delivery-rules/3 delivery-rules/4 delivery-rules/5
 func TestSnippets_Go(t *testing.T) {
 	a := newArrivals()
 	_, want := a.lines(t)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/figures"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // measureDownloads downloads the order ledger of the whole year over HTTP and
 // writes it to a file, and a fifth of it as a workbook. Every process is started
 // anew before, so that its peak is that of one download.
-func (b *bench) measureDownloads(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measureDownloads(ctx context.Context) (sheet []figures.Figure, err error) {
 	y, err := b.openYear(ctx)
 	if err != nil {
 		return nil, err
@@ -42,26 +43,26 @@ func (b *bench) measureDownloads(ctx context.Context) (figures []figure, err err
 	if err != nil {
 		return nil, err
 	}
-	figures = append(figures, found...)
+	sheet = append(sheet, found...)
 	path := filepath.Join(y.dir, "order-ledger.csv")
 	written, found, err := y.writeReport(ctx, "download.file", "CSV as a file", path, whole)
 	if err != nil {
-		return figures, err
+		return sheet, err
 	}
-	figures = append(figures, found...)
+	sheet = append(sheet, found...)
 	differs, err := compareLedgers(path, sent, truth)
 	if err != nil {
-		return figures, err
+		return sheet, err
 	}
-	figures = append(figures,
-		figure{key: "download.file.seconds", title: "  seconds", unit: "s", rounds: []float64{written.Seconds()},
-			note: number(float64(truth.rows)/written.Seconds()) + " rows/s"},
-		figure{key: "download.differs", title: "  rows and sums that are not ClickHouse's, in either", rounds: []float64{float64(differs)}, limit: always(atMost(0))})
+	sheet = append(sheet,
+		figures.Figure{Key: "download.file.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{written.Seconds()},
+			Note: figures.Number(float64(truth.rows)/written.Seconds()) + " rows/s"},
+		figures.Figure{Key: "download.differs", Title: "  rows and sums that are not ClickHouse's, in either", Rounds: []float64{float64(differs)}, Limit: figures.Always(figures.AtMost(0))})
 	if err := os.Remove(path); err != nil {
-		return figures, err
+		return sheet, err
 	}
 	found, err = y.writeWorkbook(ctx)
-	return append(figures, found...), err
+	return append(sheet, found...), err
 }
 
 // sums are the rows and totals of an order ledger, in kuruş.
@@ -89,15 +90,17 @@ func (r *received) Write(p []byte) (int, error) {
 
 // downloadCSV downloads the ledger from a panel and an engine that have done
 // nothing before.
-func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []figure, error) {
-	y.panel.stop()
+func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []figures.Figure, error) {
+	if err := y.panel.Stop(); err != nil {
+		return nil, nil, err
+	}
 	if err := y.rig.restart(ctx, false); err != nil {
 		return nil, nil, err
 	}
-	if err := y.panel.start(ctx); err != nil {
+	if err := y.panel.Start(ctx); err != nil {
 		return nil, nil, err
 	}
-	before, err := memoryOf(y.engine.pid())
+	before, err := memoryOf(y.engine.PID())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,26 +113,26 @@ func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []figure, 
 	to := &received{digest: sha256.New()}
 	first := firstByte{began: began, to: to}
 	if _, err := io.Copy(&first, resp.Body); err != nil {
-		return nil, nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.panel.check()))
+		return nil, nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.panel.Check()))
 	}
 	seconds := time.Since(began).Seconds()
-	panel, err := memoryOf(y.panel.pid())
+	panel, err := memoryOf(y.panel.PID())
 	if err != nil {
 		return nil, nil, err
 	}
-	engine, err := memoryOf(y.engine.pid())
+	engine, err := memoryOf(y.engine.PID())
 	if err != nil {
 		return nil, nil, err
 	}
-	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", grouped(to.lines), seconds, float64(panel.peak)/megabyte)
+	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", figures.Grouped(to.lines), seconds, float64(panel.peak)/megabyte)
 	rows := float64(to.lines - 1) // the header is one
-	return to, []figure{
-		{key: "download.http.memory", title: fmt.Sprintf("%s rows as CSV over HTTP: peak memory of reporting", grouped(to.lines-1)), unit: "MB",
-			rounds: []float64{float64(panel.peak) / megabyte}, limit: always(atMost(mostMemory))},
-		{key: "download.http.engine", title: "  peak memory of the engine", unit: "MB", rounds: []float64{float64(engine.peak) / megabyte},
-			note: "before " + number(float64(before.now)/megabyte) + " MB"},
-		{key: "download.http.seconds", title: "  seconds", unit: "s", rounds: []float64{seconds},
-			note: fmt.Sprintf("%s rows/s, %s MB/s, first byte after %s ms", number(rows/seconds), number(float64(to.bytes)/megabyte/seconds), number(milliseconds(first.after)))},
+	return to, []figures.Figure{
+		{Key: "download.http.memory", Title: fmt.Sprintf("%s rows as CSV over HTTP: peak memory of reporting", figures.Grouped(to.lines-1)), Unit: "MB",
+			Rounds: []float64{float64(panel.peak) / megabyte}, Limit: figures.Always(figures.AtMost(mostMemory))},
+		{Key: "download.http.engine", Title: "  peak memory of the engine", Unit: "MB", Rounds: []float64{float64(engine.peak) / megabyte},
+			Note: "before " + figures.Number(float64(before.now)/megabyte) + " MB"},
+		{Key: "download.http.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{seconds},
+			Note: fmt.Sprintf("%s rows/s, %s MB/s, first byte after %s ms", figures.Number(rows/seconds), figures.Number(float64(to.bytes)/megabyte/seconds), figures.Number(milliseconds(first.after)))},
 	}, nil
 }
 
@@ -148,32 +151,32 @@ func (f *firstByte) Write(p []byte) (int, error) {
 }
 
 // writeReport lets `reporting report` write the order ledger to a file.
-func (y *year) writeReport(ctx context.Context, key, title, path string, s *scope) (took time.Duration, figures []figure, err error) {
+func (y *year) writeReport(ctx context.Context, key, title, path string, s *scope) (took time.Duration, sheet []figures.Figure, err error) {
 	p := y.program("report", nil, "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
 	began := time.Now()
-	if err := p.start(ctx); err != nil {
+	if err := p.Start(ctx); err != nil {
 		return 0, nil, err
 	}
-	stop := watchMemory(ctx, p.pid())
-	err = p.await(ctx)
+	stop := watchMemory(ctx, p.PID())
+	err = p.Await(ctx)
 	peak := float64(stop()) / megabyte
 	took = time.Since(began)
 	if err != nil {
 		return 0, nil, err
 	}
 	y.bench.progress("%s: %.1f s, peak of reporting %.0f MB", title, took.Seconds(), peak)
-	return took, []figure{{key: key + ".memory", title: title + ": peak memory of reporting", unit: "MB", rounds: []float64{peak}, limit: always(atMost(mostMemory))}}, nil
+	return took, []figures.Figure{{Key: key + ".memory", Title: title + ": peak memory of reporting", Unit: "MB", Rounds: []float64{peak}, Limit: figures.Always(figures.AtMost(mostMemory))}}, nil
 }
 
 // writeWorkbook writes the first fifth of the year as XLSX.
-func (y *year) writeWorkbook(ctx context.Context) ([]figure, error) {
+func (y *year) writeWorkbook(ctx context.Context) ([]figures.Figure, error) {
 	s := &scope{from: yearFirst, to: "2026-03-14"} // the first 73 days
 	truth, err := y.truth(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(y.dir, "order-ledger.xlsx")
-	took, figures, err := y.writeReport(ctx, "download.xlsx", grouped(truth.rows)+" rows as XLSX", path, s)
+	took, sheet, err := y.writeReport(ctx, "download.xlsx", figures.Grouped(truth.rows)+" rows as XLSX", path, s)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +184,8 @@ func (y *year) writeWorkbook(ctx context.Context) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(figures, figure{key: "download.xlsx.seconds", title: "  seconds", unit: "s", rounds: []float64{took.Seconds()},
-		note: fmt.Sprintf("%s rows/s, %s MB", number(float64(truth.rows)/took.Seconds()), number(float64(file.Size())/megabyte))}), os.Remove(path)
+	return append(sheet, figures.Figure{Key: "download.xlsx.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{took.Seconds()},
+		Note: fmt.Sprintf("%s rows/s, %s MB", figures.Number(float64(truth.rows)/took.Seconds()), figures.Number(float64(file.Size())/megabyte))}), os.Remove(path)
 }
 
 // compareLedgers counts what differs between the file and what was sent over

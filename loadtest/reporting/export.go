@@ -13,6 +13,8 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/program"
 )
 
 // exported is what one round has shown.
@@ -31,12 +33,12 @@ func (e *exported) each(seconds float64) float64 { return 1e6 * seconds / (e.ord
 // measureExport fills Redis while nobody exports, then lets an exporter work it
 // off, into a new database each time. Redis is filled without waiting for the
 // disk, and synced as in production while it is measured.
-func (b *bench) measureExport(ctx context.Context) (_ []figure, err error) {
+func (b *bench) measureExport(ctx context.Context) (_ []figures.Figure, err error) {
 	r, err := b.newRig(ctx, "export", "--appendfsync", "no")
 	if err != nil {
 		return nil, err
 	}
-	defer r.stop()
+	defer func() { err = errors.Join(err, r.stop()) }()
 	t, err := newTraffic(ctx, r.redis.URL)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (b *bench) measureExport(ctx context.Context) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b.progress("export: filled Redis with %s orders in %.0f s", grouped(int64(b.orders)), time.Since(began).Seconds())
+	b.progress("export: filled Redis with %s orders in %.0f s", figures.Grouped(int64(b.orders)), time.Since(began).Seconds())
 	if err := r.tellRedis(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func (b *bench) measureExport(ctx context.Context) (_ []figure, err error) {
 		if rounds[i], err = b.exportOnce(ctx, r, t, i, kurus); err != nil {
 			return nil, err
 		}
-		b.progress("export %d: %s rows/s", i+1, number(rounds[i].rate()))
+		b.progress("export %d: %s rows/s", i+1, figures.Number(rounds[i].rate()))
 	}
 	return exportFigures(rounds, b.orders), nil
 }
@@ -78,15 +80,15 @@ func (b *bench) exportOnce(ctx context.Context, r *rig, t *traffic, round int, k
 	if err != nil {
 		return e, err
 	}
-	defer p.stop()
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	if err := r.tellRedis(ctx, "EVAL", forgetExporters, "0"); err != nil {
 		return e, err
 	}
-	if err := p.start(ctx); err != nil {
+	if err := p.Start(ctx); err != nil {
 		return e, err
 	}
 	began := time.Now()
-	before, err := takeUsage(p.pid(), r.engine.pid(), r.redis.PID())
+	before, err := takeUsage(p.PID(), r.engine.PID(), r.redis.PID())
 	if err != nil {
 		return e, err
 	}
@@ -95,9 +97,9 @@ func (b *bench) exportOnce(ctx context.Context, r *rig, t *traffic, round int, k
 		return e, err
 	}
 	e.seconds = time.Since(began).Seconds()
-	after, err := takeUsage(p.pid(), r.engine.pid(), r.redis.PID())
+	after, err := takeUsage(p.PID(), r.engine.PID(), r.redis.PID())
 	if err != nil {
-		return e, errors.Join(err, p.check())
+		return e, errors.Join(err, p.Check())
 	}
 	e.used = after.since(&before)
 	if err := e.read(ctx, ops); err != nil {
@@ -106,12 +108,14 @@ func (b *bench) exportOnce(ctx context.Context, r *rig, t *traffic, round int, k
 	if err := <-profiled; err != nil {
 		return e, err
 	}
-	p.stop()
+	if err := p.Stop(); err != nil {
+		return e, err
+	}
 	return e, e.verify(ctx, r, t, database, b.orders, kurus)
 }
 
 // exporter is `reporting export` into a database that it makes itself.
-func (b *bench) exporter(r *rig, database string, profiled bool) (p *program, ops string, err error) {
+func (b *bench) exporter(r *rig, database string, profiled bool) (p *program.Program, ops string, err error) {
 	addr, err := stack.FreeAddr()
 	if err != nil {
 		return nil, "", err
@@ -125,7 +129,7 @@ func (b *bench) exporter(r *rig, database string, profiled bool) (p *program, op
 	}
 	p = r.program("export", []string{"CLICKHOUSE_DATABASE=" + database, "REPORTING_OPS_ADDR=" + addr}, "export", "--config", settings)
 	ops = "http://" + addr
-	p.ready = ops + "/readyz"
+	p.Ready = ops + "/readyz"
 	return p, ops, nil
 }
 
@@ -140,7 +144,7 @@ func (b *bench) profileExporter(ctx context.Context, ops string, round int) <-ch
 	go func() {
 		file, err := os.Create(b.profile)
 		if err == nil {
-			err = errors.Join(get(ctx, ops+"/debug/pprof/profile?seconds=2", file), file.Close())
+			err = errors.Join(program.Get(ctx, ops+"/debug/pprof/profile?seconds=2", file), file.Close())
 		}
 		if err != nil {
 			err = fmt.Errorf("-profile: %w", err)
@@ -154,14 +158,14 @@ func (b *bench) profileExporter(ctx context.Context, ops string, round int) <-ch
 const exportPatience = time.Minute
 
 // awaitEntries returns when the exporter has stored and acknowledged that many.
-func awaitEntries(ctx context.Context, p *program, ops string, wanted int) error {
+func awaitEntries(ctx context.Context, p *program.Program, ops string, wanted int) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	stored, moved := 0.0, time.Now()
 	for {
 		m, err := readMetrics(ctx, ops)
 		if err != nil {
-			return errors.Join(err, p.check())
+			return errors.Join(err, p.Check())
 		}
 		now := m["reporting_export_entries_total"]
 		switch {
@@ -171,7 +175,7 @@ func awaitEntries(ctx context.Context, p *program, ops string, wanted int) error
 			stored, moved = now, time.Now()
 		case time.Since(moved) > exportPatience:
 			return fmt.Errorf("%s of %s entries are exported, and it does not go on; the end of its log:\n%s",
-				number(now), number(float64(wanted)), p.lastWords())
+				figures.Number(now), figures.Number(float64(wanted)), p.LastWords())
 		}
 		select {
 		case <-ctx.Done():
@@ -219,7 +223,7 @@ func (e *exported) verify(ctx context.Context, r *rig, t *traffic, database stri
 // readMetrics reads a program's counters and gauges, by name and labels.
 func readMetrics(ctx context.Context, ops string) (map[string]float64, error) {
 	var page bytes.Buffer
-	if err := get(ctx, ops+"/metrics", &page); err != nil {
+	if err := program.Get(ctx, ops+"/metrics", &page); err != nil {
 		return nil, err
 	}
 	metrics := map[string]float64{}
@@ -233,31 +237,31 @@ func readMetrics(ctx context.Context, ops string) (map[string]float64, error) {
 	return metrics, lines.Err()
 }
 
-func exportFigures(rounds []exported, orders int) []figure {
-	column := func(of func(*exported) float64) (figures []float64) {
+func exportFigures(rounds []exported, orders int) []figures.Figure {
+	column := func(of func(*exported) float64) (sheet []float64) {
 		for i := range rounds {
-			figures = append(figures, of(&rounds[i]))
+			sheet = append(sheet, of(&rounds[i]))
 		}
-		return figures
+		return sheet
 	}
 	var wrong, lagged int64
 	for i := range rounds {
 		wrong, lagged = wrong+rounds[i].wrong, lagged+rounds[i].lagged
 	}
-	return []figure{
-		{key: "export.rows", title: "rows exported per second, orders and events", unit: "/s", rounds: column((*exported).rate), limit: atLeast(50_000)},
-		{key: "export.orders", title: "  orders finished per second, each with six events", unit: "/s",
-			rounds: column(func(e *exported) float64 { return float64(orders) / e.seconds })},
-		{key: "export.rows_per_order", title: "  rows of orders that were sent, for each order",
-			rounds: column(func(e *exported) float64 { return e.orders / float64(orders) })},
-		{key: "export.exporter_us", title: "  CPU of the exporter per row", unit: "us", rounds: column(func(e *exported) float64 { return e.each(e.used.reporting) })},
-		{key: "export.engine_us", title: "  CPU of the engine per row", unit: "us", rounds: column(func(e *exported) float64 { return e.each(e.used.engine) })},
-		{key: "export.redis_us", title: "  CPU of Redis per row", unit: "us", rounds: column(func(e *exported) float64 { return e.each(e.used.redis) })},
-		{key: "export.pieces", title: "  batches under way at once, from reading their orders to the acknowledgement",
-			rounds: column(func(e *exported) float64 { return e.turns / e.seconds })},
-		{key: "export.busy", title: "  processors busy", unit: "cores", rounds: column(func(e *exported) float64 { return e.used.busy / e.seconds })},
-		{key: "export.others", title: "    with other programs", unit: "cores", rounds: column(func(e *exported) float64 { return e.used.others() })},
-		{key: "export.wrong", title: "  counts and sums in ClickHouse that are not what was made", rounds: []float64{float64(wrong)}, limit: always(atMost(0))},
-		{key: "export.left", title: "  entries left", rounds: []float64{float64(lagged)}, limit: always(atMost(0))},
+	return []figures.Figure{
+		{Key: "export.rows", Title: "rows exported per second, orders and events", Unit: "/s", Rounds: column((*exported).rate), Limit: figures.AtLeast(50_000)},
+		{Key: "export.orders", Title: "  orders finished per second, each with six events", Unit: "/s",
+			Rounds: column(func(e *exported) float64 { return float64(orders) / e.seconds })},
+		{Key: "export.rows_per_order", Title: "  rows of orders that were sent, for each order",
+			Rounds: column(func(e *exported) float64 { return e.orders / float64(orders) })},
+		{Key: "export.exporter_us", Title: "  CPU of the exporter per row", Unit: "us", Rounds: column(func(e *exported) float64 { return e.each(e.used.reporting) })},
+		{Key: "export.engine_us", Title: "  CPU of the engine per row", Unit: "us", Rounds: column(func(e *exported) float64 { return e.each(e.used.engine) })},
+		{Key: "export.redis_us", Title: "  CPU of Redis per row", Unit: "us", Rounds: column(func(e *exported) float64 { return e.each(e.used.redis) })},
+		{Key: "export.pieces", Title: "  batches under way at once, from reading their orders to the acknowledgement",
+			Rounds: column(func(e *exported) float64 { return e.turns / e.seconds })},
+		{Key: "export.busy", Title: "  processors busy", Unit: "cores", Rounds: column(func(e *exported) float64 { return e.used.busy / e.seconds })},
+		{Key: "export.others", Title: "    with other programs", Unit: "cores", Rounds: column(func(e *exported) float64 { return e.used.others() })},
+		{Key: "export.wrong", Title: "  counts and sums in ClickHouse that are not what was made", Rounds: []float64{float64(wrong)}, Limit: figures.Always(figures.AtMost(0))},
+		{Key: "export.left", Title: "  entries left", Rounds: []float64{float64(lagged)}, Limit: figures.Always(figures.AtMost(0))},
 	}
 }

@@ -28,6 +28,8 @@ import (
 	"syscall"
 	"time"
 
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/machine"
 )
 
@@ -157,7 +159,7 @@ func (b *bench) progress(format string, a ...any) { fmt.Fprintf(b.out, format+"\
 // part is a group of figures that are measured together.
 type part struct {
 	name string
-	run  func(*bench, context.Context) ([]figure, error)
+	run  func(*bench, context.Context) ([]figures.Figure, error)
 }
 
 var parts = []part{
@@ -192,25 +194,25 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{flags: f, dir: dir, out: out}
 	began, m := time.Now(), machine.Describe(ctx)
 	b.progress("%s", m)
-	if err := buildReporting(ctx, b.file("bin")); err != nil {
+	if err := stack.Build(ctx, b.file("bin"), "reporting"); err != nil {
 		return err
 	}
-	figures, failure := b.measure(ctx)
-	if len(figures) == 0 {
+	sheet, failure := b.measure(ctx)
+	if len(sheet) == 0 {
 		return failure
 	}
-	all, verdict := judge(figures, f.quick)
+	all, verdict := figures.Judge(sheet, f.quick)
 	r := report{Machine: m, Quick: f.quick, Orders: f.orders, History: f.history, Seconds: time.Since(began).Seconds(), Figures: all}
 	r.print(out)
-	return errors.Join(failure, verdict, r.write(f.json, out))
+	return errors.Join(failure, verdict, figures.WriteJSON(f.json, &r, out))
 }
 
 // measure runs the parts that are asked for, one after the other. After a
 // failure it answers what was measured before.
-func (b *bench) measure(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measure(ctx context.Context) (sheet []figures.Figure, err error) {
 	defer func() {
 		if b.year != nil {
-			b.year.stop()
+			err = errors.Join(err, b.year.stop())
 		}
 	}()
 	for _, p := range parts {
@@ -218,15 +220,15 @@ func (b *bench) measure(ctx context.Context) (figures []figure, err error) {
 			continue
 		}
 		found, err := p.run(b, ctx)
-		figures = append(figures, found...)
+		sheet = append(sheet, found...)
 		if err != nil {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx) // what broke off because of it says less
 			}
-			return figures, fmt.Errorf("%s: %w", p.name, err)
+			return sheet, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	return figures, nil
+	return sheet, nil
 }
 
 func (b *bench) file(names ...string) string {

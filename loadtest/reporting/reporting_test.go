@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 // The quick form, whole and small: orders through Redis into ClickHouse, every
@@ -31,13 +33,13 @@ func TestQuickRun_IsExact(t *testing.T) {
 	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]judged{}
+	got := map[string]figures.Judged{}
 	for _, f := range r.Figures {
 		got[f.Key] = f
 	}
 	for _, key := range []string{"export.wrong", "export.left", "download.differs",
 		"download.http.memory", "download.file.memory", "download.xlsx.memory"} {
-		if f := got[key]; f.Verdict != passed {
+		if f := got[key]; f.Verdict != figures.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 // asked is a report by its name, and by that of its view for the bare query.
@@ -32,36 +34,36 @@ const (
 
 // measureReports asks for every report of every scope as JSON over HTTP: once
 // cold, then warm; and for its rows in ClickHouse alone.
-func (b *bench) measureReports(ctx context.Context) ([]figure, error) {
+func (b *bench) measureReports(ctx context.Context) ([]figures.Figure, error) {
 	y, err := b.openYear(ctx)
 	if err != nil {
 		return nil, err
 	}
 	b.progress("reports: %s", coldMeans)
-	var figures []figure
+	var sheet []figures.Figure
 	for _, s := range y.scopes() {
 		for i, r := range reports {
 			// A quick run starts the engine anew for the first report only.
 			f, err := y.measureReport(ctx, r, &s, !b.quick || i == 0)
 			if err != nil {
-				return figures, fmt.Errorf("%s, %s: %w", r.name, s.title, err)
+				return sheet, fmt.Errorf("%s, %s: %w", r.name, s.title, err)
 			}
-			b.progress("%s: %s %s, %s", f.title, number(median(f.rounds)), f.unit, f.note)
-			figures = append(figures, f)
+			b.progress("%s: %s %s, %s", f.Title, figures.Number(figures.Median(f.Rounds)), f.Unit, f.Note)
+			sheet = append(sheet, f)
 		}
 	}
-	return figures, nil
+	return sheet, nil
 }
 
 // scopes are all of them, or for a quick run the narrowest and the widest.
 func (y *year) scopes() []scope {
 	all := []scope{
 		{key: "account_month", title: "an account's month", from: monthFirst, to: monthLast, account: y.account,
-			judged: everyReport, accepted: atMost(100)},
+			judged: everyReport, accepted: figures.AtMost(100)},
 		{key: "fleet_month", title: "a fleet's month", from: monthFirst, to: monthLast, fleet: y.fleet},
 		{key: "month", title: "the month of all", from: monthFirst, to: monthLast},
 		{key: "year", title: "the year of all", from: yearFirst, to: yearLast,
-			judged: "fleet-statement", accepted: atMost(2000)},
+			judged: "fleet-statement", accepted: figures.AtMost(2000)},
 	}
 	if y.bench.quick {
 		return []scope{all[0], all[len(all)-1]}
@@ -76,10 +78,10 @@ const (
 	controlMillis = 500
 )
 
-func (s *scope) limit(report string) *limit {
+func (s *scope) limit(report string) *figures.Limit {
 	switch {
 	case s.judged == everyReport && report == controlTotals:
-		return atMost(controlMillis)
+		return figures.AtMost(controlMillis)
 	case s.judged == report || s.judged == everyReport:
 		return s.accepted
 	}
@@ -92,14 +94,14 @@ type answer struct {
 	rows, bytes int64
 }
 
-func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) (f figure, err error) {
-	f = figure{key: "reports." + s.key + "." + r.name, title: r.name + ", " + s.title, unit: "ms", limit: s.limit(r.name)}
+func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) (f figures.Figure, err error) {
+	f = figures.Figure{Key: "reports." + s.key + "." + r.name, Title: r.name + ", " + s.title, Unit: "ms", Limit: s.limit(r.name)}
 	if cold {
 		if err := y.restart(ctx, true); err != nil {
 			return f, err
 		}
 	}
-	before, err := takeUsage(y.panel.pid(), y.engine.pid(), y.redis.PID())
+	before, err := takeUsage(y.panel.PID(), y.engine.PID(), y.redis.PID())
 	if err != nil {
 		return f, err
 	}
@@ -107,33 +109,33 @@ func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) 
 	if err != nil {
 		return f, err
 	}
-	if f.rounds, err = y.warm(ctx, r.name, s, first); err != nil {
+	if f.Rounds, err = y.warm(ctx, r.name, s, first); err != nil {
 		return f, err
 	}
 	bare, err := y.bare(ctx, r, s)
 	if err != nil {
 		return f, err
 	}
-	after, err := takeUsage(y.panel.pid(), y.engine.pid(), y.redis.PID())
+	after, err := takeUsage(y.panel.PID(), y.engine.PID(), y.redis.PID())
 	if err != nil {
 		return f, err
 	}
-	f.note = fmt.Sprintf("bare query %s ms; %s rows, %s kB", number(median(bare)), grouped(first.rows), number(float64(first.bytes)/1000))
-	f.aside = []figure{
-		{key: f.key + ".bare", title: f.title + ", bare query", unit: "ms", rounds: bare},
-		{key: f.key + ".rows", title: f.title + ", rows", rounds: []float64{float64(first.rows)}},
+	f.Note = fmt.Sprintf("bare query %s ms; %s rows, %s kB", figures.Number(figures.Median(bare)), figures.Grouped(first.rows), figures.Number(float64(first.bytes)/1000))
+	f.Aside = []figures.Figure{
+		{Key: f.Key + ".bare", Title: f.Title + ", bare query", Unit: "ms", Rounds: bare},
+		{Key: f.Key + ".rows", Title: f.Title + ", rows", Rounds: []float64{float64(first.rows)}},
 	}
 	if used := after.since(&before); used.others() > disturbing {
-		f.note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", number(used.others()))
+		f.Note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", figures.Number(used.others()))
 	}
 	if !cold {
 		return f, nil
 	}
 	took := milliseconds(first.took)
-	f.aside = append(f.aside, figure{key: f.key + ".cold", title: f.title + ", cold", unit: "ms", rounds: []float64{took}})
-	f.note = fmt.Sprintf("cold %s ms, %s", number(took), f.note)
-	if len(f.rounds) == 0 {
-		f.rounds, f.note = f.aside[len(f.aside)-1].rounds, "this is "+f.note
+	f.Aside = append(f.Aside, figures.Figure{Key: f.Key + ".cold", Title: f.Title + ", cold", Unit: "ms", Rounds: []float64{took}})
+	f.Note = fmt.Sprintf("cold %s ms, %s", figures.Number(took), f.Note)
+	if len(f.Rounds) == 0 {
+		f.Rounds, f.Note = f.Aside[len(f.Aside)-1].Rounds, "this is "+f.Note
 	}
 	return f, nil
 }

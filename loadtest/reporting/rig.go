@@ -19,10 +19,20 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/program"
 )
 
 // partitions is the number that production starts with.
 const partitions = ledger.DefaultPartitions
+
+const (
+	// startPatience bounds a start; an engine looks through its tables before it
+	// is ready.
+	startPatience = time.Minute
+	// stopPatience is longer than a program's own patience with what is under
+	// way.
+	stopPatience = 25 * time.Second
+)
 
 // rig is what a measurement stands on: a Redis, an engine, and the means to run
 // reporting on both.
@@ -30,59 +40,64 @@ type rig struct {
 	bench  *bench
 	dir    string
 	redis  *stack.Redis
-	engine *program
+	engine *program.Program
 	url    string // of the engine
 }
 
 // newRig starts Redis and the engine in a folder of their own.
-func (b *bench) newRig(ctx context.Context, name string, redisSettings ...string) (r *rig, err error) {
-	r = &rig{bench: b, dir: b.file(name)}
-	defer func() {
-		if err != nil {
-			r.stop()
-		}
-	}()
+func (b *bench) newRig(ctx context.Context, name string, redisSettings ...string) (*rig, error) {
+	r := &rig{bench: b, dir: b.file(name)}
+	if err := r.start(ctx, redisSettings); err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	return r, nil
+}
+
+func (r *rig) start(ctx context.Context, redisSettings []string) (err error) {
 	if r.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(r.dir, "redis"), Extra: redisSettings}); err != nil {
-		return nil, err
+		return err
 	}
 	addr, err := stack.FreeAddr()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.url = "http://" + addr
 	r.engine = r.program("engine", nil, "engine", "--addr", addr, "--data", r.tables(), "--die-with-parent")
-	r.engine.ready = r.url + "/ping"
-	return r, r.engine.start(ctx)
+	r.engine.Ready = r.url + "/ping"
+	return r.engine.Start(ctx)
 }
 
 // tables is the engine's folder.
 func (r *rig) tables() string { return filepath.Join(r.dir, "clickhouse") }
 
-func (r *rig) stop() {
+func (r *rig) stop() (err error) {
 	if r.engine != nil {
-		r.engine.stop()
+		err = r.engine.Stop()
 	}
 	if r.redis != nil {
 		r.redis.Stop()
 	}
+	return err
 }
 
 // restart starts the engine anew, with a cold page cache if that is wanted and
 // can be had.
 func (r *rig) restart(ctx context.Context, cold bool) error {
-	r.engine.stop()
+	if err := r.engine.Stop(); err != nil {
+		return err
+	}
 	if cold {
 		if err := forget(r.tables()); err != nil {
 			return fmt.Errorf("make the page cache forget the tables: %w", err)
 		}
 	}
-	return r.engine.start(ctx)
+	return r.engine.Start(ctx)
 }
 
 // program is reporting with the shipped settings, on this rig.
-func (r *rig) program(name string, env []string, args ...string) *program {
-	return &program{name: name, path: r.bench.file("bin", "reporting"), args: args, env: r.environment(env...),
-		log: filepath.Join(r.dir, name+".log")}
+func (r *rig) program(name string, env []string, args ...string) *program.Program {
+	return &program.Program{Name: name, Path: r.bench.file("bin", "reporting"), Args: args, Env: r.environment(env...),
+		Log: filepath.Join(r.dir, name+".log"), StartPatience: startPatience, StopPatience: stopPatience}
 }
 
 // environment leaves nothing to the one that this process was started in.

@@ -4,16 +4,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// childAttributes makes the kernel kill the child when this process is gone,
-// however it went; a Ctrl-C at the terminal reaches this process only.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
 
 // coldMeans says what forget achieves.
 const coldMeans = "cold: the engine started again, with none of its tables' files in the page cache"

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/program"
 )
 
 // The year's orders are made in ClickHouse by ClickHouse, in the order of time:
@@ -43,7 +45,7 @@ const ordersAtOnce = 250_000
 // reports of it.
 type year struct {
 	*rig
-	panel          *program
+	panel          *program.Program
 	origin, ops    string // of the panel
 	token          string // bearer
 	account, fleet string // one of each
@@ -67,11 +69,11 @@ func (b *bench) openYear(ctx context.Context) (_ *year, err error) {
 	return y, y.preparePanel(ctx)
 }
 
-func (y *year) stop() {
+func (y *year) stop() (err error) {
 	if y.panel != nil {
-		y.panel.stop()
+		err = y.panel.Stop()
 	}
-	y.rig.stop()
+	return errors.Join(err, y.rig.stop())
 }
 
 // fill makes the tables and the orders. Merges of parts are switched off, so
@@ -97,7 +99,7 @@ func (y *year) fill(ctx context.Context) error {
 		}
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			y.bench.progress("year: %s of %s orders", grouped(int64(from+count)), grouped(int64(y.orders)))
+			y.bench.progress("year: %s of %s orders", figures.Grouped(int64(from+count)), figures.Grouped(int64(y.orders)))
 		}
 	}
 	if _, err := y.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 20)
@@ -109,7 +111,7 @@ func (y *year) fill(ctx context.Context) error {
 		WHERE database = 'delivery' AND table = 'orders' AND active`); err != nil {
 		return err
 	}
-	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", grouped(int64(y.orders)), grouped(rows), parts, time.Since(began).Seconds())
+	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", figures.Grouped(int64(y.orders)), figures.Grouped(rows), parts, time.Since(began).Seconds())
 	return y.choose(ctx)
 }
 
@@ -163,8 +165,8 @@ func (y *year) preparePanel(ctx context.Context) error {
 		"serve", "--roles", "panel,export", "--config", settings)
 	// The panel alone is ready without ClickHouse; the exporter, which has nothing
 	// to do here, is not.
-	y.panel.ready = y.ops + "/readyz"
-	return y.panel.start(ctx)
+	y.panel.Ready = y.ops + "/readyz"
+	return y.panel.Start(ctx)
 }
 
 // restart starts the engine anew and returns when the panel has found it again.
@@ -172,7 +174,7 @@ func (y *year) restart(ctx context.Context, cold bool) error {
 	if err := y.rig.restart(ctx, cold); err != nil {
 		return err
 	}
-	return y.panel.awaitAnswer(ctx, y.ops+"/readyz")
+	return y.panel.AwaitAnswer(ctx, y.ops+"/readyz")
 }
 
 // scope says which orders reports are asked for, and how long the answers may
@@ -181,8 +183,8 @@ type scope struct {
 	key, title     string
 	from, to       string
 	account, fleet string
-	judged         string // the name of a report, or everyReport; empty: none
-	accepted       *limit // of those that are judged, in milliseconds
+	judged         string         // the name of a report, or everyReport; empty: none
+	accepted       *figures.Limit // of those that are judged, in milliseconds
 }
 
 const everyReport = "*"
@@ -217,11 +219,11 @@ func (y *year) open(ctx context.Context, file string, s *scope) (*http.Response,
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, errors.Join(err, y.panel.check())
+		return nil, errors.Join(err, y.panel.Check())
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s answers %d; see %s", req.URL.Path, resp.StatusCode, filepath.Base(y.panel.log))
+		return nil, fmt.Errorf("%s answers %d; see %s", req.URL.Path, resp.StatusCode, filepath.Base(y.panel.Log))
 	}
 	return resp, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/loadtest/figures"
 )
 
 // agedShare is which part of the waiting events happened almost a day ago, so
@@ -34,7 +35,7 @@ type backlog struct {
 	perWaiting, perRetry, perSettled float64 // bytes per event
 }
 
-func (b *bench) measureBacklog(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measureBacklog(ctx context.Context) (sheet []figures.Figure, err error) {
 	l := &backlog{bench: b, events: 100_000, healthy: make(map[*rig][]*vendor)}
 	forgetting := 75 * time.Second
 	if b.quick {
@@ -61,14 +62,14 @@ func (b *bench) measureBacklog(ctx context.Context) (figures []figure, err error
 	if err != nil {
 		return nil, err
 	}
-	figures = compare("backlog", fmt.Sprintf("healthy beside %s waiting events", number(float64(l.events))), pairs)
+	sheet = compare("backlog", fmt.Sprintf("healthy beside %s waiting events", figures.Number(float64(l.events))), pairs)
 	if !b.quick {
-		figures = append(figures,
-			figure{key: "backlog.bytes", title: "Redis memory per waiting event beyond the event", unit: "B", rounds: []float64{l.perWaiting}, limit: atMost(300)},
-			figure{key: "backlog.retry_bytes", title: "  when it has been tried and waits for its next attempt", unit: "B", rounds: []float64{l.perRetry}, limit: atMost(300)},
-			figure{key: "backlog.settled_bytes", title: "  what a settled one leaves, for comparison", unit: "B", rounds: []float64{l.perSettled}})
+		sheet = append(sheet,
+			figures.Figure{Key: "backlog.bytes", Title: "Redis memory per waiting event beyond the event", Unit: "B", Rounds: []float64{l.perWaiting}, Limit: figures.AtMost(300)},
+			figures.Figure{Key: "backlog.retry_bytes", Title: "  when it has been tried and waits for its next attempt", Unit: "B", Rounds: []float64{l.perRetry}, Limit: figures.AtMost(300)},
+			figures.Figure{Key: "backlog.settled_bytes", Title: "  what a settled one leaves, for comparison", Unit: "B", Rounds: []float64{l.perSettled}})
 	}
-	return append(figures, drain...), nil
+	return append(sheet, drain...), nil
 }
 
 // fill makes the events while no worker runs, one for each order: the dearest
@@ -100,7 +101,7 @@ func (l *backlog) fill(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	l.progress("backlog: %s events made in %.1f s", number(float64(l.events)), time.Since(began).Seconds())
+	l.progress("backlog: %s events made in %.1f s", figures.Number(float64(l.events)), time.Since(began).Seconds())
 	return nil
 }
 
@@ -167,13 +168,13 @@ func (r *rig) grow(ctx context.Context, events int, work func() error) (bytesPer
 	if err != nil {
 		return 0, err
 	}
-	if err := r.worker.start(ctx); err != nil {
+	if err := r.worker.Start(ctx); err != nil {
 		return 0, err
 	}
 	if err := work(); err != nil {
 		return 0, err
 	}
-	if err := r.worker.stop(); err != nil {
+	if err := r.worker.Stop(); err != nil {
 		return 0, err
 	}
 	after, err := memory(ctx, r)
@@ -185,7 +186,7 @@ func (l *backlog) bytes(each float64) string {
 	if l.quick {
 		return ""
 	}
-	return fmt.Sprintf("; %s B each", number(each))
+	return fmt.Sprintf("; %s B each", figures.Number(each))
 }
 
 const (
@@ -227,7 +228,7 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	l.progress("backlog: %s events wait after %.1f s, %d aged ones are given up%s", number(float64(endpoint.Backlog)),
+	l.progress("backlog: %s events wait after %.1f s, %d aged ones are given up%s", figures.Number(float64(endpoint.Backlog)),
 		time.Since(began).Seconds(), endpoint.Undelivered, l.bytes(l.perWaiting))
 	if waiting := endpoint.Backlog + endpoint.Undelivered; waiting < int64(l.events) {
 		return fmt.Errorf("only %d of %d events wait", waiting, l.events)
@@ -276,7 +277,7 @@ func (l *backlog) retry(ctx context.Context) (err error) {
 		}
 		return errors.New("not every event was tried in time")
 	})
-	l.progress("backlog: %s events have been tried and wait%s", number(events), l.bytes(l.perRetry))
+	l.progress("backlog: %s events have been tried and wait%s", figures.Number(events), l.bytes(l.perRetry))
 	return err
 }
 
@@ -301,10 +302,10 @@ func (l *backlog) compareHealthy(ctx context.Context) ([]pair, error) {
 		if with {
 			r = l.waiting
 		}
-		if err := r.worker.start(ctx); err != nil {
+		if err := r.worker.Start(ctx); err != nil {
 			return t, err
 		}
 		t, err = l.measureWaits(ctx, r, l.healthy[r], l.lasting(10*time.Second), func(s *source) *traffic { return r.evenly(s, steadyRate) })
-		return t, errors.Join(err, r.worker.stop())
+		return t, errors.Join(err, r.worker.Stop())
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 // troubled is the isolation case: of ten events two go to an endpoint that takes
@@ -15,7 +17,7 @@ var troubled = [10]manner{answers, slow, answers, refuses, answers, answers, slo
 // measureIsolation compares healthy endpoints beside bad ones with the same
 // endpoints and the same traffic to them alone, each turn in a Redis of its own,
 // so that no round inherits what another left waiting.
-func (b *bench) measureIsolation(ctx context.Context) ([]figure, error) {
+func (b *bench) measureIsolation(ctx context.Context) ([]figures.Figure, error) {
 	var sum counts
 	pairs, err := b.takeTurns("isolation", func(round int, bad bool) (turn, error) {
 		t, received, err := b.isolate(ctx, fmt.Sprintf("isolation-%d-%v", round, bad), bad)
@@ -55,7 +57,7 @@ func (b *bench) isolate(ctx context.Context, name string, bad bool) (t turn, sum
 			return t, sum, err
 		}
 	}
-	if err := r.worker.start(ctx); err != nil {
+	if err := r.worker.Start(ctx); err != nil {
 		return t, sum, err
 	}
 	t, err = b.measureWaits(ctx, r, healthy, length, func(s *source) *traffic {

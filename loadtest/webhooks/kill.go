@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // flows, and starts it again under the same name. What it had leased and not
 // recorded is sent again once the lease has run out; that is what duplicates
 // come from, and what the end waits for.
-func (b *bench) measureKills(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measureKills(ctx context.Context) (sheet []figures.Figure, err error) {
 	times, edits, lease := kills, []edit(nil), 30*time.Second
 	if b.quick {
 		// Shorter leases, or half a minute would pass before the last event.
@@ -63,16 +65,16 @@ func (b *bench) measureKills(ctx context.Context) (figures []figure, err error) 
 	again := duplicates("kill", sum)
 	if b.quick {
 		// Few events for each kill, and on a busy machine many under way at each.
-		again.limit = always(atMost(20))
+		again.Limit = figures.Always(figures.AtMost(20))
 	}
-	head := figure{key: "kill.kills", title: "kill -9 of the worker at 500 events/s", unit: "times", rounds: []float64{float64(times)}}
-	return []figure{head, lost("kill", sum), again, invalid("kill", sum)}, nil
+	head := figures.Figure{Key: "kill.kills", Title: "kill -9 of the worker at 500 events/s", Unit: "times", Rounds: []float64{float64(times)}}
+	return []figures.Figure{head, lost("kill", sum), again, invalid("kill", sum)}, nil
 }
 
 // killBesideTraffic returns when the last kill's worker has started again and
 // the traffic has ended.
 func (b *bench) killBesideTraffic(ctx context.Context, r *rig, t *traffic, times int, most time.Duration) (err error) {
-	if err := r.worker.start(ctx); err != nil {
+	if err := r.worker.Start(ctx); err != nil {
 		return err
 	}
 	stop, flowed := make(chan struct{}), make(chan error, 1)
@@ -86,11 +88,11 @@ func (b *bench) killBesideTraffic(ctx context.Context, r *rig, t *traffic, times
 		if err := sleep(ctx, shortestLife+time.Duration(random.Int64N(int64(longestLife-shortestLife)))); err != nil {
 			return err
 		}
-		if err := r.worker.check(); err != nil {
+		if err := r.worker.Check(); err != nil {
 			return err
 		}
-		r.worker.kill()
-		if err := r.worker.start(ctx); err != nil {
+		r.worker.Kill()
+		if err := r.worker.Start(ctx); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 const (
@@ -34,7 +36,7 @@ func (b *bench) warmUp() time.Duration {
 
 // measureLatency is what an event takes from the commit that makes it to its
 // receipt, at a rate far below saturation.
-func (b *bench) measureLatency(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measureLatency(ctx context.Context) (sheet []figures.Figure, err error) {
 	r, err := b.newRig(ctx, "latency")
 	if err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ func (b *bench) measureLatency(ctx context.Context) (figures []figure, err error
 	if err != nil {
 		return nil, err
 	}
-	if err := r.worker.start(ctx); err != nil {
+	if err := r.worker.Start(ctx); err != nil {
 		return nil, err
 	}
 	turns, err := calmest(b, func(round int) (turn, error) {
@@ -57,14 +59,14 @@ func (b *bench) measureLatency(ctx context.Context) (figures []figure, err error
 	}
 	var p50, p99, leftOut []float64
 	for i := range turns {
-		p50, p99 = append(p50, quantile(turns[i].waits, 0.50)), append(p99, quantile(turns[i].waits, 0.99))
+		p50, p99 = append(p50, figures.Quantile(turns[i].waits, 0.50)), append(p99, figures.Quantile(turns[i].waits, 0.99))
 		leftOut = append(leftOut, 100*turns[i].leftOut)
 	}
 	sum := sumOf(vendors)
-	return []figure{
-		{key: "latency.p50", title: "commit to receipt at 200/s, p50", unit: "ms", rounds: p50, limit: atMost(10)},
-		{key: "latency.p99", title: "  p99", unit: "ms", rounds: p99},
-		{key: "latency.left_out", title: "  events left out because others were busy", unit: "%", rounds: leftOut},
+	return []figures.Figure{
+		{Key: "latency.p50", Title: "commit to receipt at 200/s, p50", Unit: "ms", Rounds: p50, Limit: figures.AtMost(10)},
+		{Key: "latency.p99", Title: "  p99", Unit: "ms", Rounds: p99},
+		{Key: "latency.left_out", Title: "  events left out because others were busy", Unit: "%", Rounds: leftOut},
 		lost("latency", sum), duplicates("latency", sum), invalid("latency", sum),
 	}, nil
 }

@@ -34,6 +34,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/figures"
 	"vendorapi/loadtest/machine"
 )
 
@@ -159,7 +161,7 @@ func (b *bench) progress(format string, a ...any) {
 // part is a group of figures that are measured together.
 type part struct {
 	name string
-	run  func(*bench, context.Context) ([]figure, error)
+	run  func(*bench, context.Context) ([]figures.Figure, error)
 	// beside marks what a quick run does beside all the others, because most of
 	// its time is waiting.
 	beside bool
@@ -192,25 +194,25 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{flags: f, dir: dir, bin: filepath.Join(dir, "bin"), key: newKey(), out: out}
 	began, m := time.Now(), machine.Describe(ctx)
 	b.progress("%s", m)
-	if err := buildWorker(ctx, b.bin); err != nil {
+	if err := stack.Build(ctx, b.bin, "worker"); err != nil {
 		return err
 	}
-	figures, failure := b.measure(ctx)
-	if len(figures) == 0 {
+	sheet, failure := b.measure(ctx)
+	if len(sheet) == 0 {
 		return failure
 	}
-	all, verdict := judge(figures, f.quick)
+	all, verdict := figures.Judge(sheet, f.quick)
 	r := report{Machine: m, Quick: f.quick, Seed: f.seed, Seconds: time.Since(began).Seconds(), Figures: all}
 	r.print(out)
-	return errors.Join(failure, verdict, r.write(f.json, out))
+	return errors.Join(failure, verdict, figures.WriteJSON(f.json, &r, out))
 }
 
 // measure runs the parts that are asked for, one after the other; in a quick run
 // some are beside the others. After a failure it answers what was measured
 // before.
-func (b *bench) measure(ctx context.Context) ([]figure, error) {
+func (b *bench) measure(ctx context.Context) ([]figures.Figure, error) {
 	only := regexp.MustCompile(b.only) // compiled once before, in parseFlags
-	measured := make([][]figure, len(parts))
+	measured := make([][]figures.Figure, len(parts))
 	lane := func(ctx context.Context, takes func(part) bool) (err error) {
 		for i, p := range parts {
 			if !takes(p) || !only.MatchString(p.name) {

@@ -51,7 +51,7 @@ func (r *rig) listen(ctx context.Context) (stop func() (noise, error)) {
 		tick := time.NewTicker(noiseSpan)
 		defer tick.Stop()
 		at := time.Now()
-		before, err := takeUsage(r.worker.pid(), r.redis.PID())
+		before, err := takeUsage(r.worker.PID(), r.redis.PID())
 		for failure = err; failure == nil; {
 			select {
 			case <-ctx.Done():
@@ -60,7 +60,7 @@ func (r *rig) listen(ctx context.Context) (stop func() (noise, error)) {
 			}
 			now := time.Now()
 			var used usage
-			if used, failure = takeUsage(r.worker.pid(), r.redis.PID()); failure == nil {
+			if used, failure = takeUsage(r.worker.PID(), r.redis.PID()); failure == nil {
 				if used.since(before).others() > noisy*now.Sub(at).Seconds() {
 					heard = append(heard, span{momentOf(at), momentOf(now)})
 				}

@@ -102,7 +102,7 @@ func (r *rig) openLedger(ctx context.Context, k key) (err error) {
 func (r *rig) stop() error {
 	var err error
 	if r.worker != nil {
-		r.worker.kill()
+		r.worker.Kill()
 	}
 	for _, v := range r.vendors {
 		v.close()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/figures"
 )
 
 // vendorCount is how many endpoints the even traffic goes to, four in each
@@ -16,7 +17,7 @@ const vendorCount = 64
 // measureThroughput fills the streams while no worker runs, then starts one and
 // watches it work them off. The first tenth of the receipts, while connections
 // are opened, is not counted; the last one is.
-func (b *bench) measureThroughput(ctx context.Context) (figures []figure, err error) {
+func (b *bench) measureThroughput(ctx context.Context) (sheet []figures.Figure, err error) {
 	events := 60_000
 	if b.quick {
 		events = 5_000
@@ -41,24 +42,24 @@ func (b *bench) measureThroughput(ctx context.Context) (figures []figure, err er
 	if err != nil {
 		return nil, err
 	}
-	column := func(of func(*saturation) float64) (figures []float64) {
+	column := func(of func(*saturation) float64) (sheet []float64) {
 		for i := range rounds {
-			figures = append(figures, of(&rounds[i]))
+			sheet = append(sheet, of(&rounds[i]))
 		}
-		return figures
+		return sheet
 	}
 	sum := sumOf(r.vendors)
-	return []figure{
-		{key: "throughput", title: "webhooks per second at saturation", unit: "/s", rounds: column((*saturation).rate), limit: atLeast(5000)},
-		{key: "throughput.worker_us", title: "  CPU of the worker per webhook", unit: "us",
-			rounds: column(func(s *saturation) float64 { return s.each(s.used.worker) })},
-		{key: "throughput.receiver_us", title: "  CPU of the endpoints per webhook", unit: "us",
-			rounds: column(func(s *saturation) float64 { return s.each(s.used.receiver) })},
-		{key: "throughput.redis_us", title: "  CPU of Redis per webhook", unit: "us",
-			rounds: column(func(s *saturation) float64 { return s.each(s.used.redis) })},
-		{key: "throughput.busy", title: "  processors busy", unit: "cores",
-			rounds: column(func(s *saturation) float64 { return s.used.busy / s.seconds })},
-		{key: "throughput.others", title: "  of these, other programs", unit: "cores", rounds: column((*saturation).others)},
+	return []figures.Figure{
+		{Key: "throughput", Title: "webhooks per second at saturation", Unit: "/s", Rounds: column((*saturation).rate), Limit: figures.AtLeast(5000)},
+		{Key: "throughput.worker_us", Title: "  CPU of the worker per webhook", Unit: "us",
+			Rounds: column(func(s *saturation) float64 { return s.each(s.used.worker) })},
+		{Key: "throughput.receiver_us", Title: "  CPU of the endpoints per webhook", Unit: "us",
+			Rounds: column(func(s *saturation) float64 { return s.each(s.used.receiver) })},
+		{Key: "throughput.redis_us", Title: "  CPU of Redis per webhook", Unit: "us",
+			Rounds: column(func(s *saturation) float64 { return s.each(s.used.redis) })},
+		{Key: "throughput.busy", Title: "  processors busy", Unit: "cores",
+			Rounds: column(func(s *saturation) float64 { return s.used.busy / s.seconds })},
+		{Key: "throughput.others", Title: "  of these, other programs", Unit: "cores", Rounds: column((*saturation).others)},
 		lost("throughput", sum), duplicates("throughput", sum), invalid("throughput", sum),
 	}, nil
 }
@@ -80,9 +81,9 @@ func (s *saturation) calm() bool           { return s.others() <= 0.25 }
 func (s *saturation) each(seconds float64) float64 { return seconds / s.webhooks * 1e6 }
 
 func (s *saturation) String() string {
-	return fmt.Sprintf("%s webhooks/s; CPU of each: worker %s us, endpoint %s us, Redis %s us; %s cores busy, others took %s", number(s.rate()),
-		number(s.each(s.used.worker)), number(s.each(s.used.receiver)), number(s.each(s.used.redis)),
-		number(s.used.busy/s.seconds), number(s.others()))
+	return fmt.Sprintf("%s webhooks/s; CPU of each: worker %s us, endpoint %s us, Redis %s us; %s cores busy, others took %s", figures.Number(s.rate()),
+		figures.Number(s.each(s.used.worker)), figures.Number(s.each(s.used.receiver)), figures.Number(s.each(s.used.redis)),
+		figures.Number(s.used.busy/s.seconds), figures.Number(s.others()))
 }
 
 // saturate is one round: fill, start, watch, stop.
@@ -99,7 +100,7 @@ func (b *bench) saturate(ctx context.Context, r *rig, events int, profile bool) 
 	if err := settleRedis(ctx, r.redis.Addr); err != nil {
 		return s, err
 	}
-	if err := r.worker.start(ctx); err != nil {
+	if err := r.worker.Start(ctx); err != nil {
 		return s, err
 	}
 	warm := int64(events / 10)
@@ -109,7 +110,7 @@ func (b *bench) saturate(ctx context.Context, r *rig, events int, profile bool) 
 	profiled := make(chan error, 1)
 	go func() { profiled <- b.profileWorker(ctx, r.worker, profile) }()
 	began := time.Now()
-	used, err := takeUsage(r.worker.pid(), r.redis.PID())
+	used, err := takeUsage(r.worker.PID(), r.redis.PID())
 	if err != nil {
 		return s, err
 	}
@@ -117,12 +118,12 @@ func (b *bench) saturate(ctx context.Context, r *rig, events int, profile bool) 
 		return s, err
 	}
 	s.seconds, s.webhooks = time.Since(began).Seconds(), float64(int64(events)-warm)
-	after, err := takeUsage(r.worker.pid(), r.redis.PID())
+	after, err := takeUsage(r.worker.PID(), r.redis.PID())
 	if err != nil {
 		return s, err
 	}
 	s.used = after.since(used)
-	return s, errors.Join(<-profiled, r.worker.stop())
+	return s, errors.Join(<-profiled, r.worker.Stop())
 }
 
 // awaitReceived waits until so many distinct events have been received in all.
@@ -141,7 +142,7 @@ func (r *rig) awaitReceived(ctx context.Context, n int64, patience time.Duration
 		case <-timer.C:
 			return fmt.Errorf("%d of %d events received after %s", r.counter.received.Load(), n, patience)
 		case <-look.C:
-			if err := r.worker.check(); err != nil {
+			if err := r.worker.Check(); err != nil {
 				return err
 			}
 		}

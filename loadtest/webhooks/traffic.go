@@ -93,7 +93,7 @@ func (r *rig) awaitAll(ctx context.Context, vendors []*vendor, patience time.Dur
 		if c := sumOf(vendors); c.Received == c.Expected {
 			return nil
 		}
-		if err := r.worker.check(); err != nil {
+		if err := r.worker.Check(); err != nil {
 			return err
 		}
 		select {

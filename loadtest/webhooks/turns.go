@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 // turn is one half of a comparison, measured once.
@@ -39,7 +41,7 @@ func (t *turn) disturbance() float64 { return t.leftOut }
 func (t *turn) calm() bool           { return t.leftOut <= mostLeftOut }
 
 func (t *turn) String() string {
-	text := fmt.Sprintf("p50 %s ms, p99 %s ms", number(quantile(t.waits, 0.50)), number(quantile(t.waits, 0.99)))
+	text := fmt.Sprintf("p50 %s ms, p99 %s ms", figures.Number(figures.Quantile(t.waits, 0.50)), figures.Number(figures.Quantile(t.waits, 0.99)))
 	if t.leftOut > 0 {
 		text += fmt.Sprintf(" (others were busy for %.0f %%)", 100*t.leftOut)
 	}
@@ -109,24 +111,24 @@ func (b *bench) takeTurns(part string, measure func(round int, with bool) (turn,
 }
 
 // compare tells of both halves, and judges the ratio of their p99s.
-func compare(part, what string, pairs []pair) []figure {
+func compare(part, what string, pairs []pair) []figures.Figure {
 	var ratios, p50, p50Alone, p99, p99Alone, leftOut, waits, waitsAlone []float64
 	for i := range pairs {
 		with, without := &pairs[i].with, &pairs[i].without
-		p50, p50Alone = append(p50, quantile(with.waits, 0.50)), append(p50Alone, quantile(without.waits, 0.50))
-		p99, p99Alone = append(p99, quantile(with.waits, 0.99)), append(p99Alone, quantile(without.waits, 0.99))
+		p50, p50Alone = append(p50, figures.Quantile(with.waits, 0.50)), append(p50Alone, figures.Quantile(without.waits, 0.50))
+		p99, p99Alone = append(p99, figures.Quantile(with.waits, 0.99)), append(p99Alone, figures.Quantile(without.waits, 0.99))
 		ratios = append(ratios, p99[i]/p99Alone[i])
 		leftOut = append(leftOut, 100*pairs[i].disturbance())
 		waits, waitsAlone = append(waits, with.waits...), append(waitsAlone, without.waits...)
 	}
-	pooled := []float64{quantile(waits, 0.99) / quantile(waitsAlone, 0.99)}
-	return []figure{
-		{key: part + ".p99_ratio", title: what + ": p99, times that without", rounds: ratios, limit: atMost(1.5)},
-		{key: part + ".p99_ratio_pooled", title: "  the same of all rounds' events together", rounds: pooled},
-		{key: part + ".p50", title: "  p50", unit: "ms", rounds: p50},
-		{key: part + ".p50_without", title: "  p50 without", unit: "ms", rounds: p50Alone},
-		{key: part + ".p99", title: "  p99", unit: "ms", rounds: p99},
-		{key: part + ".p99_without", title: "  p99 without", unit: "ms", rounds: p99Alone},
-		{key: part + ".left_out", title: "  events left out because others were busy", unit: "%", rounds: leftOut},
+	pooled := []float64{figures.Quantile(waits, 0.99) / figures.Quantile(waitsAlone, 0.99)}
+	return []figures.Figure{
+		{Key: part + ".p99_ratio", Title: what + ": p99, times that without", Rounds: ratios, Limit: figures.AtMost(1.5)},
+		{Key: part + ".p99_ratio_pooled", Title: "  the same of all rounds' events together", Rounds: pooled},
+		{Key: part + ".p50", Title: "  p50", Unit: "ms", Rounds: p50},
+		{Key: part + ".p50_without", Title: "  p50 without", Unit: "ms", Rounds: p50Alone},
+		{Key: part + ".p99", Title: "  p99", Unit: "ms", Rounds: p99},
+		{Key: part + ".p99_without", Title: "  p99 without", Unit: "ms", Rounds: p99Alone},
+		{Key: part + ".left_out", Title: "  events left out because others were busy", Unit: "%", Rounds: leftOut},
 	}
 }

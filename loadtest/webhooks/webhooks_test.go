@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vendorapi/loadtest/figures"
 )
 
 // The quick form, whole: a worker, Redis, endpoints of every manner, a backlog
@@ -31,19 +33,19 @@ func TestQuickRun_LosesNothing(t *testing.T) {
 	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]judged{}
+	got := map[string]figures.Judged{}
 	for _, f := range r.Figures {
 		got[f.Key] = f
 	}
 	for _, p := range parts {
 		for _, what := range []string{".lost", ".duplicates", ".invalid"} {
-			if f := got[p.name+what]; f.Verdict != passed {
+			if f := got[p.name+what]; f.Verdict != figures.Passed {
 				t.Errorf("%s: %+v", p.name+what, f)
 			}
 		}
 	}
 	for _, key := range []string{"backlog.drained", "backlog.left", "backlog.late", "backlog.unrecorded"} {
-		if f := got[key]; f.Verdict != passed {
+		if f := got[key]; f.Verdict != figures.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}

@@ -27,13 +27,34 @@ const (
 	defaultReporting = "127.0.0.1:8083"
 )
 
+// usage stands above the list of flags.
+const usage = `run is make run: it starts the whole system on this machine, prints how to use
+it, and stops everything on Ctrl-C or when one of its programs ends.
+
+  run [flags]
+
+Variables (README, "Configuration"): DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
+REDIS_URL, REDIS_TLS, CLICKHOUSE_URL, CLICKHOUSE_ADDR, COURIER, COURIER_STEP,
+WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR.
+
+Flags:
+`
+
 func main() {
 	withParent := flag.Bool("die-with-parent", false, "stop when the process that started this one is gone (Linux)")
 	bin := flag.String("bin", "", "folder of binaries that were built already; empty: they are built now")
 	restore := flag.String("restore", "", "put this backup into DATA_DIR, and end")
 	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
+	check := flag.Bool("check-config", false, "judge the variables without starting anything, print what is in force, and end")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	work := func() error { return run(*withParent, *bin) }
+	if *check {
+		work = func() error { return checkVariables(os.Getenv, os.Stdout) }
+	}
 	if *restore != "" {
 		work = func() error { return putBack(*restore, *bin, *replace) }
 	}

@@ -12,6 +12,8 @@ func getenv(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
+//rule:make-run/CLICKHOUSE_URL make-run/COURIER make-run/COURIER_STEP make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR
+//rule:make-run/REDIS_URL
 func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 	o, err := options(getenv(nil), io.Discard)
 	if err != nil {
@@ -24,6 +26,8 @@ func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 	}
 }
 
+//rule:make-run/CLICKHOUSE_URL make-run/COURIER make-run/COURIER_STEP make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR
+//rule:make-run/REDIS_URL
 func TestOptions_TakeEveryVariable(t *testing.T) {
 	o, err := options(getenv(map[string]string{
 		"DATA_DIR": "d", "GATEWAY_ADDR": "g:1", "OPS_ADDR": "o:2", "WORKER_OPS_ADDR": "w:3", "RECEIVER_ADDR": "r:4",
@@ -51,6 +55,7 @@ func TestOptions_Refuse(t *testing.T) {
 	}
 }
 
+//rule:make-run/other-programs-on-the-machine
 func TestIfFree_GivesWayToOthers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,90 @@
+package figures
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	sheet := []Figure{
+		{Key: "fast", Title: "fast", Rounds: []float64{40_000, 70_000, 90_000}, Limit: AtLeast(50_000)},
+		{Key: "slow", Title: "slow", Rounds: []float64{200, 80, 300}, Limit: AtMost(100), Unit: "ms",
+			Aside: []Figure{{Key: "slow.cold", Title: "slow, cold", Rounds: []float64{900}}}},
+		{Key: "wrong", Title: "wrong", Rounds: []float64{1}, Limit: Always(AtMost(0))},
+		{Key: "told", Title: "told", Rounds: []float64{3, 5}, Note: "by the way"},
+	}
+	all, err := Judge(sheet, false)
+	if err == nil || !strings.Contains(err.Error(), "slow is 200 ms, accepted is <= 100") ||
+		!strings.Contains(err.Error(), "wrong is 1, accepted is <= 0") || strings.Contains(err.Error(), "fast") {
+		t.Errorf("%v", err)
+	}
+	if len(all) != 5 || all[0].Verdict != Passed || all[0].Median != 70_000 || all[1].Verdict != Missed ||
+		all[2].Key != "slow.cold" || all[4].Verdict != "" || all[4].Median != 4 {
+		t.Errorf("%+v", all)
+	}
+	var out bytes.Buffer
+	Print(&out, all)
+	if text := out.String(); !strings.Contains(text, "by the way") || !strings.Contains(text, "MISSED") || strings.Contains(text, "slow, cold") {
+		t.Errorf("%s", text)
+	}
+	all, err = Judge(sheet, true)
+	if err == nil || strings.Contains(err.Error(), "slow") || all[1].Limit != nil {
+		t.Errorf("quick: %v, %+v", err, all)
+	}
+	if _, err := Judge([]Figure{{Key: "empty"}}, false); err == nil {
+		t.Error("a figure without a measurement passes")
+	}
+	if _, err := Judge([]Figure{{Key: "fast", Rounds: []float64{1}, Aside: []Figure{{Key: "empty"}}}}, false); err == nil {
+		t.Error("a figure without a measurement passes at the side")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]string{0: "0", 0.254: "0.25", 9.996: "10.0", 47.23: "47.2", 100: "100", 999.7: "1 000", 5_000_000: "5 000 000"} {
+		if got := Number(v); got != want {
+			t.Errorf("%v is written %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	for q, want := range map[float64]float64{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := Quantile(hundred, q); got != want {
+			t.Errorf("%v: %v", q, got)
+		}
+	}
+	if Median([]float64{3, 1, 2}) != 2 || Median([]float64{4, 1, 2, 3}) != 2.5 {
+		t.Error("median")
+	}
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rounds []float64
+		want   float64
+	}{
+		{[]float64{7}, 7},
+		{[]float64{9, 1}, 5},
+		{[]float64{9, 1, 2}, 2},
+		{[]float64{4, 1, 3, 2}, 2.5},
+		{[]float64{1000, 1, 2, 3, 0}, 2}, // one bad round does not count
+	} {
+		before := slices.Clone(c.rounds)
+		if got := Median(c.rounds); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.rounds, got, c.want)
+		}
+		if !slices.Equal(before, c.rounds) {
+			t.Errorf("the rounds were put into another order: %v", c.rounds)
+		}
+	}
+}
