@@ -103,7 +103,8 @@ type Feed struct {
 	// succeeded: what waits, waits in the streams.
 	Turn  func(ctx context.Context, batch []Entry) error
 	Every time.Duration
-	// Log is told what went wrong and what was healed; nil: nobody is.
+	// Log, which names the role itself, is told what went wrong and what was
+	// healed; nil: nobody is.
 	Log func(msg string, args ...any)
 	// Batch is how many entries of a stream are read at once, 0: 256; of all
 	// streams together a Turn gets 50,000 at most.
@@ -204,10 +205,12 @@ func (r *feedReader) run(ctx context.Context) {
 		r.redoLater()
 		r.stalled = r.Turn != nil && errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
-			err = r.makeGroups(ctx)
-			r.Log("consumer group was missing and has been made anew; it starts at the oldest entry", "role", r.Role, "error", err)
+			r.Log("a consumer group is missing and is made anew; it starts at the oldest entry")
+			if err := r.makeGroups(ctx); err != nil {
+				r.Log("the consumer group could not be made; it is tried again", "error", err, "pause", pause)
+			}
 		} else {
-			r.Log("reading or handling entries failed; it is tried again", "role", r.Role, "error", err, "pause", pause)
+			r.Log("reading or handling entries failed; it is tried again", "error", err, "pause", pause)
 		}
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
@@ -234,7 +237,7 @@ func (r *feedReader) leave(ctx context.Context) {
 	defer cancel()
 	if r.Turn == nil {
 		if err := r.readOwn(end); err != nil {
-			r.Log("entries stay unsettled at the end", "role", r.Role, "error", err)
+			r.Log("entries stay unsettled at the end", "error", err)
 			return
 		}
 	}
@@ -250,7 +253,7 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 		calls = append(calls, call{[]string{s.key}, []any{string(r.Role), silent.Milliseconds(), name}})
 	}
 	if _, err := r.ledger.runAll(ctx, r.ledger.scripts.forgetConsumers, calls); err != nil {
-		r.Log("names of consumers that are gone stay for now", "role", r.Role, "error", err)
+		r.Log("names of consumers that are gone stay for now", "error", err)
 	}
 }
 
@@ -289,7 +292,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 		case errors.Is(err, delivery.ErrUnavailable) || redis.HasErrorPrefix(err, "NOGROUP"):
 			return err
 		default:
-			r.Log("entries are still unsettled", "role", r.Role, "error", err)
+			r.Log("entries are still unsettled", "error", err)
 			r.redoLater()
 			r.stalled = false
 		}

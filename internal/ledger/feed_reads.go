@@ -53,11 +53,11 @@ func (r *feedReader) gather(ctx context.Context) error {
 	}
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 	var batch []Entry
-	var failed error
+	var failed failures
 	full := false
 	for i, read := range reads {
 		if err := read.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			failed = errors.Join(failed, readFailure(err))
+			failed.add(readFailure(err))
 			continue
 		}
 		for _, stream := range read.Val() {
@@ -69,9 +69,9 @@ func (r *feedReader) gather(ctx context.Context) error {
 		r.nextRead = time.Now().Add(r.Every)
 	}
 	if len(batch) > 0 {
-		failed = errors.Join(failed, r.Turn(ctx, batch))
+		failed.add(r.Turn(ctx, batch))
 	}
-	return failed
+	return failed.err()
 }
 
 // handle gives entries of one partition that were handed out before to whoever
@@ -117,11 +117,11 @@ func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry)
 // readOwn hands out again what this consumer has read and not settled, in every
 // stream, whatever fails in one of them.
 func (r *feedReader) readOwn(ctx context.Context) error {
-	var failed error
+	var failed failures
 	for _, s := range r.streams {
-		failed = errors.Join(failed, r.readOwnOf(ctx, s))
+		failed.add(r.readOwnOf(ctx, s))
 	}
-	return failed
+	return failed.err()
 }
 
 func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
@@ -151,7 +151,7 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 			return readFailure(err)
 		}
 		if len(messages) > 0 {
-			r.Log("taking over entries that were not settled", "role", r.Role, "partition", s.room.number, "entries", len(messages))
+			r.Log("taking over entries that were not settled", "partition", s.room.number, "entries", len(messages))
 			if err := r.handleUnsettled(ctx, s, messages); err != nil {
 				return err
 			}
@@ -264,7 +264,7 @@ func (e *Entry) read(room room, values map[string]any) (err error) {
 }
 
 func (r *feedReader) bury(ctx context.Context, key string, room room, id, reason string) error {
-	r.Log("entry moved to the dead letters", "role", r.Role, "partition", room.number, "entry", id, "reason", reason)
+	r.Log("entry moved to the dead letters", "partition", room.number, "entry", id, "reason", reason)
 	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters), room.key(kindEvents)},
 		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err

@@ -62,7 +62,10 @@ func (l *Ledger) librariesKey() string { return l.global.prefix + "libraries" }
 
 // noteLibrary writes down that this release is in use.
 func (l *Ledger) noteLibrary(ctx context.Context) error {
-	return l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.scripts.library}).Err()
+	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.scripts.library}).Err(); err != nil {
+		return fmt.Errorf("noting the library: %w", failure(err))
+	}
+	return nil
 }
 
 // dropLibraries deletes what was last noted longer than librariesKept ago. One

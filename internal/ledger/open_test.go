@@ -1,0 +1,52 @@
+package ledger
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// At whichever step of a start Redis cannot serve, the program may wait for it:
+// here it refuses one command after the other.
+func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
+	t.Parallel()
+	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	for _, command := range []string{"info", "hsetnx", "hmget", "zadd"} {
+		if _, err := own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(t.Context(), Config{URL: "redis://starting:any@" + own.Addr, Environment: "sandbox"})
+		if !errors.Is(err, delivery.ErrUnavailable) {
+			t.Errorf("without %s: %v, want ErrUnavailable", command, err)
+		}
+		if err == nil {
+			_ = l.Close()
+		}
+	}
+}
+
+func TestFailures_TellTheSameOnce(t *testing.T) {
+	t.Parallel()
+	var none failures
+	none.add(nil)
+	if err := none.err(); err != nil {
+		t.Errorf("nothing went wrong: %v", err)
+	}
+	var f failures
+	for range 3 {
+		f.add(failure(errors.New("EOF")))
+	}
+	f.add(errors.New("another"))
+	err := f.err()
+	if !errors.Is(err, delivery.ErrUnavailable) || strings.Count(err.Error(), "EOF") != 1 ||
+		!strings.Contains(err.Error(), "(3 times)") || !strings.Contains(err.Error(), "another") {
+		t.Errorf("%v", err)
+	}
+}
