@@ -45,7 +45,7 @@ func faultNames(name string, _ int) record {
 func TestSend_NamesWhatFailed(t *testing.T) {
 	authority := newAuthority(t)
 	s := newSender(guard{local: true}, testSettings(), authority.roots())
-	s.timeout, s.transport.timeout = 300*time.Millisecond, 300*time.Millisecond
+	s.timeout, s.transport.timeout = time.Second, time.Second
 	s.transport.dialer.Resolver = newNameServer(t, faultNames).resolver()
 	faults := append(append(nameFaults(), networkFaults(t)...), append(tlsFaults(t, authority), answerFaults(t)...)...)
 	for _, f := range faults {
@@ -69,7 +69,7 @@ func nameFaults() []fault {
 		{"a name without addresses", "https://empty.test/", classDNS, "no such host"},
 		{"name servers in trouble", "https://broken.test/", classDNS, "server misbehaving"},
 		{"name servers that refuse", "https://refusing.test/", classDNS, "server misbehaving"},
-		{"name servers that are silent", "https://silent.test/", classDNS, "no answer from the name servers within 300ms"},
+		{"name servers that are silent", "https://silent.test/", classDNS, "no answer from the name servers within 1s"},
 		{"a private address", "https://10.1.2.3/", classRefused, "10.1.2.3:443 is not a public address"},
 		{"a name of a private address", "https://private.test:8443/", classRefused, "10.1.2.3:8443 is not a public address"},
 		{"no URL", "https://a b/", classURL, "not a URL"},
@@ -94,7 +94,7 @@ func networkFaults(t *testing.T) []fault {
 		{"nobody listens", hookAt("http", gone.port()), classConnect, "connection refused"},
 		{"a reset", hookAt("http", reset.port()), classConnect, "connection reset by peer"},
 		{"hung up", hookAt("http", hangUp.port()), classConnect, "the connection was closed"},
-		{"a connection that nobody takes", hookAt("http", unanswered(t)), classTimeout, "no connection within 300ms"},
+		{"a connection that nobody takes", hookAt("http", unanswered(t)), classTimeout, "no connection within 1s"},
 	}
 }
 
@@ -167,7 +167,7 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 		{"plain HTTP where TLS is expected", hookAt("https", plain.port()), classTLS, "first record does not look like a TLS handshake"},
 		{"garbage", hookAt("https", garbage.port()), classTLS, "first record does not look like a TLS handshake"},
 		{"hung up in the handshake", hookAt("https", hangUp.port()), classTLS, "the connection was closed"},
-		{"nobody shakes hands", hookAt("https", silent.port()), classTimeout, "no TLS handshake within 300ms"},
+		{"nobody shakes hands", hookAt("https", silent.port()), classTimeout, "no TLS handshake within 1s"},
 	}
 }
 
@@ -184,13 +184,13 @@ func saying(t *testing.T, answer string) string {
 
 func answerFaults(t *testing.T) []fault {
 	return []fault{
-		{"no answer", saying(t, ""), classTimeout, "no answer within 300ms"},
-		{"half a header", saying(t, "HTTP/1.1 200 OK\r\nA: b\r\n"), classTimeout, "no answer within 300ms"},
+		{"no answer", saying(t, ""), classTimeout, "no answer within 1s"},
+		{"half a header", saying(t, "HTTP/1.1 200 OK\r\nA: b\r\n"), classTimeout, "no answer within 1s"},
 		{"no HTTP", saying(t, "220 smtp.vendor.test ESMTP\r\n\r\n"), classConnect, "malformed HTTP"},
 		{"a page not found", saying(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), classStatus, "404"},
 		{"a redirect", saying(t, "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), classStatus, "302, redirects are not followed"},
 		{"another protocol", saying(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), classStatus, "101"},
 		{"a status of its own", saying(t, "HTTP/1.1 999 Blocked\r\nContent-Length: 0\r\n\r\n"), classStatus, "999"},
-		{"interim answers alone", saying(t, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10)), classTimeout, "no answer within 300ms"},
+		{"interim answers alone", saying(t, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10)), classTimeout, "no answer within 1s"},
 	}
 }

@@ -23,7 +23,7 @@ import (
 const Partitions = 4
 
 // patience is how long a condition is waited for; longer means a failure.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Bed is one Redis with one ledger.
 type Bed struct {
