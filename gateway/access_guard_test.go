@@ -233,6 +233,8 @@ func commandCounts(t *testing.T, rdb *redis.Client) map[string]int {
 
 // Nothing but a token endpoint takes a credential, and neither takes one from
 // where servers and proxies write their logs.
+//
+//rule:authentication/1
 func TestAccess_CredentialsInOtherPlacesAreNone(t *testing.T) {
 	s := newTwoAPIs(t)
 	body := fmt.Sprintf(`{"clientId":%q,"clientSecret":%q}`, s.account.clientID, s.account.secret)

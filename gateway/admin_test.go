@@ -15,6 +15,7 @@ func (w *world) tryAdmin(method, path, body string) answer {
 	return w.send(request{method: method, url: w.private + "/api/admin/v1" + path, token: adminKey, body: body})
 }
 
+//rule:private-apis/admin-authorization-bearer-adminkey
 func TestAdmin_NeedsItsKey(t *testing.T) {
 	w := newWorld(t)
 	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
@@ -30,6 +31,7 @@ func TestAdmin_NeedsItsKey(t *testing.T) {
 	}
 }
 
+//rule:limits/rules/5 admin-api/post-accounts admin-api/get-accounts admin-api/patch-accounts-id
 func TestAdminAccounts_Life(t *testing.T) {
 	w := newWorld(t)
 	created := w.admin("POST", "/accounts", `{"name":" Çiğköfteci POS ","limits":{"orders":{"sustained":{"count":1200,"seconds":60}}}}`)
@@ -59,6 +61,7 @@ func TestAdminAccounts_Life(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-accounts admin-api/patch-accounts-id
 func TestAdminAccounts_Refusals(t *testing.T) {
 	w := newWorld(t)
 	id := w.newAccount("").id
@@ -107,6 +110,7 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-accounts-id-credentials
 func TestAdminAccounts_RotatedSecretsOverlap(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount("")
@@ -144,6 +148,7 @@ func TestAdminAccounts_SuspensionHoldsAtOnce(t *testing.T) {
 	s.created("POS-2")
 }
 
+//rule:admin-api/post-fleets admin-api/get-fleets admin-api/patch-fleets-id
 func TestAdminFleets_Life(t *testing.T) {
 	w := newWorld(t)
 	fleet := w.newFleet("Kurye", istanbul)
@@ -172,6 +177,7 @@ func TestAdminFleets_Life(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-fleets
 func TestAdminFleets_Refusals(t *testing.T) {
 	w := newWorld(t)
 	body := func(changes ...string) string {
@@ -215,6 +221,7 @@ func TestAdminFleets_Refusals(t *testing.T) {
 	}
 }
 
+//rule:event-types/fleet.payment_overdue admin-api/post-fleets-id-payment-overdue
 func TestAdminFleets_OverdueTellsEveryAccountOfItsStores(t *testing.T) {
 	s := newScene(t, "")
 	s.activeStore(s.account, s.courier, "s0")
@@ -233,6 +240,8 @@ func TestAdminFleets_OverdueTellsEveryAccountOfItsStores(t *testing.T) {
 	})
 }
 
+//rule:admin-api/put-accounts-id-webhook admin-api/post-accounts-id-webhook-rotate admin-api/post-accounts-id-webhook-replay
+//rule:decisions/webhook-url-and-secret
 func TestAdminWebhook_LifeAndReplay(t *testing.T) {
 	s := newScene(t, "")
 	path := "/accounts/" + s.account.id + "/webhook"

@@ -252,6 +252,19 @@ func (s *scene) rawAnswer(bytes string) answer {
 	return readAnswer(parseHeader(status, header), []byte(body))
 }
 
+//rule:introduction/request-and-response-bodies-are what-the-service-does/4 what-the-service-does/facts-that/fleet-discovery-is-returned-inside
+//rule:what-the-service-does/facts-that/order-history-is-returned-inside what-the-service-does/facts-that/there-is-no-bulk-or
+//rule:response-envelope/success response-envelope/data response-envelope/message response-envelope/error-detail-inside-data-errorcode
+//rule:order-creation-request/externalStoreId order-creation-request/externalOrderId order-creation-request/dropoff.latitude
+//rule:order-creation-request/dropoff.longitude store-states/orders-are-accepted-only-for post-token/request-clientid-string-clientsecret-string
+//rule:post-orders/headers-authorization-x-idempotency-key-string-unique post-orders/validation-failures-and-their-codes authentication/2
+//rule:authentication/4 authentication/7 errors/error-responses-use-the-envelope errors/TOKEN_EXPIRED errors/STORE_NOT_CONFIGURED
+//rule:errors/DUPLICATE_ORDER errors/INVALID_RECIPIENT errors/INVALID_PHONE errors/INVALID_ADDRESS errors/COORDINATE_MISMATCH
+//rule:errors/DROPOFF_OUT_OF_COVERAGE errors/READY_AT_TOO_FAR errors/FLEET_SUSPENDED errors/RATE_LIMITED errors/FLEET_UNAVAILABLE
+//rule:errors/retry-guidance/FLEET_UNAVAILABLE limits/rules/2 limits/rules/3 private-apis/private-listener-json-the-same
+//rule:finance/money-is-a-json-number decisions/put-with-fleetid decisions/malformed-or-unknown decisions/several-faults-at-once
+//rule:decisions/authentication decisions/unknown-order decisions/duplicate-order decisions/cancel decisions/sandbox
+//rule:decisions/missing-recipient.name-phone-dropoff.text-or-coordinates decisions/must-not-be-added-because
 func TestErrors_EveryRowThroughHTTP(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range append(append([]refusal{}, specErrors...), decidedErrors...) {
@@ -320,6 +333,7 @@ func (row refusal) check(s *scene) {
 	}
 }
 
+//rule:limits-and-idempotency/every-request-of-an-authenticated
 func TestErrors_RefusedBodiesConsumeTheLimit(t *testing.T) {
 	for name, refuse := range map[string]func(*scene) answer{
 		"malformed":        ordered(`{`, ""),

@@ -19,6 +19,12 @@ const everyField = `{"externalStoreId":"a","externalOrderId":"b","orderedAt":"c"
 func text(s string) delivery.Text     { return delivery.Text{Value: s, Set: true} }
 func number(s string) delivery.Number { return delivery.Number{Literal: s, Set: true} }
 
+//rule:order-creation-request/externalStoreId order-creation-request/externalOrderId order-creation-request/orderedAt order-creation-request/readyAt
+//rule:order-creation-request/recipient.name order-creation-request/recipient.phone order-creation-request/dropoff.text
+//rule:order-creation-request/dropoff.latitude order-creation-request/dropoff.longitude order-creation-request/dropoff.buildingNo
+//rule:order-creation-request/dropoff.doorNo order-creation-request/dropoff.floor order-creation-request/dropoff.note
+//rule:order-creation-request/packageNote order-creation-request/orderAmount order-creation-request/payment.type
+//rule:order-creation-request/payment.collectionAmount post-orders/request-order-fields-see-resources
 func TestDecodeOrder_EveryField(t *testing.T) {
 	var got delivery.OrderRequest
 	if err := decodeOrder(everyField, &got); err != nil {
@@ -36,6 +42,8 @@ func TestDecodeOrder_EveryField(t *testing.T) {
 	}
 }
 
+//rule:store/request-fields/taxNumber store/request-fields/name store/request-fields/phone store/request-fields/address.text
+//rule:store/request-fields/address.latitude store/request-fields/address.longitude put-stores-externalstoreid/request-store-fields-see-resources
 func TestDecodeStore_EveryField(t *testing.T) {
 	var got delivery.StoreRequest
 	err := decodeStore(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, &got)

@@ -62,6 +62,7 @@ func (w *world) worker() (stop func()) {
 
 const mehmet = `{"courier":{"name":"Mehmet Yılmaz","phone":"+905559998877","vehicleType":"Motorcycle"}}`
 
+//rule:fleet-api/get-jobs-status-searching-cursor
 func TestFleetJobs_ListShowsWhatACourierNeeds(t *testing.T) {
 	s := newScene(t, "")
 	defer s.worker()()
@@ -109,6 +110,7 @@ func TestFleetJobs_ListShowsWhatACourierNeeds(t *testing.T) {
 	}
 }
 
+//rule:fleet-api/get-jobs-status-searching-cursor
 func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 	s := newScene(t, `{"orders":{"sustained":{"count":1000,"seconds":60},"burst":{"count":1000,"seconds":10}}}`)
 	defer s.worker()()
@@ -137,6 +139,8 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 	})
 }
 
+//rule:order-status-delivery-state/events delivery-rules/7 fleet-api/post-jobs-orderid-accept fleet-api/post-jobs-orderid-status
+//rule:fleet-api/put-jobs-orderid-courier fleet-api/get-jobs-orderid decisions/courier-location-etadropoffat-while-unknown
 func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	s := newScene(t, "")
 	defer s.worker()()
@@ -191,6 +195,7 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	}
 }
 
+//rule:fleet-api/get-jobs-orderid
 func TestFleetJobs_CancelledOnesAreListed(t *testing.T) {
 	s := newScene(t, "")
 	defer s.worker()()
@@ -206,6 +211,7 @@ func TestFleetJobs_CancelledOnesAreListed(t *testing.T) {
 	}
 }
 
+//rule:private-apis/fleet-post-api-fleet-v1-token-with-clientid fleets-and-operators/on-a-status-update-the decisions/fleet-option-status
 func TestFleetJobs_Refusals(t *testing.T) {
 	s := newScene(t, "")
 	id, rival := s.created("POS-1"), s.newFleet("Rival", istanbul)
@@ -281,6 +287,7 @@ func TestFleetJobs_Refusals(t *testing.T) {
 	}
 }
 
+//rule:fleet-api/post-locations
 func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	s := newScene(t, "")
 	defer s.worker()()
@@ -326,6 +333,7 @@ func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	}
 }
 
+//rule:fleet-api/put-availability decisions/fleet-option-status
 func TestFleetAvailability_HoldsAtOnce(t *testing.T) {
 	s := newScene(t, "")
 	if a := s.fleet(s.courier, "PUT", "/availability", `{"couriers":0}`); a.status != 200 || a.data["couriers"] != 0.0 {

@@ -149,6 +149,7 @@ func TestFraming_ExpectContinueIsHonoured(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
+//rule:decisions/malformed-or-unknown
 func TestFraming_SizeLimits(t *testing.T) {
 	s := newScene(t, "")
 	base := len(orderBody("POS-1", "x", `""`))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ type gateway struct {
 	secrets  secrets
 	log      *slog.Logger
 	metrics  *metrics
+	registry *prometheus.Registry
+	// scripts measures the calls of each Redis script.
+	scripts func(script string) func(took time.Duration)
 	// work is the context of calls to the ledger. It is the server's, not the
 	// request's: a shutdown lets requests in flight finish, and a client that
 	// went away does not leave an order half decided.
@@ -55,6 +59,8 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g := &gateway{
 		settings: s, secrets: keys, log: log, work: work,
 		metrics:  newMetrics(registry),
+		scripts:  ops.ScriptDurations(registry),
+		registry: registry,
 		tracking: keys.TrackingKeys.Signer(),
 	}
 	g.vendorCrowd.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
@@ -69,8 +75,8 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	if g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment); err != nil {
 		return nil, err
 	}
-	g.vendorRoutes = g.metrics.measure(vendorRoutes())
-	g.privateRoutes = g.metrics.measure(append(adminRoutes(), fleetRoutes()...))
+	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), vendorDocumentation(s.VendorAPI.PublicURL)...))
+	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(), privateDocumentation(s.PrivateAPI.PublicURL)))
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(ops.Handler(registry, g.ready, s.Pprof))
 	return g, nil
 }
@@ -129,16 +135,9 @@ func (g *gateway) connect(ctx context.Context) (*ledger.Ledger, error) {
 }
 
 func (g *gateway) open(ctx context.Context) (*ledger.Ledger, error) {
-	l, err := ledger.Open(ctx, ledger.Config{
-		URL:         g.settings.Redis.URL,
-		TLS:         ledger.TLSFiles{CA: g.settings.Redis.CAFile, Cert: g.settings.Redis.CertFile, Key: g.settings.Redis.KeyFile},
-		Environment: g.settings.Environment,
-		Partitions:  g.settings.Redis.Partitions,
-		PoolSize:    g.settings.Redis.PoolSize,
-		Pipelines:   g.settings.Redis.Pipelines,
-		Secrets:     ledger.SecretKeys(g.secrets.WebhookKeys),
-		Log:         g.log,
-	})
+	connection := g.settings.ledgerConfig(g.secrets, g.log)
+	connection.Observe = g.watchScript
+	l, err := ledger.Open(ctx, connection)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}

@@ -4,21 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +18,7 @@ import (
 	"vendorapi/internal/stack"
 )
 
+//rule:limits-and-idempotency/redis-away-503-service_unavailable-with limits-and-idempotency/never-an-order-without-its
 func TestGateway_WaitsForRedis(t *testing.T) {
 	addr, err := stack.FreeAddr()
 	if err != nil {
@@ -70,6 +61,8 @@ func TestGateway_WaitsForRedis(t *testing.T) {
 	w.stop()
 }
 
+//rule:what-the-service-does/facts-that/the-service-never-retries-a limits-and-idempotency/redis-away-503-service_unavailable-with
+//rule:limits-and-idempotency/never-an-order-without-its decisions/must-not-be-added-because
 func TestGateway_SurvivesAnOutageOfRedis(t *testing.T) {
 	s := newScene(t, "")
 	first := s.order(orderBody("POS-1"), "key")
@@ -111,6 +104,7 @@ func TestGateway_RefusesAnotherNumberOfPartitions(t *testing.T) {
 	}
 }
 
+//rule:fleets-and-operators/a-change-by-an-operator
 func TestGateway_ReplicasShareEverythingButTheProcess(t *testing.T) {
 	s := newScene(t, "")
 	twin := startGateway(t, s.g.settings, testSecrets())
@@ -194,12 +188,15 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 	<-stopped
 }
 
+//rule:decisions/malformed-or-unknown
 func TestGateway_PanicsAnswer500(t *testing.T) {
 	w := newWorld(t)
-	w.g.vendorRoutes = w.g.metrics.measure(append(vendorRoutes(),
-		route{method: get, pattern: "/panic", name: "panic", handle: func(*gateway, *exchange) error { panic("a defect") }},
-		route{method: get, pattern: "/fail", name: "fail", handle: func(*gateway, *exchange) error { return errors.New("a secret detail") }}))
-	for path, detail := range map[string]string{"/panic": "a defect", "/fail": "a secret detail"} {
+	const panics, fails = "/api/vendor/v1/webhook", "/api/vendor/v1/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7"
+	w.g.vendorRoutes = w.g.metrics.measure(append(routes{
+		{method: get, pattern: panics, name: "panic", handle: func(*gateway, *exchange) error { panic("a defect") }},
+		{method: get, pattern: fails, name: "fail", handle: func(*gateway, *exchange) error { return errors.New("a secret detail") }},
+	}, vendorRoutes()...))
+	for path, detail := range map[string]string{panics: "a defect", fails: "a secret detail"} {
 		a := w.get(w.vendor+path, "")
 		id, _ := a.data["requestId"].(string)
 		if a.status != 500 || a.code != "INTERNAL_ERROR" || strings.Contains(a.body, detail) || id == "" || a.header.Get("X-Request-Id") != id {
@@ -214,6 +211,7 @@ func TestGateway_PanicsAnswer500(t *testing.T) {
 	}
 }
 
+//rule:make-run/OPS_ADDR private-apis/private-listener-json-the-same
 func TestGateway_MetricsNameEndpointsNotPaths(t *testing.T) {
 	s := newScene(t, "")
 	s.created("POS-1")
@@ -265,9 +263,11 @@ func TestListener_BoundsConnections(t *testing.T) {
 			third := w.dial()
 			status, header, body := w.response(bufio.NewReader(third))
 			third.Close()
-			if a := readAnswer(parseHeader(status, header), []byte(body)); a.status != c.status || a.code != c.code || a.header.Get("Retry-After") != "1" {
+			a := readAnswer(parseHeader(status, header), []byte(body))
+			if a.status != c.status || a.code != c.code || a.header.Get("Retry-After") != "1" {
 				t.Errorf("%d %s %s", status, header, body)
 			}
+			judgeTurnedAway(t, a)
 			first.Close()
 			w.await("the place to be free again", func() bool {
 				a, err := w.try(request{method: "GET", url: w.vendor + "/x"})
@@ -277,54 +277,6 @@ func TestListener_BoundsConnections(t *testing.T) {
 				t.Error("refused connections are not counted")
 			}
 		})
-	}
-}
-
-// certificate writes a self-signed one for 127.0.0.1.
-func certificate(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
-
-func TestTLS_FromVersion12On(t *testing.T) {
-	w := newWorld(t, func(s *settings) {
-		s.VendorAPI.TLSCertFile, s.VendorAPI.TLSKeyFile = certificate(t)
-	})
-	url := "https" + strings.TrimPrefix(w.vendor, "http") + "/x"
-	for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}}} //nolint:gosec // the certificate is this test's own
-		resp, err := client.Get(url)
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", tls.VersionName(version), err)
-		}
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode != 404 {
-				t.Errorf("%s: %d", tls.VersionName(version), resp.StatusCode)
-			}
-		}
-		client.CloseIdleConnections()
 	}
 }
 
@@ -345,7 +297,7 @@ func TestRun_StartsServesAndStops(t *testing.T) {
 	defer cancel()
 	logs := new(lockedBuffer)
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, logs) }()
+	go func() { done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, io.Discard, logs) }()
 	w := &world{TB: t, logs: logs, vendor: "http://" + vendor}
 	w.await("ready", func() bool { return strings.Contains(logs.String(), "msg=ready") })
 	if a := w.get(w.vendor+"/x", ""); a.status != 404 || a.code != "NOT_FOUND" {
@@ -373,7 +325,7 @@ func TestRun_RefusesWhatItCannotStartWith(t *testing.T) {
 		"address taken":  {"GATEWAY_ADDR", taken.Addr().String(), "vendor_api"},
 		"private taken":  {"OPS_ADDR", taken.Addr().String(), "private_api"},
 		"no certificate": {"TLS_CERT_FILE", "/nowhere.pem", "tls_key_file"},
-		"log level":      {"LOG_LEVEL", "loud", "log level"},
+		"log level":      {"LOG_LEVEL", "loud", "log.level"},
 		"redis url":      {"REDIS_URL", "http://x", "redis"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +336,7 @@ func TestRun_RefusesWhatItCannotStartWith(t *testing.T) {
 				t.Setenv(variable, value)
 			}
 			t.Setenv(c.variable, c.value)
-			err := run(t.Context(), []string{"-config", "../configs/gateway.yaml"}, io.Discard)
+			err := run(t.Context(), []string{"-config", "../configs/gateway.yaml"}, io.Discard, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v", err)
 			}
@@ -393,7 +345,7 @@ func TestRun_RefusesWhatItCannotStartWith(t *testing.T) {
 			}
 		})
 	}
-	if err := run(t.Context(), []string{"-nonsense"}, new(bytes.Buffer)); err == nil {
+	if err := run(t.Context(), []string{"-nonsense"}, io.Discard, new(bytes.Buffer)); err == nil {
 		t.Error("an unknown flag")
 	}
 }

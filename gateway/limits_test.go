@@ -18,6 +18,7 @@ func headerInt(a answer, name string) int {
 	return n
 }
 
+//rule:limits/rules/2 limits-and-idempotency/headers-on-every-such-response
 func TestLimits_HeadersCountDown(t *testing.T) {
 	s := newScene(t, `{"orders":{"sustained":{"count":100,"seconds":60},"burst":{"count":5,"seconds":10}}}`)
 	start := time.Now().Unix()
@@ -39,6 +40,7 @@ func TestLimits_HeadersCountDown(t *testing.T) {
 	}
 }
 
+//rule:limits/rules/2
 func TestLimits_NamesAsTheSpecWritesThem(t *testing.T) {
 	s := newScene(t, "")
 	_, header, _ := s.raw("GET /api/vendor/v1/webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token + "\r\n\r\n")
@@ -49,6 +51,7 @@ func TestLimits_NamesAsTheSpecWritesThem(t *testing.T) {
 	}
 }
 
+//rule:errors/retry-guidance/RATE_LIMITED limits/rules/3 limits-and-idempotency/429-retry-after-and-data.retryafterseconds-rounded
 func TestLimits_RetryAfterIsTrue(t *testing.T) {
 	s := newScene(t, `{"orders":{"sustained":{"count":2,"seconds":2},"burst":{"count":2,"seconds":2}}}`)
 	for i := range 2 {
@@ -65,6 +68,7 @@ func TestLimits_RetryAfterIsTrue(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/per-account-and-endpoint-an
 func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
 	s := newScene(t, `{"orders":{"sustained":{"count":50,"seconds":3600},"burst":{"count":50,"seconds":3600}}}`)
 	var created, limited atomic.Int64
@@ -89,6 +93,7 @@ func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
 	}
 }
 
+//rule:limits/rules/5 versioning/limits-are-changed-per-account limits-and-idempotency/limits-are-per-account-changed
 func TestLimits_ChangesHoldAtOnceAndResetNothing(t *testing.T) {
 	s := newScene(t, `{"orders":{"sustained":{"count":3,"seconds":3600},"burst":{"count":3,"seconds":3600}}}`)
 	for i := range 3 {
@@ -123,6 +128,8 @@ func TestLimits_EachEndpointItsOwnBucket(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/1 token/accessToken token/tokenType token/expiresIn post-token/request-clientid-string-clientsecret-string
+//rule:post-token/response-envelope-with-data authentication/1 limits/other-constants/token-lifetime
 func TestToken_AnswersAsTheSpecSays(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount("")
@@ -138,6 +145,7 @@ func TestToken_AnswersAsTheSpecSays(t *testing.T) {
 	}
 }
 
+//rule:authentication/3
 func TestToken_LimitOfAnHour(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount(`{"token":{"sustained":{"count":3,"seconds":3600}}}`)
@@ -152,6 +160,7 @@ func TestToken_LimitOfAnHour(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/redis_rate
 func TestToken_GuessingNeverLocksTheOwnerOut(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount("")
@@ -176,6 +185,7 @@ func TestToken_GuessingNeverLocksTheOwnerOut(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists decisions/sandbox
 func TestToken_OfTheOtherEnvironmentIsRefused(t *testing.T) {
 	s := testSettings(t)
 	redis := startRedis(t)

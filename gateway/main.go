@@ -42,7 +42,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stderr)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
@@ -51,18 +51,25 @@ func main() {
 }
 
 // run is the program without the process around it; it returns nil when ctx
-// ended and every request in flight was answered.
-func run(ctx context.Context, args []string, logs io.Writer) error {
-	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
-	flags.SetOutput(logs)
-	path := flags.String("config", "configs/gateway.yaml", "the settings file")
-	reseal := flags.Bool("reseal", false, "seal every webhook secret with the first of WEBHOOK_KEYS, and end")
-	if err := flags.Parse(args); err != nil {
+// ended and every request in flight was answered. out is for what was asked for
+// on the command line.
+func run(ctx context.Context, args []string, out, logs io.Writer) error {
+	asked, err := parseCommand(args, out, logs)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+	if asked.check {
+		return checkConfig(asked.config, out)
+	}
 	var s settings
-	if err := config.Load(*path, &s); err != nil {
+	if err := config.Load(asked.config, &s); err != nil {
 		return err
+	}
+	if asked.health {
+		return askHealth(ctx, &s)
 	}
 	keys, err := readSecrets()
 	if err != nil {
@@ -72,7 +79,7 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if *reseal {
+	if asked.reseal {
 		return resealSecrets(ctx, &s, keys, log)
 	}
 	// Requests outlive ctx: they are let finish.
@@ -105,14 +112,9 @@ func run(ctx context.Context, args []string, logs io.Writer) error {
 
 // resealSecrets ends the use of all webhook keys but the first.
 func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Logger) error {
-	l, err := ledger.Open(ctx, ledger.Config{
-		URL:         s.Redis.URL,
-		TLS:         ledger.TLSFiles{CA: s.Redis.CAFile, Cert: s.Redis.CertFile, Key: s.Redis.KeyFile},
-		Environment: s.Environment,
-		Partitions:  s.Redis.Partitions,
-		Secrets:     ledger.SecretKeys(keys.WebhookKeys),
-		Log:         log,
-	})
+	connection := s.ledgerConfig(keys, log)
+	connection.Pipelines = 0
+	l, err := ledger.Open(ctx, connection)
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
 	}

@@ -43,6 +43,9 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		}, []string{"endpoint"}),
 	}
 	registry.MustRegister(m.latency)
+	for _, code := range delivery.Codes() { // so that the first of a kind is an increase, too
+		m.refusals.WithLabelValues(string(code))
+	}
 	m.unknown, m.unparsed = m.meter("unknown"), m.meter("unparsed")
 	return m
 }

@@ -12,6 +12,10 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:what-the-service-does/4 order-creation-response/orderId order-creation-response/externalOrderId order-creation-response/status
+//rule:order-creation-response/fleet.fleetId order-creation-response/fleet.name order-creation-response/trackingUrl
+//rule:order-creation-response/estimatedPickupAt order-states/none-to-searching post-orders/creates-a-delivery-request post-orders/synchronous
+//rule:post-orders/response-order-creation-response decisions/success-status decisions/estimatedpickupat-etadropoffat decisions/trackingUrl
 func TestCreateOrder_AnswersAsTheSpecSays(t *testing.T) {
 	s := newScene(t, "")
 	before := time.Now()
@@ -50,6 +54,9 @@ func TestCreateOrder_AnswersAsTheSpecSays(t *testing.T) {
 	}
 }
 
+//rule:post-orders/headers-authorization-x-idempotency-key-string-unique post-orders/idempotency-same-key-with-the
+//rule:limits-and-idempotency/idempotency-scope-account-key limits-and-idempotency/the-key-s-record-is-looked decisions/success-status
+//rule:decisions/several-faults-at-once
 func TestCreateOrder_ReplaysSameBytes(t *testing.T) {
 	s := newScene(t, "")
 	body := orderBody("POS-1", "readyAt", `"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"`)
@@ -84,6 +91,8 @@ func TestCreateOrder_ReplaysSameBytes(t *testing.T) {
 	replayed("after conflicts")
 }
 
+//rule:post-orders/headers-authorization-x-idempotency-key-string-unique limits-and-idempotency/without-the-header-uniqueness-of
+//rule:decisions/idempotency-header-absent
 func TestCreateOrder_KeyThatIsTheOrderID(t *testing.T) {
 	s := newScene(t, "")
 	first := s.order(orderBody("POS-1"), "POS-1")
@@ -95,6 +104,7 @@ func TestCreateOrder_KeyThatIsTheOrderID(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/idempotency-scope-account-key decisions/idempotency-header-absent
 func TestCreateOrder_RefusalsAreNotRemembered(t *testing.T) {
 	s := newScene(t, "")
 	if a := s.order(orderBody("POS-1", "externalStoreId", `"s2"`), "k"); a.code != "STORE_NOT_CONFIGURED" {
@@ -148,6 +158,9 @@ func TestCreateOrder_KeepsNothingOfTheRequestBuffer(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/5 what-the-service-does/facts-that/order-history-is-returned-inside
+//rule:order-status-delivery-state/this-object-is-returned-by order-status-delivery-state/events get-orders-orderid/no-body
+//rule:get-orders-orderid/response-order-status-object-including decisions/courier-location-etadropoffat-while-unknown
 func TestReadOrder_ShowsTheTimeline(t *testing.T) {
 	s := newScene(t, "")
 	id := s.created("POS-1")
@@ -169,6 +182,8 @@ func TestReadOrder_ShowsTheTimeline(t *testing.T) {
 	}
 }
 
+//rule:get-orders-orderid/limited-to-one-request-per errors/a-status-query-over-its limits/get-orders-id limits/rules/1
+//rule:limits-and-idempotency/headers-on-every-such-response
 func TestReadOrder_OncePerTenSeconds(t *testing.T) {
 	s := newScene(t, "")
 	first, second := s.created("POS-1"), s.created("POS-2")
@@ -192,6 +207,7 @@ func TestReadOrder_OncePerTenSeconds(t *testing.T) {
 	}
 }
 
+//rule:decisions/unknown-order
 func TestReadOrder_OthersOrdersAreUnknown(t *testing.T) {
 	s := newScene(t, "")
 	id := s.created("POS-1")
@@ -218,6 +234,7 @@ func TestReadOrder_OthersOrdersAreUnknown(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/6 post-orders-orderid-cancel/cancels-an-order-before-pickup states/terminal decisions/cancel
 func TestCancelOrder_AnswersTheOrder(t *testing.T) {
 	s := newScene(t, "")
 	for i, body := range []string{"", `{}`, `{"reason":"CustomerRequest","note":"müşteri vazgeçti"}`, `{"reason":null}`, `{"other":1}`} {
@@ -238,6 +255,7 @@ func TestCancelOrder_AnswersTheOrder(t *testing.T) {
 	}
 }
 
+//rule:order-states/PickedUp states/cancel-against-pickup-a-pickup
 func TestCancelOrder_LosesAgainstAReportedPickup(t *testing.T) {
 	s := newScene(t, "")
 	id := s.created("POS-1")
@@ -250,6 +268,8 @@ func TestCancelOrder_LosesAgainstAReportedPickup(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/facts-that/payment-handling-the-service-stores order-creation-request/orderAmount
+//rule:order-creation-request/payment.collectionAmount finance/money-is-a-json-number
 func TestCreateOrder_MoneyStaysExact(t *testing.T) {
 	s := newScene(t, "")
 	id := s.created("POS-1", "orderAmount", "0.30", "payment.collectionAmount", "9999999.99")
@@ -267,6 +287,7 @@ func TestCreateOrder_MoneyStaysExact(t *testing.T) {
 	}
 }
 
+//rule:decisions/sandbox
 func TestCreateOrder_ProductionIgnoresTriggers(t *testing.T) {
 	s := newScene(t, "", func(s *settings) { s.Environment = production })
 	for _, note := range []string{simulateUnavailable, simulateSuspended} {

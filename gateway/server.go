@@ -68,6 +68,7 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 	refused := g.metrics.connections.WithLabelValues(name)
 	listener := net.Listener(newGuardedListener(plain, s.MaxConnections, s.MaxConnectionsPerIP, secure == nil, refused.Inc))
 	if secure != nil {
+		g.showExpiry(name, secure)
 		listener = tls.NewListener(listener, secure)
 	}
 	return &front{name: name, listener: listener, server: g.newServer(name, s, handler)}, nil

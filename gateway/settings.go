@@ -10,6 +10,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ops"
 )
 
 // Environments (spec, "Sandbox").
@@ -39,6 +40,7 @@ type settings struct {
 
 type listenerSettings struct {
 	Addr                string        `yaml:"addr"`
+	PublicURL           string        `yaml:"public_url"`
 	TLSCertFile         string        `yaml:"tls_cert_file"`
 	TLSKeyFile          string        `yaml:"tls_key_file"`
 	MaxBodyBytes        int           `yaml:"max_body_bytes"`
@@ -87,10 +89,7 @@ func (s *settings) Validate() error {
 		}
 	}
 	demand(s.Environment == production || s.Environment == sandbox, `environment: want "production" or "sandbox"`)
-	base, err := url.Parse(s.TrackingBaseURL)
-	demand(err == nil && (base.Scheme == "https" || base.Scheme == "http") && base.Host != "" && base.RawQuery == "" &&
-		base.Fragment == "" && !strings.HasSuffix(s.TrackingBaseURL, "/"),
-		"tracking_base_url: want an http or https URL without query and trailing slash")
+	demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without query and trailing slash")
 	demand(s.Redis.URL != "", "redis.url: missing")
 	demand(s.Redis.Partitions >= 1 && s.Redis.Partitions <= delivery.MaxPartitions, "redis.partitions: want 1 to 1024")
 	demand(s.Redis.PoolSize >= 0, "redis.pool_size: want 0 or more")
@@ -99,13 +98,23 @@ func (s *settings) Validate() error {
 		`webhook.local_receivers: want "auto" or "never"`)
 	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
+	faults = append(faults, ops.CheckLog(s.Log.Level, s.Log.Format))
 	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
+}
+
+// isBaseURL reports whether a path can be put behind it.
+func isBaseURL(text string) bool {
+	base, err := url.Parse(text)
+	return err == nil && (base.Scheme == "https" || base.Scheme == "http") && base.Host != "" && base.RawQuery == "" &&
+		base.Fragment == "" && !strings.HasSuffix(text, "/")
 }
 
 func (l *listenerSettings) validate(section string) error {
 	switch {
 	case l.Addr == "":
 		return fmt.Errorf("%s.addr: missing", section)
+	case l.PublicURL != "" && !isBaseURL(l.PublicURL):
+		return fmt.Errorf("%s.public_url: want an http or https URL without query and trailing slash, or nothing", section)
 	case (l.TLSCertFile == "") != (l.TLSKeyFile == ""):
 		return fmt.Errorf("%s: tls_cert_file and tls_key_file go together", section)
 	case l.MaxBodyBytes < 1024 || l.MaxBodyBytes > 64<<20:

@@ -24,6 +24,10 @@ func storedStore(state delivery.StoreState, fleet *delivery.Fleet) *delivery.Sto
 }
 
 // TestUpsertStore has a row for every sentence of design section 6 about a PUT.
+//
+//rule:store/request-fields/fleetId store-states/new-or-existing-without-fleet-to-awaitingfleet store-states/awaitingfleet-to-awaitingfleetapproval
+//rule:states/stores-awaitingfleet-awaitingfleetapproval states/a-first-put-may-carry states/in-awaitingfleetapproval-a-put-without
+//rule:states/a-put-without-fleetid-on states/subregion-is-that-of-the
 func TestUpsertStore(t *testing.T) {
 	const (
 		none     = delivery.StoreState(0)

@@ -12,6 +12,11 @@ import (
 	"vendorapi/internal/ledger"
 )
 
+//rule:what-the-service-does/2 what-the-service-does/facts-that/fleet-discovery-is-returned-inside response-envelope/success response-envelope/data
+//rule:store/response-fields/status store/response-fields/subRegion store/response-fields/availableFleets store/fleet-option/fleetId
+//rule:store/fleet-option/name store/fleet-option/status store/fleet-option/avgDeliveryMinutes
+//rule:store-states/states-awaitingfleet-awaitingfleetapproval-active store-states/new-or-existing-without-fleet-to-awaitingfleet
+//rule:put-stores-externalstoreid/response-without-an-attached-fleet states/a-put-without-fleetid-on decisions/fleet-option-status
 func TestPutStore_ListsTheFleetsThatServeIt(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount("")
@@ -31,6 +36,8 @@ func TestPutStore_ListsTheFleetsThatServeIt(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/3 store/request-fields/fleetId store-states/states-awaitingfleet-awaitingfleetapproval-active
+//rule:put-stores-externalstoreid/repeating-the-call-with-fleetid decisions/put-with-fleetid
 func TestPutStore_WithFleet(t *testing.T) {
 	w := newWorld(t)
 	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
@@ -45,6 +52,7 @@ func TestPutStore_WithFleet(t *testing.T) {
 	}
 }
 
+//rule:put-stores-externalstoreid/upsert-keyed-by-the-vendor-s decisions/store-fields-required
 func TestPutStore_LaterPutsMayOmitFields(t *testing.T) {
 	s := newScene(t, "")
 	if a := s.putStore(s.account, "s1", `{"phone":"+905551112233"}`); a.status != 200 || a.data["status"] != "Active" {
@@ -56,6 +64,7 @@ func TestPutStore_LaterPutsMayOmitFields(t *testing.T) {
 	}
 }
 
+//rule:states/a-put-without-fleetid-on
 func TestPutStore_MovingAnActiveStoreAway(t *testing.T) {
 	s := newScene(t, "")
 	far := s.newFleet("Ankara", ankaraArea)
@@ -70,6 +79,7 @@ func TestPutStore_MovingAnActiveStoreAway(t *testing.T) {
 	}
 }
 
+//rule:states/a-put-without-fleetid-on
 func TestPutStore_NothingChangedWritesNothing(t *testing.T) {
 	s := newScene(t, "")
 	read := func() *delivery.Store {
@@ -111,6 +121,7 @@ func TestPutStore_ConcurrentPutsAreNotLost(t *testing.T) {
 	}
 }
 
+//rule:limits/put-stores-id
 func TestPutStore_BurstThenOnePerSecond(t *testing.T) {
 	s := newScene(t, `{"stores":{"sustained":{"count":60,"seconds":60},"burst":{"count":5,"seconds":10}}}`)
 	// One request was spent by the scene; the bucket refills one a second.
@@ -127,6 +138,8 @@ func TestPutStore_BurstThenOnePerSecond(t *testing.T) {
 	}
 }
 
+//rule:what-the-service-does/3 store-states/states-awaitingfleet-awaitingfleetapproval-active store-states/awaitingfleetapproval-to-active
+//rule:event-types/store.activated fleet-api/get-stores-status-awaitingfleetapproval fleet-api/post-stores-accountid-externalstoreid-confirm
 func TestFleetStores_ConfirmOnce(t *testing.T) {
 	w := newWorld(t)
 	account, fleet, rival := w.newAccount(""), w.newFleet("Kurye", istanbul), w.newFleet("Rival", istanbul)
@@ -163,6 +176,8 @@ func TestFleetStores_ConfirmOnce(t *testing.T) {
 	}
 }
 
+//rule:store-states/awaitingfleet-to-awaitingfleetapproval put-stores-externalstoreid/repeating-the-call-with-fleetid
+//rule:fleet-api/post-stores-accountid-externalstoreid-reject states/stores-awaitingfleet-awaitingfleetapproval
 func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	w := newWorld(t)
 	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
@@ -184,6 +199,8 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	}
 }
 
+//rule:event-types/store.migrating event-types/store.deactivated admin-api/post-accounts-id-stores-externalstoreid-migrate
+//rule:admin-api/post-accounts-id-stores-externalstoreid-deactivate states/stores-awaitingfleet-awaitingfleetapproval
 func TestAdminStores_MigrateAndDeactivate(t *testing.T) {
 	s := newScene(t, "")
 	path := "/accounts/" + s.account.id + "/stores/s1"

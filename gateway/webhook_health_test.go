@@ -87,6 +87,8 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 }
 
 // Probes of an open breaker share a line of the log, which counts them.
+//
+//rule:admin-api/get-accounts-id-webhook-deliveries-status
 func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
 	w := newWorld(t)
 	w.queueing()

@@ -104,6 +104,7 @@ func TestReplay_ClocksMayDifferByAMinute(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/the-webhook-endpoints-count-in
 func TestReplay_CountsInTheStoresBucket(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount(`{"stores":{"sustained":{"count":4,"seconds":3600},"burst":{"count":4,"seconds":3600}}}`)
@@ -194,6 +195,7 @@ func (s *scene) tryReplay(vendor bool, body string) (answer, error) {
 	return s.try(request{method: "POST", url: s.private + "/api/admin/v1" + webhookPath(s.account) + "/replay", token: adminKey, body: body})
 }
 
+//rule:admin-api/post-accounts-id-webhook-replay
 func TestAdminReplay_ByEventIDs(t *testing.T) {
 	w := newWorld(t)
 	w.queueing()

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+//rule:authentication/7 webhooks/urls-are-https-and-public decisions/webhook-url-and-secret
 func TestWebhook_RegisterReadTestDelete(t *testing.T) {
 	s := newScene(t, "")
 	call := func(method, path, body string) answer {
@@ -38,6 +39,7 @@ func TestWebhook_RegisterReadTestDelete(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/the-webhook-endpoints-count-in
 func TestWebhook_CountsInTheStoresBucket(t *testing.T) {
 	w := newWorld(t)
 	account := w.newAccount(`{"stores":{"sustained":{"count":1,"seconds":3600},"burst":{"count":2,"seconds":3600}}}`)
@@ -53,6 +55,7 @@ func TestWebhook_CountsInTheStoresBucket(t *testing.T) {
 	}
 }
 
+//rule:webhooks/urls-are-https-and-public
 func TestWebhookURL(t *testing.T) {
 	for url, allowed := range map[string]struct{ strict, local bool }{
 		"https://vendor.com/hook":                         {true, true},
@@ -115,6 +118,7 @@ func TestWebhookURL(t *testing.T) {
 	}
 }
 
+//rule:webhooks/urls-are-https-and-public
 func TestWebhookURL_ProductionAndNeverRefuseThisMachine(t *testing.T) {
 	for name, change := range map[string]func(*settings){
 		"production": func(s *settings) { s.Environment = production },

@@ -130,6 +130,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*gatewa
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch(t, g, fronts)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

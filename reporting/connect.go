@@ -60,15 +60,20 @@ func untilThere(ctx context.Context, log *slog.Logger, what string, work func() 
 	}
 }
 
-func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Ledger, error) {
-	l, err := ledger.Open(ctx, ledger.Config{
+// ledgerConfig is how reporting uses Redis.
+func (s *settings) ledgerConfig(log *slog.Logger) ledger.Config {
+	return ledger.Config{
 		URL:         s.Redis.URL,
 		TLS:         ledger.TLSFiles{CA: s.Redis.CAFile, Cert: s.Redis.CertFile, Key: s.Redis.KeyFile},
 		Environment: s.Environment,
 		Partitions:  s.Redis.Partitions,
 		PoolSize:    s.Redis.PoolSize,
 		Log:         log,
-	})
+	}
+}
+
+func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Ledger, error) {
+	l, err := ledger.Open(ctx, s.ledgerConfig(log))
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}

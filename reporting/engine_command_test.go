@@ -91,7 +91,7 @@ func TestProgram_SaysWhatIsWrong(t *testing.T) {
 		{nil, []string{"engine", "--no-such-flag"}, "reporting: unknown flag: --no-such-flag"},
 		{nil, []string{"engine", "serve"}, `reporting: unknown command "serve" for "reporting engine"`},
 		{nil, []string{"nothing"}, `reporting: unknown command "nothing"`},
-		{nil, []string{"engine", "--log-format", "xml"}, `reporting: log format "xml"`},
+		{nil, []string{"engine", "--log-format", "xml"}, `reporting: log.format: "xml"`},
 		{nil, []string{"engine", "--addr", "0.0.0.0:8123", "--data", empty}, "only loopback is served"},
 		{without, []string{"engine", "--data", empty}, "libchdb is not installed"},
 		{without, []string{"engine", "--data", empty}, "`reporting engine install` fetches it"},

@@ -39,6 +39,8 @@ func faultsWanted() faults {
 // Whatever crashes, repeats or arrives late: the reports are what the orders say,
 // to the kuruş, and reconcile proves it, and finds and repairs a single
 // corrupted row.
+//
+//rule:finance/database-delivery-tables-orders-and
 func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

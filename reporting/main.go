@@ -46,6 +46,15 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, // main prints it, once
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	addConfigFlag(root)
+	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
+	root.Args = cobra.NoArgs
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		if flagSet(c, checkFlag) {
+			return checkConfig(c, nil)
+		}
+		return c.Help()
+	}
 	root.AddCommand(
 		newServeCommand(), newExportCommand(),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),

@@ -40,10 +40,13 @@ func (s *panelSettings) Validate() error {
 	if s.Addr == "" {
 		return errors.New("panel.addr: missing")
 	}
-	if err := errors.Join(s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()); err != nil {
-		return fmt.Errorf("panel.%w", err)
+	var faults []error
+	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("panel.%w", err))
+		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // panel is what people reach with a browser: operators and finance behind the

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -26,11 +25,19 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Export to ClickHouse, reconcile every day, and serve reports over HTTP",
+		Long: `Export to ClickHouse, reconcile every day, and serve the panel, reports and
+tracking pages over HTTP, until SIGTERM.
+
+The role panel needs secrets, from the environment or, with _FILE behind the name,
+from a file: ADMIN_KEY, TRACKING_KEYS, and PANEL_USERS or REPORT_TOKENS. The
+settings file explains them and every setting, and names the variables that
+change one.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return serve(c, roles) },
 	}
 	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
 	addConfigFlag(c)
+	addCheckFlags(c)
 	return c
 }
 
@@ -46,19 +53,23 @@ the settings.`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, []string{roleExport}) },
 	}
 	addConfigFlag(c)
+	addCheckFlags(c)
 	return c
 }
 
 func serve(c *cobra.Command, roles []string) error {
+	switch {
+	case flagSet(c, checkFlag):
+		return checkConfig(c, roles)
+	case flagSet(c, healthFlag):
+		return askHealth(c)
+	}
 	s, log, err := loadSettings(c)
 	if err != nil {
 		return err
 	}
-	if len(roles) > 0 {
-		if err := checkRoles(roles); err != nil {
-			return fmt.Errorf("--roles: %w", err)
-		}
-		s.Roles = roles
+	if err := s.narrow(roles); err != nil {
+		return err
 	}
 	p := &server{settings: s, log: log, registry: ops.NewRegistry()}
 	if slices.Contains(s.Roles, rolePanel) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"vendorapi/internal/ops"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
@@ -70,7 +71,7 @@ func (s *settings) Validate() error {
 	if err := s.ClickHouse.Validate(); err != nil {
 		return fmt.Errorf("clickhouse: %w", err)
 	}
-	return errors.Join(s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 
 func checkRoles(roles []string) error {

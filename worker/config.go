@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"vendorapi/internal/ops"
 	"vendorapi/worker/courier"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
@@ -74,7 +75,7 @@ func (s *settings) Validate() error {
 	if err := checkRoles(s.Roles); err != nil {
 		return fmt.Errorf("roles: %w", err)
 	}
-	return errors.Join(s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
+	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
 }
 
 func checkRoles(roles []string) error {

@@ -37,6 +37,7 @@ func mustLoad(t *testing.T, env map[string]string) settings {
 	return s
 }
 
+//rule:webhooks/timeout-10-s-only-2xx
 func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 	s := mustLoad(t, nil)
 	if s.Environment != production || s.Redis.URL != "redis://127.0.0.1:6379" || s.Redis.Partitions != 16 ||

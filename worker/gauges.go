@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 // gaugesInterval is the pause between two looks at the ledger's figures.
 const gaugesInterval = 5 * time.Second
 
+// rarely is every how many looks those figures are read that cost some commands
+// for every partition.
+const rarely = 3
+
 // gauges shows what waits in the ledger. Every replica shows the same figures,
 // so dashboards take the maximum and not the sum.
 type gauges struct {
@@ -21,7 +26,10 @@ type gauges struct {
 	streams *prometheus.GaugeVec
 	lag     *prometheus.GaugeVec
 	pending *prometheus.GaugeVec
+	age     *prometheus.GaugeVec
+	roles   []ledger.Role // those whose feeds are watched
 	queued  queueGauges
+	servers *serverFigures
 	refused prometheus.Gauge
 	dead    prometheus.Gauge
 }
@@ -39,7 +47,12 @@ func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *g
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "worker_feed_pending", Help: "Entries handed to a role and not settled yet.",
 		}, []string{"role"}),
-		queued: newQueueGauges(reg),
+		age: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "worker_feed_oldest_seconds", Help: "Age of the oldest entry that a role has not settled yet; 0: there is none.",
+		}, []string{"role"}),
+		roles:   []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook},
+		queued:  newQueueGauges(reg),
+		servers: newServerFigures(reg),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "worker_refused_updates", Help: "Refused couriers' updates that the ledger keeps for operators.",
 		}),
@@ -47,7 +60,7 @@ func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *g
 			Name: "worker_dead_letters", Help: "Entries that no worker could settle; each needs a look.",
 		}),
 	}
-	reg.MustRegister(g.streams, g.lag, g.pending, g.refused, g.dead)
+	reg.MustRegister(g.streams, g.lag, g.pending, g.age, g.refused, g.dead)
 	return g
 }
 
@@ -56,8 +69,12 @@ func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *g
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()
-	for {
-		if err := g.refresh(ctx); err != nil && ctx.Err() == nil {
+	for look := 0; ; look++ {
+		err := g.refresh(ctx)
+		if look%rarely == 0 {
+			err = errors.Join(err, g.refreshRarely(ctx))
+		}
+		if err != nil && ctx.Err() == nil {
 			g.log.Debug("no figures", "error", err)
 		}
 		select {
@@ -80,6 +97,23 @@ func (g *gauges) refresh(ctx context.Context) error {
 	g.show(stats)
 	g.queued.show(queues, time.Now())
 	return nil
+}
+
+// refreshRarely reads the ages of what waits in the streams, and what the servers
+// say of themselves.
+func (g *gauges) refreshRarely(ctx context.Context) error {
+	for _, role := range g.roles {
+		lag, err := g.ledger.Lag(ctx, role)
+		if err != nil {
+			return err
+		}
+		age := 0.0
+		if !lag.Oldest.IsZero() {
+			age = max(time.Since(lag.Oldest).Seconds(), 0)
+		}
+		g.age.WithLabelValues(string(role)).Set(age)
+	}
+	return g.servers.refresh(ctx, g.ledger)
 }
 
 func (g *gauges) show(s ledger.Stats) {

@@ -44,7 +44,7 @@ func main() {
 	// log, up to 4 kB a time: a vendor could fill the disk with it.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stderr)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
@@ -53,20 +53,27 @@ func main() {
 }
 
 // run is the program without the process around it; it returns nil when ctx
-// ended and everything stopped in order.
-func run(ctx context.Context, args []string, logs io.Writer) error {
-	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
-	flags.SetOutput(logs)
-	path := flags.String("config", "configs/worker.yaml", "the settings file")
-	asked := flags.String("roles", "", "status,webhook,courier; empty: all that the settings enable")
-	if err := flags.Parse(args); err != nil {
+// ended and everything stopped in order. out is for what was asked for on the
+// command line.
+func run(ctx context.Context, args []string, out, logs io.Writer) error {
+	asked, err := parseCommand(args, out, logs)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
 		return err
+	}
+	if asked.check {
+		return checkConfig(asked, out)
 	}
 	var s settings
-	if err := config.Load(*path, &s); err != nil {
+	if err := config.Load(asked.config, &s); err != nil {
 		return err
 	}
-	roles, err := s.chooseRoles(*asked)
+	if asked.health {
+		return ops.Ask(ctx, s.Ops.Addr, false)
+	}
+	roles, err := s.chooseRoles(asked.roles)
 	if err != nil {
 		return err
 	}
@@ -88,12 +95,21 @@ type program struct {
 	secrets  ledger.SecretKeys
 	log      *slog.Logger
 	registry *prometheus.Registry
+	// scripts measures the calls of each Redis script.
+	scripts func(script string) func(took time.Duration)
 	// ledger is nil until Redis answered for the first time.
 	ledger atomic.Pointer[ledger.Ledger]
 }
 
 func newProgram(s settings, roles []string, secrets ledger.SecretKeys, log *slog.Logger) *program {
-	return &program{settings: s, roles: roles, secrets: secrets, log: log, registry: ops.NewRegistry()}
+	registry := ops.NewRegistry()
+	return &program{settings: s, roles: roles, secrets: secrets, log: log, registry: registry, scripts: ops.ScriptDurations(registry)}
+}
+
+// watchScript measures the calls of one Redis script.
+func (p *program) watchScript(operation string) ledger.CallObserver {
+	took := p.scripts(operation)
+	return func(_ context.Context, began time.Time, _ error) { took(time.Since(began)) }
 }
 
 func (p *program) run(ctx context.Context) error {
@@ -170,16 +186,10 @@ const (
 // open waits for Redis as long as it takes. What waiting cannot mend, such as
 // another number of partitions than the ledger was started with, is returned.
 func (p *program) open(ctx context.Context) (*ledger.Ledger, error) {
+	connection := p.settings.ledgerConfig(p.secrets, p.log)
+	connection.Observe = p.watchScript
 	for pause := firstOpenPause; ; pause = min(2*pause, maxOpenPause) {
-		l, err := ledger.Open(ctx, ledger.Config{
-			URL:         p.settings.Redis.URL,
-			TLS:         ledger.TLSFiles{CA: p.settings.Redis.CAFile, Cert: p.settings.Redis.CertFile, Key: p.settings.Redis.KeyFile},
-			Environment: p.settings.Environment,
-			Partitions:  p.settings.Redis.Partitions,
-			PoolSize:    p.settings.Redis.PoolSize,
-			Secrets:     p.secrets,
-			Log:         p.log,
-		})
+		l, err := ledger.Open(ctx, connection)
 		if err == nil {
 			return l, nil
 		}

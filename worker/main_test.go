@@ -72,7 +72,7 @@ func startWorker(t *testing.T, redisURL string, args ...string) *worker {
 	var failure error
 	go func() {
 		defer close(done)
-		failure = run(ctx, append([]string{"-config", settingsFile}, args...), w.logs)
+		failure = run(ctx, append([]string{"-config", settingsFile}, args...), io.Discard, w.logs)
 	}()
 	w.stop = func() error { cancel(); <-done; return failure }
 	t.Cleanup(func() { _ = w.stop() })
@@ -222,7 +222,7 @@ func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
 			t.Setenv(name, value)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		err := run(ctx, append([]string{"-config", settingsFile}, c.args...), io.Discard)
+		err := run(ctx, append([]string{"-config", settingsFile}, c.args...), io.Discard, io.Discard)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.name, err)

@@ -59,6 +59,7 @@ func TestAuthority_AnyReplicaVerifies(t *testing.T) {
 	}
 }
 
+//rule:token/expiresIn authentication/2 limits/other-constants/token-lifetime
 func TestAuthority_ExpiresAfterAnHour(t *testing.T) {
 	a := authority(t, ring("a"), Vendor, "production")
 	issued := issue(t, a, now)

@@ -26,41 +26,65 @@ type Validator interface{ Validate() error }
 // value, quoted or not, ${NAME} and ${NAME:-default} are replaced from the
 // environment first; an empty variable counts as unset, an unset one without a
 // default is an error. What a variable holds is only ever a value: it cannot
-// add keys. An unknown or repeated key is an error that names its line. When
-// dst implements Validator, its Validate is called last.
+// add keys. An unknown or repeated key is an error. When dst implements
+// Validator, its Validate is called last. Each error is a line of its own that
+// begins with file, line and key: "configs/worker.yaml:71: webhook.timeout: …".
 func Load(path string, dst any) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read settings: %w", err)
 	}
-	if err := decode(source, dst); err != nil {
-		return fmt.Errorf("settings %s: %w", path, err)
+	body, err := decode(source, dst)
+	if err != nil {
+		return locate(path, body, err)
 	}
 	if v, ok := dst.(Validator); ok {
 		if err := v.Validate(); err != nil {
-			return fmt.Errorf("settings %s: %w", path, err)
+			return locate(path, body, err)
 		}
 	}
 	return nil
 }
 
-func decode(source []byte, dst any) error {
+// Locate puts file, line and key before an error that a program finds in what
+// Load has read, as Load does; nil stays nil.
+func Locate(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var body ast.Node
+	if file, unreadable := parser.ParseFile(path, 0); unreadable == nil && len(file.Docs) > 0 {
+		body = file.Docs[0].Body
+	}
+	return locate(path, body, err)
+}
+
+// decode also returns what the file holds, as far as it could be read.
+func decode(source []byte, dst any) (ast.Node, error) {
 	file, err := parser.ParseBytes(source, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(file.Docs) > 1 {
-		return errors.New("more than one YAML document")
+		return nil, errors.New("more than one YAML document")
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil // nothing but comments: every value keeps its default
+		return nil, nil // nothing but comments: every value keeps its default
 	}
 	body, err := expand(file.Docs[0].Body)
 	if err != nil {
-		return err
+		return file.Docs[0].Body, err
 	}
-	return yaml.NodeToValue(body, dst, yaml.DisallowUnknownField())
+	return body, yaml.NodeToValue(body, dst, yaml.DisallowUnknownField())
 }
+
+// unexpandable is a value whose variables cannot be replaced.
+type unexpandable struct {
+	line  int
+	cause error
+}
+
+func (u *unexpandable) Error() string { return u.cause.Error() }
 
 // expand replaces the variables in every scalar below node and returns the
 // node to put in its place.
@@ -100,7 +124,7 @@ func expandScalar(n *ast.StringNode) (ast.Node, error) {
 	}
 	value, err := expandText(n.Value)
 	if err != nil {
-		return nil, fmt.Errorf("line %d: %w", n.Token.Position.Line, err)
+		return nil, &unexpandable{line: n.Token.Position.Line, cause: err}
 	}
 	quoted := n.Token.Type == token.DoubleQuoteType || n.Token.Type == token.SingleQuoteType
 	tk := token.New(value, value, n.Token.Position)

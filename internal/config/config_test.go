@@ -87,24 +87,67 @@ func TestLoad_NumbersInQuotesStayStrings(t *testing.T) {
 func TestLoad_Refuses(t *testing.T) {
 	t.Setenv("CFG_INJECT", "x\nunknown: 1")
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":         {"addr: a\nsurprise: 1\n", "[2:1] unknown field \"surprise\""},
-		"unknown nested key":  {"inner:\n  rediss: a\n", "[2:3] unknown field \"rediss\""},
-		"repeated key":        {"addr: a\naddr: b\n", "[2:1]"},
-		"wrong type":          {"count: many\n", "[1:8]"},
-		"wrong expanded type": {"addr: a\ncount: ${CFG_NONE:-many}\n", "[2:8]"},
-		"unset variable":      {"addr: ${CFG_NONE}\n", "line 1: the variable CFG_NONE is not set"},
+		"unknown key":         {"addr: a\nsurprise: 1\n", ":2: surprise: unknown field \"surprise\""},
+		"unknown nested key":  {"inner:\n  rediss: a\n", ":2: inner.rediss: unknown field \"rediss\""},
+		"repeated key":        {"addr: a\naddr: b\n", ":2: mapping key \"addr\" already defined"},
+		"wrong type":          {"count: many\n", ":1: count: want a whole number"},
+		"wrong expanded type": {"addr: a\ncount: ${CFG_NONE:-many}\n", ":2: count: want a whole number"},
+		"wrong time":          {"wait: soon\n", ":1: wait: want a time such as"},
+		"unset variable":      {"addr: ${CFG_NONE}\n", ":1: addr: the variable CFG_NONE is not set"},
+		"unset nested":        {"count: 1\ninner:\n  redis: ${CFG_NONE}\n", ":3: inner.redis: the variable CFG_NONE is not set"},
 		"bad expression":      {"addr: ${CFG NONE:-x}\n", "is not ${NAME}"},
 		"open brace":          {"addr: \"${CFG_NONE\"\n", "closing brace"},
 		"two documents":       {"addr: a\n---\naddr: b\n", "more than one"},
-		"not YAML":            {"addr: [\n", "settings"},
-		"injection":           {"count: ${CFG_INJECT}\n", "[1:8]"},
+		"not YAML":            {"addr: [\n", "program.yaml:1: "},
+		"injection":           {"count: ${CFG_INJECT}\n", ":1: count: want a whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Load(write(t, c.text), &settings{})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want it to contain %q", err, c.want)
+			path := write(t, c.text)
+			err := Load(path, &settings{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) {
+				t.Errorf("got %v, want it to begin with the path and to contain %q", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than one line", err)
 			}
 		})
+	}
+}
+
+func TestLoad_SaysWhereAWrongValueStands(t *testing.T) {
+	path := write(t, "# first\naddr: a\ninner:\n  redis: r\n")
+	for _, c := range []struct{ refusal, want string }{
+		{"addr: missing", path + ":2: addr: missing"},
+		{"inner.redis: no URL", path + ":4: inner.redis: no URL"},
+		{"inner: redis ftp://x: no", path + ":4: inner: redis ftp://x: no"},
+		{"inner.pool: missing", path + ":3: inner.pool: missing"},
+		{"count: want 1 or more", path + ": count: want 1 or more"}, // not in the file: its default
+	} {
+		if err := Load(path, &settings{refuse: errors.New(c.refusal)}); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.refusal, err, c.want)
+		}
+	}
+	both := errors.Join(errors.New("addr: one"), errors.Join(nil, errors.New("inner.redis: two")))
+	want := path + ":2: addr: one\n" + path + ":4: inner.redis: two"
+	if err := Load(path, &settings{refuse: both}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLocate_FindsTheLineOfAKey(t *testing.T) {
+	path := write(t, "addr: ${CFG_NONE}\ninner:\n  redis: r\n")
+	for text, want := range map[string]string{
+		"inner redis: no such host":    path + ":3: inner redis: no such host",
+		"inner: certificate: no file":  path + ":2: inner: certificate: no file",
+		"something else went wrong":    path + ": something else went wrong",
+		"addr: wrong\ninner: as well": path + ":1: addr: wrong\ninner: as well",
+	} {
+		if got := Locate(path, errors.New(text)); got.Error() != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	}
+	if Locate(path, nil) != nil {
+		t.Error("nothing is wrong, and Locate finds a fault")
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestCancelRequestCheck(t *testing.T) {
+//rule:decisions/cancel
+func TestCancelRequest_TakesEveryReasonAndNone(t *testing.T) {
 	for _, reason := range []CancelReason{CustomerRequest, CancelStoreRequest, DuplicateOrder, CancelNotReady, OtherCancel} {
 		r := CancelRequest{Reason: text(string(reason)), Note: text(" " + chars(256) + " ")}
 		if got, note, err := r.Check(); err != nil || got != reason || note != chars(256) {
@@ -18,7 +19,8 @@ func TestCancelRequestCheck(t *testing.T) {
 	}
 }
 
-func TestCancelRequestCheckFaults(t *testing.T) {
+//rule:decisions/cancel
+func TestCancelRequest_RefusesByField(t *testing.T) {
 	for name, c := range map[string]struct {
 		r      CancelRequest
 		fields string
@@ -35,7 +37,8 @@ func TestCancelRequestCheckFaults(t *testing.T) {
 	}
 }
 
-func TestCheckIdempotencyKey(t *testing.T) {
+//rule:decisions/idempotency-header-absent
+func TestCheckIdempotencyKey_TakesVisibleASCIIOfUpTo255(t *testing.T) {
 	for _, good := range []string{"a", "!~", strings.Repeat("k", 255), "order-1:2/3"} {
 		if err := CheckIdempotencyKey([]byte(good)); err != nil {
 			t.Errorf("%q: %v", good, err)

@@ -20,7 +20,7 @@ const (
 	twoParts = `{"type":"MultiPolygon","coordinates":[[` + square + `,` + hole + `],[` + far + `]]}`
 )
 
-func TestCoverageContains(t *testing.T) {
+func TestCoverage_ContainsWhatItEncloses(t *testing.T) {
 	both, err := ParseCoverage([]byte(twoParts))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestCoverageContains(t *testing.T) {
 	}
 }
 
-func TestCoverageKeepsItsJSON(t *testing.T) {
+func TestCoverage_KeepsItsJSON(t *testing.T) {
 	given := "{ \"type\" : \"Polygon\", \"bbox\": [28, 40, 30, 42],\n \"coordinates\": [" + square + "] }"
 	c, err := ParseCoverage([]byte(given))
 	if err != nil {
@@ -69,7 +69,7 @@ func TestCoverageKeepsItsJSON(t *testing.T) {
 	}
 }
 
-func TestParseCoverageRefuses(t *testing.T) {
+func TestParseCoverage_RefusesWhatIsNoArea(t *testing.T) {
 	polygon := func(ring string) string { return `{"type":"Polygon","coordinates":[` + ring + `]}` }
 	for name, c := range map[string]struct{ in, want string }{
 		"nothing":            {``, "no JSON object"},
@@ -108,7 +108,7 @@ func TestParseCoverageRefuses(t *testing.T) {
 	}
 }
 
-func TestParseCoverageLimits(t *testing.T) {
+func TestParseCoverage_BoundsSizeAndPoints(t *testing.T) {
 	if _, err := ParseCoverage(circle(20_000, 0.5)); err != nil {
 		t.Errorf("20,000 vertices: %v", err)
 	}
@@ -149,7 +149,7 @@ func star(n int, radius func(i int) float64) []byte {
 }
 
 // The indexed answer agrees with a plain walk around the ring.
-func TestCoverageAgreesWithPlainRing(t *testing.T) {
+func TestCoverage_AgreesWithAPlainRing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(4, 200).Draw(t, "positions")
 		geojson := star(n, func(i int) float64 { return rapid.Float64Range(0.05, 1).Draw(t, "radius") })
@@ -170,7 +170,7 @@ func TestCoverageAgreesWithPlainRing(t *testing.T) {
 	})
 }
 
-func TestContainsDoesNotAllocate(t *testing.T) {
+func TestCoverage_ContainsDoesNotAllocate(t *testing.T) {
 	c, err := ParseCoverage(circle(1345, 0.5))
 	if err != nil {
 		t.Fatal(err)

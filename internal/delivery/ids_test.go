@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestOrderIDCarriesItsParts(t *testing.T) {
+func TestOrderID_CarriesItsParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		partition := rapid.IntRange(0, MaxPartitions-1).Draw(t, "partition")
 		day := rapid.Uint16().Draw(t, "day")
@@ -23,7 +23,8 @@ func TestOrderIDCarriesItsParts(t *testing.T) {
 	})
 }
 
-func TestOrderDigestTellsApart(t *testing.T) {
+//rule:order-creation-request/externalOrderId decisions/duplicate-order
+func TestOrderDigest_TellsOrdersApart(t *testing.T) {
 	a, b := NewAccountID(), NewAccountID()
 	long := strings.Repeat("x", 300)
 	seen := map[[OrderDigestSize]byte]string{}
@@ -38,7 +39,7 @@ func TestOrderDigestTellsApart(t *testing.T) {
 	}
 }
 
-func TestParseIDsRefuse(t *testing.T) {
+func TestParseIDs_RefuseOtherSpellings(t *testing.T) {
 	for _, s := range []string{
 		"", "x", "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-0000000000000", "{0000000-0000-0000-0000-000000000000}",
 		"00000000000000000000000000000000", "urn:uuid:00000000-0000-8000-8000-000000000000", "0000000g-0000-8000-8000-000000000000",
@@ -59,7 +60,7 @@ func TestParseIDsRefuse(t *testing.T) {
 	}
 }
 
-func TestIDsRoundTrip(t *testing.T) {
+func TestIDs_SurviveTheirText(t *testing.T) {
 	account, fleet := NewAccountID(), NewFleetID()
 	if got, err := ParseAccountID(account.String()); err != nil || got != account || got.IsZero() {
 		t.Errorf("account: %v, %v", got, err)
@@ -102,7 +103,7 @@ func FuzzParseEventID(f *testing.F) {
 	})
 }
 
-func TestEventIDNamesOneVersion(t *testing.T) {
+func TestEventID_NamesOneVersion(t *testing.T) {
 	id := MakeOrderID(7, 20778, OrderDigest(NewAccountID(), "x"))
 	for _, version := range []uint64{0, 1, 1<<32 | 1, 1<<64 - 1} {
 		if got, v, err := ParseEventID(EventID(id, version)); err != nil || got != id || v != version {

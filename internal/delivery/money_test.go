@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-func TestParseMoney(t *testing.T) {
+//rule:finance/money-is-a-json-number
+func TestParseMoney_IsExact(t *testing.T) {
 	for literal, want := range map[string]int64{
 		"0": 0, "0.0": 0, "0.00": 0, "-0": 0, "0e999999999999": 0, "0.000000": 0, "1": 100, "12.5": 1250, "12.50": 1250,
 		"12.500": 1250, "0.01": 1, "0.010": 1, "1e2": 10000, "1E+2": 10000, "125e-1": 1250, "100e-4": 1, "0.0001e2": 1,
@@ -22,7 +23,8 @@ func TestParseMoney(t *testing.T) {
 	}
 }
 
-func TestParseMoneyRefuses(t *testing.T) {
+//rule:finance/money-is-a-json-number
+func TestParseMoney_RefusesWhatIsNoAmount(t *testing.T) {
 	for _, literal := range []string{
 		"", "-", "-1", "-0.01", "12.501", "0.001", "1e-3", "9999999.991", "10000000", "1e7", "1e999999999999999999999",
 		"1e-999999999999999999999", "01", "1.", ".5", "+1", " 1", "1 ", "1,5", "1e", "1e+", "0x1", "NaN", "Infinity", "\"1\"",
@@ -34,7 +36,7 @@ func TestParseMoneyRefuses(t *testing.T) {
 	}
 }
 
-func TestMoneyText(t *testing.T) {
+func TestMoney_IsWrittenWithTwoDecimals(t *testing.T) {
 	for m, want := range map[Money]string{
 		{}: "", {Set: true}: "0.00", {1, true}: "0.01", {1250, true}: "12.50", {MaxMoneyMinor, true}: "9999999.99",
 	} {

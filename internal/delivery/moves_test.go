@@ -109,7 +109,11 @@ func outcome(d Decision) string {
 	return names
 }
 
-func TestDecideEveryStatus(t *testing.T) {
+//rule:order-states/searching order-states/assigned order-states/PickingUp order-states/PickedUp order-states/delivering order-states/delivered
+//rule:order-states/failed order-states/cancelled order-states/searching-to-assigned order-states/assigned-to-pickingup
+//rule:order-states/pickingup-to-pickedup order-states/pickedup-to-delivering order-states/the-five-non-terminal-rows-follow states/searching
+//rule:states/assigned states/PickingUp states/PickedUp states/delivering states/terminal states/a-repeated-or-backward-update
+func TestDecide_EveryStatusFromEveryOther(t *testing.T) {
 	for from := Searching; from <= Cancelled; from++ {
 		for to := Searching; to <= Cancelled; to++ {
 			o := orderIn(from)
@@ -130,7 +134,8 @@ func TestDecideEveryStatus(t *testing.T) {
 	}
 }
 
-func TestDecideEveryFailure(t *testing.T) {
+//rule:states/searching states/assigned states/PickingUp states/PickedUp states/delivering states/other decisions/failureReason
+func TestDecide_EveryFailureFromEveryStatus(t *testing.T) {
 	legal := map[Status][]FailureReason{
 		Searching:  {NoCourierFound, TimedOut, OtherFailure},
 		Assigned:   {CourierIncident, StoreClosed, TimedOut, OtherFailure},
@@ -155,7 +160,7 @@ func TestDecideEveryFailure(t *testing.T) {
 	}
 }
 
-func TestParseFailureReason(t *testing.T) {
+func TestParseFailureReason_KnowsItsNamesOnly(t *testing.T) {
 	for _, reason := range allReasons {
 		if got, err := ParseFailureReason(string(reason)); err != nil || got != reason {
 			t.Errorf("%s: got %q, %v", reason, got, err)
@@ -168,7 +173,8 @@ func TestParseFailureReason(t *testing.T) {
 	}
 }
 
-func TestDecideAcceptAndSwap(t *testing.T) {
+//rule:states/a-courier-swap-never-goes
+func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	for from := Searching; from <= Cancelled; from++ {
 		same, other, swap := "drop", "illegal", "swap"
 		switch {
@@ -202,7 +208,8 @@ func TestDecideAcceptAndSwap(t *testing.T) {
 	}
 }
 
-func TestDecideFillsInTheChange(t *testing.T) {
+//rule:states/a-skipped-step-is-filled
+func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	now := noon.Add(time.Hour)
 	at, eta := noon.Add(10*time.Minute+1234567), noon.Add(40*time.Minute)
 	known := Location{Point{41, 29}, noon.Add(time.Minute)}
@@ -226,7 +233,7 @@ func TestDecideFillsInTheChange(t *testing.T) {
 	}
 }
 
-func TestDecideKeepsTimeInOrder(t *testing.T) {
+func TestDecide_KeepsTimeInOrder(t *testing.T) {
 	o := orderIn(PickingUp) // reached at noon + 2 min
 	last := noon.Add(2 * time.Minute)
 	for name, c := range map[string]struct{ at, now, want time.Time }{
@@ -245,7 +252,8 @@ func TestDecideKeepsTimeInOrder(t *testing.T) {
 	}
 }
 
-func TestLateDelivery(t *testing.T) {
+//rule:states/a-delivered-reported-after-that
+func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
 	late := Update{Kind: KindStatus, Status: Delivered, At: noon}
 	timedOut := orderIn(Delivering)
 	timedOut.apply(Change{Status: Failed, At: noon.Add(time.Hour), Failure: TimedOut})
@@ -272,7 +280,9 @@ func TestLateDelivery(t *testing.T) {
 }
 
 // Any sequence of updates, cancellations and timeouts leaves a legal history.
-func TestHistoriesAreLegal(t *testing.T) {
+//
+//rule:order-states/the-five-non-terminal-rows-follow order-states/once-a-terminal-status-is
+func TestHistories_AreLegalWhateverIsReported(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := orderIn(Searching)
 		now := noon

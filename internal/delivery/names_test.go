@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAbbreviateName(t *testing.T) {
+//rule:order-status-delivery-state/courier.name delivery-rules/6 webhooks/courier-surnames-are-abbreviated-in
+func TestAbbreviateName_LeavesTheSurnamesInitial(t *testing.T) {
 	for full, want := range map[string]string{
 		"":                         "",
 		"   ":                      "",
@@ -41,7 +42,7 @@ func TestAbbreviateName(t *testing.T) {
 	}
 }
 
-func TestAbbreviateNameHidesTheSurname(t *testing.T) {
+func TestAbbreviateName_HidesAnySurname(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		full := rapid.StringMatching(`[a-zçğıöşü A-ZÇĞİÖŞÜ]{0,40}`).Draw(t, "name")
 		words, short := strings.Fields(full), AbbreviateName(full)

@@ -36,7 +36,11 @@ func validOrder() OrderRequest {
 	}
 }
 
-func TestOrderRequestCheck(t *testing.T) {
+//rule:order-creation-request/orderedAt order-creation-request/readyAt order-creation-request/recipient.phone
+//rule:order-creation-request/dropoff.buildingNo order-creation-request/dropoff.doorNo order-creation-request/dropoff.floor
+//rule:order-creation-request/dropoff.note order-creation-request/orderAmount order-creation-request/payment.type
+//rule:order-creation-request/payment.collectionAmount
+func TestOrderRequest_BecomesADraft(t *testing.T) {
 	r := validOrder()
 	got, err := r.Check(noon)
 	if err != nil {
@@ -57,7 +61,8 @@ func TestOrderRequestCheck(t *testing.T) {
 	}
 }
 
-func TestOrderRequestCheckNeedsOnlyTheRequired(t *testing.T) {
+//rule:order-creation-request/readyAt
+func TestOrderRequest_NeedsOnlyTheRequired(t *testing.T) {
 	full := validOrder()
 	r := OrderRequest{
 		ExternalStoreID: full.ExternalStoreID, ExternalOrderID: full.ExternalOrderID,
@@ -73,7 +78,12 @@ func TestOrderRequestCheckNeedsOnlyTheRequired(t *testing.T) {
 	}
 }
 
-func TestOrderRequestCheckFaults(t *testing.T) {
+//rule:order-creation-request/externalStoreId order-creation-request/externalOrderId order-creation-request/recipient.name
+//rule:order-creation-request/dropoff.text order-creation-request/packageNote order-creation-request/payment.type
+//rule:limits/other-constants/externalorderid-length limits/other-constants/packagenote-length limits/other-constants/readyat-maximum-lead
+//rule:limits/other-constants/recipient.name-length limits/other-constants/dropoff.text-length decisions/lengths
+//rule:decisions/missing-recipient.name-phone-dropoff.text-or-coordinates
+func TestOrderRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*OrderRequest)
 		code   Code
@@ -153,7 +163,9 @@ func checkRefusal(t *testing.T, name string, err error, code Code, fields string
 }
 
 // Several faults at once: the first in the order of design section 9 decides.
-func TestOrderRequestCheckOrder(t *testing.T) {
+//
+//rule:decisions/several-faults-at-once
+func TestOrderRequest_TheFirstOfSeveralFaultsDecides(t *testing.T) {
 	faults := []struct {
 		spoil func(*OrderRequest)
 		code  Code
@@ -176,7 +188,7 @@ func TestOrderRequestCheckOrder(t *testing.T) {
 	}
 }
 
-func TestOrderRequestCheckListsEveryField(t *testing.T) {
+func TestOrderRequest_ListsEveryField(t *testing.T) {
 	r := validOrder()
 	r.RecipientName, r.RecipientPhone = Text{}, text("too short to matter")
 	r.ExternalOrderID, r.OrderAmount = Text{}, literal("-1")
@@ -191,7 +203,7 @@ func TestOrderRequestCheckListsEveryField(t *testing.T) {
 		"recipient.name,recipient.phone,dropoff.text,dropoff.latitude,dropoff.longitude,externalStoreId,externalOrderId")
 }
 
-func TestOrderRequestCheckWrongTypes(t *testing.T) {
+func TestOrderRequest_RefusesWrongTypes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*OrderRequest)
 		wrong  []string
@@ -217,7 +229,7 @@ func TestOrderRequestCheckWrongTypes(t *testing.T) {
 	}
 }
 
-func TestMessagesSayWhatToDo(t *testing.T) {
+func TestRefusals_SayWhatToDo(t *testing.T) {
 	for want, change := range map[string]func(*OrderRequest){
 		"recipient.phone must have 10 digits, the first of them not 0, after stripping +90 and a leading 0":                            func(r *OrderRequest) { r.RecipientPhone = text("1") },
 		"recipient.name must have at least 2 characters":                                                                               func(r *OrderRequest) { r.RecipientName = text("") },
@@ -239,7 +251,8 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestReadyAtIsNeverPast(t *testing.T) {
+//rule:order-creation-request/readyAt limits/other-constants/readyat-maximum-lead
+func TestReadyAt_IsNeverPastNorTooFar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lead := time.Duration(rapid.Int64Range(int64(-48*time.Hour), int64(48*time.Hour)).Draw(t, "lead")).Truncate(time.Millisecond)
 		r := validOrder()
@@ -309,7 +322,7 @@ func checkFuzzedRefusal(t *testing.T, err error) {
 	}
 }
 
-func TestOrderRequestCheckDoesNotAllocate(t *testing.T) {
+func TestOrderRequest_DoesNotAllocate(t *testing.T) {
 	r := validOrder()
 	if n := testing.AllocsPerRun(100, func() { _, _ = r.Check(noon) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-func TestNormalizePhone(t *testing.T) {
+//rule:order-creation-request/recipient.phone decisions/phone
+func TestNormalizePhone_StripsPrefixes(t *testing.T) {
 	for in, want := range map[string]string{
 		"5321234567": "5321234567", "05321234567": "5321234567", "+905321234567": "5321234567",
 		"+9005321234567": "5321234567", " 5321234567\n": "5321234567", "2121234567": "2121234567", "9053212345": "9053212345",
@@ -17,7 +18,8 @@ func TestNormalizePhone(t *testing.T) {
 	}
 }
 
-func TestNormalizePhoneRefuses(t *testing.T) {
+//rule:order-creation-request/recipient.phone errors/INVALID_PHONE decisions/phone
+func TestNormalizePhone_RefusesWhatIsNotTenDigits(t *testing.T) {
 	for _, in := range []string{
 		"", "0", "+90", "+900", "532123456", "53212345678", "0532123456", "00532123456", "005321234567", "0053212345678",
 		"905321234567", "+915321234567", "+90 5321234567", "532 123 45 67", "532-123-4567", "532123456a", "(532)1234567",

@@ -10,7 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAppendCreated(t *testing.T) {
+//rule:order-creation-response/orderId order-creation-response/externalOrderId order-creation-response/status order-creation-response/fleet.fleetId
+//rule:order-creation-response/fleet.name order-creation-response/trackingUrl order-creation-response/estimatedPickupAt
+//rule:decisions/estimatedpickupat-etadropoffat
+func TestAppendCreated_WritesTheSpecsObject(t *testing.T) {
 	o := orderIn(Delivering) // whatever has become of it
 	o.ExternalOrderID = "a\"1"
 	want := `x{"orderId":"` + o.ID.String() + `","externalOrderId":"a\"1","status":"Searching",` +
@@ -33,7 +36,12 @@ func history() *Order {
 	return o
 }
 
-func TestAppendStatus(t *testing.T) {
+//rule:order-status-delivery-state/the-same-object-without-events order-status-delivery-state/orderId order-status-delivery-state/externalOrderId
+//rule:order-status-delivery-state/status order-status-delivery-state/courier.name order-status-delivery-state/courier.phone
+//rule:order-status-delivery-state/courier.vehicleType order-status-delivery-state/etaDropoffAt order-status-delivery-state/updatedAt
+//rule:order-status-delivery-state/events order-status-delivery-state/location.latitude-location.longitude order-status-delivery-state/failureReason
+//rule:order-states/failed decisions/estimatedpickupat-etadropoffat decisions/courier-location-etadropoffat-while-unknown
+func TestAppendStatus_WritesTheSpecsObjectOfEveryVersion(t *testing.T) {
 	o := history()
 	head := `{"orderId":"` + o.ID.String() + `","externalOrderId":"order-1","status":`
 	mehmetY := `"courier":{"name":"Mehmet Y.","phone":"5321234567","vehicleType":"Motorcycle"},`
@@ -68,7 +76,7 @@ func TestAppendStatus(t *testing.T) {
 
 // A version renders the same whatever comes after it: a webhook that is sent
 // again carries the same bytes.
-func TestAppendStatusOfAVersionNeverChanges(t *testing.T) {
+func TestAppendStatus_OfAVersionNeverChanges(t *testing.T) {
 	o := history()
 	for n := range o.Changes {
 		version := 1<<32 | uint64(n+1)
@@ -82,7 +90,9 @@ func TestAppendStatusOfAVersionNeverChanges(t *testing.T) {
 	}
 }
 
-func TestAppendPartyEvents(t *testing.T) {
+//rule:event-types/store.activated event-types/store.migrating event-types/store.deactivated event-types/fleet.payment_overdue
+//rule:event-types/the-reason-value-migratedtohizliyo-is decisions/store-and-fleet-events
+func TestPartyEvents_AreWrittenAsDecided(t *testing.T) {
 	fleet := FleetID{7}
 	for want, got := range map[string][]byte{
 		`{"externalStoreId":"s\\1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"}}`: AppendStoreActivated(nil, `s\1`, fleet, "Hızlı"),
@@ -97,7 +107,7 @@ func TestAppendPartyEvents(t *testing.T) {
 	}
 }
 
-func TestRenderedIsJSONForAnyText(t *testing.T) {
+func TestRendered_IsJSONForAnyText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := history()
 		o.ExternalOrderID = rapid.String().Draw(t, "id")
@@ -147,7 +157,7 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-func TestRenderingDoesNotAllocate(t *testing.T) {
+func TestRendering_DoesNotAllocate(t *testing.T) {
 	o, buf := orderIn(Searching), make([]byte, 0, 4096)
 	if n := testing.AllocsPerRun(100, func() {
 		o.AppendCreated(buf, "https://t.example/x")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestNamesOfStates(t *testing.T) {
+func TestStates_AreFoundByTheirNames(t *testing.T) {
 	for s := Searching; s <= Cancelled; s++ {
 		if got, err := ParseStatus(s.String()); err != nil || got != s {
 			t.Errorf("%v becomes %v, %v", s, got, err)
@@ -38,7 +38,7 @@ func TestNamesOfStates(t *testing.T) {
 	}
 }
 
-func TestEveryCodeHasItsStatus(t *testing.T) {
+func TestCodes_HaveAnHTTPStatus(t *testing.T) {
 	for _, code := range Codes() {
 		if s := code.HTTPStatus(); s < 400 || s > 599 {
 			t.Errorf("%s answers %d", code, s)
@@ -49,7 +49,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 	}
 }
 
-func TestCodeOf(t *testing.T) {
+func TestCodeOf_FindsWrappedRefusals(t *testing.T) {
 	wrapped := fmt.Errorf("creating: %w", Refuse(CodeInvalidPhone, "field %s", "x"))
 	if CodeOf(wrapped) != CodeInvalidPhone || CodeOf(errors.New("x")) != CodeInternal {
 		t.Errorf("got %s and %s", CodeOf(wrapped), CodeOf(errors.New("x")))

@@ -9,6 +9,7 @@ func storeIn(state StoreState) *Store {
 	return &Store{ExternalID: "branch-1", State: state, Fleet: NewFleetID(), FleetName: "Hızlı", Revision: 7}
 }
 
+//rule:store-states/awaitingfleetapproval-to-active states/stores-awaitingfleet-awaitingfleetapproval
 func TestStoreMoves_LegalFrom(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, Istanbul)
 	moves := []struct {
@@ -55,6 +56,7 @@ func TestRejectAndDeactivateStore_LoseTheFleet(t *testing.T) {
 	}
 }
 
+//rule:states/stores-awaitingfleet-awaitingfleetapproval
 func TestMigrateStore_ClosesAtTheEndOfTheLocalDay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 23, 30, 0, 0, Istanbul)
 	s := storeIn(Active)

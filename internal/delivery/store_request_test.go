@@ -18,7 +18,9 @@ func storedStore() *Store {
 	}
 }
 
-func TestStoreRequestCheckFirst(t *testing.T) {
+//rule:store/request-fields/taxNumber store/request-fields/name store/request-fields/phone store/request-fields/address.text
+//rule:store/request-fields/address.latitude store/request-fields/address.longitude store/request-fields/fleetId
+func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 	r := validStore()
 	want := StoreFields{TaxNumber: "1234567890", Name: "Kadıköy", Phone: "2161234567", Address: "Bağdat Cd. 12", Point: Point{40.9903, 29.029}}
 	if got, err := r.Check(nil); err != nil || got != want {
@@ -31,7 +33,8 @@ func TestStoreRequestCheckFirst(t *testing.T) {
 	}
 }
 
-func TestStoreRequestCheckMerges(t *testing.T) {
+//rule:decisions/store-fields-required
+func TestStoreRequest_LaterOnesKeepWhatTheyOmit(t *testing.T) {
 	stored := storedStore()
 	kept := StoreFields{TaxNumber: stored.TaxNumber, Name: stored.Name, Phone: stored.Phone, Address: stored.Address, Point: stored.Point, Fleet: stored.Fleet}
 	other := FleetID{2}
@@ -55,7 +58,7 @@ func TestStoreRequestCheckMerges(t *testing.T) {
 	}
 }
 
-func TestStoreRequestCheckAfterDeactivation(t *testing.T) {
+func TestStoreRequest_AfterDeactivationForgetsTheFleet(t *testing.T) {
 	stored := storedStore()
 	stored.State = Deactivated
 	r := StoreRequest{}
@@ -64,7 +67,8 @@ func TestStoreRequestCheckAfterDeactivation(t *testing.T) {
 	}
 }
 
-func TestStoreRequestCheckFaults(t *testing.T) {
+//rule:decisions/store-fields-required
+func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*StoreRequest)
 		code   Code
@@ -105,7 +109,7 @@ func TestStoreRequestCheckFaults(t *testing.T) {
 	checkRefusal(t, "empty", err, CodeValidationFailed, "name,phone,address.text,address.latitude,address.longitude,taxNumber")
 }
 
-func TestCheckExternalStoreID(t *testing.T) {
+func TestCheckExternalStoreID_TakesOneLineOfUpTo64(t *testing.T) {
 	for _, good := range []string{"1", "store 1", chars(64), "a/b", "şube-1"} {
 		if err := CheckExternalStoreID(good); err != nil {
 			t.Errorf("%q: %v", good, err)

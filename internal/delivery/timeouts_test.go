@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFirstTimeout(t *testing.T) {
+//rule:states/searching
+func TestFirstTimeout_IsTheEndOfTheSearch(t *testing.T) {
 	o := orderIn(Searching)
 	for name, c := range map[string]struct {
 		readyAt time.Time
@@ -28,7 +29,8 @@ func TestFirstTimeout(t *testing.T) {
 	}
 }
 
-func TestDecideTimeout(t *testing.T) {
+//rule:order-states/an-order-lives-for-under states/searching states/every-order-reaches-a-terminal
+func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 	// Ready at 12:20, so the search ends at 12:25 and the life at 13:15.
 	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 21, hour, minute, 0, 0, Istanbul) }
 	for name, c := range map[string]struct {
@@ -70,7 +72,9 @@ func TestDecideTimeout(t *testing.T) {
 }
 
 // Whoever looks again when told to ends every order, with a legal reason.
-func TestEveryOrderEnds(t *testing.T) {
+//
+//rule:order-states/an-order-lives-for-under states/every-order-reaches-a-terminal
+func TestTimeouts_EndEveryOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := orderIn(Status(rapid.IntRange(int(Searching), int(Delivering)).Draw(t, "status")))
 		o.ReadyAt = noon.Add(time.Duration(rapid.IntRange(0, 240).Draw(t, "ready in")) * time.Minute)

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseTime(t *testing.T) {
+//rule:order-creation-request/orderedAt decisions/timestamps
+func TestParseTime_ReadsISO8601(t *testing.T) {
 	for in, want := range map[string]string{
 		"2026-11-21T12:30:00+03:00":           "2026-11-21T12:30:00+03:00",
 		"2026-11-21T12:30:00":                 "2026-11-21T12:30:00+03:00",
@@ -39,7 +40,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestParseTimeRefuses(t *testing.T) {
+func TestParseTime_RefusesOtherNotations(t *testing.T) {
 	for _, in := range []string{
 		"", "2026", "2026-11-21", "2026-11-21T", "2026-11-21T12", "2026-11-21 12:30:00", "2026-11-21t12:30:00", "20261121T123000",
 		"2026-11-21T12:30:00z", "2026-11-21T24:00:00", "2026-11-21T12:60:00", "2026-11-21T12:30:60", "2026-02-29T12:30:00",
@@ -56,7 +57,8 @@ func TestParseTimeRefuses(t *testing.T) {
 	}
 }
 
-func TestAppendTime(t *testing.T) {
+//rule:introduction/timestamps-are-iso-8601-strings decisions/timestamps
+func TestAppendTime_WritesTheLocalOffset(t *testing.T) {
 	at := time.Date(2026, 11, 21, 22, 30, 0, 123_999_999, time.UTC)
 	if got := string(AppendTime([]byte("x"), at)); got != "x2026-11-22T01:30:00.123+03:00" {
 		t.Error(got)
@@ -70,7 +72,7 @@ func TestAppendTime(t *testing.T) {
 	}
 }
 
-func TestTimesRoundTrip(t *testing.T) {
+func TestTimes_SurviveTheirText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.Int64Range(946_684_800, 4_133_980_799-86_400).Draw(t, "seconds")
 		at := time.Unix(seconds, rapid.Int64Range(0, 999).Draw(t, "ms")*int64(time.Millisecond))

@@ -48,6 +48,7 @@ func TestTracking_TokenLeadsBackToItsOrder(t *testing.T) {
 	}
 }
 
+//rule:decisions/trackingUrl
 func TestTracking_RefusesWhatItDidNotMake(t *testing.T) {
 	k, id := trackingRing("t1"), trackedOrder(trackedDay)
 	token := k.Token(id)

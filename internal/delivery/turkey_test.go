@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestInTurkey(t *testing.T) {
+//rule:order-creation-request/dropoff.latitude order-creation-request/dropoff.longitude errors/COORDINATE_MISMATCH decisions/inside-turkey
+func TestInTurkey_KnowsItsCitiesAndItsNeighbours(t *testing.T) {
 	for name, p := range map[string]Point{
 		"Kadıköy": {40.9903, 29.0290}, "Büyükada": {40.8575, 29.1280}, "Heybeliada": {40.8770, 29.0930}, "Avşa": {40.5140, 27.4960},
 		"Marmara": {40.5870, 27.5540}, "Cunda": {39.3400, 26.6560}, "Çeşme": {38.3233, 26.3030}, "Datça": {36.7270, 27.6870},
@@ -43,10 +44,12 @@ func TestInTurkey(t *testing.T) {
 	}
 }
 
-// TestInTurkeyTolerance compares with an outline that knows no bands, no
+// TestInTurkey_ToleratesAKilometre compares with an outline that knows no bands, no
 // ellipsoid and no shortcuts, at points within 2.5 km of the outline. The
 // reference is a sphere, so the last half per cent is left open.
-func TestInTurkeyTolerance(t *testing.T) {
+//
+//rule:decisions/inside-turkey
+func TestInTurkey_ToleratesAKilometre(t *testing.T) {
 	ring := turkeyRing(t)
 	decided := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,7 +77,9 @@ func TestInTurkeyTolerance(t *testing.T) {
 }
 
 // The tolerance of the WGS 84 ellipsoid, at places where it is easy to compute.
-func TestInTurkeyToleranceIsExact(t *testing.T) {
+//
+//rule:decisions/inside-turkey
+func TestInTurkey_ToleranceIsExact(t *testing.T) {
 	south := newOutline([]edge{{Point{37, 30}, Point{37, 31}}})
 	east := newOutline([]edge{{Point{40, 30}, Point{41, 30}}})
 	corner := newOutline([]edge{{Point{40, 30}, Point{40.5, 30.5}}})
@@ -98,7 +103,7 @@ func TestInTurkeyToleranceIsExact(t *testing.T) {
 	}
 }
 
-func TestInTurkeyDoesNotAllocate(t *testing.T) {
+func TestInTurkey_DoesNotAllocate(t *testing.T) {
 	points := []Point{{41.0082, 28.9784}, {38.3680, 26.1360}, {41.5170, 41.5480}, {37.0710, 41.2150}}
 	if n := testing.AllocsPerRun(100, func() {
 		for _, p := range points {

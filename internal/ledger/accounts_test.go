@@ -10,6 +10,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:limits/rules/5 versioning/limits-are-changed-per-account limits-and-idempotency/limits-are-per-account-changed
 func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	l := openTest(t)
 	limits := plenty()
@@ -96,6 +97,7 @@ func TestAccounts_ListsEveryPartitionByName(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-accounts-id-credentials
 func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	l := openTest(t)
 	limits := plenty()
@@ -126,6 +128,7 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/redis_rate
 func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 	l := openTest(t)
 	for range 10 {
@@ -138,6 +141,7 @@ func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 	must(t, l.CountFailedLogin(t.Context(), "ven_2", "127.0.0.1"))
 }
 
+//rule:limits/rules/3 limits-and-idempotency/sustained-excess-in-at-least
 func TestSustainedExcess_MarksAndClears(t *testing.T) {
 	l := openTest(t)
 	limits := plenty()

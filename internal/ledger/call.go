@@ -95,12 +95,16 @@ func (l *Ledger) keysOf(keys []string) []string {
 }
 
 // send runs the call and returns its reply, like runText.
-func (l *Ledger) send(ctx context.Context, c *scriptCall) (string, error) {
+func (l *Ledger) send(ctx context.Context, c *scriptCall) (reply string, err error) {
+	began := c.script.begin()
 	cmd := c.command(ctx, l.cluster)
-	if err := l.calls.Process(ctx, cmd); err != nil {
-		return l.sendAgain(ctx, c, err)
+	if err = l.calls.Process(ctx, cmd); err != nil {
+		reply, err = l.sendAgain(ctx, c, err)
+	} else {
+		reply = cmd.Val()
 	}
-	return cmd.Val(), nil
+	c.script.ended(ctx, began, err)
+	return reply, err
 }
 
 func (l *Ledger) sendAgain(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
@@ -120,6 +124,7 @@ func (l *Ledger) sendAgain(ctx context.Context, c *scriptCall, err error) (reply
 // from ours.
 func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
 	keys = l.keysOf(keys)
+	began := s.begin()
 	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
 	if err != nil {
 		err = l.again(ctx, err, func() (err error) {
@@ -127,6 +132,7 @@ func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) 
 			return err
 		})
 	}
+	s.ended(ctx, began, err)
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
 	}
@@ -181,10 +187,12 @@ func (l *Ledger) runAll(ctx context.Context, s script, calls []call) ([]*redis.C
 		todo = failed
 		return worst
 	}
+	began := s.begin()
 	err := round()
 	if err != nil {
 		err = l.again(ctx, err, round)
 	}
+	s.ended(ctx, began, err)
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
 	}

@@ -10,6 +10,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:post-orders/synchronous
 func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 	s := newShop(t, openTest(t))
 	c := s.creation("X-1", "")
@@ -34,6 +35,8 @@ func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 	}
 }
 
+//rule:order-creation-request/externalStoreId errors/STORE_NOT_CONFIGURED errors/DUPLICATE_ORDER errors/FLEET_SUSPENDED errors/FLEET_UNAVAILABLE
+//rule:decisions/several-faults-at-once
 func TestCreateOrder_Refusals(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)
@@ -73,6 +76,7 @@ func TestCreateOrder_Refusals(t *testing.T) {
 	}
 }
 
+//rule:decisions/duplicate-order
 func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
 	s := newShop(t, openTest(t))
 	first := s.create(t, "X-1")
@@ -104,6 +108,9 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 
 // Both ways to remember a key: in the order, when it equals the external id, and
 // in a record of its own.
+//
+//rule:post-orders/idempotency-same-key-with-the errors/DUPLICATE_ORDER limits-and-idempotency/idempotency-scope-account-key
+//rule:decisions/several-faults-at-once
 func TestCreateOrder_Idempotency(t *testing.T) {
 	for _, key := range []string{"X-1", "another-key"} {
 		t.Run("key "+key, func(t *testing.T) {
@@ -185,6 +192,7 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 	}
 }
 
+//rule:decisions/idempotency-header-absent
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

@@ -59,6 +59,9 @@ type Config struct {
 	Secrets SecretKeys
 	// Log hears of what goes on in the background; nil: slog.Default().
 	Log *slog.Logger
+	// Observe gives each operation, such as "create_order", who watches its calls;
+	// nil: nobody does.
+	Observe func(operation string) CallObserver
 
 	// Now and ClockKey take the place of the clocks in tests: this process's, and
 	// that of the scripts, which then read microseconds since 1970 from that key
@@ -68,6 +71,11 @@ type Config struct {
 
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
+
+// CallObserver hears of every call of one operation when it has ended: the context
+// it was made with, when it began, and its failure. It must not block. Calls that
+// share a round trip are told of once.
+type CallObserver func(ctx context.Context, began time.Time, err error)
 
 // Ledger is the connection to Redis and what this process knows of it. It is
 // safe for concurrent use.
@@ -125,6 +133,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if l.scripts, err = loadScripts(cfg.editLua, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	l.scripts.observe(cfg.Observe)
 	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(cfg.Pipelines)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -211,6 +211,9 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 	return nil
 }
 
+//rule:limits/post-orders limits/get-orders-id limits/post-orders-id-cancel limits/put-stores-id limits/post-token limits/rules/2
+//rule:limits-and-idempotency/per-account-and-endpoint-an limits-and-idempotency/post-orders limits-and-idempotency/put-stores
+//rule:limits-and-idempotency/every-request-of-an-authenticated limits-and-idempotency/headers-on-every-such-response
 func TestLimits_AgreeWithBruteForce(t *testing.T) {
 	l := openTest(t)
 	rapid.Check(t, func(rt *rapid.T) {

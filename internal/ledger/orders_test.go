@@ -25,7 +25,8 @@ func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
 	s.create(t, "X-1")
 }
 
-func TestPollOrder(t *testing.T) {
+//rule:limits-and-idempotency/get-3000-60-s-per-account limits-and-idempotency/headers-on-every-such-response limits-and-idempotency/redis_rate
+func TestPollOrder_OncePerInterval(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)
 	o := s.create(t, "X-1")
@@ -67,7 +68,7 @@ func TestPollOrder(t *testing.T) {
 	}
 }
 
-func TestCancelOrder(t *testing.T) {
+func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		statuses []delivery.Status

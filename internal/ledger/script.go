@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 )
 
 //go:embed lua/*.lua
@@ -19,8 +21,34 @@ var luaParts = []string{"names", "clock", "window", "order", "idempotency", "gat
 // file and the library's digest, so code and caller always match. During a
 // rolling deploy old and new processes each call their own.
 type script struct {
-	name string
-	arg  any // the name, ready for the client
+	name    string
+	arg     any          // the name, ready for the client
+	watched CallObserver // nil: by nobody
+}
+
+// begin is now, if anybody wants to know.
+func (s *script) begin() (began time.Time) {
+	if s.watched != nil {
+		began = time.Now()
+	}
+	return began
+}
+
+// ended tells of a call that began with begin.
+func (s *script) ended(ctx context.Context, began time.Time, err error) {
+	if s.watched != nil {
+		s.watched(ctx, began, err)
+	}
+}
+
+// observe gives every operation its observer.
+func (s *scripts) observe(who func(operation string) CallObserver) {
+	if who == nil {
+		return
+	}
+	for _, operation := range s.operations() {
+		operation.script.watched = who(operation.file)
+	}
 }
 
 // scripts is the library of operations, as it is loaded into the server.

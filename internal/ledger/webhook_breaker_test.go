@@ -92,6 +92,7 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	}
 }
 
+//rule:webhooks/an-endpoint-whose-breaker-is
 func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 	s := opened(t, 3, 20*time.Hour)
 	s.publish(t, 40) // far more than is probed
@@ -220,6 +221,7 @@ func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
 	}
 }
 
+//rule:webhooks/an-endpoint-whose-breaker-is
 func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
 	s := newScene(t, 1)
 	s.publish(t, 1)

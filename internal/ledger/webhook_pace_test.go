@@ -64,6 +64,7 @@ func TestPace_SlowStartInRealTime(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/redis_rate
 func TestPace_OfASettingInRealTime(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, breakerAt)

@@ -249,6 +249,7 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

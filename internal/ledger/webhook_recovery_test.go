@@ -11,6 +11,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:webhooks/an-endpoint-whose-breaker-is
 func TestRecovery_BringsEverythingForward(t *testing.T) {
 	s := opened(t, 1, time.Hour)
 	// Thousands of retries: many at one time, others spread over a day.
@@ -73,6 +74,7 @@ func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
 	}
 }
 
+//rule:webhooks/a-changed-url-takes-the
 func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	s := opened(t, 3, 20*time.Hour)
 	s.publish(t, 5)
@@ -163,6 +165,7 @@ func (s *scene) success(t *testing.T, g gateState) gateState {
 	return after
 }
 
+//rule:webhooks/an-endpoint-whose-breaker-is
 func TestRecovery_RateGrows(t *testing.T) {
 	s := newScene(t, 5)
 	s.publish(t, 1) // one that always waits: with nothing left the recovery is over

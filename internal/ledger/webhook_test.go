@@ -62,6 +62,7 @@ func (s *shop) register(t *testing.T) *WebhookEndpoint {
 	return e
 }
 
+//rule:webhooks/for-one-order-the-next
 func TestWebhook_OneVersionOfAnOrderAtATime(t *testing.T) {
 	s := newShop(t, openTest(t))
 	s.register(t)
@@ -190,6 +191,7 @@ func TestWebhook_DeferredEndsTheFirstAttemptForTheNext(t *testing.T) {
 	})
 }
 
+//rule:webhooks/without-a-registered-url-events
 func TestWebhook_WithoutURLEventsAreRecordedAsNotSent(t *testing.T) {
 	l := openTest(t)
 	s := newShop(t, l)

@@ -41,6 +41,7 @@ func (s *scene) exported(t *testing.T) (lines []string) {
 	return lines
 }
 
+//rule:webhooks/every-attempt-is-recorded-time
 func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 	s := newScene(t, breakerAt)
 	s.exporting(t)

@@ -32,7 +32,7 @@ func TestList_IsCurrent(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudge_RefusesWhatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	root, err := moduleDir()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestLicenceName(t *testing.T) {
+func TestLicenceName_FindsTextsOfLicences(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"LICENSE": true, "LICENCE.txt": true, "license.md": true, "LICENSE-APACHE": true, "COPYING": true, "Unlicense": true, "NOTICE": true, "PATENTS": true,

@@ -29,30 +29,42 @@ const readyTimeout = 2 * time.Second
 // shutdownTimeout is how long Serve lets a running answer finish.
 const shutdownTimeout = 5 * time.Second
 
+// CheckLog judges what NewLogger takes; an error begins with the key of the
+// settings that is to blame.
+func CheckLog(level, format string) error {
+	var faults []error
+	if err := new(slog.Level).UnmarshalText([]byte(level)); err != nil {
+		faults = append(faults, fmt.Errorf("log.level: %q is none of debug, info, warn, error", level))
+	}
+	if format != "text" && format != "json" {
+		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", format))
+	}
+	return errors.Join(faults...)
+}
+
 // NewLogger writes to w from level on ("debug", "info", "warn" or "error") in
 // the format "text" or "json". Anything else is an error.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	if err := CheckLog(level, format); err != nil {
+		return nil, err
 	}
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // judged above
 	options := &slog.HandlerOptions{Level: least}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
+	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, fmt.Errorf("log format %q: want text or json", format)
+	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
 // NewRegistry is a registry that already holds the Go runtime's and the
-// process's own metrics.
+// process's own metrics, and what was built.
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(),
 	)
 	return reg
 }
@@ -61,6 +73,7 @@ func NewRegistry() *prometheus.Registry {
 // /readyz (200 when ready answers nil within 2 s, otherwise 503 with the
 // reason) and, when profiles are asked for, /debug/pprof.
 func Handler(reg *prometheus.Registry, ready func(context.Context) error, profiles bool) http.Handler {
+	registerReady(reg, ready)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -18,6 +18,9 @@ import (
 // TestAccess: who may do what, over every endpoint of all programs, and that
 // nothing of what they did it with is written anywhere. The parts build on each
 // other: what the last one searches is what the others have left.
+//
+//rule:what-the-service-does/facts-that/payment-handling-the-service-stores endpoints/all-endpoints-except-the-token
+//rule:private-apis/private-listener-json-the-same decisions/must-not-be-added-because
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

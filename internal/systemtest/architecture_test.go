@@ -70,6 +70,9 @@ var rooms = map[string][]string{
 	"golang.org/x/text":               {"reporting/access", "reporting/tracking"},
 	"github.com/chromedp/":            {"loadtest/chromium", "internal/systemtest/browser"},
 	"github.com/goccy/go-yaml":        {"internal/config", "internal/systemtest"},
+	"github.com/getkin/kin-openapi":   {"gateway/openapi/contract", "gateway/openapi/derive"},
+	"github.com/swaggest/swgui":       {"gateway/docs"},
+	"github.com/yuin/goldmark":        {"gateway/docs"},
 	"github.com/schollz/progressbar":  {"loadtest/demo", "reporting"},
 	"github.com/prometheus/":          {"gateway", "worker", "reporting", "internal/ops"},
 	"github.com/prometheus/procfs":    {"loadtest"},
@@ -98,6 +101,9 @@ var testRooms = map[string][]string{
 	// ledger's work, which are written with the libraries themselves.
 	"github.com/redis/go-redis":      {"gateway"},
 	"github.com/go-redis/redis_rate": {"gateway"},
+	// What the worker sends, and what the whole system answers, is held against the
+	// published documents too.
+	"vendorapi/gateway/openapi/contract": {"worker/dispatch", "internal/systemtest"},
 	// It plays vendors and fleets for the tests of what reads their history.
 	"vendorapi/worker/testbed": {"reporting"},
 	// A Redis whose clock is wrong.

@@ -47,6 +47,7 @@ func playDay(t *testing.T, s *stack.Stack, l *listener, o day.Options) *day.Summ
 	return summary
 }
 
+//rule:what-the-service-does/facts-that/payment-handling-the-service-stores
 func TestDay_AddsUp(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
@@ -60,6 +61,8 @@ func TestDay_AddsUp(t *testing.T) {
 
 // The same code against Redis Cluster, where every partition may live on
 // another master.
+//
+//rule:make-run/REDIS_URL
 func TestDay_AddsUpOnACluster(t *testing.T) {
 	t.Parallel()
 	c, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
@@ -111,6 +114,8 @@ func TestDay_LosesNothingWhenEveryProcessIsKilledOnce(t *testing.T) {
 
 // What was ordered before a restart is known after it, and its webhooks, which
 // nobody took at the time, arrive.
+//
+//rule:make-run/DATA_DIR make-run/ctrl-c-stops-everything-cleanly-started
 func TestRestart_KnowsTheSameOrdersAndGoesOnDelivering(t *testing.T) {
 	t.Parallel()
 	l := listen(t)

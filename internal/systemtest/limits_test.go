@@ -20,6 +20,8 @@ type accepted struct{ sent, answered time.Time }
 
 // A client that pushes as hard as it can for 70 s gets what the spec allows,
 // all of it, and nothing beyond.
+//
+//rule:limits/post-orders limits-and-idempotency/per-account-and-endpoint-an limits-and-idempotency/post-orders
 func TestOrderLimits_HoldExactlyUnderAHammer(t *testing.T) {
 	t.Parallel()
 	v := newHouse(t, sharedStack(t)).vendor(t, nil)
@@ -91,6 +93,10 @@ func checkWindow(t *testing.T, got []accepted, count int, span time.Duration) {
 // Every other row of the spec's limits table: all that is allowed is admitted,
 // the next one is refused, and a client that waits as long as it is told is
 // admitted again.
+//
+//rule:get-orders-orderid/limited-to-one-request-per authentication/3 limits/get-orders-id limits/post-orders-id-cancel limits/put-stores-id
+//rule:limits/post-token limits/rules/1 limits/rules/3 limits-and-idempotency/cancel-600-60-s limits-and-idempotency/get-3000-60-s-per-account
+//rule:limits-and-idempotency/token-60-h limits-and-idempotency/put-stores limits-and-idempotency/429-retry-after-and-data.retryafterseconds-rounded
 func TestLimits_EveryRowHoldsExactly(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, sharedStack(t))

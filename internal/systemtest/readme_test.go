@@ -82,6 +82,8 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
 // The walk through the API in README.md works as pasted, and a second time
 // after a restart.
+//
+//rule:make-run/DATA_DIR make-run/COURIER make-run/COURIER_STEP make-run/when-all-is-ready-it make-run/ctrl-c-stops-everything-cleanly-started
 func TestReadme_WalkWorksAsPasted(t *testing.T) {
 	t.Parallel()
 	var walk strings.Builder

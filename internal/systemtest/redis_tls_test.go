@@ -11,6 +11,8 @@ import (
 
 // All programs with their users over TLS: a short day that has to add up, with its
 // reports. What is wrong with certificates stands in package redisaccess.
+//
+//rule:make-run/REDIS_URL
 func TestDay_AddsUpOverTLS(t *testing.T) {
 	t.Parallel()
 	l := listen(t)

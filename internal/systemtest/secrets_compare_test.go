@@ -35,6 +35,8 @@ var plainly = map[string]string{
 // Every secret that somebody shows is compared in constant time or by its digest.
 // The programs' source is read for comparisons of what has a secret's name: a
 // timed test of 32 bytes would tell nothing on a busy machine.
+//
+//rule:authentication/5
 func TestSecrets_AreComparedInConstantTime(t *testing.T) {
 	t.Parallel()
 	root, err := stack.ModuleDir()

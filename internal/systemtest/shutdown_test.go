@@ -129,6 +129,8 @@ func killFromOutside(t *testing.T, pid int) {
 
 // A second run on the same data directory, and a port that is taken, are
 // refused with a message that says what to do.
+//
+//rule:make-run/other-programs-on-the-machine
 func TestStack_RefusesWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

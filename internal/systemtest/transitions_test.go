@@ -38,6 +38,15 @@ type driver struct {
 }
 
 // With COURIER=manual, the fleet API drives every transition of section 6.
+//
+//rule:what-the-service-does/a-courier-fleet-not-the what-the-service-does/6 order-states/searching order-states/assigned order-states/PickingUp
+//rule:order-states/PickedUp order-states/delivering order-states/delivered order-states/failed order-states/cancelled
+//rule:order-states/searching-to-assigned order-states/assigned-to-pickingup order-states/pickingup-to-pickedup order-states/pickedup-to-delivering
+//rule:order-states/searching-assigned-pickingup-to-cancelled order-states/every-status-change-produces-a
+//rule:post-orders-orderid-cancel/cancels-an-order-before-pickup webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to
+//rule:events/the-service-posts-each-event make-run/COURIER fleet-api/post-jobs-orderid-status states/searching states/assigned states/PickingUp
+//rule:states/PickedUp states/delivering states/terminal states/other states/cancel-against-pickup-a-pickup states/creation-itself-sends-no-webhook
+//rule:decisions/failureReason
 func TestFleetAPI_DrivesEveryTransition(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, sharedStack(t))

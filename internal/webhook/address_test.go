@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPublicAddress(t *testing.T) {
+func TestPublicAddress_RefusesEverySpecialRange(t *testing.T) {
 	refused := map[string][]string{
 		"this network":    {"0.0.0.0", "0.1.2.3", "::"},
 		"private":         {"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1"},
@@ -56,7 +56,7 @@ func TestPublicAddress(t *testing.T) {
 	}
 }
 
-func TestParseHost(t *testing.T) {
+func TestParseHost_TellsNamesFromAddresses(t *testing.T) {
 	for host, want := range map[string]string{ // a name, an address, or nothing: refused
 		"vendor.example": "vendor.example", "VENDOR.Example": "vendor.example", "vendor.example.": "vendor.example",
 		"a_b.vendor.example": "a_b.vendor.example", "localhost": "localhost", "xn--fiqs8s.example": "xn--fiqs8s.example",

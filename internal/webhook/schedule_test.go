@@ -9,7 +9,8 @@ import (
 
 var occurred = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-func TestNextFollowsTheSchedule(t *testing.T) {
+//rule:delivery-rules/2 limits/other-constants/webhook-retry-window webhooks/14-attempts-the-first-at
+func TestNext_FollowsTheSchedule(t *testing.T) {
 	nominal := []time.Duration{
 		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 		20 * time.Minute, 40 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
@@ -31,7 +32,8 @@ func TestNextFollowsTheSchedule(t *testing.T) {
 	}
 }
 
-func TestNextAtTheEdges(t *testing.T) {
+//rule:webhooks/timeout-10-s-only-2xx webhooks/14-attempts-the-first-at
+func TestNext_AtTheEdges(t *testing.T) {
 	deadline := occurred.Add(24 * time.Hour)
 	for name, c := range map[string]struct {
 		attempt    int
@@ -63,7 +65,9 @@ func TestNextAtTheEdges(t *testing.T) {
 }
 
 // A whole life of an event whose receiver never accepts it.
-func TestNextOverALife(t *testing.T) {
+//
+//rule:delivery-rules/2 limits/other-constants/webhook-retry-window webhooks/14-attempts-the-first-at
+func TestNext_OverALifeThatNobodyAccepts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		deadline := occurred.Add(Window)
 		delay := rapid.Int64Range(0, int64(30*time.Hour)).Draw(t, "first attempt after")
@@ -120,7 +124,7 @@ func checkNext(t *rapid.T, attempt int, now, at time.Time, retryAfter time.Durat
 	}
 }
 
-func TestParseRetryAfter(t *testing.T) {
+func TestParseRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for header, want := range map[string]time.Duration{
 		"":                                   0,

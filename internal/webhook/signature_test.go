@@ -16,14 +16,16 @@ import (
 // 32, so the expected values below come from openssl.
 const testSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
-func TestSign(t *testing.T) {
+//rule:authentication/5 request-headers/X-Service-Signature webhooks/the-secret-is-shown-as
+func TestSign_IsWhatOpenSSLComputes(t *testing.T) {
 	const want = "sha256=4685c9d16f64a759d47846eae0e4f6c75bedef25470e9a0e099c5a56f2f5571f"
 	if got := Sign(testSecret, []byte(`{"test": 2432232314}`)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestSignStandard(t *testing.T) {
+//rule:webhooks/the-secret-is-shown-as
+func TestSignStandard_IsWhatOpenSSLComputes(t *testing.T) {
 	const want = "v1,O4Gjv1HqPqsMrjmczoggs/sWA8gZD0VyHG+fLh4+ktI="
 	at := time.Unix(1614265330, 999_999_999)
 	got, err := SignStandard("msg_p5jXN8AQM9LWM0D4loKWxJek", at, []byte(`{"test": 2432232314}`), testSecret)
@@ -32,7 +34,8 @@ func TestSignStandard(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
+//rule:authentication/5
+func TestVerify_AcceptsTheExactSignatureOnly(t *testing.T) {
 	body := []byte(`{"eventId":"evt_1"}`)
 	good := Sign(testSecret, body)
 	for name, c := range map[string]struct {
@@ -54,7 +57,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestNewSecret(t *testing.T) {
+//rule:webhooks/the-secret-is-shown-as decisions/webhook-url-and-secret
+func TestNewSecret_IsFreshAndWellFormed(t *testing.T) {
 	a, b := NewSecret(), NewSecret()
 	if a == b {
 		t.Error("two secrets are equal")
@@ -66,7 +70,8 @@ func TestNewSecret(t *testing.T) {
 	}
 }
 
-func TestCheckSecretRefuses(t *testing.T) {
+//rule:webhooks/the-secret-is-shown-as
+func TestCheckSecret_RefusesOtherForms(t *testing.T) {
 	raw := func(n int) string { return base64.StdEncoding.EncodeToString(make([]byte, n)) }
 	for name, s := range map[string]string{
 		"empty":           "",
@@ -88,7 +93,7 @@ func TestCheckSecretRefuses(t *testing.T) {
 	}
 }
 
-func TestSignStandardFails(t *testing.T) {
+func TestSignStandard_RefusesBrokenSecrets(t *testing.T) {
 	if got, err := SignStandard("id", time.Unix(0, 0), nil); err == nil {
 		t.Errorf("without a secret: %q", got)
 	}
@@ -97,7 +102,8 @@ func TestSignStandardFails(t *testing.T) {
 	}
 }
 
-func TestVerifyStandard(t *testing.T) {
+//rule:webhooks/exactly-the-spec-s-headers-and
+func TestVerifyStandard_WantsIDTimeBodyAndSecret(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	body := []byte("{}")
 	old, current := NewSecret(), NewSecret()
@@ -143,7 +149,7 @@ func TestVerifyStandard(t *testing.T) {
 	}
 }
 
-func TestSignaturesRoundTrip(t *testing.T) {
+func TestSignatures_VerifyForAnyBody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.SliceOf(rapid.Byte()).Draw(t, "body")
 		id := rapid.String().Draw(t, "id")

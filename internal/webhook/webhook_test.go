@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAppendEnvelope(t *testing.T) {
+//rule:body-envelope/eventId body-envelope/event body-envelope/occurredAt body-envelope/data
+func TestAppendEnvelope_WritesTheSpecsObject(t *testing.T) {
 	got := string(AppendEnvelope([]byte("x"), "evt_1", "store.activated", "2026-11-21T12:30:00.000+03:00", appendText(`{"a":[1]}`)))
 	want := `x{"eventId":"evt_1","event":"store.activated","occurredAt":"2026-11-21T12:30:00.000+03:00","data":{"a":[1]}}`
 	if got != want {
@@ -16,7 +17,7 @@ func TestAppendEnvelope(t *testing.T) {
 	}
 }
 
-func TestAppendEnvelopeIsJSONForAnyText(t *testing.T) {
+func TestAppendEnvelope_IsJSONForAnyText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		anything := rapid.OneOf(rapid.String(), rapid.StringMatching(`[\x00-\x7f]{0,8}`), rapid.SampledFrom([]string{`\`, `"`, "\n", "\x00", "ş"}))
 		id, event, at := anything.Draw(t, "id"), anything.Draw(t, "event"), anything.Draw(t, "at")

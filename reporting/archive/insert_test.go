@@ -9,6 +9,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:finance/database-delivery-tables-orders-and
 func TestInsert_SameBatchTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

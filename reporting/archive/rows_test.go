@@ -83,6 +83,7 @@ func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 	}
 }
 
+//rule:finance/days-are-cut-at-00-00
 func TestBusinessDay_IsCutAtLocalMidnight(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -7,6 +7,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
+//rule:finance/database-delivery-tables-orders-and
 func TestSettings_Forms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -31,6 +31,8 @@ func (s *scene) written(name string, format reports.Format, values reports.Value
 	return b.Bytes()
 }
 
+//rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
+//rule:finance/csv-in-utf-8-with-bom finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 	s := newScene(t)
 	s.insertOrders(5000)
@@ -92,6 +94,7 @@ func unzip(t *testing.T, workbook string) string {
 	return style.ReplaceAllString(b.String(), "")
 }
 
+//rule:finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
 	s := newScene(t)
 	s.insertOrders(2100)

@@ -114,6 +114,7 @@ func (e *Exporter) exportPiece(ctx context.Context, piece []ledger.Entry) error 
 		return err
 	}
 	e.metrics.turns.WithLabelValues(resultStored).Inc()
+	e.metrics.lastStored.SetToCurrentTime()
 	e.metrics.entries.Add(float64(len(piece)))
 	e.metrics.seconds.Observe(time.Since(began).Seconds())
 	return nil

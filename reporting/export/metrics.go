@@ -25,6 +25,7 @@ type metrics struct {
 	seconds    prometheus.Histogram
 	lagEntries prometheus.Gauge
 	lagSeconds prometheus.Gauge
+	lastStored prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -63,7 +64,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica.",
 		}),
 	}
-	reg.MustRegister(m.rows, m.turns, m.entries, m.missing, m.panics, m.seconds, m.lagEntries, m.lagSeconds)
+	m.lastStored = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "reporting_export_last_stored_timestamp_seconds",
+		Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start.",
+	})
+	reg.MustRegister(m.rows, m.turns, m.entries, m.missing, m.panics, m.seconds, m.lagEntries, m.lagSeconds, m.lastStored)
 	for _, result := range []string{resultStored, resultFailed} {
 		m.turns.WithLabelValues(result)
 	}

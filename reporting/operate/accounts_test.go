@@ -125,6 +125,7 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 	}
 }
 
+//rule:limits-and-idempotency/sustained-excess-in-at-least
 func TestSuspendAccount_HoldsAtOnceAndIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

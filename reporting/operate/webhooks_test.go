@@ -59,6 +59,7 @@ func (s *scene) register(v vendor, target string) string {
 	return secret
 }
 
+//rule:decisions/webhook-url-and-secret
 func TestRegisterWebhook_ShowsTheSecretOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

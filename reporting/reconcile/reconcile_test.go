@@ -94,6 +94,7 @@ func TestReconcile_TiesWhenAllIsExported(t *testing.T) {
 	}
 }
 
+//rule:finance/reports-each/5
 func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+//rule:finance/cells-that-begin-with
 func TestCSV_EscapesWhatCouldBeAFormula(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

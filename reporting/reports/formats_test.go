@@ -24,6 +24,7 @@ func formatScene(t *testing.T) (*archive.Archive, Params) {
 	return archiveOf(t, stories(200).Example(11)), period(t, "2026-10-01", "2028-12-31")
 }
 
+//rule:finance/csv-in-utf-8-with-bom
 func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 	t.Parallel()
 	a, p := formatScene(t)
@@ -50,6 +51,7 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 	}
 }
 
+//rule:finance/csv-in-utf-8-with-bom
 func TestJSON_SaysTheSame(t *testing.T) {
 	t.Parallel()
 	a, p := formatScene(t)
@@ -127,6 +129,7 @@ func totalText(c *Column, total Cell) string {
 	return fmt.Sprint(total.Number)
 }
 
+//rule:finance/csv-in-utf-8-with-bom
 func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 	t.Parallel()
 	a, p := formatScene(t)
@@ -252,6 +255,8 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 }
 
 // What does not fit into 15 digits is not rounded in silence.
+//
+//rule:finance/money-is-a-json-number
 func TestXLSX_HoldsKurusExactly(t *testing.T) {
 	t.Parallel()
 	for n := int64(0); n < 3_000_000; n += 977 {

@@ -53,6 +53,8 @@ func without(rows [][]string, column int) [][]string {
 	return rows
 }
 
+//rule:what-the-service-does/facts-that/payment-handling-the-service-stores order-creation-request/orderAmount states/a-delivered-reported-after-that
+//rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 	t.Parallel()
 	s := stories(900).Example(1)
@@ -72,6 +74,8 @@ func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 
 // One order after the other, each in a store of its own: which day and month it
 // is in.
+//
+//rule:finance/days-are-cut-at-00-00
 func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ created, delivered, createdDay, deliveredDay string }{
@@ -124,6 +128,7 @@ func requireRows(t *testing.T, a *archive.Archive, r *Report, p Params, want boo
 	}
 }
 
+//rule:finance/reports-each/5
 func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	t.Parallel()
 	s := stories(120).Example(2)

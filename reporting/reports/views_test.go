@@ -11,6 +11,8 @@ import (
 
 // People who write SQL have no settings, and may be in another database: the
 // views must be right by themselves.
+//
+//rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	t.Parallel()
 	s := stories(150).Example(8)

@@ -24,6 +24,7 @@ func (s *scene) counted(f form, r result) float64 {
 	return m.GetCounter().GetValue()
 }
 
+//rule:decisions/trackingUrl
 func TestLink_ExpiresADayAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -65,6 +66,7 @@ func forgeries(o *delivery.Order) []string {
 		strings.Repeat("A", longestToken), strings.Repeat("A", 4000), "%00", "%2e%2e%2f", "%ff", "şŞ", "<script>"}
 }
 
+//rule:decisions/trackingUrl
 func TestLink_ForgedOnesAreUnknownAndReadNothing(t *testing.T) {
 	t.Parallel()
 	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})

@@ -13,6 +13,8 @@ import (
 )
 
 // One order from its creation to the door, as the page and its fragment tell it.
+//
+//rule:order-creation-response/trackingUrl decisions/trackingUrl
 func TestPage_FollowsADelivery(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -19,6 +19,7 @@ import (
 // coordinate finds a position written out.
 var coordinate = regexp.MustCompile(`\b(40\.9|41\.0|29\.0)\d*`)
 
+//rule:decisions/trackingUrl
 func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

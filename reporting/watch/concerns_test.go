@@ -8,6 +8,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
+//rule:limits-and-idempotency/sustained-excess-in-at-least webhooks/then-the-event-is-kept webhooks/nothing-is-disabled-in-silence
 func TestConcerns_NameWhatIsBeyondPatience(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

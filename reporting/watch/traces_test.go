@@ -8,6 +8,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:fleets-and-operators/on-a-status-update-the
 func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)

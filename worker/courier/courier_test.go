@@ -23,6 +23,7 @@ func start(b *testbed.Bed, consumer string) {
 		consumer, log, prometheus.NewRegistry()).Run)
 }
 
+//rule:make-run/COURIER make-run/COURIER_STEP
 func TestRole_ConfirmsStoresAndDeliversOrders(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -75,6 +76,7 @@ func TestRole_SeveralReplicasDoNoHarm(t *testing.T) {
 	}
 }
 
+//rule:decisions/sandbox
 func TestRole_ObeysItsTriggers(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

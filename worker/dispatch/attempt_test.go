@@ -18,7 +18,7 @@ import (
 func unattachedRole() *Role {
 	r := &Role{settings: testSettings(), sandbox: true, reorder: time.Minute, now: time.Now, log: slog.New(slog.DiscardHandler),
 		slots: make(chan struct{}, 1024), wake: []chan struct{}{make(chan struct{}, 1)}}
-	r.metrics = newMetrics(prometheus.NewRegistry(), zero, zero)
+	r.metrics = newMetrics(prometheus.NewRegistry(), 1, zero, zero)
 	r.sender = newSender(guard{local: true}, r.settings, nil)
 	return r
 }
@@ -29,6 +29,7 @@ func someDelivery(attempt int, occurred time.Time) *ledger.Delivery {
 		Receiver: &ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
+//rule:webhooks/timeout-10-s-only-2xx
 func TestJudge_SaysWhenToTryAgain(t *testing.T) {
 	r := unattachedRole()
 	now := time.Now()

@@ -136,7 +136,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		r.now = time.Now
 	}
 	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto"}, s, o.Roots)
-	r.metrics = newMetrics(reg, func() float64 { return float64(len(r.slots)) },
+	r.metrics = newMetrics(reg, cap(r.slots), func() float64 { return float64(len(r.slots)) },
 		func() float64 { return float64(r.sender.transport.open.Load()) })
 	for p := range r.wake {
 		r.wake[p] = make(chan struct{}, 1)

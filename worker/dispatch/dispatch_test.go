@@ -14,6 +14,11 @@ import (
 	"vendorapi/worker/testbed"
 )
 
+//rule:order-status-delivery-state/the-same-object-without-events order-status-delivery-state/location.latitude-location.longitude
+//rule:webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to authentication/5 events/the-service-posts-each-event
+//rule:request-headers/X-Service-Signature request-headers/X-Service-Event request-headers/X-Service-Attempt request-headers/Content-Type
+//rule:body-envelope/eventId body-envelope/event body-envelope/occurredAt body-envelope/data event-types/delivery.status_changed delivery-rules/6
+//rule:webhooks/exactly-the-spec-s-headers-and webhooks/courier-surnames-are-abbreviated-in
 func TestRole_SendsTheContract(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -47,6 +52,8 @@ func TestRole_SendsTheContract(t *testing.T) {
 	b.AwaitSettled(ledger.RoleWebhook)
 }
 
+//rule:what-the-service-does/5 order-states/every-status-change-produces-a events/the-service-posts-each-event event-types/delivery.status_changed
+//rule:states/creation-itself-sends-no-webhook
 func TestRole_SendsEveryChangeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -105,6 +112,7 @@ func TestRole_FollowsUpOneOrdersEventsWithoutAPause(t *testing.T) {
 	}
 }
 
+//rule:request-headers/X-Service-Attempt body-envelope/eventId delivery-rules/2 delivery-rules/3 webhooks/every-attempt-is-recorded-time
 func TestRole_RetriesAcrossARestartWithTheSameBytes(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -140,6 +148,7 @@ func TestRole_RetriesAcrossARestartWithTheSameBytes(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/2 webhooks/then-the-event-is-kept
 func TestRole_NeverSendsAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -163,6 +172,7 @@ func TestRole_NeverSendsAfterTheDeadline(t *testing.T) {
 	}
 }
 
+//rule:webhooks/slow-or-dead-endpoints-never
 func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

@@ -13,6 +13,7 @@ import (
 	"vendorapi/worker/testbed"
 )
 
+//rule:webhooks/timeout-10-s-only-2xx
 func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -32,6 +33,7 @@ func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 	}
 }
 
+//rule:admin-api/post-accounts-id-webhook-rotate webhooks/after-a-rotation-the-standard
 func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -60,6 +62,7 @@ func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 	rc.check(rc.await(b, 3)[2], renewed, rc.secret, renewed)
 }
 
+//rule:delivery-rules/3 decisions/sandbox
 func TestRole_DuplicateTriggerSendsTwice(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -82,6 +85,7 @@ func TestRole_DuplicateTriggerSendsTwice(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/4 decisions/sandbox
 func TestRole_ReorderTriggerLetsLaterEventsOvertake(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -142,6 +146,7 @@ func TestRole_KeepsToThePerEndpointCap(t *testing.T) {
 	}
 }
 
+//rule:store-states/awaitingfleetapproval-to-active events/the-service-posts-each-event event-types/store.activated
 func TestRole_SendsStoreEvents(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

@@ -16,6 +16,12 @@ const (
 	resultFailed = "failed"
 )
 
+// Results of a probe.
+const (
+	probeAnswered = "answered"
+	probeFailed   = "failed"
+)
+
 // Outcomes of an attempt besides the classes of failure.
 const (
 	outcomeDelivered = "delivered"
@@ -34,7 +40,7 @@ type metrics struct {
 	panics      prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, inFlight, connections func() float64) *metrics {
+func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func() float64) *metrics {
 	role := prometheus.Labels{"role": string(ledger.RoleWebhook)}
 	m := &metrics{
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -72,23 +78,37 @@ func newMetrics(reg prometheus.Registerer, inFlight, connections func() float64)
 			Help: "Panics that were caught; each is a defect.",
 		}),
 	}
+	for _, outcome := range []string{outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect} {
+		m.attempts.WithLabelValues(outcome)
+	}
+	for _, result := range []string{resultQueued, resultFailed} {
+		m.entries.WithLabelValues(result)
+	}
+	for _, result := range []string{probeAnswered, probeFailed} {
+		m.probes.WithLabelValues(result)
+	}
 	pool := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "worker_webhook_in_flight",
 		Help: "Slots in use, of webhook.concurrency.",
 	}, inFlight)
+	all := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "worker_webhook_slots",
+		Help: "How many sends this process may have in flight, webhook.concurrency.",
+	})
+	all.Set(float64(slots))
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "worker_webhook_connections",
 		Help: "Open connections to receivers.",
 	}, connections)
-	reg.MustRegister(m.entries, m.attempts, m.duration, m.latency, m.undelivered, m.leasesLost, m.panics, m.probes, pool, open)
+	reg.MustRegister(m.entries, m.attempts, m.duration, m.latency, m.undelivered, m.leasesLost, m.panics, m.probes, pool, all, open)
 	return m
 }
 
 func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
 	if d.Probe || d.Ping {
-		result := "failed"
+		result := probeFailed
 		if a.ok() {
-			result = "answered"
+			result = probeAnswered
 		}
 		m.probes.WithLabelValues(result).Inc()
 	}

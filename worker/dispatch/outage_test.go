@@ -100,6 +100,9 @@ func (s *outage) pass(until time.Time) {
 // A day's outage: a lone event keeps to its schedule while its endpoint is
 // probed, is given up at its deadline, and the endpoint is flagged. What happens
 // then is sent once the endpoint is back, within the pause between two probes.
+//
+//rule:delivery-rules/2 limits/other-constants/webhook-retry-window webhooks/14-attempts-the-first-at webhooks/then-the-event-is-kept
+//rule:webhooks/an-endpoint-whose-breaker-is webhooks/nothing-is-disabled-in-silence
 func TestOutage_OfADayAndLonger(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)

@@ -91,6 +91,7 @@ func TestSend_PostsTheBytesAndKeepsTheConnection(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/1 webhooks/timeout-10-s-only-2xx
 func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 	server := receive(t, func(w http.ResponseWriter, r *http.Request) {
 		var code int
@@ -110,6 +111,7 @@ func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 	}
 }
 
+//rule:delivery-rules/1 webhooks/timeout-10-s-only-2xx
 func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := receive(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -129,6 +131,7 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 	}
 }
 
+//rule:webhooks/every-attempt-is-recorded-time
 func TestSend_KeepsTheBeginningOfALongAnswer(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789"), 1<<20)
 	server := receive(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) })

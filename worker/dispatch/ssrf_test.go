@@ -215,6 +215,8 @@ func notations(address netip.Addr) []string {
 }
 
 // A sandbox lets http and this machine through, and nothing else.
+//
+//rule:webhooks/urls-are-https-and-public
 func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 	names := newNameServer(t, func(string, int) record { return addresses("10.0.0.1", "169.254.169.254", "fd00::1") })
 	s := newSender(guard{local: true}, testSettings(), nil)
@@ -338,6 +340,7 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 	}
 }
 
+//rule:webhooks/timeout-10-s-only-2xx
 func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 	target := private(t)
 	places := []string{

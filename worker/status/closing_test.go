@@ -11,6 +11,8 @@ import (
 )
 
 // What a migrating store's vendor is told when its last local day is over.
+//
+//rule:event-types/store.deactivated states/stores-awaitingfleet-awaitingfleetapproval
 func TestTimers_AMigratedStoreTellsTheReason(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

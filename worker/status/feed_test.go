@@ -45,6 +45,7 @@ func checkHistory(t *testing.T, o *delivery.Order) {
 	}
 }
 
+//rule:order-states/the-five-non-terminal-rows-follow
 func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -98,6 +99,8 @@ func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	}
 }
 
+//rule:order-states/once-a-terminal-status-is fleets-and-operators/on-a-status-update-the states/a-skipped-step-is-filled
+//rule:states/a-repeated-or-backward-update
 func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -169,6 +172,7 @@ func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
 	}
 }
 
+//rule:states/cancel-against-pickup-a-pickup
 func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -184,6 +188,7 @@ func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 	b.AwaitStatus(o, delivery.PickedUp)
 }
 
+//rule:fleet-api/put-jobs-orderid-courier states/a-courier-swap-never-goes
 func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -203,6 +208,7 @@ func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 	}
 }
 
+//rule:states/a-delivered-reported-after-that
 func TestRole_ListsADeliveryThatComesAfterTimedOut(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

@@ -3,6 +3,7 @@ package status
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
@@ -68,6 +69,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	reg.MustRegister(m.entries, m.refused, m.timers, m.stores, m.retired, m.trimmed, m.panics, m.decision)
 	for _, result := range []string{resultIndexed, resultMoved, resultSwapped, resultDropped, resultRefused, resultConflict, resultFailed} {
 		m.entries.WithLabelValues(result)
+	}
+	for _, reason := range []string{reasonIllegalMove, reasonLateDelivery, reasonUnknownOrder} {
+		m.refused.WithLabelValues(reason)
+	}
+	for _, reason := range []delivery.FailureReason{delivery.NoCourierFound, delivery.TimedOut} {
+		m.timers.WithLabelValues(string(reason))
 	}
 	return m
 }

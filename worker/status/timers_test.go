@@ -28,6 +28,7 @@ func settleFeed(b *testbed.Bed, r *Role) {
 	stop()
 }
 
+//rule:order-states/an-order-lives-for-under states/searching states/every-order-reaches-a-terminal
 func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)
@@ -90,6 +91,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 	}
 }
 
+//rule:states/searching
 func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 	t.Parallel()
 	b := testbed.New(t)

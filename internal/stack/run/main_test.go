@@ -12,8 +12,8 @@ func getenv(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-//rule:make-run/CLICKHOUSE_URL make-run/COURIER make-run/COURIER_STEP make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR
-//rule:make-run/REDIS_URL
+//rule:make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR make-run/REDIS_URL make-run/CLICKHOUSE_URL make-run/COURIER
+//rule:make-run/COURIER_STEP
 func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 	o, err := options(getenv(nil), io.Discard)
 	if err != nil {
@@ -26,8 +26,8 @@ func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 	}
 }
 
-//rule:make-run/CLICKHOUSE_URL make-run/COURIER make-run/COURIER_STEP make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR
-//rule:make-run/REDIS_URL
+//rule:make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR make-run/REDIS_URL make-run/CLICKHOUSE_URL make-run/COURIER
+//rule:make-run/COURIER_STEP
 func TestOptions_TakeEveryVariable(t *testing.T) {
 	o, err := options(getenv(map[string]string{
 		"DATA_DIR": "d", "GATEWAY_ADDR": "g:1", "OPS_ADDR": "o:2", "WORKER_OPS_ADDR": "w:3", "RECEIVER_ADDR": "r:4",

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"vendorapi/gateway/docs"
+)
+
+// fetch asks as a browser does; the body is unpacked when it came packed.
+func (w *world) fetch(url string, header ...string) (*http.Response, string) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			w.Fatal(err)
+		}
+	}
+	content, err := io.ReadAll(body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return resp, string(content)
+}
+
+// references are what a page has a browser load or offers to follow.
+var references = regexp.MustCompile(`(?:href|src|data-document)="([^"]*)"`)
+
+func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
+	w := startGateway(t, testSettings(t), testSecrets()) // it needs no Redis
+	for base, starts := range map[string][]string{w.vendor: {"/docs"}, w.private: {"/docs"}} {
+		seen := map[string]bool{}
+		for len(starts) > 0 {
+			path := starts[0]
+			starts = starts[1:]
+			if seen[path] {
+				continue
+			}
+			seen[path] = true
+			resp, body := w.fetch(base + path)
+			kind := resp.Header.Get("Content-Type")
+			if resp.StatusCode != 200 || body == "" || resp.Header.Get("Content-Security-Policy") != docs.Policy || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %d %s %v", path, resp.StatusCode, kind, resp.Header)
+			}
+			if !strings.HasPrefix(kind, "text/html") {
+				continue
+			}
+			if strings.Contains(body, "<script>") || strings.Contains(body, " style=") || strings.Contains(body, " onload=") {
+				t.Errorf("%s has what its policy forbids", path)
+			}
+			for _, m := range references.FindAllStringSubmatch(body, -1) {
+				switch to, _, _ := strings.Cut(m[1], "#"); {
+				case strings.HasPrefix(to, "/"):
+					starts = append(starts, to)
+				case to != "" && !strings.HasPrefix(to, "data:,") && !strings.HasPrefix(to, "https://www.standardwebhooks.com"):
+					t.Errorf("%s leads to %s", path, to)
+				}
+			}
+		}
+		if len(seen) < 7 {
+			t.Errorf("only %v", seen)
+		}
+	}
+	for _, path := range []string{"/docs/none", "/docs/..%2fopenapi", "/docs/admin", "/docs/admin.yaml", "/api/admin/v1/openapi.yaml"} {
+		if a := w.get(w.vendor+path, ""); a.status != 404 || a.code != "NOT_FOUND" {
+			t.Errorf("%s on the public listener: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+func TestDocumentation_IsAskedForOnce(t *testing.T) {
+	s := testSettings(t)
+	s.VendorAPI.PublicURL = "https://delivery.example"
+	w := startGateway(t, s, testSecrets())
+	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js", "/api/vendor/v1/openapi.yaml"} {
+		resp, plain := w.fetch(w.vendor + path)
+		packed, unpacked := w.fetch(w.vendor+path, "Accept-Encoding", "br, gzip")
+		if resp.Header.Get("Content-Encoding") != "" || packed.Header.Get("Content-Encoding") != "gzip" || plain != unpacked ||
+			packed.ContentLength >= resp.ContentLength || packed.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %v and %v", path, resp.Header, packed.Header)
+		}
+		again, body := w.fetch(w.vendor+path, "If-None-Match", `"other", `+resp.Header.Get("ETag"))
+		if again.StatusCode != 304 || body != "" || again.Header.Get("ETag") != resp.Header.Get("ETag") || resp.Header.Get("ETag") == "" {
+			t.Errorf("%s again: %d %v", path, again.StatusCode, again.Header)
+		}
+	}
+	if _, document := w.fetch(w.vendor + "/api/vendor/v1/openapi.yaml"); !strings.Contains(document, "\n  - url: https://delivery.example/api/vendor/v1\n") {
+		t.Error("the document does not name the gateway's origin")
+	}
+	if _, document := w.fetch(w.private + "/api/fleet/v1/openapi.yaml"); !strings.Contains(document, "\n  - url: /api/fleet/v1\n") {
+		t.Error("without a setting the document is not relative")
+	}
+	if _, page := w.fetch(w.vendor + "/docs/ten-minutes"); strings.Contains(page, "{base_url}") || !strings.Contains(page, "https://delivery.example") {
+		t.Error("the page for integrators does not name the gateway's origin")
+	}
+}

@@ -1,0 +1,31 @@
+// Package openapi holds the contracts of the three APIs as OpenAPI 3.1 documents,
+// written by hand, and what is derived from them: a Postman collection, the table
+// of error codes, and the page that leads an integrator to the first delivery.
+//
+// It owns these files and nothing else: package contract holds exchanges against
+// them, program derive writes what is derived, the gateway serves them. It
+// refuses to import anything, so that whoever serves a document links no engine.
+package openapi
+
+import _ "embed"
+
+// The documents, one for each API, each complete in itself.
+var (
+	//go:embed vendor.yaml
+	Vendor []byte
+	//go:embed fleet.yaml
+	Fleet []byte
+	//go:embed admin.yaml
+	Admin []byte
+)
+
+// What is derived from the documents (go run ./gateway/openapi/derive -write), and
+// the page for integrators, in which {base_url} stands for the gateway's origin.
+var (
+	//go:embed ERRORS.md
+	Errors string
+	//go:embed TEN_MINUTES.md
+	TenMinutes string
+	//go:embed postman.json
+	Postman []byte
+)

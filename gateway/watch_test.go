@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"vendorapi/gateway/openapi/contract"
+)
+
+// Every gateway that a test starts is watched: what it answers on either listener
+// is held against the OpenAPI documents before it is sent, whichever client asked.
+// A test that meets what is not documented fails, and so does the whole package
+// when something is documented that no test has met.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 && wholePackage() {
+		for _, api := range []string{"vendor", "fleet", "admin"} {
+			for _, missing := range document(api).Unmet() {
+				fmt.Printf("%s.yaml documents what no test has met: %s\n", api, missing)
+				code = 1
+			}
+		}
+	}
+	os.Exit(code)
+}
+
+// wholePackage tells whether every test was meant to run.
+func wholePackage() bool {
+	for _, name := range []string{"run", "skip", "list", "fuzz", "bench"} {
+		if f := flag.Lookup("test." + name); f != nil && f.Value.String() != "" {
+			return false
+		}
+	}
+	return !testing.Short()
+}
+
+// document is the contract of an API, which a test holds to be readable.
+func document(api string) *contract.Document {
+	d, err := contract.API(api)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// unwatched are tests that measure: they must not pay for the judge.
+func unwatched(t testing.TB) bool {
+	_, benchmark := t.(*testing.B)
+	return benchmark || strings.HasPrefix(t.Name(), "TestAllocations")
+}
+
+// bodyRead is where a watched handler leaves the body that it was given.
+type bodyRead struct{}
+
+// watch puts the judge around the routes of a gateway and both its listeners.
+func watch(t testing.TB, g *gateway, fronts []*front) {
+	if unwatched(t) {
+		return
+	}
+	watchRoutes(g.vendorRoutes)
+	watchRoutes(g.privateRoutes)
+	for _, f := range fronts {
+		f.server.Handler = watched(t, f.name, f.server.Handler)
+		refuse := f.server.ErrorHandler
+		f.server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+			refuse(ctx, err)
+			if len(ctx.Response.Body()) > 0 { // none was sent to a connection that never spoke
+				judge(t, f.name, "", "", ctx)
+			}
+		}
+	}
+}
+
+// watchRoutes has every handler leave the body where the judge finds it.
+func watchRoutes(rs routes) {
+	for i := range rs {
+		handle := rs[i].handle
+		rs[i].handle = func(g *gateway, x *exchange) error {
+			x.ctx.SetUserValue(bodyRead{}, append([]byte{}, x.body...))
+			return handle(g, x)
+		}
+	}
+}
+
+// watched is a listener's handler with the judge behind it.
+func watched(t testing.TB, listener string, handle fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		ctx.SetUserValue(bodyRead{}, nil)
+		handle(ctx)
+		target := string(ctx.Request.Header.RequestURI())
+		_, query, _ := strings.Cut(target, "?")
+		judge(t, listener, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
+	}
+}
+
+// judge holds what was answered against the document of the API that the target
+// belongs to.
+func judge(t testing.TB, listener, method, target string, ctx *fasthttp.RequestCtx) {
+	d := contractOf(listener, target)
+	if d == nil {
+		return
+	}
+	e := contract.Exchange{Method: method, Target: target, Header: http.Header{}, Status: ctx.Response.StatusCode(),
+		Answer: http.Header{}, Said: bytes.Clone(ctx.Response.Body())}
+	e.Body, _ = ctx.UserValue(bodyRead{}).([]byte)
+	for name, value := range ctx.Request.Header.All() {
+		e.Header.Add(string(name), string(value))
+	}
+	for name, value := range ctx.Response.Header.All() {
+		e.Answer.Add(string(name), string(value))
+	}
+	for _, fault := range d.Judge(e) {
+		t.Errorf("not as documented: %s %s: %v", method, target, fault)
+	}
+}
+
+// contractOf is the document that a request falls under; nil for what operators,
+// balancers and readers of the documentation ask, which is no API.
+func contractOf(listener, target string) *contract.Document {
+	path := string(pathOf([]byte(target)))
+	switch {
+	case listener == vendorListener && strings.HasPrefix(path, "/docs"), strings.HasSuffix(path, "/v1/openapi.yaml"):
+		return nil
+	case listener == vendorListener:
+		return document("vendor")
+	case strings.HasPrefix(path, "/api/fleet/"):
+		return document("fleet")
+	case strings.HasPrefix(path, "/api/"), target == "":
+		return document("admin")
+	}
+	return nil
+}
+
+// judgeTurnedAway judges what a connection too many is told; no server sees it.
+func judgeTurnedAway(t *testing.T, a answer) {
+	t.Helper()
+	for _, fault := range document("vendor").Judge(contract.Exchange{Status: a.status, Answer: a.header, Said: []byte(a.body)}) {
+		t.Errorf("not as documented: %v", fault)
+	}
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// WriteEffective writes what a program found right: "ok", the settings as they
+// are in force, defaults and environment included, as YAML, and from where each
+// of the named secrets comes. It shows no secret: passwords in URLs are
+// "xxxxx".
+func WriteEffective(w io.Writer, path string, settings any, secrets ...string) error {
+	text, err := yaml.Marshal(settings)
+	if err != nil {
+		return fmt.Errorf("write the settings: %w", err)
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return fmt.Errorf("write the settings: %w", err)
+	}
+	for _, doc := range file.Docs {
+		redact(doc.Body)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "# %s: ok\n%s", path, file.String())
+	if len(secrets) > 0 {
+		out.WriteString("# Secrets, whose values are not shown:\n")
+	}
+	for _, name := range secrets {
+		fmt.Fprintf(&out, "#   %-14s %s\n", name, sourceOf(name))
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// sourceOf says where a secret comes from (see Secret).
+func sourceOf(name string) string {
+	path := os.Getenv(name + "_FILE")
+	switch {
+	case path != "":
+		return "from the file " + path
+	case os.Getenv(name) != "":
+		return "from the environment"
+	}
+	return "not set"
+}
+
+// redacted takes a password's place, as in package net/url.
+const redacted = "xxxxx"
+
+// redact hides the passwords of every URL below node.
+func redact(node ast.Node) {
+	for _, pair := range pairs(node) {
+		if text, ok := pair.Value.(*ast.StringNode); ok {
+			text.Value = withoutPassword(text.Value)
+			continue
+		}
+		redact(pair.Value)
+	}
+}
+
+// withoutPassword is a setting without the passwords that it holds as a URL, as
+// user:password@ or among its parameters. What looks like one and cannot be
+// read is hidden as a whole.
+func withoutPassword(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return redacted
+	}
+	values := u.Query()
+	for name := range values {
+		if secretParameter(name) {
+			values.Set(name, redacted)
+			u.RawQuery = values.Encode()
+		}
+	}
+	if _, has := u.User.Password(); has {
+		return u.Redacted()
+	}
+	return u.String()
+}
+
+func secretParameter(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token") || strings.Contains(name, "key")
+}

@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+
+	"vendorapi/internal/delivery"
+)
+
+// A sandbox and a production in one Redis share nothing: not an account, and of
+// two accounts with one id not a place of a bucket.
+//
+//rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists limits/rules/4 decisions/sandbox
+func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
+	url := ""
+	box := openTest(t, func(c *Config) { url = c.URL })
+	live := openTest(t, func(c *Config) { c.URL, c.Environment = url, "production" })
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
+	id := newAccount(t, box, limits)
+	if _, err := live.Account(t.Context(), id); delivery.CodeOf(err) != delivery.CodeAccountNotFound {
+		t.Fatalf("production knows the sandbox's account: %v", err)
+	}
+	must(t, live.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
+	for range 2 {
+		_, err := box.Consume(t.Context(), id, EndpointOrders)
+		must(t, err)
+	}
+	var refusal *delivery.Error
+	if _, err := box.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
+		t.Errorf("the sandbox's third: %v", err)
+	}
+	quota, err := live.Consume(t.Context(), id, EndpointOrders)
+	if err != nil || quota.Limit != 2 || quota.Remaining != 1 {
+		t.Errorf("production's first: %+v, %v", quota, err)
+	}
+}

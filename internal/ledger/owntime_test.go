@@ -1,0 +1,58 @@
+package ledger
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// Limits go by Redis's clock: a process whose own is wrong counts like any other.
+//
+//rule:limits-and-idempotency/the-clock-is-redis-s-own
+func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
+	l := openTest(t, func(c *Config) {
+		c.ClockKey = "" // Redis's own time
+		c.Now = func() time.Time { return time.Now().AddDate(1, 0, 0) }
+	})
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
+	id := newAccount(t, l, limits)
+	quota, err := l.Consume(t.Context(), id, EndpointOrders)
+	must(t, err)
+	if ahead := time.Until(time.Unix(quota.Reset, 0)); ahead < 50*time.Second || ahead > 70*time.Second {
+		t.Errorf("reset is %s ahead", ahead)
+	}
+	if _, err := l.Consume(t.Context(), id, EndpointOrders); delivery.CodeOf(err) != delivery.CodeRateLimited {
+		t.Errorf("the second: %v", err)
+	}
+}
+
+// One reading of the clock per call: two could lie on two sides of an edge.
+//
+//rule:limits-and-idempotency/the-clock-is-redis-s-own
+func TestClock_IsReadOncePerScript(t *testing.T) {
+	files, err := luaFiles.ReadDir("lua")
+	must(t, err)
+	comment, reading := regexp.MustCompile(`--.*`), regexp.MustCompile(`(^|[^_\w])clock\(\)`)
+	times := 0
+	for _, f := range files {
+		source, err := luaFiles.ReadFile("lua/" + f.Name())
+		must(t, err)
+		code := comment.ReplaceAllString(string(source), "")
+		if f.Name() == "clock.lua" {
+			code = strings.Replace(code, "local function clock()", "", 1)
+			times += strings.Count(code, "'TIME'")
+		} else if strings.Contains(code, "'TIME'") {
+			t.Errorf("%s asks for the time past clock()", f.Name())
+		}
+		if n := len(reading.FindAllString(code, -1)); n > 1 {
+			t.Errorf("%s reads the clock %d times", f.Name(), n)
+		}
+	}
+	if times != 1 {
+		t.Errorf("clock.lua asks for the time %d times", times)
+	}
+}

@@ -1,0 +1,79 @@
+package ledger
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestServers_SayWhatOperatorsWatch(t *testing.T) {
+	t.Parallel()
+	l := openTest(t)
+	all, err := l.Servers(t.Context())
+	must(t, err)
+	if len(all) == 0 {
+		t.Fatal("no server")
+	}
+	for _, s := range all {
+		if s.Addr == "" || s.MemoryUsed <= 0 || s.Clients <= 0 || s.Commands <= 0 || s.AOFBroken {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestParseServer_TellsABrokenAOF(t *testing.T) {
+	t.Parallel()
+	healthy := "# Memory\r\nused_memory:100\r\nmaxmemory:200\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:ok\r\naof_last_bgrewrite_status:ok\r\naof_delayed_fsync:3\r\n"
+	if s := parseServer("a:1", healthy); s.MemoryUsed != 100 || s.MemoryMax != 200 || !s.AOF || s.AOFBroken || s.AOFDelayed != 3 || s.Addr != "a:1" {
+		t.Errorf("%+v", s)
+	}
+	for _, broken := range []string{"aof_last_write_status:err", "aof_last_bgrewrite_status:err"} {
+		if s := parseServer("a:1", healthy+broken+"\r\n"); !s.AOFBroken {
+			t.Errorf("%s: %+v", broken, s)
+		}
+	}
+	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
+		t.Errorf("nothing told: %+v", s)
+	}
+}
+
+func TestEpochs_DifferUnderAProcessThatOutlivesARestore(t *testing.T) {
+	t.Parallel()
+	l := openTest(t)
+	own, stored, err := l.Epochs(t.Context())
+	must(t, err)
+	if own != stored || own == 0 {
+		t.Errorf("epochs %d and %d", own, stored)
+	}
+	must(t, l.rdb.HIncrBy(t.Context(), l.global.prefix+"meta", "epoch", 1).Err())
+	t.Cleanup(func() { l.rdb.HIncrBy(context.Background(), l.global.prefix+"meta", "epoch", -1) })
+	if before, after, err := l.Epochs(t.Context()); err != nil || before != own || after != own+1 {
+		t.Errorf("after a restore: %d and %d, %v", before, after, err)
+	}
+}
+
+func TestObserve_HearsOfEveryCall(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	calls := map[string]int{}
+	s := newShop(t, openTest(t, func(c *Config) {
+		c.Observe = func(operation string) CallObserver {
+			return func(ctx context.Context, began time.Time, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls[operation]++
+				if ctx == nil || err != nil || time.Since(began) > time.Minute {
+					t.Errorf("%s began %s: %v", operation, began, err)
+				}
+			}
+		}
+	}))
+	s.create(t, "one")
+	s.create(t, "two")
+	mu.Lock()
+	defer mu.Unlock()
+	if calls["create_order"] != 2 || calls["write_store"] == 0 || calls["cancel_order"] != 0 {
+		t.Errorf("%v", calls)
+	}
+}

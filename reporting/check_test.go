@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rightEnvironment is what the shipped settings need of the environment. Nothing
+// listens at the addresses of Redis and ClickHouse.
+func rightEnvironment() []string {
+	return []string{
+		"ENVIRONMENT=sandbox", "REDIS_URL=redis://reporting:geheim@127.0.0.1:1",
+		"CLICKHOUSE_URL=http://delivery:geheim@127.0.0.1:1", "PANEL_USERS=", "LOG_LEVEL=",
+		"REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
+		"ADMIN_KEY=" + strings.Repeat("k", 16), "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+	}
+}
+
+func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"serve":  {"serve", "--check-config", "--config", settingsFile(t)},
+		"export": {"export", "--check-config", "--config", settingsFile(t)},
+		"root":   {"--check-config", "--config", settingsFile(t)},
+	} {
+		out, err := program(t, rightEnvironment(), args...).Output()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range []string{"configs/reporting.yaml: ok\n", "redis://reporting:xxxxx@127.0.0.1:1", "http://delivery:xxxxx@127.0.0.1:1", "interval: 1s"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s: %q is missing in\n%s", name, want, out)
+			}
+		}
+		// The exporter alone needs none of the panel's secrets.
+		if panel := name != "export"; strings.Contains(string(out), "ADMIN_KEY      from the environment") != panel || strings.Contains(string(out), "- panel\n") != panel {
+			t.Errorf("%s:\n%s", name, out)
+		}
+		for _, secret := range []string{"geheim", "AAAA", "kkkk", "abab"} {
+			if strings.Contains(string(out), secret) {
+				t.Errorf("%s: %q is shown", name, secret)
+			}
+		}
+	}
+}
+
+func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		old, replacement, variable string
+		want                       []string
+	}{
+		"wrong key":       {old: "days: 3", replacement: "dayz: 3", want: []string{"reporting.yaml:", ": reconcile.dayz: unknown field"}},
+		"wrong type":      {old: "batch: 1000", replacement: "batch: many", want: []string{"reporting.yaml:", ": export.batch: want a whole number"}},
+		"wrong values":    {old: "days: 3", replacement: "days: 0", variable: "LOG_LEVEL=loud", want: []string{": reconcile.days: ", ": log.level: "}},
+		"wrong redis":     {variable: "REDIS_URL=http://u:geheim@x", want: []string{"reporting.yaml:", ": redis url: "}},
+		"wrong history":   {variable: "CLICKHOUSE_URL=ftp://u:geheim@x", want: []string{"reporting.yaml:", ": clickhouse: url "}},
+		"no admin key":    {variable: "ADMIN_KEY=", want: []string{"set ADMIN_KEY, or ADMIN_KEY_FILE"}},
+		"nobody":          {variable: "REPORT_TOKENS=", want: []string{"nobody may come in"}},
+		"malformed":       {variable: "TRACKING_KEYS=t1:AAAA", want: []string{"TRACKING_KEYS: key \"t1\" has 3 bytes"}},
+		"secret and file": {old: "days: 3", replacement: "days: 0", variable: "ADMIN_KEY=", want: []string{": reconcile.days: ", "set ADMIN_KEY"}},
+	} {
+		path := settingsFile(t)
+		if c.old != "" {
+			path = settingsWith(t, c.old, c.replacement)
+		}
+		var said bytes.Buffer
+		cmd := program(t, append(rightEnvironment(), c.variable), "serve", "--check-config", "--config", path)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
+			t.Errorf("%s: %v, and it wrote %q", name, err, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("%s: %q is missing in %s", name, want, &said)
+			}
+		}
+		if strings.Contains(said.String(), "geheim") {
+			t.Errorf("%s: a password is shown: %s", name, &said)
+		}
+	}
+}
+
+func TestHelp_OfServeNamesItsSecrets(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"serve", "--help"})
+	root.SetOut(&out)
+	if err := root.ExecuteContext(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range slices.Concat(secretNames, []string{"--config", "--check-config", "--health", "--roles", "_FILE"}) {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestHealth_WithoutAnybodyListening(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, append(rightEnvironment(), "REPORTING_OPS_ADDR="+freeAddr(t)), "serve", "--health", "--config", settingsFile(t)).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "ask for readiness") {
+		t.Errorf("%v %s", err, out)
+	}
+}

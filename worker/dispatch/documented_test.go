@@ -1,0 +1,88 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/gateway/openapi/contract"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/webhook"
+)
+
+// documented is the Vendor API's document, which every receiver of these tests
+// holds what arrives against.
+func documented() *contract.Document {
+	d, err := contract.API("vendor")
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// someOrder has gone the whole way to a status.
+func someOrder(status delivery.Status, at time.Time) *delivery.Order {
+	courier := delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5559998877", VehicleType: "Motorcycle"}
+	place := delivery.Location{At: at, Point: delivery.Point{Latitude: 40.98, Longitude: 29.02}}
+	o := &delivery.Order{ID: delivery.MakeOrderID(1, 20778, delivery.OrderDigest(delivery.AccountID{}, "A-1")), CreatedAt: at}
+	o.ExternalOrderID = "A-1 \"ş\""
+	steps := []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}
+	if i := slices.Index(steps, status); i >= 0 {
+		steps = steps[:i+1]
+	} else {
+		steps = []delivery.Status{status}
+	}
+	for i, s := range steps {
+		change := delivery.Change{Status: s, At: at, Courier: courier, Location: place, Version: uint64(i + 2)}
+		if s == delivery.Failed {
+			change.Failure = delivery.NoCourierFound
+		}
+		o.Changes = append(o.Changes, change)
+	}
+	o.Courier, o.Location = courier, place
+	return o
+}
+
+// Every event that can be sent is documented, as it is sent: for an order in every
+// status, for stores and fleets with names that need escaping, before and after a
+// rotation. And no event is documented that is never sent.
+func TestEvents_AreAsDocumented(t *testing.T) {
+	now, fleet := time.Now(), delivery.NewFleetID()
+	events := map[string]*ledger.Delivery{}
+	for s := delivery.Assigned; s <= delivery.Cancelled; s++ {
+		events["order "+s.String()] = &ledger.Delivery{Type: delivery.StatusChanged, Order: someOrder(s, now)}
+	}
+	for name, d := range map[string]*ledger.Delivery{
+		"activated":   {Type: delivery.StoreActivated, Data: delivery.AppendStoreActivated(nil, "ş\"1", fleet, "Kurye \\ A")},
+		"migrating":   {Type: delivery.StoreMigrating, Data: delivery.AppendStoreMigrating(nil, "moda", now)},
+		"deactivated": {Type: delivery.StoreDeactivated, Data: delivery.AppendStoreDeactivated(nil, "moda", delivery.FleetSuspended)},
+		"overdue":     {Type: delivery.PaymentOverdue, Data: delivery.AppendPaymentOverdue(nil, fleet, "Kurye", []string{"moda", "şişli"})},
+		"test":        {Type: delivery.WebhookTest, Data: fmt.Appendf(nil, `{"accountId":%q}`, delivery.NewAccountID())},
+	} {
+		events[name] = d
+	}
+	met := map[string]bool{}
+	for name, d := range events {
+		for _, old := range []string{"", webhook.NewSecret()} {
+			d.EventID, d.Attempt, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), 3, now
+			d.Receiver = &ledger.Receiver{Secret: webhook.NewSecret(), PreviousSecret: old, PreviousUntil: now.Add(time.Hour)}
+			body := appendBody(nil, d)
+			header, err := headers(d, now, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			delete(header, "Idempotency-Key") // net/http takes it away, see headers
+			if err := documented().JudgeEvent(header, body); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			met[header.Get("X-Service-Event")] = true
+		}
+	}
+	for _, event := range documented().Events() {
+		if !met[event] {
+			t.Errorf("%s is documented and never sent", event)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package dispatch
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/webhook"
+)
+
+// The spec's header has room for one signature: of the old secret until a test
+// ping has shown that the receiver knows the new one, and for a day at most.
+//
+//rule:admin-api/post-accounts-id-webhook-rotate webhooks/the-secret-is-shown-as webhooks/after-a-rotation-the-standard
+func TestHeaders_ChangeToTheNewSecretAfterAPingOrADay(t *testing.T) {
+	old, renewed, body := webhook.NewSecret(), webhook.NewSecret(), []byte(`{"x":1}`)
+	rotated := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		at         time.Time
+		proven     bool
+		kind       delivery.EventType
+		spec       string
+		signatures int
+	}{
+		"at once":            {rotated, false, delivery.StatusChanged, old, 2},
+		"the ping":           {rotated, false, delivery.WebhookTest, renewed, 2},
+		"proven":             {rotated.Add(time.Minute), true, delivery.StatusChanged, renewed, 2},
+		"the day's last":     {rotated.Add(24*time.Hour - time.Second), false, delivery.StatusChanged, old, 2},
+		"after a day":        {rotated.Add(24 * time.Hour), false, delivery.StatusChanged, renewed, 1},
+		"after a day, store": {rotated.Add(25 * time.Hour), false, delivery.StoreActivated, renewed, 1},
+	} {
+		d := someDelivery(1, rotated)
+		d.Type = c.kind
+		d.Receiver.Secret, d.Receiver.PreviousSecret = renewed, old
+		d.Receiver.PreviousUntil, d.Receiver.Proven = rotated.Add(24*time.Hour), c.proven
+		h, err := headers(d, c.at, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !webhook.Verify(c.spec, h.Get(webhook.HeaderSignature), body) {
+			t.Errorf("%s: the spec's header is of another secret", name)
+		}
+		standard := h.Get(webhook.HeaderStandardSignature)
+		if n := len(strings.Fields(standard)); n != c.signatures {
+			t.Errorf("%s: %d signatures", name, n)
+		}
+		for _, secret := range []string{renewed, old}[:c.signatures] {
+			if err := webhook.VerifyStandard(h.Get(webhook.HeaderID), h.Get(webhook.HeaderTimestamp), standard, body, c.at, 0, secret); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if stamp := h.Get(webhook.HeaderTimestamp); stamp != strconv.FormatInt(c.at.Unix(), 10) || h.Get(webhook.HeaderID) != d.EventID {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+}
+
+// Receivers read these names, whatever the constants are called here.
+//
+//rule:request-headers/X-Service-Signature request-headers/X-Service-Event request-headers/X-Service-Attempt request-headers/Content-Type
+//rule:webhooks/exactly-the-spec-s-headers-and
+func TestHeaders_AreNamedAsTheConventionsNameThem(t *testing.T) {
+	h, err := headers(someDelivery(3, time.Now()), time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"X-Service-Signature", "X-Service-Event", "X-Service-Attempt", "Content-Type", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
+		if len(h[http.CanonicalHeaderKey(name)]) != 1 {
+			t.Errorf("%s is not there once: %v", name, h)
+		}
+	}
+	if h.Get("X-Service-Attempt") != "3" || !strings.HasPrefix(h.Get("X-Service-Signature"), "sha256=") || !strings.HasPrefix(h.Get("webhook-signature"), "v1,") {
+		t.Errorf("%v", h)
+	}
+}
