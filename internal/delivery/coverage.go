@@ -81,7 +81,7 @@ func (c *Coverage) Contains(p Point) bool {
 func (c *Coverage) JSON() []byte { return c.json }
 
 // Bounds is the smallest box of latitudes and longitudes around the area.
-func (c *Coverage) Bounds() (min, max Point) {
+func (c *Coverage) Bounds() (southWest, northEast Point) {
 	return Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}
 }
 

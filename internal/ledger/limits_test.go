@@ -48,32 +48,7 @@ func (m *bruteForce) request(now int64) judgement {
 			now = m.last
 		}
 	}
-	type opinion struct {
-		limit, remaining int
-		grows            int64
-	}
-	var opinions []opinion
-	kept := m.live
-	for i, w := range m.windows() {
-		if w.Count == 0 {
-			continue
-		}
-		kept[i] = nil
-		for _, t := range m.live[i] {
-			if t > now-int64(w.Seconds)*second {
-				kept[i] = append(kept[i], t)
-			}
-		}
-		span := int64(w.Seconds) * second
-		switch inside := len(kept[i]); {
-		case inside >= w.Count:
-			opinions = append(opinions, opinion{w.Count, -1, kept[i][inside-w.Count] + span})
-		case inside == 0:
-			opinions = append(opinions, opinion{w.Count, w.Count - 1, now + span})
-		default:
-			opinions = append(opinions, opinion{w.Count, w.Count - inside - 1, kept[i][0] + span})
-		}
-	}
+	opinions, kept := m.askWindows(now)
 	debt := int64(0)
 	if m.bucket() {
 		refill, cost := int64(m.limit.Sustained.Count), int64(m.limit.Sustained.Seconds)*second
@@ -105,6 +80,38 @@ func (m *bruteForce) request(now int64) judgement {
 	}
 	m.last, m.debt = now, debt
 	return j
+}
+
+// opinion is what one window, or the bucket, makes of a request.
+type opinion struct {
+	limit, remaining int // remaining -1: refused
+	grows            int64
+}
+
+// askWindows also tells which admissions each window still counts.
+func (m *bruteForce) askWindows(now int64) (opinions []opinion, kept [2][]int64) {
+	kept = m.live
+	for i, w := range m.windows() {
+		if w.Count == 0 {
+			continue
+		}
+		kept[i] = nil
+		for _, t := range m.live[i] {
+			if t > now-int64(w.Seconds)*second {
+				kept[i] = append(kept[i], t)
+			}
+		}
+		span := int64(w.Seconds) * second
+		switch inside := len(kept[i]); {
+		case inside >= w.Count:
+			opinions = append(opinions, opinion{w.Count, -1, kept[i][inside-w.Count] + span})
+		case inside == 0:
+			opinions = append(opinions, opinion{w.Count, w.Count - 1, now + span})
+		default:
+			opinions = append(opinions, opinion{w.Count, w.Count - inside - 1, kept[i][0] + span})
+		}
+	}
+	return opinions, kept
 }
 
 func (m *bruteForce) drawToPresent(now int64) {
@@ -140,6 +147,25 @@ func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 	return l
 }
 
+// later is when the next request comes, after a step of a kind from 0 to 99.
+func (m *bruteForce) later(draw draws, kind int, now int64) int64 {
+	switch {
+	case kind < 55:
+		return now + int64(draw("short pause", 0, 3000))
+	case kind < 85:
+		return now + int64(draw("pause", 0, int(3*second)))
+	case kind < 90:
+		return now + int64(draw("long pause", 0, int(70*second)))
+	case kind < 93:
+		return now - int64(draw("small step back", 0, int(second)))
+	case kind < 95:
+		return now - int64(draw("jump back", int(second), int(200*second)))
+	case kind < 96:
+		return now + int64(draw("jump forward", 0, int(4000*second)))
+	}
+	return max(now, m.last+int64(m.limit.Sustained.Seconds)*second) // the very end of a window
+}
+
 // compareWithModel plays steps against the scripts and the model, and tells the
 // first difference. Steps are requests after pauses from nothing to longer than
 // any window, the very ends of windows, changed limits, and clocks that go back.
@@ -158,24 +184,11 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
 	now := 4_000_000_000*second + int64(draw("start", 0, 999_999))
 	for step := range steps {
-		switch kind := draw("step", 0, 99); {
-		case kind < 55:
-			now += int64(draw("short pause", 0, 3000))
-		case kind < 85:
-			now += int64(draw("pause", 0, int(3*second)))
-		case kind < 90:
-			now += int64(draw("long pause", 0, int(70*second)))
-		case kind < 93:
-			now -= int64(draw("small step back", 0, int(second)))
-		case kind < 95:
-			now -= int64(draw("jump back", int(second), int(200*second)))
-		case kind < 96:
-			now += int64(draw("jump forward", 0, int(4000*second)))
-		case kind < 97:
+		if kind := draw("step", 0, 99); kind == 96 {
 			m.change(drawLimit(draw, e))
 			write("update")
-		default: // the very end of a window
-			now = max(now, m.last+int64(m.limit.Sustained.Seconds)*second)
+		} else {
+			now = m.later(draw, kind, now)
 		}
 		l.setClock(tb, now)
 		// What operators see is compared before and after some of the requests.

@@ -24,6 +24,10 @@ var kept = []struct {
 		file: "reporting/frame/assets/vendor/chart.umd.min.js", version: `Chart\.js v([0-9.]+)`,
 	},
 	{
+		name: "Swagger UI (in github.com/swaggest/swgui)", in: "gateway, served to browsers", declared: "Apache-2.0",
+		file: "gateway/docs/docs.go", version: `Swagger UI ([0-9.]+)`,
+	},
+	{
 		name: "outline of Turkey (@rapideditor/country-coder)", in: "gateway worker reporting", licence: "internal/delivery/turkey.LICENCE",
 		file: "internal/delivery/turkey.LICENCE", version: `version ([0-9.]+)`,
 	},

@@ -212,7 +212,7 @@ func (p *reader) add(f form, key, text string) {
 // capital in it, such as orderId.
 func sentences(text string) (cut []string) {
 	start, code := 0, false
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if text[i] == '`' {
 			code = !code
 		}

@@ -73,6 +73,13 @@ var tokenRoutes = map[string]apiRoute{
 	"fleet":  {"fleet_token", "POST", "/token", "{}"},
 }
 
+// openRoutes are the documentation, which is for everybody on its listener and
+// tells nobody anything about anyone.
+var openRoutes = map[string][]apiRoute{
+	"public":  {{"docs_page", "GET", "/docs", ""}, {"docs_file", "GET", "/docs/errors", ""}, {"docs_openapi", "GET", "/api/vendor/v1/openapi.yaml", ""}},
+	"private": {{"private_docs_page", "GET", "/docs", ""}, {"private_docs_file", "GET", "/docs/admin", ""}, {"private_docs_openapi", "GET", "/api/admin/v1/openapi.yaml", ""}},
+}
+
 // noRoutes are names of the metrics for what no route takes.
 var noRoutes = []string{"unknown", "unparsed"}
 
@@ -116,6 +123,11 @@ func testTablesAreComplete(t *testing.T, s *site) {
 		want = append(want, r.name)
 		if crossings[r.name] == nil {
 			t.Errorf("%s is not tried from another account or fleet", r.name)
+		}
+	}
+	for _, routes := range openRoutes {
+		for _, r := range routes {
+			want = append(want, r.name)
 		}
 	}
 	slices.Sort(want)
@@ -234,6 +246,21 @@ func testPrivateRoutes(t *testing.T, s *site) {
 		"/API/ADMIN/V1/ACCOUNTS", "/api/vendor/v1%2f..%2f..%2fadmin%2fv1%2faccounts",
 	} {
 		alike(t, "on the public listener "+path, s.ask(t, http.MethodGet, s.Demo.BaseURL+path, "", admin...), nowhere)
+	}
+	// The documents of the private APIs are on the private listener only, and what
+	// is documented is not what is somebody's.
+	for _, r := range openRoutes["private"][1:] {
+		alike(t, "on the public listener "+r.name, s.ask(t, r.method, s.Demo.BaseURL+r.path, ""), nowhere)
+	}
+	for origin, routes := range map[string][]apiRoute{s.Demo.BaseURL: openRoutes["public"], s.Demo.OpsURL: openRoutes["private"]} {
+		for _, r := range routes {
+			got := s.ask(t, r.method, origin+r.path, "")
+			for _, secret := range []string{s.a.clientSecret, s.a.secret, s.Demo.AdminKey, s.a.accountID, s.Demo.Fleet.FleetID} {
+				if got.status != http.StatusOK || bytes.Contains(got.body, []byte(secret)) {
+					t.Errorf("%s: %d, or it has %s", r.name, got.status, secret)
+				}
+			}
+		}
 	}
 	for name, header := range map[string]string{"Host": "127.0.0.1:8081", "X-Original-URL": "/api/admin/v1/accounts", "X-Rewrite-URL": "/metrics", "X-Forwarded-Host": "private"} {
 		alike(t, "with the header "+name, s.ask(t, http.MethodGet, s.Demo.BaseURL+"/nowhere", "", append(admin, name, header)...), nowhere)

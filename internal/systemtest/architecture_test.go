@@ -74,6 +74,7 @@ var rooms = map[string][]string{
 	"github.com/swaggest/swgui":       {"gateway/docs"},
 	"github.com/yuin/goldmark":        {"gateway/docs"},
 	"github.com/schollz/progressbar":  {"loadtest/demo", "reporting"},
+	"github.com/compose-spec/":        {"internal/systemtest/containers"},
 	"github.com/prometheus/":          {"gateway", "worker", "reporting", "internal/ops"},
 	"github.com/prometheus/procfs":    {"loadtest"},
 	"github.com/Shopify/toxiproxy":    {"loadtest/faults", "internal/systemtest"},
@@ -104,6 +105,7 @@ var testRooms = map[string][]string{
 	// What the worker sends, and what the whole system answers, is held against the
 	// published documents too.
 	"vendorapi/gateway/openapi/contract": {"worker/dispatch", "internal/systemtest"},
+	"github.com/prometheus/":             {"internal/systemtest/observability"},
 	// It plays vendors and fleets for the tests of what reads their history.
 	"vendorapi/worker/testbed": {"reporting"},
 	// A Redis whose clock is wrong.

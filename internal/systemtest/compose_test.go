@@ -45,7 +45,7 @@ func TestCompose_NamesOnlyWhatExists(t *testing.T) {
 	var c compose
 	must(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &c))
 	dockerfile := read(t, "configs/Dockerfile")
-	for _, name := range []string{"redis", "gateway", "worker", "clickhouse", "reporting"} {
+	for _, name := range []string{"redis", "balancer", "gateway-1", "gateway-2", "worker-1", "worker-2", "clickhouse", "reporting", "prometheus", "grafana"} {
 		if _, ok := c.Services[name]; !ok {
 			t.Errorf("no service %s", name)
 		}

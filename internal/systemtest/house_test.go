@@ -46,6 +46,9 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if undocumented.tell() && code == 0 {
+		code = 1
+	}
 	if shared.stack != nil {
 		shared.stack.Stop()
 		os.RemoveAll(shared.dir)
@@ -133,6 +136,7 @@ type house struct {
 func newHouse(t *testing.T, s *stack.Stack) *house {
 	t.Helper()
 	anyone := client.New("", 64)
+	anyone.HTTP.Transport = judged{anyone.HTTP.Transport}
 	h := &house{Stack: s, admin: anyone.As(s.Demo.OpsURL+"/api/admin/v1", s.Demo.AdminKey)}
 	var err error
 	h.fleet, err = anyone.As(s.Demo.OpsURL+"/api/fleet/v1", "").Login(t.Context(), "/token", s.Demo.Fleet.ClientID, s.Demo.Fleet.ClientSecret)

@@ -72,6 +72,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, result := range []string{resultStored, resultFailed} {
 		m.turns.WithLabelValues(result)
 	}
+	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes"} {
+		m.rows.WithLabelValues(table)
+	}
 	return m
 }
 

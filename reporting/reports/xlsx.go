@@ -195,14 +195,14 @@ func (x *xlsxSink) End(s Summary) error {
 			return err
 		}
 	}
-	any := false
+	summed := false
 	for i := range x.report.Columns {
 		if kind := x.report.Columns[i].Kind; s.Totals[i].Given {
-			any = true
+			summed = true
 			x.put(i, x.totals[kind], xlsxValue(kind, s.Totals[i].Number))
 		}
 	}
-	if any {
+	if summed {
 		x.put(0, x.bold, "Total")
 		if err := x.write(); err != nil {
 			return err

@@ -1,12 +1,21 @@
 // Shows the page's document. Nothing is asked of anybody but this gateway.
 const viewer = document.getElementById('viewer');
-window.ui = SwaggerUIBundle({
-  url: viewer.dataset.document,
-  domNode: viewer,
-  deepLinking: true,
-  docExpansion: 'list',
-  defaultModelsExpandDepth: 0,
-  displayRequestDuration: true,
-  persistAuthorization: false,
-  validatorUrl: null,
-});
+if (viewer) {
+  window.ui = SwaggerUIBundle({
+    url: viewer.dataset.document,
+    domNode: viewer,
+    deepLinking: true,
+    docExpansion: 'list',
+    defaultModelsExpandDepth: 0,
+    displayRequestDuration: true,
+    persistAuthorization: false,
+    validatorUrl: null,
+  });
+}
+
+// A gateway that was not told its public address is where the page came from.
+for (const code of document.querySelectorAll('main.text code')) {
+  if (code.textContent.includes('{base_url}')) {
+    code.textContent = code.textContent.replaceAll('{base_url}', location.origin);
+  }
+}

@@ -22,7 +22,7 @@ type schemas struct {
 }
 
 // resource is the document's name within its compiler.
-const resource = "contract.json"
+const resource = "https://contract.invalid/document.json"
 
 func newSchemas(document *openapi3.T) (*schemas, error) {
 	raw, err := document.MarshalJSON()

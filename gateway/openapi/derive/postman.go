@@ -32,8 +32,8 @@ var steps = []step{
 		after: []string{"pm.collectionVariables.set('token', pm.response.json().data.accessToken);"}},
 	{operation: "putStore", name: "2 Register a store", example: "register",
 		after: []string{
-			"const data = pm.response.json().data;",
-			"const fleet = data.fleet || data.availableFleets[0];",
+			"const store = pm.response.json().data;",
+			"const fleet = store.fleet || store.availableFleets[0];",
 			"pm.collectionVariables.set('fleet_id', fleet.fleetId);",
 		}},
 	{operation: "putStore", name: "3 Choose a fleet", example: "choose", with: map[string]any{"fleetId": "{{fleet_id}}"}},
@@ -56,7 +56,7 @@ var steps = []step{
 	{operation: "testWebhook", name: "9 Have a test event sent"},
 	{operation: "replayWebhook", name: "10 Have the last hour's events sent again", example: "since", with: map[string]any{"since": "{{since}}"},
 		before: []string{"pm.collectionVariables.set('since', new Date(Date.now() - 3600e3).toISOString());"}},
-	{operation: "deleteWebhook", name: "11 Remove the receiver"},
+	{operation: "deleteWebhook", name: "11 Remove the receiver (leave it out to keep it)"},
 }
 
 // variables are what the collection is given, and what it finds out for itself.
@@ -179,7 +179,8 @@ func (s step) item(document *openapi3.T) (item, error) {
 		it.Request.Header = append(it.Request.Header, pair{Key: "Content-Type", Value: "application/json"})
 		it.Request.Body = &body{Mode: "raw", Raw: raw, Options: map[string]any{"raw": map[string]string{"language": "json"}}}
 	}
-	for _, e := range []event{{"prerequest", script{"text/javascript", s.before}}, {"test", script{"text/javascript", s.after}}} {
+	after := append([]string{"pm.test('it is done', () => pm.response.to.be.success);"}, s.after...)
+	for _, e := range []event{{"prerequest", script{"text/javascript", s.before}}, {"test", script{"text/javascript", after}}} {
 		if len(e.Script.Exec) > 0 {
 			it.Event = append(it.Event, e)
 		}
