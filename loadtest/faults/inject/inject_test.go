@@ -237,10 +237,10 @@ func TestTrap_TakenAway(t *testing.T) {
 
 func TestProxy_HarmsAndHeals(t *testing.T) {
 	t.Parallel()
-	for name, harm := range map[string]func(*Proxy) error{
-		"refuse":  func(p *Proxy) error { p.Refuse(); return nil },
+	for name, harm := range map[string]func(*Proxy){
+		"refuse":  (*Proxy).Refuse,
 		"swallow": (*Proxy).Swallow,
-		"mute":    func(p *Proxy) error { p.Mute(); return nil },
+		"mute":    (*Proxy).Mute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,9 +249,7 @@ func TestProxy_HarmsAndHeals(t *testing.T) {
 			program := dial(t, p)
 			program.send("one\n")
 			program.expect("re one\n")
-			if err := harm(p); err != nil {
-				t.Fatal(err)
-			}
+			harm(p)
 			_, _ = io.WriteString(program.conn, "two\n") // the connection may be gone
 			if got, err := program.answer(soon); err == nil {
 				t.Errorf("answered %q", got)
@@ -269,12 +267,36 @@ func TestProxy_HarmsAndHeals(t *testing.T) {
 	}
 }
 
+// Neither a slow way nor a parted one may stay shut after it was healed, however
+// much is on it.
+func TestProxy_HealsAtOnceUnderTraffic(t *testing.T) {
+	t.Parallel()
+	p := newProxyTo(t, newLineServer(t))
+	for _, harm := range []func(){func() { p.Delay(100*time.Millisecond, 50*time.Millisecond) }, p.Swallow, p.Mute} {
+		harm()
+		for range 20 {
+			busy := dial(t, p)
+			for range 50 {
+				_, _ = io.WriteString(busy.conn, "more\n") // nobody reads the answers
+			}
+		}
+		began := time.Now()
+		if err := p.Heal(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("healed after %s", took)
+		}
+		fresh := dial(t, p)
+		fresh.send("two\n")
+		fresh.expect("re two\n")
+	}
+}
+
 func TestProxy_Delays(t *testing.T) {
 	t.Parallel()
 	p := newProxyTo(t, newLineServer(t))
-	if err := p.Delay(200*time.Millisecond, 0); err != nil {
-		t.Fatal(err)
-	}
+	p.Delay(200*time.Millisecond, 0)
 	program, began := dial(t, p), time.Now()
 	program.send("one\n")
 	program.expect("re one\n")

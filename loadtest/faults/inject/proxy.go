@@ -2,9 +2,9 @@ package inject
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +29,14 @@ type Proxy struct {
 	number string
 	trap   atomic.Pointer[Trap]
 	muted  atomic.Bool // what the server answers is dropped
+	deaf   atomic.Bool // what the program asks is dropped
+	delay  atomic.Pointer[delay]
 
-	mu    sync.Mutex // one harm at a time
-	harms map[string]bool
+	mu sync.Mutex // one harm at a time
 }
+
+// delay is how much later answers are.
+type delay struct{ by, jitter time.Duration }
 
 // proxies finds the proxy of a toxic, which toxiproxy makes from JSON.
 var (
@@ -43,7 +47,7 @@ var (
 // NewProxy listens on addr (a free port of loopback) and passes everything on to
 // upstream, which need not listen yet.
 func NewProxy(name, addr, upstream string) (*Proxy, error) {
-	p := &Proxy{Addr: addr, number: fmt.Sprint(last.Add(1)), harms: make(map[string]bool)}
+	p := &Proxy{Addr: addr, number: fmt.Sprint(last.Add(1))}
 	p.proxy = toxiproxy.NewProxy(server(), name, addr, upstream)
 	proxies.Store(p.number, p)
 	for _, t := range []struct{ kind, stream string }{{"spy", "upstream"}, {"gate", "downstream"}} {
@@ -96,15 +100,9 @@ func (p *Proxy) restart() (err error) {
 
 // Swallow drops every byte in both directions until Heal, as a network that is
 // parted does: nobody is told.
-func (p *Proxy) Swallow() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, stream := range []string{"upstream", "downstream"} {
-		if err := p.harm("swallow "+stream, "timeout", stream, map[string]any{"timeout": 0}); err != nil {
-			return err
-		}
-	}
-	return nil
+func (p *Proxy) Swallow() {
+	p.deaf.Store(true)
+	p.muted.Store(true)
 }
 
 // Mute drops every answer until Heal; requests still arrive and take effect.
@@ -113,18 +111,13 @@ func (p *Proxy) Mute() { p.muted.Store(true) }
 
 // Delay makes every answer later by the given time, more or less by jitter,
 // until Heal.
-func (p *Proxy) Delay(by, jitter time.Duration) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.harm("delay", "latency", "downstream", map[string]any{"latency": by.Milliseconds(), "jitter": jitter.Milliseconds()})
-}
+func (p *Proxy) Delay(by, jitter time.Duration) { p.delay.Store(&delay{by, jitter}) }
 
-func (p *Proxy) harm(name, kind, stream string, attributes map[string]any) error {
-	if p.harms[name] {
-		return nil
+// await returns when a chunk that came at a time may go on.
+func (d *delay) await(came time.Time) {
+	if d != nil {
+		time.Sleep(time.Until(came.Add(d.by - d.jitter + rand.N(2*d.jitter+1))))
 	}
-	p.harms[name] = true
-	return p.add(name, kind, stream, attributes)
 }
 
 // Heal undoes everything. Connections from before are closed when some of their
@@ -133,17 +126,11 @@ func (p *Proxy) Heal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.replaceTrap(nil)
-	lost := p.muted.Load()
-	if len(p.harms) > 0 || lost {
-		// Stopped first: taking a toxic out of a busy connection can take seconds.
+	p.delay.Store(nil)
+	if p.muted.Load() || p.deaf.Load() {
 		p.proxy.Stop()
 	}
-	for name := range p.harms {
-		if err := p.proxy.Toxics.RemoveToxic(context.Background(), name); err != nil {
-			return fmt.Errorf("healing: %w", err)
-		}
-		delete(p.harms, name)
-	}
 	p.muted.Store(false)
+	p.deaf.Store(false)
 	return p.restart()
 }

@@ -111,12 +111,14 @@ func (t *Trap) spring() bool {
 	return true
 }
 
-// spyToxic reads what a program sends.
+// spyToxic reads what a program sends. Harm is done by it and by gateToxic alone:
+// taking one of toxiproxy's own out of a busy connection can take many seconds,
+// in which the way stays shut.
 type spyToxic struct {
 	Proxy string `json:"proxy"`
 }
 
-// Pipe passes chunks on until a trap springs; a marker may lie across two of
+// Pipe passes chunks on until a trap springs or the proxy is deaf; a marker may lie across two of
 // them.
 func (s *spyToxic) Pipe(stub *toxics.ToxicStub) {
 	p := proxyOf(s.Proxy)
@@ -131,7 +133,7 @@ func (s *spyToxic) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
-			if dead {
+			if dead = dead || p.deaf.Load(); dead {
 				continue
 			}
 			if t := p.trap.Load(); t == nil {
@@ -203,7 +205,7 @@ type gateToxic struct {
 	Proxy string `json:"proxy"`
 }
 
-// Pipe passes chunks on while the proxy is not muted. A connection that lost one
+// Pipe passes chunks on while the proxy is not muted, late if it is slow. A connection that lost one
 // is of no use any more: it is dead until it is closed.
 func (g *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	p := proxyOf(g.Proxy)
@@ -217,6 +219,7 @@ func (g *gateToxic) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
+			p.delay.Load().await(c.Timestamp)
 			if dead = dead || p.muted.Load(); !dead && forward(stub, c) {
 				return
 			}
