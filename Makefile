@@ -13,7 +13,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo screenshots report backup restore test faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
+.PHONY: help deps run demo screenshots report backup restore test rules openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,19 @@ test: deps ## run every test, with the race detector
 	go vet ./... && go vet -tags growth ./internal/ledger && go vet -tags noengine ./reporting/...
 	go test -race -p 2 -timeout 15m ./...
 	go test -run '^TestAllocations' ./gateway
+
+rules: ## which test holds which rule of the contract; fails on a rule without one (ARGS=-write renews configs/spec/RULES.md)
+	@go run ./internal/rules $(ARGS)
+
+openapi: ## renew what is derived from the OpenAPI documents: the Postman collection and the table of error codes
+	@go run ./gateway/openapi/derive -write
+
+alerts: ## check the alert rules and play their tests with promtool (Debian's, fetched once into the cache, not installed)
+	@cd configs/prometheus && sh promtool.sh check rules alerts.yml && sh promtool.sh check config prometheus.yml && sh promtool.sh test rules alerts_test.yml
+
+check-config: ## judge each program's settings and secrets, as they are in the environment, without starting anything
+	@for program in "gateway -check-config" "worker -check-config" "reporting serve --check-config"; do \
+		echo "$$program"; go run ./$$program || failed=1; done; [ -z "$$failed" ]
 
 lint: ## golangci-lint, staticcheck included
 	go run $(GOLANGCI_LINT) run ./...
@@ -143,8 +156,8 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 	hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }; \
 	token=$$(hex); \
 	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done > .env; \
-	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\n' \
-		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" >> .env
+	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
+		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
 	@echo "wrote .env"
 
 clean: ## forget everything under DATA_DIR: orders, keys, logs, binaries

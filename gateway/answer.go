@@ -119,12 +119,12 @@ func (g *gateway) fault(x *exchange, err error) (*delivery.Error, string) {
 	requestID := fmt.Sprintf("%016x", rand.Uint64())
 	if errors.Is(err, delivery.ErrUnavailable) {
 		if unlogged, now := g.faults.due(x.now); now {
-			g.log.Error("the ledger is unavailable", "request_id", requestID, "endpoint", x.meter.name, "error", err, "unlogged", unlogged)
+			g.log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)
 		}
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
 	}
-	g.log.Error("request failed", "request_id", requestID, "endpoint", x.meter.name, "error", err)
+	g.log.Error("request failed", g.about(x, requestID, "error", err)...)
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
 }
 

@@ -66,7 +66,7 @@ func (x *exchange) show(site *docs.Site, name string) error {
 		return err
 	}
 	if !ok {
-		return delivery.Refuse(delivery.CodeNotFound, "there is no such page")
+		return delivery.Refuse(delivery.CodeNotFound, "there is no such path")
 	}
 	r := &x.ctx.Response
 	r.Header.SetCanonical(headerETag, []byte(file.ETag))

@@ -28,6 +28,9 @@ type exchange struct {
 
 	account delivery.AccountID // of a vendor's request
 	fleet   delivery.FleetID   // of a fleet's
+	order   delivery.OrderID   // that the request is about, once it is known
+	first   bool               // the request has created it
+	calls   *scriptCalls       // nil while tracing is off
 	// quota is the bucket that the request was counted in; its headers are on
 	// every answer, whatever the answer is.
 	quota ledger.Quota
@@ -82,6 +85,9 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 		ctx.SetConnectionClose()
 	}
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
+	if g.tracer != nil {
+		g.trace(x)
+	}
 }
 
 // nowhere is the answer to a request that no route takes. It carries no quota:
@@ -147,7 +153,7 @@ func (g *gateway) count(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.quota, err = l.Consume(g.work, x.account, x.route.bucket)
+	x.quota, err = l.Consume(g.context(x), x.account, x.route.bucket)
 	return err
 }
 

@@ -73,7 +73,8 @@ func (g *gateway) report(x *exchange, u delivery.Update, running bool) (*deliver
 			Message: fmt.Sprintf("the order is %s", order.Status)}
 	}
 	u.Order, u.Fleet = order.ID, x.fleet
-	return l.Report(g.work, u, x.now)
+	x.order = u.Order
+	return l.Report(g.context(x), u, x.now)
 }
 
 func (x *exchange) okReported(status int, o delivery.OrderID, s delivery.Status) {

@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 )
 
 // gateway answers requests. It holds no state that another replica needs: the
@@ -31,6 +32,7 @@ type gateway struct {
 	registry *prometheus.Registry
 	// scripts measures the calls of each Redis script.
 	scripts func(script string) func(took time.Duration)
+	tracer  *tracing.Tracer // nil: tracing is off
 	// work is the context of calls to the ledger. It is the server's, not the
 	// request's: a shutdown lets requests in flight finish, and a client that
 	// went away does not leave an order half decided.
@@ -69,6 +71,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
 	}
 	var err error
+	if g.tracer, err = tracing.Open(work, s.Tracing, "gateway", s.Environment, log); err != nil {
+		return nil, err
+	}
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
 		return nil, err
 	}

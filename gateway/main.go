@@ -8,6 +8,7 @@
 //	fleets,  --> | private_api  /api/fleet/v1  stores, jobs, reports      --> | --> Redis
 //	operators    |              /api/admin/v1  accounts, fleets, webhooks     |
 //	balancer --> |              /healthz /readyz /metrics                     |
+//	readers  --> | both         /docs and each API's openapi.yaml             |
 //	             +------------------------------------------------------------+
 //
 // It owns everything about HTTP: routes, tokens, the envelope, how JSON is
@@ -153,12 +154,15 @@ const lastFlush = time.Second
 // close writes the figures of the last seconds and gives the connections to
 // Redis back.
 func (g *gateway) close() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
+	defer cancel()
+	if err := g.tracer.Close(ctx); err != nil {
+		g.log.Warn("the last traces were not taken", "error", err)
+	}
 	l := g.opened.Load()
 	if l == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
-	defer cancel()
 	if err := l.FlushMinutes(ctx, time.Now()); err != nil {
 		g.log.Warn("the last figures per minute were not counted", "error", err)
 	}

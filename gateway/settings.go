@@ -11,6 +11,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 )
 
 // Environments (spec, "Sandbox").
@@ -36,6 +37,7 @@ type settings struct {
 	Webhook         webhookSettings  `yaml:"webhook"`
 	Shutdown        shutdownSettings `yaml:"shutdown"`
 	Log             logSettings      `yaml:"log"`
+	Tracing         tracing.Settings `yaml:"tracing"`
 }
 
 type listenerSettings struct {
@@ -98,7 +100,7 @@ func (s *settings) Validate() error {
 		`webhook.local_receivers: want "auto" or "never"`)
 	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
-	faults = append(faults, ops.CheckLog(s.Log.Level, s.Log.Format))
+	faults = append(faults, ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate())
 	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
 }
 

@@ -3,17 +3,111 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/tracing"
 )
 
-// watchScript measures the calls of one Redis script.
+// watchScript measures the calls of one Redis script, and while tracing is on
+// notes each with the request that it was made for.
 func (g *gateway) watchScript(operation string) ledger.CallObserver {
 	took := g.scripts(operation)
-	return func(_ context.Context, began time.Time, _ error) { took(time.Since(began)) }
+	return func(ctx context.Context, began time.Time, err error) {
+		ended := time.Now()
+		took(ended.Sub(began))
+		if g.tracer == nil {
+			return
+		}
+		if calls, ok := ctx.Value(callsKey{}).(*scriptCalls); ok {
+			calls.note(operation, began, ended, err)
+		}
+	}
+}
+
+type callsKey struct{}
+
+// scriptCalls are the calls of one request; only while tracing is on.
+type scriptCalls struct {
+	mu    sync.Mutex
+	spans []tracing.Span
+}
+
+func (c *scriptCalls) note(operation string, began, ended time.Time, err error) {
+	span := tracing.Span{Name: "redis " + operation, Kind: tracing.Client, Began: began, Ended: ended,
+		Attributes: []attribute{tracing.Text("db.system.name", "redis"), tracing.Text("db.operation.name", operation)}}
+	if err != nil {
+		span.Failure = "the script failed"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spans = append(c.spans, span)
+}
+
+type attribute = tracing.Attribute
+
+// context is what a request's calls of the ledger are made with.
+func (g *gateway) context(x *exchange) context.Context {
+	if g.tracer == nil {
+		return g.work
+	}
+	if x.calls == nil {
+		x.calls = new(scriptCalls)
+	}
+	return context.WithValue(g.work, callsKey{}, x.calls)
+}
+
+// about is what every line of the log about a request carries, as far as it is
+// known: the request id that the answer shows, endpoint, account or fleet, order,
+// and the trace while tracing is on. Never what a body or header says.
+func (g *gateway) about(x *exchange, requestID string, rest ...any) []any {
+	line := []any{"request_id", requestID, "endpoint", x.meter.name}
+	if !x.account.IsZero() {
+		line = append(line, "account", x.account)
+	}
+	if !x.fleet.IsZero() {
+		line = append(line, "fleet", x.fleet)
+	}
+	if !x.order.IsZero() {
+		line = append(line, "order", x.order)
+		if g.tracer != nil {
+			line = append(line, "trace_id", tracing.IDOf(x.order))
+		}
+	}
+	return append(line, rest...)
+}
+
+// trace records an answered request, in the trace of its order if it has one.
+func (g *gateway) trace(x *exchange) {
+	status := x.ctx.Response.StatusCode()
+	span := tracing.Span{Kind: tracing.Server, Began: x.now, Ended: time.Now(), Order: x.order, First: x.first,
+		Caller: string(x.ctx.Request.Header.Peek("traceparent")), Name: x.meter.name,
+		Attributes: []attribute{tracing.Text("http.request.method", string(x.ctx.Method())), tracing.Number("http.response.status_code", status)}}
+	if x.route != nil {
+		span.Name = x.route.method + " " + x.route.pattern
+		span.Attributes = append(span.Attributes, tracing.Text("http.route", x.route.pattern))
+	}
+	if !x.account.IsZero() {
+		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.account", x.account.String()))
+	}
+	if !x.order.IsZero() {
+		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.order", x.order.String()))
+	}
+	if id := x.ctx.Response.Header.PeekBytes(headerRequestID); len(id) > 0 {
+		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.request_id", string(id)))
+	}
+	if status >= 500 {
+		span.Failure = "answered with a failure"
+	}
+	if x.calls != nil {
+		x.calls.mu.Lock()
+		span.Within = x.calls.spans
+		x.calls.mu.Unlock()
+	}
+	g.tracer.Record(&span)
 }
 
 // showExpiry shows until when a listener's certificate is good; it is read again

@@ -56,7 +56,7 @@ func (g *gateway) createOrder(x *exchange) error {
 		c.Candidates = l.Fleets().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
 		g.simulate(x.draft.PackageNote, c.Candidates)
 	}
-	created, quota, err := l.CreateOrder(g.work, c)
+	created, quota, err := l.CreateOrder(g.context(x), c)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -64,6 +64,7 @@ func (g *gateway) createOrder(x *exchange) error {
 	if created.Order == nil {
 		return broken
 	}
+	x.order, x.first = created.Order.ID, !created.Replayed
 	if created.Replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
 	}
@@ -157,11 +158,12 @@ func (g *gateway) readOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	x.order = id
 	l, err := g.ledger()
 	if err != nil {
 		return err
 	}
-	order, quota, err := l.PollOrder(g.work, x.account, id)
+	order, quota, err := l.PollOrder(g.context(x), x.account, id)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -177,6 +179,7 @@ func (g *gateway) cancelOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	x.order = id
 	var request delivery.CancelRequest
 	if len(x.body) > 0 {
 		if err := decodeCancel(x.text(), &request); err != nil {
@@ -191,7 +194,7 @@ func (g *gateway) cancelOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	order, quota, err := l.CancelOrder(g.work, x.account, id, reason, note, x.now)
+	order, quota, err := l.CancelOrder(g.context(x), x.account, id, reason, note, x.now)
 	x.quota = quota
 	if err != nil {
 		return err

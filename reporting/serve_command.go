@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
@@ -32,8 +34,8 @@ The role panel needs secrets, from the environment or, with _FILE behind the nam
 from a file: ADMIN_KEY, TRACKING_KEYS, and PANEL_USERS or REPORT_TOKENS. The
 settings file explains them and every setting, and names the variables that
 change one.`,
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return serve(c, roles) },
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c, roles) },
 	}
 	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
 	addConfigFlag(c)
@@ -87,12 +89,26 @@ type server struct {
 	settings settings
 	log      *slog.Logger
 	registry *prometheus.Registry
-	panel    *panel // nil without the role
+	tracer   *tracing.Tracer // nil: tracing is off
+	panel    *panel          // nil without the role
 	ledger   atomic.Pointer[ledger.Ledger]
 	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
 }
 
-func (p *server) run(ctx context.Context) error {
+// lastTraces bounds what an orderly end waits for the collector.
+const lastTraces = time.Second
+
+func (p *server) run(ctx context.Context) (err error) {
+	if p.tracer, err = tracing.Open(ctx, p.settings.Tracing, "reporting", p.settings.Environment, p.log); err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+		defer cancel()
+		if failed := p.tracer.Close(end); failed != nil {
+			p.log.Warn("the last traces were not taken", "error", failed)
+		}
+	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return ops.Serve(ctx, p.settings.Ops.Addr, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
@@ -181,7 +197,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
 	if p.has(roleExport) {
-		exporter := export.New(l, a, p.settings.Export, consumer, p.log, p.registry)
+		exporter := export.New(l, a, p.settings.Export, consumer, p.log, p.registry).Traced(p.tracer)
 		group.Go(func() error { return exporter.Run(ctx) })
 	}
 	if p.has(roleReconcile) {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
@@ -20,6 +21,7 @@ type settings struct {
 	ClickHouse  archive.Settings   `yaml:"clickhouse"`
 	Ops         opsSettings        `yaml:"ops"`
 	Log         logSettings        `yaml:"log"`
+	Tracing     tracing.Settings   `yaml:"tracing"`
 	Export      export.Settings    `yaml:"export"`
 	Reconcile   reconcile.Settings `yaml:"reconcile"`
 	Panel       panelSettings      `yaml:"panel"`
@@ -71,7 +73,7 @@ func (s *settings) Validate() error {
 	if err := s.ClickHouse.Validate(); err != nil {
 		return fmt.Errorf("clickhouse: %w", err)
 	}
-	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 
 func checkRoles(roles []string) error {

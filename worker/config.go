@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 	"vendorapi/worker/courier"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
@@ -34,6 +35,7 @@ type settings struct {
 	Redis       redisSettings     `yaml:"redis"`
 	Ops         opsSettings       `yaml:"ops"`
 	Log         logSettings       `yaml:"log"`
+	Tracing     tracing.Settings  `yaml:"tracing"`
 	Status      status.Settings   `yaml:"status"`
 	Webhook     dispatch.Settings `yaml:"webhook"`
 	Courier     courier.Settings  `yaml:"courier"`
@@ -75,7 +77,7 @@ func (s *settings) Validate() error {
 	if err := checkRoles(s.Roles); err != nil {
 		return fmt.Errorf("roles: %w", err)
 	}
-	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
+	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
 }
 
 func checkRoles(roles []string) error {

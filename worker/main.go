@@ -34,6 +34,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/ops"
+	"vendorapi/internal/tracing"
 	"vendorapi/worker/courier"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
@@ -97,6 +98,7 @@ type program struct {
 	registry *prometheus.Registry
 	// scripts measures the calls of each Redis script.
 	scripts func(script string) func(took time.Duration)
+	tracer  *tracing.Tracer // nil: tracing is off
 	// ledger is nil until Redis answered for the first time.
 	ledger atomic.Pointer[ledger.Ledger]
 }
@@ -112,7 +114,20 @@ func (p *program) watchScript(operation string) ledger.CallObserver {
 	return func(_ context.Context, began time.Time, _ error) { took(time.Since(began)) }
 }
 
-func (p *program) run(ctx context.Context) error {
+// lastTraces bounds what an orderly end waits for the collector.
+const lastTraces = time.Second
+
+func (p *program) run(ctx context.Context) (err error) {
+	if p.tracer, err = tracing.Open(ctx, p.settings.Tracing, "worker", p.settings.Environment, p.log); err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+		defer cancel()
+		if failed := p.tracer.Close(end); failed != nil {
+			p.log.Warn("the last traces were not taken", "error", failed)
+		}
+	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return ops.Serve(ctx, p.settings.Ops.Addr, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
@@ -166,9 +181,9 @@ func (p *program) runners(l *ledger.Ledger) ([]func(context.Context) error, erro
 	for _, role := range p.roles {
 		switch role {
 		case roleStatus:
-			runners = append(runners, status.New(l, s.Status, consumer, p.log, p.registry).Run)
+			runners = append(runners, status.New(l, s.Status, consumer, p.log, p.registry).Traced(p.tracer).Run)
 		case roleWebhook:
-			options := dispatch.Options{Consumer: consumer, Sandbox: s.Environment == sandbox, CourierStep: s.Courier.Step}
+			options := dispatch.Options{Consumer: consumer, Sandbox: s.Environment == sandbox, CourierStep: s.Courier.Step, Tracer: p.tracer}
 			runners = append(runners, dispatch.New(l, s.Webhook, options, p.log, p.registry).Run)
 		case roleCourier:
 			runners = append(runners, courier.New(l, s.Courier, p.log, p.registry).Run)

@@ -89,7 +89,7 @@ const (
 // and then addresses are relative to where the page is.
 func Vendor(base string) *Site {
 	s := newSite(base, API{"Vendor API", "", VendorDocument, "/api/vendor/v1", openapi.Vendor})
-	s.add("ten-minutes", markdown("Ten minutes", s.navigation(""), []byte(at(base, openapi.TenMinutes))))
+	s.add("ten-minutes", markdown("Ten minutes", s.navigation("ten-minutes"), []byte(at(base, openapi.TenMinutes))))
 	s.add("postman.json", asset("application/json", openapi.Postman))
 	return s.Site
 }
@@ -232,9 +232,16 @@ func markdown(title string, links []link, text []byte) func() (*File, error) {
 		if err := goldmark.New(goldmark.WithExtensions(extension.GFM)).Convert(text, &b); err != nil {
 			return nil, fmt.Errorf("the page %s: %w", title, err)
 		}
-		return render(frame{Title: title, Links: links, Text: template.HTML(b.String())}) //nolint:gosec // our own text
+		return render(frame{Title: title, Links: links, Text: template.HTML(reachable.Replace(b.String()))}) //nolint:gosec // our own text
 	}
 }
+
+// reachable lets what is wider than a screen be scrolled without a mouse, and says
+// what the heads of a table are the heads of.
+var reachable = strings.NewReplacer(
+	"<th>", `<th scope="col">`, "<pre>", `<pre tabindex="0">`,
+	"<table>", `<div class="wide" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
+)
 
 func render(f frame) (*File, error) {
 	var b bytes.Buffer

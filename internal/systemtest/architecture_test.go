@@ -82,7 +82,9 @@ var rooms = map[string][]string{
 	"github.com/anishathalye/":        {"loadtest/faults/judge"},
 	"github.com/golang-jwt/jwt":       {"gateway", "reporting"},
 	"github.com/bytedance/sonic":      {"gateway"},
-	"net/http":                        {"gateway", "worker", "reporting", "loadtest", "internal/ops", "internal/stack", "internal/systemtest"},
+	"go.opentelemetry.io/":            {"internal/tracing", "internal/systemtest/observability"},
+	"vendorapi/internal/tracing":      {"gateway", "worker", "reporting"},
+	"net/http":                        {"gateway", "worker", "reporting", "loadtest", "internal/ops", "internal/tracing", "internal/stack", "internal/systemtest"},
 	"database/sql":                    {"reporting"},
 	"vendorapi/internal/ledger":       {"gateway", "worker", "reporting", "loadtest/webhooks", "loadtest/reporting", "loadtest/screenshots", "loadtest/faults", "loadtest/overload"},
 	"vendorapi/internal/stack":        {"loadtest", "internal/stack", "internal/systemtest"},
@@ -106,6 +108,8 @@ var testRooms = map[string][]string{
 	// published documents too.
 	"vendorapi/gateway/openapi/contract": {"worker/dispatch", "internal/systemtest"},
 	"github.com/prometheus/":             {"internal/systemtest/observability"},
+	"github.com/compose-spec/":           {"internal/systemtest/containers"},
+	"go.opentelemetry.io/":               {"internal/systemtest/observability"},
 	// It plays vendors and fleets for the tests of what reads their history.
 	"vendorapi/worker/testbed": {"reporting"},
 	// A Redis whose clock is wrong.
@@ -119,6 +123,7 @@ var pure = map[string][]string{
 	"internal/webhook":  {},
 	"internal/config":   {},
 	"internal/ops":      {},
+	"internal/tracing":  {},
 	"internal/ledger":   {"vendorapi/internal/delivery", "vendorapi/internal/webhook"},
 }
 

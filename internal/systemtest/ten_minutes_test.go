@@ -22,7 +22,14 @@ func TestTenMinutes_WorkAsPasted(t *testing.T) {
 		page.WriteString(block[1])
 	}
 	dir := t.TempDir()
-	d := startDriver(t, dir, "COURIER_STEP=1s")
+	// Others run a demo of their own meanwhile, on the usual addresses.
+	env := []string{"COURIER_STEP=1s"}
+	for _, variable := range []string{"WORKER_OPS_ADDR", "RECEIVER_ADDR", "REPORTING_OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
+		addr, err := stack.FreeAddr()
+		must(t, err)
+		env = append(env, variable+"="+addr)
+	}
+	d := startDriver(t, dir, env...)
 	addr, err := stack.FreeAddr()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", page.String())

@@ -14,6 +14,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 )
 
@@ -50,6 +51,29 @@ type Exporter struct {
 	consumer string
 	log      *slog.Logger
 	metrics  *metrics
+	tracer   *tracing.Tracer // nil: tracing is off
+}
+
+// Traced makes the exporter record, in an order's trace, when its events were
+// stored; nil leaves it off.
+func (e *Exporter) Traced(t *tracing.Tracer) *Exporter {
+	e.tracer = t
+	return e
+}
+
+// trace records one span for every order of a piece that was stored.
+func (e *Exporter) trace(entries []ledger.Entry, began time.Time) {
+	if e.tracer == nil {
+		return
+	}
+	ended, told := time.Now(), map[delivery.OrderID]bool{}
+	for i := range entries {
+		if id := entries[i].Event.Order; !id.IsZero() && !told[id] {
+			told[id] = true
+			e.tracer.Record(&tracing.Span{Name: "export order", Kind: tracing.Consumer, Order: id, Began: began, Ended: ended,
+				Attributes: []tracing.Attribute{tracing.Text("vendorapi.order", id.String()), tracing.Text("db.system.name", "clickhouse")}})
+		}
+	}
 }
 
 // New prepares an exporter. consumer names this process within the group:
@@ -116,6 +140,7 @@ func (e *Exporter) exportPiece(ctx context.Context, piece []ledger.Entry) error 
 	e.metrics.turns.WithLabelValues(resultStored).Inc()
 	e.metrics.lastStored.SetToCurrentTime()
 	e.metrics.entries.Add(float64(len(piece)))
+	e.trace(piece, began)
 	e.metrics.seconds.Observe(time.Since(began).Seconds())
 	return nil
 }

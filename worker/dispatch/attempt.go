@@ -37,7 +37,7 @@ func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, u
 		return
 	}
 	if err != nil {
-		r.log.Error("an attempt failed, its event will be sent again", "event", d.EventID, "attempt", d.Attempt, "error", err)
+		r.log.Error("an attempt failed, its event will be sent again", r.about(d, "error", err)...)
 	}
 	r.freeSlots(1)
 	r.wakeUp(partition)
@@ -64,10 +64,12 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 	body := appendBody(make([]byte, 0, usualBody), d)
 	header, err := headers(d, now, body)
 	if err != nil {
-		r.log.Error("an event cannot be signed", "event", d.EventID, "error", err)
+		r.log.Error("an event cannot be signed", r.about(d, "error", err)...)
 		return r.judge(d, now, answer{class: classURL, detail: "the endpoint's secret cannot be used"}), true
 	}
+	identity := r.promise(d, header)
 	a := r.sender.send(ctx, d.Receiver.URL, header, body)
+	r.trace(d, identity, now, a)
 	if ctx.Err() != nil && !a.ok() && a.status == 0 {
 		return o, false // cut off by the shutdown: unknown, so it is sent again
 	}
@@ -97,7 +99,7 @@ func (r *Role) judge(d *ledger.Delivery, started time.Time, a answer) ledger.Out
 		o.Retry = at
 	} else {
 		r.metrics.undelivered.Inc()
-		r.log.Debug("event undelivered, given up", "account", d.Account, "event", d.EventID, "attempts", d.Attempt, "error", o.Error)
+		r.log.Debug("event undelivered, given up", r.about(d, "error", o.Error)...)
 	}
 	return o
 }

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/tracing"
 )
 
 // Settings are the keys below "webhook" of the worker's configuration.
@@ -80,6 +81,7 @@ func (s *Settings) Validate() error {
 
 // Role is the webhook role of one process.
 type Role struct {
+	tracer   *tracing.Tracer // nil: tracing is off
 	ledger   *ledger.Ledger
 	settings Settings
 	consumer string
@@ -112,6 +114,8 @@ type Options struct {
 	// CourierStep is the pace of the sandbox courier; SIM:REORDER holds events
 	// back for longer than that.
 	CourierStep time.Duration
+	// Tracer records attempts and puts a traceparent into each request; nil: off.
+	Tracer *tracing.Tracer
 	// Roots are the certificate authorities to trust; nil: the system's.
 	Roots *x509.CertPool
 	// Now is the clock of schedules and deadlines; nil: the system's.
@@ -125,6 +129,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		settings: s,
 		consumer: o.Consumer,
 		sandbox:  o.Sandbox,
+		tracer:   o.Tracer,
 		reorder:  o.CourierStep*3/2 + time.Second,
 		now:      o.Now,
 		log:      log.With("role", "webhook"),

@@ -132,7 +132,6 @@ func (c *recorder) stillOurs(batch []result, err error) []result {
 func (c *recorder) giveUp(batch []result, err error) {
 	for i := range batch {
 		d := batch[i].Delivery
-		c.role.log.Error("an attempt was not recorded, its event will be sent again",
-			"event", d.EventID, "attempt", d.Attempt, "error", err)
+		c.role.log.Error("an attempt was not recorded, its event will be sent again", c.role.about(d, "error", err)...)
 	}
 }

@@ -26,6 +26,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/tracing"
 )
 
 // Settings are the keys below "status" of the worker's configuration.
@@ -77,6 +78,7 @@ type Role struct {
 	consumer string
 	log      *slog.Logger
 	metrics  *metrics
+	tracer   *tracing.Tracer // nil: tracing is off
 	// decide is delivery.Decide; a test puts a faulty one in its place to see
 	// that a defect in it loses nothing.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
@@ -93,6 +95,12 @@ func New(l *ledger.Ledger, s Settings, consumer string, log *slog.Logger, reg pr
 		metrics:  newMetrics(reg),
 		decide:   delivery.Decide,
 	}
+}
+
+// Traced makes the role record what it decides; nil leaves it off.
+func (r *Role) Traced(t *tracing.Tracer) *Role {
+	r.tracer = t
+	return r
 }
 
 // Run works until ctx ends. It returns nil then, and never because Redis is

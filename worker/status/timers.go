@@ -78,6 +78,7 @@ func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (end
 	if len(commits) == 0 {
 		return 0, nil
 	}
+	began := time.Now()
 	results, err := r.ledger.CommitAll(ctx, commits)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d timeouts: %w", len(commits), err)
@@ -87,6 +88,7 @@ func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (end
 		switch {
 		case result == nil:
 			ended++
+			r.traceTimeout(commits[i].Order, &commits[i].Changes[0], began)
 			r.metrics.timers.WithLabelValues(string(commits[i].Changes[0].Failure)).Inc()
 		case errors.Is(result, ledger.ErrConflict), delivery.CodeOf(result) == delivery.CodeOrderNotFound:
 		default:

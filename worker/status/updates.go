@@ -107,6 +107,7 @@ type verdict struct {
 	commit  ledger.Commit // nothing to commit when it has no change and no swap
 	results []string      // per entry
 	refused []refusal
+	began   time.Time
 }
 
 type refusal struct {
@@ -137,7 +138,7 @@ func (r *Role) judgeAll(groups []reports, orders []*delivery.Order, now time.Tim
 
 // judge applies the updates one after the other to a copy of the order.
 func (r *Role) judge(g reports, order *delivery.Order, now time.Time) verdict {
-	v := verdict{reports: g, results: make([]string, len(g.entries))}
+	v := verdict{reports: g, results: make([]string, len(g.entries)), began: now}
 	if order == nil {
 		for i, e := range g.entries {
 			v.refuse(i, e, 0, reasonUnknownOrder)
@@ -246,8 +247,7 @@ func (r *Role) conclude(ctx context.Context, v *verdict) error {
 			return fmt.Errorf("refuse an update of order %s: %w", v.order, err)
 		}
 		r.metrics.refused.WithLabelValues(f.reason).Inc()
-		r.log.Info("update refused", "order", v.order, "status", f.status,
-			"reported", f.entry.Update.Status, "reason", f.reason)
+		r.log.Info("update refused", r.about(v, "status", f.status, "reported", f.entry.Update.Status, "reason", f.reason)...)
 	}
 	now := time.Now()
 	for i, result := range v.results {
@@ -256,6 +256,7 @@ func (r *Role) conclude(ctx context.Context, v *verdict) error {
 			r.metrics.decision.Observe(now.Sub(v.entries[i].Update.At).Seconds())
 		}
 	}
+	r.trace(v, now)
 	return nil
 }
 

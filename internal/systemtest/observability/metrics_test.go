@@ -38,10 +38,6 @@ func scrape(t *testing.T, url string) string {
 // program exposes.
 func running(t *testing.T) map[string]string {
 	t.Helper()
-	binaries := t.TempDir()
-	if err := stack.Build(t.Context(), binaries); err != nil {
-		t.Fatal(err)
-	}
 	s, err := stack.Start(t.Context(), stack.Options{BinDir: binaries, DataDir: t.TempDir(), Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,282 @@
+// Package tracing sends spans to an OpenTelemetry collector, so that one order can
+// be followed from the vendor's request through the streams to the webhook.
+//
+// The trace of an order is not carried: it is derived. An order id is 16 bytes, and
+// so is a trace id, so an order's trace id is its order id without the dashes, in
+// every program and for ever. Streams, records and scripts need no field for it,
+// nothing is paid for it while it is off, and an operator who has an order id has
+// the trace. The first span, the creation's, has an id that is derived as well, so
+// that all others can name it as their parent. Whether an order is sampled follows
+// from its id, too: programs with the same ratio agree without talking.
+//
+// A caller's own traceparent is honoured by a link, and where no order is known by
+// continuing it.
+//
+// It owns the form of spans and how they leave. It refuses to hold anybody up: a
+// span is recorded when what it tells of has ended, queued, and dropped when the
+// collector is slow. A nil *Tracer is off, and does nothing.
+package tracing
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Settings are the keys below "tracing" of a program's configuration.
+type Settings struct {
+	// Endpoint is the collector's OTLP/HTTP address, http://host:4318 or https://;
+	// without a path /v1/traces is added. Empty: tracing is off.
+	Endpoint string `yaml:"endpoint"`
+	// SampleRatio is which part of all orders is traced, 0 to 1.
+	SampleRatio float64 `yaml:"sample_ratio"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	u, err := url.Parse(s.Endpoint)
+	switch {
+	case s.SampleRatio < 0 || s.SampleRatio > 1:
+		return errors.New("tracing.sample_ratio: want 0 to 1")
+	case s.Endpoint == "":
+		return nil
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
+		return errors.New("tracing.endpoint: want http://host:4318 or https://, without user and password (OTEL_EXPORTER_OTLP_HEADERS holds what the collector wants to see)")
+	}
+	return nil
+}
+
+// Tracer records spans of one program.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	sampler  sdktrace.Sampler
+}
+
+// Open prepares a program's tracer, nil when the settings leave it off. The
+// collector need not be there; what it does not take is dropped, with a line in the
+// log now and then.
+func Open(ctx context.Context, s Settings, program, environment string, log *slog.Logger) (*Tracer, error) {
+	if s.Endpoint == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(s.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("tracing.endpoint: %w", err)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	otel.SetErrorHandler(&failures{log: log})
+	sampler := sdktrace.TraceIDRatioBased(s.SampleRatio)
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second)),
+		sdktrace.WithSampler(sampler),
+		sdktrace.WithIDGenerator(generator{}),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", program), attribute.String("service.namespace", "vendorapi"),
+			attribute.String("deployment.environment.name", environment))),
+	)
+	return &Tracer{provider: provider, tracer: provider.Tracer("vendorapi"), sampler: sampler}, nil
+}
+
+// Close sends what is queued, until ctx ends.
+func (t *Tracer) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// failures writes at most one line a minute.
+type failures struct {
+	log  *slog.Logger
+	last atomic.Int64
+}
+
+// Handle implements otel.ErrorHandler.
+func (f *failures) Handle(err error) {
+	now, last := time.Now().Unix(), f.last.Load()
+	if now-last >= 60 && f.last.CompareAndSwap(last, now) {
+		f.log.Warn("traces are not taken", "error", err)
+	}
+}
+
+// Identity is a span's before it is recorded, for those who send it along.
+type Identity struct{ context trace.SpanContext }
+
+// Traceparent is the identity in the form of W3C Trace Context.
+func (i Identity) Traceparent() string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), i.context), carrier)
+	return carrier["traceparent"]
+}
+
+// TraceID is the trace's, in hexadecimal digits.
+func (i Identity) TraceID() string { return i.context.TraceID().String() }
+
+// IDOf is the trace id of an order, in hexadecimal digits.
+func IDOf(order [16]byte) string { return trace.TraceID(order).String() }
+
+// OfOrder is a new identity within the trace of an order; all zero: within a trace
+// of its own.
+func (t *Tracer) OfOrder(order [16]byte) Identity {
+	id := trace.TraceID(order)
+	if !id.IsValid() {
+		_, _ = rand.Read(id[:]) // never fails
+	}
+	return Identity{t.context(id, newSpanID())}
+}
+
+func (t *Tracer) context(id trace.TraceID, span trace.SpanID) trace.SpanContext {
+	var flags trace.TraceFlags
+	if t.sampler.ShouldSample(sdktrace.SamplingParameters{TraceID: id}).Decision == sdktrace.RecordAndSample {
+		flags = trace.FlagsSampled
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: flags, Remote: true})
+}
+
+// root is the identity of an order's first span.
+func (t *Tracer) root(order [16]byte) trace.SpanContext {
+	sum := sha256.Sum256(append([]byte("root of "), order[:]...))
+	return t.context(trace.TraceID(order), trace.SpanID(sum[:8]))
+}
+
+func newSpanID() (id trace.SpanID) {
+	for !id.IsValid() {
+		_, _ = rand.Read(id[:]) // never fails
+	}
+	return id
+}
+
+// generator makes ids, except where a span was promised one.
+type generator struct{}
+
+type promisedKey struct{}
+
+// NewIDs implements sdktrace.IDGenerator for a span without parent.
+func (generator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if promised, ok := ctx.Value(promisedKey{}).(trace.SpanContext); ok {
+		return promised.TraceID(), promised.SpanID()
+	}
+	var id trace.TraceID
+	_, _ = rand.Read(id[:]) // never fails
+	return id, newSpanID()
+}
+
+// NewSpanID implements sdktrace.IDGenerator for a span with a parent.
+func (generator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	if promised, ok := ctx.Value(promisedKey{}).(trace.SpanContext); ok {
+		return promised.SpanID()
+	}
+	return newSpanID()
+}
+
+// Kind says on which side of a call a span stands.
+type Kind = trace.SpanKind
+
+// The kinds.
+const (
+	Server   = trace.SpanKindServer
+	Client   = trace.SpanKindClient
+	Producer = trace.SpanKindProducer
+	Consumer = trace.SpanKindConsumer
+)
+
+// Span is something that has ended.
+type Span struct {
+	Name string
+	Kind Kind
+	// Order is whose trace it belongs to; all zero: a trace of its own, or Caller's.
+	Order [16]byte
+	// First marks the one span of an order that all others are below: its creation.
+	First bool
+	// Identity is what was promised with OfOrder; zero: a new one.
+	Identity Identity
+	// Caller is a traceparent that came with a request; "" or malformed: none.
+	Caller       string
+	Began, Ended time.Time
+	// Failure is empty when it went well.
+	Failure    string
+	Attributes []attribute.KeyValue
+	// Within are what happened meanwhile; only name, kind, times, failure and
+	// attributes count.
+	Within []Span
+}
+
+// Attribute is a name with a value. Names are those of OpenTelemetry's semantic
+// conventions, or begin with vendorapi; values are never secrets or a recipient's.
+type Attribute = attribute.KeyValue
+
+// Text is a span's attribute.
+func Text(name, value string) attribute.KeyValue { return attribute.String(name, value) }
+
+// Number is a span's attribute.
+func Number(name string, value int) attribute.KeyValue { return attribute.Int(name, value) }
+
+// Record queues a span.
+func (t *Tracer) Record(s *Span) {
+	if t == nil {
+		return
+	}
+	ctx := context.Background()
+	caller := callerOf(s.Caller)
+	options := []trace.SpanStartOption{trace.WithTimestamp(s.Began), trace.WithSpanKind(s.Kind), trace.WithAttributes(s.Attributes...)}
+	known := s.Order != [16]byte{}
+	switch {
+	case known && s.First:
+		ctx = context.WithValue(ctx, promisedKey{}, t.root(s.Order))
+	case known:
+		ctx = trace.ContextWithRemoteSpanContext(ctx, t.root(s.Order))
+	case caller.IsValid() && !s.Identity.context.IsValid():
+		ctx = trace.ContextWithRemoteSpanContext(ctx, caller)
+	}
+	if s.Identity.context.IsValid() {
+		ctx = context.WithValue(ctx, promisedKey{}, s.Identity.context)
+	}
+	if known && caller.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: caller}))
+	}
+	ctx, span := t.tracer.Start(ctx, s.Name, options...)
+	within := context.WithValue(ctx, promisedKey{}, nil)
+	for i := range s.Within {
+		w := &s.Within[i]
+		_, inner := t.tracer.Start(within, w.Name, trace.WithTimestamp(w.Began), trace.WithSpanKind(w.Kind), trace.WithAttributes(w.Attributes...))
+		end(inner, w)
+	}
+	end(span, s)
+}
+
+func end(span trace.Span, s *Span) {
+	if s.Failure != "" {
+		span.SetStatus(codes.Error, s.Failure)
+	}
+	span.End(trace.WithTimestamp(s.Ended))
+}
+
+func callerOf(traceparent string) trace.SpanContext {
+	if traceparent == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	return trace.SpanContextFromContext(ctx)
+}

@@ -1,0 +1,59 @@
+package status
+
+import (
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/tracing"
+)
+
+// trace records what was decided about one order: from the reading of its batch
+// to the last settlement.
+func (r *Role) trace(v *verdict, ended time.Time) {
+	if r.tracer == nil {
+		return
+	}
+	var moves []string
+	for _, change := range v.commit.Changes {
+		moves = append(moves, change.Status.String())
+	}
+	r.tracer.Record(&tracing.Span{
+		Name: "decide updates", Kind: tracing.Consumer, Order: v.order, Began: v.began, Ended: ended,
+		Attributes: append(attributesOf(v.order, v.commit.Order),
+			tracing.Text("vendorapi.moves", strings.Join(moves, ",")), tracing.Text("vendorapi.results", strings.Join(v.results, ","))),
+	})
+}
+
+// traceTimeout records that a timer has ended an order.
+func (r *Role) traceTimeout(order *delivery.Order, change *delivery.Change, began time.Time) {
+	if r.tracer == nil {
+		return
+	}
+	r.tracer.Record(&tracing.Span{
+		Name: "timer ends order", Kind: tracing.Consumer, Order: order.ID, Began: began, Ended: time.Now(),
+		Attributes: append(attributesOf(order.ID, order), tracing.Text("vendorapi.moves", change.Status.String()),
+			tracing.Text("vendorapi.failure_reason", string(change.Failure))),
+	})
+}
+
+func attributesOf(id delivery.OrderID, order *delivery.Order) []tracing.Attribute {
+	attributes := []tracing.Attribute{tracing.Text("vendorapi.order", id.String())}
+	if order != nil {
+		attributes = append(attributes, tracing.Text("vendorapi.account", order.Account.String()))
+	}
+	return attributes
+}
+
+// about is what every line of the log about an order carries: the order, its
+// account if the order is known, and the trace while tracing is on.
+func (r *Role) about(v *verdict, rest ...any) []any {
+	line := []any{"order", v.order}
+	if v.commit.Order != nil {
+		line = append(line, "account", v.commit.Order.Account)
+	}
+	if r.tracer != nil {
+		line = append(line, "trace_id", tracing.IDOf(v.order))
+	}
+	return append(line, rest...)
+}
