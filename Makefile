@@ -16,7 +16,7 @@ FUZZ_TIME ?= 15s
 .PHONY: help deps run demo screenshots report backup restore test rules openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
 	@sh internal/stack/deps.sh redis-server gcc curl libreoffice chromium

@@ -259,6 +259,10 @@ func TestFleetJobs_Refusals(t *testing.T) {
 			t.Errorf("another fleet's %s: %d %s", r[1], a.status, a.body)
 		}
 	}
+}
+
+func TestFleetTokens_Refusals(t *testing.T) {
+	s := newScene(t, "")
 	for name, token := range map[string]string{"none": "", "a vendor's": s.account.token, "the admin key": adminKey} {
 		if a := s.fleet(party{token: token}, "GET", "/jobs", ""); a.status != 401 || a.code != "TOKEN_INVALID" {
 			t.Errorf("token %s: %d %s", name, a.status, a.body)

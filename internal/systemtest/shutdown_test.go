@@ -16,7 +16,7 @@ import (
 )
 
 // A request that has begun when the gateway is told to end is answered, and
-// what was answered is there afterwards.
+// what was answered is there afterwards. One story, told in order.
 func TestGatewayShutdown_FinishesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Courier: "manual"})

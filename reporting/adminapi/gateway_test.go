@@ -12,7 +12,8 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// The client against the gateway as it is shipped, with its own Redis.
+// The client against the gateway as it is shipped, with its own Redis. One story:
+// each part leaves the system as the next one needs it.
 func TestDo_RealGateway(t *testing.T) {
 	t.Parallel()
 	s, err := stack.Start(t.Context(), stack.Options{DataDir: t.TempDir(), Courier: "manual"})

@@ -102,6 +102,7 @@ func inNovember(o *archive.Order, ended bool) bool {
 	return !at.IsZero() && at.In(delivery.Istanbul).Format("2006-01") == "2026-11"
 }
 
+// One story: a month of orders, and every page of it.
 func TestPages_AddUpToTheOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -143,6 +143,7 @@ func TestUsable_FindsWhatAPageLacks(t *testing.T) {
 	}
 }
 
+// One story: a visitor's steps, each from the page that the last one led to.
 func TestPage_IsUsedAsPeopleDo(t *testing.T) {
 	b := Start(t)
 	var got string
