@@ -65,7 +65,7 @@ func (s *Settings) Validate() error {
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	sampler  sdktrace.Sampler
+	sampler  sampler
 }
 
 // Open prepares a program's tracer, nil when the settings leave it off. The
@@ -87,7 +87,7 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	otel.SetErrorHandler(&failures{log: log})
-	sampler := sdktrace.TraceIDRatioBased(s.SampleRatio)
+	sampler := newSampler(s.SampleRatio)
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second)),
 		sdktrace.WithSampler(sampler),
@@ -149,7 +149,7 @@ func (t *Tracer) OfOrder(order [16]byte) Identity {
 
 func (t *Tracer) context(id trace.TraceID, span trace.SpanID) trace.SpanContext {
 	var flags trace.TraceFlags
-	if t.sampler.ShouldSample(sdktrace.SamplingParameters{TraceID: id}).Decision == sdktrace.RecordAndSample {
+	if t.sampler.takes(id) {
 		flags = trace.FlagsSampled
 	}
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: flags, Remote: true})

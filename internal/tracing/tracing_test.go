@@ -2,14 +2,18 @@ package tracing
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"vendorapi/internal/delivery"
 )
 
 func open(t *testing.T, s Settings) *Tracer {
@@ -77,25 +81,31 @@ func TestIdentity_OfAnOrderIsItsOwnTrace(t *testing.T) {
 // Programs agree on which orders are traced because each decides by the id.
 func TestSampling_FollowsFromTheOrder(t *testing.T) {
 	t.Parallel()
-	s := Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 0.25}
-	gateway, worker := open(t, s), open(t, s)
-	for i := range 4000 {
-		order := [16]byte{byte(i), byte(i >> 8)}
-		// The last eight bytes of an order id are those of a digest.
-		copy(order[8:], gateway.OfOrder([16]byte{}).context.SpanID().String())
-		first, later := gateway.OfOrder(order), worker.OfOrder(order)
-		if first.context.IsSampled() != later.context.IsSampled() || first.context.IsSampled() != gateway.root(order).IsSampled() {
-			t.Fatalf("they differ about %x", order)
+	const n = 4000
+	for _, ratio := range []float64{0, 0.01, 0.25, 0.5, 0.9, 1} {
+		s := Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: ratio}
+		gateway, worker := open(t, s), open(t, s)
+		orders, others := 0, 0
+		account := delivery.NewAccountID()
+		for i := range n {
+			// Orders of one day and one account share all but their digests.
+			order := delivery.MakeOrderID(7, 20_000, delivery.OrderDigest(account, fmt.Sprint(i)))
+			taken := gateway.OfOrder(order).context.IsSampled()
+			if worker.OfOrder(order).context.IsSampled() != taken || gateway.root(order).IsSampled() != taken {
+				t.Fatalf("they differ about %s", order)
+			}
+			if taken {
+				orders++
+			}
+			if gateway.OfOrder([16]byte{}).context.IsSampled() {
+				others++
+			}
 		}
-	}
-	random := 0
-	for range 4000 {
-		if gateway.OfOrder([16]byte{}).context.IsSampled() {
-			random++
+		for what, got := range map[string]int{"orders": orders, "other traces": others} {
+			if math.Abs(float64(got)-ratio*n) > 5*math.Sqrt(n*ratio*(1-ratio)) {
+				t.Errorf("ratio %v: %d of %d %s are taken", ratio, got, n, what)
+			}
 		}
-	}
-	if random < 800 || random > 1200 {
-		t.Errorf("%d of 4000 are sampled", random)
 	}
 }
 
