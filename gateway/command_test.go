@@ -57,6 +57,9 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		"wrong type":     {old: "idle_timeout: 75s", replacement: "idle_timeout: [1]", key: "vendor_api.idle_timeout", further: "want a time"},
 		"wrong value":    {variable: "PARTITIONS", value: "0", key: "redis.partitions", further: "want 1 to 1024"},
 		"two at once":    {variable: "LOG_LEVEL", value: "loud", key: "log.level", further: "loud", also: "environment"},
+		"wrong address":  {variable: "GATEWAY_ADDR", value: "nonsense", key: "vendor_api.addr", further: "want host:port"},
+		"wrong port":     {variable: "OPS_ADDR", value: ":99999", key: "private_api.addr", further: "0 to 65535"},
+		"one for both":   {old: "${GATEWAY_ADDR:-127.0.0.1:8080}", replacement: "127.0.0.1:8080", variable: "OPS_ADDR", value: "127.0.0.1:8080", key: "private_api.addr", further: "the same as vendor_api.addr"},
 		"wrong url":      {variable: "REDIS_URL", value: "http://u:geheim@x", key: "redis url"},
 		"no certificate": {variable: "TLS_CERT_FILE", value: "/nowhere.pem", key: "vendor_api: certificate", further: "/nowhere.pem"},
 	} {

@@ -151,20 +151,23 @@ func (g *gateway) keep(ctx context.Context) error {
 // lastFlush bounds what an orderly end waits for the last figures to be written.
 const lastFlush = time.Second
 
-// close writes the figures of the last seconds and gives the connections to
-// Redis back.
+// close writes the figures of the last seconds, gives the connections to Redis
+// back and sends the last traces.
 func (g *gateway) close() error {
+	var failed error
+	if l := g.opened.Load(); l != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
+		defer cancel()
+		if err := l.FlushMinutes(ctx, time.Now()); err != nil {
+			g.log.Warn("the last figures per minute were not counted", "error", err)
+		}
+		failed = l.Close()
+	}
+	// With a time of its own: a collector that is silent takes all of it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
 	defer cancel()
 	if err := g.tracer.Close(ctx); err != nil {
 		g.log.Warn("the last traces were not taken", "error", err)
 	}
-	l := g.opened.Load()
-	if l == nil {
-		return nil
-	}
-	if err := l.FlushMinutes(ctx, time.Now()); err != nil {
-		g.log.Warn("the last figures per minute were not counted", "error", err)
-	}
-	return l.Close()
+	return failed
 }

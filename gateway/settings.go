@@ -100,6 +100,8 @@ func (s *settings) Validate() error {
 		`webhook.local_receivers: want "auto" or "never"`)
 	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
+	demand(s.VendorAPI.Addr != s.PrivateAPI.Addr || strings.HasSuffix(s.VendorAPI.Addr, ":0"),
+		"private_api.addr: the same as vendor_api.addr")
 	faults = append(faults, ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate())
 	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
 }
@@ -112,9 +114,10 @@ func isBaseURL(text string) bool {
 }
 
 func (l *listenerSettings) validate(section string) error {
+	if err := config.CheckAddr(l.Addr); err != nil {
+		return fmt.Errorf("%s.addr: %w", section, err)
+	}
 	switch {
-	case l.Addr == "":
-		return fmt.Errorf("%s.addr: missing", section)
 	case l.PublicURL != "" && !isBaseURL(l.PublicURL):
 		return fmt.Errorf("%s.public_url: want an http or https URL without query and trailing slash, or nothing", section)
 	case (l.TLSCertFile == "") != (l.TLSKeyFile == ""):

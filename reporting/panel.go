@@ -37,8 +37,8 @@ type panelSettings struct {
 
 // Validate names the first key whose value is out of range.
 func (s *panelSettings) Validate() error {
-	if s.Addr == "" {
-		return errors.New("panel.addr: missing")
+	if err := config.CheckAddr(s.Addr); err != nil {
+		return fmt.Errorf("panel.addr: %w", err)
 	}
 	var faults []error
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/ops"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
@@ -64,8 +65,9 @@ func (s *settings) Validate() error {
 		return errors.New("redis.partitions: want 1 to 1024")
 	case s.Redis.PoolSize < 0:
 		return errors.New("redis.pool_size: want 0 or more")
-	case s.Ops.Addr == "":
-		return errors.New("ops.addr: missing")
+	}
+	if err := config.CheckAddr(s.Ops.Addr); err != nil {
+		return fmt.Errorf("ops.addr: %w", err)
 	}
 	if err := checkRoles(s.Roles); err != nil {
 		return fmt.Errorf("roles: %w", err)

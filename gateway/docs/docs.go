@@ -41,15 +41,21 @@ type File struct {
 	Type   string // as in Content-Type
 	ETag   string // of the content, with its quotes
 	Packed []byte // the content, gzipped
+	plain  func() ([]byte, error)
 }
 
-// Plain is the content as it is.
-func (f *File) Plain() ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(f.Packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpack a page: %w", err)
-	}
-	return io.ReadAll(r)
+// Plain is the content as it is. Browsers never ask for it, so it is unpacked when
+// somebody does for the first time, and kept: 1.5 MB at the most, not each time.
+func (f *File) Plain() ([]byte, error) { return f.plain() }
+
+func newFile(kind string, packed []byte) *File {
+	return &File{Type: kind, ETag: tag(packed), Packed: packed, plain: sync.OnceValues(func() ([]byte, error) {
+		r, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return nil, fmt.Errorf("unpack a page: %w", err)
+		}
+		return io.ReadAll(r)
+	})}
 }
 
 // Site is the documentation of one listener. It is safe for concurrent use.
@@ -60,11 +66,11 @@ type Site struct {
 // File is the file of a name; the page itself has none. ok tells whether there is
 // one.
 func (s *Site) File(name string) (file *File, ok bool, err error) {
-	make, ok := s.files[name]
+	compose, ok := s.files[name]
 	if !ok {
 		return nil, false, nil
 	}
-	file, err = make()
+	file, err = compose()
 	return file, true, err
 }
 
@@ -131,7 +137,9 @@ func newSite(base string, apis ...API) *site {
 }
 
 // add has a file made when it is first asked for.
-func (s *site) add(name string, make func() (*File, error)) { s.files[name] = sync.OnceValues(make) }
+func (s *site) add(name string, compose func() (*File, error)) {
+	s.files[name] = sync.OnceValues(compose)
+}
 
 // at writes the known origin into a text: as the server of a document, and in
 // place of {base_url}.
@@ -161,7 +169,7 @@ func packed(kind, name string) func() (*File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the viewer's %s: %w", name, err)
 		}
-		return &File{Type: kind, ETag: tag(content), Packed: content}, nil
+		return newFile(kind, content), nil
 	}
 }
 
@@ -177,7 +185,7 @@ func pack(kind string, content []byte) (*File, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return &File{Type: kind, ETag: tag(content), Packed: b.Bytes()}, nil
+	return newFile(kind, b.Bytes()), nil
 }
 
 func tag(content []byte) string {

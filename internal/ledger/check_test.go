@@ -22,6 +22,7 @@ func TestCheck_NeedsNoRedis(t *testing.T) {
 		{Config{URL: "unix:///run/redis.sock", Environment: "sandbox"}, ""},
 		{Config{URL: "http://u:geheim@h", Environment: "sandbox"}, "redis url: "},
 		{Config{URL: "redis://u:ge%heim@h", Environment: "sandbox"}, "redis url: "},
+		{Config{URL: "redis://u:123/geheim@h:6379", Environment: "sandbox"}, "redis url: invalid database number"},
 		{Config{URL: "", Environment: "sandbox"}, "redis url: "},
 		{Config{URL: "redis://h", Environment: "test"}, "neither production nor sandbox"},
 		{Config{URL: "redis://h", Environment: "sandbox", Partitions: 1025}, "partitions: 1025"},

@@ -194,6 +194,10 @@ func withoutURL(err error) error {
 	if errors.As(err, &quoting) {
 		return errors.New("it cannot be read; in a password / @ : # ? and % are written as %2F, %40, %3A, %23, %3F and %25")
 	}
+	// "redis: invalid database number: …": what follows is a piece of the URL.
+	if about := strings.SplitN(err.Error(), ":", 3); len(about) == 3 {
+		return errors.New(strings.TrimSpace(about[1]))
+	}
 	return err
 }
 

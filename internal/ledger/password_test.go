@@ -10,6 +10,9 @@ func TestOpen_NeverRepeatsThePassword(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"redis://gateway:hunter2/x@127.0.0.1:6379",
+		"redis://gateway:123/hunter2@127.0.0.1:6379",
+		"redis://gateway:123?hunter2=1@127.0.0.1:6379",
+		"hunter2://gateway@127.0.0.1:6379",
 		"redis://gateway:hunter2%zz@127.0.0.1:6379",
 		"redis://gateway:hunter2@127.0.0.1:port",
 		"redis://gateway:hunter2@127.0.0.1:6379/database",

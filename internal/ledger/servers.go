@@ -21,7 +21,6 @@ type Server struct {
 	AOF, AOFBroken bool
 	AOFDelayed     int64
 	Replicas       int64
-	Uptime         int64 // seconds
 }
 
 // Servers asks every server.
@@ -72,7 +71,7 @@ func parseServer(addr, info string) Server {
 		AOF:        values["aof_enabled"] == "1",
 		AOFBroken:  failed("aof_last_write_status") || failed("aof_last_bgrewrite_status"),
 		AOFDelayed: number("aof_delayed_fsync"),
-		Replicas:   number("connected_slaves"), Uptime: number("uptime_in_seconds"),
+		Replicas:   number("connected_slaves"),
 	}
 }
 

@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,7 +35,7 @@ func Build(ctx context.Context, dir string, names ...string) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out.Bytes())
+		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out.Bytes())
 	}
 	return nil
 }

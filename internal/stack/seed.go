@@ -185,13 +185,24 @@ func (s *seeder) ensureFleet(ctx context.Context) error {
 	return s.save(partialFile)
 }
 
-// ensureWebhook registers url if it is not the one that this seeder registered
-// last. A person may have set another one since; a restart leaves that alone.
+// ensureWebhook registers url if the account has none, or if it is not the one
+// that this seeder registered last. A person may have set another one since; a
+// restart leaves that alone.
 func (s *seeder) ensureWebhook(ctx context.Context, url string) error {
-	if url == "" || s.demo.Webhook != nil && s.demo.Webhook.URL == url {
+	if url == "" {
 		return nil
 	}
 	path := "/accounts/" + s.demo.Account.AccountID + "/webhook"
+	if s.demo.Webhook != nil && s.demo.Webhook.URL == url {
+		known, err := s.admin.Do(ctx, http.MethodGet, path, nil)
+		if err != nil {
+			return err
+		}
+		if known.Status != http.StatusNotFound {
+			return known.Err()
+		}
+		s.demo.Webhook = nil // somebody removed it, and its secret with it
+	}
 	var set Webhook
 	if err := s.admin.Call(ctx, http.MethodPut, path, map[string]string{"url": url}, &set); err != nil {
 		return err

@@ -219,7 +219,7 @@ func (s *Stack) settings() error {
 	)
 	if o.Reporting {
 		// Where the gateway's tracking links lead.
-		s.env = append(s.env, "PANEL_ADDR="+reachable(o.PanelAddr))
+		s.env = append(s.env, "TRACKING_BASE_URL=http://"+reachable(o.PanelAddr)+"/track")
 	}
 	s.env = append(s.env, o.Env...)
 	return nil

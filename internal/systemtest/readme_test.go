@@ -31,7 +31,7 @@ func startDriver(t *testing.T, dir string, env ...string) *runningDriver {
 	cmd := exec.Command(filepath.Join(binaries, "run"), "-bin", binaries)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data"))
-	for _, variable := range []string{"GATEWAY_ADDR", "OPS_ADDR"} {
+	for _, variable := range []string{"GATEWAY_ADDR", "OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
 		addr, err := stack.FreeAddr()
 		must(t, err)
 		cmd.Env = append(cmd.Env, variable+"="+addr)

@@ -51,15 +51,19 @@ type Settings struct {
 func (s *Settings) Validate() error {
 	u, err := url.Parse(s.Endpoint)
 	switch {
-	case s.SampleRatio < 0 || s.SampleRatio > 1:
+	case !(s.SampleRatio >= 0 && s.SampleRatio <= 1): // NaN, too
 		return errors.New("tracing.sample_ratio: want 0 to 1")
 	case s.Endpoint == "":
 		return nil
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
-		return errors.New("tracing.endpoint: want http://host:4318 or https://, without user and password (OTEL_EXPORTER_OTLP_HEADERS holds what the collector wants to see)")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "":
+		return errors.New("tracing.endpoint: want http://host:4318 or https://, without user, password and query (OTEL_EXPORTER_OTLP_HEADERS holds what the collector wants to see)")
 	}
 	return nil
 }
+
+// queued is how many spans may wait to be sent. The exporter tells of the 10,000
+// orders of a full batch at once; what does not fit is dropped.
+const queued = 16_384
 
 // Tracer records spans of one program.
 type Tracer struct {
@@ -89,7 +93,7 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 	otel.SetErrorHandler(&failures{log: log})
 	sampler := newSampler(s.SampleRatio)
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second)),
+		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second), sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(queued/8)),
 		sdktrace.WithSampler(sampler),
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithResource(resource.NewSchemaless(
@@ -198,7 +202,6 @@ type Kind = trace.SpanKind
 const (
 	Server   = trace.SpanKindServer
 	Client   = trace.SpanKindClient
-	Producer = trace.SpanKindProducer
 	Consumer = trace.SpanKindConsumer
 )
 

@@ -37,6 +37,9 @@ type Options struct {
 	// other than 0 is answered instead, as a receiver in trouble would. nil:
 	// never.
 	Refuse func(Event) int
+	// Refused is told every request that was not taken, with the answer's status
+	// and why; nil: nobody is.
+	Refused func(status int, reason string)
 	// Seen is told every event that was stored, duplicates included; nil:
 	// nobody. It runs on the request's path.
 	Seen func(e Event, duplicate bool)
@@ -218,6 +221,9 @@ func (r *Receiver) reject(w http.ResponseWriter, status int, reason string) {
 	r.mu.Lock()
 	r.counts.Invalid[reason]++
 	r.mu.Unlock()
+	if r.options.Refused != nil {
+		r.options.Refused(status, reason)
+	}
 	http.Error(w, reason, status)
 }
 

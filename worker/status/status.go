@@ -214,7 +214,9 @@ func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Conte
 
 // agreedTime is a time that has come by this machine's clock and by Redis's.
 // What waits for a time is ended for good, so one clock that is ahead must not
-// do it; one that is behind makes it late, and the other workers do it in time.
+// do it. One that is behind makes it late: a worker's until another worker's turn,
+// Redis's for all. In a cluster any node is asked; while one is dead, a turn now
+// and then is left out.
 func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
 	server, err := r.ledger.ServerTime(ctx)
 	if err != nil {

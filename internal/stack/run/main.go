@@ -183,9 +183,10 @@ Ready after %.1f s. Ctrl-C stops everything.
   Panel               %s as %s, password %s
   Reports             there, or with the token %s
   ClickHouse          %s, database delivery
-  All of this         %s
+  Documentation       %s/docs of the Vendor API, %s/docs of the fleet and admin APIs
+  All of this         %s, and for a shell %s
 
-Get a token:
+README.md has a walk through the API to paste. It begins with a token:
 
   curl -s %s/api/vendor/v1/token -H 'Content-Type: application/json' \
     -d '{"clientId":"%s","clientSecret":"%s"}'
@@ -200,7 +201,8 @@ Read a report, as a table and as a file:
 		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret,
 		d.AdminKey,
 		d.Webhook.URL, relative(s.Receiver.LogPath()),
-		d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL, filepath.Join(o.DataDir, "demo.json"),
+		d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL, d.BaseURL, d.OpsURL,
+		filepath.Join(o.DataDir, "demo.json"), filepath.Join(o.DataDir, "demo.env"),
 		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret, d.ReportsToken, d.PanelURL)
 }
 

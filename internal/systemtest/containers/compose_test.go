@@ -205,6 +205,25 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 	}
 }
 
+// Behind a balancer every connection has its address, so a limit for each address
+// would be one for all vendors together; and Redis has a limit, without which no
+// alert warns of full memory.
+func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
+	t.Parallel()
+	p := whole(t)
+	for _, name := range []string{"gateway-1", "gateway-2"} {
+		if limit := p.Services[name].Environment["MAX_CONNECTIONS_PER_IP"]; limit == nil || *limit != "0" {
+			t.Errorf("%s lets in %v connections of one address", name, limit)
+		}
+	}
+	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
+		t.Errorf("redis has no limit of memory: %s", command)
+	}
+	if !strings.Contains(read(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
+		t.Error("a full Redis drops orders")
+	}
+}
+
 func TestDockerfile_EndsSmallAndWithoutRoot(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.TrimSpace(read(t, "configs/Dockerfile")), "\n")

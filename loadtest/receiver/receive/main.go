@@ -41,7 +41,7 @@ func run() error {
 	}
 	options := receiver.Options{Secrets: []string{secret}}
 	if !*quiet {
-		options.Seen = printEvent
+		options.Seen, options.Refused = printEvent, printRefusal
 	}
 	r, err := receiver.New(options)
 	if err != nil {
@@ -76,6 +76,14 @@ func routes(r *receiver.Receiver) http.Handler {
 		_ = json.NewEncoder(w).Encode(r.Counts()) // the asker went away: nothing to do
 	})
 	return mux
+}
+
+func printRefusal(status int, reason string) {
+	hint := ""
+	if status == http.StatusUnauthorized {
+		hint = " (was the secret rotated, or the webhook removed, since this was started?)"
+	}
+	fmt.Printf("%s  refused with %d: %s%s\n", time.Now().Format(time.TimeOnly), status, reason, hint)
 }
 
 func printEvent(e receiver.Event, duplicate bool) {
