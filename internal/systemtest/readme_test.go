@@ -24,19 +24,25 @@ type runningDriver struct {
 	dir  string // DATA_DIR is dir/.data
 }
 
+// ownAddrs keeps a make run away from the usual addresses, where others of this
+// machine run theirs.
+func ownAddrs(t *testing.T) (env []string) {
+	t.Helper()
+	for _, variable := range []string{"GATEWAY_ADDR", "OPS_ADDR", "WORKER_OPS_ADDR", "RECEIVER_ADDR", "REPORTING_OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
+		addr, err := stack.FreeAddr()
+		must(t, err)
+		env = append(env, variable+"="+addr)
+	}
+	return env
+}
+
 func startDriver(t *testing.T, dir string, env ...string) *runningDriver {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
 	cmd := exec.Command(filepath.Join(binaries, "run"), "-bin", binaries)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data"))
-	for _, variable := range []string{"GATEWAY_ADDR", "OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
-		addr, err := stack.FreeAddr()
-		must(t, err)
-		cmd.Env = append(cmd.Env, variable+"="+addr)
-	}
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data")), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -95,7 +101,7 @@ func TestReadme_WalkWorksAsPasted(t *testing.T) {
 	dir := t.TempDir()
 	var before stack.Demo
 	for range 2 {
-		d := startDriver(t, dir, "COURIER_STEP=1s")
+		d := startDriver(t, dir, append(ownAddrs(t), "COURIER_STEP=1s")...)
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", walk.String())
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()

@@ -15,8 +15,8 @@ import (
 // with it. The next make run registers the receiver anew.
 func TestRun_RegistersItsReceiverAgainAfterItWasRemoved(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	d := startDriver(t, dir)
+	dir, addrs := t.TempDir(), ownAddrs(t)
+	d := startDriver(t, dir, addrs...)
 	before := d.demo(t)
 	login := func() *client.Client {
 		demo := d.demo(t)
@@ -27,7 +27,7 @@ func TestRun_RegistersItsReceiverAgainAfterItWasRemoved(t *testing.T) {
 	must(t, login().Call(t.Context(), http.MethodDelete, "/webhook", nil, nil))
 	d.interrupt(t)
 
-	d = startDriver(t, dir)
+	d = startDriver(t, dir, addrs...)
 	if after := d.demo(t); after.Webhook.Secret == before.Webhook.Secret || after.Account != before.Account {
 		t.Errorf("%+v, before %+v", after, before)
 	}

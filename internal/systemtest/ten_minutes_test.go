@@ -22,14 +22,7 @@ func TestTenMinutes_WorkAsPasted(t *testing.T) {
 		page.WriteString(block[1])
 	}
 	dir := t.TempDir()
-	// Others run a demo of their own meanwhile, on the usual addresses.
-	env := []string{"COURIER_STEP=1s"}
-	for _, variable := range []string{"WORKER_OPS_ADDR", "RECEIVER_ADDR", "REPORTING_OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
-		addr, err := stack.FreeAddr()
-		must(t, err)
-		env = append(env, variable+"="+addr)
-	}
-	d := startDriver(t, dir, env...)
+	d := startDriver(t, dir, append(ownAddrs(t), "COURIER_STEP=1s")...)
 	addr, err := stack.FreeAddr()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", page.String())
