@@ -200,7 +200,7 @@ func (s *survival) awaitExported() {
 // like a stream's may be an order's, whose digest is any bytes.
 func (s *survival) replayEverything() {
 	s.t.Helper()
-	s.play.bed.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do if redis.call('TYPE', k).ok == 'stream' then redis.call('XGROUP', 'SETID', k, 'export', '0') end end return 'OK'" 0`)
+	s.play.bed.EachKey("e", "redis.call('XGROUP', 'SETID', k, 'export', '0')")
 }
 
 // report reads one as JSON; cells picks the columns of a row, in order.

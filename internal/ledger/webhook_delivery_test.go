@@ -123,7 +123,7 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	s.pump(t, 2)
 	s.publish(t, 1)
 	must(t, s.rdb.Del(t.Context(), s.rooms[0].order(o.ID.Digest())).Err())
-	bodies, err := s.rdb.Keys(t.Context(), "*}n*").Result()
+	bodies, err := s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result()
 	must(t, err)
 	must(t, s.rdb.Del(t.Context(), bodies...).Err())
 	s.lease(t, 0)

@@ -176,7 +176,7 @@ func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 func (s *exporting) setBack() {
 	s.T.Helper()
 	for _, kind := range []string{"e", "v", "V"} {
-		s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}` + kind + `')) do redis.call('XGROUP', 'SETID', k, 'export', '0') end return 'OK'" 0`)
+		s.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")
 	}
 }
 
@@ -196,7 +196,7 @@ func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, testbed.SharedEngine(t))
 	s.Vendor.Order("", time.Now())
-	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}o????????????')) do redis.call('DEL', k) end return 'OK'" 0`)
+	s.EachRecord("o", "redis.call('DEL', k)")
 	s.Vendor.Order("", time.Now())
 	e, _ := s.export("x1")
 	s.AwaitExported()

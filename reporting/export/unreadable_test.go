@@ -11,19 +11,17 @@ import (
 	fleet "vendorapi/worker/testbed"
 )
 
-// cut shortens the records that a key's pattern names and that end with a
-// digest, to so many bytes.
-func (s *exporting) cut(pattern string, digest [delivery.OrderDigestSize]byte, bytes int) {
+// cut shortens a record to so many bytes.
+func (s *exporting) cut(kind string, digest [delivery.OrderDigestSize]byte, bytes int) {
 	s.T.Helper()
-	s.Command(fmt.Sprintf(`EVAL "local d = '' for n in string.gmatch('%s', '%%d+') do d = d .. string.char(n) end for _, k in ipairs(redis.call('KEYS', '%s')) do if string.sub(k, -12) == d then redis.call('SET', k, string.sub(redis.call('GET', k), 1, %d)) return 'OK' end end return redis.error_reply('no such record')" 0`,
-		fmt.Sprintf("%d", digest[:]), pattern, bytes))
+	s.Record(kind, digest, fmt.Sprintf("redis.call('SET', k, string.sub(redis.call('GET', k), 1, %d))", bytes))
 }
 
 // handedOut makes every unread entry one that this consumer was handed out so
 // often and has not settled, as after a long absence of ClickHouse.
 func (s *exporting) handedOut(consumer string, times int) {
 	s.T.Helper()
-	s.Command(fmt.Sprintf(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do redis.call('XREADGROUP', 'GROUP', 'export', '%[1]s', 'COUNT', 100000, 'STREAMS', k, '>') for _, p in ipairs(redis.call('XPENDING', k, 'export', '-', '+', 100000)) do redis.call('XCLAIM', k, 'export', '%[1]s', 0, p[1], 'RETRYCOUNT', %[2]d, 'JUSTID') end end return 'OK'" 0`,
+	s.EachKey("e", fmt.Sprintf("redis.call('XREADGROUP', 'GROUP', 'export', '%[1]s', 'COUNT', 100000, 'STREAMS', k, '>') for _, p in ipairs(redis.call('XPENDING', k, 'export', '-', '+', 100000)) do redis.call('XCLAIM', k, 'export', '%[1]s', 0, p[1], 'RETRYCOUNT', %[2]d, 'JUSTID') end",
 		consumer, times))
 }
 
@@ -52,7 +50,7 @@ func TestExport_UnreadableOrderHoldsUpNobody(t *testing.T) {
 	for range 20 {
 		s.Vendor.Order("", time.Now())
 	}
-	s.cut("*}o*", bad.ID.Digest(), 150)
+	s.cut("o", bad.ID.Digest(), 150)
 	began := time.Now()
 	s.export("x1")
 	s.Await("the others", func() bool { return s.Ask("count() FROM "+s.Database+".orders") == "20\n" })
@@ -73,7 +71,7 @@ func TestExport_UnreadableOrderIsBuried(t *testing.T) {
 	s := newScene(t, testbed.SharedEngine(t))
 	bad := s.Vendor.Order("", time.Now())
 	s.Vendor.Order("", time.Now())
-	s.cut("*}o*", bad.ID.Digest(), 150)
+	s.cut("o", bad.ID.Digest(), 150)
 	s.handedOut("x1", 24)
 	s.export("x1")
 	s.AwaitExported()
@@ -89,7 +87,7 @@ func TestExport_UnreadableStoreHoldsUpNoOrder(t *testing.T) {
 	s := newScene(t, testbed.SharedEngine(t))
 	s.Vendor.Order("", time.Now())
 	s.NewVendor().Order("", time.Now())
-	s.cut("*}s*", delivery.OrderDigest(s.Vendor.Account, s.Vendor.Store.ExternalID), 60)
+	s.cut("s", delivery.OrderDigest(s.Vendor.Account, s.Vendor.Store.ExternalID), 60)
 	s.export("x1")
 	s.Await("both orders", func() bool { return s.Ask("count() FROM "+s.Database+".orders") == "2\n" })
 	s.Want("names", "groupArray(store_name) FROM (SELECT store_name FROM "+s.Database+".orders ORDER BY 1)", "['','Kadıköy Şube']")
@@ -99,7 +97,7 @@ func TestExport_MissingStoreLeavesItsNameEmpty(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, testbed.SharedEngine(t))
 	s.Vendor.Order("", time.Now())
-	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}s????????????')) do redis.call('DEL', k) end return 'OK'" 0`)
+	s.EachRecord("s", "redis.call('DEL', k)")
 	s.export("x1")
 	s.AwaitExported()
 	s.Want("the order", "count(), any(store_name), sum(order_amount) FROM "+s.Database+".orders", "1\t\t123.45")
@@ -109,8 +107,8 @@ func TestExport_MissingStoreLeavesItsNameEmpty(t *testing.T) {
 func TestExport_UnreadableEntryIsBuried(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, testbed.SharedEngine(t))
-	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do redis.call('XADD', k, '*', 'e', 'nonsense') redis.call('XADD', k, '*', 'x', 'y') end return 'OK'" 0`)
-	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}v')) do redis.call('XADD', k, '*', 'a', 'short') redis.call('XADD', k, '*', 'e', '') end return 'OK'" 0`)
+	s.EachKey("e", "redis.call('XADD', k, '*', 'e', 'nonsense') redis.call('XADD', k, '*', 'x', 'y')")
+	s.EachKey("v", "redis.call('XADD', k, '*', 'a', 'short') redis.call('XADD', k, '*', 'e', '')")
 	s.Vendor.Order("", time.Now())
 	s.export("x1")
 	s.AwaitExported()

@@ -17,7 +17,7 @@ import (
 func (s *compared) retireAll() {
 	s.T.Helper()
 	// An hour is retired when it is over: an event of a later one says so.
-	s.Command(fmt.Sprintf(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do redis.call('XADD', k, '%d-0', 'e', '\2evt_x') end return 'OK'" 0`,
+	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`,
 		time.Now().Add(3*time.Hour).UnixMilli()))
 	s.Consume(ledger.RoleStatus)
 	s.Consume(ledger.RoleWebhook)
@@ -127,7 +127,7 @@ func TestFix_EmptyRedisRemovesNothing(t *testing.T) {
 	t.Parallel()
 	s := newCompared(t)
 	s.stop()
-	s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}o*')) do redis.call('DEL', k) end return 'OK'" 0`)
+	s.EachRecord("o", "redis.call('DEL', k)")
 	var left int
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today, Fix: true, Patience: time.Second}, func(d *Day) {
 		for _, x := range d.Differences {

@@ -197,7 +197,7 @@ func TestReconcile_KnowsRetiredOrders(t *testing.T) {
 	t.Parallel()
 	s := newCompared(t)
 	// An hour is retired when it is over: an event of a later one says so.
-	s.Command(fmt.Sprintf(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do redis.call('XADD', k, '%d-0', 'e', '\2evt_x') end return 'OK'" 0`,
+	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`,
 		time.Now().Add(3*time.Hour).UnixMilli()))
 	s.Consume(ledger.RoleStatus)
 	s.Consume(ledger.RoleWebhook)

@@ -83,9 +83,7 @@ func TestReconcile_UnreadableOrderHidesNothing(t *testing.T) {
 // breakRecord cuts an order's record behind its head.
 func (s *compared) breakRecord(o *delivery.Order) {
 	s.T.Helper()
-	digest := o.ID.Digest()
-	s.Command(fmt.Sprintf(`EVAL "local d = '' for n in string.gmatch('%s', '%%d+') do d = d .. string.char(n) end for _, k in ipairs(redis.call('KEYS', '*}o*')) do if string.sub(k, -12) == d then redis.call('SET', k, string.sub(redis.call('GET', k), 1, 150)) return 'OK' end end return redis.error_reply('no such order')" 0`,
-		fmt.Sprintf("%d", digest[:])))
+	s.Record("o", o.ID.Digest(), "redis.call('SET', k, string.sub(redis.call('GET', k), 1, 150))")
 }
 
 // Ids of a stream may be ahead of this machine's clock: it is behind, or Redis's
@@ -94,7 +92,7 @@ func (s *compared) breakRecord(o *delivery.Order) {
 func TestReconcile_StreamsAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	s := newCompared(t)
-	s.Command(fmt.Sprintf(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}e')) do redis.call('XADD', k, '%d-0', 'e', '\2evt_x') end return 'OK'" 0`,
+	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`,
 		time.Now().Add(10*time.Second).UnixMilli()))
 	s.AwaitExported()
 	s.stop()

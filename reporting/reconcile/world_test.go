@@ -47,7 +47,9 @@ func newWorld(rt *rapid.T, s *scene.Scene, g *gate) *world {
 // clear leaves nothing of an earlier world in the streams.
 func (w *world) clear() {
 	w.gate.leave()
-	w.s.Command(`EVAL "for kind, roles in pairs({e = {'status', 'webhook', 'export'}, v = {'export'}, u = {'status'}}) do for _, k in ipairs(redis.call('KEYS', '*}' .. kind)) do redis.call('DEL', k) for _, r in ipairs(roles) do redis.call('XGROUP', 'CREATE', k, r, '0', 'MKSTREAM') end end end return 'OK'" 0`)
+	for kind, roles := range map[string]string{"e": "'status', 'webhook', 'export'", "v": "'export'", "u": "'status'"} {
+		w.s.EachKey(kind, "redis.call('DEL', k) for _, r in ipairs({"+roles+"}) do redis.call('XGROUP', 'CREATE', k, r, '0', 'MKSTREAM') end")
+	}
 }
 
 func (w *world) act(do func()) func(*rapid.T) {
@@ -229,7 +231,7 @@ func (w *world) exporterDies() {
 
 func (w *world) loseGroup() {
 	kind := rapid.SampledFrom([]string{"e", "v"}).Draw(w.T, "kind")
-	w.s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}` + kind + `')) do redis.call('XGROUP', 'DESTROY', k, 'export') end return 'OK'" 0`)
+	w.s.EachKey(kind, "redis.call('XGROUP', 'DESTROY', k, 'export')")
 }
 
 func (w *world) trim() {
@@ -250,7 +252,7 @@ func (w *world) retire() {
 	if rapid.Bool().Draw(w.T, "all exported") {
 		w.export()
 	}
-	w.s.Command(`EVAL "for _, k in ipairs(redis.call('KEYS', '*}H')) do local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end end return 'OK'" 0`)
+	w.s.EachKey("H", `local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end`)
 	for p := range w.s.Ledger.Partitions() {
 		_, err := w.s.Ledger.Retire(w.ctx(), p, time.Now(), 10_000)
 		w.must(err)
@@ -264,15 +266,9 @@ func (w *world) retire() {
 	}
 }
 
-func byDigest(id delivery.OrderID, then string) string {
-	digest := id.Digest()
-	return fmt.Sprintf(`EVAL "local d = '' for n in string.gmatch('%s', '%%d+') do d = d .. string.char(n) end for _, k in ipairs(redis.call('KEYS', '*}o????????????')) do if string.sub(k, -12) == d then %s return 'OK' end end return redis.error_reply('no such order')" 0`,
-		fmt.Sprintf("%d", digest[:]), then)
-}
-
 func (w *world) backUp() {
 	if o := w.pick("order", func(*told) bool { return true }); o != nil {
-		w.s.Command(byDigest(o.id, "redis.call('SET', 'backup:' .. d, redis.call('GET', k))"))
+		w.s.Record("o", o.id.Digest(), "redis.call('SET', 'backup:' .. d, redis.call('GET', k))")
 		o.saved = len(o.steps)
 	}
 }
@@ -284,7 +280,7 @@ func (w *world) restore() {
 	if o == nil {
 		return
 	}
-	w.s.Command(byDigest(o.id, "redis.call('SET', k, redis.call('GET', 'backup:' .. d))"))
+	w.s.Record("o", o.id.Digest(), "redis.call('SET', k, redis.call('GET', 'backup:' .. d))")
 	o.steps, o.saved = o.steps[:o.saved:o.saved], -1
 	w.rolled[o.id], w.restored = true, true
 	w.epoch = w.raiseEpoch()

@@ -310,6 +310,40 @@ func (b *Bed) Command(line string) string {
 	return reply
 }
 
+// EachKey runs Lua for every key k of a kind that partitions have one of, such
+// as e, the stream of events, past the ledger, to break something. The Lua has
+// no double quotes.
+func (b *Bed) EachKey(kind, lua string) {
+	b.T.Helper()
+	b.each(kind, 0, lua)
+}
+
+// EachRecord runs Lua for every key k of a kind of records, such as o, the
+// orders; d is the digest in its name.
+func (b *Bed) EachRecord(kind, lua string) {
+	b.T.Helper()
+	b.each(kind, delivery.OrderDigestSize, lua)
+}
+
+// Record runs Lua for the key k of one record, which must be there; d is its
+// digest.
+func (b *Bed) Record(kind string, digest [delivery.OrderDigestSize]byte, lua string) {
+	b.T.Helper()
+	own := "{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(digest), " ", ","), "[]") + "}"
+	reply := b.each(kind, delivery.OrderDigestSize, "if d == string.char(unpack("+own+")) then "+lua+" found = 1 end")
+	if reply != ":1\r\n" {
+		b.T.Fatalf("no record %s of %x: %q", kind, digest, reply)
+	}
+}
+
+// each looks at the whole of a key's name: names end in any bytes, so a pattern
+// of KEYS alone would now and then find an order whose name ends like a stream's.
+func (b *Bed) each(kind string, bytes int, lua string) string {
+	b.T.Helper()
+	return b.Command(fmt.Sprintf(`EVAL "local found = 0 for _, k in ipairs(redis.call('KEYS', '{*}%[1]s*')) do local d = string.match(k, '^{%%w+}%[1]s(.*)$') if d and #d == %[2]d then %[3]s end end return found" 0`,
+		kind, bytes, lua))
+}
+
 func (b *Bed) must(err error) {
 	b.T.Helper()
 	if err != nil {
