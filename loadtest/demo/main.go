@@ -33,12 +33,25 @@ type flags struct {
 	keep   bool
 }
 
+const usage = `Usage: make demo [ARGS='flags']
+
+Plays a vendor's day against a whole system of its own, on free ports and in a
+temporary folder, and prints its figures and payment reports. Exits 0 only when
+they add up.
+
+Flags:
+`
+
 func main() {
 	var f flags
 	flag.IntVar(&f.orders, "orders", 300, "distinct orders, some of them invalid")
 	flag.Uint64Var(&f.seed, "seed", 1, "the same seed plans the same day")
 	flag.DurationVar(&f.step, "step", 200*time.Millisecond, "time between the sandbox courier's moves")
 	flag.BoolVar(&f.keep, "keep", false, "keep the folder with data and logs")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, f, os.Stdout)

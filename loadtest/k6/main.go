@@ -33,12 +33,24 @@ type flags struct {
 	keep    bool
 }
 
+const manual = `Usage: make loadtest [ARGS='flags']
+
+Runs the k6 scripts, each against a whole system of its own, and leaves an HTML
+page. Exits 0 only when the service levels, the limits and the webhooks held.
+
+Flags:
+`
+
 func main() {
 	var f flags
 	flag.StringVar(&f.scripts, "scripts", "", "which ones, separated by commas; empty: all")
 	flag.Float64Var(&f.scale, "duration-scale", 1, "multiplies the lengths of those whose length is free")
 	flag.StringVar(&f.report, "report", "", "where the page goes; empty: DATA_DIR/loadtest/report.html")
 	flag.BoolVar(&f.keep, "keep", false, "keep the system's data and every sample")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), manual)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	// The first Ctrl-C stops everything in order; a second one has its usual
 	// effect, and children die with this process in any case.

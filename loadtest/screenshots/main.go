@@ -41,12 +41,25 @@ type flags struct {
 	keep    bool
 }
 
+const usage = `Usage: make screenshots [ARGS='flags']
+
+Plays a day against a whole system of its own and takes the README's pictures of
+the panel and the tracking page with a Chromium. Exits 0 only when every page is
+small enough and no browser complained.
+
+Flags:
+`
+
 func main() {
 	var f flags
 	flag.StringVar(&f.out, "out", filepath.Join("reporting", "screenshots"), "folder for the pictures")
 	flag.Float64Var(&f.minutes, "minutes", 3, "length of the day that is played")
 	flag.IntVar(&f.reads, "reads", 20, "reads of each page for its median time")
 	flag.BoolVar(&f.keep, "keep", false, "keep the folder with data and logs")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, f, os.Stdout)

@@ -23,6 +23,14 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
+const usage = `Usage: go run ./loadtest/receiver/receive [flags]
+
+Receives webhooks and verifies their signatures: one line per event, figures at
+GET /stats. The secret is in WEBHOOK_SECRET or a file.
+
+Flags:
+`
+
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "receive:", err)
@@ -34,6 +42,10 @@ func run() error {
 	addr := flag.String("addr", "127.0.0.1:8085", "address to listen on")
 	secretFile := flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
 	quiet := flag.Bool("quiet", false, "print no line per event")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	secret, err := readSecret(*secretFile)
 	if err != nil {
