@@ -63,10 +63,9 @@ type Webhook struct {
 // envFile holds what demo.json holds as shell variables: `. .data/demo.env`.
 const envFile = "demo.env"
 
-// shell is d for a shell, and where this run's Redis is, as further variables. No
-// value has a character
+// shell is d for a shell, and the variables of this run. No value has a character
 // that a shell would read as anything else.
-func (d *Demo) shell(redis string) []byte {
+func (d *Demo) shell(run string) []byte {
 	text := fmt.Appendf(nil, `BASE_URL='%s'
 OPS_URL='%s'
 ADMIN_KEY='%s'
@@ -77,7 +76,7 @@ FLEET_ID='%s'
 FLEET_CLIENT_ID='%s'
 FLEET_CLIENT_SECRET='%s'
 %s`, d.BaseURL, d.OpsURL, d.AdminKey, d.Account.AccountID, d.Account.ClientID, d.Account.ClientSecret,
-		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret, redis)
+		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret, run)
 	if d.Panel != nil {
 		text = fmt.Appendf(text, "PANEL_URL='%s'\nPANEL_USER='%s'\nPANEL_PASSWORD='%s'\nREPORTS_TOKEN='%s'\nCLICKHOUSE_URL='%s'\n",
 			d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL)
@@ -221,8 +220,8 @@ func (s *seeder) ensureWebhook(ctx context.Context, url string) error {
 }
 
 // finish publishes demo.json: from now on everything in it works.
-func (s *seeder) finish(redis string) error {
-	if err := s.data.write(envFile, s.demo.shell(redis)); err != nil {
+func (s *seeder) finish(run string) error {
+	if err := s.data.write(envFile, s.demo.shell(run)); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
 	if err := s.save(demoFile); err != nil {

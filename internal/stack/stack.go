@@ -367,7 +367,7 @@ func (s *Stack) seed(ctx context.Context) error {
 
 func (s *Stack) publish() error {
 	seeder := &seeder{data: s.data, demo: s.Demo}
-	return seeder.finish(s.redisVariables())
+	return seeder.finish(s.runVariables())
 }
 
 // step shows one line of progress: what, how long it took, where.

@@ -143,12 +143,16 @@ func (s *Stack) redisEnv(program string) []string {
 	return []string{"REDIS_URL=" + s.RedisURL(program), "REDIS_CA_FILE="}
 }
 
-// redisVariables are the lines of demo.env with which commands of reporting reach
-// this run's Redis.
-func (s *Stack) redisVariables() string {
+// runVariables are the lines of demo.env that this run alone decides: how commands
+// of reporting reach its Redis, and where its programs tell how they are.
+func (s *Stack) runVariables() string {
 	text := fmt.Sprintf("RUN_REDIS_URL='%s'\nBACKUP_REDIS_URL='%s'\n", s.RedisURL(ReportingUser), s.RedisURL(BackupUser))
 	if s.Redis != nil && s.Redis.tls != nil {
 		text += fmt.Sprintf("REDIS_CA_FILE='%s'\n", s.Redis.tls.CAFile)
+	}
+	text += fmt.Sprintf("WORKER_OPS_ADDR='%s'\n", s.options.WorkerOpsAddr)
+	if s.options.Reporting {
+		text += fmt.Sprintf("REPORTING_OPS_ADDR='%s'\n", s.options.ReportingOpsAddr)
 	}
 	return text
 }
