@@ -18,7 +18,7 @@ func call(t *testing.T, c *cobra.Command, in string, args ...string) (out, said 
 	c.SetIn(strings.NewReader(in))
 	c.SetOut(&stdout)
 	c.SetErr(&stderr)
-	c.SetArgs(args)
+	c.SetArgs(append([]string{}, args...)) // nil would be this process's own
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err = c.ExecuteContext(t.Context())
 	return stdout.String(), stderr.String(), err
