@@ -196,8 +196,7 @@ func (s *survival) awaitExported() {
 	}
 }
 
-// replayEverything sets the consumer group back to its beginning. A key that ends
-// like a stream's may be an order's, whose digest is any bytes.
+// replayEverything sets the consumer group back to its beginning.
 func (s *survival) replayEverything() {
 	s.t.Helper()
 	s.play.bed.EachKey("e", "redis.call('XGROUP', 'SETID', k, 'export', '0')")
@@ -286,12 +285,13 @@ func (s *survival) reconcile(tied bool, args ...string) string {
 	return string(out)
 }
 
-// corrupt changes one amount by a kuruş, which reconcile must find and mend.
+// corrupt changes one amount by a kuruş, which reconcile must find and mend. A
+// plain 0.01 would be a Float64, whose sum is cut: some amounts would stay the same.
 func (s *survival) corrupt() {
 	s.t.Helper()
 	i := slices.IndexFunc(s.play.orders, func(o *played) bool { return o.expected() > 0 })
 	o := s.play.orders[i]
-	s.engine.Exec(s.t, fmt.Sprintf("ALTER TABLE exactness.orders UPDATE collection_amount = collection_amount + 0.01 WHERE order_id = '%s' SETTINGS mutations_sync = 2", o.id))
+	s.engine.Exec(s.t, fmt.Sprintf("ALTER TABLE exactness.orders UPDATE collection_amount = collection_amount + toDecimal64('0.01', 2) WHERE order_id = '%s' SETTINGS mutations_sync = 2", o.id))
 	out := s.reconcile(false)
 	if strings.Count(out, " order ") != 1 || !strings.Contains(out, o.id.String()) || !strings.Contains(out, "collection_amount") {
 		s.t.Errorf("reconcile found\n%s", out)

@@ -146,7 +146,7 @@ func (w *world) spoilOne() {
 		return
 	}
 	statement := rapid.SampledFrom([]string{
-		"ALTER TABLE DB.orders UPDATE order_amount = ifNull(order_amount, 0) + 0.01 WHERE ORDER",
+		"ALTER TABLE DB.orders UPDATE order_amount = ifNull(order_amount, 0) + toDecimal64('0.01', 2) WHERE ORDER",
 		"ALTER TABLE DB.orders UPDATE collection_amount = if(collection_amount IS NULL, 0, NULL) WHERE ORDER",
 		"ALTER TABLE DB.orders UPDATE status = if(status = 'Delivered', 'Failed', 'Delivered') WHERE ORDER",
 		"ALTER TABLE DB.orders UPDATE payment_type = if(payment_type = 'Cash', 'Card', 'Cash') WHERE ORDER",
