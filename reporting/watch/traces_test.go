@@ -25,7 +25,10 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 	a.finds(t, illegal.ID, late.ID)
 	a.says(t, "Failed, CustomerRefused", "The table of moves has no such move", "late delivery Delivered was reported after the order had been given up",
 		"Hızlı Kurye", "Searching", "Test").hides(t, "Exceptions")
-	w.ask("GET", "both", "/refused-updates").links(t, "/payments/exceptions?from="+dateText(now.UTC())+"&to="+dateText(now.UTC().AddDate(0, 0, 1))+"&account="+w.Vendor.Account.String())
+	// An id tells the day in UTC, of which three hours are the next day's here.
+	day := time.Unix(int64(late.ID.Day())*24*60*60, 0).UTC()
+	w.ask("GET", "both", "/refused-updates").links(t, "/payments/exceptions?from="+day.Format(time.DateOnly)+
+		"&to="+day.AddDate(0, 0, 1).Format(time.DateOnly)+"&account="+w.Vendor.Account.String())
 	w.get("/refused-updates?fleet="+w.Fleet.ID.String()).finds(t, illegal.ID, late.ID)
 	w.get("/refused-updates?fleet="+delivery.NewFleetID().String()).finds(t).says(t, "No update of this fleet has been refused")
 	if got := w.ask("GET", "operator", "/refused-updates?fleet=x"); got.StatusCode != http.StatusUnprocessableEntity {
