@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/engine/libchdb"
-	"vendorapi/reporting/testbed"
 )
 
 // The program is this test binary, started again.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	testbed.Main(m)
+	testserver.Main(m)
 }
 
 // program is `reporting ARGS`, which is killed when it takes too long.

@@ -9,13 +9,13 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // play is what the test knows by itself of the orders that it made: nothing here
 // comes from the ledger's records or from ClickHouse.
 type play struct {
-	bed    *fleet.Bed
+	bed    *testenv.Env
 	stores []*delivery.Store
 	fleets map[delivery.FleetID]*delivery.Fleet
 
@@ -48,7 +48,7 @@ const playedDays = 40
 // newPlay makes vendors with stores of two fleets; one store's name is what
 // spreadsheets fear.
 func newPlay(t *testing.T) *play {
-	p := &play{bed: fleet.New(t), fleets: make(map[delivery.FleetID]*delivery.Fleet)}
+	p := &play{bed: testenv.New(t), fleets: make(map[delivery.FleetID]*delivery.Fleet)}
 	first := p.bed.Fleet
 	second := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yıldız Kurye; \"Ağrı\"", SubRegion: "Kadıköy",
 		DeliveryMinutes: 20, PickupMinutes: 5, Couriers: -1, Coverage: first.Coverage}
@@ -168,7 +168,7 @@ func (o *played) draws(r *rand.Rand) (changes []delivery.Change) {
 	reach := func(s delivery.Status) *delivery.Change {
 		at = at.Add(time.Duration(r.Int64N(int64(time.Hour/time.Millisecond))) * time.Millisecond)
 		o.status = s
-		changes = append(changes, delivery.Change{Status: s, At: at, Courier: fleet.Courier})
+		changes = append(changes, delivery.Change{Status: s, At: at, Courier: testenv.Courier})
 		if s.Terminal() {
 			o.ended = at
 		}

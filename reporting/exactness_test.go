@@ -18,8 +18,8 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/reporting/testbed"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // faults says how much happens: a little in every run of the tests, more with
@@ -69,7 +69,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 type survival struct {
 	t      *testing.T
 	play   *play
-	engine *testbed.Engine
+	engine *testserver.ClickHouse
 	config string
 	env    []string
 
@@ -79,7 +79,7 @@ type survival struct {
 }
 
 func newSurvival(t *testing.T, f faults) *survival {
-	s := &survival{t: t, play: newPlay(t), engine: testbed.StartEngine(t)}
+	s := &survival{t: t, play: newPlay(t), engine: testserver.DedicatedClickHouse(t)}
 	root, err := stack.ModuleDir()
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func newSurvival(t *testing.T, f faults) *survival {
 		t.Fatal(err)
 	}
 	s.env = []string{
-		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.play.bed.Redis.URL, fmt.Sprint("PARTITIONS=", fleet.Partitions),
+		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.play.bed.Redis.URL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
 		"CLICKHOUSE_URL=" + s.engine.URL, "CLICKHOUSE_DATABASE=exactness",
 		"REPORTING_INSTANCE=x1", "REPORTING_OPS_ADDR=127.0.0.1:0", "LOG_LEVEL=warn",
 	}

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // besieged is a running panel, with a customer and a program of finance who use
@@ -34,7 +34,7 @@ type besieged struct {
 
 func newBesieged(t *testing.T) *besieged {
 	t.Helper()
-	s := scene.New(t, testbed.SharedEngine(t))
+	s := archiveenv.New(t)
 	b := &besieged{addr: freeAddr(t), token: "a-token-of-finance", order: s.Delivered(time.Now())}
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
 	b.tracking = "/track/" + keys.Token(b.order.ID)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // onTerminal runs `reporting report ARGS` with a terminal as standard error, and
@@ -32,7 +32,7 @@ func onTerminal(t *testing.T, args ...string) string {
 
 func TestReport_OnATerminalIsATableOrShowsProgress(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testbed.SharedEngine(t), 50_000)
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 50_000)
 	day := append([]string{"expected-collections", "--from", "2026-11-01", "--to", "2026-11-01"}, flags...)
 	if text := onTerminal(t, day...); !strings.HasPrefix(text, "Expected collections, 2026-11-01 to 2026-11-01") || !strings.Contains(text, "0 rows") {
 		t.Errorf("shown was %q", text)

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
-	"vendorapi/reporting/testbed"
 )
 
 // archiveWith is a migrated database with so many orders in November 2026, one
 // every 8 s, and the flags that lead there.
-func archiveWith(t *testing.T, e *testbed.Engine, orders int) (flags []string) {
+func archiveWith(t *testing.T, e *testserver.ClickHouse, orders int) (flags []string) {
 	t.Helper()
 	database := e.NewDatabase(t)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
@@ -58,7 +58,7 @@ func TestReport_ListsTheReports(t *testing.T) {
 
 func TestReport_WritesEveryFormat(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testbed.SharedEngine(t), 20)
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 20)
 	dir := t.TempDir()
 	november := append(flags, "order-ledger", "--from", "2026-11-01", "--to", "2026-11-30")
 	for format, c := range map[string]struct{ begins, holds string }{
@@ -92,7 +92,7 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 
 func TestReport_TakesTheFormatFromTheExtension(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testbed.SharedEngine(t), 3)
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
 	dir := t.TempDir()
 	for extension, begins := range map[string]string{".csv": "\ufeff", ".XLSX": "PK", ".json": "{", ".txt": "Fleet statement"} {
 		name := filepath.Join(dir, "november"+extension)
@@ -106,7 +106,7 @@ func TestReport_TakesTheFormatFromTheExtension(t *testing.T) {
 
 func TestReport_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	bare := e.NewDatabase(t)
 	e.Exec(t, "CREATE DATABASE "+bare)
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 // one.
 func TestReport_InterruptedLeavesTheFileAsItWas(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testbed.SharedEngine(t), 300_000)
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 300_000)
 	name := filepath.Join(t.TempDir(), "ledger.csv")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestReport_InterruptedLeavesTheFileAsItWas(t *testing.T) {
 
 func TestReport_ClickHouseKilledLeavesNoHalfFile(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	flags := archiveWith(t, e, 300_000)
 	name := filepath.Join(t.TempDir(), "ledger.json")
 	done := make(chan error, 1)
@@ -208,7 +208,7 @@ func requireOnly(t *testing.T, name, want string) {
 
 func TestReport_FollowsLinksAndWritesToDevices(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testbed.SharedEngine(t), 3)
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target.csv"), filepath.Join(dir, "link.csv")
 	if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {

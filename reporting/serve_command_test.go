@@ -17,9 +17,9 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/stack"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // settingsFile is the one that is delivered.
@@ -93,9 +93,9 @@ func freeAddr(t *testing.T) string {
 }
 
 // environment lets the programs of a test find a scene.
-func environment(s *scene.Scene) []string {
+func environment(s *archiveenv.Env) []string {
 	return []string{
-		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.Redis.URL, fmt.Sprint("PARTITIONS=", fleet.Partitions),
+		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.Redis.URL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
 		"CLICKHOUSE_URL=" + s.Engine.URL, "CLICKHOUSE_DATABASE=" + s.Database, "REPORTING_INSTANCE=t1",
 		"REPORTING_OPS_ADDR=127.0.0.1:0", "PANEL_ADDR=127.0.0.1:0", "PANEL_USERS=",
 		"REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
@@ -129,8 +129,8 @@ func awaitAnswer(t *testing.T, url, want string) {
 // is there it works, and SIGTERM ends it in order.
 func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 	t.Parallel()
-	engine := testbed.StartEngine(t)
-	s := scene.New(t, engine)
+	engine := testserver.DedicatedClickHouse(t)
+	s := archiveenv.On(testenv.New(t), t, engine)
 	o := s.Delivered(time.Now())
 	ops := freeAddr(t)
 	engine.Kill(t)
@@ -161,7 +161,7 @@ func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 
 func TestCommands_SayWhatTheyDid(t *testing.T) {
 	t.Parallel()
-	s := scene.New(t, testbed.SharedEngine(t))
+	s := archiveenv.New(t)
 	for range 3 {
 		s.Delivered(time.Now())
 	}

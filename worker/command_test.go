@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // rightEnvironment is what the shipped settings need of the environment. Nothing
@@ -102,7 +102,7 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 }
 
 func TestHealth_IsReadyzOfTheOneThatRuns(t *testing.T) {
-	b := testbed.New(t)
+	b := testenv.New(t)
 	rightEnvironment(t)
 	t.Setenv("WORKER_OPS_ADDR", freeAddr(t))
 	if err := run(t.Context(), []string{"-health", "-config", settingsFile}, io.Discard, io.Discard); err == nil {

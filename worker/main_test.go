@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/webhook"
-	"vendorapi/worker/testbed"
 )
 
 // worker is the program running in this process.
@@ -61,7 +61,7 @@ func startWorker(t *testing.T, redisURL string, args ...string) *worker {
 	}
 	for name, value := range map[string]string{
 		"ENVIRONMENT": "sandbox", "REDIS_URL": redisURL, "WORKER_OPS_ADDR": addr, "COURIER_STEP": "50ms",
-		"PARTITIONS": fmt.Sprint(testbed.Partitions), "WORKER_INSTANCE": "w1",
+		"PARTITIONS": fmt.Sprint(testenv.Partitions), "WORKER_INSTANCE": "w1",
 		"WEBHOOK_KEYS": "k:" + base64.StdEncoding.EncodeToString(make([]byte, 32)), "WEBHOOK_KEYS_FILE": "",
 	} {
 		t.Setenv(name, value)
@@ -90,13 +90,13 @@ func (w *worker) get(path string) (status int, body string) {
 	return resp.StatusCode, string(raw)
 }
 
-func (w *worker) awaitReady(b *testbed.Bed) {
+func (w *worker) awaitReady(b *testenv.Env) {
 	b.T.Helper()
 	b.Await("/readyz answers 200", func() bool { status, _ := w.get("/readyz"); return status == 200 })
 }
 
 func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	var mu sync.Mutex
 	var secret string
@@ -158,7 +158,7 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 }
 
 func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	b.Redis.Stop()
 	w := startWorker(t, b.Redis.URL, "-roles", "status")
@@ -197,7 +197,7 @@ func TestRun_StopsWhileItWaitsForRedis(t *testing.T) {
 }
 
 func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
-	b := testbed.New(t)
+	b := testenv.New(t)
 	for _, c := range []struct {
 		name  string
 		args  []string

@@ -111,7 +111,7 @@ var testRooms = map[string][]string{
 	"github.com/compose-spec/":           {"internal/systemtest/containers"},
 	"go.opentelemetry.io/":               {"internal/systemtest/observability"},
 	// It plays vendors and fleets for the tests of what reads their history.
-	"vendorapi/worker/testbed": {"reporting"},
+	"vendorapi/internal/testenv": {"reporting"},
 	// A Redis whose clock is wrong.
 	"vendorapi/loadtest/shim": {"worker/status"},
 }

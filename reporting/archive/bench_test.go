@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // How many rows a second go in, acknowledged and stored, from rows in Go: orders
@@ -18,7 +18,7 @@ func BenchmarkInsert(b *testing.B) {
 	for _, writers := range []int{1, 2} {
 		for _, withEvents := range []bool{false, true} {
 			b.Run(fmt.Sprintf("writers=%d/events=%t", writers, withEvents), func(b *testing.B) {
-				e := testbed.StartEngine(b)
+				e := testserver.DedicatedClickHouse(b)
 				a := open(b, e, e.NewDatabase(b))
 				_, err := a.Migrate(b.Context())
 				noError(b, err)
@@ -97,7 +97,7 @@ func BenchmarkColumns(b *testing.B) {
 
 // Reading a day for reconciliation.
 func BenchmarkStored(b *testing.B) {
-	e := testbed.StartEngine(b)
+	e := testserver.DedicatedClickHouse(b)
 	a := open(b, e, e.NewDatabase(b))
 	_, err := a.Migrate(b.Context())
 	noError(b, err)

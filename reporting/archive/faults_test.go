@@ -17,14 +17,14 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // Writers go on over kill -9 at any moment, sending again what was not
 // acknowledged: everything is there, once.
 func TestInsert_SurvivesKill(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	_, err := a.Migrate(t.Context())
 	noError(t, err)
@@ -79,7 +79,7 @@ func insertUntilStored(t *testing.T, a *Archive, b *Batch, repeated *atomic.Int6
 
 func TestArchive_AwayAndBack(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	_, err := a.Migrate(t.Context())
 	noError(t, err)
@@ -130,7 +130,7 @@ func TestArchive_AwayAndBack(t *testing.T) {
 // A reader that is cut off says so: half a day must not look like a whole one.
 func TestStored_ClickHouseKilledWhileReading(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	_, err := a.Migrate(t.Context())
 	noError(t, err)
@@ -204,7 +204,7 @@ func TestArchive_AddressWithoutClickHouse(t *testing.T) {
 
 func TestArchive_WithoutDatabaseOrTables(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	noError(t, a.Ping(t.Context()))
 	b := batchOf(newOrder(account(1), 1, noon))

@@ -9,10 +9,10 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func noError(t testing.TB, err error) {
 	t.Helper()
@@ -22,7 +22,7 @@ func noError(t testing.TB, err error) {
 }
 
 // open is an archive on a database of an engine, which Migrate has not seen.
-func open(t testing.TB, e *testbed.Engine, database string) *Archive {
+func open(t testing.TB, e *testserver.ClickHouse, database string) *Archive {
 	t.Helper()
 	a, err := Open(Settings{URL: e.URL, Database: database})
 	noError(t, err)
@@ -33,7 +33,7 @@ func open(t testing.TB, e *testbed.Engine, database string) *Archive {
 // newArchive is an archive on a new database of the shared engine.
 func newArchive(t testing.TB) *Archive {
 	t.Helper()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	_, err := a.Migrate(t.Context())
 	noError(t, err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // tablesEnd is the last file that makes tables of rows; later ones need not be
@@ -18,7 +18,7 @@ const tablesEnd = 4
 func TestMigrate_FromEveryEarlierState(t *testing.T) {
 	t.Parallel()
 	files := own(t)
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	for n := range len(files) + 1 {
 		a := open(t, e, e.NewDatabase(t))
 		applied, err := a.migrate(t.Context(), files[:n])
@@ -60,7 +60,7 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 	t.Parallel()
 	files := own(t)
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	total := 0
 	for _, f := range files {
 		statements, err := layout{database: "d"}.statements(&f)
@@ -94,7 +94,7 @@ func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 
 func TestMigrate_TwoAtOnce(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	for range 5 {
 		database := e.NewDatabase(t)
 		var running sync.WaitGroup
@@ -128,7 +128,7 @@ func TestMigrate_RefusesWhatItCannotKnow(t *testing.T) {
 		{want: files[1].name + " has been changed since it was applied", record: changed},
 		{want: "has the number 0", record: migration{version: 0, name: "0000_none.sql"}},
 	} {
-		e := testbed.SharedEngine(t)
+		e := testserver.SharedClickHouse(t)
 		a := open(t, e, e.NewDatabase(t))
 		noError(t, a.makeDatabase(t.Context()))
 		noError(t, a.apply(t.Context(), &c.record))

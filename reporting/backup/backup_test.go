@@ -15,13 +15,13 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func noError(t *testing.T, err error) {
 	t.Helper()
@@ -30,7 +30,7 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-func startExport(s *scene.Scene, l *ledger.Ledger, a *archive.Archive) (stop func()) {
+func startExport(s *archiveenv.Env, l *ledger.Ledger, a *archive.Archive) (stop func()) {
 	e := export.New(l, a, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}, "test",
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return s.Start(e.Run)
@@ -40,7 +40,7 @@ func startExport(s *scene.Scene, l *ledger.Ledger, a *archive.Archive) (stop fun
 // Redis is, is in the restored ClickHouse once the exporter has gone on there.
 func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := scene.New(t, testbed.SharedEngine(t))
+	s := archiveenv.New(t)
 	startExport(s, s.Ledger, s.Archive)
 	s.Delivered(time.Now())
 	s.AwaitExported()
@@ -73,7 +73,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment})
 	noError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	other := &scene.Scene{Bed: s.Bed, T: t, Engine: s.Engine, Database: s.Engine.NewDatabase(t)}
+	other := &archiveenv.Env{Bed: s.Bed, T: t, Engine: s.Engine, Database: s.Engine.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
@@ -98,9 +98,9 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 }
 
 // made is a small backup with included files.
-func made(t *testing.T) (to string, s *scene.Scene) {
+func made(t *testing.T) (to string, s *archiveenv.Env) {
 	t.Helper()
-	s = scene.New(t, testbed.SharedEngine(t))
+	s = archiveenv.New(t)
 	s.Delivered(time.Now())
 	keys := filepath.Join(t.TempDir(), "keys")
 	noError(t, os.MkdirAll(filepath.Join(keys, "deeper"), 0o755))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // many is enough for a download to be under way for a while: its CSV is far
@@ -22,7 +22,7 @@ const many = 300_000
 // A report that breaks off must never look whole, however it is encoded.
 func TestDownload_ThatFailsInTheMiddleIsSeenToBeCut(t *testing.T) {
 	nothingLeft := watchTemporaryFiles(t)
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	s := newSceneOn(t, e)
 	s.insertOrders(many)
 	for i, c := range []struct{ file, encoding string }{
@@ -49,7 +49,7 @@ func TestDownload_ThatFailsInTheMiddleIsSeenToBeCut(t *testing.T) {
 
 func TestDownload_SaysThatClickHouseIsAway(t *testing.T) {
 	nothingLeft := watchTemporaryFiles(t)
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	s := newSceneOn(t, e)
 	s.insertOrders(10)
 	e.Kill(t)
@@ -74,7 +74,7 @@ func TestDownload_SaysThatClickHouseIsAway(t *testing.T) {
 // A workbook goes out at its end, so a failure is a status however late it comes.
 func TestDownload_OfAWorkbookThatFailsIsAnAnswer(t *testing.T) {
 	nothingLeft := watchTemporaryFiles(t)
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	s := newSceneOn(t, e)
 	s.insertOrders(many)
 	answered := make(chan *http.Response)

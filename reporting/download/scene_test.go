@@ -16,12 +16,12 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -33,7 +33,7 @@ func must(t testing.TB, err error) {
 // scene is a panel with downloads over a real ClickHouse and a real Redis.
 type scene struct {
 	*testing.T
-	engine    *testbed.Engine
+	engine    *testserver.ClickHouse
 	database  string
 	archive   *archive.Archive
 	gate      *access.Gate
@@ -45,10 +45,10 @@ type scene struct {
 // newScene is one on the shared engine, with a few orders.
 func newScene(t *testing.T, change ...func(*Settings)) *scene {
 	t.Helper()
-	return newSceneOn(t, testbed.SharedEngine(t), change...)
+	return newSceneOn(t, testserver.SharedClickHouse(t), change...)
 }
 
-func newSceneOn(t *testing.T, e *testbed.Engine, change ...func(*Settings)) *scene {
+func newSceneOn(t *testing.T, e *testserver.ClickHouse, change ...func(*Settings)) *scene {
 	t.Helper()
 	s := &scene{T: t, engine: e, database: e.NewDatabase(t), tokens: map[string]string{}}
 	var err error

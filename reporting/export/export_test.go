@@ -7,14 +7,14 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
-	fleet "vendorapi/worker/testbed"
 )
 
 func TestExport_WritesOrdersAndEvents(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	delivered, failed, open := s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now())
 	e, _ := s.export("x1")
 	s.AwaitExported()
@@ -28,14 +28,14 @@ func TestExport_WritesOrdersAndEvents(t *testing.T) {
 	s.Want("the store", "uniq(store_name, tax_number), any(store_name), any(tax_number) FROM "+s.Database+".orders", "1\tKadıköy Şube\t1234567890")
 	s.Want("times", fmt.Sprintf("created_at = toDateTime64('%s', 3, 'Etc/GMT-3'), isNull(picked_up_at), isNull(ended_at) FROM %s.orders WHERE order_id = '%s'",
 		open.CreatedAt.In(delivery.Istanbul).Format("2006-01-02 15:04:05.000"), s.Database, open.ID), "1\t1\t1")
-	if n := fleet.Value(t, e.metrics.rows.WithLabelValues("order_events")); n != 9 {
+	if n := testenv.Value(t, e.metrics.rows.WithLabelValues("order_events")); n != 9 {
 		t.Errorf("%v rows of events counted", n)
 	}
 }
 
 func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
 	s.queueWebhooks() // no endpoint: not sent
@@ -50,7 +50,7 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 // and not only those that fit into the endpoint's log in Redis.
 func TestExport_WritesEveryAttempt(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	_, _, err := s.Ledger.SetWebhookURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func (s *exporting) refuseLate(o *delivery.Order) {
 
 func TestExport_LosesNothingWhileClickHouseIsAway(t *testing.T) {
 	t.Parallel()
-	engine := testbed.StartEngine(t)
+	engine := testserver.DedicatedClickHouse(t)
 	s := newScene(t, engine)
 	e, _ := s.export("x1")
 	s.Vendor.Order("", time.Now())
@@ -138,7 +138,7 @@ func TestExport_LosesNothingWhileClickHouseIsAway(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	s.Await("the exporter has met the absence", func() bool {
-		return fleet.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 2
+		return testenv.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 2
 	})
 	stats := s.Stats()
 	if stats.Pending[ledger.RoleExport] == 0 || stats.Unread[ledger.RoleExport] == 0 || stats.DeadLetters != 0 {
@@ -154,7 +154,7 @@ func TestExport_LosesNothingWhileClickHouseIsAway(t *testing.T) {
 // again and count once.
 func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	for range 20 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
@@ -182,7 +182,7 @@ func (s *exporting) setBack() {
 
 func TestExport_ReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	s.export("x1")
 	s.export("x2")
 	for range 50 {
@@ -194,21 +194,21 @@ func TestExport_ReplicasShareTheWork(t *testing.T) {
 
 func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	s.Vendor.Order("", time.Now())
 	s.EachRecord("o", "redis.call('DEL', k)")
 	s.Vendor.Order("", time.Now())
 	e, _ := s.export("x1")
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "1")
-	if n := fleet.Value(t, e.metrics.missing); n != 1 {
+	if n := testenv.Value(t, e.metrics.missing); n != 1 {
 		t.Errorf("%v missing orders counted", n)
 	}
 }
 
 func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	for range 30 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}

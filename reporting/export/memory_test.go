@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/reporting/testbed"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // While ClickHouse is away, what waits, waits in the streams: an exporter's
 // memory does not grow with it.
 func TestExport_MemoryIsBoundedWhileClickHouseIsAway(t *testing.T) {
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	d := newDoor(t, s, "")
 	d.answer(refuse(500, "252", "Code: 252. DB::Exception: Too many parts (3000). (TOO_MANY_PARTS)\n"))
 	const orders, copies = 500, 100
@@ -30,7 +30,7 @@ func TestExport_MemoryIsBoundedWhileClickHouseIsAway(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		peak = max(peak, m.HeapAlloc)
 	}
-	if n := fleet.Value(t, e.metrics.turns.WithLabelValues(resultFailed)); n < 2 {
+	if n := testenv.Value(t, e.metrics.turns.WithLabelValues(resultFailed)); n < 2 {
 		t.Errorf("%v turns have failed", n)
 	}
 	grown := (int64(peak) - int64(before.HeapAlloc)) >> 20

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
-	fleet "vendorapi/worker/testbed"
 )
 
 // door stands between an exporter and ClickHouse. handle may answer an insert
@@ -94,7 +94,7 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, testbed.SharedEngine(t))
+			s := newScene(t, testserver.SharedClickHouse(t))
 			d := newDoor(t, s, "")
 			d.answer(answer)
 			for range 5 {
@@ -119,7 +119,7 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 			}
 			s.Want("orders", "count(), sum(order_amount) FROM "+s.Database+".orders", "10\t1234.5")
 			s.Want("events", "count() FROM "+s.Database+".order_events", "10")
-			if n := fleet.Value(t, e.metrics.panics); n != 0 {
+			if n := testenv.Value(t, e.metrics.panics); n != 0 {
 				t.Errorf("%v panics", n)
 			}
 		})
@@ -129,7 +129,7 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 // A ClickHouse that takes the rows and never answers.
 func TestExport_DoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	d := newDoor(t, s, "?read_timeout=1s")
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
@@ -140,7 +140,7 @@ func TestExport_DoesNotWaitForEver(t *testing.T) {
 	s.Vendor.Order("", time.Now())
 	e, stop := s.export("x1")
 	s.Await("the exporter gives up the insert", func() bool {
-		return fleet.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 1
+		return testenv.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 1
 	})
 	d.open()
 	began := time.Now()
@@ -172,7 +172,7 @@ func TestExport_DoesNotWaitForEver(t *testing.T) {
 // Groups that vanish while an exporter runs are made anew, from the oldest entry.
 func TestExport_GroupsVanishWhileItRuns(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	e, _ := s.export("x1")
 	for range 3 {
 		s.Vendor.Order("", time.Now())
@@ -182,7 +182,7 @@ func TestExport_GroupsVanishWhileItRuns(t *testing.T) {
 		s.AwaitExported()
 	}
 	s.Want("orders", "count(), (SELECT count() FROM "+s.Database+".order_events) FROM "+s.Database+".orders", "9\t9")
-	if n := fleet.Value(t, e.metrics.missing); n != 0 || s.Stats().DeadLetters != 0 {
+	if n := testenv.Value(t, e.metrics.missing); n != 0 || s.Stats().DeadLetters != 0 {
 		t.Errorf("%v missing, %d dead letters", n, s.Stats().DeadLetters)
 	}
 }

@@ -7,16 +7,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // exporting is a scene in which exporters can be started.
-type exporting struct{ *scene.Scene }
+type exporting struct{ *archiveenv.Env }
 
-func newScene(t *testing.T, engine *testbed.Engine) *exporting {
+func newScene(t *testing.T, engine *testserver.ClickHouse) *exporting {
 	t.Helper()
-	return &exporting{scene.New(t, engine)}
+	return &exporting{archiveenv.On(testenv.New(t), t, engine)}
 }
 
 var quick = Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}

@@ -7,8 +7,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/testbed"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // cut shortens a record to so many bytes.
@@ -29,7 +29,7 @@ func (s *exporting) handedOut(consumer string, times int) {
 // times. It is still exported in batches.
 func TestExport_CatchesUpInBatches(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	for range 300 {
 		s.Vendor.Order("", time.Now())
 	}
@@ -37,7 +37,7 @@ func TestExport_CatchesUpInBatches(t *testing.T) {
 	e, _ := s.export("x1")
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "300")
-	if n := fleet.Value(t, e.metrics.turns.WithLabelValues(resultStored)); n > 20 {
+	if n := testenv.Value(t, e.metrics.turns.WithLabelValues(resultStored)); n > 20 {
 		t.Errorf("300 entries took %v inserts", n)
 	}
 }
@@ -45,7 +45,7 @@ func TestExport_CatchesUpInBatches(t *testing.T) {
 // An order that nobody can read holds up only itself.
 func TestExport_UnreadableOrderHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	bad := s.Vendor.Order("", time.Now())
 	for range 20 {
 		s.Vendor.Order("", time.Now())
@@ -68,7 +68,7 @@ func TestExport_UnreadableOrderHoldsUpNobody(t *testing.T) {
 // Such an order ends among the dead letters, where it is counted.
 func TestExport_UnreadableOrderIsBuried(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	bad := s.Vendor.Order("", time.Now())
 	s.Vendor.Order("", time.Now())
 	s.cut("o", bad.ID.Digest(), 150)
@@ -84,7 +84,7 @@ func TestExport_UnreadableOrderIsBuried(t *testing.T) {
 // A store's name is no reason to keep its orders' money out of the reports.
 func TestExport_UnreadableStoreHoldsUpNoOrder(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	s.Vendor.Order("", time.Now())
 	s.NewVendor().Order("", time.Now())
 	s.cut("s", delivery.OrderDigest(s.Vendor.Account, s.Vendor.Store.ExternalID), 60)
@@ -95,7 +95,7 @@ func TestExport_UnreadableStoreHoldsUpNoOrder(t *testing.T) {
 
 func TestExport_MissingStoreLeavesItsNameEmpty(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	s.Vendor.Order("", time.Now())
 	s.EachRecord("s", "redis.call('DEL', k)")
 	s.export("x1")
@@ -106,7 +106,7 @@ func TestExport_MissingStoreLeavesItsNameEmpty(t *testing.T) {
 // An entry of the stream that nobody can read.
 func TestExport_UnreadableEntryIsBuried(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testbed.SharedEngine(t))
+	s := newScene(t, testserver.SharedClickHouse(t))
 	s.EachKey("e", "redis.call('XADD', k, '*', 'e', 'nonsense') redis.call('XADD', k, '*', 'x', 'y')")
 	s.EachKey("v", "redis.call('XADD', k, '*', 'a', 'short') redis.call('XADD', k, '*', 'e', '')")
 	s.Vendor.Order("", time.Now())

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/reports"
-	"vendorapi/reporting/testbed"
 )
 
 // routes are all pages there are.
@@ -115,7 +115,7 @@ func TestFilters_AreShortenedToWhatCanBeRight(t *testing.T) {
 
 func TestPages_SayThatClickHouseIsAway(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	w := newWorldOn(t, e)
 	w.november(10)
 	e.Kill(t)

@@ -13,16 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -34,7 +34,7 @@ func must(t testing.TB, err error) {
 // world is a panel with finance's pages and the downloads, over a real Redis and
 // a real ClickHouse.
 type world struct {
-	*scene.Scene
+	*archiveenv.Env
 	t      *testing.T
 	pages  *Pages
 	server *httptest.Server
@@ -47,12 +47,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldOn(t, testbed.SharedEngine(t))
+	return newWorldOn(t, testserver.SharedClickHouse(t))
 }
 
-func newWorldOn(t *testing.T, e *testbed.Engine) *world {
+func newWorldOn(t *testing.T, e *testserver.ClickHouse) *world {
 	t.Helper()
-	w := &world{Scene: scene.New(t, e), t: t, tokens: map[string]string{}, stranger: delivery.NewAccountID()}
+	w := &world{Scene: archiveenv.On(testenv.New(t), t, e), t: t, tokens: map[string]string{}, stranger: delivery.NewAccountID()}
 	w.account = w.Vendor.Account
 	w.fleets = []delivery.FleetID{w.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
 	var people access.People

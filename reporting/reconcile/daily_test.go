@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // What the daily comparison has found is in its figures, whatever else went
@@ -38,13 +38,13 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 			}
 			d := NewDaily(s.Ledger, s.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			d.compare(t.Context(), time.Now())
-			if n := fleet.Value(t, d.differences); n != c.differences {
+			if n := testenv.Value(t, d.differences); n != c.differences {
 				t.Errorf("%v differences, want %v", n, c.differences)
 			}
-			if n := fleet.Value(t, d.runs.WithLabelValues(c.result)); n != 1 {
+			if n := testenv.Value(t, d.runs.WithLabelValues(c.result)); n != 1 {
 				t.Errorf("the run was not counted as %s", c.result)
 			}
-			if at := fleet.Value(t, d.succeeded); (at > 0) == c.unreadable {
+			if at := testenv.Value(t, d.succeeded); (at > 0) == c.unreadable {
 				t.Errorf("last completed at %v", at)
 			}
 		})
@@ -64,10 +64,10 @@ func TestDaily_FailureHidesNothing(t *testing.T) {
 	d.compare(t.Context(), time.Now())
 	g.stand(func(string) bool { return false }, nil) // ClickHouse is away
 	d.compare(t.Context(), time.Now())
-	if n := fleet.Value(t, d.differences); n != 1 {
+	if n := testenv.Value(t, d.differences); n != 1 {
 		t.Errorf("%v differences are told after the failure, want still 1", n)
 	}
-	if n := fleet.Value(t, d.runs.WithLabelValues("failed")); n != 1 {
+	if n := testenv.Value(t, d.runs.WithLabelValues("failed")); n != 1 {
 		t.Errorf("%v failures counted", n)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed/scene"
 )
 
 // gate is a door to the scene's ClickHouse at which the test stands: it is told
@@ -29,7 +29,7 @@ type guard struct {
 	after  func(statement string) (answers bool)
 }
 
-func newGate(t *testing.T, s *scene.Scene) *gate {
+func newGate(t *testing.T, s *archiveenv.Env) *gate {
 	t.Helper()
 	engine, err := url.Parse(s.Engine.URL)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
 )
 
 // TestHistory_IsWhatHappened: whatever happens in whatever order, to orders, to
@@ -23,7 +23,7 @@ import (
 func TestHistory_IsWhatHappened(t *testing.T) {
 	t.Parallel()
 	shortly(t, map[string]string{"rapid.checks": "2", "rapid.steps": "40"})
-	s := scene.New(t, testbed.SharedEngine(t))
+	s := archiveenv.New(t)
 	g := newGate(t, s)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, s, g)

@@ -3,7 +3,7 @@ package reconcile
 import (
 	"testing"
 
-	"vendorapi/reporting/testbed"
+	"vendorapi/internal/testenv/testserver"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }

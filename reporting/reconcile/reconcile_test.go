@@ -13,15 +13,15 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
 )
 
 // compared is a scene with a few orders that have been exported.
 type compared struct {
-	*scene.Scene
+	*archiveenv.Env
 	reconciler *Reconciler
 	stop       func() // the exporter
 	today      time.Time
@@ -29,7 +29,7 @@ type compared struct {
 
 func newCompared(t *testing.T) *compared {
 	t.Helper()
-	s := &compared{Scene: scene.New(t, testbed.SharedEngine(t))}
+	s := &compared{Scene: archiveenv.New(t)}
 	s.reconciler = New(s.Ledger, s.Archive)
 	// Noon, so that no test runs over midnight.
 	s.today = archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
@@ -219,8 +219,8 @@ func TestReconcile_KnowsRetiredOrders(t *testing.T) {
 
 func TestReconcile_ClickHouseAwayIsAnError(t *testing.T) {
 	t.Parallel()
-	engine := testbed.StartEngine(t)
-	s := scene.New(t, engine)
+	engine := testserver.DedicatedClickHouse(t)
+	s := archiveenv.On(testenv.New(t), t, engine)
 	engine.Kill(t)
 	err := New(s.Ledger, s.Archive).Run(t.Context(), Scope{From: time.Now(), To: time.Now()}, func(*Day) {})
 	if !errors.Is(err, delivery.ErrUnavailable) {

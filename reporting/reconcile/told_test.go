@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	fleet "vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // told is an order as the test knows it: what it was told to do, never what it
@@ -111,7 +111,7 @@ const eventColumns = `order_id, sequence, if(sequence = 1, 1, version), status, 
 
 // moves makes up what happens next to an order.
 func (o *told) moves(target int, at time.Time) delivery.Update {
-	u := delivery.Update{Order: o.id, Kind: delivery.KindStatus, At: at, Courier: fleet.Courier}
+	u := delivery.Update{Order: o.id, Kind: delivery.KindStatus, At: at, Courier: testenv.Courier}
 	switch {
 	case target <= int(delivery.Delivered):
 		u.Status = delivery.Status(target)

@@ -13,17 +13,17 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/export"
-	"vendorapi/reporting/testbed/scene"
-	fleet "vendorapi/worker/testbed"
 )
 
 // world is a vendor's orders and everything that may happen to them.
 type world struct {
 	*rapid.T
-	s        *scene.Scene
+	s        *archiveenv.Env
 	gate     *gate
-	vendor   *fleet.Vendor
+	vendor   *testenv.Vendor
 	day      time.Time // in the middle of three
 	orders   []*told
 	epoch    uint64
@@ -32,7 +32,7 @@ type world struct {
 	steps    int                       // ever, in all orders
 }
 
-func newWorld(rt *rapid.T, s *scene.Scene, g *gate) *world {
+func newWorld(rt *rapid.T, s *archiveenv.Env, g *gate) *world {
 	day := rapid.SampledFrom([]time.Time{
 		time.Date(2024, 2, 29, 0, 0, 0, 0, delivery.Istanbul), time.Date(2024, 1, 1, 0, 0, 0, 0, delivery.Istanbul),
 		time.Date(2025, 3, 1, 0, 0, 0, 0, delivery.Istanbul), time.Date(2025, 10, 31, 0, 0, 0, 0, delivery.Istanbul),

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
 // benchOrders is how many orders the reports are measured with; the environment
@@ -41,7 +41,7 @@ func BenchmarkReports(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	e := testbed.SharedEngine(b)
+	e := testserver.SharedClickHouse(b)
 	database := e.NewDatabase(b)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	noError(b, err)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
 // trap is a sink that does something at a row.
@@ -39,7 +39,7 @@ func (s *trap) Abort()                { s.aborted++; s.Sink.Abort() }
 const many = 300_000
 
 // manyOrders is an archive whose ledger takes a while.
-func manyOrders(t *testing.T, e *testbed.Engine) (*archive.Archive, string) {
+func manyOrders(t *testing.T, e *testserver.ClickHouse) (*archive.Archive, string) {
 	t.Helper()
 	database := e.NewDatabase(t)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
@@ -55,7 +55,7 @@ func manyOrders(t *testing.T, e *testbed.Engine) (*archive.Archive, string) {
 
 func TestRun_CancelledInTheMiddleEndsTheQuery(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	a, database := manyOrders(t, e)
 	for _, f := range []Format{CSV, XLSX} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestRun_CancelledInTheMiddleEndsTheQuery(t *testing.T) {
 
 func TestRun_ReaderWhoGoesEndsTheQuery(t *testing.T) {
 	t.Parallel()
-	a, _ := manyOrders(t, testbed.SharedEngine(t))
+	a, _ := manyOrders(t, testserver.SharedClickHouse(t))
 	gone := errors.New("the reader has gone")
 	s := &trap{Sink: NewSink(JSON, io.Discard), at: 10_000, spring: func() error { return gone }}
 	began := time.Now()
@@ -90,7 +90,7 @@ func TestRun_ReaderWhoGoesEndsTheQuery(t *testing.T) {
 
 func TestRun_ClickHouseKilledInTheMiddleIsAnError(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	a, _ := manyOrders(t, e)
 	p := period(t, "2026-11-01", "2026-12-31")
 	for _, row := range []int{1, blockRows, 50_000} {
@@ -113,7 +113,7 @@ func TestRun_ClickHouseAwayOrEmpty(t *testing.T) {
 	away, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:9"})
 	noError(t, err)
 	defer away.Close()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	empty, err := archive.Open(archive.Settings{URL: e.URL, Database: "never_migrated"})
 	noError(t, err)
 	defer empty.Close()

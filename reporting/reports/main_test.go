@@ -9,11 +9,11 @@ import (
 
 	_ "time/tzdata"
 
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func noError(t testing.TB, err error) {
 	t.Helper()
@@ -23,7 +23,7 @@ func noError(t testing.TB, err error) {
 }
 
 // newArchive is a migrated archive in an engine.
-func newArchive(t testing.TB, e *testbed.Engine) *archive.Archive {
+func newArchive(t testing.TB, e *testserver.ClickHouse) *archive.Archive {
 	t.Helper()
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: e.NewDatabase(t)})
 	noError(t, err)
@@ -38,7 +38,7 @@ func newArchive(t testing.TB, e *testbed.Engine) *archive.Archive {
 // end, and all late deliveries twice.
 func archiveOf(t testing.TB, s story) *archive.Archive {
 	t.Helper()
-	a := newArchive(t, testbed.SharedEngine(t))
+	a := newArchive(t, testserver.SharedClickHouse(t))
 	earlier := slices.Clone(s.orders)
 	for i := range earlier {
 		o := &earlier[i]

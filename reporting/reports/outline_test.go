@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
 // kept is a sink that keeps the rows.
@@ -106,7 +106,7 @@ func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
 
 func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t, testbed.SharedEngine(t))
+	a := newArchive(t, testserver.SharedClickHouse(t))
 	p := period(t, "2026-11-01", "2026-11-30")
 	for _, c := range []struct {
 		r   *Report
@@ -135,7 +135,7 @@ func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
 
 func TestOutline_SaysThatClickHouseIsAway(t *testing.T) {
 	t.Parallel()
-	e := testbed.StartEngine(t)
+	e := testserver.DedicatedClickHouse(t)
 	a := newArchive(t, e)
 	p := period(t, "2026-11-01", "2026-11-30")
 	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: stories(20).Example(23).orders}))
@@ -153,7 +153,7 @@ func TestOutline_SaysThatClickHouseIsAway(t *testing.T) {
 // Sums beyond what 64 bits hold are an error and not another number.
 func TestOutline_RefusesSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	database := e.NewDatabase(t)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	noError(t, err)

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
 // People who write SQL have no settings, and may be in another database: the
@@ -16,7 +16,7 @@ import (
 func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	t.Parallel()
 	s := stories(150).Example(8)
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	database := e.NewDatabase(t)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	noError(t, err)
@@ -50,7 +50,7 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 // The way to one account's month goes through the primary key.
 func TestViews_ReadOnlyTheAccountsRows(t *testing.T) {
 	t.Parallel()
-	e := testbed.SharedEngine(t)
+	e := testserver.SharedClickHouse(t)
 	database := e.NewDatabase(t)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	noError(t, err)

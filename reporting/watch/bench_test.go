@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/testbed"
 )
 
 // benchOrders is how many orders of 30 days the searches are measured with; the
@@ -24,7 +24,7 @@ func BenchmarkSearch(b *testing.B) {
 		orders, err = strconv.Atoi(text)
 		must(b, err)
 	}
-	e := testbed.SharedEngine(b)
+	e := testserver.SharedClickHouse(b)
 	database := e.NewDatabase(b)
 	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	must(b, err)

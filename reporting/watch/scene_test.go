@@ -17,16 +17,16 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/frame"
-	"vendorapi/reporting/testbed"
-	"vendorapi/reporting/testbed/scene"
-	fleet "vendorapi/worker/testbed"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -56,16 +56,16 @@ var programs = sync.OnceValue(func() (p struct {
 
 // watched is a scene with the pages over it.
 type watched struct {
-	*scene.Scene
+	*archiveenv.Env
 	pages  *Pages
 	server *httptest.Server
 }
 
-func newWatched(t *testing.T) *watched { return newWatchedOn(t, testbed.SharedEngine(t)) }
+func newWatched(t *testing.T) *watched { return newWatchedOn(t, testserver.SharedClickHouse(t)) }
 
-func newWatchedOn(t *testing.T, engine *testbed.Engine) *watched {
+func newWatchedOn(t *testing.T, engine *testserver.ClickHouse) *watched {
 	t.Helper()
-	w := &watched{Scene: scene.New(t, engine)}
+	w := &watched{Scene: archiveenv.On(testenv.New(t), t, engine)}
 	w.serve(w.Archive)
 	return w
 }
@@ -204,7 +204,7 @@ func (w *watched) exporting() (stop func()) {
 }
 
 // register gives the vendor's account a URL.
-func (w *watched) register(v *fleet.Vendor) {
+func (w *watched) register(v *testenv.Vendor) {
 	w.T.Helper()
 	_, _, err := w.Ledger.SetWebhookURL(w.T.Context(), v.Account, "https://vendor.example/hook")
 	must(w.T, err)
@@ -283,7 +283,7 @@ func (w *watched) insertOrders(n int, step time.Duration) {
 	insertOrders(w.T, w.Engine, w.Database, n, step)
 }
 
-func insertOrders(t testing.TB, e *testbed.Engine, database string, n int, step time.Duration) {
+func insertOrders(t testing.TB, e *testserver.ClickHouse, database string, n int, step time.Duration) {
 	t.Helper()
 	e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders
 SELECT reinterpretAsUUID(sipHash128('account', number %% 3)), toDate(created_at), %s, 4294967301,

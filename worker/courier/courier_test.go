@@ -9,11 +9,11 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/worker/status"
-	"vendorapi/worker/testbed"
 )
 
-func start(b *testbed.Bed, consumer string) {
+func start(b *testenv.Env, consumer string) {
 	b.T.Helper()
 	l := b.Open()
 	log := slog.New(slog.DiscardHandler)
@@ -26,7 +26,7 @@ func start(b *testbed.Bed, consumer string) {
 //rule:make-run/COURIER make-run/COURIER_STEP
 func TestRole_ConfirmsStoresAndDeliversOrders(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	pending := v.NewStore("branch-2", delivery.AwaitingFleetApproval)
 	start(b, "w1")
@@ -51,7 +51,7 @@ func TestRole_ConfirmsStoresAndDeliversOrders(t *testing.T) {
 
 func TestRole_SeveralReplicasDoNoHarm(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	for _, name := range []string{"w1", "w2", "w3"} {
 		start(b, name)
@@ -79,7 +79,7 @@ func TestRole_SeveralReplicasDoNoHarm(t *testing.T) {
 //rule:decisions/sandbox
 func TestRole_ObeysItsTriggers(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	start(b, "w1")
 	nobody := v.Order("SIM:NO_COURIER", time.Now())

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // The sandbox courier acts for every fleet, not only for the first or the demo's.
@@ -13,7 +13,7 @@ import (
 //rule:make-run/the-demo-fleet-covers-at
 func TestRole_ActsForEveryFleet(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v, first := b.Vendor(), b.Fleet
 	second := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "İkinci Kurye", SubRegion: first.SubRegion,
 		DeliveryMinutes: 20, PickupMinutes: 5, Couriers: -1, Coverage: first.Coverage}

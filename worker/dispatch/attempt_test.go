@@ -9,8 +9,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/webhook"
-	"vendorapi/worker/testbed"
 )
 
 // unattachedRole is a role without a ledger, for what is decided before or
@@ -84,7 +84,7 @@ func TestAttempt_LeavesALeaseThatMayBeOver(t *testing.T) {
 	if done {
 		t.Error("sent although another worker may have taken it over")
 	}
-	if n := testbed.Value(t, r.metrics.leasesLost); n != 1 {
+	if n := testenv.Value(t, r.metrics.leasesLost); n != 1 {
 		t.Errorf("%v leases lost", n)
 	}
 }
@@ -96,8 +96,8 @@ func TestDeliver_APanicFreesItsSlot(t *testing.T) {
 	r.slots <- struct{}{}
 	r.sends.Add(1)
 	r.deliver(t.Context(), 0, d, time.Now().Add(time.Minute))
-	if len(r.slots) != 0 || testbed.Value(t, r.metrics.panics) != 1 {
-		t.Errorf("%d slots in use, %v panics", len(r.slots), testbed.Value(t, r.metrics.panics))
+	if len(r.slots) != 0 || testenv.Value(t, r.metrics.panics) != 1 {
+		t.Errorf("%d slots in use, %v panics", len(r.slots), testenv.Value(t, r.metrics.panics))
 	}
 	r.sends.Wait()
 }
@@ -173,7 +173,7 @@ func TestSettings_Validate(t *testing.T) {
 }
 
 func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
-	b := testbed.New(t)
+	b := testenv.New(t)
 	for _, c := range []struct {
 		sandbox bool
 		setting string

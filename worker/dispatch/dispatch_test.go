@@ -11,7 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 //rule:order-status-delivery-state/the-same-object-without-events order-status-delivery-state/location.latitude-location.longitude
@@ -21,7 +21,7 @@ import (
 //rule:webhooks/exactly-the-spec-s-headers-and webhooks/courier-surnames-are-abbreviated-in
 func TestRole_SendsTheContract(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -56,7 +56,7 @@ func TestRole_SendsTheContract(t *testing.T) {
 //rule:states/creation-itself-sends-no-webhook
 func TestRole_SendsEveryChangeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, func(http.ResponseWriter, request) { time.Sleep(time.Millisecond) })
 	orders := map[string][]string{}
@@ -81,7 +81,7 @@ func TestRole_SendsEveryChangeOnceAndInOrder(t *testing.T) {
 
 func TestRole_SendsWithinMilliseconds(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -101,7 +101,7 @@ func TestRole_SendsWithinMilliseconds(t *testing.T) {
 
 func TestRole_FollowsUpOneOrdersEventsWithoutAPause(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -115,7 +115,7 @@ func TestRole_FollowsUpOneOrdersEventsWithoutAPause(t *testing.T) {
 //rule:request-headers/X-Service-Attempt body-envelope/eventId delivery-rules/2 delivery-rules/3 webhooks/every-attempt-is-recorded-time
 func TestRole_RetriesAcrossARestartWithTheSameBytes(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, func(w http.ResponseWriter, q request) {
 		if q.header.Get("X-Service-Attempt") == "1" {
@@ -151,7 +151,7 @@ func TestRole_RetriesAcrossARestartWithTheSameBytes(t *testing.T) {
 //rule:delivery-rules/2 webhooks/then-the-event-is-kept
 func TestRole_NeverSendsAfterTheDeadline(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	yesterday := time.Now().Add(-24*time.Hour - time.Minute)
@@ -175,7 +175,7 @@ func TestRole_NeverSendsAfterTheDeadline(t *testing.T) {
 //rule:webhooks/slow-or-dead-endpoints-never
 func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	release := make(chan struct{})
 	var slow []*receiver
 	for range 6 {
@@ -226,7 +226,7 @@ func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 
 func TestRole_SendsWhatADeadWorkerHadLeased(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
@@ -252,7 +252,7 @@ func TestRole_SendsWhatADeadWorkerHadLeased(t *testing.T) {
 
 func TestRole_ShutdownLetsSendsFinish(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	arrived := make(chan struct{})
 	rc := register(b, v, func(http.ResponseWriter, request) {
@@ -273,7 +273,7 @@ func TestRole_ShutdownLetsSendsFinish(t *testing.T) {
 
 func TestRole_RecordsAnAttemptAfterRedisWasAway(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	killed := make(chan struct{})
 	rc := register(b, v, func(http.ResponseWriter, request) {

@@ -10,13 +10,13 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 //rule:webhooks/timeout-10-s-only-2xx
 func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	register(b, v, func(w http.ResponseWriter, _ request) {
 		w.Header().Set("Retry-After", "3600")
@@ -36,7 +36,7 @@ func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 //rule:admin-api/post-accounts-id-webhook-rotate webhooks/after-a-rotation-the-standard
 func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -65,7 +65,7 @@ func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 //rule:delivery-rules/3 decisions/sandbox
 func TestRole_DuplicateTriggerSendsTwice(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -88,7 +88,7 @@ func TestRole_DuplicateTriggerSendsTwice(t *testing.T) {
 //rule:delivery-rules/4 decisions/sandbox
 func TestRole_ReorderTriggerLetsLaterEventsOvertake(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -108,7 +108,7 @@ func TestRole_ReorderTriggerLetsLaterEventsOvertake(t *testing.T) {
 
 func TestRole_ReplaysUnderTheSameEventID(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -129,7 +129,7 @@ func TestRole_ReplaysUnderTheSameEventID(t *testing.T) {
 
 func TestRole_KeepsToThePerEndpointCap(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, func(http.ResponseWriter, request) { time.Sleep(20 * time.Millisecond) })
 	for range 60 {
@@ -149,7 +149,7 @@ func TestRole_KeepsToThePerEndpointCap(t *testing.T) {
 //rule:store-states/awaitingfleetapproval-to-active events/the-service-posts-each-event event-types/store.activated
 func TestRole_SendsStoreEvents(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	rc := register(b, v, nil)
 	b.Start(newRole(b.Ledger, "w1").Run)

@@ -11,7 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // nominal are the gaps of design section 7 before attempts 2 to 13.
@@ -23,9 +23,9 @@ var nominal = []time.Duration{
 // outage is a vendor whose receiver is away, on a clock that jumps from one look
 // at the queue to the next.
 type outage struct {
-	*testbed.Bed
-	clock  *testbed.Clock
-	vendor *testbed.Vendor
+	*testenv.Env
+	clock  *testenv.Clock
+	vendor *testenv.Vendor
 	rc     *receiver
 	role   *Role
 	down   atomic.Bool
@@ -33,7 +33,7 @@ type outage struct {
 }
 
 func newOutage(t *testing.T, at time.Time) *outage {
-	b, clock := testbed.NewWithClock(t, at)
+	b, clock := testenv.NewWithClock(t, at)
 	s := &outage{Bed: b, clock: clock, vendor: b.Vendor()}
 	s.down.Store(true)
 	s.rc = register(b, s.vendor, func(w http.ResponseWriter, _ request) {

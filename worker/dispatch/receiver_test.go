@@ -14,8 +14,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/webhook"
-	"vendorapi/worker/testbed"
 )
 
 // request is one webhook as the vendor received it.
@@ -54,7 +54,7 @@ type receiver struct {
 }
 
 // register starts a receiver and registers it for the vendor.
-func register(b *testbed.Bed, v *testbed.Vendor, answer func(http.ResponseWriter, request)) *receiver {
+func register(b *testenv.Env, v *testenv.Vendor, answer func(http.ResponseWriter, request)) *receiver {
 	b.T.Helper()
 	rc := &receiver{t: b.T, answer: answer}
 	rc.server = httptest.NewServer(rc)
@@ -107,7 +107,7 @@ func (rc *receiver) of(eventID string) (requests []request) {
 }
 
 // await waits for n requests and answers them.
-func (rc *receiver) await(b *testbed.Bed, n int) []request {
+func (rc *receiver) await(b *testenv.Env, n int) []request {
 	b.T.Helper()
 	b.Await("enough webhooks", func() bool { return len(rc.received()) >= n })
 	return rc.received()
@@ -136,7 +136,7 @@ func newRole(l *ledger.Ledger, consumer string) *Role {
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-func attempts(b *testbed.Bed, v *testbed.Vendor) []ledger.AttemptRecord {
+func attempts(b *testenv.Env, v *testenv.Vendor) []ledger.AttemptRecord {
 	b.T.Helper()
 	records, err := b.Ledger.Attempts(b.T.Context(), v.Account, "")
 	if err != nil {
@@ -146,7 +146,7 @@ func attempts(b *testbed.Bed, v *testbed.Vendor) []ledger.AttemptRecord {
 }
 
 // awaitAttempts waits for n records of attempts, newest first.
-func awaitAttempts(b *testbed.Bed, v *testbed.Vendor, n int) []ledger.AttemptRecord {
+func awaitAttempts(b *testenv.Env, v *testenv.Vendor, n int) []ledger.AttemptRecord {
 	b.T.Helper()
 	b.Await("enough records of attempts", func() bool { return len(attempts(b, v)) >= n })
 	return attempts(b, v)

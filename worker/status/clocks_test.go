@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/loadtest/shim"
-	"vendorapi/worker/testbed"
 )
 
 // Of a worker that is an hour ahead Redis is an hour behind.
@@ -21,7 +21,7 @@ func TestTimers_WaitForBothClocks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := testbed.NewUnder(t, clocks.Env())
+	b := testenv.NewUnder(t, clocks.Env())
 	v := b.Vendor()
 	r := newRole(b.Ledger, "w1")
 	fresh := v.Order("", time.Now().Add(-time.Minute))

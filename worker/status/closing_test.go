@@ -7,7 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // What a migrating store's vendor is told when its last local day is over.
@@ -15,7 +15,7 @@ import (
 //rule:event-types/store.deactivated states/stores-awaitingfleet-awaitingfleetapproval
 func TestTimers_AMigratedStoreTellsTheReason(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	if _, _, err := b.Ledger.SetWebhookURL(t.Context(), v.Account, "https://vendor.example/"); err != nil {
 		t.Fatal(err)

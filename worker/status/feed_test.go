@@ -11,7 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 func newRole(l *ledger.Ledger, consumer string) *Role {
@@ -48,7 +48,7 @@ func checkHistory(t *testing.T, o *delivery.Order) {
 //rule:order-states/the-five-non-terminal-rows-follow
 func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	b.Start(newRole(b.Ledger, "w1").Run)
 	o := b.Vendor().Order("", time.Now())
 	b.Await("the job list names the order", func() bool {
@@ -66,7 +66,7 @@ func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 	if got := path(last); got != "Searching Assigned PickingUp PickedUp Delivering Delivered" {
 		t.Error(got)
 	}
-	if last.Courier != testbed.Courier {
+	if last.Courier != testenv.Courier {
 		t.Errorf("courier %+v", last.Courier)
 	}
 	checkHistory(t, last)
@@ -74,7 +74,7 @@ func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 
 func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	stop := b.Start(newRole(b.Ledger, "w1").Run)
 	v := b.Vendor()
 	delivered, failed := v.Order("", time.Now()), v.Order("", time.Now())
@@ -103,7 +103,7 @@ func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 //rule:states/a-repeated-or-backward-update
 func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	now := time.Now()
 	v := b.Vendor()
 	orders := []*delivery.Order{v.Order("", now), v.Order("", now), v.Order("", now)}
@@ -136,7 +136,7 @@ func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 	for result, want := range map[string]float64{
 		resultMoved: 9, resultDropped: 9, resultRefused: 6, resultConflict: 0, resultFailed: 0,
 	} {
-		if got := testbed.Value(t, r.metrics.entries.WithLabelValues(result)); got != want {
+		if got := testenv.Value(t, r.metrics.entries.WithLabelValues(result)); got != want {
 			t.Errorf("%v entries %s, want %v", got, result, want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 
 func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	o := v.Order("", time.Now())
 	r := newRole(b.Ledger, "w1")
@@ -164,7 +164,7 @@ func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
 	if got := path(b.Read(o.ID)); got != "Searching Cancelled" {
 		t.Error(got)
 	}
-	if n := testbed.Value(t, r.metrics.entries.WithLabelValues(resultConflict)); n != 1 {
+	if n := testenv.Value(t, r.metrics.entries.WithLabelValues(resultConflict)); n != 1 {
 		t.Errorf("%v conflicts", n)
 	}
 	if n := b.Stats().RefusedUpdates; n != 1 {
@@ -175,7 +175,7 @@ func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
 //rule:states/cancel-against-pickup-a-pickup
 func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	o := v.Order("", time.Now())
 	b.Accept(o, time.Now())
@@ -191,14 +191,14 @@ func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 //rule:fleet-api/put-jobs-orderid-courier states/a-courier-swap-never-goes
 func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	o := b.Vendor().Order("", time.Now())
 	b.Accept(o, time.Now())
 	b.Report(delivery.Update{Order: o.ID, Kind: delivery.KindSwap, At: time.Now(), Courier: ayse})
 	b.Reach(o, delivery.PickingUp, time.Now())
 	b.Start(newRole(b.Ledger, "w1").Run)
 	last := b.AwaitStatus(o, delivery.PickingUp)
-	if last.Courier != ayse || last.Changes[0].Courier != testbed.Courier || last.Changes[1].Courier != ayse {
+	if last.Courier != ayse || last.Changes[0].Courier != testenv.Courier || last.Changes[1].Courier != ayse {
 		t.Fatalf("%+v", last)
 	}
 	b.Report(delivery.Update{Order: o.ID, Kind: delivery.KindSwap, At: time.Now(), Courier: mehmet})
@@ -211,7 +211,7 @@ func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 //rule:states/a-delivered-reported-after-that
 func TestRole_ListsADeliveryThatComesAfterTimedOut(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	r := newRole(b.Ledger, "w1")
 	long := time.Now().Add(-2 * time.Hour)
 	o := b.Vendor().Order("", long)
@@ -220,7 +220,7 @@ func TestRole_ListsADeliveryThatComesAfterTimedOut(t *testing.T) {
 	b.AwaitStatus(o, delivery.Failed)
 	b.Reach(o, delivery.Delivered, time.Now())
 	b.Await("the refusal", func() bool {
-		return testbed.Value(t, r.metrics.refused.WithLabelValues(reasonLateDelivery)) == 1
+		return testenv.Value(t, r.metrics.refused.WithLabelValues(reasonLateDelivery)) == 1
 	})
 	if last := b.Read(o.ID); last.Status != delivery.Failed || last.Changes[len(last.Changes)-1].Failure != delivery.TimedOut {
 		t.Errorf("%+v", last)
@@ -229,7 +229,7 @@ func TestRole_ListsADeliveryThatComesAfterTimedOut(t *testing.T) {
 
 func TestRole_APanicLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	bad, good := v.Order("", time.Now()), v.Order("", time.Now())
 	r := newRole(b.Ledger, "w1")
@@ -258,7 +258,7 @@ func TestRole_APanicLosesNothing(t *testing.T) {
 
 func TestRole_ClaimsTheEntriesOfADeadWorker(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	o := b.Vendor().Order("", time.Now())
 	b.Accept(o, time.Now())
 	// This worker reads and dies before it settles anything.
@@ -284,7 +284,7 @@ func TestRole_ClaimsTheEntriesOfADeadWorker(t *testing.T) {
 
 func TestRole_HealsAMissingGroup(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	b.Start(newRole(b.Ledger, "w1").Run)
 	first := v.Order("", time.Now())
@@ -303,7 +303,7 @@ func TestRole_HealsAMissingGroup(t *testing.T) {
 
 func TestRole_OutlivesRedis(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	first, second := v.Order("", time.Now()), v.Order("", time.Now())
 	b.Start(newRole(b.Ledger, "w1").Run)
@@ -322,8 +322,8 @@ func TestRole_OutlivesRedis(t *testing.T) {
 
 func TestRole_SharesTheWorkWithoutDoubleMoves(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
-	vendors := []*testbed.Vendor{b.Vendor(), b.Vendor(), b.Vendor()}
+	b := testenv.New(t)
+	vendors := []*testenv.Vendor{b.Vendor(), b.Vendor(), b.Vendor()}
 	for _, name := range []string{"w1", "w2", "w3"} {
 		b.Start(newRole(b.Open(), name).Run)
 	}

@@ -7,13 +7,13 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/worker/testbed"
+	"vendorapi/internal/testenv"
 )
 
 // fireAll visits every partition's timers once.
 func fireAll(t *testing.T, r *Role, now time.Time) {
 	t.Helper()
-	for p := range testbed.Partitions {
+	for p := range testenv.Partitions {
 		if err := r.fireTimers(t.Context(), p, now); err != nil {
 			t.Fatal(err)
 		}
@@ -21,7 +21,7 @@ func fireAll(t *testing.T, r *Role, now time.Time) {
 }
 
 // settleFeed runs the role's feed, without its timers, until all is settled.
-func settleFeed(b *testbed.Bed, r *Role) {
+func settleFeed(b *testenv.Env, r *Role) {
 	b.T.Helper()
 	stop := b.Start(r.feed)
 	b.AwaitSettled(ledger.RoleStatus)
@@ -31,7 +31,7 @@ func settleFeed(b *testbed.Bed, r *Role) {
 //rule:order-states/an-order-lives-for-under states/searching states/every-order-reaches-a-terminal
 func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	r := newRole(b.Ledger, "w1")
 	now := time.Now()
@@ -72,7 +72,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 			t.Errorf("%s is %s %s", c.name, o.Status, failure)
 		}
 	}
-	if n := testbed.Value(t, r.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != 1 {
+	if n := testenv.Value(t, r.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != 1 {
 		t.Errorf("%v NoCourierFound", n)
 	}
 
@@ -84,7 +84,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 			t.Errorf("%s", path(last))
 		}
 	}
-	for p := range testbed.Partitions {
+	for p := range testenv.Partitions {
 		if due, err := b.Ledger.DueOrders(t.Context(), p, now.Add(24*time.Hour), 10); err != nil || len(due) != 0 {
 			t.Errorf("partition %d still has timers: %v, %v", p, due, err)
 		}
@@ -94,7 +94,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 //rule:states/searching
 func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	r := newRole(b.Ledger, "w1")
 	created := time.Now().Add(-90 * time.Minute)
 	// A courier should set off 10 minutes before it is ready, and is looked for
@@ -114,7 +114,7 @@ func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 
 func TestTimers_OneVisitEndsMoreThanAPage(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	r := newRole(b.Ledger, "w1")
 	long := time.Now().Add(-time.Hour)
@@ -123,14 +123,14 @@ func TestTimers_OneVisitEndsMoreThanAPage(t *testing.T) {
 	}
 	settleFeed(b, r)
 	fireAll(t, r, time.Now())
-	if n := testbed.Value(t, r.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != timerPage+20 {
+	if n := testenv.Value(t, r.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != timerPage+20 {
 		t.Errorf("%v orders ended", n)
 	}
 }
 
 func TestTimers_AReplicaFindsNothingLeftToDo(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	o := b.Vendor().Order("", time.Now().Add(-time.Hour))
 	first, second := newRole(b.Ledger, "w1"), newRole(b.Open(), "w2")
 	settleFeed(b, first)
@@ -146,7 +146,7 @@ func TestTimers_AReplicaFindsNothingLeftToDo(t *testing.T) {
 
 func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	r := newRole(b.Ledger, "w1")
 	now := time.Now()
@@ -181,7 +181,7 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 
 func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	t.Parallel()
-	b := testbed.New(t)
+	b := testenv.New(t)
 	v := b.Vendor()
 	r := newRole(b.Ledger, "w1")
 	r.settings.StreamRetention = 0
@@ -193,7 +193,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	}
 	settleFeed(b, r)
 	tidyAll := func() {
-		for p := range testbed.Partitions {
+		for p := range testenv.Partitions {
 			if err := r.tidy(t.Context(), p, time.Now()); err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,123 @@
+// Package archiveenv is package testenv with a ClickHouse: a ledger with a vendor and
+// a fleet, and a migrated database. Nobody exports from one to the other before the
+// test starts an exporter.
+package archiveenv
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive"
+)
+
+// Env is a ledger with a vendor and a fleet, and a database.
+type Env struct {
+	*testenv.Env
+	Vendor     *testenv.Vendor // whose orders have 123.45 to collect in cash
+	ClickHouse *testserver.ClickHouse
+	Archive    *archive.Archive
+	Database   string
+}
+
+// New is an environment on the shared servers.
+func New(t *testing.T) *Env {
+	t.Helper()
+	return On(testenv.New(t), testserver.SharedClickHouse(t))
+}
+
+// On puts the two together; either may be on a server of the test's own.
+func On(e *testenv.Env, c *testserver.ClickHouse) *Env {
+	e.T.Helper()
+	env := &Env{Env: e, ClickHouse: c, Database: c.NewDatabase(e.T)}
+	env.Vendor = env.NewVendor()
+	env.Archive = env.OpenArchive()
+	if _, err := env.Archive.Migrate(e.T.Context()); err != nil {
+		e.T.Fatal(err)
+	}
+	return env
+}
+
+// NewVendor is one more account whose orders have 123.45 to collect in cash.
+func (e *Env) NewVendor() *testenv.Vendor {
+	e.T.Helper()
+	v := e.Env.Vendor()
+	v.Edit = func(d *delivery.OrderDraft) {
+		d.OrderAmount = delivery.Money{Minor: 12345, Set: true}
+		d.Payment = delivery.Payment{Type: delivery.Cash, CollectionAmount: delivery.Money{Minor: 12345, Set: true}}
+	}
+	return v
+}
+
+// OpenArchive opens the database once more, as another process would.
+func (e *Env) OpenArchive() *archive.Archive {
+	e.T.Helper()
+	a, err := archive.Open(archive.Settings{URL: e.ClickHouse.URL, Database: e.Database})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	e.T.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// Feed consumes what a role has not, with the given work.
+func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
+	e.T.Helper()
+	stop := e.Start(func(ctx context.Context) error {
+		err := e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "archiveenv",
+			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) }})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	e.AwaitSettled(role)
+	stop()
+}
+
+// AwaitExported waits until everything has been exported.
+func (e *Env) AwaitExported() {
+	e.T.Helper()
+	e.Await("everything is exported", func() bool {
+		lag, err := e.Ledger.Lag(e.T.Context(), ledger.RoleExport)
+		if err != nil {
+			e.T.Fatal(err)
+		}
+		return lag.Entries == 0
+	})
+}
+
+// Commit moves an order as the status role would, without a decision.
+func (e *Env) Commit(o *delivery.Order, changes ...delivery.Change) {
+	e.T.Helper()
+	results, err := e.Ledger.CommitAll(e.T.Context(), []ledger.Commit{{Order: e.Read(o.ID), Changes: changes}})
+	if err != nil || results[0] != nil {
+		e.T.Fatal(err, results)
+	}
+}
+
+// Delivered is a new order that has been delivered.
+func (e *Env) Delivered(at time.Time) *delivery.Order {
+	e.T.Helper()
+	o := e.Vendor.Order("", at)
+	e.Move(o, delivery.Delivered, at)
+	return e.Read(o.ID)
+}
+
+// Ask is what "SELECT query" answers, as tab-separated text.
+func (e *Env) Ask(query string) string {
+	e.T.Helper()
+	return e.ClickHouse.Exec(e.T, "SELECT "+query+" SETTINGS final = 1")
+}
+
+// Want compares an answer of one line.
+func (e *Env) Want(what, query, want string) {
+	e.T.Helper()
+	if got := e.Ask(query); got != want+"\n" {
+		e.T.Errorf("%s: %q, want %q", what, got, want)
+	}
+}

@@ -1,0 +1,358 @@
+// Package testenv gives tests a ledger with a fleet and an account whose store is
+// active, in a Redis that they need not care about:
+//
+//	e := testenv.New(t)
+//	o := e.Vendor().Order("", time.Now())
+//
+// The Redis is a database of the one that the run shares (package testserver); a
+// test whose subject is its death, rights or settings takes NewOn a server of its
+// own. Package archiveenv adds a ClickHouse. It sets up and waits; what a test is
+// about is done by the code under test.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// Partitions keeps the tests' ledgers small and still makes them fan out.
+const Partitions = 4
+
+// Env is a ledger in a Redis.
+type Env struct {
+	T        *testing.T
+	RedisURL string         // the operator's, unless Server has no users
+	Ledger   *ledger.Ledger // opened as the operator; OpenAs is for the rights of a program
+	Fleet    *delivery.Fleet
+	Server   *stack.Redis // of NewOn; nil: the shared one
+	urlFor   func(user string) string
+	client   *redis.Client
+	orders   int
+	clock    *Clock // nil: the system's
+}
+
+// Vendor is an account with a fleet and an active store.
+type Vendor struct {
+	env     *Env
+	Account delivery.AccountID
+	Store   *delivery.Store
+	// Edit changes a draft before the order is created from it; nil: it is not changed.
+	Edit func(*delivery.OrderDraft)
+}
+
+// New opens a sandbox ledger with one fleet in an empty database of the shared
+// Redis. It ends with the test.
+func New(t *testing.T) *Env {
+	t.Helper()
+	return newOn(t, testserver.NewRedis(t), nil)
+}
+
+func newOn(t *testing.T, r *testserver.Redis, clock *Clock) *Env {
+	t.Helper()
+	e := &Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client(), clock: clock}
+	e.open()
+	return e
+}
+
+// NewOn is New on a server of the test's own (testserver.DedicatedRedis).
+func NewOn(t *testing.T, server *stack.Redis) *Env {
+	t.Helper()
+	options, err := redis.ParseURL(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Env{T: t, RedisURL: server.URL, urlFor: server.URLFor, Server: server, client: redis.NewClient(options)}
+	t.Cleanup(func() { _ = e.client.Close() })
+	e.open()
+	return e
+}
+
+func (e *Env) open() {
+	e.T.Helper()
+	e.Ledger = e.Open()
+	e.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
+		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: e.coverage()}
+	e.must(e.Ledger.CreateFleet(e.T.Context(), e.Fleet, [32]byte{1}))
+	e.makeGroups()
+}
+
+// makeGroups lets each role read one notice, after which its groups exist in
+// every partition; without them nothing would count as unread.
+func (e *Env) makeGroups() {
+	e.T.Helper()
+	e.must(e.Ledger.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
+		OccurredAt: time.Now(), Data: []byte("{}")}))
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
+		ctx, done := context.WithCancel(e.T.Context())
+		_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testenv",
+			Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+				defer done()
+				return e.Ledger.Ack(ctx, role, batch...)
+			}})
+	}
+}
+
+// Config is how the operator opens the ledger.
+func (e *Env) Config() ledger.Config { return e.ConfigFor(stack.OperatorUser) }
+
+// ConfigFor is how a user of configs/redis-users.acl opens the ledger.
+func (e *Env) ConfigFor(user string) ledger.Config {
+	c := ledger.Config{
+		URL:         e.urlFor(user),
+		Environment: "sandbox",
+		Partitions:  Partitions,
+		Secrets:     ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}},
+	}
+	if e.clock != nil {
+		c.Now, c.ClockKey = e.clock.Now, clockKey
+	}
+	return c
+}
+
+// Open opens the ledger once more, as another process would; it is closed with
+// the test.
+func (e *Env) Open() *ledger.Ledger { return e.OpenAs(stack.OperatorUser) }
+
+// OpenAs is Open with the rights of a program: stack.WorkerUser, for example.
+func (e *Env) OpenAs(user string) *ledger.Ledger {
+	e.T.Helper()
+	l, err := ledger.Open(e.T.Context(), e.ConfigFor(user))
+	e.must(err)
+	e.T.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func (e *Env) coverage() *delivery.Coverage {
+	c, err := delivery.ParseCoverage([]byte(
+		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
+	e.must(err)
+	return c
+}
+
+// Vendor registers an account with generous limits and an Active store.
+func (e *Env) Vendor() *Vendor {
+	e.T.Helper()
+	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Test", CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
+	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 100_000, Seconds: 60}}
+	e.must(e.Ledger.CreateAccount(e.T.Context(), account, [32]byte{2}))
+	v := &Vendor{env: e, Account: account.ID}
+	v.Store = v.NewStore("branch-1", delivery.Active)
+	return v
+}
+
+// NewStore writes a store of the environment's fleet in the given state.
+func (v *Vendor) NewStore(externalID string, state delivery.StoreState) *delivery.Store {
+	v.env.T.Helper()
+	s := &delivery.Store{
+		Account: v.Account, ExternalID: externalID, State: state, TaxNumber: "1234567890", Name: "Kadıköy Şube",
+		Phone: "2161112233", Address: "Moda Cd. 1, Kadıköy", Point: delivery.Point{Latitude: 40.98, Longitude: 29.02},
+		SubRegion: "Kadıköy", Fleet: v.env.Fleet.ID, FleetName: v.env.Fleet.Name, UpdatedAt: time.Now(),
+	}
+	v.env.must(v.env.Ledger.WriteStore(v.env.T.Context(), s))
+	return s
+}
+
+// Order creates an order with the note, as of the given time and ready then.
+func (v *Vendor) Order(note string, at time.Time) *delivery.Order {
+	v.env.T.Helper()
+	return v.PreOrder(note, at, at)
+}
+
+// PreOrder creates an order with the note, as of the given time, whose package
+// is ready later.
+func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
+	e := v.env
+	e.T.Helper()
+	e.orders++
+	draft := &delivery.OrderDraft{
+		ExternalStoreID: v.Store.ExternalID, ExternalOrderID: fmt.Sprintf("order-%d", e.orders), ReadyAt: ready,
+		Recipient: delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
+		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}},
+	}
+	draft.PackageNote = note
+	if v.Edit != nil {
+		v.Edit(draft)
+	}
+	created, _, err := e.Ledger.CreateOrder(e.T.Context(), &ledger.Creation{
+		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
+		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
+	})
+	e.must(err)
+	return created.Order
+}
+
+// Courier is who accepts the environment's orders.
+var Courier = delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5321112233", VehicleType: "Motorcycle"}
+
+// Accept reports that Courier takes the order.
+func (e *Env) Accept(o *delivery.Order, at time.Time) {
+	e.T.Helper()
+	e.Report(delivery.Update{Order: o.ID, Kind: delivery.KindAccept, Status: delivery.Assigned, At: at, Courier: Courier})
+}
+
+// Reach reports that the order has reached a status.
+func (e *Env) Reach(o *delivery.Order, s delivery.Status, at time.Time) {
+	e.T.Helper()
+	e.Report(delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: s, At: at})
+}
+
+// Fail reports that the order cannot be delivered.
+func (e *Env) Fail(o *delivery.Order, reason delivery.FailureReason, at time.Time) {
+	e.T.Helper()
+	e.Report(delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: reason, At: at})
+}
+
+// Report hands in an update of the environment's fleet, heard at its own time.
+func (e *Env) Report(u delivery.Update) {
+	e.T.Helper()
+	u.Fleet = e.Fleet.ID
+	_, err := e.Ledger.Report(e.T.Context(), u, u.At)
+	e.must(err)
+}
+
+// Move takes the order to a status at once, as the status role would commit it.
+func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
+	e.T.Helper()
+	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: s, At: at, Courier: Courier,
+		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
+	order := e.Read(o.ID)
+	results, err := e.Ledger.CommitAll(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, time.Now()).Changes}})
+	e.must(err)
+	e.must(results[0])
+}
+
+// Read is the order as it stands.
+func (e *Env) Read(id delivery.OrderID) *delivery.Order {
+	e.T.Helper()
+	o, err := e.Ledger.Order(e.T.Context(), id)
+	e.must(err)
+	return o
+}
+
+// AwaitStatus waits until the order is in the status, and answers it.
+func (e *Env) AwaitStatus(o *delivery.Order, s delivery.Status) *delivery.Order {
+	e.T.Helper()
+	var last *delivery.Order
+	e.Await("order in "+s.String(), func() bool {
+		last = e.Read(o.ID)
+		return last.Status == s
+	})
+	return last
+}
+
+// Stats are the ledger's figures.
+func (e *Env) Stats() ledger.Stats {
+	e.T.Helper()
+	s, err := e.Ledger.Stats(e.T.Context())
+	e.must(err)
+	return s
+}
+
+// AwaitSettled waits until the role has read and settled everything.
+func (e *Env) AwaitSettled(role ledger.Role) {
+	e.T.Helper()
+	e.Await(string(role)+" has settled everything", func() bool {
+		s := e.Stats()
+		return s.Unread[role] == 0 && s.Pending[role] == 0
+	})
+}
+
+// Consume reads and acknowledges all that a role has not.
+func (e *Env) Consume(role ledger.Role) {
+	e.T.Helper()
+	stop := e.Start(func(ctx context.Context) error {
+		err := e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+			return e.Ledger.Ack(ctx, role, batch...)
+		}})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	e.AwaitSettled(role)
+	stop()
+}
+
+// Await polls until the condition holds.
+func (e *Env) Await(what string, condition func() bool) {
+	e.T.Helper()
+	testserver.Await(e.T, what, condition)
+}
+
+// Start runs a role until stop is called or the test ends; stop waits for its
+// end.
+func (e *Env) Start(run func(context.Context) error) (stop func()) {
+	e.T.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil {
+			e.T.Errorf("the role ended with %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	e.T.Cleanup(stop)
+	return stop
+}
+
+// Do sends one command to Redis as the operator, past the ledger, to break
+// something.
+func (e *Env) Do(args ...any) any {
+	e.T.Helper()
+	reply, err := e.client.Do(e.T.Context(), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		e.T.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// EachKey runs Lua for every key k of a kind that partitions have one of, such
+// as e, the stream of events, past the ledger, to break something.
+func (e *Env) EachKey(kind, lua string) {
+	e.T.Helper()
+	e.each(kind, 0, lua)
+}
+
+// EachRecord runs Lua for every key k of a kind of records, such as o, the
+// orders; d is the digest in its name.
+func (e *Env) EachRecord(kind, lua string) {
+	e.T.Helper()
+	e.each(kind, delivery.OrderDigestSize, lua)
+}
+
+// Record runs Lua for the key k of one record, which must be there; d is its
+// digest.
+func (e *Env) Record(kind string, digest [delivery.OrderDigestSize]byte, lua string) {
+	e.T.Helper()
+	own := "{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(digest), " ", ","), "[]") + "}"
+	reply := e.each(kind, delivery.OrderDigestSize, "if d == string.char(unpack("+own+")) then "+lua+" found = 1 end")
+	if reply != int64(1) {
+		e.T.Fatalf("no record %s of %x: %v", kind, digest, reply)
+	}
+}
+
+// each looks at the whole of a key's name: names end in any bytes, so a pattern
+// of KEYS alone would now and then find an order whose name ends like a stream's.
+func (e *Env) each(kind string, bytes int, lua string) any {
+	e.T.Helper()
+	return e.Do("EVAL", fmt.Sprintf(`local found = 0 for _, k in ipairs(redis.call('KEYS', '{*}%[1]s*')) do local d = string.match(k, '^{%%w+}%[1]s(.*)$') if d and #d == %[2]d then %[3]s end end return found`, kind, bytes, lua), 0)
+}
+
+func (e *Env) must(err error) {
+	e.T.Helper()
+	if err != nil {
+		e.T.Fatal(err)
+	}
+}

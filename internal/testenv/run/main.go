@@ -1,0 +1,240 @@
+// Command run is what `make test` and `make test-long` call: it builds the programs
+// once, starts the Redis and the ClickHouse that all tests share (package
+// testserver) and runs go test, whose output it passes on. It fails when a test
+// does, or when a program was denied a command that it needs in Redis.
+//
+//	go run ./internal/testenv/run                 the gate: every package with tests
+//	go run ./internal/testenv/run -long           with the tag long, all with -race
+//	go run ./internal/testenv/run ./internal/ledger ./worker/...
+//	go run ./internal/testenv/run -changed HEAD~3 -count 20 -load
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// concurrent are the packages, with those below them, whose goroutines share state:
+// the gate runs their tests under the race detector. The long run does so with all.
+var concurrent = []string{"gateway", "internal/ledger", "worker", "reporting/export", "reporting/access", "reporting/engine"}
+
+type options struct {
+	long     bool
+	count    int
+	load     bool
+	pattern  string
+	verbose  bool
+	changed  string
+	packages []string
+}
+
+func main() {
+	if os.Getenv(burnVariable) != "" {
+		burn()
+	}
+	var o options
+	flag.BoolVar(&o.long, "long", false, "also what needs real time, kills, clusters, a browser or LibreOffice (tag long)")
+	flag.IntVar(&o.count, "count", 1, "how often each test runs")
+	flag.BoolVar(&o.load, "load", false, "keep every core busy meanwhile")
+	flag.StringVar(&o.pattern, "run", "", "only tests that match, as go test -run")
+	flag.BoolVar(&o.verbose, "v", false, "as go test -v")
+	flag.StringVar(&o.changed, "changed", "", "only packages with files that differ from this commit")
+	flag.Parse()
+	o.packages = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tests:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	began := time.Now()
+	packages, err := testPackages(ctx, o)
+	if err != nil || len(packages) == 0 {
+		return errors.Join(err, errors.New("no package with tests was named or has changed"))
+	}
+	dir, err := os.MkdirTemp("", "tests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	programs := filepath.Join(dir, "bin")
+	if err := stack.Build(ctx, programs); err != nil {
+		return err
+	}
+	fmt.Printf("programs built after %.0f s\n", time.Since(began).Seconds())
+	redis, err := testserver.StartRedis(ctx, filepath.Join(dir, "redis"))
+	if err != nil {
+		return err
+	}
+	defer redis.Stop()
+	clickHouse, err := testserver.StartClickHouse(filepath.Join(dir, "clickhouse"), programs)
+	if err != nil {
+		return err
+	}
+	env := append(os.Environ(), testserver.Environment(redis.URL, clickHouse.URL, programs)...)
+	if o.load {
+		stopLoad, err := startLoad()
+		if err != nil {
+			return err
+		}
+		defer stopLoad()
+	}
+	err = goTests(ctx, o, packages, env)
+	denied, logErr := testserver.Denied(context.WithoutCancel(ctx), redis)
+	if denied != "" {
+		err = errors.Join(err, fmt.Errorf("Redis has denied, to programs that need it (ACL LOG):\n%s", denied))
+	}
+	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
+	return errors.Join(err, logErr, clickHouse.Close())
+}
+
+// goTests runs go test once with the race detector and once, for what has no
+// concurrency of its own, without.
+func goTests(ctx context.Context, o options, packages, env []string) error {
+	args := []string{"test", "-vet=off", "-timeout", "60m"}
+	if o.long {
+		args = append(args, "-tags", "long")
+	}
+	if o.pattern != "" {
+		args = append(args, "-run", o.pattern)
+	}
+	if o.verbose {
+		args = append(args, "-v")
+	}
+	if o.count > 1 {
+		args = append(args, "-count", fmt.Sprint(o.count))
+	}
+	raced := packages
+	var plain []string
+	if !o.long {
+		isPlain := func(p string) bool { return !isConcurrent(p) }
+		plain = slices.Collect(filter(packages, isPlain))
+		raced = slices.DeleteFunc(slices.Clone(packages), isPlain)
+	}
+	goTest := func(more []string, env []string) error {
+		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
+		cmd.Env, cmd.Stdout, cmd.Stderr = env, os.Stdout, os.Stderr
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		return cmd.Run()
+	}
+	var err error
+	if len(raced) > 0 {
+		err = goTest(append([]string{"-race"}, raced...), env)
+	}
+	if len(plain) > 0 && ctx.Err() == nil {
+		// Without cgo, as the programs are built: what they share is compiled once.
+		err = errors.Join(err, goTest(plain, append(slices.Clone(env), "CGO_ENABLED=0")))
+	}
+	// What is allocated is measured without the race detector, which allocates.
+	if slices.Contains(packages, module+"gateway") && o.pattern == "" && ctx.Err() == nil {
+		err = errors.Join(err, goTest([]string{"-run", "^TestAllocations", module + "gateway"}, append(slices.Clone(env), "CGO_ENABLED=0")))
+	}
+	return err
+}
+
+const module = "vendorapi/"
+
+func isConcurrent(importPath string) bool {
+	path := strings.TrimPrefix(importPath, module)
+	return slices.ContainsFunc(concurrent, func(c string) bool { return path == c || strings.HasPrefix(path, c+"/") })
+}
+
+func filter(all []string, keep func(string) bool) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, one := range all {
+			if keep(one) && !yield(one) {
+				return
+			}
+		}
+	}
+}
+
+// testPackages are the import paths of the wanted packages that have tests.
+func testPackages(ctx context.Context, o options) ([]string, error) {
+	wanted := o.packages
+	if o.changed != "" {
+		diff, err := exec.CommandContext(ctx, "git", "diff", "--name-only", o.changed, "--", "*.go", "*.lua").Output()
+		if err != nil {
+			return nil, fmt.Errorf("git diff %s: %w", o.changed, err)
+		}
+		for name := range strings.Lines(string(diff)) {
+			dir := filepath.Dir(strings.TrimSpace(name))
+			dir = strings.TrimSuffix(dir, "/lua")
+			if _, err := os.Stat(dir); err == nil && !slices.Contains(wanted, "./"+dir) {
+				wanted = append(wanted, "./"+dir)
+			}
+		}
+		if len(wanted) == 0 {
+			return nil, nil
+		}
+	}
+	if len(wanted) == 0 {
+		wanted = []string{"./..."}
+	}
+	args := []string{"list", "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
+	if o.long {
+		args = append(args, "-tags", "long")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, wanted...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// burnVariable makes this program a process that only keeps a core busy.
+const burnVariable = "TESTS_BURN"
+
+func burn() {
+	parent := os.Getppid()
+	for os.Getppid() == parent {
+		for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
+		}
+	}
+	os.Exit(0)
+}
+
+// startLoad starts a busy process for every core.
+func startLoad() (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var busy []*exec.Cmd
+	stop = func() {
+		for _, cmd := range busy {
+			_ = cmd.Process.Kill() // it ends with this process at the latest
+			_ = cmd.Wait()
+		}
+	}
+	for range runtime.NumCPU() {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), burnVariable+"=1", "GOMAXPROCS=1")
+		if err := cmd.Start(); err != nil {
+			stop()
+			return nil, err
+		}
+		busy = append(busy, cmd)
+	}
+	return stop, nil
+}

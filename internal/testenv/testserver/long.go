@@ -1,0 +1,6 @@
+//go:build long
+
+package testserver
+
+// Long tells whether the tests run with the tag long.
+const Long = true

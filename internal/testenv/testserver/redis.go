@@ -1,0 +1,181 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/stack"
+)
+
+// redisVariable holds the operator's URL of the run's Redis.
+const redisVariable = "TESTSERVER_REDIS_URL"
+
+// databases is how many tests can use the shared Redis in one run.
+const databases = 1 << 14
+
+// In database 0: the last database that was given to a test for the first time, and
+// those that tests have left, the oldest first. A left one is given again only when
+// all have been used, so that what a test leaves running disturbs nobody soon.
+const (
+	counterKey = "testserver:databases"
+	leftKey    = "testserver:left"
+)
+
+// Redis is an empty database of the shared redis-server, which has the users of
+// configs/redis-users.acl with the sandbox's keys. Each test has its own; it is
+// emptied when the test ends.
+type Redis struct {
+	URL      string // the operator's, who may do everything
+	Addr     string // host:port
+	Database int
+	client   *redis.Client
+}
+
+// NewRedis returns an empty database.
+func NewRedis(t testing.TB) *Redis {
+	t.Helper()
+	base, err := sharedRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := redis.ParseURL(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := redis.NewClient(options)
+	defer root.Close()
+	n, err := root.Incr(t.Context(), counterKey).Result()
+	if err == nil && n >= databases {
+		n, err = root.LPop(t.Context(), leftKey).Int64()
+	}
+	if err != nil {
+		t.Fatalf("a database of the shared Redis, of %d: %v", databases, err)
+	}
+	r := &Redis{URL: base + "/" + strconv.FormatInt(n, 10), Addr: options.Addr, Database: int(n)}
+	options.DB = r.Database
+	r.client = redis.NewClient(options)
+	t.Cleanup(func() {
+		ctx := context.Background() // the test's own has ended
+		_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.FlushDB(ctx)
+			p.Select(ctx, 0)
+			p.RPush(ctx, leftKey, n)
+			return nil
+		})
+		if err := errors.Join(err, r.client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// URLFor is where a user of configs/redis-users.acl reaches the database.
+func (r *Redis) URLFor(user string) string {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		panic(err) // composed by NewRedis
+	}
+	u.User = url.UserPassword(user, passwords()[user])
+	return u.String()
+}
+
+// Client is the operator's connection to the database, to look at or to break
+// what the programs keep there.
+func (r *Redis) Client() *redis.Client { return r.client }
+
+// Do sends one command as the operator; an error reply fails the test.
+func (r *Redis) Do(t testing.TB, args ...any) any {
+	t.Helper()
+	reply, err := r.client.Do(context.WithoutCancel(t.Context()), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// DedicatedRedis starts a redis-server of the test's own, with the durability of
+// configs/redis.conf unless the options say otherwise. An empty Dir is a temporary
+// one. It ends with the test.
+func DedicatedRedis(t testing.TB, o stack.RedisOptions) *stack.Redis {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	r, err := stack.StartRedis(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// passwords are those of the shared server's users: no secrets, since the server
+// listens on loopback and lives as long as the tests.
+func passwords() map[string]string {
+	p := map[string]string{}
+	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
+		p[user] = "password-of-" + user
+	}
+	return p
+}
+
+// own is the server that this process started, because nobody handed it one.
+var own struct {
+	once   sync.Once
+	server *stack.Redis
+	dir    string
+	url    string
+	err    error
+}
+
+func sharedRedis() (string, error) {
+	if given := os.Getenv(redisVariable); given != "" {
+		return given, nil
+	}
+	own.once.Do(func() {
+		if own.dir, own.err = os.MkdirTemp("", "testserver-"); own.err != nil {
+			return
+		}
+		if own.server, own.err = StartRedis(context.Background(), filepath.Join(own.dir, "redis")); own.err == nil {
+			own.url = own.server.URL
+		}
+	})
+	return own.url, own.err
+}
+
+// StartRedis starts the server that tests share. It keeps nothing on disk. Beside
+// the shipped rights its users may SELECT, because every test has a database.
+func StartRedis(ctx context.Context, dir string) (*stack.Redis, error) {
+	server, err := stack.StartRedis(ctx, stack.RedisOptions{
+		Dir:   dir,
+		Extra: []string{"--databases", strconv.Itoa(databases), "--appendonly", "no"},
+		Users: &stack.Users{Passwords: passwords(), Environment: "sandbox"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for user := range passwords() {
+		if _, err := server.Command(ctx, "ACL", "SETUSER", user, "+select"); err != nil {
+			server.Stop()
+			return nil, fmt.Errorf("the shared Redis: %w", err)
+		}
+	}
+	return server, nil
+}
+
+// Denied tells what the users of the shared server have tried and may not do,
+// since it started: what its ACL LOG says. Empty: nothing.
+func Denied(ctx context.Context, server *stack.Redis) (string, error) {
+	said, err := server.Command(ctx, "ACL", "LOG")
+	return strings.TrimSpace(said), err
+}
