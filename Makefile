@@ -13,7 +13,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run demo screenshots report backup restore test rules openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
+.PHONY: help deps run test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -54,15 +54,20 @@ restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using 
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
-test: deps ## run every test, with the race detector
-	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
+test: ## every rule once and one story of the whole system, 5 minutes; installs gcc, Redis and the ClickHouse library
+	@sh internal/stack/deps.sh redis-server gcc
+	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	go vet ./... && go vet -tags growth ./internal/ledger && go vet -tags noengine ./reporting/...
-	go test -race -p 2 -timeout 15m ./...
-	go test -run '^TestAllocations' ./gateway
+	CGO_ENABLED=0 go vet ./...
+	@go run ./internal/testenv/run $(ARGS)
 
-rules: ## which test holds which rule of the contract; fails on a rule without one (ARGS=-write renews configs/spec/RULES.md)
-	@go run ./internal/rules $(ARGS)
+test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes
+	CGO_ENABLED=0 go vet -tags noengine ./reporting/...
+	@go run ./internal/testenv/run -long $(ARGS)
+
+flaky: ## run the tests of the packages that differ from BASE 20 times while other processes keep every core busy
+	@sh internal/stack/deps.sh redis-server gcc
+	@go run ./internal/testenv/run -changed $(or $(BASE),HEAD~1) -count 20 -load $(ARGS)
 
 openapi: ## renew what is derived from the OpenAPI documents: the Postman collection and the table of error codes
 	@go run ./gateway/openapi/derive -write

@@ -122,12 +122,13 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	if o.count > 1 {
 		args = append(args, "-count", fmt.Sprint(o.count))
 	}
-	raced := packages
-	var plain []string
-	if !o.long {
-		isPlain := func(p string) bool { return !isConcurrent(p) }
-		plain = slices.Collect(filter(packages, isPlain))
-		raced = slices.DeleteFunc(slices.Clone(packages), isPlain)
+	var raced, plain []string
+	for _, p := range packages {
+		if o.long || isConcurrent(p) {
+			raced = append(raced, p)
+		} else {
+			plain = append(plain, p)
+		}
 	}
 	goTest := func(more []string, env []string) error {
 		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
@@ -155,16 +156,6 @@ const module = "vendorapi/"
 func isConcurrent(importPath string) bool {
 	path := strings.TrimPrefix(importPath, module)
 	return slices.ContainsFunc(concurrent, func(c string) bool { return path == c || strings.HasPrefix(path, c+"/") })
-}
-
-func filter(all []string, keep func(string) bool) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, one := range all {
-			if keep(one) && !yield(one) {
-				return
-			}
-		}
-	}
 }
 
 // testPackages are the import paths of the wanted packages that have tests.
