@@ -96,7 +96,7 @@ func newSurvival(t *testing.T, f faults) *survival {
 		t.Fatal(err)
 	}
 	s.env = []string{
-		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.play.bed.Redis.URL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
+		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.play.bed.RedisURL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
 		"CLICKHOUSE_URL=" + s.engine.URL, "CLICKHOUSE_DATABASE=exactness",
 		"REPORTING_INSTANCE=x1", "REPORTING_OPS_ADDR=127.0.0.1:0", "LOG_LEVEL=warn",
 	}

@@ -18,7 +18,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/testserver"
 )
 
 // besieged is a running panel, with a customer and a program of finance who use

@@ -95,8 +95,8 @@ func freeAddr(t *testing.T) string {
 // environment lets the programs of a test find a scene.
 func environment(s *archiveenv.Env) []string {
 	return []string{
-		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.Redis.URL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
-		"CLICKHOUSE_URL=" + s.Engine.URL, "CLICKHOUSE_DATABASE=" + s.Database, "REPORTING_INSTANCE=t1",
+		"ENVIRONMENT=sandbox", "REDIS_URL=" + s.RedisURL, fmt.Sprint("PARTITIONS=", testenv.Partitions),
+		"CLICKHOUSE_URL=" + s.ClickHouse.URL, "CLICKHOUSE_DATABASE=" + s.Database, "REPORTING_INSTANCE=t1",
 		"REPORTING_OPS_ADDR=127.0.0.1:0", "PANEL_ADDR=127.0.0.1:0", "PANEL_USERS=",
 		"REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
 		"ADMIN_KEY=" + strings.Repeat("k", 16), "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
@@ -130,11 +130,12 @@ func awaitAnswer(t *testing.T, url, want string) {
 func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 	t.Parallel()
 	engine := testserver.DedicatedClickHouse(t)
-	s := archiveenv.On(testenv.New(t), t, engine)
+	redis := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	s := archiveenv.On(testenv.NewOn(t, redis), engine)
 	o := s.Delivered(time.Now())
 	ops := freeAddr(t)
 	engine.Kill(t)
-	s.Redis.Kill()
+	redis.Kill()
 	cmd := program(t, append(environment(s), "REPORTING_OPS_ADDR="+ops), "serve", "--config", settingsFile(t))
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -142,7 +143,7 @@ func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitAnswer(t, "http://"+ops+"/readyz", "503 waiting for Redis")
-	if err := s.Redis.Start(t.Context()); err != nil {
+	if err := redis.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	awaitAnswer(t, "http://"+ops+"/readyz", "503 waiting for ClickHouse")

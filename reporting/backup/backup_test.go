@@ -73,7 +73,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment})
 	noError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	other := &archiveenv.Env{Bed: s.Bed, T: t, Engine: s.Engine, Database: s.Engine.NewDatabase(t)}
+	other := &archiveenv.Env{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)

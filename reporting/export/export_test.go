@@ -225,7 +225,7 @@ func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 	}
 	before := figures()
 	for _, table := range []string{"orders", "order_events", "webhook_outcomes", "late_deliveries"} {
-		s.Engine.Exec(t, "TRUNCATE TABLE "+s.Database+"."+table)
+		s.ClickHouse.Exec(t, "TRUNCATE TABLE "+s.Database+"."+table)
 	}
 	today := archive.BusinessDay(time.Now().Add(-time.Hour))
 	done, err := Rebuild(t.Context(), s.Ledger, s.Archive, today, func(Rebuilt) {})

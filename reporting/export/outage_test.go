@@ -28,7 +28,7 @@ type door struct {
 
 func newDoor(t *testing.T, s *exporting, options string) *door {
 	t.Helper()
-	engine, err := url.Parse(s.Engine.URL)
+	engine, err := url.Parse(s.ClickHouse.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -16,7 +17,7 @@ type exporting struct{ *archiveenv.Env }
 
 func newScene(t *testing.T, engine *testserver.ClickHouse) *exporting {
 	t.Helper()
-	return &exporting{archiveenv.On(testenv.New(t), t, engine)}
+	return &exporting{archiveenv.On(testenv.New(t), engine)}
 }
 
 var quick = Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}

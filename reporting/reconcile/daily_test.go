@@ -59,7 +59,7 @@ func TestDaily_FailureHidesNothing(t *testing.T) {
 	wrong := s.Delivered(s.today.Add(13 * time.Hour))
 	s.AwaitExported()
 	s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
-	g := newGate(t, s.Scene)
+	g := newGate(t, s.Env)
 	d := NewDaily(s.Ledger, g.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	d.compare(t.Context(), time.Now())
 	g.stand(func(string) bool { return false }, nil) // ClickHouse is away

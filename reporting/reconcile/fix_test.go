@@ -38,7 +38,7 @@ func TestFix_OrderMovesInTheMiddle(t *testing.T) {
 	s.AwaitExported()
 	s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", o.ID))
 	var once sync.Once
-	g := newGate(t, s.Scene)
+	g := newGate(t, s.Env)
 	g.stand(func(statement string) bool {
 		if strings.Contains(statement, "DELETE FROM") || strings.Contains(statement, "INSERT INTO") {
 			once.Do(func() {
@@ -63,7 +63,7 @@ func TestFix_InterruptedLosesNothing(t *testing.T) {
 	s.AwaitExported()
 	s.spoil(fmt.Sprintf("INSERT INTO TABLE orders SELECT * REPLACE (version + 1000 AS version, 'Searching' AS status) FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID))
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGate(t, s.Scene)
+	g := newGate(t, s.Env)
 	g.stand(nil, func(statement string) bool {
 		if strings.Contains(statement, "DELETE FROM") {
 			cancel()
@@ -85,7 +85,7 @@ func TestFix_RemovalWhoseAnswerIsLost(t *testing.T) {
 	o := s.Delivered(s.today.Add(13 * time.Hour))
 	s.AwaitExported()
 	s.spoil(fmt.Sprintf("INSERT INTO TABLE orders SELECT * REPLACE (version + 1000 AS version, 'Searching' AS status) FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID))
-	g := newGate(t, s.Scene)
+	g := newGate(t, s.Env)
 	g.stand(nil, func(statement string) bool { return !strings.Contains(statement, "DELETE FROM") })
 	err := New(s.Ledger, g.Archive).Run(t.Context(), Scope{From: s.today, To: s.today, Fix: true, Patience: 20 * time.Second}, func(*Day) {})
 	if err != nil && !errors.Is(err, delivery.ErrUnavailable) {

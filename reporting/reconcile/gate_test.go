@@ -31,7 +31,7 @@ type guard struct {
 
 func newGate(t *testing.T, s *archiveenv.Env) *gate {
 	t.Helper()
-	engine, err := url.Parse(s.Engine.URL)
+	engine, err := url.Parse(s.ClickHouse.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

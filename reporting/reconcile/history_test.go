@@ -12,7 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/testserver"
+
 	"vendorapi/reporting/archive"
 )
 
@@ -122,7 +122,7 @@ func (w *world) ask(columns, table string) []string {
 func (w *world) same(table string, want []string, columns string) {
 	w.Helper()
 	slices.Sort(want)
-	have := lines(w.s.Engine.Exec(w.s.T, fmt.Sprintf("SELECT %s FROM %s.%s WHERE account_id = '%s' SETTINGS final = 1, output_format_decimal_trailing_zeros = 1",
+	have := lines(w.s.ClickHouse.Exec(w.s.T, fmt.Sprintf("SELECT %s FROM %s.%s WHERE account_id = '%s' SETTINGS final = 1, output_format_decimal_trailing_zeros = 1",
 		columns, w.s.Database, table, w.vendor.Account)))
 	for _, row := range have {
 		if !slices.Contains(want, row) {
@@ -161,7 +161,7 @@ func (w *world) spoilOne() {
 		"INSERT INTO DB.order_events SELECT * REPLACE (99 AS sequence) FROM DB.order_events WHERE ORDER LIMIT 1",
 	}).Draw(w.T, "statement")
 	statement = strings.ReplaceAll(strings.ReplaceAll(statement, "DB.", w.s.Database+"."), "ORDER", fmt.Sprintf("order_id = '%s'", o.id))
-	w.s.Engine.Exec(w.s.T, statement+" SETTINGS mutations_sync = 2")
+	w.s.ClickHouse.Exec(w.s.T, statement+" SETTINGS mutations_sync = 2")
 	for _, fix := range []bool{false, true} {
 		found := w.differences(fix)
 		if len(found) != 1 || found[0].Order != o.id || found[0].Fixed != fix || found[0].Place != (archive.Place{Account: o.account, Day: archive.BusinessDay(o.created), Order: o.id}) {

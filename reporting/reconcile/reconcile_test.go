@@ -13,6 +13,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -29,7 +30,7 @@ type compared struct {
 
 func newCompared(t *testing.T) *compared {
 	t.Helper()
-	s := &compared{Scene: archiveenv.New(t)}
+	s := &compared{Env: archiveenv.New(t)}
 	s.reconciler = New(s.Ledger, s.Archive)
 	// Noon, so that no test runs over midnight.
 	s.today = archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
@@ -80,7 +81,7 @@ func (s *compared) tied() {
 // spoil changes rows behind everybody's back.
 func (s *compared) spoil(statement string) {
 	s.T.Helper()
-	s.Engine.Exec(s.T, strings.ReplaceAll(statement, "TABLE ", "TABLE "+s.Database+".")+" SETTINGS mutations_sync = 2")
+	s.ClickHouse.Exec(s.T, strings.ReplaceAll(statement, "TABLE ", "TABLE "+s.Database+".")+" SETTINGS mutations_sync = 2")
 }
 
 func TestReconcile_TiesWhenAllIsExported(t *testing.T) {
@@ -220,7 +221,7 @@ func TestReconcile_KnowsRetiredOrders(t *testing.T) {
 func TestReconcile_ClickHouseAwayIsAnError(t *testing.T) {
 	t.Parallel()
 	engine := testserver.DedicatedClickHouse(t)
-	s := archiveenv.On(testenv.New(t), t, engine)
+	s := archiveenv.On(testenv.New(t), engine)
 	engine.Kill(t)
 	err := New(s.Ledger, s.Archive).Run(t.Context(), Scope{From: time.Now(), To: time.Now()}, func(*Day) {})
 	if !errors.Is(err, delivery.ErrUnavailable) {

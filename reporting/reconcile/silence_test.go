@@ -15,7 +15,7 @@ import (
 func TestReconcile_EventsWithoutAnyOrder(t *testing.T) {
 	t.Parallel()
 	s := newCompared(t)
-	s.Engine.Exec(t, fmt.Sprintf(`INSERT INTO %[1]s.order_events SELECT * REPLACE (business_day - 1 AS business_day,
+	s.ClickHouse.Exec(t, fmt.Sprintf(`INSERT INTO %[1]s.order_events SELECT * REPLACE (business_day - 1 AS business_day,
 		'0190163d-8694-8dbd-8e88-000000000000'::UUID AS account_id, '0190163d-8694-8dbd-8e88-000000000000'::UUID AS order_id)
 		FROM %[1]s.order_events LIMIT 1`, s.Database))
 	if found, _ := s.compare(Scope{}); len(found) != 1 || !strings.Contains(found[0], "Redis never had it") {
@@ -42,7 +42,7 @@ func TestReconcile_WhatHasLeftRedisMustMakeSense(t *testing.T) {
 			s.tied()
 			s.spoil(strings.ReplaceAll(fmt.Sprintf(statement, o.ID), "DB.", s.Database+"."))
 			if found, _ := s.compare(Scope{}); len(found) != 1 || !strings.Contains(found[0], o.ID.String()) {
-				t.Errorf("found %q; stored is\n%s", found, s.Engine.Exec(t, fmt.Sprintf(
+				t.Errorf("found %q; stored is\n%s", found, s.ClickHouse.Exec(t, fmt.Sprintf(
 					"SELECT account_id, business_day, version, status FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID)))
 			}
 		})
@@ -112,7 +112,7 @@ func TestReconcile_OrderMovesDuringTheLook(t *testing.T) {
 	o := s.Vendor.Order("", s.today.Add(13*time.Hour))
 	s.AwaitExported()
 	s.stop()
-	g := newGate(t, s.Scene)
+	g := newGate(t, s.Env)
 	var once sync.Once
 	g.stand(func(statement string) bool {
 		if strings.Contains(statement, "toString(external_order_id)") {

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -290,7 +289,7 @@ var epochs uint64 = 1
 
 func (w *world) raiseEpoch() uint64 {
 	epochs++
-	w.s.Command(fmt.Sprintf("HSET {sg}meta epoch %d", epochs))
+	w.s.Do("HSET", "{sg}meta", "epoch", epochs)
 	w.must(w.s.Ledger.LoadFleets(w.ctx()))
 	return epochs
 }
