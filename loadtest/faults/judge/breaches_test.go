@@ -14,7 +14,7 @@ import (
 type breach struct {
 	name   string
 	caught Invariant
-	change func(w *world)
+	change func(e *env)
 }
 
 func judgeAll(t *testing.T, breaches []breach) {
@@ -22,9 +22,9 @@ func judgeAll(t *testing.T, breaches []breach) {
 	for _, b := range breaches {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			w := day()
-			b.change(w)
-			_, violations := w.check()
+			e := day()
+			b.change(e)
+			_, violations := e.check()
 			found := invariants(violations)
 			if b.caught == "" && len(found) > 0 {
 				t.Errorf("a correct system was blamed:%s", listed(violations))
@@ -43,10 +43,10 @@ var (
 )
 
 // op finds the nth operation of a kind on an order of the first account.
-func (w *world) op(kind history.Kind, external string, n int) *history.Op {
-	id := w.find(well, external).ID
-	for i := range w.log {
-		op := &w.log[i]
+func (e *env) op(kind history.Kind, external string, n int) *history.Op {
+	id := e.find(well, external).ID
+	for i := range e.log {
+		op := &e.log[i]
 		if op.Account == well && op.Kind == kind && (op.External == external || op.Order == id) {
 			if n--; n < 0 {
 				return op
@@ -56,42 +56,42 @@ func (w *world) op(kind history.Kind, external string, n int) *history.Op {
 	return nil
 }
 
-func (w *world) arrival(external string, sequence int) *Arrival {
-	o := w.find(well, external)
-	i := slices.IndexFunc(w.facts.Arrivals, func(a Arrival) bool {
+func (e *env) arrival(external string, sequence int) *Arrival {
+	o := e.find(well, external)
+	i := slices.IndexFunc(e.facts.Arrivals, func(a Arrival) bool {
 		return a.Order == o.ID && a.Status == o.Changes[sequence-2].Status
 	})
-	return &w.facts.Arrivals[i]
+	return &e.facts.Arrivals[i]
 }
 
-func (w *world) attempt(account, external string, sequence int) *Attempt {
-	o := w.find(account, external)
+func (e *env) attempt(account, external string, sequence int) *Attempt {
+	o := e.find(account, external)
 	id, _ := delivery.ParseOrderID(o.ID)
-	i := slices.IndexFunc(w.facts.Archive.Attempts, func(a Attempt) bool { return a.EventID == delivery.EventID(id, o.Changes[sequence-2].Version) })
-	return &w.facts.Archive.Attempts[i]
+	i := slices.IndexFunc(e.facts.Archive.Attempts, func(a Attempt) bool { return a.EventID == delivery.EventID(id, o.Changes[sequence-2].Version) })
+	return &e.facts.Archive.Attempts[i]
 }
 
 func without[T any](list []T, match func(T) bool) []T { return slices.DeleteFunc(list, match) }
 
 // forget takes an order out of Redis, its stream included.
-func (w *world) forget(id string) {
-	w.facts.Orders = without(w.facts.Orders, func(o Order) bool { return o.ID == id })
-	w.facts.Published = without(w.facts.Published, func(p Published) bool { return p.Order == id })
+func (e *env) forget(id string) {
+	e.facts.Orders = without(e.facts.Orders, func(o Order) bool { return o.ID == id })
+	e.facts.Published = without(e.facts.Published, func(p Published) bool { return p.Order == id })
 }
 
 // erase takes it out of everything.
-func (w *world) erase(id string) {
-	w.forget(id)
-	a := w.facts.Archive
+func (e *env) erase(id string) {
+	e.forget(id)
+	a := e.facts.Archive
 	a.Orders = without(a.Orders, func(o Order) bool { return o.ID == id })
 	a.Events = without(a.Events, func(e ArchivedEvent) bool { return e.Order == id })
-	w.facts.Arrivals = without(w.facts.Arrivals, func(a Arrival) bool { return a.Order == id })
+	e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.Order == id })
 }
 
 // unasked takes out of the log what the first account did to an order.
-func (w *world) unasked(external string) {
-	id := w.find(well, external).ID
-	w.log = without(w.log, func(op history.Op) bool { return op.Account == well && (op.External == external || op.Order == id) })
+func (e *env) unasked(external string) {
+	id := e.find(well, external).ID
+	e.log = without(e.log, func(op history.Op) bool { return op.Account == well && (op.External == external || op.Order == id) })
 }
 
 func unknown(op *history.Op) {
@@ -101,66 +101,66 @@ func unknown(op *history.Op) {
 func TestCheck_Orders(t *testing.T) {
 	t.Parallel()
 	judgeAll(t, []breach{
-		{"an acknowledged order is nowhere", LostOrder, func(w *world) { w.erase(w.find(well, "searching").ID) }},
-		{"an acknowledged order is in ClickHouse only", LostOrder, func(w *world) { w.forget(w.find(well, "searching").ID) }},
-		{"all answers of an order were lost, and it is nowhere", "", func(w *world) {
-			id := w.find(well, "searching").ID
-			w.unasked("searching")
-			w.erase(id)
-			w.lost(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b"})
+		{"an acknowledged order is nowhere", LostOrder, func(e *env) { e.erase(e.find(well, "searching").ID) }},
+		{"an acknowledged order is in ClickHouse only", LostOrder, func(e *env) { e.forget(e.find(well, "searching").ID) }},
+		{"all answers of an order were lost, and it is nowhere", "", func(e *env) {
+			id := e.find(well, "searching").ID
+			e.unasked("searching")
+			e.erase(id)
+			e.lost(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b"})
 		}},
-		{"all answers of an order were lost, and it is there", "", func(w *world) {
-			id := w.find(well, "searching").ID
-			w.log = without(w.log, func(op history.Op) bool { return op.Account == well && op.External == "searching" && op.Status == 409 })
-			for i := range w.log {
-				if w.log[i].Order == id {
-					unknown(&w.log[i])
+		{"all answers of an order were lost, and it is there", "", func(e *env) {
+			id := e.find(well, "searching").ID
+			e.log = without(e.log, func(op history.Op) bool { return op.Account == well && op.External == "searching" && op.Status == 409 })
+			for i := range e.log {
+				if e.log[i].Order == id {
+					unknown(&e.log[i])
 				}
 			}
 		}},
-		{"only the first answer was lost", "", func(w *world) { unknown(w.op(history.Create, "searching", 0)) }},
-		{"an order that nobody asked for", UnknownOrder, func(w *world) { w.unasked("searching") }},
-		{"an order whose only request was refused", UnknownOrder, func(w *world) {
-			w.unasked("searching")
-			w.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Status: 429, Code: "RATE_LIMITED"})
+		{"only the first answer was lost", "", func(e *env) { unknown(e.op(history.Create, "searching", 0)) }},
+		{"an order that nobody asked for", UnknownOrder, func(e *env) { e.unasked("searching") }},
+		{"an order whose only request was refused", UnknownOrder, func(e *env) {
+			e.unasked("searching")
+			e.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Status: 429, Code: "RATE_LIMITED"})
 		}},
-		{"an order whose only unknown request was invalid", UnknownOrder, func(w *world) {
-			w.unasked("searching")
-			w.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Invalid: true})
+		{"an order whose only unknown request was invalid", UnknownOrder, func(e *env) {
+			e.unasked("searching")
+			e.saw(history.Op{Kind: history.Create, Account: well, Key: "k", External: "searching", Body: "b", Invalid: true})
 		}},
-		{"an order in ClickHouse that nobody asked for", ClickHouseDiffers, func(w *world) {
-			id := w.find(well, "searching").ID
-			w.unasked("searching")
-			w.forget(id)
+		{"an order in ClickHouse that nobody asked for", ClickHouseDiffers, func(e *env) {
+			id := e.find(well, "searching").ID
+			e.unasked("searching")
+			e.forget(id)
 		}},
-		{"an order holds what another request said", OrderDiffers, func(w *world) { w.find(well, "searching").Content = "another's" }},
-		{"an external id was accepted twice", DuplicateOrder, func(w *world) {
-			second := *w.op(history.Create, "searching", 0)
-			second.Key, second.Order = "another", w.find(well, "failed").ID
-			w.log = append(w.log, second)
+		{"an order holds what another request said", OrderDiffers, func(e *env) { e.find(well, "searching").Content = "another's" }},
+		{"an external id was accepted twice", DuplicateOrder, func(e *env) {
+			second := *e.op(history.Create, "searching", 0)
+			second.Key, second.Order = "another", e.find(well, "failed").ID
+			e.log = append(e.log, second)
 		}},
-		{"an order is answered for two external ids", DuplicateOrder, func(w *world) {
-			second := *w.op(history.Create, "searching", 0)
+		{"an order is answered for two external ids", DuplicateOrder, func(e *env) {
+			second := *e.op(history.Create, "searching", 0)
 			second.Key, second.External = "another", "another"
-			w.log = append(w.log, second)
+			e.log = append(e.log, second)
 		}},
-		{"a key made two orders", KeyTwoOutcomes, func(w *world) {
-			w.op(history.Create, "searching", 1).Order = w.find(well, "failed").ID
+		{"a key made two orders", KeyTwoOutcomes, func(e *env) {
+			e.op(history.Create, "searching", 1).Order = e.find(well, "failed").ID
 		}},
-		{"a key was accepted twice", KeyTwoOutcomes, func(w *world) { w.op(history.Create, "searching", 1).Replayed = false }},
-		{"a key succeeded with two bodies", KeyTwoOutcomes, func(w *world) { w.op(history.Create, "searching", 1).Body = "other" }},
-		{"a replay has other bytes", ReplayDiffers, func(w *world) { w.op(history.Create, "searching", 1).Answer = "other" }},
-		{"a 500", ServerError, func(w *world) {
-			w.saw(history.Op{Kind: history.Read, Account: well, Order: w.find(well, "failed").ID, Status: 500, Code: "INTERNAL_ERROR"})
+		{"a key was accepted twice", KeyTwoOutcomes, func(e *env) { e.op(history.Create, "searching", 1).Replayed = false }},
+		{"a key succeeded with two bodies", KeyTwoOutcomes, func(e *env) { e.op(history.Create, "searching", 1).Body = "other" }},
+		{"a replay has other bytes", ReplayDiffers, func(e *env) { e.op(history.Create, "searching", 1).Answer = "other" }},
+		{"a 500", ServerError, func(e *env) {
+			e.saw(history.Op{Kind: history.Read, Account: well, Order: e.find(well, "failed").ID, Status: 500, Code: "INTERNAL_ERROR"})
 		}},
-		{"a 503", "", func(w *world) {
-			w.saw(history.Op{Kind: history.Read, Account: well, Order: w.find(well, "failed").ID, Status: 503, Code: "SERVICE_UNAVAILABLE"})
+		{"a 503", "", func(e *env) {
+			e.saw(history.Op{Kind: history.Read, Account: well, Order: e.find(well, "failed").ID, Status: 503, Code: "SERVICE_UNAVAILABLE"})
 		}},
-		{"a record that cannot be read", Unreadable, func(w *world) { w.facts.Unreadable = []string{"short"} }},
-		{"what others do is nobody's business", "", func(w *world) {
-			w.facts.Orders = append(w.facts.Orders, Order{ID: "o", Account: "somebody", External: "e", Status: "Searching", Version: 1})
-			w.facts.Published = append(w.facts.Published, Published{"o", 1})
-			w.saw(history.Op{Kind: history.Create, Account: "somebody", External: "e", Status: 500})
+		{"a record that cannot be read", Unreadable, func(e *env) { e.facts.Unreadable = []string{"short"} }},
+		{"what others do is nobody's business", "", func(e *env) {
+			e.facts.Orders = append(e.facts.Orders, Order{ID: "o", Account: "somebody", External: "e", Status: "Searching", Version: 1})
+			e.facts.Published = append(e.facts.Published, Published{"o", 1})
+			e.saw(history.Op{Kind: history.Create, Account: "somebody", External: "e", Status: 500})
 		}},
 	})
 }
@@ -168,52 +168,52 @@ func TestCheck_Orders(t *testing.T) {
 func TestCheck_Moves(t *testing.T) {
 	t.Parallel()
 	judgeAll(t, []breach{
-		{"a step is left out", IllegalMove, func(w *world) {
-			o := w.find(well, "delivered")
+		{"a step is left out", IllegalMove, func(e *env) {
+			o := e.find(well, "delivered")
 			o.Changes = slices.Delete(o.Changes, 1, 2)
 		}},
-		{"nothing follows the end", IllegalMove, func(w *world) { w.move(w.find(well, "failed").ID, "", delivery.Cancelled) }},
-		{"a cancellation after the pickup", IllegalMove, func(w *world) {
-			o := w.find(well, "delivered")
+		{"nothing follows the end", IllegalMove, func(e *env) { e.move(e.find(well, "failed").ID, "", delivery.Cancelled) }},
+		{"a cancellation after the pickup", IllegalMove, func(e *env) {
+			o := e.find(well, "delivered")
 			o.Changes[3].Status = "Cancelled"
 		}},
-		{"a reason that this state does not have", IllegalMove, func(w *world) { w.find(well, "failed").Changes[2].Failure = "CustomerRefused" }},
-		{"time runs back", IllegalMove, func(w *world) {
-			w.find(well, "failed").Changes[1].At = w.find(well, "failed").Created.Add(-time.Second)
+		{"a reason that this state does not have", IllegalMove, func(e *env) { e.find(well, "failed").Changes[2].Failure = "CustomerRefused" }},
+		{"time runs back", IllegalMove, func(e *env) {
+			e.find(well, "failed").Changes[1].At = e.find(well, "failed").Created.Add(-time.Second)
 		}},
-		{"it was cancelled and nobody asked for it", IllegalMove, func(w *world) {
-			id := w.find(well, "cancelled").ID
-			w.log = without(w.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id })
+		{"it was cancelled and nobody asked for it", IllegalMove, func(e *env) {
+			id := e.find(well, "cancelled").ID
+			e.log = without(e.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id })
 		}},
-		{"it was cancelled by a request whose answer was lost", "", func(w *world) {
-			id := w.find(well, "cancelled").ID
-			again := w.op(history.Cancel, "cancelled", 1).Start
-			w.log = without(w.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id && op.Start.Equal(again) })
-			lost := w.op(history.Cancel, "cancelled", 0)
+		{"it was cancelled by a request whose answer was lost", "", func(e *env) {
+			id := e.find(well, "cancelled").ID
+			again := e.op(history.Cancel, "cancelled", 1).Start
+			e.log = without(e.log, func(op history.Op) bool { return op.Kind == history.Cancel && op.Order == id && op.Start.Equal(again) })
+			lost := e.op(history.Cancel, "cancelled", 0)
 			unknown(lost)
 			lost.Order = id
 		}},
-		{"its status is not that of its last step", IllegalMove, func(w *world) { w.find(well, "failed").Status = "Assigned" }},
-		{"its version is not that of its last step", VersionGap, func(w *world) { w.find(well, "failed").Version++ }},
-		{"a version is left out", VersionGap, func(w *world) { w.find(well, "failed").Changes[1].Version += 5 }},
-		{"an order that nobody ends", NotEnded, func(w *world) { w.facts.Accounts[0].Couriers = true }},
-		{"a list of jobs is wrong", IndexAstray, func(w *world) {
-			w.facts.Astray = []Astray{{"timers", w.find(well, "failed").ID, "names an order that is Failed"}}
+		{"its status is not that of its last step", IllegalMove, func(e *env) { e.find(well, "failed").Status = "Assigned" }},
+		{"its version is not that of its last step", VersionGap, func(e *env) { e.find(well, "failed").Version++ }},
+		{"a version is left out", VersionGap, func(e *env) { e.find(well, "failed").Changes[1].Version += 5 }},
+		{"an order that nobody ends", NotEnded, func(e *env) { e.facts.Accounts[0].Couriers = true }},
+		{"a list of jobs is wrong", IndexAstray, func(e *env) {
+			e.facts.Astray = []Astray{{"timers", e.find(well, "failed").ID, "names an order that is Failed"}}
 		}},
-		{"a client was told of a cancellation that is gone", StateLost, func(w *world) {
-			w.op(history.Cancel, "delivered", 0).Status, w.op(history.Cancel, "delivered", 0).Code = 200, ""
+		{"a client was told of a cancellation that is gone", StateLost, func(e *env) {
+			e.op(history.Cancel, "delivered", 0).Status, e.op(history.Cancel, "delivered", 0).Code = 200, ""
 		}},
-		{"a client was refused a cancellation that is there", StateLost, func(w *world) {
-			w.op(history.Cancel, "cancelled", 0).Status, w.op(history.Cancel, "cancelled", 0).Code = 409, "ORDER_NOT_CANCELLABLE"
+		{"a client was refused a cancellation that is there", StateLost, func(e *env) {
+			e.op(history.Cancel, "cancelled", 0).Status, e.op(history.Cancel, "cancelled", 0).Code = 409, "ORDER_NOT_CANCELLABLE"
 		}},
-		{"a client was shown a state that it never had", StateLost, func(w *world) { w.op(history.Read, "failed", 1).State = "Delivered" }},
-		{"a client was shown steps that it never took", StateLost, func(w *world) { w.op(history.Read, "failed", 2).Steps[1] = "PickedUp" }},
-		{"a client was shown an earlier state later", StateBackwards, func(w *world) {
-			later := w.op(history.Read, "delivered", 3)
+		{"a client was shown a state that it never had", StateLost, func(e *env) { e.op(history.Read, "failed", 1).State = "Delivered" }},
+		{"a client was shown steps that it never took", StateLost, func(e *env) { e.op(history.Read, "failed", 2).Steps[1] = "PickedUp" }},
+		{"a client was shown an earlier state later", StateBackwards, func(e *env) {
+			later := e.op(history.Read, "delivered", 3)
 			later.State, later.Steps = "Assigned", later.Steps[:2]
 		}},
-		{"a client was shown a later state by a request that overlapped", "", func(w *world) {
-			first, second := w.op(history.Read, "delivered", 2), w.op(history.Read, "delivered", 3)
+		{"a client was shown a later state by a request that overlapped", "", func(e *env) {
+			first, second := e.op(history.Read, "delivered", 2), e.op(history.Read, "delivered", 3)
 			first.State, second.State = second.State, first.State
 			first.Steps, second.Steps = second.Steps, first.Steps
 			first.End = second.Start.Add(time.Millisecond)
@@ -223,11 +223,11 @@ func TestCheck_Moves(t *testing.T) {
 
 func TestCheck_WhatIsLeft(t *testing.T) {
 	t.Parallel()
-	waits := func(r Remains) func(w *world) {
-		return func(w *world) { w.facts.Remains = append(w.facts.Remains, r) }
+	waits := func(r Remains) func(e *env) {
+		return func(e *env) { e.facts.Remains = append(e.facts.Remains, r) }
 	}
 	judgeAll(t, []breach{
-		{"an entry is pending", PendingLeft, func(w *world) { w.facts.Unsettled = []Unsettled{{"events", "export", 0, 1}} }},
+		{"an entry is pending", PendingLeft, func(e *env) { e.facts.Unsettled = []Unsettled{{"events", "export", 0, 1}} }},
 		{"an event waits for a receiver that is well", ScheduleLeft, waits(Remains{Account: well, Waiting: []string{"n"}, Scheduled: true})},
 		{"an event waits for one that was not", "", waits(Remains{Account: sick, Waiting: []string{"n"}, Counts: 1, Scheduled: true})},
 		{"and no worker will look", ScheduleLeft, waits(Remains{Account: sick, Waiting: []string{"n"}, Counts: 1})},
@@ -235,6 +235,18 @@ func TestCheck_WhatIsLeft(t *testing.T) {
 		{"a lease", LeaseLeft, waits(Remains{Account: sick, Leased: []string{"n"}, Scheduled: true})},
 		{"counts of what does not wait", ScheduleLeft, waits(Remains{Account: sick, Counts: 1})},
 		{"a place among the queues", "", waits(Remains{Account: well, Scheduled: true})},
-		{"a dead letter", DeadLettered, func(w *world) { w.facts.DeadLetters = []DeadLetter{{"events", "webhook", "o", "why"}} }},
+		{"a dead letter", DeadLettered, func(e *env) { e.facts.DeadLetters = []DeadLetter{{"events", "webhook", "o", "why"}} }},
 	})
+}
+
+func TestCheck_BlamesNoDayThatWasRight(t *testing.T) {
+	t.Parallel()
+	e := day()
+	report, violations := e.check()
+	if len(violations) > 0 || report.Undecided > 0 || report.UndecidedWindows > 0 {
+		t.Errorf("%+v, violations:%s", report, listed(violations))
+	}
+	if report.Orders != 12 || report.Replays != 12 || report.Webhooks == 0 || report.Histories != 12 || report.Windows == 0 {
+		t.Errorf("looked at too little: %+v", report)
+	}
 }

@@ -2,60 +2,57 @@ package judge
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/webhook"
 )
 
-var key = []byte("0123456789abcdef0123456789abcdef")
+const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
-var secret = "whsec_" + base64.StdEncoding.EncodeToString(key)
-
-func mac(key []byte, text string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
-}
-
-// send posts a webhook as the spec has it.
-func send(ctx context.Context, url, eventID, body string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "X-Service-Event": "delivery.status_changed", "X-Service-Attempt": "2",
-		"X-Service-Signature": "sha256=" + hex.EncodeToString(mac([]byte(secret), body)), "webhook-id": eventID, "webhook-timestamp": now,
-		"webhook-signature": "v1," + base64.StdEncoding.EncodeToString(mac(key, eventID+"."+now+"."+body)),
-	} {
-		req.Header.Set(name, value)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	return resp.StatusCode, resp.Body.Close()
-}
-
-func TestInbox_RemembersEveryRequest(t *testing.T) {
-	t.Parallel()
+func newInbox(t *testing.T) *Inbox {
+	t.Helper()
 	inbox, err := NewInbox("account", secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(inbox)
-	defer server.Close()
+	return inbox
+}
+
+// send posts a webhook as the worker does, unsigned unless told; the result is the
+// status of the answer.
+func send(ctx context.Context, t *testing.T, inbox *Inbox, eventID, body string, signed bool) int {
+	t.Helper()
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+	now := time.Now()
+	standard, err := webhook.SignStandard(eventID, now, []byte(body), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "X-Service-Event": "delivery.status_changed", "X-Service-Attempt": "2",
+		"X-Service-Signature": webhook.Sign(secret, []byte(body)), "webhook-id": eventID,
+		"webhook-timestamp": strconv.FormatInt(now.Unix(), 10), "webhook-signature": standard,
+	} {
+		if signed {
+			req.Header.Set(name, value)
+		}
+	}
+	answer := httptest.NewRecorder()
+	inbox.ServeHTTP(answer, req)
+	return answer.Code
+}
+
+func TestInbox_RemembersEveryRequest(t *testing.T) {
+	t.Parallel()
+	inbox := newInbox(t)
 	order := delivery.MakeOrderID(0, 1, [12]byte{1})
 	event := delivery.EventID(order, 1<<32|2)
 	body := fmt.Sprintf(`{"eventId":%q,"event":"delivery.status_changed","occurredAt":"2026-11-21T21:00:00.5+03:00","data":{"orderId":%q,"externalOrderId":"e","status":"Assigned"}}`, event, order)
@@ -63,21 +60,19 @@ func TestInbox_RemembersEveryRequest(t *testing.T) {
 		name     string
 		behave   int
 		body     string
+		signed   bool
 		answered int
 	}{
-		{"well", 0, body, 204},
-		{"in trouble", 503, body, 503},
-		{"well again", 0, body, 204},
-		{"not the event of the header", 0, strings.Replace(body, `"eventId":"evt`, `"eventId":"xvt`, 1), 400},
+		{"well", 0, body, true, 204},
+		{"in trouble", 503, body, true, 503},
+		{"well again", 0, body, true, 204},
+		{"not the event of the header", 0, strings.Replace(body, `"eventId":"evt`, `"eventId":"xvt`, 1), true, 400},
+		{"unsigned", 0, body, false, 401},
 	} {
 		inbox.Behave(one.behave, 0)
-		status, err := send(t.Context(), server.URL, event, one.body)
-		if err != nil || status != one.answered {
-			t.Fatalf("%s: answered %d, %v", one.name, status, err)
+		if status := send(t.Context(), t, inbox, event, one.body, one.signed); status != one.answered {
+			t.Fatalf("%s: answered %d", one.name, status)
 		}
-	}
-	if resp, err := http.Post(server.URL, "application/json", strings.NewReader(body)); err != nil || resp.Body.Close() != nil || resp.StatusCode != 401 {
-		t.Fatalf("unsigned: %v, %v", resp, err)
 	}
 	got := inbox.Arrivals()
 	if len(got) != 5 {
@@ -99,27 +94,16 @@ func TestInbox_RemembersEveryRequest(t *testing.T) {
 // A sender that leaves has no answer, whatever the receiver would have said.
 func TestInbox_NoticesThatItsSenderLeft(t *testing.T) {
 	t.Parallel()
-	inbox, err := NewInbox("account", secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inbox.Behave(0, time.Minute)
-	server := httptest.NewServer(inbox)
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := send(ctx, server.URL, "evt_1", "{}"); err == nil {
-		t.Fatal("it answered at once")
-	}
-	for deadline := time.Now().Add(30 * time.Second); len(inbox.Arrivals()) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("it still waits")
+	synctest.Test(t, func(t *testing.T) {
+		inbox := newInbox(t)
+		inbox.Behave(0, time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		send(ctx, t, inbox, "evt_1", "{}", true)
+		if got := inbox.Arrivals(); len(got) != 1 || got[0].Answered != 0 || got[0].Ended.Sub(got[0].Began) != 50*time.Millisecond {
+			t.Errorf("%+v", got)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if got := inbox.Arrivals()[0]; got.Answered != 0 || got.Ended.Sub(got.Began) > 30*time.Second {
-		t.Errorf("%+v", got)
-	}
+	})
 }
 
 func TestNewInbox_NeedsASecret(t *testing.T) {

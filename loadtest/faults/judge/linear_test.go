@@ -11,24 +11,18 @@ import (
 	"vendorapi/loadtest/faults/history"
 )
 
-// script reads a history, one operation a line: start and end in milliseconds,
-// what, and what was answered ("?": unknown). An order is named by its external id.
+// script reads a history: start and end in milliseconds, what, and what was answered
+// ("?": unknown). An order is named by its external id. The last part is what Redis
+// has in the end.
 //
-//	0-10 create e1 key=k1 body=b1 201
-//	20-30 read e1 Assigned
-//	20-30 cancel e1 409
-//
-// The last line is what Redis has in the end: "end e1 Delivered e2 -".
+//	0-10 create e1 key=k1 body=b1 201; 20-30 read e1 Assigned; end e1 Delivered e2 -
 func script(t *testing.T, text string) ([]history.Op, *Facts) {
 	t.Helper()
 	account := accountNamed(1, Absent)
 	f := &Facts{Accounts: []Account{account}}
 	var ops []history.Op
-	for line := range strings.Lines(text) {
+	for line := range strings.SplitSeq(text, ";") {
 		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
 		if words[0] == "end" {
 			for i := 1; i < len(words); i += 2 {
 				if words[i+1] != "-" {
@@ -84,157 +78,44 @@ func readWord(op *history.Op, word string) {
 func TestCheckLinearizable(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct {
-		name, text string
-		illegal    bool
+		name    string
+		illegal bool
+		text    string
 	}{
-		{"create, replay, conflict, duplicate", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 create e1 key=k1 body=b1 replay
-			20-30 create e1 key=k1 body=b2 duplicate
-			40-50 create e1 key=k2 body=b1 duplicate
-			end e1 Searching`, false},
-		{"a replay before the first", `
-			0-10 create e1 key=k1 body=b1 replay
-			20-30 create e1 key=k1 body=b1 201
-			end e1 Searching`, true},
-		{"a replay that overlaps the first", `
-			0-25 create e1 key=k1 body=b1 replay
-			20-30 create e1 key=k1 body=b1 201
-			end e1 Searching`, false},
-		{"a conflict with nothing", `
-			0-10 create e1 key=k1 body=b1 duplicate
-			end e1 -`, true},
-		{"a conflict with what nobody saw", `
-			0-10 create e1 key=k1 body=b1 ?
-			20-30 create e1 key=k1 body=b2 duplicate
-			end e1 Searching`, false},
-		{"a conflict with what nobody saw and what is not there", `
-			0-10 create e1 key=k1 body=b1 ?
-			20-30 create e1 key=k1 body=b2 duplicate
-			end e1 -`, true},
-		{"accepted after what nobody saw, which never happened", `
-			0-10 create e1 key=k1 body=b1 ?
-			20-30 create e1 key=k1 body=b1 201
-			end e1 Searching`, false},
-		{"accepted after a replay showed that it had happened", `
-			0-10 create e1 key=k1 body=b1 ?
-			20-30 create e1 key=k1 body=b1 replay
-			40-50 create e1 key=k1 body=b1 201
-			end e1 Searching`, true},
-		{"what nobody saw happens long after its client gave up", `
-			0-10 create e1 key=k1 body=b1 ?
-			20-30 create e1 key=k2 body=b1 suspended
-			40-50 create e1 key=k1 body=b1 replay
-			end e1 Searching`, false},
-		{"a refusal by the fleet after the key succeeded", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 create e1 key=k1 body=b1 suspended
-			end e1 Searching`, true},
-		{"an invalid body under a key that succeeded", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 create e1 key=k1 body=b2 invalid duplicate
-			end e1 Searching`, false},
-		{"an invalid body under a key that succeeded, judged by its rules", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 create e1 key=k1 body=b2 invalid 422
-			end e1 Searching`, true},
-		{"an invalid body is accepted", `
-			0-10 create e1 key=k1 body=b1 invalid 201
-			end e1 Searching`, true},
-		{"a valid body is refused by its rules", `
-			0-10 create e1 key=k1 body=b1 422
-			end e1 -`, true},
-		{"two orders that share a key", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 create e2 key=k1 body=b2 201
-			end e1 Searching e2 Searching`, true},
-		{"a key is free until an order has it", `
-			0-10 create e1 body=b1 201
-			20-30 create e1 key=k1 body=b1 duplicate
-			40-50 create e2 key=k1 body=b2 201
-			end e1 Searching e2 Searching`, false},
-		{"an order that was acknowledged is not there", `
-			0-10 create e1 key=k1 body=b1 201
-			end e1 -`, true},
-		{"an order that was acknowledged is not found", `
-			0-10 create e1 key=k1 body=b1 201
-			20-30 read e1 404
-			end e1 Searching`, true},
-		{"an order is not found while it is made", `
-			0-25 create e1 key=k1 body=b1 201
-			20-30 read e1 404
-			end e1 Searching`, false},
-		{"a courier moves it", `
-			0-10 create e1 201
-			20-30 read e1 Searching
-			40-50 read e1 Delivering
-			60-70 read e1 Delivered
-			end e1 Delivered`, false},
-		{"it moves back", `
-			0-10 create e1 201
-			20-30 read e1 PickingUp
-			40-50 read e1 Assigned
-			end e1 Delivered`, true},
-		{"it ended and went on", `
-			0-10 create e1 201
-			20-30 read e1 Failed
-			end e1 Delivered`, true},
-		{"cancelled, and again", `
-			0-10 create e1 201
-			20-30 cancel e1 Cancelled
-			40-50 cancel e1 Cancelled
-			end e1 Cancelled`, false},
-		{"cancelled, and delivered", `
-			0-10 create e1 201
-			20-30 cancel e1 Cancelled
-			end e1 Delivered`, true},
-		{"cancelled after the pickup was seen", `
-			0-10 create e1 201
-			20-30 read e1 PickedUp
-			40-50 cancel e1 Cancelled
-			end e1 Cancelled`, true},
-		{"too late, and not yet seen to be", `
-			0-10 create e1 201
-			20-30 cancel e1 late
-			40-50 read e1 PickingUp
-			end e1 Delivered`, false},
-		{"too late, and then cancelled", `
-			0-10 create e1 201
-			20-30 cancel e1 late
-			40-50 cancel e1 Cancelled
-			end e1 Cancelled`, true},
-		{"too late for one that was cancelled", `
-			0-10 create e1 201
-			20-30 cancel e1 Cancelled
-			40-50 cancel e1 late
-			end e1 Cancelled`, true},
-		{"a cancellation that nobody saw happened", `
-			0-10 create e1 201
-			20-30 cancel e1 ?
-			end e1 Cancelled`, false},
-		{"a cancellation that nobody saw did not happen", `
-			0-10 create e1 201
-			20-30 cancel e1 ?
-			end e1 Delivered`, false},
-		{"a cancellation that nobody asked for", `
-			0-10 create e1 201
-			end e1 Cancelled`, false}, // whose it is the invariants of states say
-		{"a cancellation that nobody saw, and both", `
-			0-10 create e1 201
-			20-30 cancel e1 ?
-			40-50 read e1 Cancelled
-			60-70 read e1 Assigned
-			end e1 Cancelled`, true},
-		{"a refusal by a limit changes nothing", `
-			0-10 create e1 key=k1 body=b1 429
-			20-30 create e1 key=k1 body=b1 201
-			40-50 cancel e1 429
-			60-70 read e1 429
-			end e1 Searching`, false},
-		{"a cancellation of nothing", `
-			0-10 create e1 key=k1 ?
-			20-30 cancel e1 Cancelled
-			end e1 -`, false}, // no answer and no store ties the id to e1
+		{"create, replay, conflict, duplicate", false, `0-10 create e1 key=k1 body=b1 201; 20-30 create e1 key=k1 body=b1 replay; 20-30 create e1 key=k1 body=b2 duplicate; 40-50 create e1 key=k2 body=b1 duplicate; end e1 Searching`},
+		{"a replay before the first", true, `0-10 create e1 key=k1 body=b1 replay; 20-30 create e1 key=k1 body=b1 201; end e1 Searching`},
+		{"a replay that overlaps the first", false, `0-25 create e1 key=k1 body=b1 replay; 20-30 create e1 key=k1 body=b1 201; end e1 Searching`},
+		{"a conflict with nothing", true, `0-10 create e1 key=k1 body=b1 duplicate; end e1 -`},
+		{"a conflict with what nobody saw", false, `0-10 create e1 key=k1 body=b1 ?; 20-30 create e1 key=k1 body=b2 duplicate; end e1 Searching`},
+		{"a conflict with what nobody saw and what is not there", true, `0-10 create e1 key=k1 body=b1 ?; 20-30 create e1 key=k1 body=b2 duplicate; end e1 -`},
+		{"accepted after what nobody saw, which never happened", false, `0-10 create e1 key=k1 body=b1 ?; 20-30 create e1 key=k1 body=b1 201; end e1 Searching`},
+		{"accepted after a replay showed that it had happened", true, `0-10 create e1 key=k1 body=b1 ?; 20-30 create e1 key=k1 body=b1 replay; 40-50 create e1 key=k1 body=b1 201; end e1 Searching`},
+		{"what nobody saw happens long after its client gave up", false, `0-10 create e1 key=k1 body=b1 ?; 20-30 create e1 key=k2 body=b1 suspended; 40-50 create e1 key=k1 body=b1 replay; end e1 Searching`},
+		{"a refusal by the fleet after the key succeeded", true, `0-10 create e1 key=k1 body=b1 201; 20-30 create e1 key=k1 body=b1 suspended; end e1 Searching`},
+		{"an invalid body under a key that succeeded", false, `0-10 create e1 key=k1 body=b1 201; 20-30 create e1 key=k1 body=b2 invalid duplicate; end e1 Searching`},
+		{"an invalid body under a key that succeeded, judged by its rules", true, `0-10 create e1 key=k1 body=b1 201; 20-30 create e1 key=k1 body=b2 invalid 422; end e1 Searching`},
+		{"an invalid body is accepted", true, `0-10 create e1 key=k1 body=b1 invalid 201; end e1 Searching`},
+		{"a valid body is refused by its rules", true, `0-10 create e1 key=k1 body=b1 422; end e1 -`},
+		{"two orders that share a key", true, `0-10 create e1 key=k1 body=b1 201; 20-30 create e2 key=k1 body=b2 201; end e1 Searching e2 Searching`},
+		{"a key is free until an order has it", false, `0-10 create e1 body=b1 201; 20-30 create e1 key=k1 body=b1 duplicate; 40-50 create e2 key=k1 body=b2 201; end e1 Searching e2 Searching`},
+		{"an order that was acknowledged is not there", true, `0-10 create e1 key=k1 body=b1 201; end e1 -`},
+		{"an order that was acknowledged is not found", true, `0-10 create e1 key=k1 body=b1 201; 20-30 read e1 404; end e1 Searching`},
+		{"an order is not found while it is made", false, `0-25 create e1 key=k1 body=b1 201; 20-30 read e1 404; end e1 Searching`},
+		{"a courier moves it", false, `0-10 create e1 201; 20-30 read e1 Searching; 40-50 read e1 Delivering; 60-70 read e1 Delivered; end e1 Delivered`},
+		{"it moves back", true, `0-10 create e1 201; 20-30 read e1 PickingUp; 40-50 read e1 Assigned; end e1 Delivered`},
+		{"it ended and went on", true, `0-10 create e1 201; 20-30 read e1 Failed; end e1 Delivered`},
+		{"cancelled, and again", false, `0-10 create e1 201; 20-30 cancel e1 Cancelled; 40-50 cancel e1 Cancelled; end e1 Cancelled`},
+		{"cancelled, and delivered", true, `0-10 create e1 201; 20-30 cancel e1 Cancelled; end e1 Delivered`},
+		{"cancelled after the pickup was seen", true, `0-10 create e1 201; 20-30 read e1 PickedUp; 40-50 cancel e1 Cancelled; end e1 Cancelled`},
+		{"too late, and not yet seen to be", false, `0-10 create e1 201; 20-30 cancel e1 late; 40-50 read e1 PickingUp; end e1 Delivered`},
+		{"too late, and then cancelled", true, `0-10 create e1 201; 20-30 cancel e1 late; 40-50 cancel e1 Cancelled; end e1 Cancelled`},
+		{"too late for one that was cancelled", true, `0-10 create e1 201; 20-30 cancel e1 Cancelled; 40-50 cancel e1 late; end e1 Cancelled`},
+		{"a cancellation that nobody saw happened", false, `0-10 create e1 201; 20-30 cancel e1 ?; end e1 Cancelled`},
+		{"a cancellation that nobody saw did not happen", false, `0-10 create e1 201; 20-30 cancel e1 ?; end e1 Delivered`},
+		{"a cancellation that nobody asked for", false, `0-10 create e1 201; end e1 Cancelled`}, // whose it is the invariants of states say
+		{"a cancellation that nobody saw, and both", true, `0-10 create e1 201; 20-30 cancel e1 ?; 40-50 read e1 Cancelled; 60-70 read e1 Assigned; end e1 Cancelled`},
+		{"a refusal by a limit changes nothing", false, `0-10 create e1 key=k1 body=b1 429; 20-30 create e1 key=k1 body=b1 201; 40-50 cancel e1 429; 60-70 read e1 429; end e1 Searching`},
+		{"a cancellation of nothing", false, `0-10 create e1 key=k1 ?; 20-30 cancel e1 Cancelled; end e1 -`}, // no answer and no store ties the id to e1
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
@@ -255,15 +136,7 @@ func TestCheckLinearizable(t *testing.T) {
 // they are linked to others.
 func TestIslands_AreJoinedByKeysAndIds(t *testing.T) {
 	t.Parallel()
-	ops, facts := script(t, `
-		0-10 create e1 key=k1 201
-		0-10 create e2 key=k1 duplicate
-		0-10 create e2 key=k2 201
-		0-10 create e3 key=k3 201
-		20-30 read e1 Searching
-		20-30 read e3 Searching
-		20-30 read e9 404
-		end e1 Searching e2 Searching e3 Searching`)
+	ops, facts := script(t, `0-10 create e1 key=k1 201; 0-10 create e2 key=k1 duplicate; 0-10 create e2 key=k2 201; 0-10 create e3 key=k3 201; 20-30 read e1 Searching; 20-30 read e3 Searching; 20-30 read e9 404; end e1 Searching e2 Searching e3 Searching`)
 	var sizes []string
 	for _, one := range newCase(ops, facts).islands() {
 		slices.Sort(one.names)

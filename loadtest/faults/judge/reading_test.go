@@ -2,8 +2,6 @@ package judge
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -58,45 +56,21 @@ func TestRecorded_IsWhenTheEntryWasWritten(t *testing.T) {
 	}
 }
 
-func TestSample(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]float64{
-		`gateway_requests_total{status="201"} 7`: 7,
-		`gateway_up 1.5e+03`:                     1500,
-	} {
-		if _, value, ok := sample(line); !ok || value != want {
-			t.Errorf("%q: %v, %t", line, value, ok)
-		}
-	}
-	for _, line := range []string{"", "# HELP x y", "x", "x y", `h_bucket{le="1"} 5`, "go_goroutines 5", "process_cpu 1"} {
-		if name, _, ok := sample(line); ok {
-			t.Errorf("%q was taken as %q", line, name)
-		}
-	}
-}
-
 // Facts that were kept are judged again as they were.
-func TestFacts_SurviveAFile(t *testing.T) {
+func TestFacts_SurviveJSON(t *testing.T) {
 	t.Parallel()
-	w := day()
-	w.arrival("failed", 3).Status = "PickedUp"
-	_, before := w.check()
-	text, err := json.Marshal(&w.facts)
+	e := day()
+	e.arrival("failed", 3).Status = "PickedUp"
+	_, before := e.check()
+	text, err := json.Marshal(&e.facts)
 	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "facts.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if text, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
 	var back Facts
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	if _, after := Check(w.log, &back); len(before) == 0 || !reflect.DeepEqual(before, after) {
+	if _, after := Check(e.log, &back); len(before) == 0 || !reflect.DeepEqual(before, after) {
 		t.Errorf("before:%s\nafter:%s", listed(before), listed(after))
 	}
 }

@@ -1,0 +1,9 @@
+package history
+
+import (
+	"testing"
+
+	"vendorapi/internal/testenv/testserver"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
