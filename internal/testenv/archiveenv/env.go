@@ -121,3 +121,39 @@ func (e *Env) Want(what, query, want string) {
 		e.T.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
+
+// QueueWebhooks consumes the events as the webhook role does, without sending any.
+func (e *Env) QueueWebhooks() {
+	e.T.Helper()
+	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
+		_, err := e.Ledger.QueueEvents(e.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
+		return err
+	})
+}
+
+// RefuseUpdates consumes the updates as the status role does, and refuses each as
+// one that came too late for an order that has failed.
+func (e *Env) RefuseUpdates() {
+	e.T.Helper()
+	ctx := e.T.Context()
+	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
+		for _, x := range batch {
+			if x.Update == nil {
+				if err := e.Ledger.Ack(ctx, ledger.RoleStatus, x); err != nil {
+					return err
+				}
+			} else if err := e.Ledger.RefuseUpdate(ctx, x, delivery.Failed, "late_delivery", true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SetExportBack makes the group of exporters begin again with the oldest entry.
+func (e *Env) SetExportBack() {
+	e.T.Helper()
+	for _, kind := range []string{"e", "v", "V"} {
+		e.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")
+	}
+}
