@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/reports"
 )
@@ -116,7 +118,7 @@ func TestFilters_AreShortenedToWhatCanBeRight(t *testing.T) {
 func TestPages_SayThatClickHouseIsAway(t *testing.T) {
 	t.Parallel()
 	e := testserver.DedicatedClickHouse(t)
-	w := newWorldOn(t, e)
+	w := newWorldOn(t, testenv.New(t), e)
 	w.november(10)
 	e.Kill(t)
 	for _, path := range routes() {
@@ -142,9 +144,9 @@ func TestPages_SayThatClickHouseIsAway(t *testing.T) {
 // A token needs no session, so the pages outlive Redis, with ids for names.
 func TestPages_TakeIdsWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldOn(t, testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})), testserver.SharedClickHouse(t))
 	w.november(100)
-	w.Redis.Stop()
+	w.Server.Stop()
 	began := time.Now()
 	d := w.page("/payments?" + november + "&account=" + w.account.String())
 	if took := time.Since(began); took > 5*time.Second {

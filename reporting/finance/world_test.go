@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/access"
@@ -47,12 +48,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldOn(t, testserver.SharedClickHouse(t))
+	return newWorldOn(t, testenv.New(t), testserver.SharedClickHouse(t))
 }
 
-func newWorldOn(t *testing.T, e *testserver.ClickHouse) *world {
+func newWorldOn(t *testing.T, redis *testenv.Env, e *testserver.ClickHouse) *world {
 	t.Helper()
-	w := &world{Scene: archiveenv.On(testenv.New(t), t, e), t: t, tokens: map[string]string{}, stranger: delivery.NewAccountID()}
+	w := &world{Env: archiveenv.On(redis, e), t: t, tokens: map[string]string{}, stranger: delivery.NewAccountID()}
 	w.account = w.Vendor.Account
 	w.fleets = []delivery.FleetID{w.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
 	var people access.People

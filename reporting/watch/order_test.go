@@ -107,7 +107,7 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 	if n := strings.Count(a.words(), "34 ms"); n != 1 {
 		t.Errorf("the attempt that both places know stands there %d times", n)
 	}
-	w.Command("FLUSHALL") // ClickHouse alone remembers
+	w.Do("FLUSHDB") // ClickHouse alone remembers
 	a = w.page(o.ID)
 	a.says(t, "This order has left Redis", "HTTP 204", "34 ms", "webhook delivered", "Who received it is not known any more", "Kadıköy Şube").hides(t, "bakımdayız", "refreshes itself")
 	if a.live() != "" {
@@ -185,11 +185,11 @@ func TestOrder_WithoutClickHouseIsShownFromRedis(t *testing.T) {
 
 func TestOrder_WithoutRedisIsShownFromClickHouse(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
+	w := newWatchedToStop(t)
 	o := w.Delivered(time.Now())
 	w.sends(accepted) // to nobody: there is no URL
 	w.export()
-	w.Redis.Stop()
+	w.Server.Stop()
 	w.page(o.ID).says(t, "the order as it is in Redis, account and store (Redis), recent webhook attempts (Redis)", "as of its last export", "which cannot be read", "Delivered", "not sent", "123.45 TRY", "Assigned")
 }
 

@@ -173,9 +173,9 @@ func TestOrders_WithoutClickHouseAreFoundByIDs(t *testing.T) {
 
 func TestOrders_WithoutRedisAreThoseOfClickHouse(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
+	w := newWatchedToStop(t)
 	w.insertOrders(60, time.Minute)
-	w.Redis.Stop()
+	w.Server.Stop()
 	w.get("/orders?q=isparta").says(t, "Cannot be read right now: live orders (Redis), names of accounts, present states (Redis)", "Older orders", "ISPARTA")
 }
 

@@ -100,8 +100,8 @@ func TestOverview_HangingClickHouseHoldsUpNobodyForLong(t *testing.T) {
 
 func TestOverview_WithoutRedisStillAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
-	w.Redis.Stop()
+	w := newWatchedToStop(t)
+	w.Server.Stop()
 	start := time.Now()
 	w.get("/overview").says(t, "Cannot be read right now: accounts, activity", "Orders an hour –").hides(t, "ClickHouse away", "All is well")
 	if took := time.Since(start); took > patience+2*time.Second {

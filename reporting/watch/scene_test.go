@@ -17,6 +17,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
@@ -61,11 +62,17 @@ type watched struct {
 	server *httptest.Server
 }
 
-func newWatched(t *testing.T) *watched { return newWatchedOn(t, testserver.SharedClickHouse(t)) }
+func newWatched(t *testing.T) *watched { return newWatchedOn(t, testenv.New(t)) }
 
-func newWatchedOn(t *testing.T, engine *testserver.ClickHouse) *watched {
+// newWatchedToStop is on a Redis of its own, which the test may stop.
+func newWatchedToStop(t *testing.T) *watched {
 	t.Helper()
-	w := &watched{Scene: archiveenv.On(testenv.New(t), t, engine)}
+	return newWatchedOn(t, testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})))
+}
+
+func newWatchedOn(t *testing.T, e *testenv.Env) *watched {
+	t.Helper()
+	w := &watched{Env: archiveenv.On(e, testserver.SharedClickHouse(t))}
 	w.serve(w.Archive)
 	return w
 }
@@ -280,7 +287,7 @@ func (w *watched) account(name string) delivery.AccountID {
 // of accounts, stores and fleets with Turkish names.
 func (w *watched) insertOrders(n int, step time.Duration) {
 	w.T.Helper()
-	insertOrders(w.T, w.Engine, w.Database, n, step)
+	insertOrders(w.T, w.ClickHouse, w.Database, n, step)
 }
 
 func insertOrders(t testing.TB, e *testserver.ClickHouse, database string, n int, step time.Duration) {

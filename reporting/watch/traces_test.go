@@ -49,8 +49,8 @@ func TestRefusedUpdates_AreCutToWhatCanBeRead(t *testing.T) {
 
 func TestTraces_WithoutRedisSaySo(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
-	w.Redis.Stop()
+	w := newWatchedToStop(t)
+	w.Server.Stop()
 	w.get("/refused-updates").says(t, "Cannot be read right now", "What was refused cannot be read right now")
 	w.get("/dead-letters").says(t, "Cannot be read right now: dead letters", "Whether there are any cannot be read right now")
 }
