@@ -8,15 +8,12 @@ import (
 	"testing"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 func startRedis(t *testing.T) Redis {
-	r, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Stop)
-	return Redis{r}
+	t.Helper()
+	return Redis{testserver.DedicatedRedis(t, stack.RedisOptions{})}
 }
 
 func (r Redis) must(t *testing.T, args ...string) string {
