@@ -82,18 +82,21 @@ type Role struct {
 	// decide is delivery.Decide; a test puts a faulty one in its place to see
 	// that a defect in it loses nothing.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
+	// serverTime is the clock of Redis; a test puts a wrong one in its place.
+	serverTime func(context.Context) (time.Time, error)
 }
 
 // New prepares the role. consumer names this process within the consumer
 // group: unique among the replicas, the same after a restart.
 func New(l *ledger.Ledger, s Settings, consumer string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	return &Role{
-		ledger:   l,
-		settings: s,
-		consumer: consumer,
-		log:      log.With("role", "status"),
-		metrics:  newMetrics(reg),
-		decide:   delivery.Decide,
+		ledger:     l,
+		settings:   s,
+		consumer:   consumer,
+		log:        log.With("role", "status"),
+		metrics:    newMetrics(reg),
+		decide:     delivery.Decide,
+		serverTime: l.ServerTime,
 	}
 }
 
@@ -218,7 +221,7 @@ func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Conte
 // Redis's for all. In a cluster any node is asked; while one is dead, a turn now
 // and then is left out.
 func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
-	server, err := r.ledger.ServerTime(ctx)
+	server, err := r.serverTime(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}

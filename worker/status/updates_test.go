@@ -1,12 +1,9 @@
 package status
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -18,12 +15,6 @@ var (
 	ayse    = delivery.Courier{Name: "Ayşe Kaya", Phone: "5334445566", VehicleType: "Bicycle"}
 	orderID = delivery.MakeOrderID(1, 20_000, [delivery.OrderDigestSize]byte{1, 2, 3})
 )
-
-func quietRole() *Role {
-	settings := Settings{Batch: 256, ClaimAfter: time.Minute, TimerInterval: time.Second,
-		HousekeepingInterval: time.Minute, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
-	return New(nil, settings, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-}
 
 func accept(c delivery.Courier) *delivery.Update {
 	return &delivery.Update{Order: orderID, Kind: delivery.KindAccept, Status: delivery.Assigned, At: noon, Courier: c}
@@ -91,7 +82,7 @@ func TestJudge_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 				g.entries = append(g.entries, ledger.Entry{Update: u})
 			}
 			order := searching()
-			v := quietRole().judge(g, order, noon.Add(time.Minute))
+			v := newRole(nil, "test").judge(g, order, noon.Add(time.Minute))
 			var statuses []delivery.Status
 			for _, change := range v.commit.Changes {
 				statuses = append(statuses, change.Status)
@@ -120,7 +111,7 @@ func TestJudge_LaterChangesCarryTheSwappedCourier(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{
 		{Update: accept(mehmet)}, {Update: swap(ayse)}, {Update: reached(delivery.PickingUp)},
 	}}
-	v := quietRole().judge(g, searching(), noon.Add(time.Minute))
+	v := newRole(nil, "test").judge(g, searching(), noon.Add(time.Minute))
 	if len(v.commit.Changes) != 2 || v.commit.Changes[0].Courier != mehmet || v.commit.Changes[1].Courier != ayse {
 		t.Fatalf("%+v", v.commit.Changes)
 	}
@@ -131,7 +122,7 @@ func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
 	order.Status, order.Version = delivery.Failed, order.Version+1
 	order.Changes = []delivery.Change{{Status: delivery.Failed, At: noon, Failure: delivery.TimedOut}}
 	g := reports{order: orderID, entries: []ledger.Entry{{Update: reached(delivery.Delivered)}, {Update: reached(delivery.PickedUp)}}}
-	v := quietRole().judge(g, order, noon.Add(time.Minute))
+	v := newRole(nil, "test").judge(g, order, noon.Add(time.Minute))
 	if len(v.refused) != 2 || v.refused[0].reason != reasonLateDelivery || v.refused[1].reason != reasonIllegalMove || v.commits() {
 		t.Fatalf("%+v", v)
 	}
@@ -139,14 +130,14 @@ func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
 
 func TestJudge_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}}
-	v := quietRole().judge(g, nil, noon)
+	v := newRole(nil, "test").judge(g, nil, noon)
 	if len(v.refused) != 1 || v.refused[0].reason != reasonUnknownOrder || v.commits() || len(v.commit.Settles) != 0 {
 		t.Fatalf("%+v", v)
 	}
 }
 
 func TestJudgeAll_LeavesOutTheOrderThatPanics(t *testing.T) {
-	r := quietRole()
+	r := newRole(nil, "test")
 	poisoned := delivery.MakeOrderID(1, 20_000, [delivery.OrderDigestSize]byte{9})
 	r.decide = func(o *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
 		if o.ID == poisoned {
