@@ -59,15 +59,15 @@ test: ## every rule once and one story of the whole system, 5 minutes; installs 
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
 	CGO_ENABLED=0 go vet ./...
-	@go run ./internal/testenv/run $(ARGS)
+	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes
 	CGO_ENABLED=0 go vet -tags noengine ./reporting/...
-	@go run ./internal/testenv/run -long $(ARGS)
+	@CGO_ENABLED=0 go run ./internal/testenv/run -long $(ARGS)
 
 flaky: ## run the tests of the packages that differ from BASE 20 times while other processes keep every core busy
 	@sh internal/stack/deps.sh redis-server gcc
-	@go run ./internal/testenv/run -changed $(or $(BASE),HEAD~1) -count 20 -load $(ARGS)
+	@CGO_ENABLED=0 go run ./internal/testenv/run -changed $(or $(BASE),HEAD~1) -count 20 -load $(ARGS)
 
 openapi: ## renew what is derived from the OpenAPI documents: the Postman collection and the table of error codes
 	@go run ./gateway/openapi/derive -write

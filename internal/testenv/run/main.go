@@ -130,23 +130,23 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 			plain = append(plain, p)
 		}
 	}
-	goTest := func(more []string, env []string) error {
+	goTest := func(cgo string, more ...string) error {
 		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
-		cmd.Env, cmd.Stdout, cmd.Stderr = env, os.Stdout, os.Stderr
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(env), "CGO_ENABLED="+cgo), os.Stdout, os.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		return cmd.Run()
 	}
 	var err error
 	if len(raced) > 0 {
-		err = goTest(append([]string{"-race"}, raced...), env)
+		err = goTest("1", append([]string{"-race"}, raced...)...)
 	}
 	if len(plain) > 0 && ctx.Err() == nil {
 		// Without cgo, as the programs are built: what they share is compiled once.
-		err = errors.Join(err, goTest(plain, append(slices.Clone(env), "CGO_ENABLED=0")))
+		err = errors.Join(err, goTest("0", plain...))
 	}
 	// What is allocated is measured without the race detector, which allocates.
 	if slices.Contains(packages, module+"gateway") && o.pattern == "" && ctx.Err() == nil {
-		err = errors.Join(err, goTest([]string{"-run", "^TestAllocations", module + "gateway"}, append(slices.Clone(env), "CGO_ENABLED=0")))
+		err = errors.Join(err, goTest("0", "-run", "^TestAllocations", module+"gateway"))
 	}
 	return err
 }
