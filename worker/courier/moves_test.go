@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,45 +65,30 @@ func TestNextMove_Journeys(t *testing.T) {
 		{"SIM:FAIL=PackageDamaged", []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Failed}},
 		{"SIM:FAIL=CustomerRefused please", []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Failed}},
 	} {
-		got := journey(c.note)
-		if len(got) != len(c.want) {
+		if got := journey(c.note); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.note, got, c.want)
-			continue
-		}
-		for i := range got {
-			if got[i] != c.want[i] {
-				t.Errorf("%q: %v, want %v", c.note, got, c.want)
-			}
 		}
 	}
 }
 
-func TestNextMove_WaitsAStep(t *testing.T) {
-	o := orderIn(delivery.Assigned, "")
-	if _, moves := nextMove(o, created.Add(step-time.Millisecond), step); moves {
-		t.Error("moved before the step was over")
-	}
-	if u, moves := nextMove(o, created.Add(step), step); !moves || u.Status != delivery.PickingUp {
-		t.Errorf("after a step: %v %v", u.Status, moves)
-	}
-}
-
-func TestNextMove_WaitsForAReportUnderWay(t *testing.T) {
-	o := orderIn(delivery.Assigned, "")
-	o.Reported = delivery.PickingUp
-	if _, moves := nextMove(o, created.Add(time.Hour), step); moves {
-		t.Error("reported again what still waits to be decided")
-	}
-	o.Reported = delivery.Assigned
-	if _, moves := nextMove(o, created.Add(time.Hour), step); !moves {
-		t.Error("a report that was decided keeps the order from moving")
-	}
-}
-
-func TestNextMove_LeavesEndedOrdersAlone(t *testing.T) {
-	for _, status := range []delivery.Status{delivery.Delivered, delivery.Failed, delivery.Cancelled} {
-		if u, moves := nextMove(orderIn(status, ""), created.Add(time.Hour), step); moves {
-			t.Errorf("%s moved to %s", status, u.Status)
+func TestNextMove_WaitsForItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		status, reported delivery.Status
+		after            time.Duration
+		want             bool
+	}{
+		"before the step is over":      {delivery.Assigned, 0, step - time.Millisecond, false},
+		"after a step":                 {delivery.Assigned, 0, step, true},
+		"a report waits to be decided": {delivery.Assigned, delivery.PickingUp, time.Hour, false},
+		"a report that was decided":    {delivery.Assigned, delivery.Assigned, time.Hour, true},
+		"it has been delivered":        {delivery.Delivered, 0, time.Hour, false},
+		"it has failed":                {delivery.Failed, 0, time.Hour, false},
+		"it has been cancelled":        {delivery.Cancelled, 0, time.Hour, false},
+	} {
+		o := orderIn(c.status, "")
+		o.Reported = c.reported
+		if u, moves := nextMove(o, created.Add(c.after), step); moves != c.want || moves && u.Status != delivery.PickingUp {
+			t.Errorf("%s: %v %v", name, u.Status, moves)
 		}
 	}
 }
