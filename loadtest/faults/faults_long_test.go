@@ -23,41 +23,13 @@ func TestParse_Refusals(t *testing.T) {
 	}
 }
 
-func TestParse_DrawsASeedUnlessTold(t *testing.T) {
-	t.Parallel()
-	if o, err := parse(nil); err != nil || o.seed == 0 {
-		t.Errorf("%+v, %v", o, err)
-	}
-	if o, err := parse([]string{"-seed", "7"}); err != nil || o.seed != 7 {
-		t.Errorf("%+v, %v", o, err)
-	}
-}
-
 func TestChooseFaults(t *testing.T) {
 	t.Parallel()
-	if all, err := chooseFaults(""); err != nil || len(all) != len(faults) {
-		t.Errorf("%d, %v", len(all), err)
-	}
 	if some, err := chooseFaults("kill-redis, aof-cut"); err != nil || !slices.Equal(namesOf(some), []string{"kill-redis", "aof-cut"}) {
 		t.Errorf("%v, %v", namesOf(some), err)
 	}
 	if _, err := chooseFaults("kill-redis,kill-cat"); err == nil {
 		t.Error("an unknown fault was taken")
-	}
-}
-
-func TestFaults_AreTold(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]bool)
-	for _, f := range faults {
-		if f.name == "" || f.does == "" || f.expect == "" || f.inject == nil || seen[f.name] {
-			t.Errorf("%+v", f)
-		}
-		seen[f.name] = true
-	}
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-list"}, &out); err != nil || strings.Count(out.String(), "\n") != 2*len(faults) {
-		t.Errorf("%v\n%s", err, &out)
 	}
 }
 
@@ -111,27 +83,6 @@ func TestReplaceAll_SaysWhatIsMissing(t *testing.T) {
 	if _, err := replaceAll("a: 1\n", map[string]string{"${A}": "2"}, []edit{{"lease", "3s"}}); err == nil ||
 		!strings.Contains(err.Error(), "${A}") || !strings.Contains(err.Error(), "lease") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestTell_PutsEverythingInOrder(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(1_800_000_000, 0)
-	ops := []history.Op{{Kind: history.Create, Order: "o1", External: "e1", Start: at, End: at, Status: 201}, {Kind: history.Read, Order: "o2", Start: at, End: at}}
-	f := &judge.Facts{Orders: []judge.Order{{ID: "o1", External: "e1", Created: at.Add(time.Millisecond), Changes: []judge.Change{{Status: "Assigned", At: at.Add(3 * time.Second)}}}},
-		Archive:  &judge.Archive{Events: []judge.ArchivedEvent{{Order: "o1", Status: "Searching", At: at.Add(time.Second)}}},
-		Arrivals: []judge.Arrival{{Order: "o1", EventID: "evt", Began: at.Add(4 * time.Second)}}}
-	told := tell("o1", ops, f)
-	last := 0
-	for _, part := range []string{"client 0 create", "Redis: order o1", "ClickHouse: Searching", "Redis: Assigned", "receiver: evt"} {
-		i := strings.Index(told, part)
-		if i <= last {
-			t.Errorf("%q is missing or out of order in\n%s", part, told)
-		}
-		last = i
-	}
-	if strings.Contains(told, "o2") {
-		t.Error("another order's story is told")
 	}
 }
 

@@ -6,11 +6,15 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"vendorapi/internal/testenv/testserver"
 )
+
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 // The short form of `make faults`. SEED= draws other faults.
 func TestSuite_AMinuteOfFaults(t *testing.T) {
-	o, err := parse([]string{"-duration", "60s", "-seed", "1"})
+	o, err := parse([]string{"-duration", "60s", "-seed", "1", "-bin", testserver.Programs(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

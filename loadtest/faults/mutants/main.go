@@ -1,7 +1,7 @@
 // Command mutants finds out whether the suite of faults would notice: it gives
-// the system one seeded defect at a time, an exact replacement in its source, and
-// runs the suite on it, which must fail and name an invariant that the defect
-// breaks. The unchanged system must pass with the same arguments.
+// the system one seeded defect at a time, a replacement in its source, and runs the
+// suite on it, which must fail and name an invariant that the defect breaks. The
+// unchanged system must pass with the same arguments.
 //
 //	go run ./loadtest/faults/mutants
 //	go run ./loadtest/faults/mutants -only everysec,lease-unfenced -v
@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -164,11 +165,7 @@ func (h *hunt) one(ctx context.Context, d defect, a arguments) error {
 		return context.Cause(ctx)
 	}
 	v.name, v.says, v.wanted = d.name, d.says, d.caught
-	for _, e := range d.edits {
-		if !slices.Contains(v.files, e.file) {
-			v.files = append(v.files, e.file)
-		}
-	}
+	v.files = slices.Sorted(maps.Keys(changed))
 	h.verdicts = append(h.verdicts, v)
 	fmt.Fprintln(h.out, v.line())
 	if h.verbose || !v.passed() {

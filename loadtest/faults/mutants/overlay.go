@@ -1,40 +1,87 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // programs are what the suite starts (internal/stack builds the same).
 var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
 
 // apply makes the edits of a defect: the text of every file that they change, by
-// its path in the module. A text that does not stand in its file exactly once is
-// an error: then the table is stale.
+// its path in the module. An edit that does not fit exactly once is an error: then
+// the table is stale.
 func (d *defect) apply(module string) (map[string][]byte, error) {
 	changed := make(map[string][]byte)
 	for _, e := range d.edits {
-		text, ok := changed[e.file]
-		if !ok {
-			var err error
-			if text, err = os.ReadFile(filepath.Join(module, filepath.FromSlash(e.file))); err != nil {
-				return nil, fmt.Errorf("defect %s: %w", d.name, err)
+		fits := 0
+		for _, file := range e.files(module) {
+			text, ok := changed[file]
+			if !ok {
+				var err error
+				if text, err = os.ReadFile(filepath.Join(module, file)); err != nil {
+					return nil, fmt.Errorf("defect %s: %w", d.name, err)
+				}
+			}
+			for _, at := range e.find(text) {
+				if fits++; fits == 1 {
+					changed[file] = slices.Concat(text[:at[0]], []byte(e.new), text[at[1]:])
+				}
 			}
 		}
-		if n := bytes.Count(text, []byte(e.old)); n != 1 {
-			return nil, fmt.Errorf("defect %s: %s has this %d times, want it once:\n%s", d.name, e.file, n, e.old)
+		if fits != 1 || e.old == e.new {
+			return nil, fmt.Errorf("defect %s: %s %s has this %d times, want a change of one:\n%s", d.name, e.in, e.function, fits, e.old)
 		}
-		if e.old == e.new {
-			return nil, fmt.Errorf("defect %s changes nothing in %s", d.name, e.file)
-		}
-		changed[e.file] = bytes.Replace(text, []byte(e.old), []byte(e.new), 1)
 	}
 	return changed, nil
+}
+
+// files are those in which an edit looks, as paths in the module.
+func (e *edit) files(module string) (files []string) {
+	if path.Ext(e.in) != "" {
+		return []string{e.in}
+	}
+	for _, pattern := range []string{"*.go", "*.lua"} {
+		found, _ := filepath.Glob(filepath.Join(module, e.in, pattern)) // the pattern is well formed
+		for _, file := range found {
+			if !strings.HasSuffix(file, "_test.go") {
+				files = append(files, path.Join(e.in, filepath.Base(file)))
+			}
+		}
+	}
+	return files
+}
+
+// find is where an edit fits in a text: begins and ends. A function at the top
+// level, of Go as of Lua, ends with the first line that is not indented.
+func (e *edit) find(text []byte) (fits [][]int) {
+	parts := [][]int{{0, len(text)}}
+	if e.function != "" {
+		receiver, name, isMethod := strings.Cut(e.function, ".")
+		header := `func \(\w+ \*?` + regexp.QuoteMeta(receiver) + `\) ` + regexp.QuoteMeta(name)
+		if !isMethod {
+			header = `(func|function|local function) ` + regexp.QuoteMeta(e.function)
+		}
+		parts = regexp.MustCompile(`(?ms)^`+header+`\b.*?^(\}|end)`).FindAllIndex(text, -1)
+	}
+	words := strings.Fields(e.old)
+	for i := range words {
+		words[i] = regexp.QuoteMeta(words[i])
+	}
+	for _, part := range parts {
+		for _, at := range regexp.MustCompile(strings.Join(words, `\s+`)).FindAllIndex(text[part[0]:part[1]], -1) {
+			fits = append(fits, []int{part[0] + at[0], part[0] + at[1]})
+		}
+	}
+	return fits
 }
 
 // place is a folder in which a changed system runs: its binaries, and the files

@@ -20,8 +20,11 @@ type defect struct {
 	caught []judge.Invariant
 }
 
-// edit is an exact replacement: old stands in the file exactly once.
-type edit struct{ file, old, new string }
+// edit replaces a piece of code. It stands exactly once in a function (or a method,
+// Type.Name) of the folder, or, without a function, in the folder or file; white
+// space in it matches any other. So the table survives what moves code without
+// changing it.
+type edit struct{ in, function, old, new string }
 
 // short is enough for a round or two with every fault named.
 const short = 45 * time.Second
@@ -31,58 +34,50 @@ var defects = slices.Concat(orderDefects, limitDefects, webhookDefects, exportDe
 var orderDefects = []defect{
 	{
 		"answer-before-commit", "the gateway answers 201 although Redis has not said that it has the order",
-		[]edit{{"internal/ledger/orders.go",
-			"	reply, err := l.countCall(ctx, &c.call, c.Account)\n",
-			"	reply, err := l.countCall(ctx, &c.call, c.Account)\n	if errors.Is(err, delivery.ErrUnavailable) {\n		return Created{Order: &c.order}, reply.quota, nil\n	}\n"}},
+		[]edit{{"internal/ledger", "Ledger.CreateOrder", `reply, err := l.countCall(ctx, &c.call, c.Account)`, `reply, err := l.countCall(ctx, &c.call, c.Account); if errors.Is(err, delivery.ErrUnavailable) { return Created{Order: &c.order}, reply.quota, nil }`}},
 		"kill-redis,partition-gateway", short, []judge.Invariant{judge.LostOrder},
 	},
 	{
 		"everysec", "Redis answers before its file is on the disk",
-		[]edit{{"configs/redis.conf", "\nappendfsync always\n", "\nappendfsync everysec\n"}},
+		[]edit{{"configs/redis.conf", "", `appendfsync always`, `appendfsync everysec`}},
 		"slow-fsync", short, []judge.Invariant{judge.LostOrder},
 	},
 	{
 		"ack-before-commit", "a courier's update is acknowledged before it is committed",
-		[]edit{{"worker/status/updates.go",
-			"		orders, err := r.ledger.Orders(ctx, orderIDs(groups))\n",
-			"		for _, g := range groups {\n			_ = r.ledger.Ack(ctx, ledger.RoleStatus, g.entries...)\n		}\n		orders, err := r.ledger.Orders(ctx, orderIDs(groups))\n"}},
+		[]edit{{"worker/status", "Role.settle", `orders, err := r.ledger.Orders(ctx, orderIDs(groups))`, `for _, g := range groups { _ = r.ledger.Ack(ctx, ledger.RoleStatus, g.entries...) }; orders, err := r.ledger.Orders(ctx, orderIDs(groups))`}},
 		"crash-decide", short, []judge.Invariant{judge.NotEnded},
 	},
 	{
 		"no-version-check", "a commit does not compare the version that it was decided on",
-		[]edit{{"internal/ledger/lua/commit_order.lua", "if sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end\n", ""}},
+		[]edit{{"internal/ledger/lua/commit_order.lua", "", `if sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end`, ``}},
 		"reply-lost-worker", short, []judge.Invariant{judge.IllegalMove, judge.VersionGap},
 	},
 	{
 		"retry-as-new", "a creation whose reply was lost does not recognise itself when it is sent again",
-		[]edit{{"internal/ledger/lua/create_order.lua",
-			"if order and sub(order, 53, 60) == sub(ARGV[2], 2, 9) then return reply('recovered', order) end\n", ""}},
+		[]edit{{"internal/ledger/lua/create_order.lua", "", `if order and sub(order, 53, 60) == sub(ARGV[2], 2, 9) then return reply('recovered', order) end`, ``}},
 		"reply-lost", short, []judge.Invariant{judge.NotLinearizable, judge.UnknownOrder},
 	},
 	{
 		"key-not-kept", "the idempotency key of a success is not kept",
-		[]edit{{"internal/ledger/lua/create_order.lua",
-			"if KEYS[7] then call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000') end\n", ""}},
+		[]edit{{"internal/ledger/lua/create_order.lua", "", `call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000')`, ``}},
 		"none", short, []judge.Invariant{judge.NotLinearizable},
 	},
 	{
 		"replay-of-today", "a replay shows the order as it is now",
-		[]edit{{"internal/delivery/render.go",
-			"	dst = appendText(dst, \"status\", Searching.String())\n", "	dst = appendText(dst, \"status\", o.Status.String())\n"}},
+		[]edit{{"internal/delivery", "Order.AppendCreated", `appendText(dst, "status", Searching.String())`, `appendText(dst, "status", o.Status.String())`}},
 		"none", short, []judge.Invariant{judge.ReplayDiffers},
 	},
 	{
 		"cancel-too-late", "an order can be cancelled after its pickup",
-		[]edit{{"internal/ledger/lua/cancel_order.lua",
-			"if status > tonumber(ARGV[7]) or order_reported(head) >= tonumber(ARGV[8]) then\n", "if status >= DELIVERED then\n"}},
+		[]edit{{"internal/ledger/lua/cancel_order.lua", "", `status > tonumber(ARGV[7]) or order_reported(head) >= tonumber(ARGV[8])`, `status >= DELIVERED`}},
 		"none", short, []judge.Invariant{judge.IllegalMove},
 	},
 	{
 		"unfinished-forgotten", "what a consumer had begun before a crash is never taken up again",
 		[]edit{
-			{"internal/ledger/feed.go", "byKey: make(map[string]room), redoAt: time.Now(), redoPause: minPause}", "byKey: make(map[string]room), redoPause: minPause}"},
-			{"internal/ledger/feed.go", "			if err := r.claim(ctx, s); err != nil {\n", "			if err := r.claim(ctx, s); false && err != nil {\n"},
-			{"internal/ledger/feed_reads.go", "			Consumer: r.Consumer, MinIdle: r.ClaimAfter,", "			Consumer: r.Consumer, MinIdle: r.ClaimAfter + 24*time.Hour,"},
+			{"internal/ledger", "newFeedReader", `redoAt: time.Now(),`, ``},
+			{"internal/ledger", "feedReader.turn", `if err := r.claim(ctx, s); err != nil`, `if err := r.claim(ctx, s); false && err != nil`},
+			{"internal/ledger", "feedReader.claim", `MinIdle: r.ClaimAfter,`, `MinIdle: r.ClaimAfter + 24*time.Hour,`},
 		},
 		"crash-decide,crash-export", short, []judge.Invariant{judge.PendingLeft, judge.NotEnded},
 	},
@@ -91,14 +86,12 @@ var orderDefects = []defect{
 var limitDefects = []defect{
 	{
 		"window-too-short", "a limit looks back over half of its window",
-		[]edit{{"internal/ledger/lua/window.lua",
-			"    tail1, at1 = advance(tail1, at1, now - span)\n", "    tail1, at1 = advance(tail1, at1, now - span / 2)\n"}},
+		[]edit{{"internal/ledger/lua/window.lua", "", `tail1, at1 = advance(tail1, at1, now - span)`, `tail1, at1 = advance(tail1, at1, now - span / 2)`}},
 		"none", short, []judge.Invariant{judge.OverLimit},
 	},
 	{
 		"replays-uncounted", "a replay does not count",
-		[]edit{{"internal/ledger/lua/create_order.lua",
-			"  if name then return reply_counted(name, payload) end\n", "  if name then return reply(name, payload) end\n"}},
+		[]edit{{"internal/ledger/lua/create_order.lua", "", `return reply_counted(name, payload)`, `return reply(name, payload)`}},
 		"none", short, []judge.Invariant{judge.OverLimit},
 	},
 }
@@ -106,34 +99,27 @@ var limitDefects = []defect{
 var webhookDefects = []defect{
 	{
 		"delivered-before-sent", "a webhook is settled as delivered while it is only being sent",
-		[]edit{{"worker/dispatch/attempt.go",
-			"	a := r.sender.send(ctx, d.Receiver.URL, header, body)\n",
-			"	go r.sender.send(context.WithoutCancel(ctx), d.Receiver.URL, header, body)\n	a := answer{status: http.StatusOK}\n"}},
+		[]edit{{"worker/dispatch", "Role.attempt", `a := r.sender.send(ctx, d.Receiver.URL, header, body)`, `go r.sender.send(context.WithoutCancel(ctx), d.Receiver.URL, header, body); a := answer{status: http.StatusOK}`}},
 		"receivers,crash-send", short, []judge.Invariant{judge.EventLost},
 	},
 	{
 		"lease-unfenced", "a worker that was away for longer than its lease still records",
-		[]edit{{"internal/ledger/lua/record_attempts.lua",
-			"  if leases[n] and tonumber(leases[n]) == tonumber(ARGV[i + 1]) then\n", "  if true then\n"}},
+		[]edit{{"internal/ledger/lua/record_attempts.lua", "", `if leases[n] and tonumber(leases[n]) == tonumber(ARGV[i + 1]) then`, `if true then`}},
 		"pause-worker,late-request", short, []judge.Invariant{judge.EventTwice, judge.ScheduleLeft},
 	},
 	{
 		"events-at-once", "the events of one order do not wait for each other",
-		[]edit{{"internal/ledger/lua/queue.lua",
-			"    e.ready[#e.ready + 1] = '\\1' .. member .. pack('>I4', attempted + 1)\n    queued = attempted + 1\n",
-			"    for s = attempted + 1, sequence do e.ready[#e.ready + 1] = '\\1' .. member .. pack('>I4', s) end\n    queued = sequence\n"}},
+		[]edit{{"internal/ledger/lua", "queue_next", `e.ready[#e.ready + 1] = '\1' .. member .. pack('>I4', attempted + 1) queued = attempted + 1`, `for s = attempted + 1, sequence do e.ready[#e.ready + 1] = '\1' .. member .. pack('>I4', s) end queued = sequence`}},
 		"none", short, []judge.Invariant{judge.EventUnordered, judge.EventTwice},
 	},
 	{
 		"body-of-today", "a webhook shows the order as it is when it is sent",
-		[]edit{{"worker/dispatch/attempt.go",
-			"		return d.Order.AppendStatus(dst, d.Version, false, true)\n", "		return d.Order.AppendStatus(dst, 0, false, true)\n"}},
+		[]edit{{"worker/dispatch", "appendBody", `d.Order.AppendStatus(dst, d.Version, false, true)`, `d.Order.AppendStatus(dst, 0, false, true)`}},
 		"none", short, []judge.Invariant{judge.EventWrong},
 	},
 	{
 		"skipped-steps-untold", "a skipped step is filled in without an event of its own",
-		[]edit{{"internal/ledger/lua/order.lua",
-			"  for _ = 1, #statuses do\n    sequence = sequence + 1\n", "  sequence = sequence + #statuses - 1\n  for _ = 1, 1 do\n    sequence = sequence + 1\n"}},
+		[]edit{{"internal/ledger/lua", "append_changes", `for _ = 1, #statuses do sequence = sequence + 1`, `sequence = sequence + #statuses - 1 for _ = 1, 1 do sequence = sequence + 1`}},
 		"none", short, []judge.Invariant{judge.EventLost},
 	},
 }
@@ -141,23 +127,20 @@ var webhookDefects = []defect{
 var exportDefects = []defect{
 	{
 		"export-acked-early", "the exporter acknowledges before ClickHouse has the rows",
-		[]edit{{"reporting/export/export.go",
-			"	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {\n",
-			"	_ = e.ledger.Ack(ctx, ledger.RoleExport, entries...)\n	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {\n"}},
+		[]edit{{"reporting/export", "Exporter.export", `if err := e.archive.Insert(ctx, &batch.Batch); err != nil {`, `_ = e.ledger.Ack(ctx, ledger.RoleExport, entries...); if err := e.archive.Insert(ctx, &batch.Batch); err != nil {`}},
 		"kill-clickhouse,crash-export", short, []judge.Invariant{judge.ClickHouseDiffers},
 	},
 	{
 		"trim-unread", "streams are trimmed whoever has yet to read them",
-		[]edit{{"internal/ledger/retention.go",
-			"		if floor == \"\" {\n			continue\n		}\n", "		floor = fmt.Sprintf(\"%d-0\", time.Now().UnixMilli())\n"},
-			{"internal/ledger/retention.go",
-				"kind != kindTries && streamIDLess(horizon, floor) {\n			floor = horizon\n		}\n", "false {\n			floor = horizon\n		}\n"}},
+		[]edit{
+			{"internal/ledger", "Ledger.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
+			{"internal/ledger", "Ledger.Trim", `kind != kindTries && streamIDLess(horizon, floor)`, `false`},
+		},
 		"kill-reporting,partition-export", short, []judge.Invariant{judge.EventLost, judge.ClickHouseDiffers},
 	},
 	{
 		"older-version-wins", "of two rows of an order ClickHouse keeps the older one",
-		[]edit{{"reporting/archive/tables.go",
-			"func(o *Order) uint64 { return o.Version }", "func(o *Order) uint64 { return ^o.Version }"}},
+		[]edit{{"reporting/archive", "", `func(o *Order) uint64 { return o.Version }`, `func(o *Order) uint64 { return ^o.Version }`}},
 		"none", short, []judge.Invariant{judge.ClickHouseDiffers},
 	},
 }
