@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/stack"
 )
 
 // clockAt is a ledger's clock that a test moves.
@@ -32,7 +31,7 @@ func (l *Ledger) wantActivity(t *testing.T, want ...MinuteActivity) {
 }
 
 func TestActivity_CountsWhatReallyHappened(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	created := func(externalID, key string) *delivery.Order {
 		t.Helper()
 		c, _, err := s.CreateOrder(t.Context(), s.creation(externalID, key))
@@ -121,10 +120,8 @@ func TestActivity_RefusesOtherSpans(t *testing.T) {
 // added once even if the first attempt arrived after all.
 func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	clock := &clockAt{time.Date(2026, 11, 22, 11, 3, 0, 0, time.UTC)}
-	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(own.Stop)
-	l := openTest(t, clock.config, func(c *Config) { c.URL = own.URL })
+	own, config := ownServer(t)
+	l := openTest(t, clock.config, config)
 	own.Stop()
 	l.CountRefusal(delivery.CodeServiceUnavailable)
 	if err := l.FlushMinutes(t.Context(), clock.now); !errors.Is(err, delivery.ErrUnavailable) {

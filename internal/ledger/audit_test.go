@@ -11,7 +11,7 @@ import (
 
 func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, openTest(t, func(c *Config) { c.Partitions = 1 }))
+	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
 	if left, err := s.GroupsLeft(t.Context()); err != nil || len(left) != 0 {
 		t.Fatalf("of nothing: %v, %v", left, err)
 	}
@@ -39,7 +39,7 @@ func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 
 func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 100)
+	s := newWebhookEnv(t, 100)
 	s.publish(t, 3)
 	handed := s.leaseWith(t, Grant{Limit: 2, Share: 10, InFlight: 10}, 2)
 	left, err := s.WebhooksLeft(t.Context())
@@ -76,7 +76,7 @@ func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
 
 func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, openTest(t, func(c *Config) { c.Partitions = 1 }))
+	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
 	searching, cancelled, delivered := s.create(t, "A-1").ID, s.create(t, "A-2").ID, s.create(t, "A-3").ID
 	must(t, s.IndexJobs(t.Context(), 0, collect(t, s.Ledger, RoleStatus, "c", 3)))
 	s.advance(t, cancelled, delivery.Cancelled)

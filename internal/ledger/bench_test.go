@@ -12,7 +12,7 @@ import (
 // reading the reply. The server of the tests does not fsync.
 func BenchmarkCreateOrder(b *testing.B) {
 	l := openTest(b)
-	s := newShop(b, l)
+	s := newVendor(b, l)
 	wide := plenty()
 	wide.Orders.Sustained.Count = 1_000_000
 	if _, err := l.UpdateAccount(b.Context(), s.account, func(a *delivery.Account) error { a.Limits = wide; return nil }); err != nil {

@@ -38,7 +38,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	}
 	// Enough accounts to meet every master.
 	for range 12 {
-		s := newShop(t, l)
+		s := newVendor(t, l)
 		clusterWay(t, s)
 	}
 	for p := range l.Partitions() {
@@ -70,7 +70,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.EndSession(t.Context(), session)))
 }
 
-func clusterWay(t *testing.T, s *shop) {
+func clusterWay(t *testing.T, s *env) {
 	t.Helper()
 	s.register(t)
 	first, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "key"))

@@ -10,7 +10,7 @@ import (
 )
 
 func TestCommitAll_ComparesVersions(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	at := time.Now().Truncate(time.Millisecond)
 	commit := Commit{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5551112233"}}}}
@@ -39,7 +39,7 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 }
 
 func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	r := s.rooms[o.ID.Partition()]
 	entries := collect(t, s.Ledger, RoleStatus, "c", 1)
@@ -81,7 +81,7 @@ func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 }
 
 func TestJobs_PagesOverEverything(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	// All in one millisecond, so that pages are cut between equal scores.
 	at, want := time.Now(), 25
 	for i := range want {
@@ -116,7 +116,7 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 }
 
 func TestReport_ChecksTheOwner(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	u := delivery.Update{Order: o.ID, Fleet: delivery.NewFleetID(), Kind: delivery.KindStatus, Status: delivery.Assigned, At: time.Now()}
 	_, err := s.Report(t.Context(), u, time.Now())
@@ -139,7 +139,7 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 }
 
 func TestReportLocations_KeepsTheNewest(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o, ended := s.create(t, "X-1"), s.create(t, "X-2")
 	s.advance(t, ended.ID, delivery.Delivered)
 	at := time.Now().Truncate(time.Millisecond)

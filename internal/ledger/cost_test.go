@@ -33,7 +33,7 @@ const costBatch = 100
 //	own_writes   literally the writes of order and nothing else
 //	native       the plainest layout: SET idempotency, SET external id, HSET order, XADD document
 func BenchmarkRedisCost(b *testing.B) {
-	s := newCostScene(b, costAccounts)
+	s := newCostEnv(b, costAccounts)
 	for _, variant := range []struct {
 		name string
 		add  func(*testing.B, redis.Pipeliner, int)
@@ -48,16 +48,16 @@ func BenchmarkRedisCost(b *testing.B) {
 	}
 }
 
-// costScene is a Redis of its own with accounts that no limit stops.
-type costScene struct {
+// costEnv is a Redis of its own with accounts that no limit stops.
+type costEnv struct {
 	*Ledger
-	shops, sliding []*shop
+	shops, sliding []*env
 	next           atomic.Int64
 	body           []byte
 	stop           func()
 }
 
-func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScene {
+func newCostEnv(b *testing.B, accounts int, change ...func(*Config)) *costEnv {
 	b.Helper()
 	server, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true,
 		Extra: []string{"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local"}})
@@ -66,30 +66,30 @@ func newCostScene(b *testing.B, accounts int, change ...func(*Config)) *costScen
 	b.Cleanup(stop)
 	own := func(c *Config) { c.URL, c.ClockKey, c.Partitions = server.URL, "", 0 }
 	l := openTest(b, append([]func(*Config){own}, change...)...)
-	s := &costScene{Ledger: l, body: make([]byte, 450), stop: stop}
+	s := &costEnv{Ledger: l, body: make([]byte, 450), stop: stop}
 	fleet := newFleet(b, l)
-	s.shops = openShops(b, l, fleet, accounts, 60, 10)
-	s.sliding = openShops(b, l, fleet, accounts, 2, 1)
+	s.shops = openAccounts(b, l, fleet, accounts, 60, 10)
+	s.sliding = openAccounts(b, l, fleet, accounts, 2, 1)
 	must(b, l.loadLibrary(b.Context()))
 	return s
 }
 
-// openShops opens accounts with two windows of so many seconds that nobody fills.
-func openShops(b *testing.B, l *Ledger, fleet *delivery.Fleet, accounts, sustained, burst int) []*shop {
+// openAccounts opens accounts with two windows of so many seconds that nobody fills.
+func openAccounts(b *testing.B, l *Ledger, fleet *delivery.Fleet, accounts, sustained, burst int) []*env {
 	b.Helper()
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 6_000_000, Seconds: sustained},
 		Burst: delivery.Window{Count: 1_200_000, Seconds: burst}}
-	shops := make([]*shop, accounts)
+	shops := make([]*env, accounts)
 	for i := range shops {
-		shops[i] = &shop{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
+		shops[i] = &env{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
 		newStore(b, l, shops[i].account, fleet)
 	}
 	return shops
 }
 
 // measure sends b.N orders in pipelines and reports the main thread's time.
-func (s *costScene) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, int)) {
+func (s *costEnv) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, int)) {
 	before := mainThread(b, s.Ledger)
 	b.ResetTimer()
 	s.send(b, b.N, add)
@@ -98,7 +98,7 @@ func (s *costScene) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, 
 }
 
 // send sends n orders in pipelines.
-func (s *costScene) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner, int)) {
+func (s *costEnv) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner, int)) {
 	for sent := 0; sent < n; {
 		pipe := s.rdb.Pipeline()
 		for range min(costBatch, n-sent) {
@@ -127,18 +127,18 @@ func fullDraft(externalID string) *delivery.OrderDraft {
 	return d
 }
 
-func (s *costScene) addSliding(b *testing.B, p redis.Pipeliner, n int) {
+func (s *costEnv) addSliding(b *testing.B, p redis.Pipeliner, n int) {
 	s.addOrder(b, p, s.sliding, n, true)
 }
 
-func (s *costScene) nextCreation(shops []*shop, n int) *Creation {
+func (s *costEnv) nextCreation(shops []*env, n int) *Creation {
 	id := "X-" + strconv.Itoa(n)
 	c := shops[n%len(shops)].creation(id, id)
 	c.Draft = fullDraft(id)
 	return c
 }
 
-func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, shops []*shop, n int, keyIsExternal bool) {
+func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, shops []*env, n int, keyIsExternal bool) {
 	c := s.nextCreation(shops, n)
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
@@ -149,7 +149,7 @@ func (s *costScene) addOrder(b *testing.B, p redis.Pipeliner, shops []*shop, n i
 }
 
 // addOwnWrites are the writes of an order, with keys and values of its sizes.
-func (s *costScene) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
+func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.shops[n%len(s.shops)]
 	r := s.roomOf(one.account)
 	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
@@ -161,7 +161,7 @@ func (s *costScene) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 
 // addNative is the reference that the service is measured by: what a plain
 // layout would at least have to write, without a limit or a check.
-func (s *costScene) addNative(b *testing.B, p redis.Pipeliner, n int) {
+func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.shops[n%len(s.shops)]
 	prefix, id := s.roomOf(one.account).prefix, strconv.Itoa(n)
 	account := one.account.String()

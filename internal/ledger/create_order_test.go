@@ -12,7 +12,7 @@ import (
 
 //rule:post-orders/synchronous
 func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	c := s.creation("X-1", "")
 	c.Draft.OrderedAt = time.Now().Add(-time.Minute)
 	c.Draft.PackageNote = "kırılacak"
@@ -38,11 +38,10 @@ func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 //rule:order-creation-request/externalStoreId errors/STORE_NOT_CONFIGURED errors/DUPLICATE_ORDER errors/FLEET_SUSPENDED errors/FLEET_UNAVAILABLE
 //rule:decisions/several-faults-at-once
 func TestCreateOrder_Refusals(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.create(t, "used")
 	pending := &delivery.Store{Account: s.account, ExternalID: "pending", State: delivery.AwaitingFleetApproval, Fleet: s.fleet.ID}
-	must(t, l.WriteStore(t.Context(), pending))
+	must(t, s.WriteStore(t.Context(), pending))
 	other := delivery.NewFleetID()
 	for name, c := range map[string]struct {
 		change func(*Creation)
@@ -78,7 +77,7 @@ func TestCreateOrder_Refusals(t *testing.T) {
 
 //rule:decisions/duplicate-order
 func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	first := s.create(t, "X-1")
 	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
 	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != first.ID {
@@ -87,7 +86,7 @@ func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
 }
 
 func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	c := s.creation("X-1", "")
 	mine := c.Candidates[0]
 	c.Candidates = nil
@@ -114,8 +113,7 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 func TestCreateOrder_Idempotency(t *testing.T) {
 	for _, key := range []string{"X-1", "another-key"} {
 		t.Run("key "+key, func(t *testing.T) {
-			l := openTest(t)
-			s := newShop(t, l)
+			s := newEnv(t)
 			first, _, err := s.CreateOrder(t.Context(), s.creation("X-1", key))
 			must(t, err)
 
@@ -128,10 +126,10 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 			// Whatever became of store, fleet and coverage since.
 			gone := s.creation("X-1", key)
 			gone.Candidates = nil
-			store, err := l.Store(t.Context(), s.account, "S-1")
+			store, err := s.Store(t.Context(), s.account, "S-1")
 			must(t, err)
 			store.State = delivery.Deactivated
-			must(t, l.WriteStore(t.Context(), store))
+			must(t, s.WriteStore(t.Context(), store))
 			again, _, err = s.CreateOrder(t.Context(), gone)
 			must(t, err)
 			if !again.Replayed {
@@ -178,7 +176,7 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 		"the external id comes first": {{"X-2", "X-2"}, {"X-1", "X-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, openTest(t))
+			s := newEnv(t)
 			first, _, err := s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1]))
 			must(t, err)
 			_, _, err = s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))
@@ -194,49 +192,47 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 
 //rule:decisions/idempotency-header-absent
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	created, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
 	must(t, err)
-	l.setClock(t, created.Order.CreatedAt.Add(24*time.Hour-time.Second).UnixMicro())
+	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour-time.Second).UnixMicro())
 	again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
 	must(t, err)
 	if !again.Replayed {
 		t.Error("not replayed within the day")
 	}
-	l.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
+	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
 	_, _, err = s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
 	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != created.Order.ID {
 		t.Error("after a day the external id alone must tell")
 	}
-	if ttl := l.rdb.PTTL(t.Context(), l.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
+	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
 	_, _, err = s.CreateOrder(t.Context(), s.creation("X-2", "key"))
 	must(t, err)
-	if ttl := l.rdb.PTTL(t.Context(), l.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record lives for %s", ttl)
 	}
 }
 
 // The reply was lost and the connection repeats the very same call.
 func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	c := s.creation("X-1", "")
-	r := l.roomOf(s.account)
-	l.prepareCreation(r, c, [16]byte{})
+	r := s.roomOf(s.account)
+	s.prepareCreation(r, c, [16]byte{})
 	for i, want := range []string{"created", "recovered", "recovered"} {
-		reply, err := l.countCall(t.Context(), &c.call, s.account)
+		reply, err := s.countCall(t.Context(), &c.call, s.account)
 		must(t, err)
 		if reply.name != want {
 			t.Fatalf("call %d answered %s, want %s", i, reply.name, want)
 		}
 	}
-	if n := l.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
+	if n := s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
-	reply, err := l.count(t.Context(), l.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)})
+	reply, err := s.count(t.Context(), s.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)})
 	must(t, err)
 	if reply.quota.Remaining != 100_000-2 {
 		t.Errorf("%d remain: repeated calls were counted", reply.quota.Remaining)
@@ -244,16 +240,15 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 }
 
 func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	one := plenty()
 	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
-	_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil })
+	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil })
 	must(t, err)
 	c := s.creation("X-1", "")
-	l.prepareCreation(l.roomOf(s.account), c, [16]byte{})
+	s.prepareCreation(s.roomOf(s.account), c, [16]byte{})
 	for _, want := range []string{"created", "recovered"} {
-		reply, err := l.countCall(t.Context(), &c.call, s.account)
+		reply, err := s.countCall(t.Context(), &c.call, s.account)
 		must(t, err)
 		if reply.name != want {
 			t.Fatalf("answered %s, want %s", reply.name, want)
@@ -279,7 +274,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 		"no key, one external id": {"", true, 1, 0, 49},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, openTest(t))
+			s := newEnv(t)
 			var mu sync.Mutex
 			var created, replayed, refused int
 			var all sync.WaitGroup
@@ -315,7 +310,8 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 // A server that has lost the library (a new master, FUNCTION FLUSH) gets it
 // again with the next call, whichever way that is sent.
 func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
-	s := newShop(t, openTest(t))
+	_, own := ownServer(t)
+	s := newEnv(t, own)
 	forget := func() { must(t, s.rdb.FunctionFlush(t.Context()).Err()) }
 	forget()
 	o := s.create(t, "X-1")

@@ -12,9 +12,8 @@ import (
 //
 //rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists limits/rules/4 decisions/sandbox
 func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
-	url := ""
-	box := openTest(t, func(c *Config) { url = c.URL })
-	live := openTest(t, func(c *Config) { c.URL, c.Environment = url, "production" })
+	box := openTest(t)
+	live := openTest(t, sameDatabase(box), func(c *Config) { c.Environment = "production" })
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
 	id := newAccount(t, box, limits)

@@ -75,7 +75,7 @@ func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 
 // moveSome is a part of the room's keys: what an order's cancellation writes but
 // does not name to the server.
-func (m *slotMove) moveSome(t *testing.T, s *shop) {
+func (m *slotMove) moveSome(t *testing.T, s *env) {
 	t.Helper()
 	must(t, m.cluster.MoveNamed(t.Context(), m.from, m.to,
 		m.room.key(kindEvents), m.room.jobs(delivery.Searching, s.fleet.ID)))
@@ -98,7 +98,7 @@ func (m *slotMove) moveRest(t *testing.T) {
 func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	cluster, l := openOnCluster(t)
-	s := newShop(t, l)
+	s := newVendor(t, l)
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
 	p := order.ID.Partition()
 	must(t, l.IndexJobs(t.Context(), p, collectFrom(t, l, l.rooms[p:p+1], RoleStatus, 2)))
@@ -160,7 +160,7 @@ func (m *slotMove) refuses(t *testing.T, l *Ledger, calls []func() error) {
 func TestCluster_CallOutlastsAShortMove(t *testing.T) {
 	t.Parallel()
 	cluster, l := openOnCluster(t)
-	s := newShop(t, l)
+	s := newVendor(t, l)
 	s.create(t, "X-1")
 	m := openMove(t, cluster, l.roomOf(s.account))
 	done := make(chan error, 1)
@@ -184,9 +184,7 @@ func TestCluster_CallOutlastsAShortMove(t *testing.T) {
 // Libraries of earlier releases leave when a new one is loaded, unless somebody
 // may still work with them.
 func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
-	server, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(server.Stop)
+	server, _ := ownServer(t)
 	day := time.Duration(0)
 	open := func(release string) *Ledger {
 		l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler),

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 // Names under which nobody reads any more would pile up, release after release;
 // one that still holds an entry keeps it until it is taken over.
 func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	stream := s.rooms[o.ID.Partition()].key(kindEvents)
 	names := func() (names []string) {
@@ -49,7 +51,7 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 
 // A reader that ends in an orderly way leaves no name behind.
 func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	handled := make(chan Entry, 16)
 	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, _ int, batch []Entry) error {
 		for _, e := range batch {
@@ -60,7 +62,7 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	o := s.create(t, "X-1")
 	<-handled
 	stream := s.rooms[o.ID.Partition()].key(kindEvents)
-	eventually(t, "the entry is settled", func() bool {
+	testserver.Await(t, "the entry is settled", func() bool {
 		pending, err := s.rdb.XPending(t.Context(), stream, string(RoleStatus)).Result()
 		must(t, err)
 		return pending.Count == 0

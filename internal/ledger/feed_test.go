@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // runFeed starts a feed and stops it with the test.
@@ -29,18 +30,8 @@ func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 	return stop
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
@@ -61,7 +52,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 }
 
 func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	first := collect(t, s.Ledger, RoleWebhook, "c", 1) // read, not acknowledged: a crash
 	again := collect(t, s.Ledger, RoleWebhook, "c", 1)
@@ -71,7 +62,7 @@ func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 }
 
 func TestFeed_TakesOverFromTheDead(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	s.create(t, "X-1")
 	collect(t, s.Ledger, RoleWebhook, "dead", 1)
 	got := make(chan Entry, 10)
@@ -90,7 +81,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 }
 
 func TestFeed_MakesMissingGroupsAnew(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	var mu sync.Mutex
 	seen := make(map[delivery.OrderID]int)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
@@ -107,14 +98,14 @@ func TestFeed_MakesMissingGroupsAnew(t *testing.T) {
 		return seen[id]
 	}
 	first := s.create(t, "X-1")
-	eventually(t, "the first event", func() bool { return count(first.ID) == 1 })
+	testserver.Await(t, "the first event", func() bool { return count(first.ID) == 1 })
 	must(t, s.rdb.XGroupDestroy(t.Context(), s.rooms[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
 	second := s.create(t, "X-2")
-	eventually(t, "the event after the group was lost", func() bool { return count(second.ID) > 0 })
+	testserver.Await(t, "the event after the group was lost", func() bool { return count(second.ID) > 0 })
 }
 
 func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	bad := s.create(t, "bad")
 	key := s.rooms[bad.ID.Partition()].key(kindEvents)
 	var mu sync.Mutex
@@ -137,13 +128,13 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 	}})
 	for i := range 3 {
 		good := s.create(t, fmt.Sprint("good-", i))
-		eventually(t, "an event behind a failing one", func() bool {
+		testserver.Await(t, "an event behind a failing one", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return handled[good.ID]
 		})
 	}
-	eventually(t, "only the failing entry is pending", func() bool {
+	testserver.Await(t, "only the failing entry is pending", func() bool {
 		pending, err := s.rdb.XPending(t.Context(), key, string(RoleWebhook)).Result()
 		must(t, err)
 		return pending.Count == 1
@@ -151,12 +142,11 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 }
 
 func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	r := s.rooms[o.ID.Partition()]
-	reader := newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, l.rooms)
+	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, s.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	if err := reader.readNew(t.Context()); err == nil {
 		t.Fatal("the handler's error is lost")
@@ -166,7 +156,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 			break
 		}
 	}
-	letters, err := l.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result()
+	letters, err := s.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result()
 	must(t, err)
 	if len(letters) != 1 || letters[0].Values["reason"] != "a defect" {
 		t.Errorf("dead letters %+v", letters)
@@ -175,11 +165,10 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 }
 
 func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
-	reader := newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, l.rooms)
+	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
 	for range maxDeliveries + 5 {
@@ -187,7 +176,7 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if n := l.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(); n != 0 {
+	if n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(); n != 0 {
 		t.Errorf("%d entries were buried for Redis's fault", n)
 	}
 }
@@ -198,13 +187,13 @@ func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
 	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, int, []Entry) error { return nil }})
-	eventually(t, "both are among the dead letters", func() bool {
+	testserver.Await(t, "both are among the dead letters", func() bool {
 		return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2
 	})
 }
 
 func TestRefuseUpdate_LeavesATrace(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Delivered)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
@@ -219,39 +208,38 @@ func TestRefuseUpdate_LeavesATrace(t *testing.T) {
 }
 
 func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
-	partition := partitionOf(s.account, len(l.rooms))
-	key := l.rooms[partition].key(kindEvents)
+	s := newEnv(t)
+	partition := partitionOf(s.account, len(s.rooms))
+	key := s.rooms[partition].key(kindEvents)
 	for i := range 10 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 	trim := func() int64 {
-		n, err := l.Trim(t.Context(), partition, -time.Hour) // everything is old enough
+		n, err := s.Trim(t.Context(), partition, -time.Hour) // everything is old enough
 		must(t, err)
 		return n
 	}
 	if n := trim(); n != 0 {
 		t.Fatalf("%d entries dropped before the groups existed", n)
 	}
-	entries := collect(t, l, RoleStatus, "c", 10)
-	must(t, l.Ack(t.Context(), RoleStatus, entries...))
+	entries := collect(t, s.Ledger, RoleStatus, "c", 10)
+	must(t, s.Ack(t.Context(), RoleStatus, entries...))
 	if n := trim(); n != 0 {
 		t.Fatalf("%d entries dropped that the webhook role has not read", n)
 	}
-	must(t, l.Ack(t.Context(), RoleExport, collect(t, l, RoleExport, "c", 10)...))
-	unsettled := collect(t, l, RoleWebhook, "c", 10)
-	must(t, l.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
+	must(t, s.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 10)...))
+	unsettled := collect(t, s.Ledger, RoleWebhook, "c", 10)
+	must(t, s.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
 	if n := trim(); n != 3 {
 		t.Fatalf("%d entries dropped, want the 3 before the pending one", n)
 	}
-	must(t, l.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
-	must(t, l.Ack(t.Context(), RoleWebhook, unsettled...))
+	must(t, s.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
+	must(t, s.Ack(t.Context(), RoleWebhook, unsettled...))
 	if n := trim(); n != 0 {
 		t.Fatalf("%d entries dropped while a group is missing", n)
 	}
-	must(t, l.rdb.XGroupCreate(t.Context(), key, string(RoleStatus), "$").Err())
-	if n, err := l.Trim(t.Context(), partition, time.Hour); err != nil || n != 0 {
+	must(t, s.rdb.XGroupCreate(t.Context(), key, string(RoleStatus), "$").Err())
+	if n, err := s.Trim(t.Context(), partition, time.Hour); err != nil || n != 0 {
 		t.Fatalf("%d young entries dropped, %v", n, err)
 	}
 	if n := trim(); n == 0 {
@@ -262,17 +250,16 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 // A change may be dated back by the fleet; what counts is when it was committed,
 // for that is what the groups may not have consumed yet.
 func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
+		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
-	result, err := l.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}})
+	result, err := s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}})
 	must(t, err)
 	must(t, result[0])
-	n, err := l.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100)
+	n, err := s.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100)
 	must(t, err)
 	if n != 0 {
 		t.Error("retired before its last event was consumed")
@@ -280,8 +267,7 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 }
 
 func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	ended, cancelled, open := s.create(t, "ended"), s.create(t, "cancelled"), s.create(t, "open")
 	s.advance(t, ended.ID, delivery.Delivered)
 	_, _, err := s.CancelOrder(t.Context(), s.account, cancelled.ID, "", "", time.Now())
@@ -289,7 +275,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	partition := ended.ID.Partition()
 	later := time.Now().Add(3 * time.Hour)
 	retire := func() int {
-		n, err := l.Retire(t.Context(), partition, later, 100)
+		n, err := s.Retire(t.Context(), partition, later, 100)
 		must(t, err)
 		return n
 	}
@@ -297,22 +283,22 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 		t.Fatalf("%d retired before anybody consumed their events", n)
 	}
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 5)...))
+		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 5)...))
 	}
 	// Both groups stand at the last entry, which is of this very hour: nothing of
 	// this hour may go yet.
 	if n := retire(); n != 0 {
 		t.Fatalf("%d retired within the hour of the last event", n)
 	}
-	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[partition].key(kindEvents),
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, l.Ack(t.Context(), role, collect(t, l, role, "c", 1)...))
+		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	if n := retire(); n != 2 {
 		t.Fatalf("%d retired, want 2", n)
 	}
-	orders, err := l.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID})
+	orders, err := s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID})
 	must(t, err)
 	if orders[0] != nil || orders[1] != nil || orders[2] == nil {
 		t.Errorf("left are %v", orders)
@@ -321,13 +307,13 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != ended.ID {
 		t.Errorf("named %s, want %s", refusal.OrderID, ended.ID)
 	}
-	if jobs, _, err := l.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
+	if jobs, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
 		t.Errorf("a retired order is still listed: %v %v", jobs, err)
 	}
 	if n := retire(); n != 0 {
 		t.Errorf("%d retired twice", n)
 	}
-	retired, err := l.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}})
+	retired, err := s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}})
 	must(t, err)
 	if !slices.Equal(retired, []bool{true, false, true, false}) {
 		t.Errorf("retired: %v", retired)

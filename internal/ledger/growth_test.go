@@ -63,7 +63,7 @@ func numbers(b *testing.B, variable, list string) (ns []int) {
 
 // growByOrders keeps the smallest ledger and grows another beside it.
 func growByOrders(b *testing.B, sizes []int) {
-	small, large := newCostScene(b, 1000), newCostScene(b, 1000)
+	small, large := newCostEnv(b, 1000), newCostEnv(b, 1000)
 	small.fill(b, sizes[0])
 	resident := 0
 	for _, size := range sizes[1:] {
@@ -75,10 +75,10 @@ func growByOrders(b *testing.B, sizes []int) {
 
 // growByAccounts compares many accounts, and one that sends everything.
 func growByAccounts(b *testing.B, sizes []int) {
-	small := newCostScene(b, sizes[0])
+	small := newCostEnv(b, sizes[0])
 	small.fill(b, 10_000)
 	for _, size := range append([]int{1}, sizes[1:]...) {
-		large := newCostScene(b, size)
+		large := newCostEnv(b, size)
 		large.fill(b, 10_000)
 		name := fmt.Sprintf("%d accounts", size)
 		if size == 1 {
@@ -91,7 +91,7 @@ func growByAccounts(b *testing.B, sizes []int) {
 
 // fill creates orders without waiting for the disk. They come from accounts of
 // their own: the windows of those that are sampled must not be full of them.
-func (s *costScene) fill(b *testing.B, n int) {
+func (s *costEnv) fill(b *testing.B, n int) {
 	b.Helper()
 	ctx := b.Context()
 	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "no").Err())
@@ -115,7 +115,7 @@ func (s *costScene) fill(b *testing.B, n int) {
 // finishRehashing helps Redis to move its keys to the larger table that it has
 // taken while it was filled: it does so a little with every command, which
 // would be counted as the cost of the orders that follow.
-func (s *costScene) finishRehashing(b *testing.B) {
+func (s *costEnv) finishRehashing(b *testing.B) {
 	b.Helper()
 	for {
 		tables, err := s.rdb.Do(b.Context(), "DEBUG", "HTSTATS", 0).Text()
@@ -135,7 +135,7 @@ func (s *costScene) finishRehashing(b *testing.B) {
 	}
 }
 
-func (s *costScene) addPlain(b *testing.B, p redis.Pipeliner, n int) {
+func (s *costEnv) addPlain(b *testing.B, p redis.Pipeliner, n int) {
 	s.addOrder(b, p, s.shops, n, true)
 }
 
@@ -143,7 +143,7 @@ func (s *costScene) addPlain(b *testing.B, p redis.Pipeliner, n int) {
 type sample struct{ cpu, rate, p99 float64 }
 
 // compare takes turns between two ledgers and reports the median of the ratios.
-func compare(b *testing.B, name string, large *costScene, base string, small *costScene) {
+func compare(b *testing.B, name string, large *costEnv, base string, small *costEnv) {
 	b.Helper()
 	var cpu, rate, p99 []float64
 	large.sample(b) // the first one after filling meets cold caches
@@ -167,7 +167,7 @@ func compare(b *testing.B, name string, large *costScene, base string, small *co
 // sample sends growthSample orders in pipelines for their cost, and as many
 // through CreateOrder, 64 at once, for rate and latency. Then it removes them,
 // so that the ledger keeps its size.
-func (s *costScene) sample(b *testing.B) sample {
+func (s *costEnv) sample(b *testing.B) sample {
 	b.Helper()
 	resident := s.next.Load()
 	defer s.removeAfter(b, resident)
@@ -198,7 +198,7 @@ func (s *costScene) sample(b *testing.B) sample {
 	return result
 }
 
-func (s *costScene) removeAfter(b *testing.B, resident int64) {
+func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 	b.Helper()
 	for n := resident + 1; n <= s.next.Load(); {
 		pipe := s.rdb.Pipeline()
@@ -217,7 +217,7 @@ func (s *costScene) removeAfter(b *testing.B, resident int64) {
 // measureMemory fills ledgers of their own and divides what they came to take.
 func measureMemory(b *testing.B) {
 	const n = 100_000
-	s := newCostScene(b, 1000)
+	s := newCostEnv(b, 1000)
 	empty := usedMemory(b, s)
 	s.fill(b, n)
 	s.forgetLogs(b)
@@ -229,7 +229,7 @@ func measureMemory(b *testing.B) {
 
 	// One partition with 320,000 ids is as dense as 16 with five million.
 	const ids = 320_000
-	s = newCostScene(b, 1000, func(c *Config) { c.Partitions = 1 })
+	s = newCostEnv(b, 1000, func(c *Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)
 	s.fill(b, ids)
 	s.forgetLogs(b)
@@ -239,7 +239,7 @@ func measureMemory(b *testing.B) {
 	s.stop()
 
 	const accounts = 2000
-	s = newCostScene(b, accounts, func(c *Config) { c.Partitions = 1 })
+	s = newCostEnv(b, accounts, func(c *Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)
 	s.fillWindows(b, 600)
 	report(b, "an account's full windows (600 admissions)", usedMemory(b, s)-empty, accounts, 0)
@@ -256,7 +256,7 @@ func report(b *testing.B, what string, bytes float64, n int, ceiling float64) {
 
 // usedMemory waits until Redis has shrunk the tables that it needs no more,
 // which it does in its own time.
-func usedMemory(b *testing.B, s *costScene) float64 {
+func usedMemory(b *testing.B, s *costEnv) float64 {
 	b.Helper()
 	for before := 0.0; ; time.Sleep(time.Second) {
 		s.finishRehashing(b)
@@ -280,7 +280,7 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 }
 
 // consume hands every new event to the two roles, as the workers would.
-func (s *costScene) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
+func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
 	b.Helper()
 	reader := newFeedReader(s.Ledger, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
 		Handle: func(_ context.Context, partition int, batch []Entry) error { return handle(partition, batch) }}, s.rooms)
@@ -302,18 +302,18 @@ func (s *costScene) consume(b *testing.B, role Role, handle func(partition int, 
 }
 
 // forgetLogs takes the accounts' windows out of the account.
-func (s *costScene) forgetLogs(b *testing.B) {
+func (s *costEnv) forgetLogs(b *testing.B) {
 	for _, one := range s.sliding {
 		must(b, s.rdb.Del(b.Context(), s.roomOf(one.account).ring(EndpointOrders, one.account)+"l").Err())
 	}
 }
 
-func (s *costScene) index(b *testing.B) {
+func (s *costEnv) index(b *testing.B) {
 	s.consume(b, RoleStatus, func(partition int, batch []Entry) error { return s.IndexJobs(b.Context(), partition, batch) })
 }
 
-// deliver brings every order that the scene has sent to its end.
-func (s *costScene) deliver(b *testing.B) {
+// deliver brings every order that the environment has sent to its end.
+func (s *costEnv) deliver(b *testing.B) {
 	b.Helper()
 	courier := delivery.Courier{Name: "Mehmet Y.", Phone: "5321234567", VehicleType: "Motorcycle"}
 	place := delivery.Location{Point: taksim, At: time.Now()}
@@ -347,7 +347,7 @@ func (s *costScene) deliver(b *testing.B) {
 
 // retire removes all orders: every group has seen every event, and the clock
 // says that they ended long ago.
-func (s *costScene) retire(b *testing.B, want int) {
+func (s *costEnv) retire(b *testing.B, want int) {
 	b.Helper()
 	acknowledge := func(role Role) func(int, []Entry) error {
 		return func(partition int, batch []Entry) error {
@@ -382,7 +382,7 @@ func (s *costScene) retire(b *testing.B, want int) {
 }
 
 // fillWindows makes every account use so many requests.
-func (s *costScene) fillWindows(b *testing.B, each int) {
+func (s *costEnv) fillWindows(b *testing.B, each int) {
 	b.Helper()
 	for range each {
 		calls := make([]call, len(s.shops))

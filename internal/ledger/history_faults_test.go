@@ -13,6 +13,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // clusterOf three masters, with a ledger in it.
@@ -36,7 +37,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	var names []StoreName
 	partitions := make(map[int]bool)
 	for range 40 {
-		s := &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
 		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
@@ -56,7 +57,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	f := exportFeed(l, c)
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
-	eventually(t, "the mark is passed", func() bool {
+	testserver.Await(t, "the mark is passed", func() bool {
 		passed, err := l.Passed(t.Context(), RoleExport, mark)
 		must(t, err)
 		return passed
@@ -64,7 +65,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	if c.seen() != 40 {
 		t.Errorf("%d events", c.seen())
 	}
-	eventually(t, "they are settled", func() bool {
+	testserver.Await(t, "they are settled", func() bool {
 		lag, err := l.Lag(t.Context(), RoleExport)
 		must(t, err)
 		return lag.Entries == 0
@@ -97,7 +98,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	fleet := newFleet(t, l)
 	masters := make(map[string]delivery.OrderID) // an order on each
 	for range 60 {
-		s := &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
 		one, err := l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix)
@@ -129,13 +130,11 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 // A feed with Turn outlives Redis's absence while it is stalled by something
 // else, and what it had taken is handed out again.
 func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
-	server, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(server.Stop)
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts
 	l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Partitions: 4, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	s := newShop(t, l)
+	s := newVendor(t, l)
 	for i := range 10 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
@@ -143,19 +142,19 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	f := exportFeed(l, c)
 	f.Log = func(string, ...any) {}
 	runFeed(t, l, f)
-	eventually(t, "entries are pending", func() bool {
+	testserver.Await(t, "entries are pending", func() bool {
 		stats, err := l.Stats(t.Context())
 		return err == nil && stats.Pending[RoleExport] == 10
 	})
 	server.Kill()
 	time.Sleep(time.Second)
 	must(t, server.Start(t.Context()))
-	eventually(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
+	testserver.Await(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
 	for i := range 10 {
 		s.create(t, fmt.Sprint("Y-", i))
 	}
 	c.failWith(nil)
-	eventually(t, "all entries", func() bool { return c.seen() == 20 })
+	testserver.Await(t, "all entries", func() bool { return c.seen() == 20 })
 	stats, err := l.Stats(t.Context())
 	must(t, err)
 	if stats.DeadLetters != 0 || stats.Pending[RoleExport] != 0 {
@@ -165,16 +164,15 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 
 // Two processes with one name by mistake disturb each other and lose nothing.
 func TestFeed_TwoOfOneName(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	c := new(turns)
-	runFeed(t, l, exportFeed(l, c))
-	runFeed(t, l, exportFeed(l, c))
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	for i := range 50 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
-	eventually(t, "all settled", func() bool {
-		lag, err := l.Lag(t.Context(), RoleExport)
+	testserver.Await(t, "all settled", func() bool {
+		lag, err := s.Lag(t.Context(), RoleExport)
 		must(t, err)
 		return lag.Entries == 0
 	})
@@ -191,15 +189,14 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 
 // Reads are spaced by Every unless they are full; a busy stream does not wait.
 func TestFeed_EveryAndFullReads(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	for i := range 250 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 	var mu sync.Mutex
 	var at []time.Time
 	c := new(turns)
-	f := exportFeed(l, c)
+	f := exportFeed(s.Ledger, c)
 	f.Every = 4 * time.Second // so long that a slow machine is not taken for a pause
 	handle := f.Turn
 	f.Turn = func(ctx context.Context, batch []Entry) error {
@@ -209,13 +206,13 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 		return handle(ctx, batch)
 	}
 	began := time.Now()
-	runFeed(t, l, f)
-	eventually(t, "what was there", func() bool { return c.seen() == 250 })
+	runFeed(t, s.Ledger, f)
+	testserver.Await(t, "what was there", func() bool { return c.seen() == 250 })
 	if took := time.Since(began); took > 3900*time.Millisecond {
 		t.Errorf("full reads took %s", took)
 	}
 	s.create(t, "Y")
-	eventually(t, "what came later", func() bool { return c.seen() == 251 })
+	testserver.Await(t, "what came later", func() bool { return c.seen() == 251 })
 	mu.Lock()
 	defer mu.Unlock()
 	if len(at) != 4 || at[3].Sub(at[2]) < 3900*time.Millisecond {
@@ -225,34 +222,33 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 
 // A group that is gone lags behind by everything, and trimming keeps it all.
 func TestLag_OfALostGroup(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	for i := range 20 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 	c := new(turns)
-	stop := runFeedUntil(t, l, exportFeed(l, c))
-	eventually(t, "all events", func() bool { return c.seen() == 20 })
+	stop := runFeedUntil(t, s.Ledger, exportFeed(s.Ledger, c))
+	testserver.Await(t, "all events", func() bool { return c.seen() == 20 })
 	stop()
-	for _, r := range l.rooms {
-		must(t, l.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
+	for _, r := range s.rooms {
+		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
 	}
-	lag, err := l.Lag(t.Context(), RoleExport)
+	lag, err := s.Lag(t.Context(), RoleExport)
 	must(t, err)
 	if lag.Entries != 20 || lag.Oldest.IsZero() {
 		t.Errorf("lag %+v", lag)
 	}
-	for p := range l.Partitions() {
-		n, err := l.Trim(t.Context(), p, 0)
+	for p := range s.Partitions() {
+		n, err := s.Trim(t.Context(), p, 0)
 		must(t, err)
-		retired, err := l.Retire(t.Context(), p, time.Now().Add(time.Hour), 100)
+		retired, err := s.Retire(t.Context(), p, time.Now().Add(time.Hour), 100)
 		must(t, err)
 		if n != 0 || retired != 0 {
 			t.Errorf("partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
 		}
 	}
-	runFeed(t, l, exportFeed(l, c))
-	eventually(t, "all events again", func() bool { return c.seen() == 40 })
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	testserver.Await(t, "all events again", func() bool { return c.seen() == 40 })
 }
 
 // runFeedUntil is runFeed that can be ended before the test.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // turns collects what a feed's turns bring, and fails them while told to.
@@ -54,7 +55,7 @@ func exportFeed(l *Ledger, c *turns) Feed {
 
 func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	l := openTest(t)
-	shops := []*shop{newShop(t, l), newShop(t, l), newShop(t, l)}
+	shops := []*env{newVendor(t, l), newVendor(t, l), newVendor(t, l)}
 	for _, s := range shops {
 		for i := range 5 {
 			s.create(t, fmt.Sprint("X-", i))
@@ -62,11 +63,11 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	}
 	c := new(turns)
 	runFeed(t, l, exportFeed(l, c))
-	eventually(t, "all events", func() bool { return c.seen() == 15 })
+	testserver.Await(t, "all events", func() bool { return c.seen() == 15 })
 	if len(c.sizes) != 1 {
 		t.Errorf("%d turns of %v entries", len(c.sizes), c.sizes)
 	}
-	eventually(t, "no lag", func() bool { // a turn acknowledges after it was seen
+	testserver.Await(t, "no lag", func() bool { // a turn acknowledges after it was seen
 		lag, err := l.Lag(t.Context(), RoleExport)
 		must(t, err)
 		return lag.Entries == 0 && lag.Oldest.IsZero()
@@ -76,13 +77,12 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 // While what a turn needs is away, what comes stays unread in the streams: the
 // entries of one read are all that is ever pending.
 func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	first := s.create(t, "X-0")
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
-	runFeed(t, l, exportFeed(l, c))
-	eventually(t, "the first entry is pending", func() bool {
-		stats, err := l.Stats(t.Context())
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	testserver.Await(t, "the first entry is pending", func() bool {
+		stats, err := s.Stats(t.Context())
 		must(t, err)
 		return stats.Pending[RoleExport] == 1
 	})
@@ -90,27 +90,26 @@ func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 		s.create(t, fmt.Sprint("Y-", i))
 	}
 	time.Sleep(time.Second)
-	stats, err := l.Stats(t.Context())
+	stats, err := s.Stats(t.Context())
 	must(t, err)
 	if stats.Pending[RoleExport] != 1 || stats.Unread[RoleExport] != 20 || stats.DeadLetters != 0 {
 		t.Errorf("stalled: %+v", stats)
 	}
-	lag, err := l.Lag(t.Context(), RoleExport)
+	lag, err := s.Lag(t.Context(), RoleExport)
 	must(t, err)
 	if age := time.Since(lag.Oldest); lag.Entries != 21 || age < time.Since(first.CreatedAt)-time.Second || age > time.Minute {
 		t.Errorf("lag %+v, %s old", lag, age)
 	}
 	c.failWith(nil)
-	eventually(t, "all entries", func() bool { return c.seen() == 21 })
+	testserver.Await(t, "all entries", func() bool { return c.seen() == 21 })
 }
 
 // An entry that cannot be handled for a reason of its own holds up nobody.
 func TestFeed_TurnGoesOnBesideWhatFails(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	bad := s.create(t, "bad")
 	c := new(turns)
-	f := exportFeed(l, c)
+	f := exportFeed(s.Ledger, c)
 	healthy := f.Turn
 	f.Turn = func(ctx context.Context, batch []Entry) error {
 		for _, e := range batch {
@@ -121,18 +120,18 @@ func TestFeed_TurnGoesOnBesideWhatFails(t *testing.T) {
 		return healthy(ctx, batch)
 	}
 	f.Log = func(string, ...any) {}
-	runFeed(t, l, f)
-	eventually(t, "the bad entry is pending", func() bool {
-		stats, err := l.Stats(t.Context())
+	runFeed(t, s.Ledger, f)
+	testserver.Await(t, "the bad entry is pending", func() bool {
+		stats, err := s.Stats(t.Context())
 		must(t, err)
 		return stats.Pending[RoleExport] == 1
 	})
 	s.create(t, "good")
-	eventually(t, "the good entry", func() bool { return c.seen() == 1 })
+	testserver.Await(t, "the good entry", func() bool { return c.seen() == 1 })
 }
 
 func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 	update := &delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
@@ -187,7 +186,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 	want := make(map[delivery.OrderID]delivery.Status)
 	var names []StoreName
 	for range 4 {
-		s := newShop(t, l)
+		s := newVendor(t, l)
 		for i := range 300 {
 			want[s.create(t, fmt.Sprint("X-", i)).ID] = delivery.Searching
 		}
@@ -228,12 +227,11 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 }
 
 func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	good, bad := s.create(t, "good"), s.create(t, "bad")
-	must(t, l.rdb.Set(t.Context(), l.rooms[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
+	must(t, s.rdb.Set(t.Context(), s.rooms[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
 	found := 0
-	err := l.EachOrder(t.Context(), func(orders []*delivery.Order) error {
+	err := s.EachOrder(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if o.ID == good.ID {
 				found++

@@ -49,7 +49,7 @@ func settleForAll(t *testing.T, l *Ledger) (exported int) {
 }
 
 // eventsHeld is how many events the account's partition holds.
-func (s *shop) eventsHeld(t *testing.T) int64 {
+func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
 	n, err := s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result()
 	must(t, err)
@@ -59,7 +59,7 @@ func (s *shop) eventsHeld(t *testing.T) int64 {
 // While a hold is there, nothing that was exported after it began is trimmed; a
 // hold that nobody has released for a day keeps nothing.
 func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	partition := s.roomOf(s.account).number
 	trim := func(l *Ledger) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 // Resume sets the exporter back to where it stood, raises the epoch for good, ends
 // sessions, and refuses a Redis that does not hold the backup.
 func TestResume_GoesOnFromTheHold(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	if _, err := s.Resume(t.Context(), "b1", "backup@1", time.Now()); !errors.Is(err, ErrOtherCopy) {
 		t.Fatalf("a Redis that was not restored: %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,58 +13,48 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
-// One redis-server serves all tests of the package, each in a database of its
-// own.
-var (
-	server   *stack.Redis
-	database atomic.Int32
-)
-
-const databases = 1024
-
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ledger-test-*")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	server, err = stack.StartRedis(context.Background(), stack.RedisOptions{
-		// Durability is tested with the whole system; here the disk only costs time.
-		Dir: dir, Extra: []string{"--databases", fmt.Sprint(databases), "--appendfsync", "no"}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer server.Stop()
-	return m.Run()
-}
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
 
-// openTest opens a ledger in an empty database of the shared server.
+// openTest opens a ledger in an empty database of the shared server, unless a
+// change names another.
 func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	tb.Helper()
-	db := int(database.Add(1)) % databases
-	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, db), Environment: "sandbox", Partitions: 4,
-		Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock", Log: slog.New(slog.DiscardHandler)}
+	cfg := Config{Environment: "sandbox", Partitions: 4, Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock",
+		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}
-	l, err := Open(tb.Context(), cfg)
-	if err != nil {
-		tb.Fatal(err)
+	if cfg.URL == "" {
+		cfg.URL = testserver.NewRedis(tb).URL
 	}
+	l, err := Open(tb.Context(), cfg)
+	must(tb, err)
 	tb.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			tb.Error(err)
 		}
 	})
 	return l
+}
+
+// sameDatabase opens another process on a ledger.
+func sameDatabase(l *Ledger) func(*Config) {
+	return func(c *Config) {
+		o := l.rdb.(*redis.Client).Options()
+		c.URL, c.Partitions = fmt.Sprintf("redis://%s:%s@%s/%d", o.Username, o.Password, o.Addr, o.DB), 0
+	}
+}
+
+// ownServer is a redis-server of the test's own. The disk would only cost time.
+func ownServer(tb testing.TB) (*stack.Redis, func(*Config)) {
+	tb.Helper()
+	own := testserver.DedicatedRedis(tb, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
+	return own, func(c *Config) { c.URL = own.URL }
 }
 
 func (l *Ledger) setClock(tb testing.TB, us int64) {
@@ -80,6 +69,38 @@ func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// get is must for a call that also answers something: get(l.Account(ctx, id))(t).
+func get[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		must(tb, err)
+		return value
+	}
+}
+
+func get2[T, U any](one T, two U, err error) func(testing.TB) (T, U) {
+	return func(tb testing.TB) (T, U) {
+		tb.Helper()
+		must(tb, err)
+		return one, two
+	}
+}
+
+// check fails the test unless the condition holds; require also ends it.
+func check(tb testing.TB, holds bool, format string, args ...any) {
+	tb.Helper()
+	if !holds {
+		tb.Errorf(format, args...)
+	}
+}
+
+func require(tb testing.TB, holds bool, format string, args ...any) {
+	tb.Helper()
+	if !holds {
+		tb.Fatalf(format, args...)
 	}
 }
 
@@ -132,16 +153,29 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 	return s
 }
 
-// shop is an account with an active store.
-type shop struct {
+// env is an account with an active store.
+type env struct {
 	*Ledger
 	account delivery.AccountID
 	fleet   *delivery.Fleet
+
+	// Where both clocks, the scripts' and the process's, stand still until the
+	// test moves them (newWebhookEnv).
+	ms      *atomic.Int64
+	breaker int // failures in a row that open the endpoint's circuit breaker
+
+	url, secret string // of a play: what is registered
+	mood        int    // of a play: how the receiver answers
 }
 
-func newShop(tb testing.TB, l *Ledger) *shop {
+func newEnv(tb testing.TB, change ...func(*Config)) *env {
 	tb.Helper()
-	s := &shop{Ledger: l, account: newAccount(tb, l, plenty()), fleet: newFleet(tb, l)}
+	return newVendor(tb, openTest(tb, change...))
+}
+
+func newVendor(tb testing.TB, l *Ledger) *env {
+	tb.Helper()
+	s := &env{Ledger: l, account: newAccount(tb, l, plenty()), fleet: newFleet(tb, l)}
 	newStore(tb, l, s.account, s.fleet)
 	return s
 }
@@ -155,12 +189,12 @@ func testDraft(externalID string) *delivery.OrderDraft {
 	}
 }
 
-func (s *shop) creation(externalID, key string) *Creation {
+func (s *env) creation(externalID, key string) *Creation {
 	return &Creation{Account: s.account, IdempotencyKey: key, Body: []byte("body of " + externalID), Draft: testDraft(externalID),
 		Candidates: s.Fleets().AppendCandidates(nil, taksim), Now: time.Now()}
 }
 
-func (s *shop) create(tb testing.TB, externalID string) *delivery.Order {
+func (s *env) create(tb testing.TB, externalID string) *delivery.Order {
 	tb.Helper()
 	created, _, err := s.CreateOrder(tb.Context(), s.creation(externalID, ""))
 	must(tb, err)
@@ -168,7 +202,7 @@ func (s *shop) create(tb testing.TB, externalID string) *delivery.Order {
 }
 
 // report appends a courier's update for an order of the shop.
-func (s *shop) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
+func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
 	tb.Helper()
 	u := delivery.Update{Order: id, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: status, At: time.Now()}
 	if _, err := s.Report(tb.Context(), u, time.Now()); err != nil {
@@ -177,7 +211,7 @@ func (s *shop) report(tb testing.TB, id delivery.OrderID, status delivery.Status
 }
 
 // advance commits one status directly.
-func (s *shop) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
+func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
 	tb.Helper()
 	for _, status := range statuses {
 		o, err := s.Order(tb.Context(), id)

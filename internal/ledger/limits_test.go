@@ -296,7 +296,7 @@ func findMutant(t *testing.T, script, from, to string) {
 // The log lives a little longer than the longest window, also when the limits
 // are changed to a longer one; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()

@@ -5,17 +5,14 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/stack"
 )
 
 // A full Redis takes no order, in whole or in part, and goes on answering what
 // vendors read; what was refused goes through once there is memory.
 func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	// A server of its own: memory is scarce for everybody in it.
-	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(own.Stop)
-	s := newShop(t, openTest(t, func(c *Config) { c.URL = own.URL }))
+	_, own := ownServer(t)
+	s := newEnv(t, own)
 	known := s.create(t, "A-1")
 	configure := func(most string) {
 		t.Helper()

@@ -6,18 +6,13 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/stack"
 )
 
 // At whichever step of a start Redis cannot serve, the program may wait for it:
 // here it refuses one command after the other.
 func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 	t.Parallel()
-	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
+	own, _ := ownServer(t)
 	for _, command := range []string{"info", "hsetnx", "hmget", "zadd"} {
 		if _, err := own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command); err != nil {
 			t.Fatal(err)

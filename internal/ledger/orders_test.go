@@ -9,10 +9,9 @@ import (
 )
 
 func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	suspend := func(suspended bool) {
-		_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
+		_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
 		must(t, err)
 	}
 	suspend(true)
@@ -27,43 +26,42 @@ func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
 
 //rule:limits-and-idempotency/get-3000-60-s-per-account limits-and-idempotency/headers-on-every-such-response limits-and-idempotency/redis_rate
 func TestPollOrder_OncePerInterval(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	now := time.Now().Add(1000 * time.Hour).UnixMicro()
-	l.setClock(t, now)
-	_, quota, err := l.PollOrder(t.Context(), s.account, o.ID)
+	s.setClock(t, now)
+	_, quota, err := s.PollOrder(t.Context(), s.account, o.ID)
 	must(t, err)
 	if quota.Limit != 100_000 || quota.Remaining != 99_999 {
 		t.Errorf("quota %+v", quota)
 	}
-	l.setClock(t, now+9_999_000)
-	_, quota, err = l.PollOrder(t.Context(), s.account, o.ID)
+	s.setClock(t, now+9_999_000)
+	_, quota, err = s.PollOrder(t.Context(), s.account, o.ID)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	if quota.Limit != 1 || quota.Remaining != 0 || refusal.RetryAfter != time.Millisecond {
 		t.Errorf("quota %+v, retry after %s", quota, refusal.RetryAfter)
 	}
-	l.setClock(t, now+10_000_000)
-	_, quota, err = l.PollOrder(t.Context(), s.account, o.ID)
+	s.setClock(t, now+10_000_000)
+	_, quota, err = s.PollOrder(t.Context(), s.account, o.ID)
 	must(t, err)
 	if quota.Remaining != 99_998 {
 		t.Errorf("%d remain: the refused poll was counted", quota.Remaining)
 	}
 	// The clock jumps back: the order is not locked up for the length of the jump.
-	l.setClock(t, now-1000*second)
-	_, _, err = l.PollOrder(t.Context(), s.account, o.ID)
+	s.setClock(t, now-1000*second)
+	_, _, err = s.PollOrder(t.Context(), s.account, o.ID)
 	must(t, err)
 
-	stranger := newAccount(t, l, plenty())
-	_, quota, err = l.PollOrder(t.Context(), stranger, o.ID)
+	stranger := newAccount(t, s.Ledger, plenty())
+	_, quota, err = s.PollOrder(t.Context(), stranger, o.ID)
 	wantCode(t, err, delivery.CodeOrderNotFound)
 	if quota.Remaining != 99_999 {
 		t.Errorf("quota %+v: an unknown order counts too", quota)
 	}
 	day := delivery.MakeOrderID(o.ID.Partition(), o.ID.Day()+1, o.ID.Digest())
-	_, _, err = l.PollOrder(t.Context(), s.account, day)
+	_, _, err = s.PollOrder(t.Context(), s.account, day)
 	wantCode(t, err, delivery.CodeOrderNotFound)
-	if _, err := l.Order(t.Context(), day); delivery.CodeOf(err) != delivery.CodeOrderNotFound {
+	if _, err := s.Order(t.Context(), day); delivery.CodeOf(err) != delivery.CodeOrderNotFound {
 		t.Errorf("another day's id: %v", err)
 	}
 }
@@ -86,7 +84,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 		{"failed", []delivery.Status{delivery.Failed}, 0, delivery.CodeOrderNotCancellable, delivery.Failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newShop(t, openTest(t))
+			s := newEnv(t)
 			o := s.create(t, "X-1")
 			s.advance(t, o.ID, c.statuses...)
 			if c.reported != 0 {
@@ -117,7 +115,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 }
 
 func TestCancelOrder_TimeNeverRunsBack(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
 	cancelled, _, err := s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now().Add(-time.Hour))
@@ -128,13 +126,12 @@ func TestCancelOrder_TimeNeverRunsBack(t *testing.T) {
 }
 
 func TestCancelOrder_NotFound(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	// Accounts of the same and of another partition.
 	for range 8 {
-		stranger := newAccount(t, l, plenty())
-		_, quota, err := l.CancelOrder(t.Context(), stranger, o.ID, "", "", time.Now())
+		stranger := newAccount(t, s.Ledger, plenty())
+		_, quota, err := s.CancelOrder(t.Context(), stranger, o.ID, "", "", time.Now())
 		wantCode(t, err, delivery.CodeOrderNotFound)
 		if quota.Remaining != 99_999 {
 			t.Errorf("quota %+v", quota)
@@ -145,10 +142,9 @@ func TestCancelOrder_NotFound(t *testing.T) {
 // The reply to the last cancellation of a window is lost, and the connection
 // sends the call again: the vendor is told of its success, not of the limit.
 func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	first, second := s.create(t, "X-1"), s.create(t, "X-2")
-	_, err := l.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 		return nil
 	})
@@ -164,12 +160,12 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		{second, 1, "limited"},
 	} {
 		change := delivery.Change{Status: delivery.Cancelled, At: time.Now()}
-		reply, err := l.cancel(t.Context(), l.roomOf(s.account), s.account, call.order.ID, &change, call.nonce)
+		reply, err := s.cancel(t.Context(), s.roomOf(s.account), s.account, call.order.ID, &change, call.nonce)
 		if name := reply.name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
 	}
-	o, err := l.Order(t.Context(), first.ID)
+	o, err := s.Order(t.Context(), first.ID)
 	must(t, err)
 	if n := len(o.Changes); n != 1 {
 		t.Errorf("%d changes", n)

@@ -2,12 +2,10 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
@@ -44,8 +42,9 @@ func FuzzDecodeOrder(f *testing.F) {
 
 func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	l := openTest(t)
-	options := l.rdb.(*redis.Client).Options()
-	cfg := Config{URL: fmt.Sprintf("redis://%s/%d", server.Addr, options.DB), Environment: "sandbox", Partitions: 8, Secrets: testSecrets}
+	cfg := Config{Environment: "sandbox", Secrets: testSecrets}
+	sameDatabase(l)(&cfg)
+	cfg.Partitions = 8
 	if _, err := Open(t.Context(), cfg); err == nil {
 		t.Error("opened with another number of partitions")
 	}

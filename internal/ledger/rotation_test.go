@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +41,15 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 
 // After Reseal the older key can be taken out, whatever it had sealed.
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
-	key := func(kid string) []byte { return []byte((kid + "0123456789abcdef0123456789abcdef")[:32]) }
-	url := ""
-	old := openTest(t, func(c *Config) {
-		url = c.URL
-		c.Secrets = SecretKeys{Current: "a", Keys: map[string][]byte{"a": key("a")}}
-	})
+	with := func(current string, ids ...string) func(*Config) {
+		keys := SecretKeys{Current: current, Keys: map[string][]byte{}}
+		for _, id := range ids {
+			keys.Keys[id] = []byte(strings.Repeat(id, 32))
+		}
+		return func(c *Config) { c.Secrets = keys }
+	}
+	old := openTest(t, with("a", "a"))
+	again := sameDatabase(old)
 	accounts := []delivery.AccountID{newAccount(t, old, plenty()), newAccount(t, old, plenty()), newAccount(t, old, plenty())}
 	secrets := map[delivery.AccountID]string{}
 	for _, id := range accounts[:2] {
@@ -56,13 +60,13 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	rotated, err := old.RotateWebhookSecret(t.Context(), accounts[1])
 	must(t, err)
 
-	both := openAt(t, url, SecretKeys{Current: "b", Keys: map[string][]byte{"a": key("a"), "b": key("b")}})
+	both := openTest(t, again, with("b", "a", "b"))
 	for _, want := range []int{3, 0} { // two of them are one account's; then there is nothing left
 		if n, err := both.Reseal(t.Context()); err != nil || n != want {
 			t.Fatalf("sealed %d anew, want %d: %v", n, want, err)
 		}
 	}
-	alone := openAt(t, url, SecretKeys{Current: "b", Keys: map[string][]byte{"b": key("b")}})
+	alone := openTest(t, again, with("b", "b"))
 	first, err := alone.WebhookEndpoint(t.Context(), accounts[0])
 	must(t, err)
 	second, err := alone.WebhookEndpoint(t.Context(), accounts[1])
@@ -72,20 +76,11 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	}
 
 	// What cannot be opened is said, and left alone.
-	strange := openAt(t, url, SecretKeys{Current: "c", Keys: map[string][]byte{"c": key("c")}})
+	strange := openTest(t, again, with("c", "c"))
 	if n, err := strange.Reseal(t.Context()); err == nil || n != 0 {
 		t.Errorf("sealed %d secrets anew without the key that opens them: %v", n, err)
 	}
 	if n, err := alone.Reseal(t.Context()); err != nil || n != 0 {
 		t.Errorf("after the vain try %d secrets were to be sealed: %v", n, err)
 	}
-}
-
-// openAt opens a ledger that is there already.
-func openAt(t *testing.T, url string, secrets SecretKeys) *Ledger {
-	t.Helper()
-	l, err := Open(t.Context(), Config{URL: url, Environment: "sandbox", Secrets: secrets})
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l
 }

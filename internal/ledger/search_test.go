@@ -15,7 +15,7 @@ import (
 
 func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 	l := openTest(t)
-	shops := shopsEverywhere(t, l)
+	shops := envsEverywhere(t, l)
 	var want []delivery.OrderID
 	for i, s := range shops {
 		s.create(t, fmt.Sprint("only-", i))
@@ -62,7 +62,7 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", i), Limits: plenty()}
 		must(t, l.CreateAccount(t.Context(), a, testHash))
 		newStore(t, l, a.ID, fleet)
-		s := &shop{Ledger: l, account: a.ID, fleet: fleet}
+		s := &env{Ledger: l, account: a.ID, fleet: fleet}
 		s.create(t, "X")
 		if i%2 == 0 {
 			s.register(t)
@@ -103,7 +103,7 @@ func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 }
 
 // city is a few accounts' stores in every state, of two fleets or none.
-func city(t *testing.T, l *Ledger, shops []*shop) []*delivery.Store {
+func city(t *testing.T, l *Ledger, shops []*env) []*delivery.Store {
 	t.Helper()
 	other := newFleet(t, l)
 	var all []*delivery.Store
@@ -126,9 +126,9 @@ func city(t *testing.T, l *Ledger, shops []*shop) []*delivery.Store {
 
 func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 	l := openTest(t)
-	shops := make([]*shop, 5)
+	shops := make([]*env, 5)
 	for i := range shops {
-		shops[i] = &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
+		shops[i] = &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
 	}
 	all := city(t, l, shops)
 	texts := map[string]func(*delivery.Store) bool{

@@ -57,7 +57,7 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	calls := map[string]int{}
-	s := newShop(t, openTest(t, func(c *Config) {
+	s := newEnv(t, func(c *Config) {
 		c.Observe = func(operation string) CallObserver {
 			return func(ctx context.Context, began time.Time, err error) {
 				mu.Lock()
@@ -68,7 +68,7 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 				}
 			}
 		}
-	}))
+	})
 	s.create(t, "one")
 	s.create(t, "two")
 	mu.Lock()

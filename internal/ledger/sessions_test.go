@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/stack"
 )
 
 // sessionClock is a process's clock that tests move.
@@ -204,13 +203,11 @@ func (a *afterGet) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func TestSession_SaysThatRedisIsAway(t *testing.T) {
-	own, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(own.Stop)
-	gone := openTest(t, func(c *Config) { c.URL = own.URL })
+	own, config := ownServer(t)
+	gone := openTest(t, config)
 	id, _ := signIn(t, gone)
 	own.Kill()
-	_, err = gone.Session(t.Context(), id)
+	_, err := gone.Session(t.Context(), id)
 	_, _, err2 := gone.CreateSession(t.Context(), ayse)
 	err3 := gone.EndSession(t.Context(), id)
 	err4 := gone.CountSignIn(t.Context(), "a", "b")

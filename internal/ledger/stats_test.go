@@ -17,7 +17,7 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 		}
 	}
 	inFlight(0)
-	shops := shopsEverywhere(t, l)
+	shops := envsEverywhere(t, l)
 	orders := make([]*delivery.Order, len(shops))
 	for i, s := range shops {
 		orders[i] = s.create(t, "X-1")

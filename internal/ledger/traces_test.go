@@ -15,16 +15,16 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// shopsEverywhere opens shops until every partition has one.
-func shopsEverywhere(t *testing.T, l *Ledger) []*shop {
+// envsEverywhere opens shops until every partition has one.
+func envsEverywhere(t *testing.T, l *Ledger) []*env {
 	t.Helper()
 	fleet := newFleet(t, l)
-	shops := make([]*shop, len(l.rooms))
+	shops := make([]*env, len(l.rooms))
 	for missing := len(shops); missing > 0; {
 		id := delivery.NewAccountID()
 		if i := partitionOf(id, len(l.rooms)); shops[i] == nil {
 			must(t, l.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
-			shops[i] = &shop{Ledger: l, account: id, fleet: fleet}
+			shops[i] = &env{Ledger: l, account: id, fleet: fleet}
 			newStore(t, l, id, fleet)
 			missing--
 		}
@@ -50,7 +50,7 @@ func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, li
 
 func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 	l := openTest(t)
-	shops := shopsEverywhere(t, l)
+	shops := envsEverywhere(t, l)
 	var updates []delivery.Update
 	for n := range 8 {
 		s := shops[n%len(shops)]
@@ -135,7 +135,7 @@ func TestRefusedUpdates_Bounds(t *testing.T) {
 
 func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	l := openTest(t)
-	s := shopsEverywhere(t, l)[2]
+	s := envsEverywhere(t, l)[2]
 	r := l.rooms[2]
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
@@ -177,7 +177,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 // What stands in a dead letter is not trusted: it names no key that is not one of
 // the partition's streams, and a damaged one hides no other.
 func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	r := s.roomOf(s.account)
 	for _, values := range [][]any{
 		{"stream", r.account(s.account), "entry", "1-1", "role", "status", "reason", "not a stream"},

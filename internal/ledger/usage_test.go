@@ -152,7 +152,7 @@ func TestUsage_OfNobodyIsNothing(t *testing.T) {
 // Whatever was admitted, looking at it writes nothing, counts nothing and, the
 // server being the judge, may not.
 func TestUsage_WritesNothing(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	ring := s.roomOf(s.account).ring(EndpointOrders, s.account)
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
@@ -193,7 +193,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 // Without its log a ring counts what is in its head; a limit that was lowered is
 // shown as exceeded.
 func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	s.setClock(t, 4_000_000_000*second)
 	for range 20 {
 		_, err := s.Consume(t.Context(), s.account, EndpointCancel)

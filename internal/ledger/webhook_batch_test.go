@@ -14,7 +14,7 @@ import (
 const largestBatch = 10_000
 
 // read adds raw events to the stream and reads them for the webhook role.
-func (s *scene) read(t *testing.T, event func(i int) string) []redis.XMessage {
+func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 	t.Helper()
 	key := s.rooms[0].key(kindEvents)
 	pipe := s.rdb.Pipeline()
@@ -31,7 +31,7 @@ func (s *scene) read(t *testing.T, event func(i int) string) []redis.XMessage {
 }
 
 // settled demands that no entry is left.
-func (s *scene) settled(t *testing.T) {
+func (s *env) settled(t *testing.T) {
 	t.Helper()
 	pending, err := s.rdb.XPending(t.Context(), s.rooms[0].key(kindEvents), string(RoleWebhook)).Result()
 	must(t, err)
@@ -42,7 +42,7 @@ func (s *scene) settled(t *testing.T) {
 
 // A batch as large as it may be, all of it for one endpoint.
 func TestQueue_LargestBatchOfEvents(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	messages := s.read(t, func(i int) string { return fmt.Sprintf("\x02evt_%d", i) })
 	args := []any{s.rooms[0].prefix, string(RoleWebhook), 0, 32, 32, lease.Milliseconds() * 1000}
 	for _, m := range messages {
@@ -58,7 +58,7 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 
 // The same of entries that send nothing.
 func TestQueue_LargestBatchOfCreations(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	messages := s.read(t, func(i int) string {
 		id := delivery.MakeOrderID(0, 1, delivery.OrderDigest(s.account, fmt.Sprint(i)))
 		return string(appendOrderEvent(nil, id, 1<<32|1))

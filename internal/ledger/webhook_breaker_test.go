@@ -11,7 +11,7 @@ import (
 
 func TestBreaker_OpensAfterSoManyFailuresInARow(t *testing.T) {
 	const n = 4
-	s := newScene(t, n)
+	s := newWebhookEnv(t, n)
 	s.publish(t, 20)
 	ds := s.lease(t, 20)
 	fails := failsFor(time.Hour)
@@ -38,7 +38,7 @@ func TestBreaker_CountsWithinOneCall(t *testing.T) {
 		answers string // + accepted, - failed
 		open    bool
 	}{{"---", true}, {"--+--", false}, {"+---", true}, {"---+", false}, {"---+---", true}} {
-		s := newScene(t, 3)
+		s := newWebhookEnv(t, 3)
 		s.publish(t, len(test.answers))
 		results := make([]Result, len(test.answers))
 		for i, d := range s.lease(t, len(test.answers)) {
@@ -56,14 +56,14 @@ func TestBreaker_CountsWithinOneCall(t *testing.T) {
 }
 
 func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
-	s := newScene(t, 2)
+	s := newWebhookEnv(t, 2)
 	s.publish(t, 10)
 	ds := s.lease(t, 10)
 	s.ends(t, failsFor(time.Hour), ds[0])
-	deferred := func(s *scene, _ *Delivery) Outcome {
+	deferred := func(s *env, _ *Delivery) Outcome {
 		return Outcome{Deferred: true, Retry: s.now().Add(time.Hour)}
 	}
-	expired := func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }
+	expired := func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }
 	s.ends(t, deferred, ds[1:3]...)
 	s.ends(t, expired, ds[3:5]...)
 	if e := s.endpoint(t); e.BreakerOpen || e.RecentFailed != 1 {
@@ -117,7 +117,7 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 }
 
 // recordMore records with room for everything.
-func (s *scene) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
+func (s *env) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
 	t.Helper()
 	o := a(s, d)
 	o.At = s.now()
@@ -178,7 +178,7 @@ func TestBreaker_EarlyProbeLeavesTheScheduleAlone(t *testing.T) {
 // A lone event's later attempts come at exactly their times, whatever probes
 // there are in between, and each has its number.
 func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	s.publish(t, 1)
 	gaps := []time.Duration{10, 30, 60, 120, 300, 600, 1200, 2400, 3600}
 	d := s.one(t)
@@ -223,7 +223,7 @@ func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
 
 //rule:webhooks/an-endpoint-whose-breaker-is
 func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	s.publish(t, 1)
 	s.ends(t, failsFor(0), s.one(t)) // undelivered
 	finals := len(s.outcomes(t))
@@ -258,7 +258,7 @@ func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
 }
 
 func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	s.publish(t, 1)
 	s.ends(t, failsFor(0), s.one(t))
 	opened := s.now()
@@ -296,7 +296,7 @@ func TestBreaker_ExpiredEventsDoNotUseUpProbes(t *testing.T) {
 		if s.now().Before(d.Deadline) {
 			t.Fatalf("%s may still be sent", d.EventID)
 		}
-		s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+		s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
 	}
 	if after, _ := s.gate(t); after != before {
 		t.Errorf("gate before %+v, after %+v", before, after)

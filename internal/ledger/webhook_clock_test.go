@@ -6,7 +6,7 @@ import (
 )
 
 // jump moves the scripts' clock alone, as when Redis's machine loses the time.
-func (s *scene) jump(t *testing.T, d time.Duration) {
+func (s *env) jump(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.setClock(t, s.ms.Load()*1000+d.Microseconds())
 }
@@ -16,27 +16,27 @@ func (s *scene) jump(t *testing.T, d time.Duration) {
 func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		ahead func(t *testing.T, s *scene) // what happens with the clock ahead
+		ahead func(t *testing.T, s *env) // what happens with the clock ahead
 	}{
-		{"breaker opened", func(t *testing.T, s *scene) {
+		{"breaker opened", func(t *testing.T, s *env) {
 			s.ends(t, failsFor(time.Minute), s.lease(t, s.breaker)...)
 			if !s.endpoint(t).BreakerOpen {
 				t.Fatal("the breaker is not open")
 			}
 		}},
-		{"asked to be left alone", func(t *testing.T, s *scene) {
+		{"asked to be left alone", func(t *testing.T, s *env) {
 			s.ends(t, isBusy(10*time.Second), s.lease(t, s.breaker)[0])
 		}},
-		{"leased by a process that died", func(t *testing.T, s *scene) { s.lease(t, s.breaker) }},
-		{"lost leases taken back", func(t *testing.T, s *scene) {
+		{"leased by a process that died", func(t *testing.T, s *env) { s.lease(t, s.breaker) }},
+		{"lost leases taken back", func(t *testing.T, s *env) {
 			s.lease(t, s.breaker)
 			s.jump(t, time.Hour+lease)
 			s.lease(t, s.breaker)
 		}},
-		{"nothing", func(*testing.T, *scene) {}},
+		{"nothing", func(*testing.T, *env) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene(t, 3)
+			s := newWebhookEnv(t, 3)
 			s.publish(t, s.breaker)
 			s.jump(t, time.Hour)
 			c.ahead(t, s)

@@ -13,7 +13,7 @@ import (
 // Versions that waited behind one another when the URL went are recorded too,
 // each once.
 func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
 	s.pump(t, 3)
@@ -39,7 +39,7 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 
 // The same when the URL comes back before the first one ended.
 func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
 	s.pump(t, 3)
@@ -59,13 +59,13 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 
 // However an event ends, nothing is kept of it but its outcome.
 func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *scene, []*Delivery){
-		"delivered": func(t *testing.T, s *scene, ds []*Delivery) { s.ends(t, accepts, ds...) },
-		"given up":  func(t *testing.T, s *scene, ds []*Delivery) { s.ends(t, failsFor(0), ds...) },
-		"expired": func(t *testing.T, s *scene, ds []*Delivery) {
-			s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds...)
+	for name, end := range map[string]func(*testing.T, *env, []*Delivery){
+		"delivered": func(t *testing.T, s *env, ds []*Delivery) { s.ends(t, accepts, ds...) },
+		"given up":  func(t *testing.T, s *env, ds []*Delivery) { s.ends(t, failsFor(0), ds...) },
+		"expired": func(t *testing.T, s *env, ds []*Delivery) {
+			s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds...)
 		},
-		"not sent": func(t *testing.T, s *scene, ds []*Delivery) {
+		"not sent": func(t *testing.T, s *env, ds []*Delivery) {
 			must(t, s.DeleteWebhook(t.Context(), s.account))
 			s.ends(t, failsFor(time.Second), ds...)
 			s.pass(t, time.Second)
@@ -73,7 +73,7 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 		},
 	} {
 		for attempts := range 3 {
-			s := newScene(t, breakerAt)
+			s := newWebhookEnv(t, breakerAt)
 			s.publish(t, 2)
 			ds := s.lease(t, 2)
 			for range attempts {
@@ -97,7 +97,7 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 // A reply that could not be read is not taken for an order or a body that is
 // gone.
 func TestDelivery_UnreadableIsNotGone(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 2)
@@ -117,7 +117,7 @@ func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 
 // What leads nowhere is settled with its reason, under its event id.
 func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 2)
@@ -142,12 +142,12 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 // What operators see of a receiver: a failure does not make unreachable and gone
 // look better, a success does.
 func TestDelivery_StateOfTheEndpoint(t *testing.T) {
-	gone := func(s *scene, d *Delivery) Outcome {
+	gone := func(s *env, d *Delivery) Outcome {
 		o := failsFor(time.Hour)(s, d)
 		o.Status, o.Gone = 410, true
 		return o
 	}
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	since := s.endpoint(t).StateSince
 	for i, step := range []struct {
 		answer answer

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"vendorapi/internal/delivery"
 )
 
@@ -32,7 +30,7 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 	s.ends(t, failsFor(0), again)
 
 	// A ping is sent once: a lost one is gone, and another one is made.
-	s = newScene(t, 1)
+	s = newWebhookEnv(t, 1)
 	s.publish(t, 1)
 	s.ends(t, failsFor(0), s.one(t))
 	s.pass(t, time.Second)
@@ -53,7 +51,7 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 
 // An attempt that was lost is made once more, under its number.
 func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 1)
 	for attempt := 1; attempt <= 3; attempt++ {
 		lost := s.one(t)
@@ -75,7 +73,7 @@ func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
 
 // A reply that was lost: the same results come again.
 func TestLease_ResultsRepeatedAreLost(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 4)
 	ds := s.lease(t, 4)
 	results := make([]Result, len(ds))
@@ -98,7 +96,7 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 }
 
 // leaseWith leases with a grant and demands that many events.
-func (s *scene) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
+func (s *env) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 	t.Helper()
 	g.Lease = lease
 	ds, _, err := s.Lease(t.Context(), 0, g)
@@ -111,7 +109,7 @@ func (s *scene) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 
 // The grant is kept, whatever waits.
 func TestLease_KeepsToTheGrant(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	s.publish(t, 10)
 	s.leaseWith(t, Grant{Limit: 0, Share: 32, InFlight: 32}, 0)
 	ds := s.leaseWith(t, Grant{Limit: 2, Share: 32, InFlight: 32}, 2)
@@ -129,7 +127,7 @@ func TestLease_KeepsToTheGrant(t *testing.T) {
 
 // What is full for a process that is busy is not for one that is idle.
 func TestLease_BusyProcessHidesNothingFromOthers(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 10)
 	s.leaseWith(t, Grant{Limit: 10, Share: 1, InFlight: 32}, 1)
 	s.pass(t, time.Second)
@@ -137,12 +135,11 @@ func TestLease_BusyProcessHidesNothingFromOthers(t *testing.T) {
 }
 
 func TestLease_SharesBetweenEndpoints(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 100)
-	shops := []*scene{s}
+	shops := []*env{s}
 	for range 3 {
-		other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
-		other.register(t)
+		other := s.beside(t)
 		other.publish(t, 10)
 		shops = append(shops, other)
 	}
@@ -239,10 +236,8 @@ func (w *sends) work(t *testing.T, l *Ledger, g Grant) error {
 // delivered once, and no more than the cap is in flight over both.
 func TestLease_TwoWorkersAtOnce(t *testing.T) {
 	const events, atMost = 300, 12
-	s := newScene(t, breakerAt)
-	second := openTest(t, func(c *Config) {
-		c.URL, c.Partitions = fmt.Sprintf("redis://%s/%d", server.Addr, s.rdb.(*redis.Client).Options().DB), 0
-	})
+	s := newWebhookEnv(t, breakerAt)
+	second := openTest(t, sameDatabase(s.Ledger))
 	s.publish(t, events)
 	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
 	w := &sends{inFlight: make(map[string]bool), attempts: make(map[string]int), delivered: make(map[string]int)}
@@ -268,7 +263,7 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 // A worker that starts again takes up what it had, at once, and nothing of the
 // others'.
 func TestLease_IsReleasedByItsHolder(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	other := s.beside(t)
 	s.publish(t, 6)
 	other.publish(t, 2)

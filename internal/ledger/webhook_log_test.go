@@ -11,7 +11,7 @@ import (
 
 // logSize is the length of the attempt log, its bytes, and what the figures
 // count of them.
-func (s *scene) logSize(t *testing.T) (lines, bytes, counted int) {
+func (s *env) logSize(t *testing.T) (lines, bytes, counted int) {
 	t.Helper()
 	all, err := s.rdb.LRange(t.Context(), s.key(kindAttemptLog), 0, -1).Result()
 	must(t, err)
@@ -25,7 +25,7 @@ func (s *scene) logSize(t *testing.T) (lines, bytes, counted int) {
 
 // answers is a failure with that much of an answer.
 func answers(size int, again time.Duration) answer {
-	return func(s *scene, d *Delivery) Outcome {
+	return func(s *env, d *Delivery) Outcome {
 		o := failsFor(again)(s, d)
 		o.Answer = []byte(strings.Repeat("x", size))
 		return o
@@ -33,7 +33,7 @@ func answers(size int, again time.Duration) answer {
 }
 
 func TestAttemptLog_KeepsTheNewestTwoHundred(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 1)
 	for i := range 450 {
 		s.ends(t, answers(i%7, time.Millisecond), s.one(t))
@@ -58,7 +58,7 @@ func TestAttemptLog_KeepsTheNewestTwoHundred(t *testing.T) {
 // The log stays below 256 kB, also when lines that are there grow.
 func TestAttemptLog_BytesAreBounded(t *testing.T) {
 	const most = 256 << 10
-	s := newScene(t, 140)
+	s := newWebhookEnv(t, 140)
 	s.publish(t, 1)
 	bounded := func() {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestAttemptLog_BytesAreBounded(t *testing.T) {
 }
 
 func TestTally_OverAChangeOfHours(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	hour := time.UnixMilli(s.ms.Load()).Truncate(time.Hour).Add(time.Hour)
 	s.pass(t, hour.Sub(s.now()))
 	want := func(ok, failed int64) {
@@ -144,7 +144,7 @@ func TestTally_CountsEventsNotProbes(t *testing.T) {
 // Exactly one final outcome for every event, whatever it went through, with what
 // ended it.
 func TestOutcomes_OneForEachEvent(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 6)
 	ds := s.lease(t, 6)
 	want := make(map[string]string)
@@ -152,19 +152,19 @@ func TestOutcomes_OneForEachEvent(t *testing.T) {
 	want[ds[0].EventID] = "delivered 1 200"
 	s.ends(t, failsFor(0), ds[1])
 	want[ds[1].EventID] = "undelivered 1 500"
-	s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds[2])
+	s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds[2])
 	want[ds[2].EventID] = "undelivered 0 0"
 	for _, d := range ds[3:5] {
 		s.ends(t, failsFor(time.Second), d)
 	}
-	s.ends(t, func(s *scene, _ *Delivery) Outcome { return Outcome{Deferred: true, Retry: s.now().Add(time.Second)} }, ds[5])
+	s.ends(t, func(s *env, _ *Delivery) Outcome { return Outcome{Deferred: true, Retry: s.now().Add(time.Second)} }, ds[5])
 	if got := s.outcomes(t); len(got) != 3 {
 		t.Fatalf("outcomes %+v", got)
 	}
 	s.pass(t, time.Second)
 	for _, d := range s.lease(t, 3) {
 		if d.EventID == ds[4].EventID {
-			s.ends(t, func(*scene, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+			s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
 			want[d.EventID] = "undelivered 1 0"
 			continue
 		}

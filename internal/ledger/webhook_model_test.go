@@ -156,7 +156,7 @@ func (p *play) check(rt *rapid.T) {
 
 // checkCounts: attempts are counted as they were recorded, for what is still to
 // be tried and for nothing else.
-func (p *play) checkCounts(s *scene, q *queueState) {
+func (p *play) checkCounts(s *env, q *queueState) {
 	for item, count := range q.counts {
 		if q.places(item) != 1 || count != strconv.Itoa(p.tries[string(s.account[:])+item]) {
 			p.Fatalf("%d places, %s attempts counted of %d: %q", q.places(item), count, p.tries[string(s.account[:])+item], item)
@@ -170,7 +170,7 @@ func (p *play) checkCounts(s *scene, q *queueState) {
 }
 
 // checkSchedule: the endpoint is looked at no later than needed.
-func (p *play) checkSchedule(s *scene, q *queueState) {
+func (p *play) checkSchedule(s *env, q *queueState) {
 	now := s.ms.Load()
 	if len(q.waiting)+len(q.retries)+len(q.leases) == 0 {
 		return
@@ -318,7 +318,7 @@ type final struct {
 // playedOrder is an order of the play.
 type playedOrder struct {
 	id       delivery.OrderID
-	shop     *scene
+	shop     *env
 	versions int // sequences that it has
 	queued   int // the last that was read from the stream
 }

@@ -10,7 +10,7 @@ import (
 
 // rush leases and accepts for so long, by the server's own clock, which the rate
 // limiter reads, and returns when each event went.
-func (s *scene) rush(t *testing.T, d time.Duration) (sent []time.Duration) {
+func (s *env) rush(t *testing.T, d time.Duration) (sent []time.Duration) {
 	t.Helper()
 	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
 	start := time.Now()
@@ -42,7 +42,7 @@ func between(sent []time.Duration, from, to time.Duration) (n int) {
 // twice and less than three times as many a second later.
 func TestPace_SlowStartInRealTime(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3)
+	s := newWebhookEnv(t, 3)
 	s.pass(t, -time.Hour) // what the test does is long past for the server's clock
 	s.open(t, 20*time.Hour)
 	s.publish(t, 200)
@@ -67,7 +67,7 @@ func TestPace_SlowStartInRealTime(t *testing.T) {
 //rule:limits-and-idempotency/redis_rate
 func TestPace_OfASettingInRealTime(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: 40}))
 	s.publish(t, 200)
 	sent := s.rush(t, time.Second)
@@ -81,7 +81,7 @@ func TestPace_OfASettingInRealTime(t *testing.T) {
 
 // The slower of the two counts, the setting and the recovery.
 func TestPace_SlowerOneCounts(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	paced := func(g gateState, perSecond int) int {
 		t.Helper()
 		must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: perSecond}))
@@ -108,7 +108,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 }
 
 func TestLimits_KeepAndClear(t *testing.T) {
-	s := newSceneWithoutURL(t, breakerAt)
+	s := newUnregistered(t, breakerAt)
 	wantCode(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
 	s.register(t)
 	for _, test := range []struct{ set, want EndpointLimits }{
@@ -146,7 +146,7 @@ func TestLimits_KeepAndClear(t *testing.T) {
 
 // Only Lease asks for the pace: nothing passes it by.
 func TestPace_IsNotPassedBy(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
 	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 	queued, err := s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10))
@@ -164,8 +164,8 @@ func TestPace_IsNotPassedBy(t *testing.T) {
 
 // Several paced endpoints share one grant, and none is forgotten.
 func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
-	s := newScene(t, breakerAt)
-	shops := []*scene{s, s.beside(t), s.beside(t), s.beside(t)}
+	s := newWebhookEnv(t, breakerAt)
+	shops := []*env{s, s.beside(t), s.beside(t), s.beside(t)}
 	for i, one := range shops {
 		if i > 0 {
 			must(t, s.SetWebhookLimits(t.Context(), one.account, EndpointLimits{PerSecond: 10_000}))
@@ -187,7 +187,7 @@ func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
 
 // The rate limiter's arithmetic must not keep an endpoint waiting for ever.
 func TestPace_EveryRateLetsSomethingGo(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 100)
 	for rate := 1; rate <= 30; rate++ {
 		s.setGate(t, gateState{rate: float64(rate), calm: float64(rate)})

@@ -223,7 +223,7 @@ func (p *play) work() {
 	}
 }
 
-func (p *play) setURL(s *scene) {
+func (p *play) setURL(s *env) {
 	e, _, err := p.SetWebhookURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2)))
 	p.must(err)
 	s.url, s.secret = e.URL, e.Secret
@@ -304,7 +304,7 @@ func sum(counts map[string]int) (total int) {
 }
 
 // idsOf are the events of an account that can be replayed.
-func (p *play) idsOf(s *scene) (ids []string) {
+func (p *play) idsOf(s *env) (ids []string) {
 	for id, owner := range p.notices {
 		if owner == s {
 			ids = append(ids, id)

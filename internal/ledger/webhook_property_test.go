@@ -19,7 +19,7 @@ type play struct {
 	*rapid.T // the step's
 	*Ledger
 	ctx    context.Context
-	shops  []*scene
+	shops  []*env
 	reader *feedReader
 
 	now, before map[delivery.AccountID]*queueState // after this step and the one before
@@ -29,8 +29,8 @@ type play struct {
 	sums        map[delivery.AccountID]*[len(lineOutcomes)]int64
 
 	orders  []*playedOrder
-	notices map[string]*scene // by event id, those that have been read from the stream
-	unread  map[string]*scene // those that have not
+	notices map[string]*env   // by event id, those that have been read from the stream
+	unread  map[string]*env   // those that have not
 	entries []Entry           // of the last read
 	replays map[string]string // account and item, and the event it is of
 	cycles  map[string]int    // replays of each event
@@ -88,7 +88,7 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 	must(t, err)
 	must(t, l.rdb.Del(t.Context(), append(old, "test:clock")...).Err())
 	p := &play{T: rt, Ledger: l, ctx: t.Context(), lastOutcome: "0", lastTry: "0", inFlight: 4,
-		finals: make(map[final]int), sums: make(map[delivery.AccountID]*[len(lineOutcomes)]int64), notices: make(map[string]*scene), unread: make(map[string]*scene),
+		finals: make(map[final]int), sums: make(map[delivery.AccountID]*[len(lineOutcomes)]int64), notices: make(map[string]*env), unread: make(map[string]*env),
 		replays: make(map[string]string), cycles: make(map[string]int), tries: make(map[string]int), ended: make(map[string]bool)}
 	ms.Store(time.Now().UnixMilli())
 	l.setClock(t, ms.Load()*1000)
@@ -96,7 +96,7 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 	must(t, p.reader.makeGroups(t.Context()))
 	must(t, newFeedReader(l, &Feed{Role: RoleExport, Consumer: "x"}, l.rooms).makeGroups(t.Context()))
 	for range 3 {
-		s := &scene{shop: &shop{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}, ms: ms, breaker: playBreaker}
+		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet, ms: ms, breaker: playBreaker}
 		newStore(t, l, s.account, fleet)
 		p.shops = append(p.shops, s)
 		p.sums[s.account] = new([len(lineOutcomes)]int64)
@@ -128,10 +128,10 @@ func (p *play) pick(label string, n int) int {
 	return rapid.SampledFrom(choices).Draw(p.T, label)
 }
 
-func (p *play) anyShop() *scene { return rapid.SampledFrom(p.shops).Draw(p.T, "shop") }
+func (p *play) anyShop() *env { return rapid.SampledFrom(p.shops).Draw(p.T, "shop") }
 
-func (p *play) shopOf(account delivery.AccountID) *scene {
-	return p.shops[slices.IndexFunc(p.shops, func(s *scene) bool { return s.account == account })]
+func (p *play) shopOf(account delivery.AccountID) *env {
+	return p.shops[slices.IndexFunc(p.shops, func(s *env) bool { return s.account == account })]
 }
 
 func (p *play) orderOf(id delivery.OrderID) *playedOrder {

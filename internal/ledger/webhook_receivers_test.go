@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -16,9 +15,9 @@ import (
 )
 
 // beside is another account with a receiver, in the same ledger.
-func (s *scene) beside(t *testing.T) *scene {
+func (s *env) beside(t *testing.T) *env {
 	t.Helper()
-	other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
+	other := &env{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet, ms: s.ms, breaker: s.breaker}
 	other.register(t)
 	return other
 }
@@ -26,7 +25,7 @@ func (s *scene) beside(t *testing.T) *scene {
 // Whatever is changed, and by whichever process, the next event goes to the
 // receiver as it is now, signed with what is valid now.
 func TestReceivers_NothingStaleIsUsed(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
 	next := func() *Receiver {
 		t.Helper()
@@ -73,18 +72,10 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	}
 }
 
-// sameDatabase opens another process on a ledger.
-func sameDatabase(l *Ledger) func(*Config) {
-	return func(c *Config) {
-		o := l.rdb.(*redis.Client).Options()
-		c.URL, c.Partitions = fmt.Sprintf("redis://%s/%d", o.Addr, o.DB), 0
-	}
-}
-
 // What is handed out together with the proof of a new secret is signed with it,
 // and its results count.
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	secret, err := s.RotateWebhookSecret(t.Context(), s.account)
 	must(t, err)
 	_, err = s.QueueTest(t.Context(), s.account, s.now())
@@ -108,8 +99,8 @@ func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 // A process that remembers many receivers forgets some; none of them waits for
 // its lease to run out because of that.
 func TestReceivers_ManyAreRemembered(t *testing.T) {
-	s := newScene(t, breakerAt)
-	shops := []*scene{s, s.beside(t), s.beside(t)}
+	s := newWebhookEnv(t, breakerAt)
+	shops := []*env{s, s.beside(t), s.beside(t)}
 	for _, one := range shops {
 		one.publish(t, 1)
 	}
@@ -154,7 +145,7 @@ func (c *cutAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // A connection that broke half-way tells neither that an endpoint has no URL nor
 // that an event has no body.
 func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	other := s.beside(t)
 	s.publish(t, 1)
 	s.ends(t, accepts, s.one(t)) // its receiver is remembered
@@ -180,7 +171,7 @@ func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 }
 
 func TestSecrets_OldKeysStillOpen(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	first := s.endpoint(t).Secret
 	with := func(current string, ids ...string) *Ledger {
 		keys := SecretKeys{Current: current, Keys: make(map[string][]byte)}
@@ -227,7 +218,7 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 // One endpoint whose key is missing does not hide the others from operators, nor
 // itself.
 func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	stranger := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
@@ -251,24 +242,23 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
-	_, err := l.RotateWebhookSecret(t.Context(), s.account)
+	s := newEnv(t)
+	_, err := s.RotateWebhookSecret(t.Context(), s.account)
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
-	same, issued, err := l.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
+	same, issued, err := s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
 	must(t, err)
 	if issued != "" || same.Secret != first.Secret || same.URL != "https://other.example/hook" || same.Version <= first.Version {
 		t.Errorf("changed URL: %+v, issued %q", same, issued)
 	}
-	secret, err := l.RotateWebhookSecret(t.Context(), s.account)
+	secret, err := s.RotateWebhookSecret(t.Context(), s.account)
 	must(t, err)
-	e, err := l.WebhookEndpoint(t.Context(), s.account)
+	e, err := s.WebhookEndpoint(t.Context(), s.account)
 	must(t, err)
 	if e.Secret != secret || e.PreviousSecret != first.Secret || e.Proven || time.Until(e.PreviousUntil) < 23*time.Hour {
 		t.Errorf("rotated: %+v", e)
 	}
-	raw, err := l.rdb.HGetAll(t.Context(), l.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result()
+	raw, err := s.rdb.HGetAll(t.Context(), s.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result()
 	must(t, err)
 	for field, value := range raw {
 		if strings.Contains(value, "whsec_") {
@@ -276,7 +266,7 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 		}
 	}
 	// A test event proves the new secret.
-	id, err := l.QueueTest(t.Context(), s.account, time.Now())
+	id, err := s.QueueTest(t.Context(), s.account, time.Now())
 	must(t, err)
 	s.pump(t, 1)
 	d := s.lease(t, 1)[0]
@@ -284,7 +274,7 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 		t.Errorf("test event %+v", d)
 	}
 	s.record(t, d, Outcome{OK: true, Status: 200})
-	if e, err = l.WebhookEndpoint(t.Context(), s.account); err != nil || !e.Proven {
+	if e, err = s.WebhookEndpoint(t.Context(), s.account); err != nil || !e.Proven {
 		t.Errorf("not proven: %+v %v", e, err)
 	}
 	// Another key id opens nothing.
@@ -295,14 +285,14 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 		t.Error("opened without the key")
 	}
 	other := delivery.NewAccountID()
-	if _, err := l.secrets.open(other[:], raw["secret"]); err == nil {
+	if _, err := s.secrets.open(other[:], raw["secret"]); err == nil {
 		t.Error("opened for another account")
 	}
 }
 
 // The panel has no keys: it sees everything but the secrets, and no error.
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	_, err := s.RotateWebhookSecret(t.Context(), s.account)
 	must(t, err)
 	s.publish(t, 1)

@@ -93,7 +93,7 @@ func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 // Between two looks at a long backlog: what has failed since then keeps the time
 // that it was given.
 func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 2)
 	ds := s.lease(t, 2)
 	s.ends(t, failsFor(10*time.Minute), ds[0])
@@ -108,17 +108,17 @@ func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
 
 // With nothing to drain a new receiver begins without a gate.
 func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *scene){
-		"changed": func(t *testing.T, s *scene) {
+	for name, change := range map[string]func(*testing.T, *env){
+		"changed": func(t *testing.T, s *env) {
 			_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
 			must(t, err)
 		},
-		"deleted": func(t *testing.T, s *scene) {
+		"deleted": func(t *testing.T, s *env) {
 			must(t, s.DeleteWebhook(t.Context(), s.account))
 			s.register(t)
 		},
 	} {
-		s := newScene(t, 1)
+		s := newWebhookEnv(t, 1)
 		s.publish(t, 1)
 		s.ends(t, failsFor(0), s.one(t))
 		change(t, s)
@@ -134,7 +134,7 @@ func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
 // What is in flight to the old URL when it changes is part of that backlog: when
 // it fails it goes to the new one at once, not by the old one's schedule.
 func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
-	s := newScene(t, 3)
+	s := newWebhookEnv(t, 3)
 	s.publish(t, 2)
 	ds := s.lease(t, 2)
 	secret, err := s.RotateWebhookSecret(t.Context(), s.account) // the same receiver
@@ -155,7 +155,7 @@ func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
 }
 
 // success is one more accepted event at a gate that the test has set.
-func (s *scene) success(t *testing.T, g gateState) gateState {
+func (s *env) success(t *testing.T, g gateState) gateState {
 	t.Helper()
 	s.publish(t, 1)
 	d := s.take(t, 1)[0]
@@ -167,7 +167,7 @@ func (s *scene) success(t *testing.T, g gateState) gateState {
 
 //rule:webhooks/an-endpoint-whose-breaker-is
 func TestRecovery_RateGrows(t *testing.T) {
-	s := newScene(t, 5)
+	s := newWebhookEnv(t, 5)
 	s.publish(t, 1) // one that always waits: with nothing left the recovery is over
 	for _, test := range []struct {
 		name             string
@@ -195,7 +195,7 @@ func TestRecovery_RateGrows(t *testing.T) {
 }
 
 func TestRecovery_EndsWhenNothingWaits(t *testing.T) {
-	s := newScene(t, 5)
+	s := newWebhookEnv(t, 5)
 	if g := s.success(t, gateState{rate: 10}); g.rate != 0 {
 		t.Errorf("paced at %v with nothing to send", g.rate)
 	}
@@ -205,7 +205,7 @@ func TestRecovery_EndsWhenNothingWaits(t *testing.T) {
 }
 
 func TestRecovery_FullRateNeedsNoGate(t *testing.T) {
-	s := newScene(t, 5)
+	s := newWebhookEnv(t, 5)
 	s.success(t, gateState{rate: 1999.5})
 	if g, there := s.gate(t); there {
 		t.Errorf("gate %+v", g)
@@ -215,7 +215,7 @@ func TestRecovery_FullRateNeedsNoGate(t *testing.T) {
 }
 
 func TestBusy_HalvesOncePerPause(t *testing.T) {
-	s := newScene(t, 1000)
+	s := newWebhookEnv(t, 1000)
 	s.publish(t, 60)
 	ds := s.lease(t, 32)
 	s.ends(t, isBusy(0), ds[:8]...)
@@ -247,7 +247,7 @@ func TestBusy_HalvesOncePerPause(t *testing.T) {
 
 // silentForAll demands that nothing is handed out until that much time has
 // passed, and that something may go then.
-func (s *scene) silentForAll(t *testing.T, d time.Duration) {
+func (s *env) silentForAll(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.lease(t, 0)
 	s.pass(t, d-time.Millisecond)
@@ -264,7 +264,7 @@ func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
 	for _, test := range []struct{ asked, held time.Duration }{
 		{10 * time.Millisecond, time.Second}, {90 * time.Second, 90 * time.Second}, {time.Hour, time.Hour}, {24 * time.Hour, time.Hour},
 	} {
-		s := newScene(t, 1000)
+		s := newWebhookEnv(t, 1000)
 		s.publish(t, 40)
 		ds := s.lease(t, 32)
 		s.ends(t, isBusy(test.asked), ds[0])
@@ -284,7 +284,7 @@ func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
 // Of several answers in flight the longest Retry-After counts, whichever comes
 // first.
 func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
-	s := newScene(t, 1000)
+	s := newWebhookEnv(t, 1000)
 	s.publish(t, 40)
 	ds := s.lease(t, 32)
 	s.ends(t, isBusy(0), ds[0])
@@ -298,7 +298,7 @@ func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
 
 // The last step to the full rate does not end a pause.
 func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
-	s := newScene(t, 1000)
+	s := newWebhookEnv(t, 1000)
 	s.publish(t, 3)
 	d := s.lease(t, 3)[0]
 	s.setGate(t, gateState{hold: s.ms.Load() + 30_000, rate: 1999.5, failures: 1})
@@ -315,9 +315,8 @@ func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
 }
 
 func TestBusy_OtherEndpointsGoOn(t *testing.T) {
-	s := newScene(t, 3)
-	other := &scene{shop: &shop{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet}, ms: s.ms, breaker: s.breaker}
-	other.register(t)
+	s := newWebhookEnv(t, 3)
+	other := s.beside(t)
 	s.publish(t, 4)
 	s.ends(t, isBusy(time.Hour), s.lease(t, 4)...)
 	s.publish(t, 1)

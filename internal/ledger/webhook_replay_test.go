@@ -14,28 +14,27 @@ import (
 )
 
 func TestReplay_ByEventAndSince(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
-	must(t, l.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{"a":1}`)}))
+	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{"a":1}`)}))
 	s.pump(t, 4)
 	var ids []string
 	for range 3 {
-		ds, _, err := l.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1))
+		ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1))
 		must(t, err)
 		ids = append(ids, ds[0].EventID)
 		s.record(t, ds[0], Outcome{OK: true, Status: 200})
 	}
 	// Another account of the same partition, so that its events are beside ours.
 	var stranger delivery.AccountID
-	for stranger = newAccount(t, l, plenty()); partitionOf(stranger, len(l.rooms)) != partitionOf(s.account, len(l.rooms)); {
-		stranger = newAccount(t, l, plenty())
+	for stranger = newAccount(t, s.Ledger, plenty()); partitionOf(stranger, len(s.rooms)) != partitionOf(s.account, len(s.rooms)); {
+		stranger = newAccount(t, s.Ledger, plenty())
 	}
-	must(t, l.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 
-	n, err := l.ReplayEvents(t.Context(), s.account, ids)
+	n, err := s.ReplayEvents(t.Context(), s.account, ids)
 	must(t, err)
 	if n != 3 {
 		t.Errorf("%d queued", n)
@@ -46,24 +45,24 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 		}
 		s.record(t, d, Outcome{OK: true, Status: 200})
 	}
-	if n, err = l.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
+	if n, err = s.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
 		t.Errorf("since: %d queued, %v", n, err)
 	}
-	if n, err = l.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
+	if n, err = s.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
 		t.Errorf("since the future: %d queued, %v", n, err)
 	}
 	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
-		_, err = l.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
+		_, err = s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
 		wantCode(t, err, delivery.CodeEventNotFound)
 	}
-	_, err = l.ReplayEvents(t.Context(), stranger, ids[:1])
+	_, err = s.ReplayEvents(t.Context(), stranger, ids[:1])
 	wantCode(t, err, delivery.CodeEventNotFound)
-	_, err = l.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))
+	_, err = s.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 }
 
 // ended counts the outcomes of each event: "state" or "state replay".
-func (s *scene) ended(t *testing.T) map[string][]string {
+func (s *env) ended(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)
 	for _, a := range s.outcomes(t) {
@@ -77,9 +76,9 @@ func (s *scene) ended(t *testing.T) map[string][]string {
 }
 
 // mixture is a shop with events of an order and of none, each ended in its way.
-func mixture(t *testing.T) (s *scene, delivered, undelivered, notSent []string) {
+func mixture(t *testing.T) (s *env, delivered, undelivered, notSent []string) {
 	t.Helper()
-	s = newSceneWithoutURL(t, breakerAt)
+	s = newUnregistered(t, breakerAt)
 	s.publish(t, 1)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
@@ -263,12 +262,12 @@ func TestReplay_LosesItsEndpoint(t *testing.T) {
 }
 
 func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
-	s := newSceneWithoutURL(t, 1)
+	s := newUnregistered(t, 1)
 	if all, err := s.WebhookEndpoints(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%d endpoints, %v", len(all), err)
 	}
 	s.register(t)
-	shops := []*scene{s, s.beside(t), s.beside(t)}
+	shops := []*env{s, s.beside(t), s.beside(t)}
 	gone := s.beside(t)
 	gone.publish(t, 1) // its events wait to be recorded as not sent
 	must(t, gone.DeleteWebhook(t.Context(), gone.account))

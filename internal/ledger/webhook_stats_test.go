@@ -8,7 +8,7 @@ import (
 )
 
 func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
-	s := newScene(t, 3)
+	s := newWebhookEnv(t, 3)
 	stats := func() map[EndpointState]QueueStats {
 		t.Helper()
 		all, err := s.QueueStats(t.Context())
@@ -37,7 +37,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 
 // A process that died leaves its leases to the one that is started in its place.
 func TestReleaseLeases_OfTheNamedHolderOnly(t *testing.T) {
-	s := newScene(t, 5)
+	s := newWebhookEnv(t, 5)
 	s.publish(t, 4)
 	take := func(holder string, n int) []*Delivery {
 		t.Helper()

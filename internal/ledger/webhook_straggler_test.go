@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// stragglers is a scene whose breaker has just opened while so many events are
+// stragglers is an env whose breaker has just opened while so many events are
 // still in flight, which are returned.
-func stragglers(t *testing.T, n int) (*scene, []*Delivery) {
+func stragglers(t *testing.T, n int) (*env, []*Delivery) {
 	t.Helper()
-	s := newScene(t, 3)
+	s := newWebhookEnv(t, 3)
 	s.publish(t, 3+n)
 	ds := s.lease(t, 3+n)
 	s.ends(t, failsFor(20*time.Hour), ds[:3]...)
@@ -73,7 +73,7 @@ func TestStragglers_LostOnesAreTakenBack(t *testing.T) {
 }
 
 // records tells whether the result was taken.
-func (s *scene) records(t *testing.T, d *Delivery, o Outcome) bool {
+func (s *env) records(t *testing.T, d *Delivery, o Outcome) bool {
 	t.Helper()
 	o.At = s.now()
 	recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker)
@@ -129,7 +129,7 @@ func TestBreaker_ProbeHeedsRetryAfter(t *testing.T) {
 // The same when the answer with the Retry-After is the one that opens it, or
 // comes from what was in flight.
 func TestBreaker_OpeningAnswerAsksToBeSpared(t *testing.T) {
-	s := newScene(t, 2)
+	s := newWebhookEnv(t, 2)
 	s.publish(t, 4)
 	ds := s.lease(t, 4)
 	s.publish(t, 1)
@@ -146,7 +146,7 @@ func TestBreaker_OpeningAnswerAsksToBeSpared(t *testing.T) {
 // What was in flight opens the breaker while the receiver has asked to be left
 // alone: that holds on.
 func TestBreaker_OpeningDoesNotShortenRetryAfter(t *testing.T) {
-	s := newScene(t, 3)
+	s := newWebhookEnv(t, 3)
 	s.publish(t, 4)
 	ds := s.lease(t, 4)
 	s.publish(t, 1)

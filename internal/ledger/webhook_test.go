@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 const lease = time.Minute
@@ -21,7 +22,7 @@ func grant(limit int) Grant { return Grant{Limit: limit, Share: 32, InFlight: 32
 const breakerAt = 60_000
 
 // pump moves everything from the account's stream to its queue.
-func (s *shop) pump(t *testing.T, n int) {
+func (s *env) pump(t *testing.T, n int) {
 	t.Helper()
 	entries := collect(t, s.Ledger, RoleWebhook, "pump", n)
 	for range 2 { // a repeated call queues nothing twice
@@ -30,7 +31,7 @@ func (s *shop) pump(t *testing.T, n int) {
 	}
 }
 
-func (s *shop) lease(t *testing.T, want int) []*Delivery {
+func (s *env) lease(t *testing.T, want int) []*Delivery {
 	t.Helper()
 	ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100))
 	must(t, err)
@@ -40,7 +41,7 @@ func (s *shop) lease(t *testing.T, want int) []*Delivery {
 	return ds
 }
 
-func (s *shop) record(t *testing.T, d *Delivery, o Outcome) {
+func (s *env) record(t *testing.T, d *Delivery, o Outcome) {
 	t.Helper()
 	if o.At.IsZero() {
 		o.At = time.Now()
@@ -52,7 +53,7 @@ func (s *shop) record(t *testing.T, d *Delivery, o Outcome) {
 	}
 }
 
-func (s *shop) register(t *testing.T) *WebhookEndpoint {
+func (s *env) register(t *testing.T) *WebhookEndpoint {
 	t.Helper()
 	e, secret, err := s.SetWebhookURL(t.Context(), s.account, "https://vendor.example/hook")
 	must(t, err)
@@ -64,7 +65,7 @@ func (s *shop) register(t *testing.T) *WebhookEndpoint {
 
 //rule:webhooks/for-one-order-the-next
 func TestWebhook_OneVersionOfAnOrderAtATime(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp, delivery.PickedUp)
@@ -95,7 +96,7 @@ func TestWebhook_OneVersionOfAnOrderAtATime(t *testing.T) {
 }
 
 func TestWebhook_ManyOrdersAtOnce(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	s.register(t)
 	for i := range 40 {
 		o := s.create(t, fmt.Sprint("X-", i))
@@ -111,8 +112,7 @@ func TestWebhook_ManyOrdersAtOnce(t *testing.T) {
 }
 
 func TestWebhook_RetryKeepsEventAndCountsAttempts(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
@@ -133,48 +133,47 @@ func TestWebhook_RetryKeepsEventAndCountsAttempts(t *testing.T) {
 	if e.State != EndpointUnreachable || e.Backlog != 0 || !e.NextAttempt.IsZero() {
 		t.Errorf("endpoint %+v", e)
 	}
-	attempts, err := l.Attempts(t.Context(), s.account, "")
+	attempts, err := s.Attempts(t.Context(), s.account, "")
 	must(t, err)
 	if len(attempts) != 4 || attempts[0].State != "undelivered" || attempts[0].Attempt != 4 || attempts[3].HTTPStatus != 503 || attempts[3].Answer != "bu\uFFFDsy" || attempts[3].OrderID != o.ID.String() {
 		t.Errorf("attempts %+v", attempts)
 	}
-	if left, err := l.Attempts(t.Context(), s.account, "undelivered"); err != nil || len(left) != 1 {
+	if left, err := s.Attempts(t.Context(), s.account, "undelivered"); err != nil || len(left) != 1 {
 		t.Errorf("undelivered: %+v %v", left, err)
 	}
 }
 
 func TestWebhook_LeaseThatRanOutIsSomebodyElses(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 2)
 	partition := partitionOf(s.account, len(s.rooms))
-	paused, _, err := l.Lease(t.Context(), partition, Grant{Limit: 10, Share: 32, InFlight: 32, Lease: time.Millisecond})
+	paused, _, err := s.Lease(t.Context(), partition, Grant{Limit: 10, Share: 32, InFlight: 32, Lease: time.Millisecond})
 	must(t, err)
 	var again []*Delivery
-	eventually(t, "the event is handed out again", func() bool {
-		again, _, err = l.Lease(t.Context(), partition, grant(10))
+	testserver.Await(t, "the event is handed out again", func() bool {
+		again, _, err = s.Lease(t.Context(), partition, grant(10))
 		must(t, err)
 		return len(again) == 1
 	})
 	if again[0].Attempt != 1 || again[0].EventID != paused[0].EventID {
 		t.Errorf("handed out again as %+v", again[0])
 	}
-	recorded, err := l.RecordAttempts(t.Context(), []Result{{paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()}}}, noGrant, breakerAt)
+	recorded, err := s.RecordAttempts(t.Context(), []Result{{paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()}}}, noGrant, breakerAt)
 	must(t, err)
 	if recorded.OK[0] {
 		t.Error("a worker that was paused recorded its stale result")
 	}
 	s.record(t, again[0], Outcome{OK: true, Status: 200})
-	if attempts, _ := l.Attempts(t.Context(), s.account, ""); len(attempts) != 1 || attempts[0].State != "delivered" {
+	if attempts, _ := s.Attempts(t.Context(), s.account, ""); len(attempts) != 1 || attempts[0].State != "delivered" {
 		t.Errorf("attempts %+v", attempts)
 	}
 }
 
 func TestWebhook_DeferredEndsTheFirstAttemptForTheNext(t *testing.T) {
-	s := newShop(t, openTest(t))
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
@@ -184,7 +183,7 @@ func TestWebhook_DeferredEndsTheFirstAttemptForTheNext(t *testing.T) {
 	if change, _ := d.Order.At(d.Version); change.Status != delivery.PickingUp {
 		t.Errorf("overtaken by %s", change.Status)
 	}
-	eventually(t, "the deferred event comes as a first attempt", func() bool {
+	testserver.Await(t, "the deferred event comes as a first attempt", func() bool {
 		ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(10))
 		must(t, err)
 		return len(ds) == 1 && ds[0].Attempt == 1
@@ -193,14 +192,13 @@ func TestWebhook_DeferredEndsTheFirstAttemptForTheNext(t *testing.T) {
 
 //rule:webhooks/without-a-registered-url-events
 func TestWebhook_WithoutURLEventsAreRecordedAsNotSent(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
-	must(t, l.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 	s.pump(t, 3)
 	s.lease(t, 0)
-	attempts, err := l.Attempts(t.Context(), s.account, "notSent")
+	attempts, err := s.Attempts(t.Context(), s.account, "notSent")
 	must(t, err)
 	if len(attempts) != 2 || attempts[1].EventID != delivery.EventID(o.ID, 1<<32|2) || attempts[1].OrderID != o.ID.String() || !strings.HasPrefix(attempts[0].EventID, "evt_") {
 		t.Errorf("attempts %+v", attempts)
@@ -215,37 +213,35 @@ func TestWebhook_WithoutURLEventsAreRecordedAsNotSent(t *testing.T) {
 }
 
 func TestWebhook_DeletedEndpointSettlesItsBacklog(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
 	s.pump(t, 3)
-	must(t, l.DeleteWebhook(t.Context(), s.account))
+	must(t, s.DeleteWebhook(t.Context(), s.account))
 	s.lease(t, 0)
 	s.lease(t, 0)
-	attempts, err := l.Attempts(t.Context(), s.account, "notSent")
+	attempts, err := s.Attempts(t.Context(), s.account, "notSent")
 	must(t, err)
 	if len(attempts) != 2 {
 		t.Errorf("attempts %+v", attempts)
 	}
-	wantCode(t, l.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
-	_, err = l.WebhookEndpoint(t.Context(), s.account)
+	wantCode(t, s.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
+	_, err = s.WebhookEndpoint(t.Context(), s.account)
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 }
 
 func TestWebhook_StaleResultDoesNotJudgeTheNewURL(t *testing.T) {
-	l := openTest(t)
-	s := newShop(t, l)
+	s := newEnv(t)
 	s.register(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 2)
 	d := s.lease(t, 1)[0]
-	_, _, err := l.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
+	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
 	must(t, err)
 	s.record(t, d, Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now()})
-	if e, _ := l.WebhookEndpoint(t.Context(), s.account); e.State != EndpointHealthy {
+	if e, _ := s.WebhookEndpoint(t.Context(), s.account); e.State != EndpointHealthy {
 		t.Errorf("state %s", e.State)
 	}
 	d = s.lease(t, 1)[0] // the backlog goes to the new URL
@@ -253,7 +249,7 @@ func TestWebhook_StaleResultDoesNotJudgeTheNewURL(t *testing.T) {
 		t.Errorf("sent to %s", d.Receiver.URL)
 	}
 	s.record(t, d, Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)})
-	if e, _ := l.WebhookEndpoint(t.Context(), s.account); e.State != EndpointGone {
+	if e, _ := s.WebhookEndpoint(t.Context(), s.account); e.State != EndpointGone {
 		t.Errorf("state %s", e.State)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // exporting makes the groups of an exporter, as its first start does.
-func (s *scene) exporting(t *testing.T) {
+func (s *env) exporting(t *testing.T) {
 	t.Helper()
 	must(t, newFeedReader(s.Ledger, &Feed{Role: RoleExport, Consumer: "x"}, s.rooms).makeGroups(t.Context()))
 }
 
 // exported are the attempts that an exporter gets, in the order of its streams:
 // "state attempt status", "probe" for one.
-func (s *scene) exported(t *testing.T) (lines []string) {
+func (s *env) exported(t *testing.T) (lines []string) {
 	t.Helper()
 	must(t, s.EachEntry(t.Context(), RoleExport, time.Time{}, func(entries []Entry) error {
 		for _, e := range entries {
@@ -43,7 +43,7 @@ func (s *scene) exported(t *testing.T) (lines []string) {
 
 //rule:webhooks/every-attempt-is-recorded-time
 func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
@@ -71,7 +71,7 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 
 // Several events of one call share an entry; each keeps its line.
 func TestTries_OfOneCall(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
 	s.publish(t, 3)
 	ds := s.lease(t, 3)
@@ -91,7 +91,7 @@ func TestTries_OfOneCall(t *testing.T) {
 
 // Probes share a line in the log, but each has its own here; pings have none.
 func TestTries_ProbesAndPings(t *testing.T) {
-	s := newScene(t, 1)
+	s := newWebhookEnv(t, 1)
 	s.exporting(t)
 	s.open(t, 20*time.Hour)
 	for range 3 {
@@ -123,7 +123,7 @@ func TestTries_ProbesAndPings(t *testing.T) {
 
 // Where nobody exports, an event that waits costs nothing more.
 func TestTries_CostNothingWithoutExporter(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 1)
 	for range 5 {
 		s.ends(t, failsFor(time.Second), s.one(t))
@@ -140,7 +140,7 @@ func TestTries_CostNothingWithoutExporter(t *testing.T) {
 // An exporter gets them, settles them, and then they go, whatever is kept of
 // other streams.
 func TestTries_GoOnceTheyAreExported(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
 	s.publish(t, 1)
 	const failures = 4
@@ -186,7 +186,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 
 // A replay by outcome asks how events ended, not what goes on.
 func TestTries_AreNoOutcomeForReplays(t *testing.T) {
-	s := newScene(t, breakerAt)
+	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
 	s.publish(t, 1)
 	s.ends(t, failsFor(0), s.one(t))

@@ -11,25 +11,16 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// scene is a shop with a receiver, in a ledger of one partition. Both clocks, the
-// scripts' and the process's, stand still until the test moves them.
-type scene struct {
-	*shop
-	ms      *atomic.Int64
-	breaker int // failures in a row that open it
-
-	url, secret string // of a play: what is registered
-	mood        int    // of a play: how the receiver answers
-}
-
-func newScene(t *testing.T, breaker int) *scene {
+// newWebhookEnv is an env with a receiver and clocks that stand still, in a ledger
+// of one partition.
+func newWebhookEnv(t *testing.T, breaker int) *env {
 	t.Helper()
-	s := newSceneWithoutURL(t, breaker)
+	s := newUnregistered(t, breaker)
 	s.register(t)
 	return s
 }
 
-func newSceneWithoutURL(t *testing.T, breaker int) *scene {
+func newUnregistered(t *testing.T, breaker int) *env {
 	t.Helper()
 	ms := new(atomic.Int64)
 	ms.Store(time.Now().UnixMilli())
@@ -37,21 +28,22 @@ func newSceneWithoutURL(t *testing.T, breaker int) *scene {
 		c.Partitions = 1
 		c.Now = func() time.Time { return time.UnixMilli(ms.Load()).UTC() }
 	})
-	s := &scene{shop: newShop(t, l), ms: ms, breaker: breaker}
+	s := newVendor(t, l)
+	s.ms, s.breaker = ms, breaker
 	s.pass(t, 0)
 	return s
 }
 
-func (s *scene) now() time.Time { return time.UnixMilli(s.ms.Load()).UTC() }
+func (s *env) now() time.Time { return time.UnixMilli(s.ms.Load()).UTC() }
 
 // pass moves both clocks.
-func (s *scene) pass(t testing.TB, d time.Duration) {
+func (s *env) pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	s.setClock(t, s.ms.Add(d.Milliseconds())*1000)
 }
 
 // publish queues n new events of the shop.
-func (s *scene) publish(t *testing.T, n int) {
+func (s *env) publish(t *testing.T, n int) {
 	t.Helper()
 	notices := make([]Notice, n)
 	for i := range notices {
@@ -62,20 +54,20 @@ func (s *scene) publish(t *testing.T, n int) {
 }
 
 // one leases the single event that goes out now.
-func (s *scene) one(t *testing.T) *Delivery {
+func (s *env) one(t *testing.T) *Delivery {
 	t.Helper()
 	return s.lease(t, 1)[0]
 }
 
 // answer is what a receiver does with a delivery.
-type answer func(s *scene, d *Delivery) Outcome
+type answer func(s *env, d *Delivery) Outcome
 
-func accepts(*scene, *Delivery) Outcome { return Outcome{OK: true, Status: 200} }
+func accepts(*env, *Delivery) Outcome { return Outcome{OK: true, Status: 200} }
 
 // failsFor is a failure whose event is to be tried again after that long, or,
 // with 0, is given up.
 func failsFor(again time.Duration) answer {
-	return func(s *scene, _ *Delivery) Outcome {
+	return func(s *env, _ *Delivery) Outcome {
 		o := Outcome{Status: 500, Error: "status: 500"}
 		if again > 0 {
 			o.Retry = s.now().Add(again)
@@ -86,13 +78,13 @@ func failsFor(again time.Duration) answer {
 
 // isBusy is a 503 with or without (0) a Retry-After; its event goes an hour later.
 func isBusy(wait time.Duration) answer {
-	return func(s *scene, _ *Delivery) Outcome {
+	return func(s *env, _ *Delivery) Outcome {
 		return Outcome{Status: 503, Error: "status: 503", Busy: true, Wait: wait, Retry: s.now().Add(max(wait, time.Hour))}
 	}
 }
 
 // ends records an answer for each of these deliveries, one call for each.
-func (s *scene) ends(t *testing.T, a answer, ds ...*Delivery) {
+func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
 	t.Helper()
 	for _, d := range ds {
 		o := a(s, d)
@@ -106,23 +98,23 @@ func (s *scene) ends(t *testing.T, a answer, ds ...*Delivery) {
 }
 
 // endpoint reads what operators see.
-func (s *scene) endpoint(t testing.TB) *WebhookEndpoint {
+func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
 	t.Helper()
 	e, err := s.WebhookEndpoint(t.Context(), s.account)
 	must(t, err)
 	return e
 }
 
-// opened is a scene whose breaker has just been opened by as many events as it
+// opened is an env whose breaker has just been opened by as many events as it
 // takes, which are to be tried again after that long.
-func opened(t *testing.T, breaker int, again time.Duration) *scene {
+func opened(t *testing.T, breaker int, again time.Duration) *env {
 	t.Helper()
-	s := newScene(t, breaker)
+	s := newWebhookEnv(t, breaker)
 	s.open(t, again)
 	return s
 }
 
-func (s *scene) open(t *testing.T, again time.Duration) {
+func (s *env) open(t *testing.T, again time.Duration) {
 	t.Helper()
 	s.publish(t, s.breaker)
 	s.ends(t, failsFor(again), s.lease(t, s.breaker)...)
@@ -133,7 +125,7 @@ func (s *scene) open(t *testing.T, again time.Duration) {
 
 // silentFor demands that nothing is handed out until that much time has passed,
 // looking also one ms before, and then returns what is.
-func (s *scene) silentFor(t *testing.T, d time.Duration) *Delivery {
+func (s *env) silentFor(t *testing.T, d time.Duration) *Delivery {
 	t.Helper()
 	passed := time.Duration(0)
 	for _, at := range []time.Duration{0, d / 2, d - time.Millisecond} {
@@ -145,10 +137,10 @@ func (s *scene) silentFor(t *testing.T, d time.Duration) *Delivery {
 	return s.one(t)
 }
 
-func (s *scene) key(kind byte) string { return s.rooms[0].keyOf(kind, s.account[:]) }
+func (s *env) key(kind byte) string { return s.rooms[0].keyOf(kind, s.account[:]) }
 
 // gate reads the gate of the shop's endpoint; false when there is none.
-func (s *scene) gate(t *testing.T) (g gateState, there bool) {
+func (s *env) gate(t *testing.T) (g gateState, there bool) {
 	t.Helper()
 	text := s.rdb.HGet(t.Context(), s.key(kindEndpoint), "gate").Val()
 	if text == "" {
@@ -165,7 +157,7 @@ func parseGate(text string) *gateState {
 }
 
 // setGate writes a gate that a test would take long to bring about.
-func (s *scene) setGate(t *testing.T, g gateState) {
+func (s *env) setGate(t *testing.T, g gateState) {
 	t.Helper()
 	b := binary.BigEndian.AppendUint64(nil, uint64(g.hold))
 	b = append(b, g.open)
@@ -189,7 +181,7 @@ type gateState struct {
 }
 
 // log reads the attempt log, newest first.
-func (s *scene) attempts(t *testing.T, state string) []AttemptRecord {
+func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 	t.Helper()
 	log, err := s.Attempts(t.Context(), s.account, state)
 	must(t, err)
@@ -197,7 +189,7 @@ func (s *scene) attempts(t *testing.T, state string) []AttemptRecord {
 }
 
 // outcomes reads every final outcome of the shop's account, oldest first.
-func (s *scene) outcomes(t testing.TB) []AttemptRecord {
+func (s *env) outcomes(t testing.TB) []AttemptRecord {
 	t.Helper()
 	entries, err := s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result()
 	must(t, err)
@@ -214,7 +206,7 @@ func (s *scene) outcomes(t testing.TB) []AttemptRecord {
 }
 
 // due is an event's place in the schedule of retries; zero: it is not there.
-func (s *scene) due(t *testing.T, d *Delivery) time.Time {
+func (s *env) due(t *testing.T, d *Delivery) time.Time {
 	t.Helper()
 	score, err := s.rdb.ZScore(t.Context(), s.key(kindRetries), d.item).Result()
 	if err != nil {
@@ -225,13 +217,13 @@ func (s *scene) due(t *testing.T, d *Delivery) time.Time {
 
 // unpaced forgets what the rate limiter has counted, as if a second had passed
 // for it: it reads the server's clock, which tests cannot move.
-func (s *scene) unpaced(t testing.TB) {
+func (s *env) unpaced(t testing.TB) {
 	t.Helper()
 	must(t, s.rdb.Del(t.Context(), "rate:"+s.rooms[0].prefix+"pace:"+s.account.String()).Err())
 }
 
 // take leases n events, however slowly they are handed out.
-func (s *scene) take(t *testing.T, n int) (ds []*Delivery) {
+func (s *env) take(t *testing.T, n int) (ds []*Delivery) {
 	t.Helper()
 	for empty := 0; len(ds) < n; {
 		s.unpaced(t)
