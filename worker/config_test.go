@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,31 +17,41 @@ import (
 const settingsFile = "../configs/worker.yaml"
 
 // variables are those that the settings file reads.
-var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR",
+var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE",
 	"LOG_LEVEL", "LOG_FORMAT", "WEBHOOK_LOCAL_RECEIVERS", "COURIER", "COURIER_STEP"}
 
-func load(t *testing.T, env map[string]string) (settings, error) {
+func load(t *testing.T, env map[string]string) settings {
 	t.Helper()
 	for _, name := range variables {
 		t.Setenv(name, env[name])
 	}
 	var s settings
-	err := config.Load(settingsFile, &s)
-	return s, err
-}
-
-func mustLoad(t *testing.T, env map[string]string) settings {
-	t.Helper()
-	s, err := load(t, env)
-	if err != nil {
+	if err := config.Load(settingsFile, &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
+// edited is a copy of the shipped file in which one line is another.
+func edited(t *testing.T, old, replacement string) (path string) {
+	t.Helper()
+	shipped, err := os.ReadFile(settingsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(shipped), old) {
+		t.Fatalf("%q is not in the shipped file", old)
+	}
+	path = filepath.Join(t.TempDir(), "worker.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(string(shipped), old, replacement, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 //rule:webhooks/timeout-10-s-only-2xx
 func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
-	s := mustLoad(t, nil)
+	s := load(t, nil)
 	if s.Environment != production || s.Redis.URL != "redis://127.0.0.1:6379" || s.Redis.Partitions != 16 ||
 		s.Ops.Addr != "127.0.0.1:8082" || s.Instance != "" {
 		t.Errorf("%+v", s)
@@ -51,10 +63,14 @@ func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 	if roles, err := s.chooseRoles(""); err != nil || !slices.Equal(roles, []string{roleStatus, roleWebhook}) {
 		t.Errorf("roles %v, %v", roles, err)
 	}
+	host, err := os.Hostname()
+	if name, unnamed := s.consumer(); err != nil || unnamed != nil || name != host {
+		t.Errorf("consumer %q, %v, %v", name, unnamed, err)
+	}
 }
 
 func TestSettings_TakeTheEnvironmentsVariables(t *testing.T) {
-	s := mustLoad(t, map[string]string{
+	s := load(t, map[string]string{
 		"ENVIRONMENT": "sandbox", "REDIS_URL": "redis://10.0.0.1:7000", "WORKER_OPS_ADDR": "127.0.0.1:0",
 		"COURIER": "manual", "COURIER_STEP": "250ms", "WORKER_INSTANCE": "worker-7",
 	})
@@ -67,25 +83,8 @@ func TestSettings_TakeTheEnvironmentsVariables(t *testing.T) {
 	}
 }
 
-func TestSettings_ConsumerIsTheHostWithoutAnInstance(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := mustLoad(t, nil)
-	if name, err := s.consumer(); err != nil || name != host {
-		t.Errorf("consumer %q, %v", name, err)
-	}
-}
-
 func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
-	shipped, err := os.ReadFile(settingsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range variables {
-		t.Setenv(name, "")
-	}
+	setEnvironment(t, nil)
 	for _, c := range []struct{ old, new, names string }{
 		{"environment: ${ENVIRONMENT:-production}", "environment: staging", "environment"},
 		{"roles: [status, webhook, courier]", "roles: []", "roles"},
@@ -100,42 +99,35 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"stream_retention: 25h", "stream_retention: 1h", "status.stream_retention"},
 		{"concurrency: 1024", "concurrency: 0", "webhook.concurrency"},
 		{"per_endpoint: 32", "per_endpoint: 0", "webhook.per_endpoint"},
+		{"breaker_failures: 5", "breaker_failures: 0", "webhook.breaker_failures"},
 		{"timeout: 10s", "timeout: 2m", "webhook.timeout"},
 		{"lease: 30s", "lease: 15s", "webhook.lease"},
 		{"local_receivers: ${WEBHOOK_LOCAL_RECEIVERS:-auto}", "local_receivers: always", "webhook.local_receivers"},
 		{"mode: ${COURIER:-auto}", "mode: wild", "courier.mode"},
 		{"step: ${COURIER_STEP:-5s}", "step: 0s", "courier.step"},
-		{"per_endpoint: 32", "per_endpont: 32", "per_endpont"},
+		{"step: ${COURIER_STEP:-5s}", "step: 2h", "courier.step"},
 	} {
-		text := strings.Replace(string(shipped), c.old, c.new, 1)
-		if text == string(shipped) {
-			t.Errorf("%q is not in the shipped file", c.old)
-			continue
-		}
-		path := filepath.Join(t.TempDir(), "worker.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		var s settings
-		if err := config.Load(path, &s); err == nil || !strings.Contains(err.Error(), c.names) {
+		if err := config.Load(edited(t, c.old, c.new), &s); err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.new, err)
 		}
 	}
 }
 
 func TestChooseRoles(t *testing.T) {
+	all := []string{"status", "webhook", "courier"}
 	for _, c := range []struct {
 		environment, mode, asked string
 		enabled                  []string
 		want                     []string // nil: an error
 	}{
-		{sandbox, courier.Auto, "", []string{"status", "webhook", "courier"}, []string{"courier", "status", "webhook"}},
-		{sandbox, courier.Manual, "", []string{"status", "webhook", "courier"}, []string{"status", "webhook"}},
-		{production, courier.Auto, "", []string{"status", "webhook", "courier"}, []string{"status", "webhook"}},
-		{sandbox, courier.Auto, "courier", []string{"status", "webhook", "courier"}, []string{"courier"}},
-		{sandbox, courier.Auto, "webhook,status,webhook", []string{"status", "webhook", "courier"}, []string{"status", "webhook"}},
-		{sandbox, courier.Manual, "courier", []string{"status", "webhook", "courier"}, []string{}},
-		{production, courier.Auto, "courier", []string{"status", "webhook", "courier"}, nil},
+		{sandbox, courier.Auto, "", all, []string{"courier", "status", "webhook"}},
+		{sandbox, courier.Manual, "", all, []string{"status", "webhook"}},
+		{production, courier.Auto, "", all, []string{"status", "webhook"}},
+		{sandbox, courier.Auto, "courier", all, []string{"courier"}},
+		{sandbox, courier.Auto, "webhook,status,webhook", all, []string{"status", "webhook"}},
+		{sandbox, courier.Manual, "courier", all, []string{}},
+		{production, courier.Auto, "courier", all, nil},
 		{production, courier.Auto, "webhook", []string{"status"}, nil},
 		{production, courier.Auto, "status,", []string{"status"}, nil},
 		{production, courier.Auto, "everything", []string{"status"}, nil},
@@ -144,6 +136,67 @@ func TestChooseRoles(t *testing.T) {
 		got, err := s.chooseRoles(c.asked)
 		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
+func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
+	setEnvironment(t, nil)
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--check-config", "--config", settingsFile, "--roles", "webhook"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# " + settingsFile + ": ok\n", "roles:\n- webhook\nredis:", "timeout: 10s", "redis://worker:xxxxx@127.0.0.1:1", "WEBHOOK_KEYS   from the environment"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "geheim") || strings.Contains(out.String(), "AAAA") {
+		t.Errorf("a secret is shown:\n%s", out.String())
+	}
+}
+
+func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		old, replacement string
+		variable, value  string
+		want             []string
+	}{
+		"wrong key":      {"per_endpoint: 32", "per_endpont: 32", "", "", []string{"worker.yaml:", ": webhook.per_endpont: unknown field"}},
+		"wrong type":     {"batch: 256", "batch: many", "", "", []string{"worker.yaml:", ": status.batch: want a whole number"}},
+		"wrong values":   {"lease: 30s", "lease: 1s", "COURIER", "wild", []string{": webhook.lease: ", ": courier.mode: "}},
+		"wrong url":      {"", "", "REDIS_URL", "http://u:geheim@x", []string{"worker.yaml:", ": redis url: "}},
+		"no CA":          {"", "", "REDIS_CA_FILE", "/nowhere.pem", []string{": redis: certificates are configured"}},
+		"missing secret": {"", "", "WEBHOOK_KEYS", "", []string{"set WEBHOOK_KEYS, or WEBHOOK_KEYS_FILE"}},
+		"both":           {"lease: 30s", "lease: 1s", "WEBHOOK_KEYS", "", []string{": webhook.lease: ", "set WEBHOOK_KEYS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setEnvironment(t, map[string]string{c.variable: c.value})
+			var out bytes.Buffer
+			err := run(t.Context(), []string{"-check-config", "-config", edited(t, c.old, c.replacement)}, &out, io.Discard)
+			if err == nil || out.Len() > 0 {
+				t.Fatalf("%v, and it wrote %q", err, out.String())
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "geheim") {
+				t.Errorf("a password is shown: %v", err)
+			}
+		})
+	}
+}
+
+func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
+	var out, logs bytes.Buffer
+	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
+		t.Errorf("%v, %q", err, logs.String())
+	}
+	for _, want := range append(secretNames, "-config", "-check-config", "-health", "-roles", "_FILE") {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, out.String())
 		}
 	}
 }

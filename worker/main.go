@@ -130,7 +130,12 @@ func (p *program) run(ctx context.Context) (err error) {
 	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return ops.Serve(ctx, p.settings.Ops.Addr, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
+		listener, err := ops.Listen(ctx, p.settings.Ops.Addr)
+		if err != nil {
+			return err
+		}
+		p.log.Info("listening for operators", "address", listener.Addr())
+		return ops.ServeOn(ctx, listener, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
 	})
 	group.Go(func() error { return p.work(ctx) })
 	return group.Wait()

@@ -5,102 +5,123 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/webhook"
 )
 
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// nobody is where nothing listens.
+const nobody = "127.0.0.1:1"
+
+// setEnvironment is what the shipped settings need of the environment, and more;
+// variables that are not named are unset.
+func setEnvironment(t *testing.T, more map[string]string) {
+	t.Helper()
+	env := map[string]string{
+		"ENVIRONMENT": "sandbox", "REDIS_URL": "redis://worker:geheim@" + nobody, "WORKER_OPS_ADDR": "127.0.0.1:0",
+		"WEBHOOK_KEYS": "k:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+	}
+	for name, value := range more {
+		env[name] = value
+	}
+	for _, name := range append(variables, "WEBHOOK_KEYS", "WEBHOOK_KEYS_FILE") {
+		t.Setenv(name, env[name])
+	}
+}
+
 // worker is the program running in this process.
 type worker struct {
-	opsURL string
-	stop   func() error
-	logs   *logBuffer
-}
-
-type logBuffer struct {
+	t    *testing.T
+	stop func() error
 	mu   sync.Mutex
-	text strings.Builder
+	logs strings.Builder
 }
 
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
+func (w *worker) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs.Write(p)
 }
 
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// startWorker runs the program on the shipped settings against the Redis.
+// startWorker runs the program on the shipped settings.
 func startWorker(t *testing.T, redisURL string, args ...string) *worker {
 	t.Helper()
-	addr := freeAddr(t)
-	for _, name := range variables {
-		t.Setenv(name, "")
-	}
-	for name, value := range map[string]string{
-		"ENVIRONMENT": "sandbox", "REDIS_URL": redisURL, "WORKER_OPS_ADDR": addr, "COURIER_STEP": "50ms",
-		"PARTITIONS": fmt.Sprint(testenv.Partitions), "WORKER_INSTANCE": "w1",
-		"WEBHOOK_KEYS": "k:" + base64.StdEncoding.EncodeToString(make([]byte, 32)), "WEBHOOK_KEYS_FILE": "",
-	} {
-		t.Setenv(name, value)
-	}
+	setEnvironment(t, map[string]string{"REDIS_URL": redisURL, "COURIER_STEP": "50ms",
+		"PARTITIONS": fmt.Sprint(testenv.Partitions), "WORKER_INSTANCE": "w1"})
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{opsURL: "http://" + addr, logs: &logBuffer{}}
+	w := &worker{t: t}
 	done := make(chan struct{})
 	var failure error
 	go func() {
 		defer close(done)
-		failure = run(ctx, append([]string{"-config", settingsFile}, args...), io.Discard, w.logs)
+		failure = run(ctx, append([]string{"-config", settingsFile}, args...), io.Discard, w)
 	}()
 	w.stop = func() error { cancel(); <-done; return failure }
 	t.Cleanup(func() { _ = w.stop() })
 	return w
 }
 
-// get reads a page of the ops listener; status 0 while nobody listens.
+var opsAddr = regexp.MustCompile(`listening for operators.* address=(\S+)`)
+
+// addr is where /metrics, /healthz and /readyz are.
+func (w *worker) addr() (addr string) {
+	w.t.Helper()
+	testserver.Await(w.t, "the worker tells its address", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		found := opsAddr.FindStringSubmatch(w.logs.String())
+		if found != nil {
+			addr = found[1]
+		}
+		return found != nil
+	})
+	return addr
+}
+
+// get reads a page of the ops listener.
 func (w *worker) get(path string) (status int, body string) {
-	resp, err := http.Get(w.opsURL + path)
+	w.t.Helper()
+	resp, err := http.Get("http://" + w.addr() + path)
 	if err != nil {
-		return 0, ""
+		w.t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	raw, _ := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(raw)
 }
 
-func (w *worker) awaitReady(b *testenv.Env) {
-	b.T.Helper()
-	b.Await("/readyz answers 200", func() bool { status, _ := w.get("/readyz"); return status == 200 })
+func (w *worker) awaitReady(status int) {
+	w.t.Helper()
+	testserver.Await(w.t, fmt.Sprintf("/readyz answers %d", status), func() bool { got, _ := w.get("/readyz"); return got == status })
+}
+
+// end holds the end to be in order.
+func (w *worker) end() {
+	w.t.Helper()
+	if err := w.stop(); err != nil {
+		w.t.Errorf("the worker ended with %v\n%s", err, w.logs.String())
+	}
 }
 
 func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
-	b := testenv.New(t)
-	v := b.Vendor()
+	e := testenv.New(t)
+	v := e.Vendor()
 	var mu sync.Mutex
 	var secret string
 	var statuses []string
+	status := regexp.MustCompile(`"status":"(\w+)"`)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
@@ -108,14 +129,10 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		if !webhook.Verify(secret, r.Header.Get(webhook.HeaderSignature), body) {
 			t.Errorf("unsigned: %s", body)
 		}
-		for s := delivery.Searching; s <= delivery.Cancelled; s++ {
-			if strings.Contains(string(body), `"status":"`+s.String()+`"`) {
-				statuses = append(statuses, s.String())
-			}
-		}
+		statuses = append(statuses, status.FindStringSubmatch(string(body))[1])
 	}))
 	defer server.Close()
-	_, issued, err := b.Ledger.SetWebhookURL(t.Context(), v.Account, server.URL)
+	_, issued, err := e.Ledger.SetWebhookURL(t.Context(), v.Account, server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +140,10 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 	secret = issued
 	mu.Unlock()
 
-	w := startWorker(t, b.Redis.URL)
-	w.awaitReady(b)
-	b.AwaitStatus(v.Order("", time.Now()), delivery.Delivered)
-	b.Await("the last webhook", func() bool {
+	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL)
+	w.awaitReady(200)
+	e.AwaitStatus(v.Order("", time.Now()), delivery.Delivered)
+	e.Await("the last webhook", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(statuses) == 5
@@ -144,7 +161,7 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		`worker_feed_lag{role="webhook"}`,
 		`go_goroutines`,
 	} {
-		b.Await("metric "+metric, func() bool {
+		e.Await("metric "+metric, func() bool {
 			_, metrics := w.get("/metrics")
 			return strings.Contains(metrics, metric)
 		})
@@ -152,52 +169,48 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 	if status, _ := w.get("/healthz"); status != 200 {
 		t.Errorf("/healthz answers %d", status)
 	}
-	if err := w.stop(); err != nil {
-		t.Errorf("the worker ended with %v\n%s", err, w.logs)
-	}
+	w.end()
 }
 
 func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
-	b := testenv.New(t)
-	v := b.Vendor()
-	b.Redis.Stop()
-	w := startWorker(t, b.Redis.URL, "-roles", "status")
-	b.Await("/healthz answers while Redis is away", func() bool { status, _ := w.get("/healthz"); return status == 200 })
+	e := testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{}))
+	v := e.Vendor()
+	e.Server.Stop()
+	w := startWorker(t, e.Server.URL, "-roles", "status")
+	if status, _ := w.get("/healthz"); status != 200 {
+		t.Errorf("/healthz answers %d", status)
+	}
 	if status, reason := w.get("/readyz"); status != 503 || !strings.Contains(reason, "Redis") {
 		t.Errorf("/readyz answers %d %s", status, reason)
 	}
-	restart := func() {
-		if err := b.Redis.Start(t.Context()); err != nil {
+	acceptedAfterStart := func() *delivery.Order {
+		t.Helper()
+		if err := e.Server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		b.Await("the ledger answers", func() bool { return b.Ledger.Ping(t.Context()) == nil })
-		w.awaitReady(b)
+		e.Await("the ledger answers", func() bool { return e.Ledger.Ping(t.Context()) == nil })
+		w.awaitReady(200)
+		o := v.Order("", time.Now())
+		e.Accept(o, time.Now())
+		return e.AwaitStatus(o, delivery.Assigned)
 	}
-	restart()
-	first := v.Order("", time.Now())
-	b.Accept(first, time.Now())
-	b.AwaitStatus(first, delivery.Assigned)
-
-	b.Redis.Kill()
-	b.Await("/readyz tells that Redis is away", func() bool { status, _ := w.get("/readyz"); return status == 503 })
-	restart()
-	second := v.Order("", time.Now())
-	b.Accept(second, time.Now())
-	b.AwaitStatus(second, delivery.Assigned)
-	if err := w.stop(); err != nil {
-		t.Errorf("the worker ended with %v\n%s", err, w.logs)
-	}
+	first := acceptedAfterStart()
+	e.Server.Kill()
+	w.awaitReady(503)
+	acceptedAfterStart()
+	e.Reach(first, delivery.Delivered, time.Now())
+	e.AwaitStatus(first, delivery.Delivered)
+	w.end()
 }
 
 func TestRun_StopsWhileItWaitsForRedis(t *testing.T) {
-	w := startWorker(t, "redis://"+freeAddr(t))
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	w := startWorker(t, "redis://"+nobody)
+	w.awaitReady(503)
+	w.end()
 }
 
 func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
-	b := testenv.New(t)
+	e := testenv.New(t)
 	for _, c := range []struct {
 		name  string
 		args  []string
@@ -206,26 +219,35 @@ func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
 	}{
 		{"an unknown role", []string{"-roles", "panel"}, nil, "panel"},
 		{"an unknown flag", []string{"-what"}, nil, "what"},
+		{"a stray word", []string{"status"}, nil, `"status" is no flag`},
 		{"a file that is not there", []string{"-config", "nowhere.yaml"}, nil, "nowhere.yaml"},
 		{"no keys", nil, map[string]string{"WEBHOOK_KEYS": ""}, "WEBHOOK_KEYS"},
 		{"a wrong log format", nil, map[string]string{"LOG_FORMAT": "xml"}, "xml"},
-		{"another number of partitions", nil, map[string]string{"PARTITIONS": "8"}, "partitions"},
+		{"another number of partitions", nil, map[string]string{"PARTITIONS": "8", "REDIS_URL": e.ConfigFor(stack.WorkerUser).URL}, "partitions"},
 	} {
-		for _, name := range variables {
-			t.Setenv(name, "")
-		}
-		t.Setenv("ENVIRONMENT", "sandbox")
-		t.Setenv("REDIS_URL", b.Redis.URL)
-		t.Setenv("WORKER_OPS_ADDR", freeAddr(t))
-		t.Setenv("WEBHOOK_KEYS", "k:"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
-		for name, value := range c.env {
-			t.Setenv(name, value)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		setEnvironment(t, c.env)
+		ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
+		defer cancel()
 		err := run(ctx, append([]string{"-config", settingsFile}, c.args...), io.Discard, io.Discard)
-		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+func TestHealth_IsReadyzOfTheOneThatRuns(t *testing.T) {
+	e := testenv.New(t)
+	setEnvironment(t, map[string]string{"WORKER_OPS_ADDR": nobody})
+	health := func() error {
+		return run(t.Context(), []string{"-health", "-config", settingsFile}, io.Discard, io.Discard)
+	}
+	if health() == nil {
+		t.Error("nobody listens, and the worker is healthy")
+	}
+	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL)
+	w.awaitReady(200)
+	t.Setenv("WORKER_OPS_ADDR", w.addr())
+	if err := health(); err != nil {
+		t.Errorf("a worker that is ready: %v", err)
 	}
 }

@@ -105,15 +105,30 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // the asker went away: nothing to do
 }
 
-// Serve answers with h on addr until ctx ends, then lets running answers
-// finish for at most 5 s. It returns nil after such an end, and an error that
-// names addr when it cannot listen or the listener fails.
+// Serve is Listen and ServeOn.
 func Serve(ctx context.Context, addr string, h http.Handler) error {
+	listener, err := Listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return ServeOn(ctx, listener, h)
+}
+
+// Listen takes addr; its port may be 0, for any that is free. An error names addr.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("ops listener: %w", err)
+		return nil, fmt.Errorf("ops listener: %w", err)
 	}
+	return listener, nil
+}
+
+// ServeOn answers with h on the listener until ctx ends, then lets running
+// answers finish for at most 5 s. It returns nil after such an end, and an error
+// when the listener fails.
+func ServeOn(ctx context.Context, listener net.Listener, h http.Handler) error {
+	addr := listener.Addr()
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
