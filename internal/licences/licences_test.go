@@ -45,7 +45,7 @@ func TestJudge_RefusesWhatIsNotAllowed(t *testing.T) {
 		}
 		return string(content)
 	}
-	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/systemtest/browser/axe/LICENSE")
+	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/testenv/browser/axe/LICENSE")
 	for name, c := range map[string]struct {
 		work work
 		want string // "": passes

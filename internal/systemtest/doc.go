@@ -1,8 +1,7 @@
 // Package systemtest holds the tests of the whole: the programs as they are
-// shipped, as processes of their own, against a real Redis, through HTTP only;
-// killed, stopped and started again. It also holds the shape of the project:
-// which package may import what.
+// shipped, as processes, against a Redis of their own, through HTTP only.
 //
-// It owns no code that anything else uses, and it refuses to know how the
-// programs do what they do.
+// The gate has one story of a system's life and what nobody may do in it. In the
+// long tier the programs are killed, upgraded, restored, driven by a browser and
+// pushed to their limits.
 package systemtest

@@ -1,26 +1,155 @@
 package systemtest
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/day"
 )
 
-// All programs with their users over TLS: a short day that has to add up, with its
-// reports. What is wrong with certificates stands in package redisaccess.
-//
-//rule:make-run/REDIS_URL
-func TestDay_AddsUpOverTLS(t *testing.T) {
-	t.Parallel()
-	l := listen(t)
-	s := start(t, stack.Options{RedisTLS: true, WebhookURL: l.url, CourierStep: 100 * time.Millisecond, Reporting: true})
-	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser} {
-		if !strings.HasPrefix(s.RedisURL(user), "rediss://"+user+":") {
-			t.Fatalf("%s goes to %s", user, s.RedisURL(user))
+// certificates are a CA of its own for each call, with a certificate for names.
+func certificates(t *testing.T, until time.Time, names ...string) *stack.RedisTLS {
+	t.Helper()
+	authority, err := stack.NewAuthority("test " + t.Name())
+	must(t, err)
+	files, err := authority.Issue(t.TempDir(), until, names...)
+	must(t, err)
+	return files
+}
+
+func encrypted(t *testing.T, files *stack.RedisTLS) *stack.Redis {
+	t.Helper()
+	r, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir(), Users: sandbox(), TLS: files})
+	must(t, err)
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// open returns what a program would say at its start: like them it tries again
+// while Redis seems to be away, as it does when a handshake takes too long, but not
+// for ever.
+func open(t *testing.T, url string, files ledger.TLSFiles) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		l, err := ledger.Open(ctx, ledger.Config{URL: url, Environment: "sandbox", TLS: files})
+		if err == nil {
+			err = errors.Join(l.Ping(ctx), l.Close())
+		}
+		if !errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	playDay(t, s, l, day.Options{Orders: 30, Seed: 11, Prefix: "TLS-"})
+}
+
+func TestTLS_SaysWhatIsWrongAtTheStart(t *testing.T) {
+	t.Parallel()
+	good := certificates(t, time.Time{}, "127.0.0.1", "localhost")
+	other := certificates(t, time.Time{}, "127.0.0.1")
+	strict := certificates(t, time.Time{}, "127.0.0.1")
+	strict.AskClients = true
+	server, strictServer := encrypted(t, good), encrypted(t, strict)
+	url, strictURL := server.URLFor("gateway"), strictServer.URLFor("gateway")
+	trust := ledger.TLSFiles{CA: good.CAFile}
+	nothing := filepath.Join(t.TempDir(), "empty.pem")
+	must(t, os.WriteFile(nothing, []byte("nothing\n"), 0o600))
+
+	for name, c := range map[string]struct {
+		url   string
+		files ledger.TLSFiles
+		want  string // "": it works
+	}{
+		"the CA that signed it":      {url, trust, ""},
+		"by its other name":          {strings.Replace(url, "127.0.0.1", "localhost", 1), trust, ""},
+		"another CA":                 {url, ledger.TLSFiles{CA: other.CAFile}, "unknown authority"},
+		"the system's CAs":           {url, ledger.TLSFiles{}, "unknown authority"},
+		"a name it does not have":    {strings.Replace(strictURL, "127.0.0.1", "localhost", 1), ledger.TLSFiles{CA: strict.CAFile}, "localhost"},
+		"no client's certificate":    {strictURL, ledger.TLSFiles{CA: strict.CAFile}, "certificate required"},
+		"a stranger's certificate":   {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: other.CertFile, Key: other.KeyFile}, "unknown certificate authority"},
+		"a client's certificate":     {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: strict.CertFile, Key: strict.KeyFile}, ""},
+		"a certificate without key":  {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile}, "needed together"},
+		"a key of another":           {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile, Key: other.KeyFile}, "does not match"},
+		"a CA file that is missing":  {url, ledger.TLSFiles{CA: nothing + "x"}, "no such file"},
+		"a CA file without any":      {url, ledger.TLSFiles{CA: nothing}, "holds no certificate"},
+		"certificates but no rediss": {strings.Replace(url, "rediss:", "redis:", 1), trust, "rediss://"},
+	} {
+		err := open(t, c.url, c.files)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want it to say %q", name, err, c.want)
+		case c.want != "" && errors.Is(err, delivery.ErrUnavailable):
+			t.Errorf("%s: programs would wait for ever: %v", name, err)
+		}
+	}
+}
+
+// A certificate that has run out, which the server itself does not notice, is
+// refused; the next one is taken over while the server runs.
+func TestTLS_ExpiredCertificateIsRefusedAndReplaced(t *testing.T) {
+	t.Parallel()
+	authority, err := stack.NewAuthority("test")
+	must(t, err)
+	dir := t.TempDir()
+	files, err := authority.Issue(dir, time.Now().Add(4*time.Second), "127.0.0.1")
+	must(t, err)
+	r := encrypted(t, files)
+	operator, err := r.Dial(t.Context())
+	must(t, err)
+	defer operator.Close()
+	trust := ledger.TLSFiles{CA: files.CAFile}
+	expired := func() bool {
+		err := open(t, r.URLFor("worker"), trust)
+		return errors.Is(err, ledger.ErrTLS) && strings.Contains(err.Error(), "expired")
+	}
+	for deadline := time.Now().Add(time.Minute); !expired(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("an expired certificate is still accepted")
+		}
+	}
+	_, err = authority.Issue(dir, time.Time{}, "127.0.0.1")
+	must(t, err)
+	_, err = fmt.Fprintf(operator, "CONFIG SET tls-cert-file %s tls-key-file %s\r\n", files.CertFile, files.KeyFile)
+	must(t, err)
+	must(t, operator.SetReadDeadline(time.Now().Add(time.Minute)))
+	reply, err := bufio.NewReader(operator).ReadString('\n')
+	must(t, err)
+	if err := open(t, r.URLFor("worker"), trust); reply != "+OK\r\n" || err != nil {
+		t.Errorf("after the new one: %q, %v", reply, err)
+	}
+}
+
+// Neither side talks to the other in plain text.
+func TestTLS_PlainTextIsRefused(t *testing.T) {
+	t.Parallel()
+	files := certificates(t, time.Time{}, "127.0.0.1")
+	r, plain := encrypted(t, files), guarded(t)
+	for name, c := range map[string]struct {
+		url   string
+		files ledger.TLSFiles
+	}{
+		"to a server that speaks TLS": {strings.Replace(r.URLFor("gateway"), "rediss:", "redis:", 1), ledger.TLSFiles{}},
+		"to one that does not":        {strings.Replace(plain.URLFor("gateway"), "redis:", "rediss:", 1), ledger.TLSFiles{CA: files.CAFile}},
+	} {
+		l, err := ledger.Open(t.Context(), ledger.Config{URL: c.url, Environment: "sandbox", TLS: c.files})
+		if err == nil {
+			t.Errorf("%s: it was opened", name)
+			must(t, l.Close())
+		}
+	}
 }

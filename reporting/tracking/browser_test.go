@@ -9,7 +9,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
-	"vendorapi/internal/systemtest/browser"
+	"vendorapi/internal/testenv/browser"
 )
 
 // look makes an open page renew itself now instead of in a few seconds.

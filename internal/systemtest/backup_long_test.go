@@ -1,0 +1,259 @@
+//go:build long
+
+package systemtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/receiver"
+)
+
+// acknowledged is an order that was answered 201.
+type acknowledged struct {
+	key    string
+	body   map[string]any
+	answer []byte
+	id     string
+	status string // when it was last looked at
+}
+
+var statusRank = map[string]int{"Searching": 1, "Assigned": 2, "PickingUp": 3, "PickedUp": 4, "Delivering": 5,
+	"Delivered": 6, "Failed": 6, "Cancelled": 6}
+
+// creating creates orders until it is stopped, and remembers every one that was
+// acknowledged.
+type creating struct {
+	mu   sync.Mutex
+	made []*acknowledged
+	stop func()
+}
+
+func startCreating(t *testing.T, v *vendor) *creating {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &creating{}
+	var all sync.WaitGroup
+	c.stop = func() { cancel(); all.Wait() }
+	t.Cleanup(c.stop)
+	all.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			o := &acknowledged{key: fmt.Sprintf("backup-%d", n), body: v.order(nil)}
+			a, err := v.Do(ctx, http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
+			if err != nil {
+				continue // stopped, or the answer was lost: not acknowledged
+			}
+			o.read(t, a)
+			c.mu.Lock()
+			c.made = append(c.made, o)
+			c.mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return c
+}
+
+func (o *acknowledged) read(t *testing.T, a *client.Answer) {
+	var made struct{ OrderID string }
+	if err := a.Into(&made); err != nil {
+		t.Errorf("order %s: %v", o.key, err)
+	}
+	o.id, o.answer = made.OrderID, bytes.Clone(a.Raw)
+}
+
+func (c *creating) all() []*acknowledged {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*acknowledged(nil), c.made...)
+}
+
+// reportingCommand runs a command of reporting against the system, as `make
+// report` and `make backup` do, as one of Redis's users.
+func reportingCommand(t *testing.T, s *stack.Stack, user string, args ...string) (string, error) {
+	t.Helper()
+	root, err := stack.ModuleDir()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "reporting"), args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "REDIS_URL="+s.RedisURL(user), "CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "ENVIRONMENT=sandbox")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// openedBySandbox registers the vendor's store, and waits for the sandbox courier
+// to confirm it.
+func (v *vendor) openedBySandbox(t *testing.T, h *house) {
+	t.Helper()
+	must(t, v.Call(t.Context(), http.MethodPut, "/stores/"+v.store, storeBody(h.Demo.Fleet.FleetID), nil))
+	eventually(t, time.Minute, "the sandbox courier confirms the store", func() bool {
+		a, err := v.Do(t.Context(), http.MethodPost, "/orders", v.order(nil))
+		must(t, err)
+		return a.OK()
+	})
+}
+
+func (h *house) statusOf(t *testing.T, id string) string {
+	t.Helper()
+	var job struct{ Status string }
+	must(t, h.fleet.Call(t.Context(), http.MethodGet, "/jobs/"+id, nil, &job))
+	return job.Status
+}
+
+// A backup is made of the running system, which goes on and is then lost for good.
+// It holds everything that was acknowledged before it began; the restored system
+// goes on from there, and its reports tie.
+func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
+	t.Parallel()
+	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backups", "first")
+	// Tracking links, which creations answer, name the panel.
+	panel, err := stack.FreeAddr()
+	must(t, err)
+	o := stack.Options{DataDir: data, PanelAddr: panel, CourierStep: 200 * time.Millisecond, Reporting: true}
+	s := start(t, o)
+	h := newHouse(t, s)
+	var created stack.DemoAccount
+	must(t, h.admin.Call(t.Context(), http.MethodPost, "/accounts", map[string]any{"name": t.Name(), "limits": raised}, &created))
+	v := h.login(t, created)
+	var up atomic.Bool // of the vendor's receiver, which refuses everything until the end
+	received := v.register(t, receiver.Options{Refuse: func(receiver.Event) int {
+		if up.Load() {
+			return 0
+		}
+		return http.StatusServiceUnavailable
+	}})
+	v.openedBySandbox(t, h)
+	c := startCreating(t, v)
+	eventually(t, time.Minute, "an order is delivered", func() bool {
+		made := c.all()
+		return len(made) > 30 && h.statusOf(t, made[0].id) == "Delivered"
+	})
+
+	before := c.all()
+	for _, o := range before {
+		o.status = h.statusOf(t, o.id)
+	}
+	backUp(t, s, data, to)
+	afterwards := len(c.all())
+	eventually(t, time.Minute, "the system goes on after the backup", func() bool { return len(c.all()) > afterwards+20 })
+	c.stop()
+	s.Stop()
+	loseAndRestore(t, data, to)
+	s2 := start(t, o)
+	if s2.Demo.Account != s.Demo.Account || s2.Demo.Fleet != s.Demo.Fleet || s2.Demo.AdminKey != s.Demo.AdminKey {
+		t.Errorf("credentials changed:\n%+v\n%+v", s.Demo, s2.Demo)
+	}
+	h = newHouse(t, s2)
+	v = h.login(t, created) // with what the vendor was given once
+	up.Store(true)
+	h.checkRestored(t, v, before, c.all())
+	for _, o := range before {
+		eventually(t, time.Minute, "every webhook of "+o.key+" arrives, also those that waited", func() bool {
+			return fmt.Sprint(statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
+		})
+	}
+	if counts := received.Counts(); counts.Changed > 0 || len(counts.Invalid) > 0 {
+		t.Errorf("webhooks after the restore: %+v", counts)
+	}
+	checkReports(t, s2, v, c.all())
+}
+
+func backUp(t *testing.T, s *stack.Stack, data, to string) {
+	t.Helper()
+	out, err := reportingCommand(t, s, stack.BackupUser, "backup", "--to", to,
+		"--include", filepath.Join(data, "keys"), "--include", filepath.Join(data, "demo.json"))
+	if err != nil {
+		t.Fatalf("backup: %v\n%s", err, out)
+	}
+	t.Log(out)
+}
+
+// loseAndRestore wipes what the system has, and puts the backup in its place. Where
+// something is, it is not put.
+func loseAndRestore(t *testing.T, data, from string) {
+	t.Helper()
+	o := stack.RestoreOptions{From: from, DataDir: data, BinDir: binaries}
+	if err := stack.Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Fatalf("over what is there: %v", err)
+	}
+	for _, name := range []string{"redis", "clickhouse", "keys", "demo.json", "demo.env"} {
+		must(t, os.RemoveAll(filepath.Join(data, name)))
+	}
+	var said strings.Builder
+	o.Out = &said
+	if err := stack.Restore(t.Context(), o); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	t.Log(said.String())
+}
+
+// checkRestored wants every order of before to be there, no less far, and its
+// creation to be answered as it was. What was created later may be lost; a vendor
+// who repeats it has it.
+func (h *house) checkRestored(t *testing.T, v *vendor, before, all []*acknowledged) {
+	t.Helper()
+	for i, o := range all {
+		a, err := v.Do(t.Context(), http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
+		must(t, err)
+		replayed := a.Header.Get("Idempotent-Replayed") == "true"
+		if i < len(before) {
+			if !replayed || !bytes.Equal(a.Raw, o.answer) {
+				t.Fatalf("order %s was acknowledged before the backup; its repetition is answered %s, was %s", o.key, a.Raw, o.answer)
+			}
+			if status := h.statusOf(t, o.id); statusRank[status] < statusRank[o.status] {
+				t.Errorf("order %s is %s, was %s before the backup", o.key, status, o.status)
+			}
+		}
+		o.read(t, a)
+	}
+}
+
+// checkReports wants all orders in the reports, once and delivered, and Redis and
+// ClickHouse to agree.
+func checkReports(t *testing.T, s *stack.Stack, v *vendor, all []*acknowledged) {
+	t.Helper()
+	reports := client.New(s.Demo.PanelURL+"/reports", 2)
+	reports = reports.As(reports.Base, s.Demo.ReportsToken)
+	day := time.Now().UTC()
+	path := fmt.Sprintf("/order-ledger.json?account=%s&from=%s&to=%s", v.accountID,
+		day.AddDate(0, 0, -1).Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly))
+	var known, statuses map[string]int
+	for deadline := time.Now().Add(2 * time.Minute); statuses["Delivered"] <= len(all) && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		var ledger struct {
+			Rows []struct{ OrderID, Status string }
+		}
+		must(t, reports.Call(t.Context(), http.MethodGet, path, nil, &ledger))
+		known, statuses = map[string]int{}, map[string]int{}
+		for _, row := range ledger.Rows {
+			known[row.OrderID]++
+			statuses[row.Status]++
+		}
+	}
+	if len(statuses) != 1 {
+		t.Errorf("in the reports are %v, all of %d orders should be delivered", statuses, len(all)+1)
+	}
+	for _, o := range all {
+		if known[o.id] != 1 {
+			t.Errorf("order %s is %d times in the ledger of orders", o.key, known[o.id])
+		}
+	}
+	if len(known) != len(all)+1 { // and the one that waited for the store
+		t.Errorf("%d orders are in the reports, %d were made", len(known), len(all)+1)
+	}
+	out, err := reportingCommand(t, s, stack.ReportingUser, "reconcile")
+	if err != nil {
+		t.Errorf("reconcile: %v\n%s", err, out)
+	}
+	t.Log(out)
+}

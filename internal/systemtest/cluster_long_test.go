@@ -1,0 +1,161 @@
+//go:build long
+
+package systemtest
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/receiver"
+)
+
+// clusterScene is a cluster with replicas under the whole system, and tills at
+// two gateways.
+type clusterScene struct {
+	*stack.Cluster
+	crowd    *crowd
+	receiver *receiver.Receiver
+}
+
+// unavailable is what a client has to expect of a cluster that changes hands,
+// with the word when to come back.
+func unavailable(t *testing.T) func(*client.Answer) bool {
+	return func(a *client.Answer) bool {
+		if a.Status != http.StatusServiceUnavailable || a.Code != "SERVICE_UNAVAILABLE" {
+			return false
+		}
+		if a.RetryAfter() < time.Second {
+			t.Errorf("503 without Retry-After: %s", a.Raw)
+		}
+		return true
+	}
+}
+
+func startClusterScene(t *testing.T) *clusterScene {
+	t.Helper()
+	c, err := stack.StartReplicatedCluster(t.Context(), t.TempDir(), 3, 4*time.Second)
+	must(t, err)
+	t.Cleanup(c.Stop)
+	s := start(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
+	_, second, err := s.AddGateway(t.Context())
+	must(t, err)
+	_, err = s.AddWorker(t.Context(), "second")
+	must(t, err)
+	v := newHouse(t, s).vendor(t, raised)
+	scene := &clusterScene{Cluster: c, receiver: v.register(t, receiver.Options{})}
+	scene.crowd = crowdOf(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
+	return scene
+}
+
+// The tills' account lives in one partition, whose master gives way to its
+// replica, gives the slot away, and dies at last. What is promised: the first
+// two lose nothing; the last may lose what was acknowledged in its last moments,
+// because replication is asynchronous, and nothing else; and each is over
+// within seconds, without a program being started anew.
+func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := startClusterScene(t)
+	slot := s.slotOf(t)
+	s.crowd.passes(t, 60)
+
+	_, follower := s.sides(t, slot)
+	s.step(t, "orderly failover", func() error { return s.Failover(t.Context(), follower) })
+	s.crowd.passes(t, 60)
+
+	// The new master knows none of our functions.
+	to := s.other(t, slot)
+	_, err := to.Command(t.Context(), "FUNCTION", "FLUSH", "SYNC")
+	must(t, err)
+	s.step(t, "slot moved", func() error {
+		move, err := s.MoveSlot(t.Context(), slot, to)
+		t.Logf("%d keys in %.1f s", move.Keys, move.Took.Seconds())
+		return err
+	})
+	s.crowd.passes(t, 60)
+
+	master, replica := s.sides(t, slot)
+	died := time.Now()
+	s.step(t, "master killed", func() error {
+		master.Kill()
+		return s.AwaitPromotion(t.Context(), replica)
+	})
+	promoted := time.Now()
+	s.crowd.passes(t, 60)
+	must(t, master.Start(t.Context()))
+	must(t, s.AwaitWhole(t.Context()))
+
+	lost := s.crowd.check(t, s.receiver)
+	for _, o := range lost {
+		if o.acked.Before(died.Add(-time.Second)) || o.acked.After(promoted) {
+			t.Errorf("order %s was acknowledged %.1f s after the kill and is lost", o.orderID, o.acked.Sub(died).Seconds())
+		}
+	}
+	t.Logf("%d orders lost by the crash", len(lost))
+	servers := []commander{}
+	for _, node := range s.masters(t) {
+		servers = append(servers, node)
+	}
+	(&streams{servers}).settled(t)
+}
+
+// step does one change of the cluster and tells how long it took, and how long
+// it was before a till got an order through again.
+func (s *clusterScene) step(t *testing.T, what string, do func() error) {
+	t.Helper()
+	began, before := time.Now(), s.crowd.slowest()
+	must(t, do())
+	took := time.Since(began)
+	s.crowd.passes(t, 16)
+	t.Logf("%s: %.1f s, orders again after %.1f s; the slowest order so far %.1f s (before: %.1f)",
+		what, took.Seconds(), time.Since(began).Seconds(), s.crowd.slowest().Seconds(), before.Seconds())
+}
+
+// slotOf is the slot of the tills' account.
+func (s *clusterScene) slotOf(t *testing.T) int {
+	t.Helper()
+	s.crowd.passes(t, 1)
+	for _, node := range s.masters(t) {
+		keys, err := node.Command(t.Context(), "KEYS", "{s[0-9a-f][0-9a-f]*}o*")
+		must(t, err)
+		if tag, _, found := strings.Cut(keys, "}"); found {
+			text, err := node.Command(t.Context(), "CLUSTER", "KEYSLOT", tag+"}")
+			must(t, err)
+			slot, err := strconv.Atoi(text)
+			must(t, err)
+			return slot
+		}
+	}
+	t.Fatal("no order is anywhere")
+	return 0
+}
+
+// sides are the slot's master and its replica.
+func (s *clusterScene) sides(t *testing.T, slot int) (master, replica *stack.Redis) {
+	t.Helper()
+	master, err := s.Master(t.Context(), slot)
+	must(t, err)
+	replica, err = s.ReplicaOf(t.Context(), master)
+	must(t, err)
+	return master, replica
+}
+
+// other is a master that does not have the slot.
+func (s *clusterScene) other(t *testing.T, slot int) *stack.Redis {
+	t.Helper()
+	master, _ := s.sides(t, slot)
+	masters := s.masters(t)
+	return masters[slices.IndexFunc(masters, func(r *stack.Redis) bool { return r != master })]
+}
+
+func (s *clusterScene) masters(t *testing.T) []*stack.Redis {
+	t.Helper()
+	masters, err := s.Masters(t.Context())
+	must(t, err)
+	return masters
+}

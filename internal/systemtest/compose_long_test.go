@@ -1,0 +1,252 @@
+//go:build long
+
+package systemtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+
+	"vendorapi/internal/stack"
+)
+
+// variables are those that `make env` writes, with values that say so.
+var variables = []string{
+	"REDIS_GATEWAY_PASSWORD", "REDIS_WORKER_PASSWORD", "REDIS_REPORTING_PASSWORD", "REDIS_BACKUP_PASSWORD", "REDIS_OPERATOR_PASSWORD",
+	"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "CLICKHOUSE_PASSWORD", "REPORT_TOKENS", "GRAFANA_PASSWORD",
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := stack.ModuleDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// project is docker-compose.yml as `docker compose config` would read it.
+func project(t *testing.T, without string, profiles ...string) (*types.Project, error) {
+	t.Helper()
+	var env []string
+	for _, name := range variables {
+		if name != without {
+			env = append(env, name+"=value-of-"+name)
+		}
+	}
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root(t), "docker-compose.yml")},
+		cli.WithEnv(env), cli.WithProfiles(profiles), cli.WithWorkingDirectory(root(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options.LoadProject(t.Context())
+}
+
+func whole(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := project(t, "", "observe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestCompose_IsReadByComposesOwnLibrary(t *testing.T) {
+	t.Parallel()
+	plain, err := project(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := []string{"balancer", "clickhouse", "gateway-1", "gateway-2", "redis", "reporting", "worker-1", "worker-2"}
+	if got := plain.ServiceNames(); !slices.Equal(got, always) {
+		t.Errorf("services %v, want %v", got, always)
+	}
+	if got, want := whole(t).ServiceNames(), append(slices.Clone(always[:4]), "grafana", "prometheus", "redis", "reporting", "worker-1", "worker-2"); !slices.Equal(got, want) {
+		t.Errorf("with the profile observe %v, want %v", got, want)
+	}
+}
+
+func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
+	t.Parallel()
+	for _, name := range variables {
+		if _, err := project(t, name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if !strings.Contains(read(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
+			t.Errorf("make env does not write %s", name)
+		}
+	}
+}
+
+var pinned = regexp.MustCompile(`:v?[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?(@sha256:[0-9a-f]{64})?$`)
+
+func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, s := range whole(t).Services {
+		if s.HealthCheck == nil || len(s.HealthCheck.Test) == 0 || s.HealthCheck.Interval == nil || s.HealthCheck.Timeout == nil || s.HealthCheck.Retries == nil {
+			t.Errorf("%s has no whole health check", name)
+		}
+		if s.Restart != "unless-stopped" {
+			t.Errorf("%s restarts %q", name, s.Restart)
+		}
+		if s.Build == nil && !pinned.MatchString(s.Image) {
+			t.Errorf("%s: the image %s is not pinned", name, s.Image)
+		}
+		for _, p := range s.Ports {
+			if p.HostIP != "127.0.0.1" {
+				t.Errorf("%s publishes %s on %q", name, p.Published, p.HostIP)
+			}
+		}
+		if s.Build != nil && (!s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true")) {
+			t.Errorf("%s has more rights than it needs", name)
+		}
+	}
+}
+
+func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
+	t.Parallel()
+	p := whole(t)
+	instances := map[string]string{}
+	published := map[string]string{}
+	for name, s := range p.Services {
+		for _, variable := range []string{"WORKER_INSTANCE", "REPORTING_INSTANCE"} {
+			value := s.Environment[variable]
+			if value == nil {
+				continue
+			}
+			if other := instances[*value]; other != "" || *value == "" {
+				t.Errorf("%s and %s are both %q within the consumer groups", name, other, *value)
+			}
+			instances[*value] = name
+		}
+		for _, port := range s.Ports {
+			if other := published[port.Published]; other != "" {
+				t.Errorf("%s and %s publish %s", name, other, port.Published)
+			}
+			published[port.Published] = name
+		}
+	}
+	if len(instances) != 3 {
+		t.Errorf("instances %v", instances)
+	}
+	// Apart from their names, replicas are the same.
+	for _, pair := range [][2]string{{"gateway-1", "gateway-2"}, {"worker-1", "worker-2"}} {
+		a, b := p.Services[pair[0]], p.Services[pair[1]]
+		if fmt.Sprint(a.Command, a.HealthCheck.Test, a.Image) != fmt.Sprint(b.Command, b.HealthCheck.Test, b.Image) || len(a.Environment) != len(b.Environment) {
+			t.Errorf("%v differ", pair)
+		}
+		for variable, value := range a.Environment {
+			if other := b.Environment[variable]; variable != "WORKER_INSTANCE" && (other == nil || *other != *value) {
+				t.Errorf("%v differ in %s", pair, variable)
+			}
+		}
+	}
+}
+
+func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
+	t.Parallel()
+	for name, s := range whole(t).Services {
+		if s.Build == nil {
+			continue
+		}
+		// -config FILE, the last two words of both.
+		command, check := []string(s.Command), []string(s.HealthCheck.Test)
+		if check[0] != "CMD" || check[1] != command[0] || !slices.Equal(check[len(check)-2:], command[len(command)-2:]) {
+			t.Errorf("%s runs %v and asks %v", name, command, check)
+		}
+		if !slices.Contains(check, "-health") && !slices.Contains(check, "--health") {
+			t.Errorf("%s asks %v", name, check)
+		}
+	}
+}
+
+var target = regexp.MustCompile(`\b([a-z]+(?:-[0-9]+)?):(80[0-9]{2})\b`)
+
+// What the balancer, Prometheus and Grafana are told to reach are services, at the
+// ports that these listen on.
+func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
+	t.Parallel()
+	p := whole(t)
+	listens := func(s types.ServiceConfig, port string) bool {
+		for _, value := range s.Environment {
+			if value != nil && *value == "0.0.0.0:"+port {
+				return true
+			}
+		}
+		return false
+	}
+	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 4, "configs/prometheus/prometheus.yml": 5} {
+		found := target.FindAllStringSubmatch(read(t, name), -1)
+		if len(found) != want {
+			t.Errorf("%s names %v, want %d targets", name, found, want)
+		}
+		for _, f := range found {
+			if s, ok := p.Services[f[1]]; !ok || !listens(s, f[2]) {
+				t.Errorf("%s names %s, and no service listens there", name, f[0])
+			}
+		}
+	}
+	if !strings.Contains(read(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
+		t.Error("Grafana asks somebody else than the service prometheus")
+	}
+}
+
+// Behind a balancer every connection has its address, so a limit for each address
+// would be one for all vendors together; and Redis has a limit, without which no
+// alert warns of full memory.
+func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
+	t.Parallel()
+	p := whole(t)
+	for _, name := range []string{"gateway-1", "gateway-2"} {
+		if limit := p.Services[name].Environment["MAX_CONNECTIONS_PER_IP"]; limit == nil || *limit != "0" {
+			t.Errorf("%s lets in %v connections of one address", name, limit)
+		}
+	}
+	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
+		t.Errorf("redis has no limit of memory: %s", command)
+	}
+	if !strings.Contains(read(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
+		t.Error("a full Redis drops orders")
+	}
+}
+
+func TestDockerfile_EndsSmallAndWithoutRoot(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.TrimSpace(read(t, "configs/Dockerfile")), "\n")
+	var last []string // instructions of the last stage
+	for _, line := range lines {
+		if strings.HasPrefix(line, "FROM ") {
+			last = nil
+		}
+		if line != "" && !strings.HasPrefix(line, "#") {
+			last = append(last, line)
+		}
+	}
+	if last[0] != "FROM scratch" || last[len(last)-1] != "USER 65532:65532" {
+		t.Errorf("the last stage is %v", last)
+	}
+	for _, line := range lines {
+		if image, ok := strings.CutPrefix(line, "FROM "); ok && image != "scratch" && !regexp.MustCompile(`^golang:[0-9.]+-bookworm AS build$`).MatchString(image) {
+			t.Errorf("%q is not pinned", line)
+		}
+		if strings.HasPrefix(line, "ADD ") {
+			t.Errorf("%q: COPY does what is meant", line)
+		}
+	}
+}

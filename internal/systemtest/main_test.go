@@ -1,0 +1,25 @@
+package systemtest
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// Most tests wait for processes most of the time, so more of them run at once than
+// there are processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(testserver.Run(m))
+}
+
+var (
+	must  = system.Must
+	await = testserver.Await
+)

@@ -1,0 +1,150 @@
+//go:build long
+
+package systemtest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"vendorapi/internal/stack"
+)
+
+// ofPrometheus are metrics that Prometheus makes itself.
+var ofPrometheus = map[string]bool{"up": true, "ALERTS": true}
+
+// scrape is what a program exposes.
+func scrape(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %v", url, resp.StatusCode, err)
+	}
+	return string(text)
+}
+
+// running starts everything, a gateway with TLS among it, and returns what each
+// program exposes.
+func running(t *testing.T) map[string]string {
+	t.Helper()
+	s, err := stack.Start(t.Context(), stack.Options{BinDir: binaries, DataDir: t.TempDir(), Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	secure, _, err := s.AddGateway(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := stack.NewAuthority("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := authority.Issue(t.TempDir(), time.Now().Add(time.Hour), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure.Stop()
+	secure.Use(binaries, "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
+	if err := secure.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, gateway := range []*stack.Program{s.Gateway, secure} {
+		resp, err := http.Get(gateway.OpsURL() + "/no/such/path")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	// Figures of the streams are read every few seconds.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !strings.Contains(scrape(t, s.Worker.OpsURL()+"/metrics"), "\nworker_feed_lag{") && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return map[string]string{
+		"gateway":         scrape(t, s.Gateway.OpsURL()+"/metrics"),
+		"gateway, secure": scrape(t, secure.OpsURL()+"/metrics"),
+		"worker":          scrape(t, s.Worker.OpsURL()+"/metrics"),
+		"reporting":       scrape(t, s.Reporting.OpsURL()+"/metrics"),
+	}
+}
+
+var sample = regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[ {]`)
+
+func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
+	t.Parallel()
+	texts := running(t)
+	exposed := map[string]bool{}
+	for program, text := range texts {
+		for _, found := range sample.FindAllStringSubmatch(text, -1) {
+			exposed[found[1]] = true
+		}
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range problems {
+			if !strings.HasPrefix(p.Metric, "go_") && !strings.HasPrefix(p.Metric, "process_") {
+				t.Errorf("%s: %s: %s", program, p.Metric, p.Text)
+			}
+		}
+	}
+	for where, text := range expressions(t) {
+		expr, err := parser.ParseExpr(text)
+		if err != nil {
+			continue // told by another test
+		}
+		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			v, ok := n.(*parser.VectorSelector)
+			if !ok {
+				return nil
+			}
+			if v.Name == "" || !exposed[v.Name] && !ofPrometheus[v.Name] {
+				t.Errorf("%s: no program exposes %q", where, v.Name)
+			}
+			checkLabels(t, where, v, texts)
+			return nil
+		})
+	}
+}
+
+// checkLabels holds that every label that an expression selects by, beside those
+// that Prometheus adds, stands at the metric, and every value asked for with "=".
+func checkLabels(t *testing.T, where string, v *parser.VectorSelector, texts map[string]string) {
+	t.Helper()
+	if ofPrometheus[v.Name] {
+		return
+	}
+	for _, m := range v.LabelMatchers {
+		if m.Name == labels.MetricName || m.Name == "job" || m.Name == "instance" {
+			continue
+		}
+		pattern := `(?m)^` + v.Name + `\{[^}]*\b` + m.Name + `="`
+		// Routes and answers are made by traffic; what is asked for by name in the
+		// rules is held by the programs' own tests.
+		if m.Type == labels.MatchEqual && m.Name != "endpoint" && m.Name != "code" && m.Name != "script" {
+			pattern += regexp.QuoteMeta(m.Value) + `"`
+		}
+		found := false
+		for _, text := range texts {
+			found = found || regexp.MustCompile(pattern).MatchString(text)
+		}
+		if !found {
+			t.Errorf("%s: nothing exposes %s with %s", where, v.Name, m)
+		}
+	}
+}
