@@ -55,18 +55,6 @@ func TestParseBenchmark_Refuses(t *testing.T) {
 	}
 }
 
-func TestExactly(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"BenchmarkServe/order":    "^BenchmarkServe$/^order$",
-		"BenchmarkDecode/*/sonic": "^BenchmarkDecode$/^.*$/^sonic$",
-	} {
-		if got := exactly(name); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
-	}
-}
-
 func TestResults(t *testing.T) {
 	t.Parallel()
 	r := results{

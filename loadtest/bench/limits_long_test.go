@@ -82,29 +82,3 @@ func TestReadLimits_Refuses(t *testing.T) {
 		t.Error("a missing file was accepted")
 	}
 }
-
-// The checked-in file holds what the project promises.
-func TestFloors_HoldThePromises(t *testing.T) {
-	t.Parallel()
-	limits, err := readLimits("floors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]limit{
-		"orders_per_xadd":  {Of: ofRatio, AtLeast: bound(0.5)},
-		"orders_per_plain": {Of: ofRatio, AtLeast: bound(3)},
-		"redis_per_native": {Of: ofRatio, AtMost: bound(1.6)},
-		"allocations":      {Of: ofMeasured, AtMost: bound(30)},
-		"wait_p99":         {Of: ofMeasured, AtMost: bound(5)},
-	} {
-		got, ok := limits[key]
-		switch {
-		case !ok || got.Of != want.Of:
-			t.Errorf("%s: %+v", key, got)
-		case want.AtLeast != nil && (got.AtLeast == nil || *got.AtLeast < *want.AtLeast):
-			t.Errorf("%s: the floor is below %v", key, *want.AtLeast)
-		case want.AtMost != nil && (got.AtMost == nil || *got.AtMost > *want.AtMost):
-			t.Errorf("%s: the ceiling is above %v", key, *want.AtMost)
-		}
-	}
-}

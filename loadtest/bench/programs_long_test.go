@@ -105,38 +105,6 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-func TestParseInfo(t *testing.T) {
-	t.Parallel()
-	info := parseInfo("# CPU\r\nused_cpu_user_main_thread:1.25\r\nredis_version:7.0.15\r\naof_base_size:88\r\n")
-	if info["used_cpu_user_main_thread"] != 1.25 || info["aof_base_size"] != 88 || len(info) != 2 {
-		t.Errorf("%v", info)
-	}
-}
-
-func TestFlags(t *testing.T) {
-	t.Setenv("DATA_DIR", "/data")
-	for _, c := range []struct {
-		args   string
-		rounds int
-		json   string
-	}{
-		{"", 7, "/data/bench.json"},
-		{"-scale", 3, "/data/bench-scale.json"},
-		{"-quick -rounds 9", 1, "/data/bench.json"},
-		{"-scale -rounds 2 -json x", 2, "x"},
-	} {
-		f, err := parseFlags(strings.Fields(c.args))
-		if err != nil || f.rounds != c.rounds || f.json != c.json || !strings.HasSuffix(f.floors, "loadtest/bench/floors.json") {
-			t.Errorf("%q: %+v, %v", c.args, f, err)
-		}
-	}
-	for _, args := range []string{"-rounds -1", "-rounds 51", "-only (", "further", "-unknown"} {
-		if f, err := parseFlags(strings.Fields(args)); err == nil {
-			t.Errorf("%q: %+v", args, f)
-		}
-	}
-}
-
 // What a webhook weighs is told as it went over the wire.
 func TestRequestBytes(t *testing.T) {
 	t.Parallel()

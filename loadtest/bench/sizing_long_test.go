@@ -65,20 +65,6 @@ func TestNeeds_Grow(t *testing.T) {
 	}
 }
 
-func TestNeeds_SayWhatIsNotMeasured(t *testing.T) {
-	t.Parallel()
-	s := figured()
-	s.Costs.LiveBytes, s.Costs.Flushes = 0, 0
-	var out strings.Builder
-	s.print(&out, []float64{1000})
-	for _, l := range strings.Split(out.String(), "\n") {
-		missing := strings.HasPrefix(l, "memory") || strings.HasPrefix(l, "partitions") || strings.HasPrefix(l, "fsyncs") || strings.Contains(l, "by memory")
-		if missing != strings.Contains(l, "not measured") {
-			t.Errorf("%s", l)
-		}
-	}
-}
-
 func TestReadSizing_Refuses(t *testing.T) {
 	t.Parallel()
 	good, err := os.ReadFile("sizing.json")
@@ -99,22 +85,6 @@ func TestReadSizing_Refuses(t *testing.T) {
 		if _, err := readSizing(path); err == nil || content == string(good) {
 			t.Errorf("%s: accepted", name)
 		}
-	}
-}
-
-// The page shows what the program computes from the checked-in figures.
-func TestReadme_ShowsTheNeeds(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	if err := run(t.Context(), []string{"-need", "10000,100000"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), out.String()) {
-		t.Errorf("loadtest/README.md does not show\n%s", out.String())
 	}
 }
 

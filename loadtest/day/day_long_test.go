@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -71,21 +70,6 @@ func TestNewPlan_BodiesAreWhatTheSpecAsksFor(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	var values []time.Duration
-	for i := 100; i > 0; i-- {
-		values = append(values, time.Duration(i))
-	}
-	for p, want := range map[int]time.Duration{50: 50, 99: 99, 100: 100} {
-		if got := percentile(values, p); got != want {
-			t.Errorf("p%d = %d", p, got)
-		}
-	}
-	if percentile(nil, 99) != 0 || percentile([]time.Duration{7}, 1) != 7 {
-		t.Error("edge cases")
-	}
-}
-
 func limits(remaining int, reset time.Time) http.Header {
 	h := http.Header{}
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(remaining))
@@ -126,19 +110,5 @@ func TestPacer_ObeysRateAndHeaders(t *testing.T) {
 	}
 	if p.claim(at.Add(8*time.Second)) <= 0 {
 		t.Error("a place beyond what remains")
-	}
-}
-
-func TestSummary_SaysWhetherItAddsUp(t *testing.T) {
-	var out strings.Builder
-	s := Summary{Sent: 3, Accepted: 2, Refused: map[string]int{"INVALID_PHONE": 1}, Payments: map[string]int{"Cash": 2}}
-	s.Print(&out)
-	if !strings.Contains(out.String(), "It adds up.") || !strings.Contains(out.String(), "1  (INVALID_PHONE 1)") {
-		t.Errorf("%s", out.String())
-	}
-	s.Problems = append(s.Problems, "something")
-	s.Print(&out)
-	if !strings.Contains(out.String(), "It does not add up (1 problems):\n  - something") {
-		t.Errorf("%s", out.String())
 	}
 }

@@ -104,19 +104,3 @@ func TestRun_StepsAreInTheOrderOfTheirRates(t *testing.T) {
 		t.Errorf("%+v", steps)
 	}
 }
-
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	hundred := make([]time.Duration, 100)
-	for i := range hundred {
-		hundred[i] = time.Duration(i + 1)
-	}
-	for p, want := range map[int]time.Duration{0: 1, 50: 50, 95: 95, 99: 99, 100: 100} {
-		if got := percentile(hundred, p); got != want {
-			t.Errorf("p%d is %d, want %d", p, got, want)
-		}
-	}
-	if percentile(nil, 99) != 0 || percentile(hundred[:1], 50) != 1 {
-		t.Error("of none or of one")
-	}
-}
