@@ -19,28 +19,19 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range 8 {
-		_, err := l.Consume(t.Context(), id, EndpointOrders)
-		must(t, err)
+		get(l.Consume(t.Context(), id, EndpointOrders))(t)
 	}
 	limits.Orders.Sustained.Count = 5
 	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
-	_, err := l.UpdateAccount(t.Context(), id, narrow)
-	must(t, err)
-	_, err = l.Consume(t.Context(), id, EndpointOrders)
+	get(l.UpdateAccount(t.Context(), id, narrow))(t)
+	_, err := l.Consume(t.Context(), id, EndpointOrders)
 	wantCode(t, err, delivery.CodeRateLimited)
 	limits.Orders.Sustained.Count = 9
-	_, err = l.UpdateAccount(t.Context(), id, narrow)
-	must(t, err)
-	quota, err := l.Consume(t.Context(), id, EndpointOrders)
-	must(t, err)
-	if quota != (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}) {
-		t.Errorf("quota %+v", quota)
-	}
-	stored, err := l.Account(t.Context(), id)
-	must(t, err)
-	if stored.Limits != limits || stored.Name != "Vendor" || stored.Suspended {
-		t.Errorf("stored %+v", stored)
-	}
+	get(l.UpdateAccount(t.Context(), id, narrow))(t)
+	quota := get(l.Consume(t.Context(), id, EndpointOrders))(t)
+	check(t, quota == (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}), "quota %+v", quota)
+	stored := get(l.Account(t.Context(), id))(t)
+	check(t, stored.Limits == limits && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
 }
 
 func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
@@ -61,11 +52,8 @@ func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
 		})
 	}
 	all.Wait()
-	a, err := l.Account(t.Context(), id)
-	must(t, err)
-	if !a.Suspended || a.Name != "Renamed" || a.Limits.Cancel.Sustained.Count != 7 || a.Limits.Token.Sustained.Count != 8 {
-		t.Errorf("account %+v", a)
-	}
+	a := get(l.Account(t.Context(), id))(t)
+	check(t, a.Suspended && a.Name == "Renamed" && a.Limits.Cancel.Sustained.Count == 7 && a.Limits.Token.Sustained.Count == 8, "account %+v", a)
 	mine := errors.New("mine")
 	if _, err := l.UpdateAccount(t.Context(), id, func(*delivery.Account) error { return mine }); !errors.Is(err, mine) {
 		t.Errorf("got %v", err)
@@ -90,11 +78,8 @@ func TestAccounts_ListsEveryPartitionByName(t *testing.T) {
 		must(t, l.CreateAccount(t.Context(), a, testHash))
 		must(t, l.CreateAccount(t.Context(), a, testHash)) // a repeated call
 	}
-	accounts, err := l.Accounts(t.Context())
-	must(t, err)
-	if len(accounts) != 20 || accounts[0].Name != "Vendor 00" || accounts[19].Name != "Vendor 19" {
-		t.Errorf("%d accounts, first %+v", len(accounts), accounts[0])
-	}
+	accounts := get(l.Accounts(t.Context()))(t)
+	check(t, len(accounts) == 20 && accounts[0].Name == "Vendor 00" && accounts[19].Name == "Vendor 19", "%d accounts, first %+v", len(accounts), accounts[0])
 }
 
 //rule:admin-api/post-accounts-id-credentials
@@ -110,8 +95,7 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 		must(t, l.RotateAccountSecret(t.Context(), id, fresh, now.Add(time.Hour)))
 	}
 	for _, hash := range [][32]byte{testHash, fresh} {
-		_, err := l.CountToken(t.Context(), id, hash)
-		must(t, err)
+		get(l.CountToken(t.Context(), id, hash))(t)
 	}
 	_, err := l.CountToken(t.Context(), id, [32]byte{7})
 	wantCode(t, err, delivery.CodeInvalidCredentials)
@@ -121,11 +105,8 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	_, err = l.CountToken(t.Context(), delivery.NewAccountID(), testHash)
 	wantCode(t, err, delivery.CodeInvalidCredentials)
 	// Wrong secrets have not used up the tokens.
-	quota, err := l.CountToken(t.Context(), id, fresh)
-	must(t, err)
-	if quota.Limit != 3 {
-		t.Errorf("quota %+v", quota)
-	}
+	quota := get(l.CountToken(t.Context(), id, fresh))(t)
+	check(t, quota.Limit == 3, "quota %+v", quota)
 }
 
 //rule:limits-and-idempotency/redis_rate
@@ -159,26 +140,19 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 		must(t, l.FlushMinutes(t.Context(), start.Add(time.Duration(n)*time.Minute)))
 	}
 	marked := func() bool {
-		a, err := l.Account(t.Context(), id)
-		must(t, err)
+		a := get(l.Account(t.Context(), id))(t)
 		return !a.ExcessSince.IsZero()
 	}
 	for n := range 4 {
 		minute(n, true)
 	}
-	if marked() {
-		t.Error("marked after 4 minutes")
-	}
+	check(t, !marked(), "marked after 4 minutes")
 	minute(4, true)
-	if !marked() {
-		t.Error("not marked after 5 minutes")
-	}
+	check(t, marked(), "not marked after 5 minutes")
 	for n := 5; n < 11; n++ {
 		minute(n, false)
 	}
-	if marked() {
-		t.Error("still marked with 4 bad minutes among the last 10")
-	}
+	check(t, !marked(), "still marked with 4 bad minutes among the last 10")
 }
 
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
@@ -189,16 +163,12 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 		t.Fatalf("snapshot has %+v", got)
 	}
 	now := time.Now()
-	if !l.VerifyFleetSecret(f.ID, testHash, now) || l.VerifyFleetSecret(f.ID, [32]byte{}, now) || l.VerifyFleetSecret(delivery.NewFleetID(), testHash, now) {
-		t.Error("secrets")
-	}
+	check(t, l.VerifyFleetSecret(f.ID, testHash, now) && !l.VerifyFleetSecret(f.ID, [32]byte{}, now) && !l.VerifyFleetSecret(delivery.NewFleetID(), testHash, now),
+		"secrets")
 	before := l.Fleets()
 	must(t, l.LoadFleets(t.Context()))
-	if l.Fleets() != before {
-		t.Error("the snapshot was made anew though nothing changed")
-	}
-	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil })
-	must(t, err)
+	check(t, l.Fleets() == before, "the snapshot was made anew though nothing changed")
+	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
 	must(t, l.LoadFleets(t.Context()))
 	elsewhere := delivery.Point{Latitude: 39, Longitude: 32}
 	if c := l.Fleets().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
@@ -211,15 +181,14 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	if _, err := l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine }); err != mine {
 		t.Errorf("got %v", err)
 	}
-	_, err = l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })
+	_, err := l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })
 	wantCode(t, err, delivery.CodeFleetNotFound)
 }
 
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = 0; return nil })
-	must(t, err)
+	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = 0; return nil }))(t)
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
@@ -238,42 +207,28 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	l := openTest(t)
 	id, f := newAccount(t, l, plenty()), newFleet(t, l)
-	none, quota, err := l.CountAndReadStore(t.Context(), id, "S-1")
-	must(t, err)
-	if none != nil || quota.Limit == 0 {
-		t.Errorf("found %+v, quota %+v", none, quota)
-	}
+	none, quota := get2(l.CountAndReadStore(t.Context(), id, "S-1"))(t)
+	check(t, none == nil && quota.Limit != 0, "found %+v, quota %+v", none, quota)
 	s := newStore(t, l, id, f)
-	if s.Revision != 1 {
-		t.Errorf("revision %d", s.Revision)
-	}
+	check(t, s.Revision == 1, "revision %d", s.Revision)
 	twin := &delivery.Store{Account: id, ExternalID: "S-1", State: delivery.AwaitingFleet}
 	if err := l.WriteStore(t.Context(), twin); !errors.Is(err, ErrConflict) {
 		t.Errorf("a second first write: %v", err)
 	}
-	read, _, err := l.CountAndReadStore(t.Context(), id, "S-1")
-	must(t, err)
-	if read.Name != s.Name || read.Point != s.Point || read.Revision != 1 || read.Fleet != f.ID {
-		t.Errorf("read %+v", read)
-	}
+	read, _ := get2(l.CountAndReadStore(t.Context(), id, "S-1"))(t)
+	check(t, read.Name == s.Name && read.Point == s.Point && read.Revision == 1 && read.Fleet == f.ID, "read %+v", read)
 	count := func(state delivery.StoreState) int {
-		stores, err := l.FleetStores(t.Context(), f.ID, state)
-		must(t, err)
+		stores := get(l.FleetStores(t.Context(), f.ID, state))(t)
 		return len(stores)
 	}
-	if count(0) != 1 || count(delivery.Active) != 1 || count(delivery.AwaitingFleetApproval) != 0 {
-		t.Error("the fleet's list of stores")
-	}
+	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	must(t, l.WriteStore(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 	partition := partitionOf(id, len(l.rooms))
 	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
 	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
-		due, err := l.DueStores(t.Context(), partition, at, 10)
-		must(t, err)
-		if len(due) != want {
-			t.Errorf("%s: %d stores due, want %d", at, len(due), want)
-		}
+		due := get(l.DueStores(t.Context(), partition, at, 10))(t)
+		check(t, len(due) == want, "%s: %d stores due, want %d", at, len(due), want)
 	}
 	read.Fleet, read.State = delivery.FleetID{}, delivery.Deactivated
 	must(t, l.WriteStore(t.Context(), read))
@@ -283,13 +238,10 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	if n := l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(); n != 1 {
 		t.Errorf("%d events", n)
 	}
-	_, err = l.Store(t.Context(), id, "S-2")
+	_, err := l.Store(t.Context(), id, "S-2")
 	wantCode(t, err, delivery.CodeStoreNotFound)
-	stores, err := l.AccountStores(t.Context(), id)
-	must(t, err)
-	if len(stores) != 1 {
-		t.Errorf("%d stores of the account", len(stores))
-	}
+	stores := get(l.AccountStores(t.Context(), id))(t)
+	check(t, len(stores) == 1, "%d stores of the account", len(stores))
 }
 
 func TestPartitionTags_AreEvenAndStable(t *testing.T) {
@@ -297,9 +249,7 @@ func TestPartitionTags_AreEvenAndStable(t *testing.T) {
 		seen := make(map[string]bool)
 		share := clusterSlots / partitions
 		for i, tag := range partitionTags('p', partitions) {
-			if seen[tag] {
-				t.Fatalf("%d partitions: tag %s twice", partitions, tag)
-			}
+			require(t, !seen[tag], "%d partitions: tag %s twice", partitions, tag)
 			seen[tag] = true
 			if slot := int(hashSlot(tag)); slot < i*share+share/4 || slot > i*share+share*3/4 {
 				t.Errorf("%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)

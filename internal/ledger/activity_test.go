@@ -23,19 +23,15 @@ func equalActivity(a, b MinuteActivity) bool {
 
 func (l *Ledger) wantActivity(t *testing.T, want ...MinuteActivity) {
 	t.Helper()
-	got, err := l.Activity(t.Context(), len(want))
-	must(t, err)
-	if !slices.EqualFunc(got, want, equalActivity) {
-		t.Errorf("activity %+v, want %+v", got, want)
-	}
+	got := get(l.Activity(t.Context(), len(want)))(t)
+	check(t, slices.EqualFunc(got, want, equalActivity), "activity %+v, want %+v", got, want)
 }
 
 func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	s := newEnv(t)
 	created := func(externalID, key string) *delivery.Order {
 		t.Helper()
-		c, _, err := s.CreateOrder(t.Context(), s.creation(externalID, key))
-		must(t, err)
+		c, _ := get2(s.CreateOrder(t.Context(), s.creation(externalID, key)))(t)
 		return c.Order
 	}
 	o := created("X-1", "key")
@@ -43,23 +39,20 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "other key"))
 	wantCode(t, err, delivery.CodeDuplicateOrder)
 	for range 2 { // the second finds it cancelled
-		_, _, err = s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now())
-		must(t, err)
+		get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	}
 	delivered := created("X-2", "")
 	commit := []Commit{{Order: delivered, Changes: []delivery.Change{
 		{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}}}
 	for range 2 { // the second is a conflict
-		_, err = s.CommitAll(t.Context(), commit)
-		must(t, err)
+		get(s.CommitAll(t.Context(), commit))(t)
 	}
 	_, _, err = s.CancelOrder(t.Context(), s.account, delivered.ID, "", "", time.Now())
 	wantCode(t, err, delivery.CodeOrderNotCancellable)
 	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
 	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
 	swap := delivery.Courier{Name: "Ali Veli"}
-	_, err = s.CommitAll(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}})
-	must(t, err)
+	get(s.CommitAll(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}}))(t)
 	s.CountRefusal(delivery.CodeDuplicateOrder)
 	s.CountRefusal(delivery.CodeDuplicateOrder)
 	s.CountRefusal(delivery.CodeRateLimited)
@@ -73,9 +66,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	must(t, err)
 	want := MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
 		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}}
-	if !equalActivity(two[0], want) && !equalActivity(two[1], want) {
-		t.Errorf("activity %+v, want %+v", two, want)
-	}
+	check(t, equalActivity(two[0], want) || equalActivity(two[1], want), "activity %+v, want %+v", two, want)
 }
 
 func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
@@ -96,8 +87,7 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 		return MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
 	}
 	l.wantActivity(t, MinuteActivity{}, refused(1), MinuteActivity{}, refused(2))
-	got, err := l.Activity(t.Context(), 1440)
-	must(t, err)
+	got := get(l.Activity(t.Context(), 1440))(t)
 	if first, last := got[0].At, got[1439].At; len(got) != 1440 || !last.Equal(start.Add(2*time.Minute)) || last.Sub(first) != 1439*time.Minute {
 		t.Errorf("%d minutes from %s to %s", len(got), first, last)
 	}
@@ -139,9 +129,7 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	must(t, l.FlushMinutes(t.Context(), clock.now))
 	l.wantActivity(t, MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
 		MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
-	if len(l.activity.pending) != 0 {
-		t.Errorf("%d additions still wait", len(l.activity.pending))
-	}
+	check(t, len(l.activity.pending) == 0, "%d additions still wait", len(l.activity.pending))
 }
 
 func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
@@ -152,9 +140,7 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 		_ = l.FlushMinutes(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
 	}
 	kept := l.activity.pending
-	if len(kept) != keptAdditions || kept[0].number != 11 {
-		t.Errorf("%d additions wait, the oldest is number %d", len(kept), kept[0].number)
-	}
+	check(t, len(kept) == keptAdditions && kept[0].number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].number)
 }
 
 func TestCountRefusal_TakesNoMemory(t *testing.T) {

@@ -19,12 +19,9 @@ func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 	s.report(t, order.ID, delivery.Assigned)
 	want := func(what string, want ...GroupLeft) {
 		t.Helper()
-		left, err := s.GroupsLeft(t.Context())
-		must(t, err)
+		left := get(s.GroupsLeft(t.Context()))(t)
 		// Stores and fleets publish, too; only what tells of streams that exist counts.
-		if !slices.Equal(left, want) {
-			t.Errorf("%s: %+v, want %+v", what, left, want)
-		}
+		check(t, slices.Equal(left, want), "%s: %+v, want %+v", what, left, want)
 	}
 	want("nobody has read", GroupLeft{0, "events", RoleStatus, 1, 0}, GroupLeft{0, "events", RoleWebhook, 1, 0},
 		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 1, 0})
@@ -42,11 +39,8 @@ func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 	s := newWebhookEnv(t, 100)
 	s.publish(t, 3)
 	handed := s.leaseWith(t, Grant{Limit: 2, Share: 10, InFlight: 10}, 2)
-	left, err := s.WebhooksLeft(t.Context())
-	must(t, err)
-	if len(left) != 1 || left[0].Account != s.account || len(left[0].Queued) != 1 || len(left[0].Leased) != 2 || !left[0].Scheduled {
-		t.Fatalf("%+v", left)
-	}
+	left := get(s.WebhooksLeft(t.Context()))(t)
+	require(t, len(left) == 1 && left[0].Account == s.account && len(left[0].Queued) == 1 && len(left[0].Leased) == 2 && left[0].Scheduled, "%+v", left)
 	var leased, sent []string
 	for _, e := range left[0].Leased {
 		leased = append(leased, e.Notice)
@@ -56,9 +50,8 @@ func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 	}
 	slices.Sort(leased)
 	slices.Sort(sent)
-	if !slices.Equal(leased, sent) || left[0].Queued[0].Notice == "" || slices.Contains(sent, left[0].Queued[0].Notice) {
-		t.Errorf("leased %v, handed out %v, queued %v", leased, sent, left[0].Queued)
-	}
+	check(t, slices.Equal(leased, sent) && left[0].Queued[0].Notice != "" && !slices.Contains(sent, left[0].Queued[0].Notice),
+		"leased %v, handed out %v, queued %v", leased, sent, left[0].Queued)
 }
 
 func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
@@ -69,9 +62,7 @@ func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
 	item := "\x01" + orderMember(id) + "\x00\x00\x00\x07"
 	got := r.waitingEvents([]string{item, "\x81" + item[1:] + "12345678", "\x02evt_n", "\x8212345678evt_m", "\x0412345678", "", "\x01", "\x82"})
 	want := []WaitingEvent{{Order: id, Sequence: 7}, {Order: id, Sequence: 7}, {Notice: "evt_n"}, {Notice: "evt_m"}, {}, {}, {}, {}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	check(t, slices.Equal(got, want), "got %v, want %v", got, want)
 }
 
 func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
@@ -82,10 +73,8 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 	s.advance(t, cancelled, delivery.Cancelled)
 	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
 	find := func() []Astray {
-		orders, err := s.Orders(t.Context(), []delivery.OrderID{searching, cancelled, delivered})
-		must(t, err)
-		astray, err := s.Astray(t.Context(), orders)
-		must(t, err)
+		orders := get(s.Orders(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
+		astray := get(s.Astray(t.Context(), orders))(t)
 		return astray
 	}
 	if astray := find(); len(astray) != 0 {

@@ -31,11 +31,7 @@ func TestCheck_NeedsNoRedis(t *testing.T) {
 		{Config{URL: "rediss://h", Environment: "sandbox", TLS: TLSFiles{Cert: empty}}, "needed together"},
 	} {
 		err := c.config.Check()
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: got %v, want %q", c.config.URL, err, c.want)
-		}
-		if err != nil && strings.Contains(err.Error(), "heim") {
-			t.Errorf("the error shows the password: %v", err)
-		}
+		check(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%q: got %v, want %q", c.config.URL, err, c.want)
+		check(t, err == nil || !strings.Contains(err.Error(), "heim"), "the error shows the password: %v", err)
 	}
 }

@@ -78,9 +78,7 @@ func (s *stint) request(tb testing.TB) error {
 		}
 		return nil
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	s.admitted = append(s.admitted, s.real)
 	return s.inBounds()
 }
@@ -114,8 +112,7 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range count {
-		_, err := l.Consume(t.Context(), account, EndpointOrders)
-		must(t, err)
+		get(l.Consume(t.Context(), account, EndpointOrders))(t)
 	}
 	l.setClock(t, now-3600*second)
 	_, err := l.Consume(t.Context(), account, EndpointOrders)
@@ -140,11 +137,8 @@ func TestClock_SpacingLimitsForgetAFutureThatWas(t *testing.T) {
 	wantCode(t, l.CountFailedLogin(t.Context(), "client", "address"), delivery.CodeRateLimited)
 	wantCode(t, l.CountSignIn(t.Context(), "user", "address"), delivery.CodeRateLimited)
 	// As if the server's clock had been an hour ahead until now.
-	keys, err := l.rdb.Keys(t.Context(), "rate:*").Result()
-	must(t, err)
-	if len(keys) == 0 {
-		t.Fatal("no limits are stored")
-	}
+	keys := get(l.rdb.Keys(t.Context(), "rate:*").Result())(t)
+	require(t, len(keys) != 0, "no limits are stored")
 	for _, key := range keys {
 		must(t, l.rdb.IncrByFloat(t.Context(), key, 3600).Err())
 	}

@@ -15,27 +15,18 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	commit := Commit{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5551112233"}}}}
 	for i, want := range []error{nil, ErrConflict} { // the second is a repeated call
-		result, err := s.CommitAll(t.Context(), []Commit{commit})
-		must(t, err)
-		if !errors.Is(result[0], want) {
-			t.Errorf("call %d: %v, want %v", i, result[0], want)
-		}
+		result := get(s.CommitAll(t.Context(), []Commit{commit}))(t)
+		check(t, errors.Is(result[0], want), "call %d: %v, want %v", i, result[0], want)
 	}
-	stored, err := s.Order(t.Context(), o.ID)
-	must(t, err)
-	if stored.Status != delivery.Assigned || delivery.Sequence(stored.Version) != 2 || stored.Courier.Name != "Mehmet Yılmaz" || len(stored.Changes) != 1 {
-		t.Errorf("stored %+v", stored)
-	}
+	stored := get(s.Order(t.Context(), o.ID))(t)
+	check(t, stored.Status == delivery.Assigned && delivery.Sequence(stored.Version) == 2 && stored.Courier.Name == "Mehmet Yılmaz" && len(stored.Changes) == 1,
+		"stored %+v", stored)
 	swap := delivery.Courier{Name: "Ali Veli", Phone: "5550000000", VehicleType: "Bicycle"}
-	result, err := s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}})
-	must(t, err)
+	result := get(s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}}))(t)
 	must(t, result[0])
 	wantCode(t, result[1], delivery.CodeOrderNotFound)
-	swapped, err := s.Order(t.Context(), o.ID)
-	must(t, err)
-	if swapped.Version != stored.Version || swapped.Courier != swap || swapped.Changes[0].Courier.Name != "Mehmet Yılmaz" {
-		t.Errorf("swapped %+v", swapped)
-	}
+	swapped := get(s.Order(t.Context(), o.ID))(t)
+	check(t, swapped.Version == stored.Version && swapped.Courier == swap && swapped.Changes[0].Courier.Name == "Mehmet Yılmaz", "swapped %+v", swapped)
 }
 
 func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
@@ -47,37 +38,23 @@ func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 		must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
 	}
 	listed := func(status delivery.Status) int {
-		orders, next, err := s.Jobs(t.Context(), s.fleet.ID, status, "", 10)
-		must(t, err)
-		if next != "" {
-			t.Errorf("a cursor %q at the end", next)
-		}
+		orders, next := get2(s.Jobs(t.Context(), s.fleet.ID, status, "", 10))(t)
+		check(t, next == "", "a cursor %q at the end", next)
 		return len(orders)
 	}
-	if listed(delivery.Searching) != 1 {
-		t.Error("the new order is not on its fleet's list")
-	}
-	due, err := s.DueOrders(t.Context(), o.ID.Partition(), o.CreatedAt.Add(15*time.Minute), 10)
-	must(t, err)
-	if len(due) != 1 || due[0] != o.ID {
-		t.Errorf("due after 15 minutes: %v", due)
-	}
+	check(t, listed(delivery.Searching) == 1, "the new order is not on its fleet's list")
+	due := get(s.DueOrders(t.Context(), o.ID.Partition(), o.CreatedAt.Add(15*time.Minute), 10))(t)
+	check(t, len(due) == 1 && due[0] == o.ID, "due after 15 minutes: %v", due)
 	s.advance(t, o.ID, delivery.Assigned)
-	if listed(delivery.Searching) != 0 || listed(delivery.Assigned) != 1 {
-		t.Error("the assigned order is not on the right list")
-	}
+	check(t, listed(delivery.Searching) == 0 && listed(delivery.Assigned) == 1, "the assigned order is not on the right list")
 	// Indexing that comes late does not bring it back.
 	must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
-	if listed(delivery.Searching) != 0 {
-		t.Error("a late index put the order back")
-	}
+	check(t, listed(delivery.Searching) == 0, "a late index put the order back")
 	s.advance(t, o.ID, delivery.Delivered)
 	if n := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(); n != 0 {
 		t.Errorf("%d timers of ended orders", n)
 	}
-	if listed(delivery.Assigned) != 0 {
-		t.Error("the delivered order is still listed")
-	}
+	check(t, listed(delivery.Assigned) == 0, "the delivered order is still listed")
 }
 
 func TestJobs_PagesOverEverything(t *testing.T) {
@@ -87,29 +64,23 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 	for i := range want {
 		c := s.creation(fmt.Sprint("X-", i), "")
 		c.Now = at
-		_, _, err := s.CreateOrder(t.Context(), c)
-		must(t, err)
+		get2(s.CreateOrder(t.Context(), c))(t)
 	}
 	entries := collect(t, s.Ledger, RoleStatus, "c", want)
 	must(t, s.IndexJobs(t.Context(), entries[0].Partition, entries))
 	for _, limit := range []int{1, 4, 5, 25, 100} {
 		seen := make(map[delivery.OrderID]bool)
 		for cursor := ""; ; {
-			orders, next, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, cursor, limit)
-			must(t, err)
+			orders, next := get2(s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, cursor, limit))(t)
 			for _, o := range orders {
-				if seen[o.ID] {
-					t.Fatalf("limit %d: %s is listed twice", limit, o.ID)
-				}
+				require(t, !seen[o.ID], "limit %d: %s is listed twice", limit, o.ID)
 				seen[o.ID] = true
 			}
 			if cursor = next; next == "" {
 				break
 			}
 		}
-		if len(seen) != want {
-			t.Errorf("limit %d: %d orders listed, want %d", limit, len(seen), want)
-		}
+		check(t, len(seen) == want, "limit %d: %d orders listed, want %d", limit, len(seen), want)
 	}
 	_, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)
 	wantCode(t, err, delivery.CodeValidationFailed)
@@ -122,11 +93,8 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	_, err := s.Report(t.Context(), u, time.Now())
 	wantCode(t, err, delivery.CodeOrderNotFound)
 	u.Fleet = s.fleet.ID
-	before, err := s.Report(t.Context(), u, time.Now())
-	must(t, err)
-	if before.Status != delivery.Searching || before.Reported != 0 {
-		t.Errorf("before %+v", before)
-	}
+	before := get(s.Report(t.Context(), u, time.Now()))(t)
+	check(t, before.Status == delivery.Searching && before.Reported == 0, "before %+v", before)
 	s.advance(t, o.ID, delivery.Failed)
 	u.Kind = delivery.KindAccept
 	_, err = s.Report(t.Context(), u, time.Now())
@@ -145,17 +113,12 @@ func TestReportLocations_KeepsTheNewest(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	here := delivery.Location{Point: taksim, At: at}
 	older := delivery.Location{Point: delivery.Point{Latitude: 1, Longitude: 2}, At: at.Add(-time.Second)}
-	ignored, err := s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, here}, {o.ID, older}, {ended.ID, here}, {delivery.MakeOrderID(3, 4, [12]byte{}), here}, {delivery.MakeOrderID(999, 4, [12]byte{}), here}}, at)
-	must(t, err)
-	if ignored != 4 {
-		t.Errorf("%d ignored, want 4", ignored)
-	}
-	stored, err := s.Order(t.Context(), o.ID)
-	must(t, err)
-	if stored.Location.Point != taksim || !stored.Location.At.Equal(at) || !stored.LastCourierUpdate.Equal(at) {
-		t.Errorf("location %+v, last update %s", stored.Location, stored.LastCourierUpdate)
-	}
-	if ignored, err = s.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at); err != nil || ignored != 1 {
+	ignored := get(s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, here}, {o.ID, older}, {ended.ID, here}, {delivery.MakeOrderID(3, 4, [12]byte{}), here}, {delivery.MakeOrderID(999, 4, [12]byte{}), here}}, at))(t)
+	check(t, ignored == 4, "%d ignored, want 4", ignored)
+	stored := get(s.Order(t.Context(), o.ID))(t)
+	check(t, stored.Location.Point == taksim && stored.Location.At.Equal(at) && stored.LastCourierUpdate.Equal(at),
+		"location %+v, last update %s", stored.Location, stored.LastCourierUpdate)
+	if ignored, err := s.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at); err != nil || ignored != 1 {
 		t.Errorf("another fleet: %d ignored, %v", ignored, err)
 	}
 }

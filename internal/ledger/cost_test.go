@@ -106,9 +106,7 @@ func (s *costEnv) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner
 			sent++
 		}
 		cmds, err := pipe.Exec(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for _, cmd := range cmds {
 			if reply, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "fcall" && !strings.HasPrefix(reply.Val(), "created\n") {
 				b.Fatalf("the script answered %q", reply.Val())
@@ -175,14 +173,12 @@ func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
 // mainThread is the CPU time of Redis's main thread so far, in seconds.
 func mainThread(b *testing.B, l *Ledger) float64 {
 	b.Helper()
-	info, err := l.rdb.Info(b.Context(), "cpu").Result()
-	must(b, err)
+	info := get(l.rdb.Info(b.Context(), "cpu").Result())(b)
 	total := 0.0
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if strings.HasSuffix(name, "_main_thread") {
-			seconds, err := strconv.ParseFloat(value, 64)
-			must(b, err)
+			seconds := get(strconv.ParseFloat(value, 64))(b)
 			total += seconds
 		}
 	}

@@ -16,23 +16,15 @@ func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 	c := s.creation("X-1", "")
 	c.Draft.OrderedAt = time.Now().Add(-time.Minute)
 	c.Draft.PackageNote = "kırılacak"
-	created, quota, err := s.CreateOrder(t.Context(), c)
-	must(t, err)
-	if quota.Limit != 100_000 || quota.Remaining != 99_999 {
-		t.Errorf("quota %+v", quota)
-	}
-	stored, err := s.Order(t.Context(), created.Order.ID)
-	must(t, err)
+	created, quota := get2(s.CreateOrder(t.Context(), c))(t)
+	check(t, quota.Limit == 100_000 && quota.Remaining == 99_999, "quota %+v", quota)
+	stored := get(s.Order(t.Context(), created.Order.ID))(t)
 	want := *created.Order
 	for _, at := range []*time.Time{&want.CreatedAt, &want.ReadyAt, &want.OrderedAt} {
 		*at = at.UTC()
 	}
-	if !reflect.DeepEqual(stored, &want) {
-		t.Errorf("stored\n%+v\nanswered\n%+v", stored, &want)
-	}
-	if created.Replayed || stored.Status != delivery.Searching || stored.Fleet != s.fleet.Terms() {
-		t.Errorf("created %+v", stored)
-	}
+	check(t, reflect.DeepEqual(stored, &want), "stored\n%+v\nanswered\n%+v", stored, &want)
+	check(t, !created.Replayed && stored.Status == delivery.Searching && stored.Fleet == s.fleet.Terms(), "created %+v", stored)
 }
 
 //rule:order-creation-request/externalStoreId errors/STORE_NOT_CONFIGURED errors/DUPLICATE_ORDER errors/FLEET_SUSPENDED errors/FLEET_UNAVAILABLE
@@ -68,9 +60,7 @@ func TestCreateOrder_Refusals(t *testing.T) {
 			c.change(creation)
 			created, _, err := s.CreateOrder(t.Context(), creation)
 			wantCode(t, err, c.code)
-			if created.Order != nil {
-				t.Error("an order came with the refusal")
-			}
+			check(t, created.Order == nil, "an order came with the refusal")
 		})
 	}
 }
@@ -98,11 +88,8 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	copy(left[8:], mine.Terms.ID[:8])
 	copy(right[:8], mine.Terms.ID[8:])
 	c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: left}}, Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
-	created, _, err := s.CreateOrder(t.Context(), c)
-	must(t, err)
-	if created.Order.Fleet != s.fleet.Terms() {
-		t.Errorf("fleet %+v", created.Order.Fleet)
-	}
+	created, _ := get2(s.CreateOrder(t.Context(), c))(t)
+	check(t, created.Order.Fleet == s.fleet.Terms(), "fleet %+v", created.Order.Fleet)
 }
 
 // Both ways to remember a key: in the order, when it equals the external id, and
@@ -114,31 +101,23 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 	for _, key := range []string{"X-1", "another-key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			s := newEnv(t)
-			first, _, err := s.CreateOrder(t.Context(), s.creation("X-1", key))
-			must(t, err)
+			first, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", key)))(t)
 
-			again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", key))
-			must(t, err)
-			if !again.Replayed || again.Order.ID != first.Order.ID || !again.Order.CreatedAt.Equal(first.Order.CreatedAt) {
-				t.Errorf("replayed %+v", again)
-			}
+			again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", key)))(t)
+			check(t, again.Replayed && again.Order.ID == first.Order.ID && again.Order.CreatedAt.Equal(first.Order.CreatedAt), "replayed %+v", again)
 
 			// Whatever became of store, fleet and coverage since.
 			gone := s.creation("X-1", key)
 			gone.Candidates = nil
-			store, err := s.Store(t.Context(), s.account, "S-1")
-			must(t, err)
+			store := get(s.Store(t.Context(), s.account, "S-1"))(t)
 			store.State = delivery.Deactivated
 			must(t, s.WriteStore(t.Context(), store))
-			again, _, err = s.CreateOrder(t.Context(), gone)
-			must(t, err)
-			if !again.Replayed {
-				t.Error("not replayed after the store was deactivated")
-			}
+			again, _ = get2(s.CreateOrder(t.Context(), gone))(t)
+			check(t, again.Replayed, "not replayed after the store was deactivated")
 
 			other := s.creation("X-1", key)
 			other.Body = []byte("another body")
-			_, _, err = s.CreateOrder(t.Context(), other)
+			_, _, err := s.CreateOrder(t.Context(), other)
 			if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); !refusal.OrderID.IsZero() {
 				t.Error("a key conflict names an order")
 			}
@@ -160,9 +139,7 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 				} else {
 					must(t, err)
 				}
-				if created.Replayed != c.replayed || quota.Limit == 0 {
-					t.Errorf("%+v: created %+v, quota %+v", c, created, quota)
-				}
+				check(t, created.Replayed == c.replayed && quota.Limit != 0, "%+v: created %+v, quota %+v", c, created, quota)
 			}
 		})
 	}
@@ -177,15 +154,11 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
-			first, _, err := s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1]))
-			must(t, err)
-			_, _, err = s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))
+			first, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
+			_, _, err := s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))
 			wantCode(t, err, delivery.CodeDuplicateOrder)
-			again, _, err := s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1]))
-			must(t, err)
-			if !again.Replayed || again.Order.ID != first.Order.ID {
-				t.Errorf("replayed %+v", again)
-			}
+			again, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
+			check(t, again.Replayed && again.Order.ID == first.Order.ID, "replayed %+v", again)
 		})
 	}
 }
@@ -193,24 +166,19 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 //rule:decisions/idempotency-header-absent
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	s := newEnv(t)
-	created, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
-	must(t, err)
+	created, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "X-1")))(t)
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour-time.Second).UnixMicro())
-	again, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
-	must(t, err)
-	if !again.Replayed {
-		t.Error("not replayed within the day")
-	}
+	again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "X-1")))(t)
+	check(t, again.Replayed, "not replayed within the day")
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
-	_, _, err = s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
+	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
 	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != created.Order.ID {
 		t.Error("after a day the external id alone must tell")
 	}
 	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
-	_, _, err = s.CreateOrder(t.Context(), s.creation("X-2", "key"))
-	must(t, err)
+	get2(s.CreateOrder(t.Context(), s.creation("X-2", "key")))(t)
 	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record lives for %s", ttl)
 	}
@@ -223,42 +191,31 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	r := s.roomOf(s.account)
 	s.prepareCreation(r, c, [16]byte{})
 	for i, want := range []string{"created", "recovered", "recovered"} {
-		reply, err := s.countCall(t.Context(), &c.call, s.account)
-		must(t, err)
-		if reply.name != want {
-			t.Fatalf("call %d answered %s, want %s", i, reply.name, want)
-		}
+		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
+		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
 	if n := s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
-	reply, err := s.count(t.Context(), s.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)})
-	must(t, err)
-	if reply.quota.Remaining != 100_000-2 {
-		t.Errorf("%d remain: repeated calls were counted", reply.quota.Remaining)
-	}
+	reply := get(s.count(t.Context(), s.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)}))(t)
+	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
 }
 
 func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newEnv(t)
 	one := plenty()
 	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
-	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil })
-	must(t, err)
+	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	c := s.creation("X-1", "")
 	s.prepareCreation(s.roomOf(s.account), c, [16]byte{})
 	for _, want := range []string{"created", "recovered"} {
-		reply, err := s.countCall(t.Context(), &c.call, s.account)
-		must(t, err)
-		if reply.name != want {
-			t.Fatalf("answered %s, want %s", reply.name, want)
-		}
+		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
+		require(t, reply.name == want, "answered %s, want %s", reply.name, want)
 	}
 	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-2", ""))
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	if quota.Remaining != 0 || quota.Limit != 1 || refusal.RetryAfter <= 59*time.Second || refusal.RetryAfter > time.Minute {
-		t.Errorf("quota %+v, retry after %s", quota, refusal.RetryAfter)
-	}
+	check(t, quota.Remaining == 0 && quota.Limit == 1 && refusal.RetryAfter > 59*time.Second && refusal.RetryAfter <= time.Minute,
+		"quota %+v, retry after %s", quota, refusal.RetryAfter)
 }
 
 func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
@@ -300,9 +257,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if created != c.created || replayed != c.replayed || refused != c.refused {
-				t.Errorf("created %d, replayed %d, refused %d", created, replayed, refused)
-			}
+			check(t, created == c.created && replayed == c.replayed && refused == c.refused, "created %d, replayed %d, refused %d", created, replayed, refused)
 		})
 	}
 }

@@ -22,15 +22,12 @@ func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	}
 	must(t, live.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
 	for range 2 {
-		_, err := box.Consume(t.Context(), id, EndpointOrders)
-		must(t, err)
+		get(box.Consume(t.Context(), id, EndpointOrders))(t)
 	}
 	var refusal *delivery.Error
 	if _, err := box.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
 		t.Errorf("the sandbox's third: %v", err)
 	}
 	quota, err := live.Consume(t.Context(), id, EndpointOrders)
-	if err != nil || quota.Limit != 2 || quota.Remaining != 1 {
-		t.Errorf("production's first: %+v, %v", quota, err)
-	}
+	check(t, err == nil && quota.Limit == 2 && quota.Remaining == 1, "production's first: %+v, %v", quota, err)
 }

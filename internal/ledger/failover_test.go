@@ -19,11 +19,9 @@ import (
 // openOnCluster is a ledger on three masters.
 func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Helper()
-	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
-	must(t, err)
+	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3))(t)
 	t.Cleanup(cluster.Stop)
-	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return cluster, l
 }
@@ -40,14 +38,11 @@ type slotMove struct {
 func openMove(t *testing.T, c *stack.Cluster, r room) slotMove {
 	t.Helper()
 	m := slotMove{cluster: c, room: r, slot: int(hashSlot(strings.Trim(r.prefix, "{}"))), to: c.Nodes[0]}
-	var err error
-	m.from, err = c.Master(t.Context(), m.slot)
-	must(t, err)
+	m.from = get(c.Master(t.Context(), m.slot))(t)
 	if m.from == m.to {
 		m.to = c.Nodes[1]
 	}
-	_, err = m.to.Command(t.Context(), "FUNCTION", "FLUSH", "SYNC")
-	must(t, err)
+	get(m.to.Command(t.Context(), "FUNCTION", "FLUSH", "SYNC"))(t)
 	must(t, c.OpenSlot(t.Context(), m.slot, m.from, m.to))
 	return m
 }
@@ -58,14 +53,12 @@ func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 	all := make(map[string]string)
 	for _, node := range []*stack.Redis{m.from, m.to} {
 		one := redis.NewClient(&redis.Options{Addr: node.Addr})
-		keys, err := one.ClusterGetKeysInSlot(t.Context(), m.slot, 10_000).Result()
-		must(t, err)
+		keys := get(one.ClusterGetKeysInSlot(t.Context(), m.slot, 10_000).Result())(t)
 		for _, key := range keys {
 			pipe := one.Pipeline()
 			pipe.Do(t.Context(), "asking")
 			value := pipe.Dump(t.Context(), key)
-			_, err := pipe.Exec(t.Context())
-			must(t, err)
+			get(pipe.Exec(t.Context()))(t)
 			all[key] = value.Val()
 		}
 		must(t, one.Close())
@@ -84,8 +77,7 @@ func (m *slotMove) moveSome(t *testing.T, s *env) {
 func (m *slotMove) moveRest(t *testing.T) {
 	t.Helper()
 	for {
-		n, err := m.cluster.MoveKeys(t.Context(), m.slot, m.from, m.to, 100)
-		must(t, err)
+		n := get(m.cluster.MoveKeys(t.Context(), m.slot, m.from, m.to, 100))(t)
 		if n == 0 {
 			return
 		}
@@ -131,11 +123,8 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("call %d, the slot having moved: %v", i, err)
 		}
 	}
-	moved, err := l.Orders(t.Context(), []delivery.OrderID{order.ID, other.ID})
-	must(t, err)
-	if moved[0].Status != delivery.Cancelled || moved[1].Status != delivery.Assigned {
-		t.Errorf("the orders are %v and %v", moved[0].Status, moved[1].Status)
-	}
+	moved := get(l.Orders(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
+	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)
 }
 
 // refuses sees that no call gets through, and that nothing changes.
@@ -174,11 +163,8 @@ func TestCluster_CallOutlastsAShortMove(t *testing.T) {
 	if err := <-done; err != nil && !errors.Is(err, delivery.ErrUnavailable) {
 		t.Error(err)
 	}
-	again, _, err := s.CreateOrder(t.Context(), s.creation("X-2", "key-2"))
-	must(t, err)
-	if again.Order.ExternalOrderID != "X-2" {
-		t.Errorf("%+v", again.Order)
-	}
+	again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-2", "key-2")))(t)
+	check(t, again.Order.ExternalOrderID == "X-2", "%+v", again.Order)
 }
 
 // Libraries of earlier releases leave when a new one is loaded, unless somebody
@@ -206,8 +192,7 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 		}
 	}
 	libraries := func(l *Ledger) (names []string) {
-		found, err := l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result()
-		must(t, err)
+		found := get(l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
 		for _, library := range found {
 			names = append(names, library.Name)
 		}

@@ -17,8 +17,7 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	stream := s.rooms[o.ID.Partition()].key(kindEvents)
 	names := func() (names []string) {
 		t.Helper()
-		consumers, err := s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result()
-		must(t, err)
+		consumers := get(s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result())(t)
 		for _, c := range consumers {
 			names = append(names, c.Name)
 		}
@@ -63,14 +62,10 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	<-handled
 	stream := s.rooms[o.ID.Partition()].key(kindEvents)
 	testserver.Await(t, "the entry is settled", func() bool {
-		pending, err := s.rdb.XPending(t.Context(), stream, string(RoleStatus)).Result()
-		must(t, err)
+		pending := get(s.rdb.XPending(t.Context(), stream, string(RoleStatus)).Result())(t)
 		return pending.Count == 0
 	})
 	stop()
-	consumers, err := s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result()
-	must(t, err)
-	if len(consumers) != 0 {
-		t.Errorf("left behind: %+v", consumers)
-	}
+	consumers := get(s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result())(t)
+	check(t, len(consumers) == 0, "left behind: %+v", consumers)
 }

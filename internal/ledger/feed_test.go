@@ -44,9 +44,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	must(t, s.Ack(t.Context(), RoleStatus, entries...))
 	for _, kind := range []byte{kindEvents, kindUpdates} {
 		for _, g := range redisInfo(t, s.Ledger, s.rooms[o.ID.Partition()].key(kind)) {
-			if g.Name == string(RoleStatus) && g.Pending != 0 {
-				t.Errorf("stream %c: %d pending", kind, g.Pending)
-			}
+			check(t, g.Name != string(RoleStatus) || g.Pending == 0, "stream %c: %d pending", kind, g.Pending)
 		}
 	}
 }
@@ -56,9 +54,7 @@ func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 	o := s.create(t, "X-1")
 	first := collect(t, s.Ledger, RoleWebhook, "c", 1) // read, not acknowledged: a crash
 	again := collect(t, s.Ledger, RoleWebhook, "c", 1)
-	if again[0].ID != first[0].ID || again[0].Event.Order != o.ID {
-		t.Errorf("after the restart %+v, before %+v", again[0], first[0])
-	}
+	check(t, again[0].ID == first[0].ID && again[0].Event.Order == o.ID, "after the restart %+v, before %+v", again[0], first[0])
 }
 
 func TestFeed_TakesOverFromTheDead(t *testing.T) {
@@ -135,8 +131,7 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 		})
 	}
 	testserver.Await(t, "only the failing entry is pending", func() bool {
-		pending, err := s.rdb.XPending(t.Context(), key, string(RoleWebhook)).Result()
-		must(t, err)
+		pending := get(s.rdb.XPending(t.Context(), key, string(RoleWebhook)).Result())(t)
 		return pending.Count == 1
 	})
 }
@@ -156,11 +151,8 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 			break
 		}
 	}
-	letters, err := s.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result()
-	must(t, err)
-	if len(letters) != 1 || letters[0].Values["reason"] != "a defect" {
-		t.Errorf("dead letters %+v", letters)
-	}
+	letters := get(s.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result())(t)
+	check(t, len(letters) == 1 && letters[0].Values["reason"] == "a defect", "dead letters %+v", letters)
 	must(t, reader.readOwn(t.Context())) // nothing is left
 }
 
@@ -200,11 +192,8 @@ func TestRefuseUpdate_LeavesATrace(t *testing.T) {
 	for range 2 { // a repeated call leaves one trace
 		must(t, s.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "illegal_move", false))
 	}
-	stats, err := s.Stats(t.Context())
-	must(t, err)
-	if stats.RefusedUpdates != 1 || stats.Pending[RoleStatus] != 1 || stats.Events != 1 || stats.Updates != 1 {
-		t.Errorf("stats %+v", stats)
-	}
+	stats := get(s.Stats(t.Context()))(t)
+	check(t, stats.RefusedUpdates == 1 && stats.Pending[RoleStatus] == 1 && stats.Events == 1 && stats.Updates == 1, "stats %+v", stats)
 }
 
 func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
@@ -256,27 +245,21 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
-	result, err := s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}})
-	must(t, err)
+	result := get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}}))(t)
 	must(t, result[0])
-	n, err := s.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100)
-	must(t, err)
-	if n != 0 {
-		t.Error("retired before its last event was consumed")
-	}
+	n := get(s.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100))(t)
+	check(t, n == 0, "retired before its last event was consumed")
 }
 
 func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	s := newEnv(t)
 	ended, cancelled, open := s.create(t, "ended"), s.create(t, "cancelled"), s.create(t, "open")
 	s.advance(t, ended.ID, delivery.Delivered)
-	_, _, err := s.CancelOrder(t.Context(), s.account, cancelled.ID, "", "", time.Now())
-	must(t, err)
+	get2(s.CancelOrder(t.Context(), s.account, cancelled.ID, "", "", time.Now()))(t)
 	partition := ended.ID.Partition()
 	later := time.Now().Add(3 * time.Hour)
 	retire := func() int {
-		n, err := s.Retire(t.Context(), partition, later, 100)
-		must(t, err)
+		n := get(s.Retire(t.Context(), partition, later, 100))(t)
 		return n
 	}
 	if n := retire(); n != 0 {
@@ -298,12 +281,9 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	if n := retire(); n != 2 {
 		t.Fatalf("%d retired, want 2", n)
 	}
-	orders, err := s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID})
-	must(t, err)
-	if orders[0] != nil || orders[1] != nil || orders[2] == nil {
-		t.Errorf("left are %v", orders)
-	}
-	_, _, err = s.CreateOrder(t.Context(), s.creation("ended", ""))
+	orders := get(s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
+	check(t, orders[0] == nil && orders[1] == nil && orders[2] != nil, "left are %v", orders)
+	_, _, err := s.CreateOrder(t.Context(), s.creation("ended", ""))
 	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != ended.ID {
 		t.Errorf("named %s, want %s", refusal.OrderID, ended.ID)
 	}
@@ -313,9 +293,6 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	if n := retire(); n != 0 {
 		t.Errorf("%d retired twice", n)
 	}
-	retired, err := s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}})
-	must(t, err)
-	if !slices.Equal(retired, []bool{true, false, true, false}) {
-		t.Errorf("retired: %v", retired)
-	}
+	retired := get(s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}}))(t)
+	check(t, slices.Equal(retired, []bool{true, false, true, false}), "retired: %v", retired)
 }

@@ -19,9 +19,7 @@ func FuzzParseJobCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parseJobCursor(text)
 		if err != nil {
-			if delivery.CodeOf(err) != delivery.CodeValidationFailed {
-				t.Errorf("%q: %v", text, err)
-			}
+			check(t, delivery.CodeOf(err) == delivery.CodeValidationFailed, "%q: %v", text, err)
 			return
 		}
 		if again, err := parseJobCursor(c.String()); err != nil || again != c || c.partition < 0 {
@@ -69,7 +67,5 @@ func isNaN(p delivery.Point) bool { return math.IsNaN(p.Latitude) || math.IsNaN(
 
 func sameRecord(t *testing.T, first, again any, err error) {
 	t.Helper()
-	if err != nil || !reflect.DeepEqual(first, again) {
-		t.Errorf("%+v became %+v, %v", first, again, err)
-	}
+	check(t, err == nil && reflect.DeepEqual(first, again), "%+v became %+v, %v", first, again, err)
 }

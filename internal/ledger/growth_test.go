@@ -53,9 +53,7 @@ func numbers(b *testing.B, variable, list string) (ns []int) {
 	}
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || len(ns) > 0 && n <= ns[len(ns)-1] {
-			b.Fatalf("%s: %q is no rising list of numbers", variable, list)
-		}
+		require(b, err == nil && n >= 1 && (len(ns) <= 0 || n > ns[len(ns)-1]), "%s: %q is no rising list of numbers", variable, list)
 		ns = append(ns, n)
 	}
 	return ns
@@ -118,8 +116,7 @@ func (s *costEnv) fill(b *testing.B, n int) {
 func (s *costEnv) finishRehashing(b *testing.B) {
 	b.Helper()
 	for {
-		tables, err := s.rdb.Do(b.Context(), "DEBUG", "HTSTATS", 0).Text()
-		must(b, err)
+		tables := get(s.rdb.Do(b.Context(), "DEBUG", "HTSTATS", 0).Text())(b)
 		keys, _, _ := strings.Cut(tables, "[Expires HT]")
 		if !strings.Contains(keys, "rehashing target") {
 			return
@@ -129,8 +126,7 @@ func (s *costEnv) finishRehashing(b *testing.B) {
 			for range 1000 {
 				pipe.Exists(b.Context(), "no such key")
 			}
-			_, err := pipe.Exec(b.Context())
-			must(b, err)
+			get(pipe.Exec(b.Context()))(b)
 		}
 	}
 }
@@ -155,9 +151,7 @@ func compare(b *testing.B, name string, large *costEnv, base string, small *cost
 		slices.Sort(ratios)
 		median := ratios[len(ratios)/2]
 		fmt.Printf("%-26s against %-6s %-28s %5.2f  (%.2f to %.2f)\n", name, base, what, median, ratios[0], ratios[len(ratios)-1])
-		if ceiling > 0 && median > ceiling {
-			b.Errorf("%s: %s is %.2f times that of %s, at most %.2f is accepted", name, what, median, base, ceiling)
-		}
+		check(b, ceiling <= 0 || median <= ceiling, "%s: %s is %.2f times that of %s, at most %.2f is accepted", name, what, median, base, ceiling)
 	}
 	line("Redis CPU per order", cpu, mostSlower)
 	line("time per order, 64 at once", rate, mostSlower)
@@ -206,8 +200,7 @@ func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 			c := s.nextCreation(s.shops, int(n))
 			pipe.Del(b.Context(), s.roomOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
 		}
-		_, err := pipe.Exec(b.Context())
-		must(b, err)
+		get(pipe.Exec(b.Context()))(b)
 	}
 	for _, r := range s.rooms {
 		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.rooms))).Err())
@@ -249,9 +242,7 @@ func report(b *testing.B, what string, bytes float64, n int, ceiling float64) {
 	b.Helper()
 	each := bytes / float64(n)
 	fmt.Printf("%-60s %8.1f bytes of Redis memory\n", what, each)
-	if ceiling > 0 && each > ceiling {
-		b.Errorf("%s takes %.1f bytes, at most %.0f are accepted", what, each, ceiling)
-	}
+	check(b, ceiling <= 0 || each <= ceiling, "%s takes %.1f bytes, at most %.0f are accepted", what, each, ceiling)
 }
 
 // usedMemory waits until Redis has shrunk the tables that it needs no more,
@@ -270,12 +261,10 @@ func usedMemory(b *testing.B, s *costEnv) float64 {
 
 func memoryNow(b *testing.B, l *Ledger) float64 {
 	b.Helper()
-	info, err := l.rdb.Info(b.Context(), "memory").Result()
-	must(b, err)
+	info := get(l.rdb.Info(b.Context(), "memory").Result())(b)
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	text, _, _ := strings.Cut(rest, "\r\n")
-	bytes, err := strconv.ParseFloat(text, 64)
-	must(b, err)
+	bytes := get(strconv.ParseFloat(text, 64))(b)
 	return bytes
 }
 
@@ -324,8 +313,7 @@ func (s *costEnv) deliver(b *testing.B) {
 			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 			ids = append(ids, delivery.MakeOrderID(s.roomOf(c.Account).number, delivery.DayOf(c.Now), digest))
 		}
-		orders, err := s.Orders(b.Context(), ids)
-		must(b, err)
+		orders := get(s.Orders(b.Context(), ids))(b)
 		commits := make([]Commit, len(orders))
 		for i, o := range orders {
 			commits[i].Order = o
@@ -337,8 +325,7 @@ func (s *costEnv) deliver(b *testing.B) {
 				commits[i].Changes = append(commits[i].Changes, change)
 			}
 		}
-		results, err := s.CommitAll(b.Context(), commits)
-		must(b, err)
+		results := get(s.CommitAll(b.Context(), commits))(b)
 		for _, result := range results {
 			must(b, result)
 		}
@@ -364,21 +351,17 @@ func (s *costEnv) retire(b *testing.B, want int) {
 	retired := 0
 	for partition, r := range s.rooms {
 		// The hours' lists are named after the hour; two hours ago is over.
-		hours, err := s.rdb.ZRangeWithScores(b.Context(), r.key(kindEndedHours), 0, -1).Result()
-		must(b, err)
+		hours := get(s.rdb.ZRangeWithScores(b.Context(), r.key(kindEndedHours), 0, -1).Result())(b)
 		for _, hour := range hours {
 			past := fmt.Sprint(int(hour.Score) - 2)
 			must(b, s.rdb.Rename(b.Context(), r.keyOf(kindEnded, []byte(hour.Member.(string))), r.keyOf(kindEnded, []byte(past))).Err())
 			must(b, s.rdb.ZAdd(b.Context(), r.key(kindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
 		}
-		n, err := s.Retire(b.Context(), partition, time.Now(), want)
-		must(b, err)
+		n := get(s.Retire(b.Context(), partition, time.Now(), want))(b)
 		retired += n
 		must(b, s.rdb.Del(b.Context(), r.key(kindEvents)).Err())
 	}
-	if retired != want {
-		b.Fatalf("%d orders retired, want %d", retired, want)
-	}
+	require(b, retired == want, "%d orders retired, want %d", retired, want)
 }
 
 // fillWindows makes every account use so many requests.
@@ -389,7 +372,6 @@ func (s *costEnv) fillWindows(b *testing.B, each int) {
 		for i, one := range s.shops {
 			calls[i] = call{keys: []string{s.roomOf(one.account).ring(EndpointOrders, one.account)}}
 		}
-		_, err := s.runAll(b.Context(), s.scripts.consume, calls)
-		must(b, err)
+		get(s.runAll(b.Context(), s.scripts.consume, calls))(b)
 	}
 }

@@ -19,11 +19,9 @@ import (
 // clusterOf three masters, with a ledger in it.
 func clusterOf(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Helper()
-	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
-	must(t, err)
+	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3))(t)
 	t.Cleanup(cluster.Stop)
-	l, err := Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return cluster, l
 }
@@ -43,13 +41,9 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
 		partitions[o.ID.Partition()] = true
 	}
-	lag, err := l.Lag(t.Context(), RoleExport)
-	must(t, err)
-	if lag.Entries != 40 || time.Since(lag.Oldest) > time.Minute {
-		t.Errorf("before anybody reads: %+v", lag)
-	}
-	mark, err := l.Mark(t.Context(), RoleExport)
-	must(t, err)
+	lag := get(l.Lag(t.Context(), RoleExport))(t)
+	check(t, lag.Entries == 40 && time.Since(lag.Oldest) <= time.Minute, "before anybody reads: %+v", lag)
+	mark := get(l.Mark(t.Context(), RoleExport))(t)
 	if passed, err := l.Passed(t.Context(), RoleExport, mark); err != nil || passed {
 		t.Errorf("before anybody reads: passed %v, %v", passed, err)
 	}
@@ -58,37 +52,25 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
 	testserver.Await(t, "the mark is passed", func() bool {
-		passed, err := l.Passed(t.Context(), RoleExport, mark)
-		must(t, err)
+		passed := get(l.Passed(t.Context(), RoleExport, mark))(t)
 		return passed
 	})
-	if c.seen() != 40 {
-		t.Errorf("%d events", c.seen())
-	}
+	check(t, c.seen() == 40, "%d events", c.seen())
 	testserver.Await(t, "they are settled", func() bool {
-		lag, err := l.Lag(t.Context(), RoleExport)
-		must(t, err)
+		lag := get(l.Lag(t.Context(), RoleExport))(t)
 		return lag.Entries == 0
 	})
-	if len(c.sizes) > 2 || len(partitions) < 10 {
-		t.Errorf("turns of %v entries, %d partitions", c.sizes, len(partitions))
-	}
+	check(t, len(c.sizes) <= 2 && len(partitions) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitions))
 	held := 0
 	must(t, l.EachOrder(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
 	entries := 0
 	must(t, l.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
-	stores, _, err := l.Stores(t.Context(), names)
-	must(t, err)
-	retired, err := l.Retired(t.Context(), ids)
-	must(t, err)
+	stores, _ := get2(l.Stores(t.Context(), names))(t)
+	retired := get(l.Retired(t.Context(), ids))(t)
 	for i, r := range retired {
-		if r {
-			t.Errorf("order %d is told as retired", i)
-		}
+		check(t, !r, "order %d is told as retired", i)
 	}
-	if held != 40 || entries != 40 || len(stores) != 40 {
-		t.Errorf("%d orders, %d entries, %d stores", held, entries, len(stores))
-	}
+	check(t, held == 40 && entries == 40 && len(stores) == 40, "%d orders, %d entries, %d stores", held, entries, len(stores))
 }
 
 // While a master is away, what is told about the orders of the others is that
@@ -101,13 +83,10 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
-		one, err := l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix)
-		must(t, err)
+		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix))(t)
 		masters[one.Options().Addr] = o.ID
 	}
-	if len(masters) != 3 {
-		t.Fatal("not all masters have an order")
-	}
+	require(t, len(masters) == 3, "not all masters have an order")
 	away := cluster.Nodes[2]
 	lost, kept := masters[away.Addr], masters[cluster.Nodes[0].Addr]
 	never := delivery.MakeOrderID(kept.Partition(), kept.Day(), delivery.OrderDigest(delivery.NewAccountID(), "nobody's"))
@@ -131,8 +110,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 // else, and what it had taken is handed out again.
 func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts
-	l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Partitions: 4, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	l := get(Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Partitions: 4, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	s := newVendor(t, l)
 	for i := range 10 {
@@ -155,11 +133,8 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	}
 	c.failWith(nil)
 	testserver.Await(t, "all entries", func() bool { return c.seen() == 20 })
-	stats, err := l.Stats(t.Context())
-	must(t, err)
-	if stats.DeadLetters != 0 || stats.Pending[RoleExport] != 0 {
-		t.Errorf("%+v", stats)
-	}
+	stats := get(l.Stats(t.Context()))(t)
+	check(t, stats.DeadLetters == 0 && stats.Pending[RoleExport] == 0, "%+v", stats)
 }
 
 // Two processes with one name by mistake disturb each other and lose nothing.
@@ -172,8 +147,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 	testserver.Await(t, "all settled", func() bool {
-		lag, err := s.Lag(t.Context(), RoleExport)
-		must(t, err)
+		lag := get(s.Lag(t.Context(), RoleExport))(t)
 		return lag.Entries == 0
 	})
 	c.mu.Lock()
@@ -182,9 +156,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 	for _, e := range c.entries {
 		seen[e.Event.Order] = true
 	}
-	if len(seen) != 50 {
-		t.Errorf("%d of 50 orders", len(seen))
-	}
+	check(t, len(seen) == 50, "%d of 50 orders", len(seen))
 }
 
 // Reads are spaced by Every unless they are full; a busy stream does not wait.
@@ -215,9 +187,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	testserver.Await(t, "what came later", func() bool { return c.seen() == 251 })
 	mu.Lock()
 	defer mu.Unlock()
-	if len(at) != 4 || at[3].Sub(at[2]) < 3900*time.Millisecond {
-		t.Errorf("turns at %v", at)
-	}
+	check(t, len(at) == 4 && at[3].Sub(at[2]) >= 3900*time.Millisecond, "turns at %v", at)
 }
 
 // A group that is gone lags behind by everything, and trimming keeps it all.
@@ -233,19 +203,12 @@ func TestLag_OfALostGroup(t *testing.T) {
 	for _, r := range s.rooms {
 		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
 	}
-	lag, err := s.Lag(t.Context(), RoleExport)
-	must(t, err)
-	if lag.Entries != 20 || lag.Oldest.IsZero() {
-		t.Errorf("lag %+v", lag)
-	}
+	lag := get(s.Lag(t.Context(), RoleExport))(t)
+	check(t, lag.Entries == 20 && !lag.Oldest.IsZero(), "lag %+v", lag)
 	for p := range s.Partitions() {
-		n, err := s.Trim(t.Context(), p, 0)
-		must(t, err)
-		retired, err := s.Retire(t.Context(), p, time.Now().Add(time.Hour), 100)
-		must(t, err)
-		if n != 0 || retired != 0 {
-			t.Errorf("partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
-		}
+		n := get(s.Trim(t.Context(), p, 0))(t)
+		retired := get(s.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
+		check(t, n == 0 && retired == 0, "partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
 	}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events again", func() bool { return c.seen() == 40 })

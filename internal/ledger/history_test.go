@@ -64,12 +64,9 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	c := new(turns)
 	runFeed(t, l, exportFeed(l, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 15 })
-	if len(c.sizes) != 1 {
-		t.Errorf("%d turns of %v entries", len(c.sizes), c.sizes)
-	}
+	check(t, len(c.sizes) == 1, "%d turns of %v entries", len(c.sizes), c.sizes)
 	testserver.Await(t, "no lag", func() bool { // a turn acknowledges after it was seen
-		lag, err := l.Lag(t.Context(), RoleExport)
-		must(t, err)
+		lag := get(l.Lag(t.Context(), RoleExport))(t)
 		return lag.Entries == 0 && lag.Oldest.IsZero()
 	})
 }
@@ -82,21 +79,16 @@ func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "the first entry is pending", func() bool {
-		stats, err := s.Stats(t.Context())
-		must(t, err)
+		stats := get(s.Stats(t.Context()))(t)
 		return stats.Pending[RoleExport] == 1
 	})
 	for i := range 20 {
 		s.create(t, fmt.Sprint("Y-", i))
 	}
 	time.Sleep(time.Second)
-	stats, err := s.Stats(t.Context())
-	must(t, err)
-	if stats.Pending[RoleExport] != 1 || stats.Unread[RoleExport] != 20 || stats.DeadLetters != 0 {
-		t.Errorf("stalled: %+v", stats)
-	}
-	lag, err := s.Lag(t.Context(), RoleExport)
-	must(t, err)
+	stats := get(s.Stats(t.Context()))(t)
+	check(t, stats.Pending[RoleExport] == 1 && stats.Unread[RoleExport] == 20 && stats.DeadLetters == 0, "stalled: %+v", stats)
+	lag := get(s.Lag(t.Context(), RoleExport))(t)
 	if age := time.Since(lag.Oldest); lag.Entries != 21 || age < time.Since(first.CreatedAt)-time.Second || age > time.Minute {
 		t.Errorf("lag %+v, %s old", lag, age)
 	}
@@ -122,8 +114,7 @@ func TestFeed_TurnGoesOnBesideWhatFails(t *testing.T) {
 	f.Log = func(string, ...any) {}
 	runFeed(t, s.Ledger, f)
 	testserver.Await(t, "the bad entry is pending", func() bool {
-		stats, err := s.Stats(t.Context())
-		must(t, err)
+		stats := get(s.Stats(t.Context()))(t)
 		return stats.Pending[RoleExport] == 1
 	})
 	s.create(t, "good")
@@ -154,16 +145,12 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 			}
 		case !e.Event.LateAt.IsZero():
 			late++
-			if e.Event.Order != o.ID || !e.Event.LateAt.Equal(at) || e.Event.Version != 0 {
-				t.Errorf("late delivery %+v", e.Event)
-			}
+			check(t, e.Event.Order == o.ID && e.Event.LateAt.Equal(at) && e.Event.Version == 0, "late delivery %+v", e.Event)
 		default:
 			versions++
 		}
 	}
-	if late != 1 || outcomes != 1 || versions != 2 {
-		t.Errorf("%d late deliveries, %d outcomes, %d versions", late, outcomes, versions)
-	}
+	check(t, late == 1 && outcomes == 1 && versions == 2, "%d late deliveries, %d outcomes, %d versions", late, outcomes, versions)
 	must(t, s.Ack(t.Context(), RoleExport, entries...))
 	again := 0
 	must(t, s.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error {
@@ -173,9 +160,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	must(t, s.EachEntry(t.Context(), RoleExport, time.Now().Add(time.Hour), func([]Entry) error {
 		return errors.New("an entry from the future")
 	}))
-	if again != 4 {
-		t.Errorf("the streams hold %d entries", again)
-	}
+	check(t, again == 4, "the streams hold %d entries", again)
 	if lag, err := s.Lag(t.Context(), RoleExport); err != nil || lag.Entries != 0 {
 		t.Errorf("lag %+v, %v", lag, err)
 	}
@@ -202,27 +187,18 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		}
 		return nil
 	}))
-	if len(found) != len(want) {
-		t.Errorf("%d orders of %d", len(found), len(want))
-	}
+	check(t, len(found) == len(want), "%d orders of %d", len(found), len(want))
 	for id, status := range want {
-		if found[id] != status {
-			t.Errorf("order %s: %s, want %s", id, found[id], status)
-		}
+		check(t, found[id] == status, "order %s: %s, want %s", id, found[id], status)
 	}
 	stop := errors.New("enough")
 	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("went on after an error: %v", err)
 	}
-	stores, unreadable, err := l.Stores(t.Context(), names)
-	must(t, err)
-	if len(stores) != 4 || len(unreadable) != 0 {
-		t.Errorf("%d stores, unreadable are %v", len(stores), unreadable)
-	}
+	stores, unreadable := get2(l.Stores(t.Context(), names))(t)
+	check(t, len(stores) == 4 && len(unreadable) == 0, "%d stores, unreadable are %v", len(stores), unreadable)
 	for name, s := range stores {
-		if s.ExternalID != name.ExternalID || s.Account != name.Account {
-			t.Errorf("%v is %v of %v", name, s.ExternalID, s.Account)
-		}
+		check(t, s.ExternalID == name.ExternalID && s.Account == name.Account, "%v is %v of %v", name, s.ExternalID, s.Account)
 	}
 }
 
@@ -239,7 +215,5 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 		}
 		return nil
 	})
-	if found != 1 || !errors.Is(err, errShortRecord) {
-		t.Errorf("found %d, %v", found, err)
-	}
+	check(t, found == 1 && errors.Is(err, errShortRecord), "found %d, %v", found, err)
 }

@@ -17,8 +17,7 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	mark, err := l.Mark(t.Context(), role)
-	must(t, err)
+	mark := get(l.Mark(t.Context(), role))(t)
 	done := make(chan error, 1)
 	go func() {
 		done <- l.RunFeed(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Turn: func(ctx context.Context, batch []Entry) error {
@@ -27,14 +26,11 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 		}})
 	}()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		passed, err := l.Passed(t.Context(), role, mark)
-		must(t, err)
+		passed := get(l.Passed(t.Context(), role, mark))(t)
 		if passed {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("role %s does not settle", role)
-		}
+		require(t, !time.Now().After(deadline), "role %s does not settle", role)
 	}
 	cancel()
 	<-done
@@ -51,8 +47,7 @@ func settleForAll(t *testing.T, l *Ledger) (exported int) {
 // eventsHeld is how many events the account's partition holds.
 func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
-	n, err := s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result()
-	must(t, err)
+	n := get(s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
 	return n
 }
 
@@ -63,13 +58,11 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	partition := s.roomOf(s.account).number
 	trim := func(l *Ledger) {
 		t.Helper()
-		_, err := l.Trim(t.Context(), partition, 0)
-		must(t, err)
+		get(l.Trim(t.Context(), partition, 0))(t)
 	}
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
-	hold, err := s.Hold(t.Context(), "b1", time.Now())
-	must(t, err)
+	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
 	time.Sleep(5 * time.Millisecond) // the entries are older than now
@@ -82,8 +75,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	trim(s.Ledger)
 	released := s.eventsHeld(t)
 
-	_, err = s.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute))
-	must(t, err)
+	get(s.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute)))(t)
 	s.create(t, "expired")
 	settleForAll(t, s.Ledger)
 	time.Sleep(5 * time.Millisecond)
@@ -94,8 +86,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	if _, err := s.Hold(t.Context(), "b3", time.Now()); err != nil {
 		t.Errorf("beside an expired hold: %v", err)
 	}
-	groups, err := s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result()
-	must(t, err)
+	groups := get(s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
 	if len(groups) != 4 { // three roles and b3
 		t.Errorf("groups: %+v", groups)
 	}
@@ -110,29 +101,22 @@ func TestResume_GoesOnFromTheHold(t *testing.T) {
 	}
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
-	hold, err := s.Hold(t.Context(), "b1", time.Now())
-	must(t, err)
+	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
 	must(t, s.rdb.Set(t.Context(), s.global.prefix+"l"+strings.Repeat("s", 32), "x", 0).Err())
 
 	now := time.Now()
-	done, err := s.Resume(t.Context(), "b1", hold, now)
-	must(t, err)
-	if done.Before || done.Sessions != 1 || done.Streams < 3 || int64(done.Epoch) != now.Unix()-epochZero {
-		t.Errorf("%+v", done)
-	}
+	done := get(s.Resume(t.Context(), "b1", hold, now))(t)
+	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3 && int64(done.Epoch) == now.Unix()-epochZero, "%+v", done)
 	if n := settleAll(t, s.Ledger, RoleExport); n != 1 {
 		t.Errorf("%d events are exported again, 1 came after the hold", n)
 	}
 	if epoch := s.create(t, "new epoch").Version >> 32; epoch != uint64(done.Epoch) {
 		t.Errorf("the version's epoch is %d, want %d", epoch, done.Epoch)
 	}
-	again, err := s.Resume(t.Context(), "b1", hold, now)
-	must(t, err)
-	if !again.Before || again.Epoch != done.Epoch {
-		t.Errorf("a second time: %+v", again)
-	}
+	again := get(s.Resume(t.Context(), "b1", hold, now))(t)
+	check(t, again.Before && again.Epoch == done.Epoch, "a second time: %+v", again)
 	must(t, s.Resumable(t.Context(), "b1"))
 	if _, err := s.Resume(t.Context(), "b0", hold, now); !errors.Is(err, ErrOtherCopy) {
 		t.Errorf("an older backup: %v", err)

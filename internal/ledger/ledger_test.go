@@ -64,43 +64,50 @@ func (l *Ledger) setClock(tb testing.TB, us int64) {
 	}
 }
 
+// tester is a testing.TB or a *rapid.T.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // must fails the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
+func must(t tester, err error) {
+	t.Helper()
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 }
 
 // get is must for a call that also answers something: get(l.Account(ctx, id))(t).
-func get[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		must(tb, err)
+func get[T any](value T, err error) func(tester) T {
+	return func(t tester) T {
+		t.Helper()
+		must(t, err)
 		return value
 	}
 }
 
-func get2[T, U any](one T, two U, err error) func(testing.TB) (T, U) {
-	return func(tb testing.TB) (T, U) {
-		tb.Helper()
-		must(tb, err)
+func get2[T, U any](one T, two U, err error) func(tester) (T, U) {
+	return func(t tester) (T, U) {
+		t.Helper()
+		must(t, err)
 		return one, two
 	}
 }
 
 // check fails the test unless the condition holds; require also ends it.
-func check(tb testing.TB, holds bool, format string, args ...any) {
-	tb.Helper()
+func check(t tester, holds bool, format string, args ...any) {
+	t.Helper()
 	if !holds {
-		tb.Errorf(format, args...)
+		t.Errorf(format, args...)
 	}
 }
 
-func require(tb testing.TB, holds bool, format string, args ...any) {
-	tb.Helper()
+func require(t tester, holds bool, format string, args ...any) {
+	t.Helper()
 	if !holds {
-		tb.Fatalf(format, args...)
+		t.Fatalf(format, args...)
 	}
 }
 
@@ -136,8 +143,7 @@ var taksim = delivery.Point{Latitude: 41.0369, Longitude: 28.985}
 
 func newFleet(tb testing.TB, l *Ledger) *delivery.Fleet {
 	tb.Helper()
-	coverage, err := delivery.ParseCoverage([]byte(aroundTaksim))
-	must(tb, err)
+	coverage := get(delivery.ParseCoverage([]byte(aroundTaksim)))(tb)
 	f := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Beyoğlu", DeliveryMinutes: 25,
 		PickupMinutes: 10, Couriers: -1, Coverage: coverage}
 	must(tb, l.CreateFleet(tb.Context(), f, testHash))
@@ -196,8 +202,7 @@ func (s *env) creation(externalID, key string) *Creation {
 
 func (s *env) create(tb testing.TB, externalID string) *delivery.Order {
 	tb.Helper()
-	created, _, err := s.CreateOrder(tb.Context(), s.creation(externalID, ""))
-	must(tb, err)
+	created, _ := get2(s.CreateOrder(tb.Context(), s.creation(externalID, "")))(tb)
 	return created.Order
 }
 
@@ -214,11 +219,9 @@ func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status)
 func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
 	tb.Helper()
 	for _, status := range statuses {
-		o, err := s.Order(tb.Context(), id)
-		must(tb, err)
+		o := get(s.Order(tb.Context(), id))(tb)
 		at := time.Now().Truncate(time.Millisecond)
-		result, err := s.CommitAll(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}})
-		must(tb, err)
+		result := get(s.CommitAll(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}}))(tb)
 		must(tb, result[0])
 	}
 }
@@ -251,16 +254,13 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 	must(tb, reader.readOwn(tb.Context()))
 	for deadline := time.Now().Add(10 * time.Second); len(got) < n; {
 		must(tb, reader.readNew(tb.Context()))
-		if time.Now().After(deadline) {
-			tb.Fatalf("%d entries were handed out, want %d", len(got), n)
-		}
+		require(tb, !time.Now().After(deadline), "%d entries were handed out, want %d", len(got), n)
 	}
 	return got
 }
 
 func redisInfo(tb testing.TB, l *Ledger, key string) []redis.XInfoGroup {
 	tb.Helper()
-	groups, err := l.rdb.XInfoGroups(tb.Context(), key).Result()
-	must(tb, err)
+	groups := get(l.rdb.XInfoGroups(tb.Context(), key).Result())(tb)
 	return groups
 }

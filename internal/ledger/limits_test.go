@@ -201,9 +201,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		want := m.request(now)
 		got, err := l.Consume(tb.Context(), account, e)
 		refusal, refused := err.(*delivery.Error)
-		if err != nil && !refused {
-			tb.Fatal(err)
-		}
+		require(tb, err == nil || refused, "%v", err)
 		if refused == want.admitted {
 			return fmt.Errorf("step %d: admitted %v, the model says %v", step, !refused, want.admitted)
 		}
@@ -277,9 +275,7 @@ func findMutant(t *testing.T, script, from, to string) {
 			if file != script {
 				return text
 			}
-			if !strings.Contains(text, from) {
-				t.Fatalf("%s.lua has no %q", script, from)
-			}
+			require(t, strings.Contains(text, from), "%s.lua has no %q", script, from)
 			return strings.Replace(text, from, to, 1)
 		}
 	})

@@ -18,9 +18,7 @@ func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, err := Open(t.Context(), Config{URL: "redis://starting:any@" + own.Addr, Environment: "sandbox"})
-		if !errors.Is(err, delivery.ErrUnavailable) {
-			t.Errorf("without %s: %v, want ErrUnavailable", command, err)
-		}
+		check(t, errors.Is(err, delivery.ErrUnavailable), "without %s: %v, want ErrUnavailable", command, err)
 		if err == nil {
 			_ = l.Close()
 		}
@@ -40,8 +38,6 @@ func TestFailures_TellTheSameOnce(t *testing.T) {
 	}
 	f.add(errors.New("another"))
 	err := f.err()
-	if !errors.Is(err, delivery.ErrUnavailable) || strings.Count(err.Error(), "EOF") != 1 ||
-		!strings.Contains(err.Error(), "(3 times)") || !strings.Contains(err.Error(), "another") {
-		t.Errorf("%v", err)
-	}
+	check(t, errors.Is(err, delivery.ErrUnavailable) && strings.Count(err.Error(), "EOF") == 1 && strings.Contains(err.Error(), "(3 times)") && strings.Contains(err.Error(), "another"),
+		"%v", err)
 }

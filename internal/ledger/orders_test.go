@@ -11,15 +11,12 @@ import (
 func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
 	s := newEnv(t)
 	suspend := func(suspended bool) {
-		_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
-		must(t, err)
+		get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil }))(t)
 	}
 	suspend(true)
 	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
 	wantCode(t, err, delivery.CodeAccountSuspended)
-	if quota.Remaining != 99_999 {
-		t.Errorf("quota %+v", quota)
-	}
+	check(t, quota.Remaining == 99_999, "quota %+v", quota)
 	suspend(false)
 	s.create(t, "X-1")
 }
@@ -30,34 +27,23 @@ func TestPollOrder_OncePerInterval(t *testing.T) {
 	o := s.create(t, "X-1")
 	now := time.Now().Add(1000 * time.Hour).UnixMicro()
 	s.setClock(t, now)
-	_, quota, err := s.PollOrder(t.Context(), s.account, o.ID)
-	must(t, err)
-	if quota.Limit != 100_000 || quota.Remaining != 99_999 {
-		t.Errorf("quota %+v", quota)
-	}
+	_, quota := get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	check(t, quota.Limit == 100_000 && quota.Remaining == 99_999, "quota %+v", quota)
 	s.setClock(t, now+9_999_000)
-	_, quota, err = s.PollOrder(t.Context(), s.account, o.ID)
+	_, quota, err := s.PollOrder(t.Context(), s.account, o.ID)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	if quota.Limit != 1 || quota.Remaining != 0 || refusal.RetryAfter != time.Millisecond {
-		t.Errorf("quota %+v, retry after %s", quota, refusal.RetryAfter)
-	}
+	check(t, quota.Limit == 1 && quota.Remaining == 0 && refusal.RetryAfter == time.Millisecond, "quota %+v, retry after %s", quota, refusal.RetryAfter)
 	s.setClock(t, now+10_000_000)
-	_, quota, err = s.PollOrder(t.Context(), s.account, o.ID)
-	must(t, err)
-	if quota.Remaining != 99_998 {
-		t.Errorf("%d remain: the refused poll was counted", quota.Remaining)
-	}
+	_, quota = get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	check(t, quota.Remaining == 99_998, "%d remain: the refused poll was counted", quota.Remaining)
 	// The clock jumps back: the order is not locked up for the length of the jump.
 	s.setClock(t, now-1000*second)
-	_, _, err = s.PollOrder(t.Context(), s.account, o.ID)
-	must(t, err)
+	get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
 
 	stranger := newAccount(t, s.Ledger, plenty())
 	_, quota, err = s.PollOrder(t.Context(), stranger, o.ID)
 	wantCode(t, err, delivery.CodeOrderNotFound)
-	if quota.Remaining != 99_999 {
-		t.Errorf("quota %+v: an unknown order counts too", quota)
-	}
+	check(t, quota.Remaining == 99_999, "quota %+v: an unknown order counts too", quota)
 	day := delivery.MakeOrderID(o.ID.Partition(), o.ID.Day()+1, o.ID.Digest())
 	_, _, err = s.PollOrder(t.Context(), s.account, day)
 	wantCode(t, err, delivery.CodeOrderNotFound)
@@ -91,9 +77,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 				s.report(t, o.ID, c.reported)
 			}
 			cancelled, quota, err := s.CancelOrder(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
-			if quota.Remaining != 99_999 {
-				t.Errorf("quota %+v", quota)
-			}
+			check(t, quota.Remaining == 99_999, "quota %+v", quota)
 			if c.code != "" {
 				if refusal := wantCode(t, err, c.code); refusal.Status != c.told {
 					t.Errorf("told %s, want %s", refusal.Status, c.told)
@@ -102,14 +86,10 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			}
 			must(t, err)
 			last := cancelled.Changes[len(cancelled.Changes)-1]
-			if cancelled.Status != delivery.Cancelled || last.Status != delivery.Cancelled || last.Cancel != delivery.CustomerRequest || last.Note != "vazgeçti" {
-				t.Errorf("cancelled %+v", cancelled)
-			}
-			again, _, err := s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now())
-			must(t, err)
-			if !reflect.DeepEqual(again, cancelled) {
-				t.Errorf("a second cancel answers\n%+v\nafter\n%+v", again, cancelled)
-			}
+			check(t, cancelled.Status == delivery.Cancelled && last.Status == delivery.Cancelled && last.Cancel == delivery.CustomerRequest && last.Note == "vazgeçti",
+				"cancelled %+v", cancelled)
+			again, _ := get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
+			check(t, reflect.DeepEqual(again, cancelled), "a second cancel answers\n%+v\nafter\n%+v", again, cancelled)
 		})
 	}
 }
@@ -118,11 +98,8 @@ func TestCancelOrder_TimeNeverRunsBack(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
-	cancelled, _, err := s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now().Add(-time.Hour))
-	must(t, err)
-	if cancelled.Changes[1].At.Before(cancelled.Changes[0].At) {
-		t.Errorf("cancelled at %s, before %s", cancelled.Changes[1].At, cancelled.Changes[0].At)
-	}
+	cancelled, _ := get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now().Add(-time.Hour)))(t)
+	check(t, !cancelled.Changes[1].At.Before(cancelled.Changes[0].At), "cancelled at %s, before %s", cancelled.Changes[1].At, cancelled.Changes[0].At)
 }
 
 func TestCancelOrder_NotFound(t *testing.T) {
@@ -133,9 +110,7 @@ func TestCancelOrder_NotFound(t *testing.T) {
 		stranger := newAccount(t, s.Ledger, plenty())
 		_, quota, err := s.CancelOrder(t.Context(), stranger, o.ID, "", "", time.Now())
 		wantCode(t, err, delivery.CodeOrderNotFound)
-		if quota.Remaining != 99_999 {
-			t.Errorf("quota %+v", quota)
-		}
+		check(t, quota.Remaining == 99_999, "quota %+v", quota)
 	}
 }
 
@@ -165,8 +140,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
 	}
-	o, err := s.Order(t.Context(), first.ID)
-	must(t, err)
+	o := get(s.Order(t.Context(), first.ID))(t)
 	if n := len(o.Changes); n != 1 {
 		t.Errorf("%d changes", n)
 	}

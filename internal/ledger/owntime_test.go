@@ -20,8 +20,7 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 	id := newAccount(t, l, limits)
-	quota, err := l.Consume(t.Context(), id, EndpointOrders)
-	must(t, err)
+	quota := get(l.Consume(t.Context(), id, EndpointOrders))(t)
 	if ahead := time.Until(time.Unix(quota.Reset, 0)); ahead < 50*time.Second || ahead > 70*time.Second {
 		t.Errorf("reset is %s ahead", ahead)
 	}
@@ -34,13 +33,11 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 //
 //rule:limits-and-idempotency/the-clock-is-redis-s-own
 func TestClock_IsReadOncePerScript(t *testing.T) {
-	files, err := luaFiles.ReadDir("lua")
-	must(t, err)
+	files := get(luaFiles.ReadDir("lua"))(t)
 	comment, reading := regexp.MustCompile(`--.*`), regexp.MustCompile(`(^|[^_\w])clock\(\)`)
 	times := 0
 	for _, f := range files {
-		source, err := luaFiles.ReadFile("lua/" + f.Name())
-		must(t, err)
+		source := get(luaFiles.ReadFile("lua/" + f.Name()))(t)
 		code := comment.ReplaceAllString(string(source), "")
 		if f.Name() == "clock.lua" {
 			code = strings.Replace(code, "local function clock()", "", 1)
@@ -52,7 +49,5 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 			t.Errorf("%s reads the clock %d times", f.Name(), n)
 		}
 	}
-	if times != 1 {
-		t.Errorf("clock.lua asks for the time %d times", times)
-	}
+	check(t, times == 1, "clock.lua asks for the time %d times", times)
 }

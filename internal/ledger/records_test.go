@@ -21,9 +21,7 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 			u.Location = delivery.Location{Point: taksim, At: at}
 		}
 		got, err := decodeUpdate(string(encodeUpdate(u)))
-		if err != nil || !reflect.DeepEqual(got, u) {
-			t.Fatalf("got %+v, %v, want %+v", got, err, u)
-		}
+		require(t, err == nil && reflect.DeepEqual(got, u), "got %+v, %v, want %+v", got, err, u)
 	})
 }
 
@@ -49,26 +47,18 @@ func TestOpen_RefusesOtherPartitions(t *testing.T) {
 		t.Error("opened with another number of partitions")
 	}
 	cfg.Partitions = 0
-	same, err := Open(t.Context(), cfg)
-	must(t, err)
-	if same.Partitions() != 4 {
-		t.Errorf("%d partitions, want the stored 4", same.Partitions())
-	}
+	same := get(Open(t.Context(), cfg))(t)
+	check(t, same.Partitions() == 4, "%d partitions, want the stored 4", same.Partitions())
 	must(t, same.Close())
 	cfg.Environment = "production"
-	other, err := Open(t.Context(), cfg)
-	must(t, err)
-	if other.Partitions() != DefaultPartitions {
-		t.Errorf("production has %d partitions", other.Partitions())
-	}
+	other := get(Open(t.Context(), cfg))(t)
+	check(t, other.Partitions() == DefaultPartitions, "production has %d partitions", other.Partitions())
 	must(t, other.Close())
 }
 
 func TestOpen_SaysThatRedisIsAway(t *testing.T) {
 	_, err := Open(t.Context(), Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"})
-	if !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	for _, cfg := range []Config{{URL: "http://x", Environment: "sandbox"}, {URL: "redis://127.0.0.1:1", Environment: "staging"}, {URL: "redis://127.0.0.1:1", Environment: "sandbox", Partitions: 2000}} {
 		if _, err := Open(t.Context(), cfg); err == nil || errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%+v: got %v", cfg, err)

@@ -28,8 +28,7 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 		verify(testHash, until.Add(time.Second), false)
 	}
 	// A change of the fleet keeps both.
-	_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil })
-	must(t, err)
+	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	verify(second, now, true)
 	verify(testHash, now, true)
 	must(t, l.RotateFleetSecret(t.Context(), f.ID, third, until))
@@ -57,8 +56,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		must(t, err)
 		secrets[id] = issued
 	}
-	rotated, err := old.RotateWebhookSecret(t.Context(), accounts[1])
-	must(t, err)
+	rotated := get(old.RotateWebhookSecret(t.Context(), accounts[1]))(t)
 
 	both := openTest(t, again, with("b", "a", "b"))
 	for _, want := range []int{3, 0} { // two of them are one account's; then there is nothing left
@@ -67,13 +65,10 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		}
 	}
 	alone := openTest(t, again, with("b", "b"))
-	first, err := alone.WebhookEndpoint(t.Context(), accounts[0])
-	must(t, err)
-	second, err := alone.WebhookEndpoint(t.Context(), accounts[1])
-	must(t, err)
-	if first.Secret != secrets[accounts[0]] || second.Secret != rotated || second.PreviousSecret != secrets[accounts[1]] {
-		t.Error("secrets are others after they were sealed anew")
-	}
+	first := get(alone.WebhookEndpoint(t.Context(), accounts[0]))(t)
+	second := get(alone.WebhookEndpoint(t.Context(), accounts[1]))(t)
+	check(t, first.Secret == secrets[accounts[0]] && second.Secret == rotated && second.PreviousSecret == secrets[accounts[1]],
+		"secrets are others after they were sealed anew")
 
 	// What cannot be opened is said, and left alone.
 	strange := openTest(t, again, with("c", "c"))

@@ -21,23 +21,17 @@ func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 		s.create(t, fmt.Sprint("only-", i))
 		c := s.creation("same id", "")
 		c.Now = time.Now().Add(time.Duration(i) * time.Second)
-		created, _, err := s.CreateOrder(t.Context(), c)
-		must(t, err)
+		created, _ := get2(s.CreateOrder(t.Context(), c))(t)
 		want = append(want, created.Order.ID)
 	}
 	slices.Reverse(want)
-	found, err := l.FindOrders(t.Context(), "same id")
-	must(t, err)
+	found := get(l.FindOrders(t.Context(), "same id"))(t)
 	var got []delivery.OrderID
 	for _, o := range found {
 		got = append(got, o.ID)
-		if o.ExternalOrderID != "same id" || o.Recipient.Name == "" {
-			t.Errorf("%+v", o)
-		}
+		check(t, o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("found %v, want %v", got, want)
-	}
+	check(t, slices.Equal(got, want), "found %v, want %v", got, want)
 	if one, err := l.FindOrders(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != shops[2].account {
 		t.Errorf("%+v, %v", one, err)
 	}
@@ -69,37 +63,24 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		}
 		want[a.ID] = true
 	}
-	accounts, err := l.Accounts(t.Context())
-	must(t, err)
+	accounts := get(l.Accounts(t.Context()))(t)
 	for i, a := range accounts {
-		if a.Name != fmt.Sprintf("Vendor %03d", i) || !want[a.ID] || a.Limits != plenty() {
-			t.Fatalf("account %d: %+v", i, a)
-		}
+		require(t, a.Name == fmt.Sprintf("Vendor %03d", i) && want[a.ID] && a.Limits == plenty(), "account %d: %+v", i, a)
 	}
-	endpoints, err := l.WebhookEndpoints(t.Context())
-	must(t, err)
-	orders, err := l.FindOrders(t.Context(), "X")
-	must(t, err)
-	stores, more, err := l.FindStores(t.Context(), StoreFilter{}, 1000)
-	must(t, err)
-	if len(accounts) != 501 || len(endpoints) != 251 || len(orders) != 501 || len(stores) != 501 || more {
-		t.Errorf("%d accounts, %d endpoints, %d orders, %d stores", len(accounts), len(endpoints), len(orders), len(stores))
-	}
+	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
+	orders := get(l.FindOrders(t.Context(), "X"))(t)
+	stores, more := get2(l.FindStores(t.Context(), StoreFilter{}, 1000))(t)
+	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(orders) == 501 && len(stores) == 501 && !more,
+		"%d accounts, %d endpoints, %d orders, %d stores", len(accounts), len(endpoints), len(orders), len(stores))
 }
 
 func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 	l := openTest(t)
-	accounts, err := l.Accounts(t.Context())
-	must(t, err)
-	endpoints, err := l.WebhookEndpoints(t.Context())
-	must(t, err)
-	orders, err := l.FindOrders(t.Context(), "X-1")
-	must(t, err)
-	stores, more, err := l.FindStores(t.Context(), StoreFilter{}, 10)
-	must(t, err)
-	if len(accounts)+len(endpoints)+len(orders)+len(stores) > 0 || more {
-		t.Errorf("%v %v %v %v", accounts, endpoints, orders, stores)
-	}
+	accounts := get(l.Accounts(t.Context()))(t)
+	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
+	orders := get(l.FindOrders(t.Context(), "X-1"))(t)
+	stores, more := get2(l.FindStores(t.Context(), StoreFilter{}, 10))(t)
+	check(t, len(accounts)+len(endpoints)+len(orders)+len(stores) <= 0 && !more, "%v %v %v %v", accounts, endpoints, orders, stores)
 }
 
 // city is a few accounts' stores in every state, of two fleets or none.
@@ -161,8 +142,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 				want = append(want, s.Account.String()+s.ExternalID)
 			}
 		}
-		found, more, err := l.FindStores(t.Context(), f, limit)
-		must(t, err)
+		found, more := get2(l.FindStores(t.Context(), f, limit))(t)
 		var got []string
 		for _, s := range found {
 			got = append(got, s.Account.String()+s.ExternalID)
@@ -179,20 +159,15 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	s := storeSearch{limit: 3}
 	for i := range 1000 {
 		s.add(&delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)})
-		if len(s.found) > 8 {
-			t.Fatalf("%d stores are kept", len(s.found))
-		}
+		require(t, len(s.found) <= 8, "%d stores are kept", len(s.found))
 	}
 	s.shorten()
-	if len(s.found) != 4 || s.found[0].ExternalID != "000" || s.found[3].ExternalID != "003" {
-		t.Errorf("%+v", s.found)
-	}
+	check(t, len(s.found) == 4 && s.found[0].ExternalID == "000" && s.found[3].ExternalID == "003", "%+v", s.found)
 	l := openTest(t)
 	for range setsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
 	}
-	ids, err := l.accountIDs(t.Context())
-	must(t, err)
+	ids := get(l.accountIDs(t.Context()))(t)
 	last := ids[len(ids)-1]
 	must(t, l.rdb.Set(t.Context(), l.roomOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
 	if found, more, err := l.FindStores(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {

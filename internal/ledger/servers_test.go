@@ -10,15 +10,10 @@ import (
 func TestServers_SayWhatOperatorsWatch(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	all, err := l.Servers(t.Context())
-	must(t, err)
-	if len(all) == 0 {
-		t.Fatal("no server")
-	}
+	all := get(l.Servers(t.Context()))(t)
+	require(t, len(all) != 0, "no server")
 	for _, s := range all {
-		if s.Addr == "" || s.MemoryUsed <= 0 || s.Clients <= 0 || s.Commands <= 0 || s.AOFBroken {
-			t.Errorf("%+v", s)
-		}
+		check(t, s.Addr != "" && s.MemoryUsed > 0 && s.Clients > 0 && s.Commands > 0 && !s.AOFBroken, "%+v", s)
 	}
 }
 
@@ -41,11 +36,8 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 func TestEpochs_DifferUnderAProcessThatOutlivesARestore(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	own, stored, err := l.Epochs(t.Context())
-	must(t, err)
-	if own != stored || own == 0 {
-		t.Errorf("epochs %d and %d", own, stored)
-	}
+	own, stored := get2(l.Epochs(t.Context()))(t)
+	check(t, own == stored && own != 0, "epochs %d and %d", own, stored)
 	must(t, l.rdb.HIncrBy(t.Context(), l.global.prefix+"meta", "epoch", 1).Err())
 	t.Cleanup(func() { l.rdb.HIncrBy(context.Background(), l.global.prefix+"meta", "epoch", -1) })
 	if before, after, err := l.Epochs(t.Context()); err != nil || before != own || after != own+1 {
@@ -63,9 +55,7 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				calls[operation]++
-				if ctx == nil || err != nil || time.Since(began) > time.Minute {
-					t.Errorf("%s began %s: %v", operation, began, err)
-				}
+				check(t, ctx != nil && err == nil && time.Since(began) <= time.Minute, "%s began %s: %v", operation, began, err)
 			}
 		}
 	})
@@ -73,7 +63,5 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 	s.create(t, "two")
 	mu.Lock()
 	defer mu.Unlock()
-	if calls["create_order"] != 2 || calls["write_store"] == 0 || calls["cancel_order"] != 0 {
-		t.Errorf("%v", calls)
-	}
+	check(t, calls["create_order"] == 2 && calls["write_store"] != 0 && calls["cancel_order"] == 0, "%v", calls)
 }

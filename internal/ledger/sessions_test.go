@@ -33,8 +33,7 @@ var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Creden
 
 func signIn(t *testing.T, l *Ledger) (string, *Session) {
 	t.Helper()
-	id, s, err := l.CreateSession(t.Context(), ayse)
-	must(t, err)
+	id, s := get2(l.CreateSession(t.Context(), ayse))(t)
 	return id, s
 }
 
@@ -42,18 +41,13 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 	l, _ := newSessions(t)
 	id, created := signIn(t, l)
 	other, _ := signIn(t, l)
-	if id == other || len(id) != 43 || len(created.CSRF) != 43 || created.CSRF == id {
-		t.Errorf("ids %q, %q, csrf %q", id, other, created.CSRF)
-	}
-	got, err := l.Session(t.Context(), id)
-	must(t, err)
+	check(t, id != other && len(id) == 43 && len(created.CSRF) == 43 && created.CSRF != id, "ids %q, %q, csrf %q", id, other, created.CSRF)
+	got := get(l.Session(t.Context(), id))(t)
 	want := ayse
 	want.CSRF = created.CSRF
 	want.CreatedAt = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	want.SeenAt = want.CreatedAt
-	if !reflect.DeepEqual(*got, want) {
-		t.Errorf("got %+v, want %+v", *got, want)
-	}
+	check(t, reflect.DeepEqual(*got, want), "got %+v, want %+v", *got, want)
 	digest := sha256.Sum256([]byte(id))
 	for _, unknown := range []string{"", "x", id[:42], id + "A", strings.ToLower(id), "\x00" + id[1:], string(digest[:]), strings.Repeat("A", 43)} {
 		_, err := l.Session(t.Context(), unknown)
@@ -65,26 +59,18 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 func TestSession_IDIsNotStored(t *testing.T) {
 	l, _ := newSessions(t)
 	id, _ := signIn(t, l)
-	keys, err := l.rdb.Keys(t.Context(), "*").Result()
-	must(t, err)
+	keys := get(l.rdb.Keys(t.Context(), "*").Result())(t)
 	found := 0
 	for _, key := range keys {
-		if strings.Contains(key, id) {
-			t.Errorf("the key %q holds the id", key)
-		}
+		check(t, !strings.Contains(key, id), "the key %q holds the id", key)
 		if !strings.HasPrefix(key, l.global.prefix+string(rune(kindSession))) || key == l.librariesKey() {
 			continue
 		}
 		found++
-		value, err := l.rdb.Get(t.Context(), key).Result()
-		must(t, err)
-		if strings.Contains(value, id) {
-			t.Errorf("the value of %q holds the id", key)
-		}
+		value := get(l.rdb.Get(t.Context(), key).Result())(t)
+		check(t, !strings.Contains(value, id), "the value of %q holds the id", key)
 	}
-	if found != 1 {
-		t.Errorf("%d sessions are stored", found)
-	}
+	check(t, found == 1, "%d sessions are stored", found)
 }
 
 func TestSession_EndsIdleAndByAge(t *testing.T) {
@@ -134,8 +120,7 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	remaining := func() time.Duration {
-		d, err := l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result()
-		must(t, err)
+		d := get(l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result())(t)
 		return d
 	}
 	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
@@ -143,8 +128,7 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	}
 	for range 35 {
 		clock.pass(20 * time.Minute)
-		_, err := l.Session(t.Context(), id)
-		must(t, err)
+		get(l.Session(t.Context(), id))(t)
 	}
 	if d := remaining(); d <= 19*time.Minute || d > 20*time.Minute {
 		t.Errorf("with 20 minutes to live it stays for %s", d)
@@ -161,8 +145,7 @@ func TestEndSession_HoldsForEverybody(t *testing.T) {
 	must(t, l.EndSession(t.Context(), "never heard of"))
 	_, err := l.Session(t.Context(), id)
 	wantCode(t, err, delivery.CodeTokenInvalid)
-	_, err = l.Session(t.Context(), bystander)
-	must(t, err)
+	get(l.Session(t.Context(), bystander))(t)
 }
 
 // A request that has read the session when it is ended must not bring it back.
@@ -174,9 +157,7 @@ func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	l.rdb.AddHook(once)
 	_, err := l.Session(t.Context(), id)
 	wantCode(t, err, delivery.CodeTokenInvalid)
-	if once.do != nil {
-		t.Fatal("nothing was read")
-	}
+	require(t, once.do == nil, "nothing was read")
 	_, err = l.Session(t.Context(), id)
 	wantCode(t, err, delivery.CodeTokenInvalid)
 }
@@ -213,9 +194,7 @@ func TestSession_SaysThatRedisIsAway(t *testing.T) {
 	err4 := gone.CountSignIn(t.Context(), "a", "b")
 	err5 := gone.ForgiveSignIns(t.Context(), "a", "b")
 	for i, err := range []error{err, err2, err3, err4, err5} {
-		if !errors.Is(err, delivery.ErrUnavailable) {
-			t.Errorf("%d: got %v", i, err)
-		}
+		check(t, errors.Is(err, delivery.ErrUnavailable), "%d: got %v", i, err)
 	}
 }
 
@@ -236,9 +215,7 @@ func TestSession_SurvivesItsEncoding(t *testing.T) {
 			s.Roles = append(s.Roles, rapid.String().Draw(t, fmt.Sprint("role ", i)))
 		}
 		got, err := decodeSession(string(encodeSession(s)))
-		if err != nil || !reflect.DeepEqual(got, s) {
-			t.Fatalf("got %+v, %v, want %+v", got, err, s)
-		}
+		require(t, err == nil && reflect.DeepEqual(got, s), "got %+v, %v, want %+v", got, err, s)
 	})
 }
 
@@ -275,9 +252,7 @@ func TestCountSignIn_SlowsGuessingDown(t *testing.T) {
 			}
 			user, address := c.attempt(c.burst)
 			refusal := wantCode(t, l.CountSignIn(t.Context(), user, address), delivery.CodeRateLimited)
-			if refusal.RetryAfter <= 0 || refusal.RetryAfter > c.wait {
-				t.Errorf("wait %s, want up to %s", refusal.RetryAfter, c.wait)
-			}
+			check(t, refusal.RetryAfter > 0 && refusal.RetryAfter <= c.wait, "wait %s, want up to %s", refusal.RetryAfter, c.wait)
 			must(t, l.CountSignIn(t.Context(), "somebody else", "198.51.100.7"))
 		})
 	}

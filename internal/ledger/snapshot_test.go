@@ -32,20 +32,14 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 			return bufio.NewReaderSize(iotest.OneByteReader(bytes.NewReader(b)), 64)
 		}
 		body, err := snapshotBody(header, pieces(wire))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := io.ReadAll(body)
-		if err != nil || !bytes.Equal(got, file) {
-			t.Fatalf("read %q, %v, want %q", got, err, file)
-		}
+		require(t, err == nil && bytes.Equal(got, file), "read %q, %v, want %q", got, err, file)
 		cut := rapid.IntRange(0, max(len(file)-1, 0)).Draw(t, "broken after")
 		if body, err = snapshotBody(header, pieces(wire[:cut])); err == nil {
 			_, err = io.ReadAll(body)
 		}
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("a connection that broke after %d bytes: %v", cut, err)
-		}
+		require(t, errors.Is(err, io.ErrUnexpectedEOF), "a connection that broke after %d bytes: %v", cut, err)
 	})
 }
 
@@ -59,9 +53,7 @@ func TestRequestSnapshot_TellsWhatWasRefused(t *testing.T) {
 		"it goes away":   {"+OK\r\n+OK\r\n+OK\r\n\n\n", "EOF"},
 	} {
 		_, err := requestSnapshot(io.Discard, bufio.NewReader(strings.NewReader(c.answers)), "backup", "geheim")
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: %v", name, err)
-		}
+		check(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "geheim"), "%s: %v", name, err)
 	}
 }
 
@@ -87,11 +79,7 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 	for _, at := range []int{0, 9, len(file) / 2, len(file) - 1} {
 		changed := bytes.Clone(file)
 		changed[at] ^= 1
-		if judge(changed) == nil {
-			t.Errorf("byte %d of %d was changed and nobody saw it", at, len(file))
-		}
-		if judge(file[:at]) == nil {
-			t.Errorf("cut after %d bytes and nobody saw it", at)
-		}
+		check(t, judge(changed) != nil, "byte %d of %d was changed and nobody saw it", at, len(file))
+		check(t, judge(file[:at]) != nil, "cut after %d bytes and nobody saw it", at)
 	}
 }

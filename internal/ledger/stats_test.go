@@ -10,11 +10,8 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 	l := openTest(t)
 	inFlight := func(want int64) {
 		t.Helper()
-		s, err := l.Stats(t.Context())
-		must(t, err)
-		if s.InFlight != want {
-			t.Errorf("%d orders in flight, want %d", s.InFlight, want)
-		}
+		s := get(l.Stats(t.Context()))(t)
+		check(t, s.InFlight == want, "%d orders in flight, want %d", s.InFlight, want)
 	}
 	inFlight(0)
 	shops := envsEverywhere(t, l)
@@ -33,7 +30,6 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 	shops[0].advance(t, orders[0].ID, delivery.Assigned)
 	inFlight(4)
 	shops[0].advance(t, orders[0].ID, delivery.Delivered)
-	_, _, err := shops[1].CancelOrder(t.Context(), shops[1].account, orders[1].ID, "", "", orders[1].CreatedAt)
-	must(t, err)
+	get2(shops[1].CancelOrder(t.Context(), shops[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
 	inFlight(2)
 }

@@ -38,9 +38,7 @@ func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, li
 	t.Helper()
 	l := openTest(t)
 	for _, limit := range []int{-1, 0, 1001} {
-		if list(t.Context(), l, limit) == nil {
-			t.Errorf("a list of %d is answered", limit)
-		}
+		check(t, list(t.Context(), l, limit) != nil, "a list of %d is answered", limit)
 	}
 	must(t, list(t.Context(), l, 1000))
 	if err := list(overContext(t), l, 1); !errors.Is(err, delivery.ErrUnavailable) {
@@ -58,8 +56,7 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		u := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Failed,
 			At: time.Now().UTC().Truncate(time.Millisecond), Failure: delivery.StoreClosed,
 			Location: delivery.Location{Point: taksim, At: time.Now().UTC().Truncate(time.Millisecond)}}
-		_, err := s.Report(t.Context(), u, time.Now())
-		must(t, err)
+		get(s.Report(t.Context(), u, time.Now()))(t)
 		updates = append(updates, u)
 	}
 	reported := make(map[delivery.OrderID]Entry)
@@ -72,21 +69,14 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		must(t, l.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
 		time.Sleep(2 * time.Millisecond) // ids of different partitions are compared by their milliseconds
 	}
-	got, err := l.RefusedUpdates(t.Context(), 5)
-	must(t, err)
-	if len(got) != 5 {
-		t.Fatalf("%d refused updates", len(got))
-	}
+	got := get(l.RefusedUpdates(t.Context(), 5))(t)
+	require(t, len(got) == 5, "%d refused updates", len(got))
 	for i, r := range got {
 		n := 7 - i
 		want := RefusedUpdate{At: r.At, Account: shops[n%len(shops)].account, Update: updates[n],
 			Status: delivery.Searching, Reason: "illegal_move", Late: n == 7}
-		if r != want {
-			t.Errorf("%d: %+v, want %+v", i, r, want)
-		}
-		if time.Since(r.At) > time.Minute || time.Since(r.At) < -time.Second {
-			t.Errorf("%d at %s", i, r.At)
-		}
+		check(t, r == want, "%d: %+v, want %+v", i, r, want)
+		check(t, time.Since(r.At) <= time.Minute && time.Since(r.At) >= -time.Second, "%d at %s", i, r.At)
 	}
 }
 
@@ -104,31 +94,20 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 	} {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[1].key(kindRefused), Values: values}).Err())
 	}
-	got, err := l.RefusedUpdates(t.Context(), 10)
-	must(t, err)
-	if len(got) != 5 {
-		t.Fatalf("%+v", got)
-	}
+	got := get(l.RefusedUpdates(t.Context(), 10))(t)
+	require(t, len(got) == 5, "%+v", got)
 	for i := range 3 {
-		if !strings.HasPrefix(got[i].Reason, "unreadable: ") || !got[i].Update.Order.IsZero() || got[i].At.IsZero() {
-			t.Errorf("%+v", got[i])
-		}
+		check(t, strings.HasPrefix(got[i].Reason, "unreadable: ") && got[i].Update.Order.IsZero() && !got[i].At.IsZero(), "%+v", got[i])
 	}
-	if got[3].Update != strange || !got[3].Account.IsZero() {
-		t.Errorf("%+v", got[3])
-	}
-	if got[4].Update != gone || !got[4].Account.IsZero() || got[4].Status != delivery.Delivered || got[4].Late ||
-		got[4].Reason != fmt.Sprintf("0x%x", "swap\x00after the end") {
-		t.Errorf("%+v", got[4])
-	}
+	check(t, got[3].Update == strange && got[3].Account.IsZero(), "%+v", got[3])
+	check(t, got[4].Update == gone && got[4].Account.IsZero() && got[4].Status == delivery.Delivered && !got[4].Late && got[4].Reason == fmt.Sprintf("0x%x", "swap\x00after the end"),
+		"%+v", got[4])
 }
 
 func TestRefusedUpdates_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
 		found, err := l.RefusedUpdates(ctx, limit)
-		if len(found) > 0 {
-			t.Errorf("%+v", found)
-		}
+		check(t, len(found) <= 0, "%+v", found)
 		return err
 	})
 }
@@ -154,22 +133,17 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	}
 	ids := []string{bury(kindEvents, "a defect"), bury(kindUpdates, "another"), bury(kindEvents, "unreadable")}
 	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
-	got, err := l.DeadLetters(t.Context(), 10)
-	must(t, err)
-	if len(got) != 3 {
-		t.Fatalf("%+v", got)
-	}
+	got := get(l.DeadLetters(t.Context(), 10))(t)
+	require(t, len(got) == 3, "%+v", got)
 	for i, d := range got {
-		if d.Partition != 2 || d.Stream != want[i].stream || d.EntryID != ids[2-i] || d.Role != "status" ||
-			d.Reason != want[i].reason || d.Fields["order"] != want[i].order || time.Since(d.At) > time.Minute {
-			t.Errorf("%d: %+v", i, d)
-		}
+		check(t, d.Partition == 2 && d.Stream == want[i].stream && d.EntryID == ids[2-i] && d.Role == "status" && d.Reason == want[i].reason && d.Fields["order"] == want[i].order && time.Since(d.At) <= time.Minute,
+			"%d: %+v", i, d)
 	}
 	if f := got[0].Fields; f["e"] != "0x096e6f6e73656e7365" || f["other"] != strings.Repeat("ş", 256)+"…" {
 		t.Errorf("fields %q", f)
 	}
 	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
-	if got, err = l.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
+	if got, err := l.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -186,20 +160,15 @@ func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	} {
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters), Values: values}).Err())
 	}
-	got, err := s.DeadLetters(t.Context(), 10)
-	must(t, err)
-	if len(got) != 3 || got[0].Reason != "" || got[1].Reason != "not an entry" || got[1].EntryID != "nonsense" ||
-		got[2].Reason != "not a stream" || !strings.HasPrefix(got[2].Stream, "0x") || got[2].Fields != nil {
-		t.Errorf("%+v", got)
-	}
+	got := get(s.DeadLetters(t.Context(), 10))(t)
+	check(t, len(got) == 3 && got[0].Reason == "" && got[1].Reason == "not an entry" && got[1].EntryID == "nonsense" && got[2].Reason == "not a stream" && strings.HasPrefix(got[2].Stream, "0x") && got[2].Fields == nil,
+		"%+v", got)
 }
 
 func TestDeadLetters_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
 		found, err := l.DeadLetters(ctx, limit)
-		if len(found) > 0 {
-			t.Errorf("%+v", found)
-		}
+		check(t, len(found) <= 0, "%+v", found)
 		return err
 	})
 }
@@ -230,9 +199,7 @@ func FuzzPrintable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		shown := printable(text)
-		if !utf8.ValidString(shown) || len(shown) > mostPrintable+len("0x…") || (shown == "") != (text == "") ||
-			strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q is shown as %q", text, shown)
-		}
+		check(t, utf8.ValidString(shown) && len(shown) <= mostPrintable+len("0x…") && (shown == "") == (text == "") && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
+			"%q is shown as %q", text, shown)
 	})
 }

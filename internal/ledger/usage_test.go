@@ -36,8 +36,7 @@ func (m *bruteForce) used(now int64) (sustained, burst int) {
 // told: as many pass as it says remain.
 func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, told *Quota) error {
 	tb.Helper()
-	uses, err := l.Usage(tb.Context(), []delivery.AccountID{account})
-	must(tb, err)
+	uses := get(l.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
 	use := uses[0][m.endpoint]
 	sustained, burst := m.used(now)
 	if use.Endpoint != m.endpoint || use.Sustained.Used != sustained || use.Burst.Used != burst {
@@ -76,15 +75,11 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 	l.setClock(t, 4_000_000_000*second)
 	for e := range endpoints {
 		for range e + 2 {
-			_, err := l.Consume(t.Context(), id, e)
-			must(t, err)
+			get(l.Consume(t.Context(), id, e))(t)
 		}
 	}
-	uses, err := l.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id})
-	must(t, err)
-	if len(uses) != 3 || uses[1] != nil || len(uses[0]) != 5 || len(uses[2]) != 5 {
-		t.Fatalf("%+v", uses)
-	}
+	uses := get(l.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
+	require(t, len(uses) == 3 && uses[1] == nil && len(uses[0]) == 5 && len(uses[2]) == 5, "%+v", uses)
 	want := []EndpointUse{
 		{EndpointOrders, WindowUse{limits.Orders.Sustained, 2}, WindowUse{limits.Orders.Burst, 2}},
 		{EndpointOrderStatus, WindowUse{limits.OrderStatus.Sustained, 3}, WindowUse{}},
@@ -95,20 +90,12 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 	}
 	names := []string{"orders", "orderStatus", "cancel", "stores", "token"}
 	for i, w := range want {
-		if uses[2][i] != w {
-			t.Errorf("%s: %+v, want %+v", w.Endpoint, uses[2][i], w)
-		}
+		check(t, uses[2][i] == w, "%s: %+v, want %+v", w.Endpoint, uses[2][i], w)
 		w.Sustained.Used, w.Burst.Used = 0, 0
-		if uses[0][i] != w {
-			t.Errorf("%s of an idle account: %+v", w.Endpoint, uses[0][i])
-		}
-		if w.Endpoint.String() != names[i] {
-			t.Errorf("endpoint %d is called %s", i, w.Endpoint)
-		}
+		check(t, uses[0][i] == w, "%s of an idle account: %+v", w.Endpoint, uses[0][i])
+		check(t, w.Endpoint.String() == names[i], "endpoint %d is called %s", i, w.Endpoint)
 	}
-	if endpoints.String() != "Endpoint(5)" {
-		t.Error(endpoints.String())
-	}
+	check(t, endpoints.String() == "Endpoint(5)", "%v", endpoints.String())
 }
 
 // A window that was made shorter holds, until the next admission, more than its
@@ -122,8 +109,7 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 		id := newAccount(t, l, delivery.Limits{Orders: wide, OrderStatus: wide, Cancel: wide, Stores: wide, Token: wide})
 		for _, at := range []int64{last - c.first, last} {
 			l.setClock(t, at)
-			_, err := l.Consume(t.Context(), id, EndpointCancel)
-			must(t, err)
+			get(l.Consume(t.Context(), id, EndpointCancel))(t)
 		}
 		_, err := l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error {
 			a.Limits.Cancel.Sustained.Seconds = 10
@@ -131,10 +117,8 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 		})
 		must(t, err)
 		l.setClock(t, last-c.back)
-		uses, err := l.Usage(t.Context(), []delivery.AccountID{id})
-		must(t, err)
-		quota, err := l.Consume(t.Context(), id, EndpointCancel)
-		must(t, err)
+		uses := get(l.Usage(t.Context(), []delivery.AccountID{id}))(t)
+		quota := get(l.Consume(t.Context(), id, EndpointCancel))(t)
 		if used := uses[0][EndpointCancel].Sustained.Used; used != quota.Limit-quota.Remaining-1 {
 			t.Errorf("%d us back: %d used, and after one more request %d of %d remain", c.back, used, quota.Remaining, quota.Limit)
 		}
@@ -142,11 +126,8 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 }
 
 func TestUsage_OfNobodyIsNothing(t *testing.T) {
-	uses, err := openTest(t).Usage(t.Context(), nil)
-	must(t, err)
-	if len(uses) != 0 {
-		t.Errorf("%+v", uses)
-	}
+	uses := get(openTest(t).Usage(t.Context(), nil))(t)
+	check(t, len(uses) == 0, "%+v", uses)
 }
 
 // Whatever was admitted, looking at it writes nothing, counts nothing and, the
@@ -157,15 +138,13 @@ func TestUsage_WritesNothing(t *testing.T) {
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
 	for range 40 {
-		_, err := s.Consume(t.Context(), s.account, EndpointOrders)
-		must(t, err)
+		get(s.Consume(t.Context(), s.account, EndpointOrders))(t)
 	}
 	dump := func() string { return s.rdb.Dump(t.Context(), ring).Val() + s.rdb.Dump(t.Context(), ring+"l").Val() }
 	before := dump()
 	for _, at := range []int64{now, now - second/2, now - 500*second, now + 59*second, now + 61*second} {
 		s.setClock(t, at)
-		uses, err := s.Usage(t.Context(), []delivery.AccountID{s.account})
-		must(t, err)
+		uses := get(s.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		want := 40
 		if at > now+60*second {
 			want = 0
@@ -174,9 +153,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 			t.Errorf("%d used %d s later, want %d", got, (at-now)/second, want)
 		}
 	}
-	if dump() != before {
-		t.Error("the ring was changed")
-	}
+	check(t, dump() == before, "the ring was changed")
 	writing := openTest(t, func(c *Config) {
 		c.edit = func(file, text string) string {
 			if file == "usage" {
@@ -196,13 +173,11 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	s := newEnv(t)
 	s.setClock(t, 4_000_000_000*second)
 	for range 20 {
-		_, err := s.Consume(t.Context(), s.account, EndpointCancel)
-		must(t, err)
+		get(s.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
 	use := func() WindowUse {
 		t.Helper()
-		uses, err := s.Usage(t.Context(), []delivery.AccountID{s.account})
-		must(t, err)
+		uses := get(s.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		return uses[0][EndpointCancel].Sustained
 	}
 	lower := delivery.Window{Count: 5, Seconds: 60}

@@ -33,11 +33,8 @@ func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 // settled demands that no entry is left.
 func (s *env) settled(t *testing.T) {
 	t.Helper()
-	pending, err := s.rdb.XPending(t.Context(), s.rooms[0].key(kindEvents), string(RoleWebhook)).Result()
-	must(t, err)
-	if pending.Count != 0 {
-		t.Errorf("%d entries are not settled", pending.Count)
-	}
+	pending := get(s.rdb.XPending(t.Context(), s.rooms[0].key(kindEvents), string(RoleWebhook)).Result())(t)
+	check(t, pending.Count == 0, "%d entries are not settled", pending.Count)
 }
 
 // A batch as large as it may be, all of it for one endpoint.
@@ -48,8 +45,7 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 	for _, m := range messages {
 		args = append(args, m.ID, text(m.Values["e"]), s.account[:])
 	}
-	_, err := s.run(t.Context(), s.scripts.queueEvents, []string{s.rooms[0].key(kindEvents)}, args...)
-	must(t, err)
+	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.rooms[0].key(kindEvents)}, args...))(t)
 	if n := s.endpoint(t).Backlog; n != largestBatch {
 		t.Errorf("%d events wait", n)
 	}
@@ -65,7 +61,6 @@ func TestQueue_LargestBatchOfCreations(t *testing.T) {
 	})
 	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
 	entries := reader.parse(t.Context(), s.rooms[0], s.rooms[0].key(kindEvents), messages)
-	_, err := s.QueueEvents(t.Context(), 0, entries, noGrant)
-	must(t, err)
+	get(s.QueueEvents(t.Context(), 0, entries, noGrant))(t)
 	s.settled(t)
 }

@@ -24,9 +24,7 @@ func TestBreaker_OpensAfterSoManyFailuresInARow(t *testing.T) {
 	s.pass(t, time.Minute)
 	s.ends(t, fails, ds[2*n-1])
 	e := s.endpoint(t)
-	if !e.BreakerOpen || !e.BreakerSince.Equal(s.now()) || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
-		t.Fatalf("after %d failures in a row: %+v", n, e)
-	}
+	require(t, e.BreakerOpen && e.BreakerSince.Equal(s.now()) && e.HeldUntil.Equal(s.now().Add(time.Second)), "after %d failures in a row: %+v", n, e)
 	if g, _ := s.gate(t); g.failures != n || g.probes != 0 {
 		t.Errorf("gate %+v", g)
 	}
@@ -47,8 +45,7 @@ func TestBreaker_CountsWithinOneCall(t *testing.T) {
 				results[i].Outcome = accepts(s, d)
 			}
 		}
-		_, err := s.RecordAttempts(t.Context(), results, grant(100), s.breaker)
-		must(t, err)
+		get(s.RecordAttempts(t.Context(), results, grant(100), s.breaker))(t)
 		if e := s.endpoint(t); e.BreakerOpen != test.open {
 			t.Errorf("%s: open %v", test.answers, e.BreakerOpen)
 		}
@@ -71,25 +68,19 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	}
 	// Neither did they break the row of failures.
 	s.ends(t, failsFor(time.Hour), ds[5])
-	if !s.endpoint(t).BreakerOpen {
-		t.Fatal("still closed")
-	}
+	require(t, s.endpoint(t).BreakerOpen, "still closed")
 	// What was sent to another URL tells nothing of this one, good or bad.
 	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
 	must(t, err)
 	s.ends(t, failsFor(time.Hour), ds[6:9]...)
 	e := s.endpoint(t)
-	if e.BreakerOpen || e.State != EndpointHealthy {
-		t.Errorf("judged by results of the old URL: %+v", e)
-	}
+	check(t, !e.BreakerOpen && e.State == EndpointHealthy, "judged by results of the old URL: %+v", e)
 	if g, _ := s.gate(t); g.failures != 0 {
 		t.Errorf("gate %+v", g)
 	}
 	s.setGate(t, gateState{hold: s.ms.Load() + 1000, open: 1, failures: 2, since: s.ms.Load()})
 	s.ends(t, accepts, ds[9])
-	if !s.endpoint(t).BreakerOpen {
-		t.Error("a success of the old URL healed the new one")
-	}
+	check(t, s.endpoint(t).BreakerOpen, "a success of the old URL healed the new one")
 }
 
 //rule:webhooks/an-endpoint-whose-breaker-is
@@ -98,9 +89,7 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 	s.publish(t, 40) // far more than is probed
 	for i, gap := range []int{1, 2, 4, 8, 16, 30, 30, 30} {
 		d := s.silentFor(t, time.Duration(gap)*time.Second)
-		if d.Probe || d.Attempt != 1 {
-			t.Fatalf("probe %d: %+v", i, d)
-		}
+		require(t, !d.Probe && d.Attempt == 1, "probe %d: %+v", i, d)
 		// While it is in flight nothing else goes, however long it takes.
 		s.pass(t, 20*time.Second)
 		s.lease(t, 0)
@@ -121,8 +110,7 @@ func (s *env) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
 	t.Helper()
 	o := a(s, d)
 	o.At = s.now()
-	recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker)
-	must(t, err)
+	recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker))(t)
 	return recorded
 }
 
@@ -136,9 +124,7 @@ func TestBreaker_TurnsBetweenNewAndDueEvents(t *testing.T) {
 		fmt.Fprint(&got, d.Attempt)
 		s.ends(t, failsFor(20*time.Hour), d)
 	}
-	if got.String() != "121212" {
-		t.Errorf("attempts %s, want new and due ones by turns", &got)
-	}
+	check(t, got.String() == "121212", "attempts %s, want new and due ones by turns", &got)
 }
 
 func TestBreaker_EarlyProbeLeavesTheScheduleAlone(t *testing.T) {
@@ -148,19 +134,15 @@ func TestBreaker_EarlyProbeLeavesTheScheduleAlone(t *testing.T) {
 	for i, gap := range []int{1, 2, 4, 8} {
 		s.pass(t, time.Duration(gap)*time.Second)
 		d := s.one(t)
-		if !d.Probe || d.Attempt != 2 || d.Ping {
-			t.Fatalf("probe %d: %+v", i, d)
-		}
+		require(t, d.Probe && d.Attempt == 2 && !d.Ping, "probe %d: %+v", i, d)
 		s.ends(t, failsFor(0), d)
 		if got := s.due(t, d); !got.Equal(due) {
 			t.Fatalf("probe %d moved its event from %s to %s", i, due, got)
 		}
 	}
 	log := s.attempts(t, "")
-	if len(log) != lines+1 || !log[0].Probe || log[0].Probes != 4 || log[0].State != "retrying" ||
-		!log[0].NextAt.Equal(due) || !log[0].At.Equal(s.now()) || log[0].HTTPStatus != 500 {
-		t.Errorf("the log begins with %+v of %d lines, had %d", log[0], len(log), lines)
-	}
+	check(t, len(log) == lines+1 && log[0].Probe && log[0].Probes == 4 && log[0].State == "retrying" && log[0].NextAt.Equal(due) && log[0].At.Equal(s.now()) && log[0].HTTPStatus == 500,
+		"the log begins with %+v of %d lines, had %d", log[0], len(log), lines)
 	if e := s.endpoint(t); e.Retried != 2 || e.RecentFailed != 6 || len(s.outcomes(t)) != 0 {
 		t.Errorf("endpoint %+v", e)
 	}
@@ -188,29 +170,21 @@ func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
 		due := s.now().Add(again)
 		s.ends(t, failsFor(again), d)
 		for d = nil; d == nil; {
-			_, next, err := s.Lease(t.Context(), 0, grant(10))
-			must(t, err)
-			if next.IsZero() || !next.After(s.now()) || next.After(due) {
-				t.Fatalf("attempt %d is due at %s, the next look at %s", i+2, due, next)
-			}
+			_, next := get2(s.Lease(t.Context(), 0, grant(10)))(t)
+			require(t, !next.IsZero() && next.After(s.now()) && !next.After(due), "attempt %d is due at %s, the next look at %s", i+2, due, next)
 			s.pass(t, next.Sub(s.now()))
-			ds, _, err := s.Lease(t.Context(), 0, grant(10))
-			must(t, err)
+			ds, _ := get2(s.Lease(t.Context(), 0, grant(10)))(t)
 			for _, one := range ds {
 				if one.Probe {
 					probes++
-					if s.now().Equal(due) {
-						t.Fatalf("attempt %d became a probe", i+2)
-					}
+					require(t, !s.now().Equal(due), "attempt %d became a probe", i+2)
 					s.ends(t, failsFor(0), one)
 				} else {
 					d = one
 				}
 			}
 		}
-		if !s.now().Equal(due) || d.Attempt != i+2 {
-			t.Fatalf("attempt %d at %s, want %d at %s", d.Attempt, s.now(), i+2, due)
-		}
+		require(t, s.now().Equal(due) && d.Attempt == i+2, "attempt %d at %s, want %d at %s", d.Attempt, s.now(), i+2, due)
 	}
 	if seconds := 8320; probes < seconds/60-len(gaps) || probes > seconds/30 {
 		t.Errorf("%d probes in %d s", probes, seconds)
@@ -228,15 +202,11 @@ func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
 	s.ends(t, failsFor(0), s.one(t)) // undelivered
 	finals := len(s.outcomes(t))
 	first := s.silentFor(t, time.Second)
-	if !first.Ping || first.Type != delivery.WebhookTest || first.Attempt != 1 || first.Probe || first.Order != nil ||
-		!strings.HasPrefix(first.EventID, "evt_") || !strings.Contains(string(first.Data), s.account.String()) {
-		t.Fatalf("ping %+v", first)
-	}
+	require(t, first.Ping && first.Type == delivery.WebhookTest && first.Attempt == 1 && !first.Probe && first.Order == nil && strings.HasPrefix(first.EventID, "evt_") && strings.Contains(string(first.Data), s.account.String()),
+		"ping %+v", first)
 	s.ends(t, failsFor(0), first)
 	second := s.silentFor(t, 2*time.Second)
-	if !second.Ping || second.EventID == first.EventID {
-		t.Fatalf("pings %s and %s", first.EventID, second.EventID)
-	}
+	require(t, second.Ping && second.EventID != first.EventID, "pings %s and %s", first.EventID, second.EventID)
 	s.ends(t, failsFor(0), second)
 	if e := s.endpoint(t); e.Backlog != 0 || !e.NextAttempt.IsZero() && e.NextAttempt.Before(s.now()) {
 		t.Errorf("a ping stayed: %+v", e)
@@ -272,16 +242,12 @@ func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
 	// The next event is the probe.
 	s.publish(t, 2)
 	d := s.one(t)
-	if d.Ping || d.Attempt != 1 {
-		t.Fatalf("leased %+v", d)
-	}
+	require(t, !d.Ping && d.Attempt == 1, "leased %+v", d)
 	if e := s.endpoint(t); !e.BreakerOpen || !e.BreakerSince.Equal(opened) {
 		t.Errorf("endpoint %+v", e)
 	}
 	s.ends(t, accepts, d)
-	if s.endpoint(t).BreakerOpen {
-		t.Error("not healed")
-	}
+	check(t, !s.endpoint(t).BreakerOpen, "not healed")
 }
 
 // Events that are past their deadline are settled one after the other, without
@@ -293,9 +259,7 @@ func TestBreaker_ExpiredEventsDoNotUseUpProbes(t *testing.T) {
 	before, _ := s.gate(t)
 	for range 5 {
 		d := s.one(t)
-		if s.now().Before(d.Deadline) {
-			t.Fatalf("%s may still be sent", d.EventID)
-		}
+		require(t, !s.now().Before(d.Deadline), "%s may still be sent", d.EventID)
 		s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
 	}
 	if after, _ := s.gate(t); after != before {

@@ -20,9 +20,7 @@ func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 	}{
 		{"breaker opened", func(t *testing.T, s *env) {
 			s.ends(t, failsFor(time.Minute), s.lease(t, s.breaker)...)
-			if !s.endpoint(t).BreakerOpen {
-				t.Fatal("the breaker is not open")
-			}
+			require(t, s.endpoint(t).BreakerOpen, "the breaker is not open")
 		}},
 		{"asked to be left alone", func(t *testing.T, s *env) {
 			s.ends(t, isBusy(10*time.Second), s.lease(t, s.breaker)[0])
@@ -45,8 +43,7 @@ func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 			for passed := time.Duration(0); passed < 5*time.Minute; passed += time.Second {
 				s.pass(t, time.Second)
 				s.unpaced(t)
-				ds, _, err := s.Lease(t.Context(), 0, grant(100))
-				must(t, err)
+				ds, _ := get2(s.Lease(t.Context(), 0, grant(100)))(t)
 				for _, d := range ds {
 					s.ends(t, accepts, d)
 					if !d.Ping {
@@ -54,9 +51,7 @@ func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 					}
 				}
 			}
-			if delivered != s.breaker {
-				t.Errorf("%d of %d events were handed out within five minutes of the jump back", delivered, s.breaker)
-			}
+			check(t, delivered == s.breaker, "%d of %d events were handed out within five minutes of the jump back", delivered, s.breaker)
 		})
 	}
 }

@@ -25,15 +25,11 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	}
 	seen := make(map[string]int)
 	for _, a := range s.outcomes(t) {
-		if a.State != "notSent" {
-			t.Errorf("outcome %+v", a)
-		}
+		check(t, a.State == "notSent", "outcome %+v", a)
 		seen[a.EventID]++
 	}
 	for sequence := uint64(2); sequence <= 5; sequence++ {
-		if seen[delivery.EventID(o.ID, 1<<32|sequence)] != 1 {
-			t.Errorf("version %d has %d outcomes, want 1", sequence, seen[delivery.EventID(o.ID, 1<<32|sequence)])
-		}
+		check(t, seen[delivery.EventID(o.ID, 1<<32|sequence)] == 1, "version %d has %d outcomes, want 1", sequence, seen[delivery.EventID(o.ID, 1<<32|sequence)])
 	}
 }
 
@@ -108,9 +104,7 @@ func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 			gone bool
 		}{{redis.Nil, true}, {io.ErrUnexpectedEOF, false}} {
 			reason, err := d.fill(s.rooms[0], redis.NewStringResult("", test.err))
-			if (reason != "") != test.gone || (err == nil) != test.gone {
-				t.Errorf("%s, %v: reason %q, error %v", d.EventID, test.err, reason, err)
-			}
+			check(t, (reason != "") == test.gone && (err == nil) == test.gone, "%s, %v: reason %q, error %v", d.EventID, test.err, reason, err)
 		}
 	}
 }
@@ -123,17 +117,13 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	s.pump(t, 2)
 	s.publish(t, 1)
 	must(t, s.rdb.Del(t.Context(), s.rooms[0].order(o.ID.Digest())).Err())
-	bodies, err := s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result()
-	must(t, err)
+	bodies := get(s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result())(t)
 	must(t, s.rdb.Del(t.Context(), bodies...).Err())
 	s.lease(t, 0)
 	got := s.outcomes(t)
-	if len(got) != 2 || got[0].State != "notSent" || got[1].State != "notSent" || got[0].Error == got[1].Error {
-		t.Fatalf("outcomes %+v", got)
-	}
-	if got[0].EventID != delivery.EventID(o.ID, 1<<32|2) || got[0].OrderID != o.ID.String() || got[1].EventID == "" || got[1].OrderID != "" {
-		t.Errorf("outcomes %+v", got)
-	}
+	require(t, len(got) == 2 && got[0].State == "notSent" && got[1].State == "notSent" && got[0].Error != got[1].Error, "outcomes %+v", got)
+	check(t, got[0].EventID == delivery.EventID(o.ID, 1<<32|2) && got[0].OrderID == o.ID.String() && got[1].EventID != "" && got[1].OrderID == "",
+		"outcomes %+v", got)
 	if e := s.endpoint(t); e.NotSent != 2 || e.Backlog != 0 || e.RecentFailed != 0 || e.State != EndpointHealthy {
 		t.Errorf("endpoint %+v", e)
 	}

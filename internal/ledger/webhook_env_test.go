@@ -89,19 +89,15 @@ func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
 	for _, d := range ds {
 		o := a(s, d)
 		o.At = s.now()
-		recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker)
-		must(t, err)
-		if !recorded.OK[0] {
-			t.Fatalf("the lease of %s was lost", d.EventID)
-		}
+		recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
+		require(t, recorded.OK[0], "the lease of %s was lost", d.EventID)
 	}
 }
 
 // endpoint reads what operators see.
 func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
 	t.Helper()
-	e, err := s.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
+	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
 	return e
 }
 
@@ -118,9 +114,7 @@ func (s *env) open(t *testing.T, again time.Duration) {
 	t.Helper()
 	s.publish(t, s.breaker)
 	s.ends(t, failsFor(again), s.lease(t, s.breaker)...)
-	if !s.endpoint(t).BreakerOpen {
-		t.Fatalf("closed after %d failures in a row", s.breaker)
-	}
+	require(t, s.endpoint(t).BreakerOpen, "closed after %d failures in a row", s.breaker)
 }
 
 // silentFor demands that nothing is handed out until that much time has passed,
@@ -183,23 +177,20 @@ type gateState struct {
 // log reads the attempt log, newest first.
 func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 	t.Helper()
-	log, err := s.Attempts(t.Context(), s.account, state)
-	must(t, err)
+	log := get(s.Attempts(t.Context(), s.account, state))(t)
 	return log
 }
 
 // outcomes reads every final outcome of the shop's account, oldest first.
 func (s *env) outcomes(t testing.TB) []AttemptRecord {
 	t.Helper()
-	entries, err := s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result()
-	must(t, err)
+	entries := get(s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result())(t)
 	var all []AttemptRecord
 	for _, entry := range entries {
 		if entry.Values["a"] != string(s.account[:]) {
 			continue
 		}
-		records, err := s.rooms[0].decodeOutcomes(entry.Values)
-		must(t, err)
+		records := get(s.rooms[0].decodeOutcomes(entry.Values))(t)
 		all = append(all, records...)
 	}
 	return all
@@ -227,8 +218,7 @@ func (s *env) take(t *testing.T, n int) (ds []*Delivery) {
 	t.Helper()
 	for empty := 0; len(ds) < n; {
 		s.unpaced(t)
-		more, _, err := s.Lease(t.Context(), 0, grant(n-len(ds)))
-		must(t, err)
+		more, _ := get2(s.Lease(t.Context(), 0, grant(n-len(ds))))(t)
 		if ds = append(ds, more...); len(more) > 0 {
 			empty = 0
 		} else if empty++; empty == 3 {

@@ -14,19 +14,14 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 	s := opened(t, 1, 20*time.Hour)
 	s.pass(t, time.Second)
 	lost := s.one(t)
-	if !lost.Probe {
-		t.Fatalf("leased %+v", lost)
-	}
+	require(t, lost.Probe, "leased %+v", lost)
 	s.pass(t, lease-time.Millisecond)
 	s.lease(t, 0)
 	s.pass(t, time.Millisecond)
 	again := s.one(t)
-	if again.EventID != lost.EventID || again.Attempt != 2 {
-		t.Errorf("handed out again as %+v", again)
-	}
-	if s.records(t, lost, accepts(s, lost)) || !s.endpoint(t).BreakerOpen || s.endpoint(t).Delivered != 0 {
-		t.Fatal("a probe whose lease had run out healed the endpoint")
-	}
+	check(t, again.EventID == lost.EventID && again.Attempt == 2, "handed out again as %+v", again)
+	require(t, !s.records(t, lost, accepts(s, lost)) && s.endpoint(t).BreakerOpen && s.endpoint(t).Delivered == 0,
+		"a probe whose lease had run out healed the endpoint")
 	s.ends(t, failsFor(0), again)
 
 	// A ping is sent once: a lost one is gone, and another one is made.
@@ -37,12 +32,8 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 	ping := s.one(t)
 	s.pass(t, lease)
 	second := s.one(t)
-	if !ping.Ping || !second.Ping || ping.EventID == second.EventID {
-		t.Fatalf("pings %+v, %+v", ping, second)
-	}
-	if s.records(t, ping, accepts(s, ping)) || !s.endpoint(t).BreakerOpen {
-		t.Error("a ping whose lease had run out healed the endpoint")
-	}
+	require(t, ping.Ping && second.Ping && ping.EventID != second.EventID, "pings %+v, %+v", ping, second)
+	check(t, !s.records(t, ping, accepts(s, ping)) && s.endpoint(t).BreakerOpen, "a ping whose lease had run out healed the endpoint")
 	s.ends(t, accepts, second)
 	if e := s.endpoint(t); e.BreakerOpen || e.Backlog != 0 {
 		t.Errorf("endpoint %+v", e)
@@ -57,12 +48,8 @@ func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
 		lost := s.one(t)
 		s.pass(t, lease)
 		d := s.one(t)
-		if d.Attempt != attempt || lost.Attempt != attempt {
-			t.Fatalf("attempt %d, lost %d, want %d", d.Attempt, lost.Attempt, attempt)
-		}
-		if s.records(t, lost, failsFor(time.Minute)(s, lost)) {
-			t.Fatal("a stale result was recorded")
-		}
+		require(t, d.Attempt == attempt && lost.Attempt == attempt, "attempt %d, lost %d, want %d", d.Attempt, lost.Attempt, attempt)
+		require(t, !s.records(t, lost, failsFor(time.Minute)(s, lost)), "a stale result was recorded")
 		s.ends(t, failsFor(time.Minute), d)
 		s.pass(t, time.Minute)
 	}
@@ -81,29 +68,21 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 		results[i] = Result{d, []Outcome{{OK: true, Status: 200}, failsFor(time.Hour)(s, d), {Error: "timeout: x"}, {Expired: true}}[i]}
 	}
 	for round := range 2 {
-		recorded, err := s.RecordAttempts(t.Context(), results, noGrant, s.breaker)
-		must(t, err)
-		if slices.Contains(recorded.OK, round == 1) {
-			t.Fatalf("round %d: %v", round, recorded.OK)
-		}
+		recorded := get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
+		require(t, !slices.Contains(recorded.OK, round == 1), "round %d: %v", round, recorded.OK)
 	}
 	if e := s.endpoint(t); e.Delivered != 1 || e.Retried != 1 || e.Undelivered != 2 || e.Backlog != 1 || e.RecentFailed != 2 || e.RecentOK != 1 {
 		t.Errorf("endpoint %+v", e)
 	}
-	if len(s.outcomes(t)) != 3 || len(s.attempts(t, "")) != 4 {
-		t.Errorf("%d outcomes, %d lines", len(s.outcomes(t)), len(s.attempts(t, "")))
-	}
+	check(t, len(s.outcomes(t)) == 3 && len(s.attempts(t, "")) == 4, "%d outcomes, %d lines", len(s.outcomes(t)), len(s.attempts(t, "")))
 }
 
 // leaseWith leases with a grant and demands that many events.
 func (s *env) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 	t.Helper()
 	g.Lease = lease
-	ds, _, err := s.Lease(t.Context(), 0, g)
-	must(t, err)
-	if len(ds) != want {
-		t.Fatalf("%+v: %d events leased, want %d", g, len(ds), want)
-	}
+	ds, _ := get2(s.Lease(t.Context(), 0, g))(t)
+	require(t, len(ds) == want, "%+v: %d events leased, want %d", g, len(ds), want)
 	return ds
 }
 
@@ -145,17 +124,14 @@ func TestLease_SharesBetweenEndpoints(t *testing.T) {
 	}
 	given := make(map[delivery.AccountID]int)
 	for range 4 {
-		ds, _, err := s.Lease(t.Context(), 0, grant(8))
-		must(t, err)
+		ds, _ := get2(s.Lease(t.Context(), 0, grant(8)))(t)
 		for _, d := range ds {
 			given[d.Account]++
 		}
 		s.pass(t, time.Millisecond)
 	}
 	for i, shop := range shops {
-		if given[shop.account] != 8 {
-			t.Errorf("endpoint %d of a backlog of 100 and three of 10: %d of 32 events", i, given[shop.account])
-		}
+		check(t, given[shop.account] == 8, "endpoint %d of a backlog of 100 and three of 10: %d of 32 events", i, given[shop.account])
 	}
 }
 
@@ -171,9 +147,7 @@ type sends struct {
 func (w *sends) begin(t *testing.T, d *Delivery) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.inFlight[d.EventID] {
-		t.Errorf("%s is in flight twice", d.EventID)
-	}
+	check(t, !w.inFlight[d.EventID], "%s is in flight twice", d.EventID)
 	w.inFlight[d.EventID] = true
 	w.most = max(w.most, len(w.inFlight))
 	if w.attempts[d.EventID]++; d.Attempt != w.attempts[d.EventID] {
@@ -251,10 +225,8 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	if len(w.delivered) != events || w.most > atMost || len(s.outcomes(t)) != events || s.endpoint(t).Backlog != 0 {
-		t.Errorf("%d of %d events delivered, %d outcomes, %d in flight at most, endpoint %+v",
-			len(w.delivered), events, len(s.outcomes(t)), w.most, s.endpoint(t))
-	}
+	check(t, len(w.delivered) == events && w.most <= atMost && len(s.outcomes(t)) == events && s.endpoint(t).Backlog == 0,
+		"%d of %d events delivered, %d outcomes, %d in flight at most, endpoint %+v", len(w.delivered), events, len(s.outcomes(t)), w.most, s.endpoint(t))
 	if kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val(); kept != 0 {
 		t.Errorf("%d counts of attempts are left", kept)
 	}
@@ -269,38 +241,28 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	other.publish(t, 2)
 	holding := func(holder string, limit int) []*Delivery {
 		t.Helper()
-		ds, _, err := s.Lease(t.Context(), 0, Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease, Holder: holder})
-		must(t, err)
+		ds, _ := get2(s.Lease(t.Context(), 0, Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease, Holder: holder}))(t)
 		return ds
 	}
 	mine := holding("worker-1", 4)
 	theirs := holding("worker-2", 10)
-	if len(mine) != 4 || len(theirs) != 4 {
-		t.Fatalf("%d and %d leased", len(mine), len(theirs))
-	}
+	require(t, len(mine) == 4 && len(theirs) == 4, "%d and %d leased", len(mine), len(theirs))
 	s.ends(t, failsFor(time.Hour), mine[0])
 	s.pass(t, time.Second)
-	n, err := s.ReleaseLeases(t.Context(), "worker-1")
-	must(t, err)
-	if n != 3 {
-		t.Errorf("%d leases ended, want 3", n)
-	}
+	n := get(s.ReleaseLeases(t.Context(), "worker-1"))(t)
+	check(t, n == 3, "%d leases ended, want 3", n)
 	again := holding("worker-1", 10)
 	if want := eventIDs(mine[1:]); !slices.Equal(eventIDs(again), want) {
 		t.Errorf("handed out %v, want %v", eventIDs(again), want)
 	}
 	for _, d := range again {
-		if d.Attempt != 1 {
-			t.Errorf("attempt %d", d.Attempt)
-		}
+		check(t, d.Attempt == 1, "attempt %d", d.Attempt)
 	}
 	// What it knew before it died counts no more; what the other one knows does.
-	if s.records(t, mine[1], accepts(s, mine[1])) {
-		t.Error("a result of before was recorded")
-	}
+	check(t, !s.records(t, mine[1], accepts(s, mine[1])), "a result of before was recorded")
 	s.ends(t, accepts, theirs...)
 	s.ends(t, accepts, again...)
-	if n, err = s.ReleaseLeases(t.Context(), "worker-2"); err != nil || n != 0 {
+	if n, err := s.ReleaseLeases(t.Context(), "worker-2"); err != nil || n != 0 {
 		t.Errorf("%d leases ended, %v", n, err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 // count of them.
 func (s *env) logSize(t *testing.T) (lines, bytes, counted int) {
 	t.Helper()
-	all, err := s.rdb.LRange(t.Context(), s.key(kindAttemptLog), 0, -1).Result()
-	must(t, err)
+	all := get(s.rdb.LRange(t.Context(), s.key(kindAttemptLog), 0, -1).Result())(t)
 	for _, line := range all {
 		bytes += len(line)
 	}
@@ -45,13 +44,9 @@ func TestAttemptLog_KeepsTheNewestTwoHundred(t *testing.T) {
 		}
 	}
 	log := s.attempts(t, "")
-	if len(log) != attemptsShown {
-		t.Errorf("%d shown", len(log))
-	}
+	check(t, len(log) == attemptsShown, "%d shown", len(log))
 	for i, a := range log {
-		if a.Attempt != 450-i || len(a.Answer) != (450-i-1)%7 {
-			t.Fatalf("line %d: %+v", i, a)
-		}
+		require(t, a.Attempt == 450-i && len(a.Answer) == (450-i-1)%7, "line %d: %+v", i, a)
 	}
 }
 
@@ -178,7 +173,5 @@ func TestOutcomes_OneForEachEvent(t *testing.T) {
 		}
 		delete(want, a.EventID)
 	}
-	if len(got) != 6 || len(want) != 0 {
-		t.Errorf("%d outcomes, without one: %v", len(got), want)
-	}
+	check(t, len(got) == 6 && len(want) == 0, "%d outcomes, without one: %v", len(got), want)
 }

@@ -15,8 +15,7 @@ func (s *env) rush(t *testing.T, d time.Duration) (sent []time.Duration) {
 	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
 	start := time.Now()
 	for time.Since(start) < d {
-		ds, next, err := s.Lease(t.Context(), 0, grant(100))
-		must(t, err)
+		ds, next := get2(s.Lease(t.Context(), 0, grant(100)))(t)
 		for _, one := range ds {
 			sent = append(sent, time.Since(start))
 			s.ends(t, accepts, one)
@@ -89,9 +88,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 		s.pass(t, time.Second)
 		leased, waiting, _, err := s.Ledger.lease(t.Context(), s.rooms[0], grant(10))
 		must(t, err)
-		if len(leased) != 0 || len(waiting) != 1 || waiting[0].could != 10 {
-			t.Fatalf("%d leased, paced %+v", len(leased), waiting)
-		}
+		require(t, len(leased) == 0 && len(waiting) == 1 && waiting[0].could == 10, "%d leased, paced %+v", len(leased), waiting)
 		return waiting[0].rate
 	}
 	s.publish(t, 20)
@@ -149,11 +146,8 @@ func TestPace_IsNotPassedBy(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
 	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	queued, err := s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10))
-	must(t, err)
-	if len(queued.Deliveries) != 0 || !queued.More {
-		t.Errorf("queued %+v", queued)
-	}
+	queued := get(s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
+	check(t, len(queued.Deliveries) == 0 && queued.More, "queued %+v", queued)
 	s.publish(t, 5)
 	for _, d := range s.take(t, 2) {
 		if recorded := s.recordMore(t, d, accepts); len(recorded.Deliveries) != 0 {
@@ -193,11 +187,8 @@ func TestPace_EveryRateLetsSomethingGo(t *testing.T) {
 		s.setGate(t, gateState{rate: float64(rate), calm: float64(rate)})
 		s.unpaced(t)
 		s.pass(t, time.Second)
-		ds, _, err := s.Lease(t.Context(), 0, grant(10))
-		must(t, err)
-		if len(ds) == 0 || len(ds) > max(2, rate/paceBurst) {
-			t.Errorf("%d events a second: %d went", rate, len(ds))
-		}
+		ds, _ := get2(s.Lease(t.Context(), 0, grant(10)))(t)
+		check(t, len(ds) != 0 && len(ds) <= max(2, rate/paceBurst), "%d events a second: %d went", rate, len(ds))
 		s.ends(t, accepts, ds...)
 	}
 }

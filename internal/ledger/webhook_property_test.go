@@ -84,8 +84,7 @@ func shortly(t *testing.T, values map[string]string) {
 
 func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *atomic.Int64) *play {
 	t.Helper()
-	old, err := l.rdb.Keys(t.Context(), l.rooms[0].prefix+"*").Result()
-	must(t, err)
+	old := get(l.rdb.Keys(t.Context(), l.rooms[0].prefix+"*").Result())(t)
 	must(t, l.rdb.Del(t.Context(), append(old, "test:clock")...).Err())
 	p := &play{T: rt, Ledger: l, ctx: t.Context(), lastOutcome: "0", lastTry: "0", inFlight: 4,
 		finals: make(map[final]int), sums: make(map[delivery.AccountID]*[len(lineOutcomes)]int64), notices: make(map[string]*env), unread: make(map[string]*env),

@@ -43,21 +43,16 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
 		t.Errorf("after a changed URL: %+v", r)
 	}
-	secret, err := gateway.RotateWebhookSecret(t.Context(), s.account)
-	must(t, err)
+	secret := get(gateway.RotateWebhookSecret(t.Context(), s.account))(t)
 	rotated := next()
-	if rotated.Secret != secret || rotated.PreviousSecret != first.Secret || rotated.Proven {
-		t.Errorf("after a rotation: %+v", rotated)
-	}
+	check(t, rotated.Secret == secret && rotated.PreviousSecret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
 	// The previous secret ends while the receiver is remembered.
 	if got := rotated.Secrets(s.now()); !slices.Equal(got, []string{secret, first.Secret}) {
 		t.Errorf("secrets %v", got)
 	}
 	s.pass(t, secretOverlap)
 	late := next()
-	if late != rotated {
-		t.Error("read again, though nothing has changed")
-	}
+	check(t, late == rotated, "read again, though nothing has changed")
 	if got := late.Secrets(s.now()); !slices.Equal(got, []string{secret}) {
 		t.Errorf("secrets when the previous one has ended: %v", got)
 	}
@@ -76,20 +71,14 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 // and its results count.
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
-	secret, err := s.RotateWebhookSecret(t.Context(), s.account)
-	must(t, err)
-	_, err = s.QueueTest(t.Context(), s.account, s.now())
-	must(t, err)
+	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
+	get(s.QueueTest(t.Context(), s.account, s.now()))(t)
 	s.pump(t, 1)
 	test := s.one(t)
-	if test.Receiver.Proven || test.Receiver.Secret != secret {
-		t.Fatalf("receiver %+v", test.Receiver)
-	}
+	require(t, !test.Receiver.Proven && test.Receiver.Secret == secret, "receiver %+v", test.Receiver)
 	s.publish(t, 3)
 	more := s.recordMore(t, test, accepts).Deliveries
-	if len(more) != 1 || !more[0].Receiver.Proven || more[0].Receiver.Version != s.endpoint(t).Version {
-		t.Fatalf("handed out with the proof: %+v", more[0].Receiver)
-	}
+	require(t, len(more) == 1 && more[0].Receiver.Proven && more[0].Receiver.Version == s.endpoint(t).Version, "handed out with the proof: %+v", more[0].Receiver)
 	s.ends(t, failsFor(time.Hour), more...)
 	if e := s.endpoint(t); !e.BreakerOpen || e.State != EndpointFailing || !e.Proven {
 		t.Errorf("its failure did not count: %+v", e)
@@ -110,9 +99,7 @@ func TestReceivers_ManyAreRemembered(t *testing.T) {
 	}
 	ds := s.lease(t, len(shops))
 	for _, d := range ds {
-		if d.Receiver == nil || d.Receiver.URL == "" {
-			t.Errorf("receiver %+v", d.Receiver)
-		}
+		check(t, d.Receiver != nil && d.Receiver.URL != "", "receiver %+v", d.Receiver)
 	}
 	if n := len(s.receivers.last); n > receiversKept {
 		t.Errorf("%d receivers are remembered", n)
@@ -150,17 +137,14 @@ func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 	s.publish(t, 1)
 	s.ends(t, accepts, s.one(t)) // its receiver is remembered
 	s.publish(t, 1)
-	bodies, err := s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result()
-	must(t, err)
+	bodies := get(s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result())(t)
 	must(t, s.rdb.Del(t.Context(), bodies...).Err()) // the first reply will say that there is none
 	s.pass(t, time.Millisecond)
 	other.publish(t, 2)
 	hook := &cutAfter{cuts: 1}
 	s.rdb.AddHook(hook)
 	ds, _, err := s.Lease(t.Context(), 0, grant(10))
-	if hook.cuts != 0 || len(ds) != 0 {
-		t.Fatalf("%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
-	}
+	require(t, hook.cuts == 0 && len(ds) == 0, "%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
 	if got := other.outcomes(t); len(got) != 0 {
 		t.Errorf("settled after a broken read: %+v", got)
 	}
@@ -182,37 +166,23 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 		return openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Secrets, c.Now = keys, s.now })
 	}
 	renewed := with("k2", "k2")
-	e, err := renewed.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if e.Secret != first {
-		t.Errorf("secret %s, want %s", e.Secret, first)
-	}
-	second, err := renewed.RotateWebhookSecret(t.Context(), s.account)
-	must(t, err)
+	e := get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
+	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
+	second := get(renewed.RotateWebhookSecret(t.Context(), s.account))(t)
 	sealed := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "secret", "old_secret").Val()
-	if !strings.HasPrefix(text(sealed[0]), "k2:") || !strings.HasPrefix(text(sealed[1]), "k1:") {
-		t.Errorf("sealed with %.3q and %.3q", sealed[0], sealed[1])
-	}
-	e, err = renewed.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if e.Secret != second || e.PreviousSecret != first {
-		t.Errorf("endpoint %+v", e)
-	}
+	check(t, strings.HasPrefix(text(sealed[0]), "k2:") && strings.HasPrefix(text(sealed[1]), "k1:"), "sealed with %.3q and %.3q", sealed[0], sealed[1])
+	e = get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
+	check(t, e.Secret == second && e.PreviousSecret == first, "endpoint %+v", e)
 	// A process that has not been given the new key yet sends nothing to that
 	// account, serves the others, and loses nothing.
 	other := s.beside(t)
 	s.publish(t, 1)
 	other.publish(t, 1)
 	ds := s.lease(t, 1)
-	if ds[0].Account != other.account {
-		t.Fatalf("leased for %s", ds[0].Account)
-	}
+	require(t, ds[0].Account == other.account, "leased for %s", ds[0].Account)
 	s.pass(t, lease)
-	ds, _, err = renewed.Lease(t.Context(), 0, grant(10))
-	must(t, err)
-	if len(ds) != 2 || ds[0].Attempt != 1 || len(s.outcomes(t)) != 0 {
-		t.Errorf("%d events leased", len(ds))
-	}
+	ds, _ = get2(renewed.Lease(t.Context(), 0, grant(10)))(t)
+	check(t, len(ds) == 2 && ds[0].Attempt == 1 && len(s.outcomes(t)) == 0, "%d events leased", len(ds))
 }
 
 // One endpoint whose key is missing does not hide the others from operators, nor
@@ -226,16 +196,11 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 	_, issued, err := stranger.SetWebhookURL(t.Context(), other, "https://other.example/hook")
 	must(t, err)
 	for _, l := range []*Ledger{s.Ledger, stranger} {
-		all, err := l.WebhookEndpoints(t.Context())
-		must(t, err)
-		if len(all) != 2 {
-			t.Fatalf("%d endpoints", len(all))
-		}
+		all := get(l.WebhookEndpoints(t.Context()))(t)
+		require(t, len(all) == 2, "%d endpoints", len(all))
 		for _, e := range all {
 			ours := (l == stranger) == (e.Account == other) // the process has its key
-			if e.URL == "" || (e.Secret != "") != ours || ours && e.Account == other && e.Secret != issued {
-				t.Errorf("endpoint %+v", e)
-			}
+			check(t, e.URL != "" && (e.Secret != "") == ours && (!ours || e.Account != other || e.Secret == issued), "endpoint %+v", e)
 		}
 	}
 }
@@ -248,31 +213,20 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	first := s.register(t)
 	same, issued, err := s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
 	must(t, err)
-	if issued != "" || same.Secret != first.Secret || same.URL != "https://other.example/hook" || same.Version <= first.Version {
-		t.Errorf("changed URL: %+v, issued %q", same, issued)
-	}
-	secret, err := s.RotateWebhookSecret(t.Context(), s.account)
-	must(t, err)
-	e, err := s.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if e.Secret != secret || e.PreviousSecret != first.Secret || e.Proven || time.Until(e.PreviousUntil) < 23*time.Hour {
-		t.Errorf("rotated: %+v", e)
-	}
-	raw, err := s.rdb.HGetAll(t.Context(), s.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result()
-	must(t, err)
+	check(t, issued == "" && same.Secret == first.Secret && same.URL == "https://other.example/hook" && same.Version > first.Version,
+		"changed URL: %+v, issued %q", same, issued)
+	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
+	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	check(t, e.Secret == secret && e.PreviousSecret == first.Secret && !e.Proven && time.Until(e.PreviousUntil) >= 23*time.Hour, "rotated: %+v", e)
+	raw := get(s.rdb.HGetAll(t.Context(), s.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result())(t)
 	for field, value := range raw {
-		if strings.Contains(value, "whsec_") {
-			t.Errorf("field %s holds a secret in clear", field)
-		}
+		check(t, !strings.Contains(value, "whsec_"), "field %s holds a secret in clear", field)
 	}
 	// A test event proves the new secret.
-	id, err := s.QueueTest(t.Context(), s.account, time.Now())
-	must(t, err)
+	id := get(s.QueueTest(t.Context(), s.account, time.Now()))(t)
 	s.pump(t, 1)
 	d := s.lease(t, 1)[0]
-	if d.EventID != id || d.Type != delivery.WebhookTest || !strings.Contains(string(d.Data), s.account.String()) {
-		t.Errorf("test event %+v", d)
-	}
+	check(t, d.EventID == id && d.Type == delivery.WebhookTest && strings.Contains(string(d.Data), s.account.String()), "test event %+v", d)
 	s.record(t, d, Outcome{OK: true, Status: 200})
 	if e, err = s.WebhookEndpoint(t.Context(), s.account); err != nil || !e.Proven {
 		t.Errorf("not proven: %+v %v", e, err)
@@ -293,31 +247,19 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 // The panel has no keys: it sees everything but the secrets, and no error.
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	_, err := s.RotateWebhookSecret(t.Context(), s.account)
-	must(t, err)
+	get(s.RotateWebhookSecret(t.Context(), s.account))(t)
 	s.publish(t, 1)
 	logged := new(strings.Builder)
 	panel := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
 		c.Now, c.Secrets, c.Log = s.now, SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
 	})
-	want, err := s.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if want.Secret == "" || want.PreviousSecret == "" {
-		t.Fatalf("%+v", want)
-	}
+	want := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	require(t, want.Secret != "" && want.PreviousSecret != "", "%+v", want)
 	want.Secret, want.PreviousSecret = "", ""
-	one, err := panel.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	all, err := panel.WebhookEndpoints(t.Context())
-	must(t, err)
-	if *one != *want || len(all) != 1 || *all[0] != *want {
-		t.Errorf("without keys %+v and %+v, want %+v", one, all[0], want)
-	}
-	if logged.Len() > 0 {
-		t.Errorf("it complains: %s", logged)
-	}
-	_, _, err = panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
-	if err == nil {
-		t.Error("a secret is issued without a key")
-	}
+	one := get(panel.WebhookEndpoint(t.Context(), s.account))(t)
+	all := get(panel.WebhookEndpoints(t.Context()))(t)
+	check(t, *one == *want && len(all) == 1 && *all[0] == *want, "without keys %+v and %+v, want %+v", one, all[0], want)
+	check(t, logged.Len() <= 0, "it complains: %s", logged)
+	_, _, err := panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
+	check(t, err != nil, "a secret is issued without a key")
 }

@@ -31,11 +31,8 @@ func TestRecovery_BringsEverythingForward(t *testing.T) {
 	for look := 1; ; look++ {
 		// One look moves a thousand of them.
 		s.unpaced(t)
-		leased, _, err := s.Lease(t.Context(), 0, grant(1))
-		must(t, err)
-		if len(leased) != 0 {
-			t.Fatalf("leased %+v, which has no body", leased[0])
-		}
+		leased, _ := get2(s.Lease(t.Context(), 0, grant(1)))(t)
+		require(t, len(leased) == 0, "leased %+v, which have no body", leased)
 		now := fmt.Sprint(s.ms.Load())
 		due := s.rdb.ZCount(t.Context(), s.key(kindRetries), "-inf", now).Val()
 		left := s.rdb.ZCard(t.Context(), s.key(kindRetries)).Val() - due
@@ -43,9 +40,7 @@ func TestRecovery_BringsEverythingForward(t *testing.T) {
 			t.Fatalf("after look %d %d are still put off, want at most %d", look, left, want)
 		}
 		g, _ := s.gate(t)
-		if (g.forward == 0) != (left == 0) {
-			t.Fatalf("after look %d: forward %d, %d left", look, g.forward, left)
-		}
+		require(t, (g.forward == 0) == (left == 0), "after look %d: forward %d, %d left", look, g.forward, left)
 		if left == 0 {
 			break
 		}
@@ -59,9 +54,7 @@ func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
 	s.pass(t, time.Second)
 	s.ends(t, accepts, s.one(t))
 	d := s.take(t, 1)[0]
-	if d.Attempt != 2 || d.Probe {
-		t.Fatalf("leased %+v", d)
-	}
+	require(t, d.Attempt == 2 && !d.Probe, "leased %+v", d)
 	due := s.now().Add(7 * time.Hour)
 	s.ends(t, failsFor(7*time.Hour), d)
 	s.ends(t, accepts, s.take(t, 1)...)
@@ -84,9 +77,7 @@ func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 		t.Fatalf("endpoint %+v", e)
 	}
 	for _, d := range s.take(t, 8) {
-		if d.Receiver.URL != "https://new.example/hook" || d.Probe {
-			t.Errorf("leased %+v for %s", d, d.Receiver.URL)
-		}
+		check(t, d.Receiver.URL == "https://new.example/hook" && !d.Probe, "leased %+v for %s", d, d.Receiver.URL)
 	}
 }
 
@@ -148,9 +139,7 @@ func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
 	taken := s.take(t, 1) // the old backlog has been brought forward
 	s.ends(t, failsFor(8*time.Hour), ds[1])
 	for _, d := range append(taken, s.take(t, 1)...) {
-		if d.Attempt != 2 || d.Receiver.URL != "https://new.example/hook" || d.Receiver.Secret != secret {
-			t.Errorf("leased %+v for %+v", d, d.Receiver)
-		}
+		check(t, d.Attempt == 2 && d.Receiver.URL == "https://new.example/hook" && d.Receiver.Secret == secret, "leased %+v for %+v", d, d.Receiver)
 	}
 }
 
@@ -185,9 +174,7 @@ func TestRecovery_RateGrows(t *testing.T) {
 	} {
 		ended := s.now().Add(time.Second - test.since) // to take the event takes a second
 		got := s.success(t, gateState{rate: test.rate, calm: test.calm, hold: ended.UnixMilli()})
-		if math.Abs(got.rate-test.want) > 1e-2 {
-			t.Errorf("%s: %v after %v, calm %v; want %v", test.name, got.rate, test.rate, test.calm, test.want)
-		}
+		check(t, math.Abs(got.rate-test.want) <= 1e-2, "%s: %v after %v, calm %v; want %v", test.name, got.rate, test.rate, test.calm, test.want)
 	}
 	if _, there := s.gate(t); there && s.success(t, gateState{rate: 1999.9}).rate != 0 {
 		t.Error("a gate that holds nothing back is kept")
@@ -220,9 +207,7 @@ func TestBusy_HalvesOncePerPause(t *testing.T) {
 	ds := s.lease(t, 32)
 	s.ends(t, isBusy(0), ds[:8]...)
 	e := s.endpoint(t)
-	if e.Pace != firstRate || !e.HeldUntil.Equal(s.now().Add(time.Second)) || e.BreakerOpen {
-		t.Fatalf("after eight answers of 503: %+v", e)
-	}
+	require(t, e.Pace == firstRate && e.HeldUntil.Equal(s.now().Add(time.Second)) && !e.BreakerOpen, "after eight answers of 503: %+v", e)
 	s.silentForAll(t, time.Second)
 	s.ends(t, isBusy(0), ds[8:12]...)
 	if e = s.endpoint(t); e.Pace != firstRate/2 || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
@@ -306,11 +291,8 @@ func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
 		t.Error("handed out while the endpoint is held")
 	}
 	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	queued, err := s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10))
-	must(t, err)
-	if len(queued.Deliveries) != 0 {
-		t.Error("handed out while the endpoint is held")
-	}
+	queued := get(s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
+	check(t, len(queued.Deliveries) == 0, "handed out while the endpoint is held")
 	s.silentFor(t, 30*time.Second)
 }
 
@@ -322,9 +304,7 @@ func TestBusy_OtherEndpointsGoOn(t *testing.T) {
 	s.publish(t, 1)
 	other.publish(t, 5)
 	for _, d := range s.lease(t, 5) {
-		if d.Account != other.account {
-			t.Errorf("leased for %s", d.Account)
-		}
+		check(t, d.Account == other.account, "leased for %s", d.Account)
 		other.ends(t, accepts, d)
 	}
 }

@@ -22,8 +22,7 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 	s.pump(t, 4)
 	var ids []string
 	for range 3 {
-		ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1))
-		must(t, err)
+		ds, _ := get2(s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1)))(t)
 		ids = append(ids, ds[0].EventID)
 		s.record(t, ds[0], Outcome{OK: true, Status: 200})
 	}
@@ -34,28 +33,23 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 	}
 	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 
-	n, err := s.ReplayEvents(t.Context(), s.account, ids)
-	must(t, err)
-	if n != 3 {
-		t.Errorf("%d queued", n)
-	}
+	n := get(s.ReplayEvents(t.Context(), s.account, ids))(t)
+	check(t, n == 3, "%d queued", n)
 	for _, d := range s.lease(t, 3) {
-		if d.Attempt != 1 || !d.Replay || time.Until(d.Deadline) < 23*time.Hour {
-			t.Errorf("replayed %+v", d)
-		}
+		check(t, d.Attempt == 1 && d.Replay && time.Until(d.Deadline) >= 23*time.Hour, "replayed %+v", d)
 		s.record(t, d, Outcome{OK: true, Status: 200})
 	}
-	if n, err = s.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
+	if n, err := s.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
 		t.Errorf("since: %d queued, %v", n, err)
 	}
-	if n, err = s.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
+	if n, err := s.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
 		t.Errorf("since the future: %d queued, %v", n, err)
 	}
 	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
-		_, err = s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
+		_, err := s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
 		wantCode(t, err, delivery.CodeEventNotFound)
 	}
-	_, err = s.ReplayEvents(t.Context(), stranger, ids[:1])
+	_, err := s.ReplayEvents(t.Context(), stranger, ids[:1])
 	wantCode(t, err, delivery.CodeEventNotFound)
 	_, err = s.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
@@ -112,16 +106,11 @@ func TestReplay_ByOutcome(t *testing.T) {
 	other.ends(t, failsFor(0), s.one(t))
 	replay := func(state string, since time.Time, want ...string) {
 		t.Helper()
-		n, err := s.ReplayOutcomes(t.Context(), s.account, state, since)
-		must(t, err)
-		if n != len(want) {
-			t.Fatalf("%s: %d queued, want %d", state, n, len(want))
-		}
+		n := get(s.ReplayOutcomes(t.Context(), s.account, state, since))(t)
+		require(t, n == len(want), "%s: %d queued, want %d", state, n, len(want))
 		ds := s.take(t, n)
 		for _, d := range ds {
-			if !d.Replay || d.Attempt != 1 || d.Deadline.Sub(s.now()) < 23*time.Hour || d.Deadline.Sub(s.now()) > 24*time.Hour {
-				t.Errorf("%s: replayed %+v", state, d)
-			}
+			check(t, d.Replay && d.Attempt == 1 && d.Deadline.Sub(s.now()) >= 23*time.Hour && d.Deadline.Sub(s.now()) <= 24*time.Hour, "%s: replayed %+v", state, d)
 			s.ends(t, accepts, d)
 		}
 		slices.Sort(want)
@@ -141,9 +130,8 @@ func TestReplay_ByOutcome(t *testing.T) {
 	for want, ids := range map[string][]string{"delivered": delivered, "undelivered": undelivered, "notSent": notSent} {
 		for _, id := range ids {
 			got := ended[id]
-			if len(got) == 0 || got[0] != want || (want == "delivered") != (len(got) == 1) || len(got) > 1 && (len(got) > 2 || got[1] != "delivered replay") {
-				t.Errorf("%s ended as %q", id, got)
-			}
+			check(t, len(got) != 0 && got[0] == want && (want == "delivered") == (len(got) == 1) && (len(got) <= 1 || len(got) <= 2 && got[1] == "delivered replay"),
+				"%s ended as %q", id, got)
 		}
 	}
 }
@@ -153,19 +141,14 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 	s, delivered, undelivered, notSent := mixture(t)
 	all := slices.Concat(delivered, undelivered, notSent)
 	for cycle := range 2 {
-		n, err := s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))
-		must(t, err)
-		if n != len(all) {
-			t.Fatalf("%d queued, want %d", n, len(all))
-		}
+		n := get(s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour)))(t)
+		require(t, n == len(all), "%d queued, want %d", n, len(all))
 		for i, d := range s.take(t, n) {
 			if i%2 == cycle {
 				s.ends(t, failsFor(time.Second), d)
 				s.pass(t, time.Second)
 				d = s.one(t)
-				if d.Attempt != 2 || !d.Replay {
-					t.Fatalf("a replay's retry: %+v", d)
-				}
+				require(t, d.Attempt == 2 && d.Replay, "a replay's retry: %+v", d)
 			}
 			s.ends(t, accepts, d)
 		}
@@ -178,20 +161,15 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 		}
 	}
 	for _, a := range s.attempts(t, "")[:2*len(all)] {
-		if !a.Replay {
-			t.Errorf("line of a replay: %+v", a)
-		}
+		check(t, a.Replay, "line of a replay: %+v", a)
 	}
 }
 
 // An event named twice is sent once more, not twice at the same time.
 func TestReplay_NamedTwice(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
-	n, err := s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]})
-	must(t, err)
-	if n != 2 {
-		t.Errorf("%d queued, want 2", n)
-	}
+	n := get(s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t)
+	check(t, n == 2, "%d queued, want 2", n)
 	s.ends(t, accepts, s.lease(t, 2)...)
 }
 
@@ -235,19 +213,14 @@ func TestReplay_OneAtATime(t *testing.T) {
 			refused++
 		}
 		// Other accounts are not kept waiting.
-		_, err := gateway.ReplaySince(t.Context(), other.account, since)
-		must(t, err)
+		get(gateway.ReplaySince(t.Context(), other.account, since))(t)
 	}})
-	n, err := s.ReplaySince(t.Context(), s.account, since)
-	must(t, err)
-	if n != 6 || refused != 3 || s.endpoint(t).Backlog != 6 {
-		t.Errorf("%d queued, %d refused, %+v", n, refused, s.endpoint(t))
-	}
+	n := get(s.ReplaySince(t.Context(), s.account, since))(t)
+	check(t, n == 6 && refused == 3 && s.endpoint(t).Backlog == 6, "%d queued, %d refused, %+v", n, refused, s.endpoint(t))
 	// It is over when it is over, also one that failed.
-	_, err = gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})
+	_, err := gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})
 	wantCode(t, err, delivery.CodeEventNotFound)
-	_, err = gateway.ReplayEvents(t.Context(), s.account, delivered)
-	must(t, err)
+	get(gateway.ReplayEvents(t.Context(), s.account, delivered))(t)
 }
 
 func TestReplay_LosesItsEndpoint(t *testing.T) {
@@ -274,15 +247,12 @@ func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	s.publish(t, 3)
 	s.ends(t, failsFor(time.Hour), s.lease(t, 3)[0])
 	must(t, shops[1].SetWebhookLimits(t.Context(), shops[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
-	all, err := s.WebhookEndpoints(t.Context())
-	must(t, err)
+	all := get(s.WebhookEndpoints(t.Context()))(t)
 	found := make(map[delivery.AccountID]*WebhookEndpoint)
 	for _, e := range all {
 		found[e.Account] = e
 	}
-	if len(all) != 3 || len(found) != 3 {
-		t.Fatalf("%d endpoints", len(all))
-	}
+	require(t, len(all) == 3 && len(found) == 3, "%d endpoints", len(all))
 	for _, one := range shops {
 		if got, want := fmt.Sprintf("%+v", *found[one.account]), fmt.Sprintf("%+v", *one.endpoint(t)); got != want {
 			t.Errorf("listed as %s, alone %s", got, want)

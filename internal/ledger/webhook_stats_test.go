@@ -11,8 +11,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 	s := newWebhookEnv(t, 3)
 	stats := func() map[EndpointState]QueueStats {
 		t.Helper()
-		all, err := s.QueueStats(t.Context())
-		must(t, err)
+		all := get(s.QueueStats(t.Context()))(t)
 		return all
 	}
 	if all := stats(); len(all) != 0 {
@@ -43,31 +42,20 @@ func TestReleaseLeases_OfTheNamedHolderOnly(t *testing.T) {
 		t.Helper()
 		g := grant(n)
 		g.Holder = holder
-		ds, _, err := s.Lease(t.Context(), 0, g)
-		must(t, err)
-		if len(ds) != n {
-			t.Fatalf("%s was handed %d events, want %d", holder, len(ds), n)
-		}
+		ds, _ := get2(s.Lease(t.Context(), 0, g))(t)
+		require(t, len(ds) == n, "%s was handed %d events, want %d", holder, len(ds), n)
 		return ds
 	}
 	dead, alive := take("w1", 2), take("w2", 1)
-	released, err := s.ReleaseLeases(t.Context(), "w1")
-	must(t, err)
-	if released != 2 {
-		t.Errorf("%d leases released, want 2", released)
-	}
+	released := get(s.ReleaseLeases(t.Context(), "w1"))(t)
+	check(t, released == 2, "%d leases released, want 2", released)
 	s.pass(t, time.Millisecond) // no process starts faster
 	again := take("w1", 3)
-	if again[0].EventID != dead[0].EventID && again[0].EventID != dead[1].EventID || again[0].Attempt != 1 {
-		t.Errorf("handed out again: %+v", again[0])
-	}
+	check(t, (again[0].EventID == dead[0].EventID || again[0].EventID == dead[1].EventID) && again[0].Attempt == 1, "handed out again: %+v", again[0])
 	s.ends(t, accepts, alive...)
-	recorded, err := s.RecordAttempts(t.Context(), []Result{{dead[0], Outcome{OK: true, At: s.now()}}}, noGrant, 5)
-	must(t, err)
-	if recorded.OK[0] {
-		t.Error("a result of the dead process was recorded")
-	}
-	if released, err = s.ReleaseLeases(t.Context(), "nobody"); err != nil || released != 0 {
+	recorded := get(s.RecordAttempts(t.Context(), []Result{{dead[0], Outcome{OK: true, At: s.now()}}}, noGrant, 5))(t)
+	check(t, !recorded.OK[0], "a result of the dead process was recorded")
+	if released, err := s.ReleaseLeases(t.Context(), "nobody"); err != nil || released != 0 {
 		t.Errorf("%d leases of nobody, %v", released, err)
 	}
 }

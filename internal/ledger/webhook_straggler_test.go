@@ -13,9 +13,7 @@ func stragglers(t *testing.T, n int) (*env, []*Delivery) {
 	s.publish(t, 3+n)
 	ds := s.lease(t, 3+n)
 	s.ends(t, failsFor(20*time.Hour), ds[:3]...)
-	if !s.endpoint(t).BreakerOpen {
-		t.Fatal("closed")
-	}
+	require(t, s.endpoint(t).BreakerOpen, "closed")
 	return s, ds[3:]
 }
 
@@ -29,9 +27,7 @@ func TestStragglers_ThatFailSoonChangeNothing(t *testing.T) {
 		s.ends(t, failsFor(20*time.Hour), d)
 	}
 	after, _ := s.gate(t)
-	if after.hold != before.hold || after.probes != 0 || after.since != before.since || after.failures != 9 {
-		t.Errorf("gate before %+v, after %+v", before, after)
-	}
+	check(t, after.hold == before.hold && after.probes == 0 && after.since == before.since && after.failures == 9, "gate before %+v, after %+v", before, after)
 	s.publish(t, 1)
 	if d := s.silentFor(t, 400*time.Millisecond); d.Attempt != 1 || d.Probe {
 		t.Errorf("probe %+v", d)
@@ -64,20 +60,15 @@ func TestStragglers_LostOnesAreTakenBack(t *testing.T) {
 	s.lease(t, 0)
 	s.pass(t, time.Millisecond)
 	d := s.one(t)
-	if d.EventID != late[1].EventID || d.Attempt != 1 || d.Probe {
-		t.Errorf("handed out %+v", d)
-	}
-	if s.records(t, late[1], accepts(s, late[1])) || !s.endpoint(t).BreakerOpen {
-		t.Error("a lost straggler's result was recorded")
-	}
+	check(t, d.EventID == late[1].EventID && d.Attempt == 1 && !d.Probe, "handed out %+v", d)
+	check(t, !s.records(t, late[1], accepts(s, late[1])) && s.endpoint(t).BreakerOpen, "a lost straggler's result was recorded")
 }
 
 // records tells whether the result was taken.
 func (s *env) records(t *testing.T, d *Delivery, o Outcome) bool {
 	t.Helper()
 	o.At = s.now()
-	recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker)
-	must(t, err)
+	recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
 	return recorded.OK[0]
 }
 
@@ -104,14 +95,10 @@ func TestBreaker_OpensAgainAfterItHealed(t *testing.T) {
 	}
 	s.pass(t, 30*time.Second)
 	s.ends(t, accepts, s.one(t))
-	if s.endpoint(t).BreakerOpen {
-		t.Fatal("not healed by a probe")
-	}
+	require(t, !s.endpoint(t).BreakerOpen, "not healed by a probe")
 	s.ends(t, failsFor(20*time.Hour), s.take(t, 2)...)
 	e := s.endpoint(t)
-	if !e.BreakerOpen || !e.BreakerSince.After(first) || !e.HeldUntil.Equal(s.now().Add(time.Second)) || e.Pace != 0 {
-		t.Errorf("endpoint %+v", e)
-	}
+	check(t, e.BreakerOpen && e.BreakerSince.After(first) && e.HeldUntil.Equal(s.now().Add(time.Second)) && e.Pace == 0, "endpoint %+v", e)
 }
 
 // A receiver that asks to be spared is not probed before.

@@ -26,18 +26,14 @@ func (s *env) pump(t *testing.T, n int) {
 	t.Helper()
 	entries := collect(t, s.Ledger, RoleWebhook, "pump", n)
 	for range 2 { // a repeated call queues nothing twice
-		_, err := s.QueueEvents(t.Context(), partitionOf(s.account, len(s.rooms)), entries, noGrant)
-		must(t, err)
+		get(s.QueueEvents(t.Context(), partitionOf(s.account, len(s.rooms)), entries, noGrant))(t)
 	}
 }
 
 func (s *env) lease(t *testing.T, want int) []*Delivery {
 	t.Helper()
-	ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100))
-	must(t, err)
-	if len(ds) != want {
-		t.Fatalf("%d events leased, want %d", len(ds), want)
-	}
+	ds, _ := get2(s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100)))(t)
+	require(t, len(ds) == want, "%d events leased, want %d", len(ds), want)
 	return ds
 }
 
@@ -46,20 +42,15 @@ func (s *env) record(t *testing.T, d *Delivery, o Outcome) {
 	if o.At.IsZero() {
 		o.At = time.Now()
 	}
-	recorded, err := s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, breakerAt)
-	must(t, err)
-	if !recorded.OK[0] {
-		t.Fatal("the lease was lost")
-	}
+	recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, breakerAt))(t)
+	require(t, recorded.OK[0], "the lease was lost")
 }
 
 func (s *env) register(t *testing.T) *WebhookEndpoint {
 	t.Helper()
 	e, secret, err := s.SetWebhookURL(t.Context(), s.account, "https://vendor.example/hook")
 	must(t, err)
-	if secret == "" || secret != e.Secret {
-		t.Fatalf("issued %q, stored %q", secret, e.Secret)
-	}
+	require(t, secret != "" && secret == e.Secret, "issued %q, stored %q", secret, e.Secret)
 	return e
 }
 
@@ -73,9 +64,8 @@ func TestWebhook_OneVersionOfAnOrderAtATime(t *testing.T) {
 	for i, status := range []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp} {
 		d := s.lease(t, 1)[0]
 		change, ok := d.Order.At(d.Version)
-		if !ok || change.Status != status || d.EventID != delivery.EventID(o.ID, d.Version) || d.Attempt != 1 || d.Type != delivery.StatusChanged {
-			t.Fatalf("event %d: %+v", i, d)
-		}
+		require(t, ok && change.Status == status && d.EventID == delivery.EventID(o.ID, d.Version) && d.Attempt == 1 && d.Type == delivery.StatusChanged,
+			"event %d: %+v", i, d)
 		if got := d.Deadline.Sub(d.OccurredAt); got != 24*time.Hour {
 			t.Errorf("deadline after %s", got)
 		}
@@ -88,11 +78,8 @@ func TestWebhook_OneVersionOfAnOrderAtATime(t *testing.T) {
 		s.record(t, d, Outcome{OK: true, Status: 200})
 	}
 	s.lease(t, 0)
-	e, err := s.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if e.Backlog != 1 || e.State != EndpointHealthy || e.Delivered != 2 || e.Retried != 1 || time.Until(e.NextAttempt) < 59*time.Minute {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	check(t, e.Backlog == 1 && e.State == EndpointHealthy && e.Delivered == 2 && e.Retried == 1 && time.Until(e.NextAttempt) >= 59*time.Minute, "endpoint %+v", e)
 }
 
 func TestWebhook_ManyOrdersAtOnce(t *testing.T) {
@@ -120,24 +107,17 @@ func TestWebhook_RetryKeepsEventAndCountsAttempts(t *testing.T) {
 	var eventID string
 	for attempt := 1; attempt <= 3; attempt++ {
 		d := s.lease(t, 1)[0]
-		if d.Attempt != attempt || (eventID != "" && d.EventID != eventID) {
-			t.Fatalf("attempt %d: %+v", attempt, d)
-		}
+		require(t, d.Attempt == attempt && (eventID == "" || d.EventID == eventID), "attempt %d: %+v", attempt, d)
 		eventID = d.EventID
 		s.record(t, d, Outcome{Status: 503, Error: "status: 503", Answer: []byte("bu\xffsy"), Retry: time.Now()})
 	}
 	d := s.lease(t, 1)[0]
 	s.record(t, d, Outcome{Error: "timeout: gave up"})
-	e, err := s.WebhookEndpoint(t.Context(), s.account)
-	must(t, err)
-	if e.State != EndpointUnreachable || e.Backlog != 0 || !e.NextAttempt.IsZero() {
-		t.Errorf("endpoint %+v", e)
-	}
-	attempts, err := s.Attempts(t.Context(), s.account, "")
-	must(t, err)
-	if len(attempts) != 4 || attempts[0].State != "undelivered" || attempts[0].Attempt != 4 || attempts[3].HTTPStatus != 503 || attempts[3].Answer != "bu\uFFFDsy" || attempts[3].OrderID != o.ID.String() {
-		t.Errorf("attempts %+v", attempts)
-	}
+	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	check(t, e.State == EndpointUnreachable && e.Backlog == 0 && e.NextAttempt.IsZero(), "endpoint %+v", e)
+	attempts := get(s.Attempts(t.Context(), s.account, ""))(t)
+	check(t, len(attempts) == 4 && attempts[0].State == "undelivered" && attempts[0].Attempt == 4 && attempts[3].HTTPStatus == 503 && attempts[3].Answer == "bu\uFFFDsy" && attempts[3].OrderID == o.ID.String(),
+		"attempts %+v", attempts)
 	if left, err := s.Attempts(t.Context(), s.account, "undelivered"); err != nil || len(left) != 1 {
 		t.Errorf("undelivered: %+v %v", left, err)
 	}
@@ -150,22 +130,15 @@ func TestWebhook_LeaseThatRanOutIsSomebodyElses(t *testing.T) {
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 2)
 	partition := partitionOf(s.account, len(s.rooms))
-	paused, _, err := s.Lease(t.Context(), partition, Grant{Limit: 10, Share: 32, InFlight: 32, Lease: time.Millisecond})
-	must(t, err)
+	paused, _ := get2(s.Lease(t.Context(), partition, Grant{Limit: 10, Share: 32, InFlight: 32, Lease: time.Millisecond}))(t)
 	var again []*Delivery
 	testserver.Await(t, "the event is handed out again", func() bool {
-		again, _, err = s.Lease(t.Context(), partition, grant(10))
-		must(t, err)
+		again, _ = get2(s.Lease(t.Context(), partition, grant(10)))(t)
 		return len(again) == 1
 	})
-	if again[0].Attempt != 1 || again[0].EventID != paused[0].EventID {
-		t.Errorf("handed out again as %+v", again[0])
-	}
-	recorded, err := s.RecordAttempts(t.Context(), []Result{{paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()}}}, noGrant, breakerAt)
-	must(t, err)
-	if recorded.OK[0] {
-		t.Error("a worker that was paused recorded its stale result")
-	}
+	check(t, again[0].Attempt == 1 && again[0].EventID == paused[0].EventID, "handed out again as %+v", again[0])
+	recorded := get(s.RecordAttempts(t.Context(), []Result{{paused[0], Outcome{At: time.Now(), Error: "timeout: late", Retry: time.Now()}}}, noGrant, breakerAt))(t)
+	check(t, !recorded.OK[0], "a worker that was paused recorded its stale result")
 	s.record(t, again[0], Outcome{OK: true, Status: 200})
 	if attempts, _ := s.Attempts(t.Context(), s.account, ""); len(attempts) != 1 || attempts[0].State != "delivered" {
 		t.Errorf("attempts %+v", attempts)
@@ -184,8 +157,7 @@ func TestWebhook_DeferredEndsTheFirstAttemptForTheNext(t *testing.T) {
 		t.Errorf("overtaken by %s", change.Status)
 	}
 	testserver.Await(t, "the deferred event comes as a first attempt", func() bool {
-		ds, _, err := s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(10))
-		must(t, err)
+		ds, _ := get2(s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(10)))(t)
 		return len(ds) == 1 && ds[0].Attempt == 1
 	})
 }
@@ -198,11 +170,9 @@ func TestWebhook_WithoutURLEventsAreRecordedAsNotSent(t *testing.T) {
 	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 	s.pump(t, 3)
 	s.lease(t, 0)
-	attempts, err := s.Attempts(t.Context(), s.account, "notSent")
-	must(t, err)
-	if len(attempts) != 2 || attempts[1].EventID != delivery.EventID(o.ID, 1<<32|2) || attempts[1].OrderID != o.ID.String() || !strings.HasPrefix(attempts[0].EventID, "evt_") {
-		t.Errorf("attempts %+v", attempts)
-	}
+	attempts := get(s.Attempts(t.Context(), s.account, "notSent"))(t)
+	check(t, len(attempts) == 2 && attempts[1].EventID == delivery.EventID(o.ID, 1<<32|2) && attempts[1].OrderID == o.ID.String() && strings.HasPrefix(attempts[0].EventID, "evt_"),
+		"attempts %+v", attempts)
 	// What comes after a registration is sent.
 	s.register(t)
 	s.advance(t, o.ID, delivery.PickingUp)
@@ -221,13 +191,10 @@ func TestWebhook_DeletedEndpointSettlesItsBacklog(t *testing.T) {
 	must(t, s.DeleteWebhook(t.Context(), s.account))
 	s.lease(t, 0)
 	s.lease(t, 0)
-	attempts, err := s.Attempts(t.Context(), s.account, "notSent")
-	must(t, err)
-	if len(attempts) != 2 {
-		t.Errorf("attempts %+v", attempts)
-	}
+	attempts := get(s.Attempts(t.Context(), s.account, "notSent"))(t)
+	check(t, len(attempts) == 2, "attempts %+v", attempts)
 	wantCode(t, s.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
-	_, err = s.WebhookEndpoint(t.Context(), s.account)
+	_, err := s.WebhookEndpoint(t.Context(), s.account)
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 }
 
@@ -245,9 +212,7 @@ func TestWebhook_StaleResultDoesNotJudgeTheNewURL(t *testing.T) {
 		t.Errorf("state %s", e.State)
 	}
 	d = s.lease(t, 1)[0] // the backlog goes to the new URL
-	if d.Receiver.URL != "https://new.example/hook" {
-		t.Errorf("sent to %s", d.Receiver.URL)
-	}
+	check(t, d.Receiver.URL == "https://new.example/hook", "sent to %s", d.Receiver.URL)
 	s.record(t, d, Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)})
 	if e, _ := s.WebhookEndpoint(t.Context(), s.account); e.State != EndpointGone {
 		t.Errorf("state %s", e.State)

@@ -30,9 +30,7 @@ func (s *env) exported(t *testing.T) (lines []string) {
 				if a.Probe {
 					line += " probe"
 				}
-				if a.State == outcomeRetrying && (a.Answer != "" || a.Error != "status: 500" || a.NextAt.IsZero()) {
-					t.Errorf("%+v", a)
-				}
+				check(t, a.State != outcomeRetrying || a.Answer == "" && a.Error == "status: 500" && !a.NextAt.IsZero(), "%+v", a)
 				lines = append(lines, line)
 			}
 		}
@@ -53,9 +51,7 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 		s.ends(t, answer, d)
 		// What is recorded again is somebody else's by then.
 		recorded, err := s.RecordAttempts(t.Context(), []Result{{d, answer(s, d)}}, noGrant, s.breaker)
-		if err != nil || recorded.OK[0] {
-			t.Errorf("recorded again: %+v %v", recorded, err)
-		}
+		check(t, err == nil && !recorded.OK[0], "recorded again: %+v %v", recorded, err)
 		s.pass(t, time.Second)
 	}
 	if got, want := s.exported(t), []string{"delivered 3 200", "retrying 1 500", "retrying 2 500"}; !slices.Equal(got, want) {
@@ -79,8 +75,7 @@ func TestTries_OfOneCall(t *testing.T) {
 	for i := range results {
 		results[i].Outcome.At = s.now()
 	}
-	_, err := s.RecordAttempts(t.Context(), results, noGrant, s.breaker)
-	must(t, err)
+	get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
 	if got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -111,9 +106,7 @@ func TestTries_ProbesAndPings(t *testing.T) {
 	s.ends(t, failsFor(0), s.take(t, 1)...)
 	s.pass(t, time.Minute)
 	ping := s.one(t)
-	if !ping.Ping {
-		t.Fatalf("%+v is no ping", ping)
-	}
+	require(t, ping.Ping, "%+v is no ping", ping)
 	s.ends(t, failsFor(0), ping)
 	want = append([]string{"delivered 2 200 probe", "undelivered 1 500"}, want...)
 	if got := s.exported(t); !slices.Equal(got, want) {
@@ -154,8 +147,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 	trim := func() {
 		t.Helper()
-		_, err := s.Trim(t.Context(), 0, 25*time.Hour)
-		must(t, err)
+		get(s.Trim(t.Context(), 0, 25*time.Hour))(t)
 	}
 	trim()
 	if got := length(); got != [2]int64{1, failures} {
@@ -166,18 +158,14 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	for i := range entries {
 		kinds.WriteByte(entries[i].kind())
 	}
-	if strings.Count(kinds.String(), "V") != failures || strings.Count(kinds.String(), "v") != 1 {
-		t.Errorf("streams %s", &kinds)
-	}
+	check(t, strings.Count(kinds.String(), "V") == failures && strings.Count(kinds.String(), "v") == 1, "streams %s", &kinds)
 	trim()
 	if got := length(); got != [2]int64{1, failures} {
 		t.Errorf("while it is being exported: %v", got)
 	}
 	must(t, s.Ack(t.Context(), RoleExport, entries...))
 	lag, err := s.Lag(t.Context(), RoleExport)
-	if err != nil || lag.Entries != 0 {
-		t.Errorf("lag %+v %v", lag, err)
-	}
+	check(t, err == nil && lag.Entries == 0, "lag %+v %v", lag, err)
 	trim()
 	if got := length(); got[0] != 1 || got[1] > 1 { // the last one read stays as the mark
 		t.Errorf("after it: %v", got)
@@ -194,9 +182,7 @@ func TestTries_AreNoOutcomeForReplays(t *testing.T) {
 	for range 2 {
 		s.pass(t, time.Second)
 		n, err := s.ReplayOutcomes(t.Context(), s.account, outcomeUndelivered, yesterday)
-		if err != nil || n != 1 {
-			t.Errorf("%d events, %v", n, err)
-		}
+		check(t, err == nil && n == 1, "%d events, %v", n, err)
 		s.ends(t, failsFor(time.Hour), s.one(t))
 	}
 }
