@@ -2,19 +2,42 @@ package export
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
 
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// env can start exporters, which have the rights that they ship with.
+type env struct{ *archiveenv.Env }
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	return &env{archiveenv.New(t)}
+}
+
+// export starts an exporter; stop waits for its end.
+func (e *env) export(consumer string) (x *Exporter, stop func()) {
+	e.T.Helper()
+	quick := Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}
+	x = New(e.OpenAs(stack.ReportingUser), e.Archive, quick, consumer, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return x, e.Start(x.Run)
+}
+
 func TestExport_WritesOrdersAndEvents(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	delivered, failed, open := s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now())
 	e, _ := s.export("x1")
 	s.AwaitExported()
@@ -35,11 +58,12 @@ func TestExport_WritesOrdersAndEvents(t *testing.T) {
 
 func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
-	s.queueWebhooks() // no endpoint: not sent
-	s.refuseLate(o)
+	s.QueueWebhooks() // no endpoint: not sent
+	s.Reach(o, delivery.Delivered, time.Now())
+	s.RefuseUpdates()
 	s.export("x1")
 	s.AwaitExported()
 	s.Want("outcomes", "count(), any(state), any(order_id) FROM "+s.Database+".webhook_outcomes WHERE order_id IS NOT NULL", "1\tnotSent\t"+o.ID.String())
@@ -50,7 +74,7 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 // and not only those that fit into the endpoint's log in Redis.
 func TestExport_WritesEveryAttempt(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	_, _, err := s.Ledger.SetWebhookURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
@@ -59,14 +83,14 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 	s.AwaitExported()
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
-	s.queueWebhooks()
+	s.QueueWebhooks()
 	const failures = 230
 	for attempt := range failures + 1 {
 		s.attempt(attempt == failures)
 	}
 	s.AwaitExported()
 	stop()
-	s.setBack()
+	s.SetExportBack()
 	s.export("x2")
 	s.AwaitExported()
 	table := s.Database + ".webhook_outcomes WHERE order_id = '" + o.ID.String() + "'"
@@ -76,7 +100,7 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 }
 
 // attempt plays the sending of the one event that waits.
-func (s *exporting) attempt(ok bool) {
+func (s *env) attempt(ok bool) {
 	s.T.Helper()
 	var ds []*ledger.Delivery
 	s.Await("an event to send", func() bool {
@@ -98,63 +122,11 @@ func (s *exporting) attempt(ok bool) {
 	}
 }
 
-// queueWebhooks consumes the events as the webhook role does.
-func (s *exporting) queueWebhooks() {
-	s.T.Helper()
-	s.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		_, err := s.Ledger.QueueEvents(s.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
-		return err
-	})
-}
-
-// refuseLate reports a delivery, which is refused as one that came too late.
-func (s *exporting) refuseLate(o *delivery.Order) {
-	s.T.Helper()
-	s.Reach(o, delivery.Delivered, time.Now())
-	s.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
-		for _, e := range batch {
-			if e.Update == nil {
-				if err := s.Ledger.Ack(s.T.Context(), ledger.RoleStatus, e); err != nil {
-					return err
-				}
-			} else if err := s.Ledger.RefuseUpdate(s.T.Context(), e, delivery.Failed, "late_delivery", true); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func TestExport_LosesNothingWhileClickHouseIsAway(t *testing.T) {
-	t.Parallel()
-	engine := testserver.DedicatedClickHouse(t)
-	s := newScene(t, engine)
-	e, _ := s.export("x1")
-	s.Vendor.Order("", time.Now())
-	s.AwaitExported()
-	engine.Kill(t)
-	for range 30 {
-		s.Vendor.Order("", time.Now())
-		time.Sleep(20 * time.Millisecond)
-	}
-	s.Await("the exporter has met the absence", func() bool {
-		return testenv.Value(t, e.metrics.turns.WithLabelValues(resultFailed)) > 2
-	})
-	stats := s.Stats()
-	if stats.Pending[ledger.RoleExport] == 0 || stats.Unread[ledger.RoleExport] == 0 || stats.DeadLetters != 0 {
-		t.Errorf("away: %+v; want few entries pending, the rest unread, none given up", stats)
-	}
-	engine.Start(t)
-	s.AwaitExported()
-	s.Want("orders", "count() FROM "+s.Database+".orders", "31")
-	s.Want("events", "count() FROM "+s.Database+".order_events", "31")
-}
-
 // The group may be set back to the beginning at any time: the same rows come
 // again and count once.
 func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	for range 20 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
@@ -163,7 +135,7 @@ func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	totals := "count(), sum(order_amount), sum(expected_collection) FROM " + s.Database + ".orders"
 	before := s.Ask(totals)
 	stop()
-	s.setBack()
+	s.SetExportBack()
 	s.export("x2")
 	s.AwaitExported()
 	if after := s.Ask(totals); after != before || before != "20\t2469\t2469\n" {
@@ -172,17 +144,9 @@ func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	s.Want("events", "count() FROM "+s.Database+".order_events", "120")
 }
 
-// setBack makes the group begin again.
-func (s *exporting) setBack() {
-	s.T.Helper()
-	for _, kind := range []string{"e", "v", "V"} {
-		s.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")
-	}
-}
-
 func TestExport_ReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	s.export("x1")
 	s.export("x2")
 	for range 50 {
@@ -194,7 +158,7 @@ func TestExport_ReplicasShareTheWork(t *testing.T) {
 
 func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	s.Vendor.Order("", time.Now())
 	s.EachRecord("o", "redis.call('DEL', k)")
 	s.Vendor.Order("", time.Now())
@@ -208,14 +172,15 @@ func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 
 func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testserver.SharedClickHouse(t))
+	s := newEnv(t)
 	for range 30 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
 	s.Vendor.Order("", time.Now().Add(-48*time.Hour))
 	late := s.Vendor.Order("", time.Now().Add(-48*time.Hour))
-	s.queueWebhooks()
-	s.refuseLate(late)
+	s.QueueWebhooks()
+	s.Reach(late, delivery.Delivered, time.Now())
+	s.RefuseUpdates()
 	_, stop := s.export("x1")
 	s.AwaitExported()
 	stop()

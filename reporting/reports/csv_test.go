@@ -146,26 +146,3 @@ func FuzzParseDay(f *testing.F) {
 		}
 	})
 }
-
-func TestFormats_AreFoundByNameAndExtension(t *testing.T) {
-	t.Parallel()
-	for _, f := range Formats() {
-		if got, err := ParseFormat(string(f)); err != nil || got != f || f.ContentType() == "" {
-			t.Errorf("%s: %s, %v", f, got, err)
-		}
-		if byExtension, ok := FormatOf(f.Extension()); !ok || byExtension != f && f != CSVPlain {
-			t.Errorf("%s: %s", f.Extension(), byExtension)
-		}
-	}
-	if _, err := ParseFormat("pdf"); err == nil || !strings.Contains(err.Error(), "table, csv, csv-plain, xlsx, json") {
-		t.Errorf("%v", err)
-	}
-	for _, r := range All() {
-		if found, ok := Find(r.Name); !ok || found != r {
-			t.Errorf("%s is not found", r.Name)
-		}
-	}
-	if _, ok := Find("orders"); ok {
-		t.Error("a report was found that is none")
-	}
-}

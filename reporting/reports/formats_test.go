@@ -13,21 +13,13 @@ import (
 	"time"
 
 	"github.com/xuri/excelize/v2"
-
-	"vendorapi/reporting/archive"
 )
-
-// formatScene is for comparing formats with csv-plain as the measure: its rows are
-// compared with an independent calculation elsewhere.
-func formatScene(t *testing.T) (*archive.Archive, Params) {
-	t.Helper()
-	return archiveOf(t, stories(200).Example(11)), period(t, "2026-10-01", "2028-12-31")
-}
 
 //rule:finance/csv-in-utf-8-with-bom
 func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 	t.Parallel()
-	a, p := formatScene(t)
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	for _, r := range All() {
 		want := plain(t, a, r, p)
 		for _, row := range want {
@@ -54,7 +46,8 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 //rule:finance/csv-in-utf-8-with-bom
 func TestJSON_SaysTheSame(t *testing.T) {
 	t.Parallel()
-	a, p := formatScene(t)
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	for _, r := range All() {
 		b, s := written(t, a, r, p, JSON)
 		var answer struct {
@@ -132,7 +125,8 @@ func totalText(c *Column, total Cell) string {
 //rule:finance/csv-in-utf-8-with-bom
 func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 	t.Parallel()
-	a, p := formatScene(t)
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	for _, r := range All() {
 		b, s := written(t, a, r, p, XLSX)
 		f, err := excelize.OpenReader(bytes.NewReader(b))
@@ -224,7 +218,8 @@ func sheetText(t *testing.T, kind Kind, raw string) string {
 // totals fall.
 func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 	t.Parallel()
-	a, p := formatScene(t)
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	want := unescaped(plain(t, a, statement, p))
 	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, 7} {
 		var b bytes.Buffer
@@ -279,13 +274,13 @@ func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
 		func(s Sink) error { s.Abort(); return nil },
 	} {
 		x := newXLSX(io.Discard)
-		x.sheetRows = 30_000
+		x.sheetRows = 1500
 		noError(t, x.Begin(ledger, Params{}))
 		cells := make([]Cell, len(ledger.Columns))
 		for i := range cells {
-			cells[i] = Cell{Text: strings.Repeat("x", 30), Number: int64(i), Given: true}
+			cells[i] = Cell{Text: strings.Repeat("x", 3000), Number: int64(i), Given: true}
 		}
-		for range 50_000 {
+		for range 2000 {
 			noError(t, x.Row(cells))
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
@@ -323,7 +318,8 @@ func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
 // However long a table is, only its first rows are kept.
 func TestTable_NeedsNoMoreThanItsSample(t *testing.T) {
 	t.Parallel()
-	a, p := formatScene(t)
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	b, s := written(t, a, exceptions, p, Table)
 	if got := bytes.Count(b, []byte("\n")); int64(got) != s.Rows+6 && s.Rows > 0 {
 		t.Errorf("%d lines for %d rows", got, s.Rows)

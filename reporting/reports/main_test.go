@@ -3,7 +3,9 @@ package reports
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,15 +24,64 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// newArchive is a migrated archive in an engine.
-func newArchive(t testing.TB, e *testserver.ClickHouse) *archive.Archive {
+// newArchive is a migrated archive in an engine, and its database.
+func newArchive(t testing.TB, e *testserver.ClickHouse) (*archive.Archive, string) {
 	t.Helper()
-	a, err := archive.Open(archive.Settings{URL: e.URL, Database: e.NewDatabase(t)})
+	database := e.NewDatabase(t)
+	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
 	noError(t, err)
 	t.Cleanup(func() { a.Close() })
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
-	return a
+	return a, database
+}
+
+// The tests that only read share two archives, which stay until the engine ends:
+// that of an example story, over allDays, and one whose ledger takes a while.
+var shared struct {
+	once     sync.Once
+	story    story
+	example  *archive.Archive
+	many     *archive.Archive
+	database string // of many
+}
+
+var allDays = asked{from: "2026-10-01", to: "2028-12-31"}
+
+// manyOrders are in shared.many, of 100 accounts, from 2026-11-01 on.
+const manyOrders = 300_000
+
+func readShared(t *testing.T) {
+	t.Helper()
+	shared.once.Do(func() {
+		keep := &kept{TB: t}
+		shared.story = stories(400).Example(int(testserver.Seed(t) % 1e9))
+		shared.example = archiveOf(keep, shared.story)
+		e := testserver.SharedClickHouse(t)
+		shared.many, shared.database = newArchive(keep, e)
+		insertMany(t, e, shared.database)
+	})
+	if shared.database == "" {
+		t.Fatal("the shared archives could not be made")
+	}
+}
+
+// kept is a test whose cleanups wait for the end of the process.
+type kept struct{ testing.TB }
+
+func (*kept) Cleanup(func()) {}
+
+func insertMany(t testing.TB, e *testserver.ClickHouse, database string) {
+	t.Helper()
+	e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, status, created_at)
+		SELECT reinterpretAsUUID(sipHash128(number %% 100)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, repeat('x', 60), 'Searching',
+			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at FROM numbers(%d)`, database, manyOrders))
+}
+
+func exampleArchive(t *testing.T) (*archive.Archive, story) {
+	t.Helper()
+	readShared(t)
+	return shared.example, shared.story
 }
 
 // archiveOf holds the given story, stored in a way that the reports must not
@@ -38,7 +89,7 @@ func newArchive(t testing.TB, e *testserver.ClickHouse) *archive.Archive {
 // end, and all late deliveries twice.
 func archiveOf(t testing.TB, s story) *archive.Archive {
 	t.Helper()
-	a := newArchive(t, testserver.SharedClickHouse(t))
+	a, _ := newArchive(t, testserver.SharedClickHouse(t))
 	earlier := slices.Clone(s.orders)
 	for i := range earlier {
 		o := &earlier[i]

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
 
@@ -57,23 +58,34 @@ func without(rows [][]string, column int) [][]string {
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 	t.Parallel()
-	s := stories(900).Example(1)
-	a := archiveOf(t, s)
+	a, s := exampleArchive(t)
 	for i, q := range questions() {
-		what := fmt.Sprintf("%+v", q)
-		p := q.params()
-		sameRows(t, "order-ledger "+what, unescaped(plain(t, a, ledger, p)), s.ledger(q))
-		sameRows(t, "expected-collections "+what, unescaped(plain(t, a, collections, p)), s.collections(q))
-		sameRows(t, "fleet-statement "+what, unescaped(plain(t, a, statement, p)), s.statement(q))
-		sameRows(t, "exceptions "+what, without(unescaped(plain(t, a, exceptions, p)), 1), s.exceptions(q))
+		if !testserver.Long && i < 26 && (i/2+i)%2 > 0 { // of each period one of its two questions
+			continue
+		}
+		requireReports(t, a, s, q)
 		if i%3 == 0 { // it reads the four others
-			sameRows(t, "control-totals "+what, without(plain(t, a, control, p), len(control.Columns)-1), s.control(q))
+			requireControl(t, a, s, q)
 		}
 	}
 }
 
-// One order after the other, each in a store of its own: which day and month it
-// is in.
+// requireReports compares four reports with the story.
+func requireReports(t *testing.T, a *archive.Archive, s story, q asked) {
+	t.Helper()
+	what, p := fmt.Sprintf(" %+v", q), q.params()
+	sameRows(t, ledgerName+what, unescaped(plain(t, a, ledger, p)), s.ledger(q))
+	sameRows(t, collectionsName+what, unescaped(plain(t, a, collections, p)), s.collections(q))
+	sameRows(t, statementName+what, unescaped(plain(t, a, statement, p)), s.statement(q))
+	sameRows(t, exceptionsName+what, without(unescaped(plain(t, a, exceptions, p)), 1), s.exceptions(q))
+}
+
+func requireControl(t *testing.T, a *archive.Archive, s story, q asked) {
+	t.Helper()
+	sameRows(t, fmt.Sprintf("control-totals %+v", q), without(plain(t, a, control, q.params()), len(control.Columns)-1), s.control(q))
+}
+
+// Which day and month an order is in: each is in a store of its own.
 //
 //rule:finance/days-are-cut-at-00-00
 func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
@@ -88,6 +100,7 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 		{"2027-02-28T23:59:59.999+03:00", "2027-03-01T00:00:00.000+03:00", "2027-02-28", "2027-03-01"},
 	}
 	var s story
+	var collected, months [][]string
 	for i, c := range cases {
 		created, delivered, name := moment(c.created), moment(c.delivered), fmt.Sprint("store-", i)
 		s.orders = append(s.orders, archive.Order{
@@ -96,44 +109,41 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 			CreatedAt: created, ReadyAt: created, PickedUpAt: created, DeliveredAt: delivered, EndedAt: delivered, UpdatedAt: delivered,
 			PaymentType: delivery.Cash, OrderAmount: delivery.Money{Minor: 24990, Set: true}, Collection: delivery.Money{Minor: 24990, Set: true},
 		})
+		collected = append(collected, []string{c.deliveredDay, name})
+		for _, month := range slices.Compact([]string{c.createdDay[:7], c.deliveredDay[:7]}) {
+			months = append(months, []string{month, name})
+		}
 	}
 	a := archiveOf(t, s)
 	for i, c := range cases {
-		first, last := DayOf(moment(c.created)), DayOf(moment(c.delivered))
 		p := Params{Store: fmt.Sprint("store-", i)}
-		for day := first - 1; day <= last+1; day++ {
-			p.From, p.To = day, day
-			requireRows(t, a, ledger, p, day.String() == c.createdDay)
-			requireRows(t, a, collections, p, day.String() == c.deliveredDay)
-			requireRows(t, a, statement, p, day.String() == c.createdDay || day.String() == c.deliveredDay)
-		}
-		p.From, p.To = first, last
-		if rows := plain(t, a, collections, p); len(rows) != 1 || rows[0][0] != c.deliveredDay || rows[0][8] != "249.90" {
-			t.Errorf("%+v: %q", c, rows)
-		}
-		var months []string
-		for _, row := range plain(t, a, statement, p) {
-			months = append(months, row[0])
-		}
-		if want := slices.Compact([]string{c.createdDay[:7], c.deliveredDay[:7]}); !slices.Equal(months, want) {
-			t.Errorf("%+v: months %v", c, months)
+		for report, day := range map[*Report]string{ledger: c.createdDay, collections: c.deliveredDay} {
+			for offset := range Day(3) { // the day before, the day, the day after
+				p.From = period(t, day, day).From + offset - 1
+				p.To = p.From
+				if rows := plain(t, a, report, p); (len(rows) == 1) != (offset == 1) || len(rows) > 1 {
+					t.Errorf("%s on %s: %q", report.Name, p.String(), rows)
+				}
+			}
 		}
 	}
-}
-
-func requireRows(t *testing.T, a *archive.Archive, r *Report, p Params, want bool) {
-	t.Helper()
-	if rows := plain(t, a, r, p); (len(rows) == 1) != want || len(rows) > 1 {
-		t.Errorf("%s on %s: %q", r.Name, p.String(), rows)
+	periodAndStore := func(r *Report) (rows [][]string) {
+		for _, row := range plain(t, a, r, allDays.params()) {
+			rows = append(rows, []string{row[0], row[4]})
+		}
+		return rows
 	}
+	slices.SortFunc(collected, slices.Compare)
+	slices.SortFunc(months, slices.Compare)
+	sameRows(t, "collections", periodAndStore(collections), collected)
+	sameRows(t, "statement", periodAndStore(statement), months)
 }
 
 //rule:finance/reports-each/5
 func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	t.Parallel()
-	s := stories(120).Example(2)
-	a := archiveOf(t, s)
-	for _, q := range []asked{{from: "2026-10-01", to: "2028-12-31"}, {from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
+	a, _ := exampleArchive(t)
+	for _, q := range []asked{allDays, {from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
 		digests := map[string]string{}
 		for _, row := range plain(t, a, control, q.params()) {
 			digests[row[0]] = row[len(row)-1]
@@ -150,18 +160,14 @@ func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	}
 }
 
-func TestReports_AreTheSameBytesEveryTime(t *testing.T) {
-	t.Parallel()
-	s := stories(200).Example(3)
-	one, other := archiveOf(t, s), archiveOf(t, s)
-	p := period(t, "2026-10-01", "2028-12-31")
-	for _, r := range All() {
-		b, _ := written(t, one, r, p, CSVPlain)
-		again, _ := written(t, other, r, p, CSVPlain)
-		if string(b) != string(again) {
-			t.Errorf("%s differs", r.Name)
-		}
+// ties tells whether all control totals that must equal each other do.
+func ties(t *testing.T, a *archive.Archive, p Params) bool {
+	t.Helper()
+	tied := true
+	for _, row := range plain(t, a, control, p) {
+		tied = tied && (row[controlColumn("ties")] == "" || row[controlColumn("ties")] == "yes")
 	}
+	return tied
 }
 
 // An order that lasted longer than the reports by day of end look back must not
@@ -179,9 +185,8 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 		period(t, "2026-12-18", "2026-12-18"): false, // it does not reach back far enough
 		period(t, "2026-11-15", "2026-11-15"): true,
 	} {
-		got, err := ties(t.Context(), a, p)
-		if err != nil || got != want {
-			t.Errorf("%s: ties %v, %v", p.String(), got, err)
+		if got := ties(t, a, p); got != want {
+			t.Errorf("%s: ties %v", p.String(), got)
 		}
 	}
 }
@@ -189,8 +194,8 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 // The parameters bind as values.
 func TestReports_TakeNoSQLFromParameters(t *testing.T) {
 	t.Parallel()
-	a := archiveOf(t, stories(20).Example(5))
-	p := period(t, "2026-10-01", "2028-12-31")
+	a, _ := exampleArchive(t)
+	p := allDays.params()
 	for _, store := range []string{"' OR 1 = 1 --", `\`, "')", "{from:Date}", "moda' --"} {
 		p.Store = store
 		if rows := plain(t, a, ledger, p); len(rows) != 0 {
@@ -201,9 +206,8 @@ func TestReports_TakeNoSQLFromParameters(t *testing.T) {
 
 func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 	t.Parallel()
-	s := stories(300).Example(6)
-	a := archiveOf(t, s)
-	q := asked{from: "2026-10-01", to: "2028-12-31"}
+	a, s := exampleArchive(t)
+	q := allDays
 	var steps []int64
 	summary, err := ledger.Run(t.Context(), a, q.params(), NewSink(CSVPlain, &strings.Builder{}), func(rows int64) { steps = append(steps, rows) })
 	noError(t, err)
@@ -221,7 +225,31 @@ func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 	if len(steps) == 0 || steps[len(steps)-1] != orders {
 		t.Errorf("progress said %v", steps)
 	}
-	if tied, err := ties(t.Context(), a, q.params()); err != nil || !tied {
-		t.Errorf("ties %v, %v", tied, err)
+	if !ties(t, a, q.params()) {
+		t.Error("the control totals do not equal each other")
+	}
+}
+
+// Finance has built upon these names and their order; what is added comes besides.
+//
+//rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
+func TestReports_HaveTheColumnsThatWereDecided(t *testing.T) {
+	t.Parallel()
+	decided := map[string]string{
+		"order-ledger": "orderId externalOrderId externalStoreId storeName taxNumber fleetId fleetName status failureReason createdAt orderedAt " +
+			"pickedUpAt deliveredAt endedAt paymentType orderAmount collectionAmount expectedCollection currency",
+		"expected-collections": "deliveredCount cashCount cashExpected cardCount cardExpected prepaidCount prepaidAmount",
+		"fleet-statement":      "created delivered failed cancelled orderAmountDelivered cashExpected cardExpected",
+		"exceptions":           "kind orderId orderAmount collectionAmount",
+		"control-totals":       "rows orderAmountDelivered sha256",
+	}
+	for _, r := range All() {
+		keys := slices.DeleteFunc(keysOf(r), func(key string) bool { return !slices.Contains(strings.Fields(decided[r.Name]), key) })
+		if got := strings.Join(keys, " "); got != decided[r.Name] {
+			t.Errorf("%s has %s", r.Name, got)
+		}
+	}
+	if n := len(All()); n != len(decided) {
+		t.Errorf("%d reports", n)
 	}
 }

@@ -17,16 +17,11 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	t.Parallel()
 	s := stories(150).Example(8)
 	e := testserver.SharedClickHouse(t)
-	database := e.NewDatabase(t)
-	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
-	noError(t, err)
-	defer a.Close()
-	_, err = a.Migrate(t.Context())
-	noError(t, err)
+	a, database := newArchive(t, e)
 	for range 2 { // every row lies there twice until ClickHouse merges them
 		noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
 	}
-	q := asked{from: "2026-10-01", to: "2028-12-31"}
+	q := allDays
 	for _, r := range All() {
 		call := fmt.Sprintf("FROM %s.%s(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database, r.View())
 		got := strings.TrimSpace(e.Exec(t, "SELECT count() "+call))
@@ -50,16 +45,8 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 // The way to one account's month goes through the primary key.
 func TestViews_ReadOnlyTheAccountsRows(t *testing.T) {
 	t.Parallel()
-	e := testserver.SharedClickHouse(t)
-	database := e.NewDatabase(t)
-	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
-	noError(t, err)
-	defer a.Close()
-	_, err = a.Migrate(t.Context())
-	noError(t, err)
-	e.Exec(t, "INSERT INTO "+database+`.orders (account_id, business_day, order_id, version, status, created_at)
-		SELECT reinterpretAsUUID(sipHash128(number % 100)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, 'Searching',
-			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 5) AS created_at FROM numbers(500000)`)
+	readShared(t)
+	e, database := testserver.SharedClickHouse(t), shared.database
 	account := strings.TrimSpace(e.Exec(t, "SELECT account_id FROM "+database+".orders LIMIT 1"))
 	for _, r := range []*Report{ledger, collections, statement, exceptions} {
 		explain := e.Exec(t, fmt.Sprintf("EXPLAIN indexes = 1, json = 1 SELECT * FROM %s.%s(from='2026-11-01', to='2026-11-30', account='%s', fleet='', store='') FORMAT TSVRaw", database, r.View(), account))
