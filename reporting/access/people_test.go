@@ -14,18 +14,22 @@ const (
 )
 
 func TestParseUsers_ReadsWhatIsPrinted(t *testing.T) {
-	var lines []string
-	for i := range cast().Users {
-		lines = append(lines, cast().Users[i].Line())
-	}
-	users, err := ParseUsers("# the panel's users\r\n\r\n" + strings.Join(lines, "\r\n"))
+	t.Parallel()
+	made, err := NewUser("fatma", Roles{Operator, Finance}, password)
 	must(t, err)
-	if len(users) != 3 {
+	want := append([]User{made}, cast().Users...)
+	text := "# the panel's users\r\n\r\n"
+	for i := range want {
+		text += want[i].Line() + "\r\n"
+	}
+	users, err := ParseUsers(text)
+	must(t, err)
+	if len(users) != len(want) {
 		t.Fatalf("%d users", len(users))
 	}
 	for i := range users {
-		if users[i].Line() != lines[i] || users[i].credential() != cast().Users[i].credential() {
-			t.Errorf("%s became %s", lines[i], users[i].Line())
+		if users[i].Line() != want[i].Line() || users[i].credential() != want[i].credential() {
+			t.Errorf("%s became %s", want[i].Line(), users[i].Line())
 		}
 	}
 }

@@ -1,0 +1,86 @@
+// Package panelenv gives tests of the panel's pages people who may open them.
+package panelenv
+
+import (
+	"log/slog"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/web"
+	"vendorapi/reporting/access"
+)
+
+// Password is that of all users, whose hashes take as little time as is allowed.
+const (
+	Password = "doğru at pil zımba"
+	hash     = "$argon2id$v=19$m=19456,t=2,p=1$uW2B4ayV4a5lJJjkCFadDQ$j+cH2JKrG4ufONuoUu8IBWE8PI2n4QN+p6dU2/J4hd4"
+)
+
+// Log is where nobody reads.
+var Log = slog.New(slog.DiscardHandler)
+
+var roles = map[string]access.Roles{
+	"operator": {access.Operator}, "finance": {access.Finance}, "both": {access.Operator, access.Finance}, "finance2": {access.Finance},
+}
+
+// people are the users ayse (finance), deniz (operator) and ece (both), and a
+// token for each name of roles.
+var people = sync.OnceValue(func() (p struct {
+	access.People
+	tokens map[string]string
+}) {
+	p.tokens = map[string]string{}
+	var err error
+	p.Users, err = access.ParseUsers("ayse:finance:" + hash + "\ndeniz:operator:" + hash + "\nece:finance,operator:" + hash)
+	if err != nil {
+		panic(err)
+	}
+	for name, r := range roles {
+		text, token, err := access.NewToken(name, r)
+		if err != nil {
+			panic(err)
+		}
+		p.tokens[name], p.Tokens = text, append(p.Tokens, token)
+	}
+	return p
+})
+
+// As is the header of a program with a role: operator, finance, finance2 or both.
+// A token needs no Redis.
+func As(who string) string { return "Authorization: Bearer " + people().tokens[who] }
+
+// Ledger opens the environment's ledger as the program reporting does.
+func Ledger(e *testenv.Env) *ledger.Ledger {
+	e.T.Helper()
+	config := e.ConfigFor(stack.ReportingUser)
+	config.Secrets = ledger.SecretKeys{}
+	config.Log = Log
+	l, err := ledger.Open(e.T.Context(), config)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	e.T.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Gate lets these people in.
+func Gate(t testing.TB, l *ledger.Ledger) *access.Gate {
+	t.Helper()
+	gate, err := access.New(l, people().People, access.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gate
+}
+
+// SignIn gives the client's browser a session.
+func SignIn(c *web.Client, user string) {
+	c.T.Helper()
+	c.Post("/login", url.Values{"user": {user}, "password": {Password}}).Want(303)
+}

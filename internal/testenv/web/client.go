@@ -1,0 +1,167 @@
+// Package web gives tests an HTTP client that behaves like a browser or a program,
+// and the means to look at the pages that answer it.
+package web
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// AcceptHTML is a header of browsers that navigate.
+const AcceptHTML = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
+
+// Client keeps cookies and follows no redirect.
+type Client struct {
+	T       testing.TB
+	URL     string   // of the server, without a path
+	Headers []string // "Name: value", sent with every request
+	HTTP    *http.Client
+}
+
+// New is a client of the server at url.
+func New(t testing.TB, url string, headers ...string) *Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a test's own certificate
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Client{t, url, headers, &http.Client{Jar: jar, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// Serve starts a server that ends with the test, and returns a client of it.
+func Serve(t testing.TB, h http.Handler, headers ...string) *Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return New(t, s.URL, headers...)
+}
+
+// For is the same client for another test, such as a subtest.
+func (c *Client) For(t testing.TB) *Client { return &Client{t, c.URL, c.Headers, c.HTTP} }
+
+// With is the same client with further headers.
+func (c *Client) With(headers ...string) *Client {
+	return &Client{c.T, c.URL, append(append([]string{}, c.Headers...), headers...), c.HTTP}
+}
+
+// Addr is the server's host:port.
+func (c *Client) Addr() string { _, addr, _ := strings.Cut(c.URL, "://"); return addr }
+
+// Send sends a request with headers "Name: value", the last of a name wins, and
+// leaves the answer's body to the caller.
+func (c *Client) Send(method, path, body string, headers ...string) *http.Response {
+	c.T.Helper()
+	r, err := http.NewRequestWithContext(c.T.Context(), method, c.URL+path, strings.NewReader(body))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	for _, all := range [][]string{c.Headers, headers} {
+		seen := map[string]bool{}
+		for _, h := range all {
+			name, value, _ := strings.Cut(h, ": ")
+			if !seen[name] {
+				r.Header.Del(name)
+			}
+			seen[name] = true // one that is given twice is sent twice
+			r.Header.Add(name, value)
+		}
+	}
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return resp
+}
+
+// Do is Send with the answer's body read.
+func (c *Client) Do(method, path, body string, headers ...string) *Answer {
+	c.T.Helper()
+	resp := c.Send(method, path, body, headers...)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return &Answer{Response: resp, T: c.T, Text: string(text)}
+}
+
+// Get asks for a page.
+func (c *Client) Get(path string, headers ...string) *Answer {
+	c.T.Helper()
+	return c.Do(http.MethodGet, path, "", headers...)
+}
+
+// Page asks for a page that is there.
+func (c *Client) Page(path string) *Answer { c.T.Helper(); return c.Get(path).Want(http.StatusOK) }
+
+// Post sends a form.
+func (c *Client) Post(path string, form url.Values, headers ...string) *Answer {
+	c.T.Helper()
+	return c.Do(http.MethodPost, path, form.Encode(), append([]string{"Content-Type: application/x-www-form-urlencoded"}, headers...)...)
+}
+
+// Submit opens a page, fills in its form for the action, and sends it; see
+// Answer.Form.
+func (c *Client) Submit(page, action string, changes ...string) *Answer {
+	c.T.Helper()
+	form := c.Page(page).Form(action, "", "")
+	for i := 0; i < len(changes); i += 2 {
+		form.Set(changes[i], changes[i+1])
+	}
+	return c.Post(action, form)
+}
+
+// Press opens a page and presses the button with the name and value.
+func (c *Client) Press(page, action, name, value string) *Answer {
+	c.T.Helper()
+	return c.Post(action, c.Page(page).Form(action, name, value))
+}
+
+// Pipe is a listener without a network: a server behind it and those who Dial run
+// by the clock of a synctest bubble.
+type Pipe struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// NewPipe returns a listener that nobody has dialled.
+func NewPipe() *Pipe { return &Pipe{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+// Dial connects.
+func (p *Pipe) Dial() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Accept is net.Listener's.
+func (p *Pipe) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is net.Listener's.
+func (p *Pipe) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
+
+// Addr is net.Listener's.
+func (p *Pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
