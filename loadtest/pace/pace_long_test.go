@@ -10,13 +10,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// serve is a server in this process; the result is its host:port.
+// serve returns the host:port of a server in this process.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -30,43 +29,32 @@ func get(dst []byte, n int) []byte {
 	return fmt.Appendf(dst, "GET /%d HTTP/1.1\r\nHost: x\r\n\r\n", n)
 }
 
-// A server that stands still for 100 ms delays the 50 requests that were due
-// meanwhile, 5 % of all, so that the 99th percentile shows it. Only 4 of them
-// were under way: a generator that counts from the writing sees 0.4 %.
+// Every request that was due while a server stands still is counted with its delay.
+// Only one was under way: a generator that counts from the writing would tell of one.
 func TestOpen_CountsWhatAStallDelays(t *testing.T) {
 	t.Parallel()
-	const stall = 100 * time.Millisecond
-	var (
-		door    sync.RWMutex // held while the server stands still
-		answers atomic.Int64
-	)
+	const rate, stall = 200, 500 * time.Millisecond
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if answers.Add(1) == 400 {
-			door.Lock()
-			time.Sleep(stall)
-			door.Unlock()
+		if r.URL.Path == "/0" {
+			time.Sleep(stall) // the server's work, which begins at the first instant
 		}
-		door.RLock()
-		defer door.RUnlock()
 		answerOK(w, r)
 	})
 	r, err := Open(t.Context(), Options{
-		Addrs: []string{addr}, Connections: 4, Rate: 500, Duration: 2 * time.Second, Request: get, Want: 200,
+		Addrs: []string{addr}, Connections: 1, Rate: rate, Duration: time.Second, Request: get, Want: 200,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Answered != 1000 || r.Strange != 0 || r.Latency.TotalCount() != 1000 || r.Lateness.TotalCount() != 1000 {
+	if r.Answered != 200 || r.Strange != 0 || r.Latency.TotalCount() != 200 || r.Lateness.TotalCount() != 200 {
 		t.Fatalf("%+v", r)
 	}
-	// The delays of those 50 fall evenly from 100 ms to 0, so the 99th percentile
-	// is at 80 ms; other work on this machine can only add to it.
-	micros := stall.Microseconds()
-	if p99 := r.Latency.ValueAtQuantile(99); p99 < micros*7/10 {
-		t.Errorf("the 99th percentile is %d us, the stall was %d us", p99, micros)
-	}
-	if p50 := r.Latency.ValueAtQuantile(50); p50 > micros/2 {
-		t.Errorf("the median is %d us", p50)
+	// Request n is due n/200 s after the first and answered after the stall; other
+	// work on this machine can only add to it. The histogram rounds.
+	for percent, least := range map[float64]time.Duration{75: stall - 250*time.Millisecond, 60: stall - 400*time.Millisecond} {
+		if got := time.Duration(r.Latency.ValueAtQuantile(percent)) * time.Microsecond; got < least*9/10 {
+			t.Errorf("the %v th percentile is %v, want %v", percent, got, least)
+		}
 	}
 }
 
@@ -79,30 +67,6 @@ func TestOpen_ScheduleIsFixed(t *testing.T) {
 		if got := l.due(n).Sub(start); got != want {
 			t.Errorf("request %d is due at %v, want %v", n, got, want)
 		}
-	}
-}
-
-// A server that is too slow for the rate does not slow the schedule down: the
-// wait grows, and the run takes as long as the server needs.
-func TestOpen_OverloadGrowsTheWait(t *testing.T) {
-	t.Parallel()
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(20 * time.Millisecond)
-		answerOK(w, r)
-	})
-	r, err := Open(t.Context(), Options{
-		Addrs: []string{addr}, Connections: 1, Rate: 100, Duration: 500 * time.Millisecond, Request: get, Want: 200,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 50 requests of 20 ms one after the other: the last, due at 490 ms, is
-	// answered at 1 s or later.
-	if longest := r.Latency.Max(); longest < 500_000 {
-		t.Errorf("the longest wait is %d us", longest)
-	}
-	if r.Elapsed < time.Second || r.PerSecond() > 50 {
-		t.Errorf("took %v, %.1f/s", r.Elapsed, r.PerSecond())
 	}
 }
 
@@ -175,10 +139,13 @@ func TestClosed_KeepsEveryConnectionBusy(t *testing.T) {
 
 func TestClosed_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := Closed(ctx, Options{Addrs: []string{serve(t, answerOK)}, Connections: 2, Duration: time.Minute, Request: get, Want: 200})
-	if !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		cancel()
+		answerOK(w, r)
+	})
+	_, err := Closed(ctx, Options{Addrs: []string{addr}, Connections: 2, Duration: time.Minute, Request: get, Want: 200})
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

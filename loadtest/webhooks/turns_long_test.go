@@ -4,7 +4,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,20 +34,6 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 		if err != nil || measured != len(c.leftOut) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v of %d, %v", c.name, got, measured, err)
 		}
-	}
-}
-
-func TestRates_FollowTheCurve(t *testing.T) {
-	t.Parallel()
-	curve := []point{{0, 0}, {1, 1}, {2, 101}, {3, 301}, {9, 1501}}
-	if at := after(curve, 300); at != 3 {
-		t.Errorf("300 after %v s", at)
-	}
-	if at := after(curve, 9999); at != 9 {
-		t.Errorf("never: %v s", at)
-	}
-	if got := rates(curve); !strings.HasPrefix(got, "2.0 s: 101/s") || !strings.HasSuffix(got, "9.0 s: 200/s") {
-		t.Errorf("%s", got)
 	}
 }
 
