@@ -41,13 +41,14 @@ func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {
 func TestExport_DoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	p, done := s.proxy("?read_timeout=1s"), make(chan struct{})
+	answerWith, open := s.proxy("&read_timeout=1s")
+	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
-	p.answer(func(http.ResponseWriter, *http.Request, func()) { <-done })
+	answerWith(func(http.ResponseWriter, func()) { <-done })
 	s.Vendor.Order("", time.Now())
 	x, _ := s.export("x1")
 	s.awaitFailures(x, 2)
-	p.open()
+	open()
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "1")
 }
@@ -56,8 +57,8 @@ func TestExport_DoesNotWaitForEver(t *testing.T) {
 // memory does not grow with it.
 func TestExport_MemoryIsBoundedWhileClickHouseIsUnavailable(t *testing.T) {
 	s := newEnv(t)
-	p := s.proxy("")
-	p.answer(refuse(500, "252", "Code: 252. DB::Exception: Too many parts (3000). (TOO_MANY_PARTS)\n"))
+	answerWith, open := s.proxy("")
+	answerWith(refuse(500, "252", "Code: 252. DB::Exception: Too many parts (3000). (TOO_MANY_PARTS)\n"))
 	const orders = 500
 	for range orders {
 		s.Vendor.Order("", time.Now())
@@ -77,7 +78,7 @@ func TestExport_MemoryIsBoundedWhileClickHouseIsUnavailable(t *testing.T) {
 	if grown := (int64(peak) - int64(before.HeapAlloc)) >> 20; grown > 100 {
 		t.Errorf("the heap grew by %d MB", grown)
 	}
-	p.open()
+	open()
 	s.AwaitExported()
 	s.Want("orders", "count(), (SELECT count() FROM "+s.Database+".order_events) FROM "+s.Database+".orders", "500\t500")
 }

@@ -2,65 +2,36 @@ package export
 
 import (
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/archive"
 )
 
-// proxy stands between an exporter and ClickHouse.
-type proxy struct {
-	handle  atomic.Pointer[answer] // nil: inserts go on
-	inserts atomic.Int64
-}
-
 // answer answers an insert in ClickHouse's stead; forward lets ClickHouse do so.
-type answer func(w http.ResponseWriter, r *http.Request, forward func())
+type answer func(w http.ResponseWriter, forward func())
 
-func (e *env) proxy(options string) *proxy {
+// proxy puts itself between the exporter and ClickHouse; answer takes all inserts.
+func (e *env) proxy(options string) (answerWith func(answer), open func()) {
 	e.T.Helper()
-	engine, err := url.Parse(e.ClickHouse.URL)
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(engine)
-	forward.ErrorLog = log.New(io.Discard, "", 0)
-	p := &proxy{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Query().Get("query"), "INSERT") {
-			p.inserts.Add(1)
-			if handle := p.handle.Load(); handle != nil {
-				(*handle)(w, r, func() { forward.ServeHTTP(w, r) })
-				return
+	p := e.NewProxy(options)
+	e.Archive = p.Archive
+	return func(a answer) {
+		p.Handle(func(statement string, w http.ResponseWriter, _ *http.Request, forward func()) {
+			if strings.HasPrefix(statement, "INSERT") {
+				a(w, forward)
+			} else {
+				forward()
 			}
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	e.T.Cleanup(server.CloseClientConnections)
-	a, err := archive.Open(archive.Settings{URL: server.URL + options, Database: e.Database})
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	e.T.Cleanup(func() { _ = a.Close() })
-	e.Archive = a
-	return p
+		})
+	}, func() { p.Handle(nil) }
 }
-
-func (p *proxy) answer(a answer) { p.handle.Store(&a) }
-func (p *proxy) open()           { p.handle.Store(nil) }
 
 func refuse(status int, code, text string) answer {
-	return func(w http.ResponseWriter, r *http.Request, _ func()) {
-		_, _ = io.Copy(io.Discard, r.Body)
+	return func(w http.ResponseWriter, _ func()) {
 		if code != "" {
 			w.Header().Set("X-ClickHouse-Exception-Code", code)
 		}
@@ -88,8 +59,8 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 		"a full disk":        refuse(500, "243", "Code: 243. DB::Exception: Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)\n"),
 		"a missing column":   refuse(404, "16", "Code: 16. DB::Exception: No such column. (NO_SUCH_COLUMN_IN_TABLE)\n"),
 		"a proxy's page":     refuse(502, "", "<html>Bad Gateway</html>"),
-		"a cut connection":   func(http.ResponseWriter, *http.Request, func()) { panic(http.ErrAbortHandler) },
-		"cut when stored": func(_ http.ResponseWriter, _ *http.Request, forward func()) {
+		"a cut connection":   func(http.ResponseWriter, func()) { panic(http.ErrAbortHandler) },
+		"cut when stored": func(_ http.ResponseWriter, forward func()) {
 			forward()
 			panic(http.ErrAbortHandler)
 		},
@@ -97,8 +68,8 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t)
-			p := s.proxy("")
-			p.answer(a)
+			answerWith, open := s.proxy("")
+			answerWith(a)
 			for range 5 {
 				s.Vendor.Order("", time.Now())
 			}
@@ -114,7 +85,7 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 			if stats := s.Stats(); stats.DeadLetters != 0 || stats.Pending[ledger.RoleExport]+stats.Unread[ledger.RoleExport] != 10 {
 				t.Errorf("meanwhile %+v", stats)
 			}
-			p.open()
+			open()
 			s.AwaitExported()
 			s.Want("orders", "count(), sum(order_amount) FROM "+s.Database+".orders", "10\t1234.5")
 			s.Want("events", "count() FROM "+s.Database+".order_events", "10")
@@ -129,14 +100,15 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 func TestExport_EndsWhileAnInsertIsInFlight(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	p, done := s.proxy(""), make(chan struct{})
+	answerWith, open := s.proxy("")
+	inFlight, done := make(chan struct{}, 100), make(chan struct{})
 	t.Cleanup(func() { close(done) })
-	p.answer(func(http.ResponseWriter, *http.Request, func()) { <-done })
+	answerWith(func(http.ResponseWriter, func()) { inFlight <- struct{}{}; <-done })
 	s.Vendor.Order("", time.Now())
 	_, stop := s.export("x1")
-	s.Await("an insert is in flight", func() bool { return p.inserts.Load() > 0 })
+	<-inFlight
 	stop()
-	p.open()
+	open()
 	s.export("x1")
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "1")
