@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -41,7 +42,7 @@ type creating struct {
 	stop func()
 }
 
-func startCreating(t *testing.T, v *vendor) *creating {
+func startCreating(t *testing.T, v *system.Vendor) *creating {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &creating{}
@@ -50,7 +51,7 @@ func startCreating(t *testing.T, v *vendor) *creating {
 	t.Cleanup(c.stop)
 	all.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			o := &acknowledged{key: fmt.Sprintf("backup-%d", n), body: v.order(nil)}
+			o := &acknowledged{key: fmt.Sprintf("backup-%d", n), body: v.Order(nil)}
 			a, err := v.Do(ctx, http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
 			if err != nil {
 				continue // stopped, or the answer was lost: not acknowledged
@@ -79,38 +80,6 @@ func (c *creating) all() []*acknowledged {
 	return append([]*acknowledged(nil), c.made...)
 }
 
-// reportingCommand runs a command of reporting against the system, as `make
-// report` and `make backup` do, as one of Redis's users.
-func reportingCommand(t *testing.T, s *stack.Stack, user string, args ...string) (string, error) {
-	t.Helper()
-	root, err := stack.ModuleDir()
-	must(t, err)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "reporting"), args...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "REDIS_URL="+s.RedisURL(user), "CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "ENVIRONMENT=sandbox")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// openedBySandbox registers the vendor's store, and waits for the sandbox courier
-// to confirm it.
-func (v *vendor) openedBySandbox(t *testing.T, h *house) {
-	t.Helper()
-	must(t, v.Call(t.Context(), http.MethodPut, "/stores/"+v.store, storeBody(h.Demo.Fleet.FleetID), nil))
-	eventually(t, time.Minute, "the sandbox courier confirms the store", func() bool {
-		a, err := v.Do(t.Context(), http.MethodPost, "/orders", v.order(nil))
-		must(t, err)
-		return a.OK()
-	})
-}
-
-func (h *house) statusOf(t *testing.T, id string) string {
-	t.Helper()
-	var job struct{ Status string }
-	must(t, h.fleet.Call(t.Context(), http.MethodGet, "/jobs/"+id, nil, &job))
-	return job.Status
-}
-
 // A backup is made of the running system, which goes on and is then lost for good.
 // It holds everything that was acknowledged before it began; the restored system
 // goes on from there, and its reports tie.
@@ -121,46 +90,42 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	panel, err := stack.FreeAddr()
 	must(t, err)
 	o := stack.Options{DataDir: data, PanelAddr: panel, CourierStep: 200 * time.Millisecond, Reporting: true}
-	s := start(t, o)
-	h := newHouse(t, s)
-	var created stack.DemoAccount
-	must(t, h.admin.Call(t.Context(), http.MethodPost, "/accounts", map[string]any{"name": t.Name(), "limits": raised}, &created))
-	v := h.login(t, created)
+	s := system.Start(t, o)
+	v := s.Account(t, system.Raised)
 	var up atomic.Bool // of the vendor's receiver, which refuses everything until the end
-	received := v.register(t, receiver.Options{Refuse: func(receiver.Event) int {
+	received := v.Receive(t, receiver.Options{Refuse: func(receiver.Event) int {
 		if up.Load() {
 			return 0
 		}
 		return http.StatusServiceUnavailable
 	}})
-	v.openedBySandbox(t, h)
+	v.AwaitStore(t, s)
 	c := startCreating(t, v)
-	eventually(t, time.Minute, "an order is delivered", func() bool {
+	await(t, "an order is delivered", func() bool {
 		made := c.all()
-		return len(made) > 30 && h.statusOf(t, made[0].id) == "Delivered"
+		return len(made) > 30 && s.StatusOf(t, made[0].id) == "Delivered"
 	})
 
 	before := c.all()
 	for _, o := range before {
-		o.status = h.statusOf(t, o.id)
+		o.status = s.StatusOf(t, o.id)
 	}
 	backUp(t, s, data, to)
 	afterwards := len(c.all())
-	eventually(t, time.Minute, "the system goes on after the backup", func() bool { return len(c.all()) > afterwards+20 })
+	await(t, "the system goes on after the backup", func() bool { return len(c.all()) > afterwards+20 })
 	c.stop()
 	s.Stop()
 	loseAndRestore(t, data, to)
-	s2 := start(t, o)
+	s2 := system.Start(t, o)
 	if s2.Demo.Account != s.Demo.Account || s2.Demo.Fleet != s.Demo.Fleet || s2.Demo.AdminKey != s.Demo.AdminKey {
 		t.Errorf("credentials changed:\n%+v\n%+v", s.Demo, s2.Demo)
 	}
-	h = newHouse(t, s2)
-	v = h.login(t, created) // with what the vendor was given once
+	v = s2.Login(t, stack.DemoAccount{AccountID: v.AccountID, ClientID: v.ClientID, ClientSecret: v.ClientSecret})
 	up.Store(true)
-	h.checkRestored(t, v, before, c.all())
+	checkRestored(t, s2, v, before, c.all())
 	for _, o := range before {
-		eventually(t, time.Minute, "every webhook of "+o.key+" arrives, also those that waited", func() bool {
-			return fmt.Sprint(statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
+		await(t, "every webhook of "+o.key+" arrives, also those that waited", func() bool {
+			return fmt.Sprint(system.Statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
 		})
 	}
 	if counts := received.Counts(); counts.Changed > 0 || len(counts.Invalid) > 0 {
@@ -169,9 +134,9 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	checkReports(t, s2, v, c.all())
 }
 
-func backUp(t *testing.T, s *stack.Stack, data, to string) {
+func backUp(t *testing.T, s *system.Env, data, to string) {
 	t.Helper()
-	out, err := reportingCommand(t, s, stack.BackupUser, "backup", "--to", to,
+	out, err := s.Command(t, stack.BackupUser, "backup", "--to", to,
 		"--include", filepath.Join(data, "keys"), "--include", filepath.Join(data, "demo.json"))
 	if err != nil {
 		t.Fatalf("backup: %v\n%s", err, out)
@@ -183,7 +148,7 @@ func backUp(t *testing.T, s *stack.Stack, data, to string) {
 // something is, it is not put.
 func loseAndRestore(t *testing.T, data, from string) {
 	t.Helper()
-	o := stack.RestoreOptions{From: from, DataDir: data, BinDir: binaries}
+	o := stack.RestoreOptions{From: from, DataDir: data, BinDir: testserver.Programs(t)}
 	if err := stack.Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Fatalf("over what is there: %v", err)
 	}
@@ -201,7 +166,7 @@ func loseAndRestore(t *testing.T, data, from string) {
 // checkRestored wants every order of before to be there, no less far, and its
 // creation to be answered as it was. What was created later may be lost; a vendor
 // who repeats it has it.
-func (h *house) checkRestored(t *testing.T, v *vendor, before, all []*acknowledged) {
+func checkRestored(t *testing.T, s *system.Env, v *system.Vendor, before, all []*acknowledged) {
 	t.Helper()
 	for i, o := range all {
 		a, err := v.Do(t.Context(), http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
@@ -211,7 +176,7 @@ func (h *house) checkRestored(t *testing.T, v *vendor, before, all []*acknowledg
 			if !replayed || !bytes.Equal(a.Raw, o.answer) {
 				t.Fatalf("order %s was acknowledged before the backup; its repetition is answered %s, was %s", o.key, a.Raw, o.answer)
 			}
-			if status := h.statusOf(t, o.id); statusRank[status] < statusRank[o.status] {
+			if status := s.StatusOf(t, o.id); statusRank[status] < statusRank[o.status] {
 				t.Errorf("order %s is %s, was %s before the backup", o.key, status, o.status)
 			}
 		}
@@ -221,15 +186,15 @@ func (h *house) checkRestored(t *testing.T, v *vendor, before, all []*acknowledg
 
 // checkReports wants all orders in the reports, once and delivered, and Redis and
 // ClickHouse to agree.
-func checkReports(t *testing.T, s *stack.Stack, v *vendor, all []*acknowledged) {
+func checkReports(t *testing.T, s *system.Env, v *system.Vendor, all []*acknowledged) {
 	t.Helper()
 	reports := client.New(s.Demo.PanelURL+"/reports", 2)
 	reports = reports.As(reports.Base, s.Demo.ReportsToken)
 	day := time.Now().UTC()
-	path := fmt.Sprintf("/order-ledger.json?account=%s&from=%s&to=%s", v.accountID,
+	path := fmt.Sprintf("/order-ledger.json?account=%s&from=%s&to=%s", v.AccountID,
 		day.AddDate(0, 0, -1).Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly))
 	var known, statuses map[string]int
-	for deadline := time.Now().Add(2 * time.Minute); statuses["Delivered"] <= len(all) && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	await(t, "every order is delivered in the reports", func() bool {
 		var ledger struct {
 			Rows []struct{ OrderID, Status string }
 		}
@@ -239,7 +204,8 @@ func checkReports(t *testing.T, s *stack.Stack, v *vendor, all []*acknowledged) 
 			known[row.OrderID]++
 			statuses[row.Status]++
 		}
-	}
+		return statuses["Delivered"] > len(all)
+	})
 	if len(statuses) != 1 {
 		t.Errorf("in the reports are %v, all of %d orders should be delivered", statuses, len(all)+1)
 	}
@@ -251,7 +217,7 @@ func checkReports(t *testing.T, s *stack.Stack, v *vendor, all []*acknowledged) 
 	if len(known) != len(all)+1 { // and the one that waited for the store
 		t.Errorf("%d orders are in the reports, %d were made", len(known), len(all)+1)
 	}
-	out, err := reportingCommand(t, s, stack.ReportingUser, "reconcile")
+	out, err := s.Command(t, stack.ReportingUser, "reconcile")
 	if err != nil {
 		t.Errorf("reconcile: %v\n%s", err, out)
 	}

@@ -3,7 +3,6 @@
 package systemtest
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,46 +10,32 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/receiver"
 )
 
-// clusterScene is a cluster with replicas under the whole system, and tills at
+// clusterEnv is a cluster with replicas under the whole system, and tills at
 // two gateways.
-type clusterScene struct {
+type clusterEnv struct {
 	*stack.Cluster
-	crowd    *crowd
+	tills    *tills
 	receiver *receiver.Receiver
 }
 
-// unavailable is what a client has to expect of a cluster that changes hands,
-// with the word when to come back.
-func unavailable(t *testing.T) func(*client.Answer) bool {
-	return func(a *client.Answer) bool {
-		if a.Status != http.StatusServiceUnavailable || a.Code != "SERVICE_UNAVAILABLE" {
-			return false
-		}
-		if a.RetryAfter() < time.Second {
-			t.Errorf("503 without Retry-After: %s", a.Raw)
-		}
-		return true
-	}
-}
-
-func startClusterScene(t *testing.T) *clusterScene {
+func newClusterEnv(t *testing.T) *clusterEnv {
 	t.Helper()
 	c, err := stack.StartReplicatedCluster(t.Context(), t.TempDir(), 3, 4*time.Second)
 	must(t, err)
 	t.Cleanup(c.Stop)
-	s := start(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
+	s := system.Start(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
 	_, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	_, err = s.AddWorker(t.Context(), "second")
 	must(t, err)
-	v := newHouse(t, s).vendor(t, raised)
-	scene := &clusterScene{Cluster: c, receiver: v.register(t, receiver.Options{})}
-	scene.crowd = crowdOf(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
-	return scene
+	v := s.Vendor(t, system.Raised)
+	e := &clusterEnv{Cluster: c, receiver: v.Receive(t, receiver.Options{})}
+	e.tills = openTills(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
+	return e
 }
 
 // The tills' account lives in one partition, whose master gives way to its
@@ -60,13 +45,13 @@ func startClusterScene(t *testing.T) *clusterScene {
 // within seconds, without a program being started anew.
 func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := startClusterScene(t)
+	s := newClusterEnv(t)
 	slot := s.slotOf(t)
-	s.crowd.passes(t, 60)
+	s.tills.passes(t, 60)
 
 	_, follower := s.sides(t, slot)
 	s.step(t, "orderly failover", func() error { return s.Failover(t.Context(), follower) })
-	s.crowd.passes(t, 60)
+	s.tills.passes(t, 60)
 
 	// The new master knows none of our functions.
 	to := s.other(t, slot)
@@ -77,7 +62,7 @@ func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 		t.Logf("%d keys in %.1f s", move.Keys, move.Took.Seconds())
 		return err
 	})
-	s.crowd.passes(t, 60)
+	s.tills.passes(t, 60)
 
 	master, replica := s.sides(t, slot)
 	died := time.Now()
@@ -86,11 +71,11 @@ func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 		return s.AwaitPromotion(t.Context(), replica)
 	})
 	promoted := time.Now()
-	s.crowd.passes(t, 60)
+	s.tills.passes(t, 60)
 	must(t, master.Start(t.Context()))
 	must(t, s.AwaitWhole(t.Context()))
 
-	lost := s.crowd.check(t, s.receiver)
+	lost := s.tills.check(t, s.receiver)
 	for _, o := range lost {
 		if o.acked.Before(died.Add(-time.Second)) || o.acked.After(promoted) {
 			t.Errorf("order %s was acknowledged %.1f s after the kill and is lost", o.orderID, o.acked.Sub(died).Seconds())
@@ -106,20 +91,20 @@ func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 
 // step does one change of the cluster and tells how long it took, and how long
 // it was before a till got an order through again.
-func (s *clusterScene) step(t *testing.T, what string, do func() error) {
+func (s *clusterEnv) step(t *testing.T, what string, do func() error) {
 	t.Helper()
-	began, before := time.Now(), s.crowd.slowest()
+	began, before := time.Now(), s.tills.slowest()
 	must(t, do())
 	took := time.Since(began)
-	s.crowd.passes(t, 16)
+	s.tills.passes(t, 16)
 	t.Logf("%s: %.1f s, orders again after %.1f s; the slowest order so far %.1f s (before: %.1f)",
-		what, took.Seconds(), time.Since(began).Seconds(), s.crowd.slowest().Seconds(), before.Seconds())
+		what, took.Seconds(), time.Since(began).Seconds(), s.tills.slowest().Seconds(), before.Seconds())
 }
 
 // slotOf is the slot of the tills' account.
-func (s *clusterScene) slotOf(t *testing.T) int {
+func (s *clusterEnv) slotOf(t *testing.T) int {
 	t.Helper()
-	s.crowd.passes(t, 1)
+	s.tills.passes(t, 1)
 	for _, node := range s.masters(t) {
 		keys, err := node.Command(t.Context(), "KEYS", "{s[0-9a-f][0-9a-f]*}o*")
 		must(t, err)
@@ -136,7 +121,7 @@ func (s *clusterScene) slotOf(t *testing.T) int {
 }
 
 // sides are the slot's master and its replica.
-func (s *clusterScene) sides(t *testing.T, slot int) (master, replica *stack.Redis) {
+func (s *clusterEnv) sides(t *testing.T, slot int) (master, replica *stack.Redis) {
 	t.Helper()
 	master, err := s.Master(t.Context(), slot)
 	must(t, err)
@@ -146,14 +131,14 @@ func (s *clusterScene) sides(t *testing.T, slot int) (master, replica *stack.Red
 }
 
 // other is a master that does not have the slot.
-func (s *clusterScene) other(t *testing.T, slot int) *stack.Redis {
+func (s *clusterEnv) other(t *testing.T, slot int) *stack.Redis {
 	t.Helper()
 	master, _ := s.sides(t, slot)
 	masters := s.masters(t)
 	return masters[slices.IndexFunc(masters, func(r *stack.Redis) bool { return r != master })]
 }
 
-func (s *clusterScene) masters(t *testing.T) []*stack.Redis {
+func (s *clusterEnv) masters(t *testing.T) []*stack.Redis {
 	t.Helper()
 	masters, err := s.Masters(t.Context())
 	must(t, err)

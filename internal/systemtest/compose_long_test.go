@@ -15,6 +15,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/system"
 )
 
 // variables are those that `make env` writes, with values that say so.
@@ -88,7 +89,7 @@ func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
 		if _, err := project(t, name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
 			t.Errorf("without %s: %v", name, err)
 		}
-		if !strings.Contains(read(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
+		if !strings.Contains(system.Read(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
 			t.Errorf("make env does not write %s", name)
 		}
 	}
@@ -202,7 +203,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(read(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
+	if !strings.Contains(system.Read(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
 		t.Error("Grafana asks somebody else than the service prometheus")
 	}
 }
@@ -221,14 +222,14 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
 		t.Errorf("redis has no limit of memory: %s", command)
 	}
-	if !strings.Contains(read(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
+	if !strings.Contains(system.Read(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
 		t.Error("a full Redis drops orders")
 	}
 }
 
 func TestDockerfile_EndsSmallAndWithoutRoot(t *testing.T) {
 	t.Parallel()
-	lines := strings.Split(strings.TrimSpace(read(t, "configs/Dockerfile")), "\n")
+	lines := strings.Split(strings.TrimSpace(system.Read(t, "configs/Dockerfile")), "\n")
 	var last []string // instructions of the last stage
 	for _, line := range lines {
 		if strings.HasPrefix(line, "FROM ") {

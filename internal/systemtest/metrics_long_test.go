@@ -3,7 +3,6 @@
 package systemtest
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"regexp"
@@ -16,6 +15,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // ofPrometheus are metrics that Prometheus makes itself.
@@ -25,9 +26,7 @@ var ofPrometheus = map[string]bool{"up": true, "ALERTS": true}
 func scrape(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -40,41 +39,24 @@ func scrape(t *testing.T, url string) string {
 // program exposes.
 func running(t *testing.T) map[string]string {
 	t.Helper()
-	s, err := stack.Start(t.Context(), stack.Options{BinDir: binaries, DataDir: t.TempDir(), Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
+	s := system.Start(t, stack.Options{Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
 	secure, _, err := s.AddGateway(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	authority, err := stack.NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := authority.Issue(t.TempDir(), time.Now().Add(time.Hour), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secure.Stop()
-	secure.Use(binaries, "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
-	if err := secure.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	secure.Use(testserver.Programs(t), "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
+	must(t, secure.Start(t.Context()))
 	for _, gateway := range []*stack.Program{s.Gateway, secure} {
 		resp, err := http.Get(gateway.OpsURL() + "/no/such/path")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 	}
-	// Figures of the streams are read every few seconds.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !strings.Contains(scrape(t, s.Worker.OpsURL()+"/metrics"), "\nworker_feed_lag{") && ctx.Err() == nil {
-		time.Sleep(100 * time.Millisecond)
-	}
+	await(t, "the worker has read the figures of the streams", func() bool {
+		return strings.Contains(scrape(t, s.Worker.OpsURL()+"/metrics"), "\nworker_feed_lag{")
+	})
 	return map[string]string{
 		"gateway":         scrape(t, s.Gateway.OpsURL()+"/metrics"),
 		"gateway, secure": scrape(t, secure.OpsURL()+"/metrics"),
@@ -106,7 +88,8 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 	for where, text := range expressions(t) {
 		expr, err := parser.ParseExpr(text)
 		if err != nil {
-			continue // told by another test
+			t.Errorf("%s: %v in %s", where, err, text)
+			continue
 		}
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 			v, ok := n.(*parser.VectorSelector)

@@ -3,7 +3,6 @@
 package systemtest
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -11,16 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
-	"vendorapi/internal/systemtest/browser"
-	"vendorapi/loadtest/receiver"
+	"vendorapi/internal/testenv/browser"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // person may sign in to the panel of a test.
@@ -32,14 +30,15 @@ var (
 	finance   = person{"finans", "erik-kavun-armut-ayva", "finance"}
 )
 
-// writePeople prepares a data directory whose panel knows all three.
-func writePeople(t *testing.T, dir string) {
+// peopleDir is a data directory whose panel knows all three.
+func peopleDir(t *testing.T) string {
 	t.Helper()
+	dir := t.TempDir()
 	keys := filepath.Join(dir, "keys")
 	must(t, os.MkdirAll(keys, 0o700))
 	var lines strings.Builder
 	for _, p := range []person{everybody, operator, finance} {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "reporting"), "user", p.name, "--roles", p.roles)
+		cmd := exec.CommandContext(t.Context(), filepath.Join(testserver.Programs(t), "reporting"), "user", p.name, "--roles", p.roles)
 		cmd.Stdin = strings.NewReader(p.password + "\n")
 		line, err := cmd.Output()
 		must(t, err)
@@ -47,39 +46,37 @@ func writePeople(t *testing.T, dir string) {
 	}
 	must(t, os.WriteFile(filepath.Join(keys, "panel-users"), []byte(lines.String()), 0o600))
 	must(t, os.WriteFile(filepath.Join(keys, "panel-password"), []byte(everybody.password+"\n"), 0o600))
+	return dir
 }
 
-// scene is a whole system with a browser in front of it. Its couriers move only
+// panelEnv is a whole system with a browser in front of it. Its couriers move only
 // when the fleet API says so.
-type scene struct {
-	*house
+type panelEnv struct {
+	*system.Env
 	*browser.Browser
 	ledger *ledger.Ledger
 }
 
-func newScene(t *testing.T) *scene {
+func newPanelEnv(t *testing.T) *panelEnv {
 	t.Helper()
-	dir := t.TempDir()
-	writePeople(t, dir)
-	s := &scene{house: newHouse(t, start(t, stack.Options{DataDir: dir, Courier: "manual", Reporting: true}))}
-	s.Browser = browser.Start(t)
+	e := &panelEnv{Env: system.Start(t, stack.Options{DataDir: peopleDir(t), Courier: "manual", Reporting: true}), Browser: browser.Start(t)}
 	var err error
-	s.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: s.Redis.URL, Environment: "sandbox"})
+	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	must(t, err)
-	t.Cleanup(func() { s.ledger.Close() })
-	return s
+	t.Cleanup(func() { e.ledger.Close() })
+	return e
 }
 
 // visitor is a browser of somebody who has not signed in.
-func (s *scene) visitor(t *testing.T) *browser.Page {
+func (e *panelEnv) visitor(t *testing.T) *browser.Page {
 	t.Helper()
-	return s.Open(t, s.Demo.PanelURL)
+	return e.Open(t, e.Demo.PanelURL)
 }
 
 // signIn is a browser of somebody who has.
-func (s *scene) signIn(t *testing.T, who person) *browser.Page {
+func (e *panelEnv) signIn(t *testing.T, who person) *browser.Page {
 	t.Helper()
-	p := s.visitor(t)
+	p := e.visitor(t)
 	p.Visit("/login", http.StatusOK)
 	submitSignIn(p, who.name, who.password)
 	return p
@@ -91,100 +88,43 @@ func submitSignIn(p *browser.Page, name, password string) {
 	p.Press("Sign in")
 }
 
-// shop is a vendor with a receiver of webhooks that a test can switch off.
-type shop struct {
-	*vendor
-	received *receiver.Receiver
-	down     atomic.Bool
-	tracking string // path of its last order's link, where a test keeps it
-}
-
-// outage is what a shop's receiver answers while it is down.
-const outage = "bakım: " + markup
-
-// shop makes a vendor under a name.
-func (s *scene) shop(t *testing.T, name string) *shop {
+// vendorNamed makes a vendor under a name.
+func (e *panelEnv) vendorNamed(t *testing.T, name string) *vendor {
 	t.Helper()
-	v := s.vendor(t, raised)
-	must(t, s.admin.Call(t.Context(), http.MethodPatch, "/accounts/"+v.accountID, map[string]any{"name": name}, nil))
-	b := &shop{vendor: v}
-	l := listen(t)
-	var set stack.Webhook
-	must(t, v.Call(t.Context(), http.MethodPut, "/webhook", map[string]string{"url": l.url}, &set))
-	var err error
-	b.received, err = receiver.New(receiver.Options{Secrets: []string{set.Secret}})
-	must(t, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.down.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprint(w, outage)
-			return
-		}
-		b.received.ServeHTTP(w, r)
-	})}
-	go func() { _ = server.Serve(l) }() // ends with the listener
-	t.Cleanup(func() { server.Close() })
-	return b
+	v := newVendor(t, e.Env)
+	must(t, e.Admin.Call(t.Context(), http.MethodPatch, "/accounts/"+v.AccountID, map[string]any{"name": name}, nil))
+	return v
 }
 
 // giveUp publishes an event that is so old that its first attempt is its last.
-func (s *scene) giveUp(t *testing.T, v *vendor) {
+func (e *panelEnv) giveUp(t *testing.T, v *vendor) {
 	t.Helper()
-	account, err := delivery.ParseAccountID(v.accountID)
+	account, err := delivery.ParseAccountID(v.AccountID)
 	must(t, err)
-	must(t, s.ledger.Publish(t.Context(), ledger.Notice{
+	must(t, e.ledger.Publish(t.Context(), ledger.Notice{
 		Account: account, Type: delivery.StoreActivated, OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),
 		Data: []byte(`{"externalStoreId":"branch-1"}`),
 	}))
 }
 
-func (s *scene) awaitEndpoint(t *testing.T, b *shop, state string) {
+func (e *panelEnv) awaitEndpoint(t *testing.T, v *vendor, state string) {
 	t.Helper()
-	eventually(t, time.Minute, "the endpoint is "+state, func() bool {
+	await(t, "the endpoint is "+state, func() bool {
 		var endpoint struct{ Status string }
-		must(t, s.admin.Call(t.Context(), http.MethodGet, "/accounts/"+b.accountID+"/webhook", nil, &endpoint))
+		must(t, e.Admin.Call(t.Context(), http.MethodGet, "/accounts/"+v.AccountID+"/webhook", nil, &endpoint))
 		return endpoint.Status == state
 	})
 }
 
 // carry takes an order of the demo fleet from Searching to a status.
-func (s *scene) carry(t *testing.T, order, status string) {
+func (e *panelEnv) carry(t *testing.T, order, status string) {
 	t.Helper()
-	must(t, s.fleet.Call(t.Context(), http.MethodPost, "/jobs/"+order+"/accept", map[string]any{
-		"courier": map[string]any{"name": "Mehmet Yılmaz", "phone": "05551112233", "vehicleType": "motorcycle"},
-	}, nil))
+	e.Accept(t, order)
 	if status == "Assigned" {
-		s.awaitJob(t, order, status)
+		e.AwaitStatus(t, order, status)
 		return
 	}
-	s.report(t, order, status, "")
-}
-
-func (s *scene) report(t *testing.T, order, status, reason string) {
-	t.Helper()
-	body := map[string]any{"status": status}
-	if reason != "" {
-		body["failureReason"] = reason
-	}
-	must(t, s.fleet.Call(t.Context(), http.MethodPost, "/jobs/"+order+"/status", body, nil))
-	s.awaitJob(t, order, status)
-}
-
-func (s *scene) awaitJob(t *testing.T, order, status string) {
-	t.Helper()
-	eventually(t, time.Minute, "the order is "+status, func() bool {
-		var job struct{ Status string }
-		must(t, s.fleet.Call(t.Context(), http.MethodGet, "/jobs/"+order, nil, &job))
-		return job.Status == status
-	})
-}
-
-// couriers is the fleet API of a fleet.
-func (s *scene) couriers(t *testing.T, fleet stack.DemoFleet) *client.Client {
-	t.Helper()
-	c, err := s.admin.As(s.Demo.OpsURL+"/api/fleet/v1", "").Login(t.Context(), "/token", fleet.ClientID, fleet.ClientSecret)
-	must(t, err)
-	return c
+	e.Report(t, order, status, "")
 }
 
 // session is a person's session without a browser, for requests that no page of
@@ -195,14 +135,17 @@ type session struct {
 	csrf   string
 }
 
-// session signs in and learns the session's proof from a page.
-func (s *scene) session(t *testing.T, who person, page string) *session {
-	t.Helper()
-	jar := &cookies{}
-	c := &session{origin: s.Demo.PanelURL, http: &http.Client{
-		Timeout: time.Minute, Jar: jar,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// stranger is a client without a session.
+func stranger(origin string) *session {
+	return &session{origin: origin, http: &http.Client{
+		Jar: &cookies{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// newSession signs in and learns the session's proof from a page.
+func newSession(t *testing.T, origin string, who person, page string) *session {
+	t.Helper()
+	c := stranger(origin)
 	status, _ := c.send(t, http.MethodPost, "/login", url.Values{"user": {who.name}, "password": {who.password}})
 	if status != http.StatusSeeOther {
 		t.Fatalf("%s: signing in answers %d", who.name, status)
@@ -215,6 +158,8 @@ func (s *scene) session(t *testing.T, who person, page string) *session {
 	}
 	return c
 }
+
+func (c *session) cookie() string { return c.http.Jar.Cookies(nil)[0].Value }
 
 // send sends a request, a form when there is one, with headers in pairs, and
 // returns the status and the body.

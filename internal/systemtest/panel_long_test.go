@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/systemtest/browser"
+	"vendorapi/internal/testenv/browser"
 )
 
 // The panel in a real Chromium, as operators, finance and customers use it, with
 // all programs behind it.
 func TestPanel(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	e := newPanelEnv(t)
 	for _, part := range []struct {
 		name string
-		test func(*testing.T, *scene)
+		test func(*testing.T, *panelEnv)
 	}{
 		{"SignIn", testSignIn},
 		{"FindsAnOrder", testFindsAnOrder},
@@ -30,12 +30,12 @@ func TestPanel(t *testing.T) {
 		{"ForgedRequestsAreRefused", testForged},
 		{"MarkupStaysText", testMarkup},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(t, s) })
+		t.Run(part.name, func(t *testing.T) { part.test(t, e) })
 	}
 }
 
-func testSignIn(t *testing.T, s *scene) {
-	p := s.visitor(t)
+func testSignIn(t *testing.T, e *panelEnv) {
+	p := e.visitor(t)
 	p.Visit("/overview", http.StatusOK) // leads to the sign-in page
 	if !strings.HasPrefix(p.Location(), "/login") {
 		t.Errorf("without a session the overview is at %s", p.Location())
@@ -60,11 +60,11 @@ func testSignIn(t *testing.T, s *scene) {
 	}
 }
 
-func testFindsAnOrder(t *testing.T, s *scene) {
-	b := s.shop(t, "Çınar Adisyon")
-	id := b.create(t, func(o map[string]any) { o["externalOrderId"] = "BUL-2026" })
-	s.carry(t, id, "Assigned")
-	p := s.signIn(t, operator)
+func testFindsAnOrder(t *testing.T, e *panelEnv) {
+	b := e.vendorNamed(t, "Çınar Adisyon")
+	id := b.Create(t, func(o map[string]any) { o["externalOrderId"] = "BUL-2026" })
+	e.carry(t, id, "Assigned")
+	p := e.signIn(t, operator)
 	search := "Order id, external order id, store id, or part of the store's name"
 	for _, text := range []string{"BUL-2026", id} {
 		p.Visit("/orders", http.StatusOK)
@@ -79,22 +79,22 @@ func testFindsAnOrder(t *testing.T, s *scene) {
 	p.Visit("/orders/"+id, http.StatusOK)
 	p.Shows("Order BUL-2026", "Çınar Adisyon", "Moda Şubesi", "Assigned")
 	p.WaitText("webhook delivered", "HTTP 204")
-	s.report(t, id, "PickingUp", "")
+	e.Report(t, id, "PickingUp", "")
 	p.WaitText("PickingUp") // without loading the page again
 	p.Visit("/orders/00000000-0000-8000-8000-000000000000", http.StatusNotFound)
 }
 
-func testEndpointComesBack(t *testing.T, s *scene) {
-	b := s.shop(t, "Defne Kasa")
-	p := s.signIn(t, operator)
-	page := "/webhooks/" + b.accountID
+func testEndpointComesBack(t *testing.T, e *panelEnv) {
+	b := e.vendorNamed(t, "Defne Kasa")
+	p := e.signIn(t, operator)
+	page := "/webhooks/" + b.AccountID
 	p.Visit(page, http.StatusOK)
 	p.WaitText("healthy")
 	b.down.Store(true)
-	id := b.create(t, nil)
-	s.carry(t, id, "Assigned")
+	id := b.Create(t, nil)
+	e.carry(t, id, "Assigned")
 	p.WaitText("failing", "503")
-	s.giveUp(t, b.vendor)
+	e.giveUp(t, b)
 	p.WaitText("unreachable")
 	p.Visit("/webhooks", http.StatusOK)
 	p.Until("the unreachable endpoint stands first", func() bool {
@@ -111,13 +111,13 @@ func testEndpointComesBack(t *testing.T, s *scene) {
 	p.WaitText("healthy")
 	p.Press("All that were given up")
 	p.Shows("The events are queued again")
-	eventually(t, time.Minute, "the given up event arrives after all", func() bool {
+	await(t, "the given up event arrives after all", func() bool {
 		return b.received.Counts().Events["store.activated"] > 0
 	})
 	// One event by the button in its row, long before its next attempt is due.
 	row := `tr:has(button[value*="` + strings.ReplaceAll(id, "-", "") + `"])`
 	p.PressIn(row, browser.Eval[string](p, "document.querySelector('"+row+" button').getAttribute('aria-label')"))
-	eventually(t, time.Minute, "the order's event arrives", func() bool { return len(b.received.Timeline(id)) == 1 })
+	await(t, "the order's event arrives", func() bool { return len(b.received.Timeline(id)) == 1 })
 	p.WaitText("again") // the attempt of the replay in the log
 	p.Press("Rotate the secret")
 	p.Shows("This is the only time that the secret is shown.", "whsec_")
@@ -126,13 +126,13 @@ func testEndpointComesBack(t *testing.T, s *scene) {
 	}
 }
 
-func testLimitHolds(t *testing.T, s *scene) {
-	v := s.vendor(t, nil)
-	p := s.signIn(t, operator)
-	p.Visit("/accounts/"+v.accountID, http.StatusOK)
+func testLimitHolds(t *testing.T, e *panelEnv) {
+	v := e.Vendor(t, nil)
+	p := e.signIn(t, operator)
+	p.Visit("/accounts/"+v.AccountID, http.StatusOK)
 	p.Shows("600 in 60 s") // the default
 	send := func() int {
-		a, err := v.Do(t.Context(), http.MethodPost, "/orders", v.order(nil))
+		a, err := v.Do(t.Context(), http.MethodPost, "/orders", v.Order(nil))
 		must(t, err)
 		return a.Status
 	}
@@ -151,7 +151,7 @@ func testLimitHolds(t *testing.T, s *scene) {
 	if took := time.Since(saved); took > time.Second {
 		t.Logf("the machine was busy: the limit was tried %v after it had been saved", took)
 	}
-	p.Visit("/accounts/"+v.accountID, http.StatusOK)
+	p.Visit("/accounts/"+v.AccountID, http.StatusOK)
 	p.WaitText("4 of 4")
 	p.Fill("orders, sustained, requests", "0")
 	p.Expect(http.StatusUnprocessableEntity)

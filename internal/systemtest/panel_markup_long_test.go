@@ -8,65 +8,52 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/systemtest/browser"
+	"vendorapi/internal/testenv/browser"
+	"vendorapi/internal/testenv/system"
 )
 
-// markup is what an attacker would write wherever text is taken: it ends the
-// element and the attribute that it may stand in, and marks what it injects.
-const markup = `'"><b data-marker onclick=alert(1)>`
-
-func number(text string) json.Number { return json.Number(text) }
-
 // filled puts ids into a path of the panel.
-func (s *scene) filled(path string, b *shop, order string) string {
-	return strings.NewReplacer("{account}", b.accountID, "{fleet}", s.Demo.Fleet.FleetID,
-		"{store}", url.PathEscape(b.store), "{order}", order).Replace(path)
-}
-
-// stranger is a client without a session.
-func (s *scene) stranger() *session {
-	return &session{origin: s.Demo.PanelURL, http: &http.Client{
-		Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+func (e *panelEnv) filled(path string, b *vendor, order string) string {
+	return strings.NewReplacer("{account}", b.AccountID, "{fleet}", e.Demo.Fleet.FleetID,
+		"{store}", url.PathEscape(b.Store), "{order}", order).Replace(path)
 }
 
 // state is what the actions of an operator could have changed, as JSON.
-func (s *scene) state(t *testing.T, b *shop) string {
+func (e *panelEnv) state(t *testing.T, b *vendor) string {
 	t.Helper()
 	var all strings.Builder
 	for _, path := range []string{"/accounts", "/fleets?coverage=true"} {
-		a, err := s.admin.Do(t.Context(), http.MethodGet, path, nil)
+		a, err := e.Admin.Do(t.Context(), http.MethodGet, path, nil)
 		must(t, err)
 		must(t, a.Err())
 		all.Write(a.Data)
 	}
 	var endpoint struct{ URL, SecretPreviousUntil string }
-	must(t, s.admin.Call(t.Context(), http.MethodGet, "/accounts/"+b.accountID+"/webhook", nil, &endpoint))
+	must(t, e.Admin.Call(t.Context(), http.MethodGet, "/accounts/"+b.AccountID+"/webhook", nil, &endpoint))
 	all.WriteString(endpoint.URL + endpoint.SecretPreviousUntil)
 	var store struct{ Status string }
-	must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(b.store), map[string]any{}, &store))
+	must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(b.Store), map[string]any{}, &store))
 	return all.String() + store.Status
 }
 
 // testMarkup lets everybody who can write something write markup, and looks at
 // every page there is: it stands there as text. On the way every page is held to
 // what makes pages usable.
-func testMarkup(t *testing.T, s *scene) {
-	fleet := s.hostileFleet(t)
-	b := s.hostileShop(t, fleet)
-	order := s.hostileOrder(t, b, fleet)
+func testMarkup(t *testing.T, e *panelEnv) {
+	fleet := e.hostileFleet(t)
+	b := e.hostileShop(t, fleet)
+	order := e.hostileOrder(t, b, fleet)
 	b.down.Store(true) // its answers are markup, too
-	s.giveUp(t, b.vendor)
-	s.awaitEndpoint(t, b, "unreachable")
-	ended := s.hostileOrder(t, b, fleet)
-	s.hostileEnd(t, fleet, ended)
-	eventually(t, time.Minute, "the orders are in ClickHouse", func() bool {
-		return s.ask(t, "SELECT count() FROM delivery.orders FINAL WHERE account_id = '"+b.accountID+"'") == "2"
+	e.giveUp(t, b)
+	e.awaitEndpoint(t, b, "unreachable")
+	ended := e.hostileOrder(t, b, fleet)
+	e.hostileEnd(t, fleet, ended)
+	await(t, "the orders are in ClickHouse", func() bool {
+		return e.ask(t, "SELECT count() FROM delivery.orders FINAL WHERE account_id = '"+b.AccountID+"'") == "2"
 	})
-	p := s.signIn(t, everybody)
+	p := e.signIn(t, everybody)
 	for _, page := range []struct {
 		path  string
 		shows bool // the markup is in something that is shown there
@@ -83,14 +70,14 @@ func testMarkup(t *testing.T, s *scene) {
 		t.Run(page.path, func(t *testing.T) {
 			p := p.For(t)
 			p.Expect(http.StatusNotFound, http.StatusUnprocessableEntity)
-			p.Visit(s.filled(page.path, b, order), statusOf(page.path))
+			p.Visit(e.filled(page.path, b, order), statusOf(page.path))
 			inert(t, p, page.shows)
 			p.Usable()
 			inert(t, p, page.shows)
 		})
 	}
 	t.Run("tracking", func(t *testing.T) {
-		p := s.visitor(t)
+		p := e.visitor(t)
 		p.Visit(b.tracking, http.StatusOK)
 		inert(t, p, true)
 		p.Usable()
@@ -122,10 +109,10 @@ func inert(t *testing.T, p *browser.Page, shown bool) {
 	}
 }
 
-func (s *scene) hostileFleet(t *testing.T) stack.DemoFleet {
+func (e *panelEnv) hostileFleet(t *testing.T) stack.DemoFleet {
 	t.Helper()
 	var made stack.DemoFleet
-	must(t, s.admin.Call(t.Context(), http.MethodPost, "/fleets", map[string]any{
+	must(t, e.Admin.Call(t.Context(), http.MethodPost, "/fleets", map[string]any{
 		"name": "Filo " + markup, "subRegion": "Bölge " + markup, "avgDeliveryMinutes": 25,
 		"coverage": json.RawMessage(`{"type":"Polygon","coordinates":[[[28.5,40.8],[29.5,40.8],[29.5,41.2],[28.5,41.2],[28.5,40.8]]]}`),
 	}, &made))
@@ -134,24 +121,24 @@ func (s *scene) hostileFleet(t *testing.T) stack.DemoFleet {
 
 // hostileShop is a shop whose names and ids are markup, and one store that waits
 // for its fleet.
-func (s *scene) hostileShop(t *testing.T, fleet stack.DemoFleet) *shop {
+func (e *panelEnv) hostileShop(t *testing.T, fleet stack.DemoFleet) *vendor {
 	t.Helper()
-	b := s.shop(t, "Hesap "+markup)
+	b := e.vendorNamed(t, "Hesap "+markup)
 	for _, id := range []string{"s-" + markup, "w-" + markup} {
-		body := storeBody(fleet.FleetID)
+		body := system.StoreBody(fleet.FleetID)
 		body["name"] = "Şube " + markup
 		body["address"] = map[string]any{"text": "Moda Caddesi " + markup, "latitude": 40.9816, "longitude": 29.0258}
 		must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(id), body, nil))
 	}
-	b.store = "s-" + markup
-	must(t, s.admin.Call(t.Context(), http.MethodPost, "/accounts/"+b.accountID+"/stores/"+url.PathEscape(b.store)+"/confirm", nil, nil))
+	b.Store = "s-" + markup
+	must(t, e.Admin.Call(t.Context(), http.MethodPost, "/accounts/"+b.AccountID+"/stores/"+url.PathEscape(b.Store)+"/confirm", nil, nil))
 	return b
 }
 
-func (s *scene) hostileOrder(t *testing.T, b *shop, fleet stack.DemoFleet) string {
+func (e *panelEnv) hostileOrder(t *testing.T, b *vendor, fleet stack.DemoFleet) string {
 	t.Helper()
 	var made struct{ OrderID, TrackingURL string }
-	must(t, b.Call(t.Context(), http.MethodPost, "/orders", b.order(func(o map[string]any) {
+	must(t, b.Call(t.Context(), http.MethodPost, "/orders", b.Order(func(o map[string]any) {
 		o["externalOrderId"] = o["externalOrderId"].(string) + markup
 		o["recipient"] = map[string]any{"name": "Alıcı " + markup, "phone": "05321234567"}
 		o["dropoff"] = map[string]any{"text": "Bahariye Caddesi " + markup, "latitude": 40.9880, "longitude": 29.0300,
@@ -161,7 +148,7 @@ func (s *scene) hostileOrder(t *testing.T, b *shop, fleet stack.DemoFleet) strin
 	link, err := url.Parse(made.TrackingURL)
 	must(t, err)
 	b.tracking = link.Path
-	couriers := s.couriers(t, fleet)
+	couriers := e.LoginFleet(t, fleet)
 	must(t, couriers.Call(t.Context(), http.MethodPost, "/jobs/"+made.OrderID+"/accept", map[string]any{
 		"courier": map[string]any{"name": "Kurye " + markup, "phone": "05551112233", "vehicleType": `"><b data-marker>`},
 	}, nil))
@@ -169,9 +156,9 @@ func (s *scene) hostileOrder(t *testing.T, b *shop, fleet stack.DemoFleet) strin
 }
 
 // hostileEnd delivers an order and then reports what cannot be.
-func (s *scene) hostileEnd(t *testing.T, fleet stack.DemoFleet, order string) {
+func (e *panelEnv) hostileEnd(t *testing.T, fleet stack.DemoFleet, order string) {
 	t.Helper()
-	couriers := s.couriers(t, fleet)
+	couriers := e.LoginFleet(t, fleet)
 	for _, status := range []string{"Delivered", "PickedUp"} {
 		must(t, couriers.Call(t.Context(), http.MethodPost, "/jobs/"+order+"/status", map[string]any{"status": status}, nil))
 	}

@@ -15,21 +15,21 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/systemtest/browser"
+	"vendorapi/internal/testenv/browser"
 )
 
 // testReports has orders of every kind delivered, and holds each report's page
 // against ClickHouse's tables, which are asked directly.
-func testReports(t *testing.T, s *scene) {
-	b := s.shop(t, "Kekik Finans")
-	b.sellEveryKind(t, s)
+func testReports(t *testing.T, e *panelEnv) {
+	b := e.vendorNamed(t, "Kekik Finans")
+	b.sellEveryKind(t, e)
 	today := time.Now().In(delivery.Istanbul)
-	period := url.Values{"from": {today.AddDate(0, 0, -1).Format(time.DateOnly)}, "to": {today.Format(time.DateOnly)}, "account": {b.accountID}}.Encode()
-	account := "account_id = '" + b.accountID + "'"
-	eventually(t, time.Minute, "every order is in ClickHouse", func() bool {
-		return s.ask(t, "SELECT countIf(ended_at IS NOT NULL) FROM delivery.orders FINAL WHERE "+account) == "6"
+	period := url.Values{"from": {today.AddDate(0, 0, -1).Format(time.DateOnly)}, "to": {today.Format(time.DateOnly)}, "account": {b.AccountID}}.Encode()
+	account := "account_id = '" + b.AccountID + "'"
+	await(t, "every order is in ClickHouse", func() bool {
+		return e.ask(t, "SELECT countIf(ended_at IS NOT NULL) FROM delivery.orders FINAL WHERE "+account) == "6"
 	})
-	p := s.signIn(t, finance)
+	p := e.signIn(t, finance)
 	for _, c := range []struct {
 		path, title string
 		totals      map[string]string // heading -> what ClickHouse is asked
@@ -53,7 +53,7 @@ func testReports(t *testing.T, s *scene) {
 		p.Shows(c.title)
 		foot := totalsOf(p)
 		for heading, query := range c.totals {
-			want := grouped(s.ask(t, query+" FROM delivery.orders FINAL WHERE "+account))
+			want := grouped(e.ask(t, query+" FROM delivery.orders FINAL WHERE "+account))
 			if got, found := foot[heading]; !found || got != want {
 				t.Errorf("%s: the total of %q is %q, ClickHouse has %q; the foot is %v", c.path, heading, got, want, foot)
 			}
@@ -68,13 +68,13 @@ func testReports(t *testing.T, s *scene) {
 
 // sellEveryKind: delivered with cash, card, prepaid and an amount that needs a
 // thousands separator, one that failed at the door and one that was cancelled.
-func (b *shop) sellEveryKind(t *testing.T, s *scene) {
+func (b *vendor) sellEveryKind(t *testing.T, e *panelEnv) {
 	t.Helper()
 	for i, o := range []struct{ payment, amount, ends string }{
 		{"Cash", "1249.90", "Delivered"}, {"Card", "310.05", "Delivered"}, {"Prepaid", "99.99", "Delivered"},
 		{"Cash", "12500.00", "Delivered"}, {"Cash", "75.50", "Failed"}, {"Card", "60.00", "Cancelled"},
 	} {
-		id := b.create(t, func(body map[string]any) {
+		id := b.Create(t, func(body map[string]any) {
 			body["externalOrderId"], body["orderAmount"] = fmt.Sprintf("KEKIK-%d", i), number(o.amount)
 			payment := map[string]any{"type": o.payment}
 			if o.payment != "Prepaid" {
@@ -84,10 +84,10 @@ func (b *shop) sellEveryKind(t *testing.T, s *scene) {
 		})
 		switch o.ends {
 		case "Delivered":
-			s.carry(t, id, "Delivered")
+			e.carry(t, id, "Delivered")
 		case "Failed":
-			s.carry(t, id, "Delivering")
-			s.report(t, id, "Failed", "CustomerRefused")
+			e.carry(t, id, "Delivering")
+			e.Report(t, id, "Failed", "CustomerRefused")
 		case "Cancelled":
 			must(t, b.Call(t.Context(), http.MethodPost, "/orders/"+id+"/cancel", nil, nil))
 		}
@@ -125,9 +125,9 @@ func totalsOf(p *browser.Page) map[string]string {
 }
 
 // ask sends ClickHouse a query whose answer is one value.
-func (s *scene) ask(t *testing.T, query string) string {
+func (e *panelEnv) ask(t *testing.T, query string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Demo.ClickHouseURL, strings.NewReader(query))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.Demo.ClickHouseURL, strings.NewReader(query))
 	must(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	must(t, err)

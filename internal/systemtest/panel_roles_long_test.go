@@ -49,60 +49,60 @@ func everyField(csrf string) url.Values {
 
 // testRoles: what a role may not do is refused by the server, whatever its pages
 // show, also with a proof that is good.
-func testRoles(t *testing.T, s *scene) {
-	b := s.shop(t, "Roller")
-	order := b.create(t, nil)
-	before := s.state(t, b)
-	f := s.session(t, finance, "/payments")
+func testRoles(t *testing.T, e *panelEnv) {
+	b := e.vendorNamed(t, "Roller")
+	order := b.Create(t, nil)
+	before := e.state(t, b)
+	f := newSession(t, e.Demo.PanelURL, finance, "/payments")
 	for _, page := range operatorPages {
-		path := s.filled(page, b, order)
+		path := e.filled(page, b, order)
 		if status, _ := f.send(t, http.MethodGet, path, nil); status != http.StatusForbidden {
 			t.Errorf("finance: GET %s answers %d", path, status)
 		}
 	}
 	for _, action := range operatorActions {
-		path := s.filled(action, b, order)
+		path := e.filled(action, b, order)
 		if status, _ := f.send(t, http.MethodPost, path, everyField(f.csrf)); status != http.StatusForbidden {
 			t.Errorf("finance: POST %s answers %d", path, status)
 		}
 	}
-	if after := s.state(t, b); after != before {
+	if after := e.state(t, b); after != before {
 		t.Errorf("finance changed something: %s became %s", before, after)
 	}
 	if status, _ := f.send(t, http.MethodGet, "/payments", nil); status != http.StatusOK {
 		t.Errorf("finance: its own page answers %d", status)
 	}
 
-	o := s.session(t, operator, "/overview")
+	o := newSession(t, e.Demo.PanelURL, operator, "/overview")
 	for _, path := range financePages {
 		if status, _ := o.send(t, http.MethodGet, path, nil); status != http.StatusForbidden {
 			t.Errorf("operator: GET %s answers %d", path, status)
 		}
 	}
 	for _, page := range operatorPages {
-		path := s.filled(page, b, order)
+		path := e.filled(page, b, order)
 		if status, _ := o.send(t, http.MethodGet, path, nil); status != http.StatusOK {
 			t.Errorf("operator: GET %s answers %d", path, status)
 		}
 	}
 
-	p := s.signIn(t, finance)
+	p := e.signIn(t, finance)
 	if p.Has("link", "Accounts") || !p.Has("link", "Payments") {
 		t.Error("finance is shown other links than its own")
 	}
-	p.Visit("/accounts/"+b.accountID, http.StatusForbidden)
+	p.Visit("/accounts/"+b.AccountID, http.StatusForbidden)
 	p.Usable()
 }
 
 // testForged: an action without the session's own proof, or from another site,
 // does nothing.
-func testForged(t *testing.T, s *scene) {
-	b := s.shop(t, "Sahte")
-	order := b.create(t, nil)
-	before := s.state(t, b)
-	own, other := s.session(t, operator, "/overview"), s.session(t, operator, "/overview")
+func testForged(t *testing.T, e *panelEnv) {
+	b := e.vendorNamed(t, "Sahte")
+	order := b.Create(t, nil)
+	before := e.state(t, b)
+	own, other := newSession(t, e.Demo.PanelURL, operator, "/overview"), newSession(t, e.Demo.PanelURL, operator, "/overview")
 	for _, action := range operatorActions {
-		path := s.filled(action, b, order)
+		path := e.filled(action, b, order)
 		for name, try := range map[string]struct {
 			csrf    string
 			headers []string
@@ -117,15 +117,15 @@ func testForged(t *testing.T, s *scene) {
 				t.Errorf("POST %s %s answers %d", path, name, status)
 			}
 		}
-		if status, _ := s.stranger().send(t, http.MethodPost, path, everyField(own.csrf)); status != http.StatusSeeOther {
+		if status, _ := stranger(e.Demo.PanelURL).send(t, http.MethodPost, path, everyField(own.csrf)); status != http.StatusSeeOther {
 			t.Errorf("POST %s without a session answers %d", path, status)
 		}
 	}
-	if after := s.state(t, b); after != before {
+	if after := e.state(t, b); after != before {
 		t.Errorf("a forged request changed something: %s became %s", before, after)
 	}
 	rename := url.Values{"name": {"Gerçek"}, "csrf": {own.csrf}, "once": {rand.Text()}}
-	if status, body := own.send(t, http.MethodPost, "/accounts/"+b.accountID+"/name", rename); status != http.StatusSeeOther {
+	if status, body := own.send(t, http.MethodPost, "/accounts/"+b.AccountID+"/name", rename); status != http.StatusSeeOther {
 		t.Errorf("the same with the session's proof answers %d: %.300s", status, body)
 	}
 }

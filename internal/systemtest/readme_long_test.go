@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // runningDriver is `make run` without make.
@@ -42,7 +44,7 @@ func startDriver(t *testing.T, dir string, env ...string) *runningDriver {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
-	cmd := exec.Command(filepath.Join(binaries, "run"), "-bin", binaries)
+	cmd := exec.Command(filepath.Join(testserver.Programs(t), "run"), "-bin", testserver.Programs(t))
 	cmd.Dir = root
 	cmd.Env = append(append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data")), env...)
 	cmd.Stderr = os.Stderr
@@ -96,7 +98,7 @@ func TestReadme_WalkWorksAsPasted(t *testing.T) {
 	t.Parallel()
 	var walk strings.Builder
 	walk.WriteString("set -eu\n")
-	blocks := shellBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
+	blocks := shellBlock.FindAllStringSubmatch(system.Read(t, "README.md"), -1)
 	for _, block := range blocks {
 		walk.WriteString(block[1])
 	}
@@ -126,7 +128,7 @@ func TestReadme_WalkWorksAsPasted(t *testing.T) {
 		}
 		before = demo
 		receiverLog := filepath.Join(dir, ".data", "logs", "receive.log")
-		eventually(t, 30*time.Second, "the receiver logs the delivered order", func() bool {
+		await(t, "the receiver logs the delivered order", func() bool {
 			log, err := os.ReadFile(receiverLog)
 			must(t, err)
 			return strings.Contains(string(log), "order A-1001  Delivered") && strings.Contains(string(log), "order A-1002  Cancelled")

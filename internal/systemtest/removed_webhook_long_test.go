@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/stack/client"
 )
@@ -34,7 +33,7 @@ func TestRun_RegistersItsReceiverAgainAfterItWasRemoved(t *testing.T) {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	must(t, login().Call(t.Context(), http.MethodPost, "/webhook/test", nil, nil))
-	eventually(t, 30*time.Second, "the receiver logs the test", func() bool {
+	await(t, "the receiver logs the test", func() bool {
 		log, err := os.ReadFile(filepath.Join(dir, ".data", "logs", "receive.log"))
 		must(t, err)
 		return strings.Contains(string(log), "webhook.test")

@@ -20,6 +20,8 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -33,7 +35,7 @@ type replica struct {
 // keyring is a system of two gateways and a worker, the files that their keys come
 // from, and what its users hold at the moment.
 type keyring struct {
-	*stack.Stack
+	*system.Env
 	keys     string // folder
 	replicas []*replica
 	turn     atomic.Int64
@@ -94,12 +96,12 @@ func (k *keyring) write(t *testing.T, name, value string) {
 }
 
 // logIn gets new tokens, as everybody does within an hour.
-func (k *keyring) logIn(t *testing.T, v *vendor) {
+func (k *keyring) logIn(t *testing.T, v *system.Vendor) {
 	t.Helper()
-	h := newHouse(t, k.Stack)
-	fresh := h.login(t, stack.DemoAccount{AccountID: v.accountID, ClientID: v.clientID, ClientSecret: v.clientSecret})
+	e := system.Of(t, k.Stack)
+	fresh := e.Login(t, stack.DemoAccount{AccountID: v.AccountID, ClientID: v.ClientID, ClientSecret: v.ClientSecret})
 	k.mu.Lock()
-	k.vendorBearer, k.fleetB = fresh.Bearer, h.fleet.Bearer
+	k.vendorBearer, k.fleetB = fresh.Bearer, e.Fleet.Bearer
 	k.mu.Unlock()
 }
 
@@ -109,19 +111,16 @@ func (k *keyring) logIn(t *testing.T, v *vendor) {
 func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	s := start(t, stack.Options{DataDir: data, CourierStep: 100 * time.Millisecond})
+	s := system.Start(t, stack.Options{DataDir: data, CourierStep: 100 * time.Millisecond})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
-	k := &keyring{Stack: s, keys: filepath.Join(data, "keys"), adminKey: s.Demo.AdminKey,
+	k := &keyring{Env: s, keys: filepath.Join(data, "keys"), adminKey: s.Demo.AdminKey,
 		replicas: []*replica{{program: s.Gateway, vendor: s.Demo.BaseURL}, {program: gateway, vendor: second}}}
-	h := newHouse(t, s)
-	var created stack.DemoAccount
-	must(t, h.admin.Call(t.Context(), http.MethodPost, "/accounts", map[string]any{"name": t.Name(), "limits": raised}, &created))
-	v := h.login(t, created)
-	received := v.register(t, receiver.Options{})
-	v.openedBySandbox(t, h)
+	v := s.Account(t, system.Raised)
+	received := v.Receive(t, receiver.Options{})
+	v.AwaitStore(t, s)
 	k.logIn(t, v)
-	old := &acknowledged{key: "before", body: v.order(nil)}
+	old := &acknowledged{key: "before", body: v.Order(nil)}
 	a, err := v.Do(t.Context(), http.MethodPost, "/orders", old.body, "X-Idempotency-Key", old.key)
 	must(t, err)
 	old.read(t, a)
@@ -130,8 +129,8 @@ func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 	oldAdmin := k.replaceKeys(t, v)
 	k.rotateCredentials(t, v)
 	v.Client = v.As(v.Base, k.vendorBearer)
-	last := v.create(t, nil)
-	eventually(t, time.Minute, "webhooks of the last order arrive", func() bool { return len(received.Timeline(last)) == 5 })
+	last := v.Create(t, nil)
+	await(t, "webhooks of the last order arrive", func() bool { return len(received.Timeline(last)) == 5 })
 	if n := load(); n < 100 {
 		t.Errorf("only %d requests were sent meanwhile", n)
 	}
@@ -146,7 +145,7 @@ func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 
 // replaceKeys takes every file of keys through the three steps, and returns the
 // admin key that is good no more.
-func (k *keyring) replaceKeys(t *testing.T, v *vendor) (oldAdmin string) {
+func (k *keyring) replaceKeys(t *testing.T, v *system.Vendor) (oldAdmin string) {
 	t.Helper()
 	files := []string{"token-keys", "webhook-keys", "admin-key"}
 	before, after := map[string]string{}, map[string]string{}
@@ -187,7 +186,7 @@ func freshKey() string {
 
 // startLoad sends requests of every kind until the returned function is called,
 // which tells how many there were. Each that fails is an error of the test.
-func (k *keyring) startLoad(t *testing.T, v *vendor, old *acknowledged) (stop func() int64) {
+func (k *keyring) startLoad(t *testing.T, v *system.Vendor, old *acknowledged) (stop func() int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -204,7 +203,7 @@ func (k *keyring) startLoad(t *testing.T, v *vendor, old *acknowledged) (stop fu
 		})
 	}
 	repeat("an order", func(c *client.Client) error {
-		_, err := k.request(ctx, c, vendorOrigin, &k.vendorBearer, http.MethodPost, "/orders", v.order(nil))
+		_, err := k.request(ctx, c, vendorOrigin, &k.vendorBearer, http.MethodPost, "/orders", v.Order(nil))
 		return err
 	})
 	repeat("a repeated order", func(c *client.Client) error {
@@ -215,7 +214,7 @@ func (k *keyring) startLoad(t *testing.T, v *vendor, old *acknowledged) (stop fu
 		return err
 	})
 	repeat("an operator", func(c *client.Client) error {
-		_, err := k.request(ctx, c, adminOrigin, &k.adminKey, http.MethodGet, "/accounts/"+v.accountID, nil)
+		_, err := k.request(ctx, c, adminOrigin, &k.adminKey, http.MethodGet, "/accounts/"+v.AccountID, nil)
 		return err
 	})
 	repeat("a fleet", func(c *client.Client) error {
@@ -231,7 +230,7 @@ func (k *keyring) reseal(t *testing.T) {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "gateway"), "-reseal", "-config", filepath.Join(root, "configs", "gateway.yaml"))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(testserver.Programs(t), "gateway"), "-reseal", "-config", filepath.Join(root, "configs", "gateway.yaml"))
 	cmd.Env = append(os.Environ(), "REDIS_URL="+k.RedisURL(stack.GatewayUser), "ENVIRONMENT=sandbox",
 		"TOKEN_KEYS_FILE="+filepath.Join(k.keys, "token-keys"), "TRACKING_KEYS_FILE="+filepath.Join(k.keys, "tracking-keys"),
 		"WEBHOOK_KEYS_FILE="+filepath.Join(k.keys, "webhook-keys"), "ADMIN_KEY_FILE="+filepath.Join(k.keys, "admin-key"))
@@ -242,14 +241,14 @@ func (k *keyring) reseal(t *testing.T) {
 
 // rotateCredentials rotates the vendor's and the fleet's client secrets: right
 // after it, the old and the new one are good at every gateway.
-func (k *keyring) rotateCredentials(t *testing.T, v *vendor) {
+func (k *keyring) rotateCredentials(t *testing.T, v *system.Vendor) {
 	t.Helper()
 	c := client.New("", 4)
 	for _, of := range []struct {
 		path, id, secret string
 		origin           func(*replica) string
 	}{
-		{"/accounts/" + v.accountID, v.clientID, v.clientSecret, vendorOrigin},
+		{"/accounts/" + v.AccountID, v.ClientID, v.ClientSecret, vendorOrigin},
 		{"/fleets/" + k.Demo.Fleet.FleetID, k.Demo.Fleet.ClientID, k.Demo.Fleet.ClientSecret, fleetOrigin},
 	} {
 		var fresh struct{ ClientSecret string }

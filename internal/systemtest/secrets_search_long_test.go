@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/stack"
 )
@@ -143,31 +140,6 @@ func (s *secret) in(content []byte) int {
 	return -1
 }
 
-// The search finds a secret however it was written, and within anything.
-func TestSecrets_AreFoundInEveryForm(t *testing.T) {
-	t.Parallel()
-	const text = "vas_a+b/c=d e\"f\\ğ-0123456789"
-	var k known
-	k.add("a secret", text)
-	quoted, err := json.Marshal(text)
-	must(t, err)
-	for name, written := range map[string]string{
-		"as it is": text, "in JSON": string(quoted), "in a log's line": strconv.Quote(text), "in Go's ASCII": strconv.QuoteToASCII(text),
-		"in a query": url.QueryEscape(text), "in hexadecimal": fmt.Sprintf("%x", text), "in capitals": fmt.Sprintf("%X", text),
-		"in base64":                base64.StdEncoding.EncodeToString([]byte(text)),
-		"in base64, a byte later":  base64.StdEncoding.EncodeToString([]byte(":" + text + ":")),
-		"in base64, as a password": base64.StdEncoding.EncodeToString([]byte("me:" + text)),
-		"in base64url":             base64.RawURLEncoding.EncodeToString([]byte("to" + text + " and more")),
-	} {
-		if k.secrets[0].in([]byte("\x00\x01"+written+"\n")) < 0 {
-			t.Errorf("%s it is not found: %s", name, written)
-		}
-	}
-	if k.secrets[0].in([]byte(text[:len(text)-1])) >= 0 {
-		t.Error("a part of it is taken for the whole")
-	}
-}
-
 // hashed fails unless Redis has the digest of what is stored as such: so the
 // search does find what there is.
 func (k *known) hashed(t *testing.T, file []byte) {
@@ -200,24 +172,24 @@ func noRecipient(t *testing.T, where string, content []byte) {
 
 // shown is what the running system tells: metrics, its processes' command lines,
 // Redis' own records.
-func (s *site) shown(t *testing.T) map[string][]byte {
+func (e *env) shown(t *testing.T) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
-	for name, ops := range map[string]string{"gateway": s.Demo.OpsURL, "worker": "http://" + s.workerOps, "reporting": "http://" + s.reportingOps} {
+	for name, ops := range map[string]string{"gateway": e.Demo.OpsURL, "worker": e.Worker.OpsURL(), "reporting": e.Reporting.OpsURL()} {
 		for _, path := range []string{"/metrics", "/readyz", "/healthz"} {
-			found[name+path] = s.ask(t, http.MethodGet, ops+path, "").body
+			found[name+path] = e.ask(t, http.MethodGet, ops+path, "").body
 		}
 		if len(found[name+"/metrics"]) < 1000 {
 			t.Errorf("the metrics of %s are %d bytes", name, len(found[name+"/metrics"]))
 		}
 	}
-	for _, p := range []*stack.Program{s.Gateway, s.Worker, s.Reporting, s.ClickHouse} {
+	for _, p := range []*stack.Program{e.Gateway, e.Worker, e.Reporting, e.ClickHouse} {
 		line, err := exec.CommandContext(t.Context(), "ps", "-o", "args=", "-p", strconv.Itoa(p.PID())).Output()
 		must(t, err)
 		found["the command line of "+p.Name] = line
 	}
 	for _, command := range [][]string{{"SLOWLOG", "GET", "-1"}, {"INFO"}, {"CLIENT", "LIST"}} {
-		reply, err := s.Redis.Command(t.Context(), command...)
+		reply, err := e.Redis.Command(t.Context(), command...)
 		must(t, err)
 		found["Redis "+strings.Join(command, " ")] = []byte(reply)
 	}
@@ -226,16 +198,16 @@ func (s *site) shown(t *testing.T) map[string][]byte {
 
 // tables adds every table of ClickHouse, which are compressed on the disk, once
 // the last of the orders has come there.
-func (s *site) tables(t *testing.T, found map[string][]byte) {
+func (e *env) tables(t *testing.T, found map[string][]byte) {
 	t.Helper()
 	query := func(text string) []byte {
-		r := s.ask(t, http.MethodPost, s.Demo.ClickHouseURL, text)
+		r := e.ask(t, http.MethodPost, e.Demo.ClickHouseURL, text)
 		if r.status != http.StatusOK {
 			t.Fatalf("%s: %d %s", text, r.status, r.body)
 		}
 		return r.body
 	}
-	eventually(t, time.Minute, "the delivered orders are in ClickHouse", func() bool {
+	await(t, "the delivered orders are in ClickHouse", func() bool {
 		return strings.TrimSpace(string(query("SELECT uniqExact(order_id) FROM delivery.orders FINAL WHERE status = 'Delivered'"))) == "2"
 	})
 	names := string(query(`SELECT database || '.' || name FROM system.tables WHERE engine NOT LIKE '%View%' AND

@@ -4,11 +4,9 @@ package systemtest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // streams are the lists of pending entries and the consumers of every stream,
@@ -23,22 +21,12 @@ type commander interface {
 // settled waits until no group of a role that runs has an entry pending.
 func (s *streams) settled(t *testing.T) {
 	t.Helper()
-	var left string
-	defer func() {
-		if t.Failed() {
-			t.Log(left)
-		}
-	}()
-	eventually(t, 3*time.Minute, "no entry is pending", func() bool {
-		left = ""
-		s.each(t, func(server commander, stream, role string) {
+	s.each(t, func(server commander, stream, role string) {
+		await(t, role+" has nothing pending in "+stream, func() bool {
 			pending, err := server.Command(t.Context(), "XPENDING", stream, role, "-", "+", "1")
 			must(t, err)
-			if pending != "" {
-				left = fmt.Sprintf("%s has in %s: %q", role, stream, pending)
-			}
+			return pending == ""
 		})
-		return left == ""
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/system"
 )
 
 // The page for integrators leads from nothing to a delivered and a cancelled
@@ -20,7 +21,7 @@ func TestTenMinutes_WorkAsPasted(t *testing.T) {
 	must(t, err)
 	var page strings.Builder
 	page.WriteString("set -eu\n")
-	for _, block := range shellBlock.FindAllStringSubmatch(read(t, "gateway/openapi/TEN_MINUTES.md"), -1) {
+	for _, block := range shellBlock.FindAllStringSubmatch(system.Read(t, "gateway/openapi/TEN_MINUTES.md"), -1) {
 		page.WriteString(block[1])
 	}
 	dir := t.TempDir()

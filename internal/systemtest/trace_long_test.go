@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
 )
 
 // The caller's own trace, as W3C Trace Context writes it.
@@ -32,7 +32,7 @@ type webhooks struct {
 	status  map[string]bool
 }
 
-func receive(t *testing.T) *webhooks {
+func receiveTraced(t *testing.T) *webhooks {
 	t.Helper()
 	w := &webhooks{parents: map[string][]string{}, status: map[string]bool{}}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -59,54 +59,28 @@ func (w *webhooks) saw(order, status string) bool {
 	return w.status[order+status]
 }
 
-func await(t *testing.T, what string, ok func() bool) {
+// tracedOrder opens a store and creates an order in it, under the caller's trace.
+func tracedOrder(t *testing.T, e *system.Env) string {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// order opens a store and creates an order in it, under the caller's trace.
-func order(t *testing.T, s *stack.Stack) string {
-	t.Helper()
-	base := s.Demo.BaseURL + "/api/vendor/v1"
-	vendor, err := client.New(base, 2).Login(t.Context(), "/token", s.Demo.Account.ClientID, s.Demo.Account.ClientSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := map[string]any{"taxNumber": "1234567890", "name": "Moda", "phone": "02165550011", "fleetId": s.Demo.Fleet.FleetID,
-		"address": map[string]any{"text": "Moda Caddesi No: 1, Kadıköy", "latitude": 40.9816, "longitude": 29.0258}}
-	if err := vendor.Call(t.Context(), http.MethodPut, "/stores/moda", store, nil); err != nil {
-		t.Fatal(err)
-	}
-	body := map[string]any{"externalStoreId": "moda", "externalOrderId": "A-1",
-		"recipient": map[string]any{"name": "Ayşe Geheim", "phone": "05321234567"},
-		"dropoff":   map[string]any{"text": "Bahariye Caddesi No: 2, Kadıköy", "latitude": 40.9880, "longitude": 29.0300}}
+	v := e.Login(t, e.Demo.Account)
+	v.AwaitStore(t, e)
 	var created struct{ OrderID string }
-	await(t, "the store is active", func() bool {
-		return vendor.Call(t.Context(), http.MethodPost, "/orders", body, &created, "traceparent", traceparent) == nil
-	})
+	must(t, v.Call(t.Context(), http.MethodPost, "/orders", v.Order(func(o map[string]any) {
+		o["recipient"] = map[string]any{"name": "Ayşe Geheim", "phone": "05321234567"}
+	}), &created, "traceparent", traceparent))
 	return created.OrderID
 }
 
-func begin(t *testing.T, receiver string, env ...string) *stack.Stack {
+func startTraced(t *testing.T, receiver string, env ...string) *system.Env {
 	t.Helper()
-	s, err := stack.Start(t.Context(), stack.Options{BinDir: binaries, DataDir: t.TempDir(), WebhookURL: receiver,
-		CourierStep: 100 * time.Millisecond, Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
+	return system.Start(t, stack.Options{WebhookURL: receiver, CourierStep: 100 * time.Millisecond, Env: env})
 }
 
 func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 	t.Parallel()
-	c, hooks := startCollector(t), receive(t)
-	s := begin(t, hooks.url, "TRACING_ENDPOINT="+c.url)
-	id := order(t, s)
+	c, hooks := startCollector(t), receiveTraced(t)
+	s := startTraced(t, hooks.url, "TRACING_ENDPOINT="+c.url)
+	id := tracedOrder(t, s)
 	trace := strings.ReplaceAll(id, "-", "") // by which it is found
 	await(t, "the last webhook's span", func() bool {
 		return hooks.saw(id, "Delivered") && len(c.of(trace)["worker webhook delivery.status_changed"]) == 5
@@ -154,10 +128,10 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 
 func TestTrace_IsOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
-	c, hooks := startCollector(t), receive(t)
+	c, hooks := startCollector(t), receiveTraced(t)
 	// The SDK's own variable switches nothing on.
-	s := begin(t, hooks.url, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url)
-	id := order(t, s)
+	s := startTraced(t, hooks.url, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url)
+	id := tracedOrder(t, s)
 	await(t, "the last webhook", func() bool { return hooks.saw(id, "Delivered") })
 	s.Stop()
 	hooks.mu.Lock()

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
-
-// The forward way of an order, as the spec lists it.
-var forward = []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
 
 // failuresFrom is the table of design section 6, written out a second time on
 // purpose: the reasons a fleet may give in each status. Other is legal in all.
@@ -34,8 +34,8 @@ var allReasons = []string{
 
 // driver moves orders by hand, as a fleet does, and watches the webhooks.
 type driver struct {
-	*house
-	v *vendor
+	*system.Env
+	v *system.Vendor
 	r *receiver.Receiver
 }
 
@@ -51,9 +51,9 @@ type driver struct {
 //rule:decisions/failureReason
 func TestFleetAPI_DrivesEveryTransition(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, sharedStack(t))
-	v := h.vendor(t, raised)
-	d := &driver{h, v, v.register(t, receiver.Options{})}
+	e := system.Start(t, stack.Options{Courier: "manual"})
+	v := e.Vendor(t, system.Raised)
+	d := &driver{e, v, v.Receive(t, receiver.Options{})}
 	cases := d.cases()
 	var wg sync.WaitGroup
 	results := make([]error, len(cases))
@@ -192,7 +192,7 @@ func terminal(status string) bool {
 // reach creates an order and takes it to a status, one step at a time.
 func (d *driver) reach(t *testing.T, status string) (string, error) {
 	var created struct{ OrderID string }
-	if err := d.v.Call(t.Context(), http.MethodPost, "/orders", d.v.order(nil), &created); err != nil {
+	if err := d.v.Call(t.Context(), http.MethodPost, "/orders", d.v.Order(nil), &created); err != nil {
 		return "", err
 	}
 	id := created.OrderID
@@ -228,8 +228,8 @@ func (d *driver) reach(t *testing.T, status string) (string, error) {
 // against it.
 func (d *driver) awaitTimeline(t *testing.T, id string, want []string) error {
 	var got []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		got = append([]string{"Searching"}, statuses(d.r.Timeline(id))...)
+	for deadline := time.Now().Add(testserver.Timeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		got = append([]string{"Searching"}, system.Statuses(d.r.Timeline(id))...)
 		if slices.Equal(got, want) {
 			return d.checkJob(t, id, want[len(want)-1])
 		}
@@ -242,7 +242,7 @@ func (d *driver) awaitTimeline(t *testing.T, id string, want []string) error {
 
 func (d *driver) checkJob(t *testing.T, id, status string) error {
 	var job struct{ Status string }
-	if err := d.fleet.Call(t.Context(), http.MethodGet, "/jobs/"+id, nil, &job); err != nil {
+	if err := d.Fleet.Call(t.Context(), http.MethodGet, "/jobs/"+id, nil, &job); err != nil {
 		return err
 	}
 	if job.Status != status {
@@ -252,11 +252,7 @@ func (d *driver) checkJob(t *testing.T, id, status string) error {
 }
 
 func accept(d *driver, t *testing.T, id string) error {
-	return expect(200)(d.fleet.Do(t.Context(), http.MethodPost, "/jobs/"+id+"/accept", map[string]any{"courier": courier("Mehmet Yılmaz")}))
-}
-
-func courier(name string) map[string]string {
-	return map[string]string{"name": name, "phone": "5321112233", "vehicleType": "Motorcycle"}
+	return expect(200)(d.Fleet.Do(t.Context(), http.MethodPost, "/jobs/"+id+"/accept", map[string]any{"courier": system.Courier("Mehmet Yılmaz")}))
 }
 
 func report(status, reason string) func(*driver, *testing.T, string) error {
@@ -265,12 +261,12 @@ func report(status, reason string) func(*driver, *testing.T, string) error {
 		if reason != "" {
 			update["failureReason"] = reason
 		}
-		return expect(202)(d.fleet.Do(t.Context(), http.MethodPost, "/jobs/"+id+"/status", update))
+		return expect(202)(d.Fleet.Do(t.Context(), http.MethodPost, "/jobs/"+id+"/status", update))
 	}
 }
 
 func swap(d *driver, t *testing.T, id string) error {
-	return expect(200)(d.fleet.Do(t.Context(), http.MethodPut, "/jobs/"+id+"/courier", map[string]any{"courier": courier("Elif Demir")}))
+	return expect(200)(d.Fleet.Do(t.Context(), http.MethodPut, "/jobs/"+id+"/courier", map[string]any{"courier": system.Courier("Elif Demir")}))
 }
 
 func cancelTwice(d *driver, t *testing.T, id string) error {

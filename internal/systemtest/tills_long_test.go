@@ -18,25 +18,26 @@ import (
 	"time"
 
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/receiver"
 )
 
-// crowd is a vendor's tills: each creates one order after the other, reads it
+// tills are a vendor's tills: each creates one order after the other, reads it
 // and now and then cancels it, and repeats what was not answered, under the same
 // idempotency key and at whichever gateway answers, as behind a balancer.
-type crowd struct {
-	vendor  *vendor
+type tills struct {
+	vendor  *system.Vendor
 	origins []string // of the gateways
 	// forgives tells whether an answer may be met by a client that then tries
 	// again; what is no answer at all always may.
 	forgives func(*client.Answer) bool
 
-	stop  chan struct{}
-	tills sync.WaitGroup
-	http  *http.Client
+	stop    chan struct{}
+	running sync.WaitGroup
+	http    *http.Client
 
 	mu      sync.Mutex
-	orders  []*till
+	orders  []*tillOrder
 	faults  []string
 	acked   atomic.Int64
 	resets  int            // tries that met nobody
@@ -44,8 +45,8 @@ type crowd struct {
 	worst   time.Duration  // the longest time from a first try to its success
 }
 
-// till is one order as its till saw it.
-type till struct {
+// tillOrder is one order as its till saw it.
+type tillOrder struct {
 	key       string
 	body      []byte
 	orderID   string
@@ -59,13 +60,13 @@ type till struct {
 // tillPause is what a till waits between two orders.
 const tillPause = 80 * time.Millisecond
 
-// crowdOf opens the tills.
-func crowdOf(t *testing.T, v *vendor, origins []string, tills int, forgives func(*client.Answer) bool) *crowd {
+// openTills opens the tills.
+func openTills(t *testing.T, v *system.Vendor, origins []string, count int, forgives func(*client.Answer) bool) *tills {
 	t.Helper()
-	c := &crowd{vendor: v, origins: origins, forgives: forgives, stop: make(chan struct{}), refused: map[string]int{},
-		http: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: tills}}}
-	for i := range tills {
-		c.tills.Go(func() {
+	c := &tills{vendor: v, origins: origins, forgives: forgives, stop: make(chan struct{}), refused: map[string]int{},
+		http: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: count}}}
+	for i := range count {
+		c.running.Go(func() {
 			for n := 0; c.open(); n++ {
 				c.order(t, i, n)
 				time.Sleep(tillPause)
@@ -76,7 +77,7 @@ func crowdOf(t *testing.T, v *vendor, origins []string, tills int, forgives func
 	return c
 }
 
-func (c *crowd) open() bool {
+func (c *tills) open() bool {
 	select {
 	case <-c.stop:
 		return false
@@ -86,24 +87,24 @@ func (c *crowd) open() bool {
 }
 
 // close lets every till finish the order that it is at.
-func (c *crowd) close() {
+func (c *tills) close() {
 	if c.open() {
 		close(c.stop)
 	}
-	c.tills.Wait()
+	c.running.Wait()
 }
 
-func (c *crowd) fault(format string, args ...any) {
+func (c *tills) fault(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, fmt.Sprintf(format, args...))
 }
 
 // order is one order's way. Every ninth is to be cancelled: its courier waits.
-func (c *crowd) order(t *testing.T, i, n int) {
-	o := &till{key: fmt.Sprintf("T-%d-%d", i, n), began: time.Now()}
+func (c *tills) order(t *testing.T, i, n int) {
+	o := &tillOrder{key: fmt.Sprintf("T-%d-%d", i, n), began: time.Now()}
 	cancels := n%9 == 4
-	body, err := json.Marshal(c.vendor.order(func(b map[string]any) {
+	body, err := json.Marshal(c.vendor.Order(func(b map[string]any) {
 		b["externalOrderId"] = "E" + o.key
 		if cancels {
 			b["packageNote"] = "SIM:HOLD=Assigned"
@@ -140,7 +141,7 @@ func (c *crowd) order(t *testing.T, i, n int) {
 
 // heard notes an answer about an acknowledged order and tells whether it was a
 // success. Only an order that was lost may be unknown, which check finds out.
-func (c *crowd) heard(o *till, doing string, a *client.Answer, fine ...string) bool {
+func (c *tills) heard(o *tillOrder, doing string, a *client.Answer, fine ...string) bool {
 	switch {
 	case a == nil:
 		return false
@@ -152,12 +153,12 @@ func (c *crowd) heard(o *till, doing string, a *client.Answer, fine ...string) b
 	return a.OK()
 }
 
-// crowdPatience bounds how long one request is repeated.
-const crowdPatience = 2 * time.Minute
+// tillTimeout bounds how long one request is repeated.
+const tillTimeout = 2 * time.Minute
 
 // call repeats a request until it is answered for good; nil: it never was.
-func (c *crowd) call(t *testing.T, first int, method, path string, body []byte, headers ...string) *client.Answer {
-	for try, began := first, time.Now(); time.Since(began) < crowdPatience; try++ {
+func (c *tills) call(t *testing.T, first int, method, path string, body []byte, headers ...string) *client.Answer {
+	for try, began := first, time.Now(); time.Since(began) < tillTimeout; try++ {
 		gateway := client.Client{Base: c.origins[try%len(c.origins)] + "/api/vendor/v1", Bearer: c.vendor.Bearer, HTTP: c.http}
 		var content any
 		if body != nil {
@@ -183,7 +184,7 @@ func (c *crowd) call(t *testing.T, first int, method, path string, body []byte, 
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	c.fault("%s %s: no answer for good in %v", method, path, crowdPatience)
+	c.fault("%s %s: no answer for good in %v", method, path, tillTimeout)
 	return nil
 }
 
@@ -197,22 +198,49 @@ func cutOff(err error) bool {
 }
 
 // slowest is the longest that an order has taken so far.
-func (c *crowd) slowest() time.Duration {
+func (c *tills) slowest() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.worst
 }
 
 // passes waits until so many more orders have been taken.
-func (c *crowd) passes(t *testing.T, more int64) {
+func (c *tills) passes(t *testing.T, more int64) {
 	t.Helper()
 	target := c.acked.Load() + more
-	eventually(t, 2*time.Minute, fmt.Sprintf("%d more orders", more), func() bool { return c.acked.Load() >= target })
+	await(t, fmt.Sprintf("%d more orders", more), func() bool { return c.acked.Load() >= target })
+}
+
+// awaitResets waits until a till has met nobody since the call.
+func (c *tills) awaitResets(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.resets
+	}
+	before := count()
+	await(t, "a till meets nobody", func() bool { return count() > before })
+}
+
+// awaitRefusal waits until a forgiven answer has come since the call.
+func (c *tills) awaitRefusal(t *testing.T) {
+	t.Helper()
+	count := func() (n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, times := range c.refused {
+			n += times
+		}
+		return n
+	}
+	before := count()
+	await(t, "a till is refused", func() bool { return count() > before })
 }
 
 // check holds everything that the tills saw against the system afterwards; lost
 // are the orders that it no longer knows, or knows as not cancelled.
-func (c *crowd) check(t *testing.T, r *receiver.Receiver) (lost []*till) {
+func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
 	t.Helper()
 	c.close()
 	for _, fault := range c.faults[:min(len(c.faults), 10)] {
@@ -255,7 +283,7 @@ func (c *crowd) check(t *testing.T, r *receiver.Receiver) (lost []*till) {
 
 // stillCancelled reads an order whose cancellation was acknowledged, and cancels
 // it again if the system has forgotten that, so that it ends.
-func (c *crowd) stillCancelled(t *testing.T, i int, o *till) bool {
+func (c *tills) stillCancelled(t *testing.T, i int, o *tillOrder) bool {
 	var order struct{ Status string }
 	a := c.call(t, i, http.MethodGet, "/orders/"+o.orderID, nil)
 	for ; a != nil && a.Code == "RATE_LIMITED"; a = c.call(t, i, http.MethodGet, "/orders/"+o.orderID, nil) {
@@ -270,30 +298,18 @@ func (c *crowd) stillCancelled(t *testing.T, i int, o *till) bool {
 
 // checkWebhooks waits until every order's end has been told, and all steps
 // before it.
-func (c *crowd) checkWebhooks(t *testing.T, r *receiver.Receiver) {
+func (c *tills) checkWebhooks(t *testing.T, r *receiver.Receiver) {
 	t.Helper()
-	var missing string
-	defer func() {
-		if t.Failed() {
-			t.Log("the last one missing: " + missing)
+	for _, o := range c.orders {
+		want := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
+		if o.cancelled {
+			want = []string{"Cancelled"}
 		}
-	}()
-	eventually(t, 4*time.Minute, "every webhook arrives", func() bool {
-		for _, o := range c.orders {
-			told := statuses(r.Timeline(o.orderID))
-			want := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
-			if o.cancelled {
-				want = []string{"Cancelled"}
-			}
-			for _, status := range want {
-				if !slices.Contains(told, status) {
-					missing = fmt.Sprintf("order %s (%s, cancelled: %v): %s; told: %v", o.orderID, o.key, o.cancelled, status, told)
-					return false
-				}
-			}
-		}
-		return true
-	})
+		await(t, fmt.Sprintf("the webhooks of order %s (%s) tell %v", o.orderID, o.key, want), func() bool {
+			told := system.Statuses(r.Timeline(o.orderID))
+			return !slices.ContainsFunc(want, func(status string) bool { return !slices.Contains(told, status) })
+		})
+	}
 	if counts := r.Counts(); len(counts.Invalid) > 0 {
 		t.Errorf("webhooks that do not verify: %v", counts.Invalid)
 	}
