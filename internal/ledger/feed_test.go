@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,16 @@ func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+func receive[T any](t *testing.T, from <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(testserver.Timeout):
+		t.Fatal("nothing came")
+	}
+	return value
 }
 
 func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
@@ -58,8 +69,9 @@ func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 }
 
 func TestFeed_TakesOverFromTheDead(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
-	s.create(t, "X-1")
+	o := s.create(t, "X-1")
 	collect(t, s.Ledger, RoleWebhook, "dead", 1)
 	got := make(chan Entry, 10)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "alive", ClaimAfter: 200 * time.Millisecond,
@@ -69,71 +81,62 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 			}
 			return s.Ack(ctx, RoleWebhook, batch...)
 		}})
-	select {
-	case <-got:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the dead consumer's entry was not taken over")
-	}
+	e := receive(t, got)
+	check(t, e.Event.Order == o.ID, "took over %+v", e)
 }
 
 func TestFeed_MakesMissingGroupsAnew(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
-	var mu sync.Mutex
-	seen := make(map[delivery.OrderID]int)
+	seen := make(chan delivery.OrderID, 10)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
-		mu.Lock()
-		defer mu.Unlock()
 		for _, e := range batch {
-			seen[e.Event.Order]++
+			seen <- e.Event.Order
 		}
 		return s.Ack(ctx, RoleWebhook, batch...)
 	}})
-	count := func(id delivery.OrderID) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return seen[id]
-	}
 	first := s.create(t, "X-1")
-	testserver.Await(t, "the first event", func() bool { return count(first.ID) == 1 })
+	check(t, receive(t, seen) == first.ID, "not the first event")
 	must(t, s.rdb.XGroupDestroy(t.Context(), s.rooms[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
 	second := s.create(t, "X-2")
-	testserver.Await(t, "the event after the group was lost", func() bool { return count(second.ID) > 0 })
+	for id := receive(t, seen); id != second.ID; id = receive(t, seen) { // the new group begins with the first event
+		check(t, id == first.ID, "handed out %s", id)
+	}
 }
 
 func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
-	s := newEnv(t)
-	bad := s.create(t, "bad")
-	key := s.rooms[bad.ID.Partition()].key(kindEvents)
-	var mu sync.Mutex
-	handled := make(map[delivery.OrderID]bool)
-	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
-		var failed error
-		for _, e := range batch {
-			if e.Event.Order == bad.ID {
-				failed = errors.New("a defect")
-				continue
+	type handler func(context.Context, []Entry) error
+	for name, feed := range map[string]func(handler) Feed{
+		"of Handle": func(h handler) Feed {
+			return Feed{Handle: func(ctx context.Context, _ int, batch []Entry) error { return h(ctx, batch) }}
+		},
+		"of Turn": func(h handler) Feed { return Feed{Turn: h, Every: time.Millisecond} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			bad := s.create(t, "bad")
+			var handled atomic.Int32
+			f := feed(func(ctx context.Context, batch []Entry) (failed error) {
+				for _, e := range batch {
+					if e.Event.Order == bad.ID {
+						failed = errors.New("a defect")
+						continue
+					}
+					handled.Add(1)
+					must(t, s.Ack(ctx, RoleWebhook, e))
+				}
+				return failed
+			})
+			f.Role, f.Consumer = RoleWebhook, "c"
+			runFeed(t, s.Ledger, f)
+			for i := range int32(3) {
+				s.create(t, fmt.Sprint("good-", i))
+				testserver.Await(t, "an event behind a failing one", func() bool { return handled.Load() == i+1 })
 			}
-			mu.Lock()
-			handled[e.Event.Order] = true
-			mu.Unlock()
-			if err := s.Ack(ctx, RoleWebhook, e); err != nil {
-				return err
-			}
-		}
-		return failed
-	}})
-	for i := range 3 {
-		good := s.create(t, fmt.Sprint("good-", i))
-		testserver.Await(t, "an event behind a failing one", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return handled[good.ID]
+			testserver.Await(t, "only the failing entry is pending", func() bool { return s.stats(t).Pending[RoleWebhook] == 1 })
 		})
 	}
-	testserver.Await(t, "only the failing entry is pending", func() bool {
-		pending := get(s.rdb.XPending(t.Context(), key, string(RoleWebhook)).Result())(t)
-		return pending.Count == 1
-	})
 }
 
 func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
@@ -174,14 +177,13 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 }
 
 func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
+	t.Parallel()
 	l := openTest(t)
 	r := l.rooms[0]
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
 	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, int, []Entry) error { return nil }})
-	testserver.Await(t, "both are among the dead letters", func() bool {
-		return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2
-	})
+	testserver.Await(t, "both are among the dead letters", func() bool { return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2 })
 }
 
 func TestRefuseUpdate_LeavesATrace(t *testing.T) {
@@ -295,4 +297,60 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	}
 	retired := get(s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}}))(t)
 	check(t, slices.Equal(retired, []bool{true, false, true, false}), "retired: %v", retired)
+}
+
+// Names under which nobody reads any more would pile up, release after release;
+// one that still holds an entry keeps it until it is taken over.
+func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	stream := s.rooms[o.ID.Partition()].key(kindEvents)
+	names := func() (names []string) {
+		t.Helper()
+		consumers := get(s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result())(t)
+		for _, c := range consumers {
+			names = append(names, c.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	entries := collect(t, s.Ledger, RoleStatus, "holds", 1)
+	for _, name := range []string{"idle", "also-idle"} {
+		must(t, s.rdb.XGroupCreateConsumer(t.Context(), stream, string(RoleStatus), name).Err())
+	}
+	reader := newFeedReader(s.Ledger, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
+	reader.forget(t.Context(), time.Hour, "")
+	if got := names(); len(got) != 3 {
+		t.Errorf("none was silent for an hour, left: %v", got)
+	}
+	reader.forget(t.Context(), 0, "also-idle")
+	if got := names(); !slices.Equal(got, []string{"holds", "idle"}) {
+		t.Errorf("after taking one name away: %v", got)
+	}
+	reader.forget(t.Context(), 0, "")
+	if got := names(); !slices.Equal(got, []string{"holds"}) {
+		t.Errorf("after taking away who holds nothing: %v", got)
+	}
+	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	reader.forget(t.Context(), 0, "")
+	if got := names(); len(got) != 0 {
+		t.Errorf("after the last entry was settled: %v", got)
+	}
+}
+
+// A reader that ends in an orderly way leaves no name behind.
+func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+		return s.Ack(ctx, RoleStatus, batch...)
+	}})
+	o := s.create(t, "X-1")
+	testserver.Await(t, "the entry is settled", func() bool {
+		stats := s.stats(t)
+		return stats.Pending[RoleStatus]+stats.Unread[RoleStatus] == 0
+	})
+	stop()
+	consumers := s.rdb.XInfoConsumers(t.Context(), s.rooms[o.ID.Partition()].key(kindEvents), string(RoleStatus))
+	check(t, len(get(consumers.Result())(t)) == 0, "left behind: %+v", consumers)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 // turns collects what a feed's turns bring, and fails them while told to.
 type turns struct {
 	mu      sync.Mutex
+	calls   int
 	fail    error
 	sizes   []int
 	entries []Entry
@@ -23,6 +25,7 @@ type turns struct {
 func (c *turns) handle(_ context.Context, batch []Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.calls++
 	if c.fail != nil {
 		return c.fail
 	}
@@ -43,6 +46,12 @@ func (c *turns) seen() int {
 	return len(c.entries)
 }
 
+func (c *turns) tried() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}
+
 func exportFeed(l *Ledger, c *turns) Feed {
 	return Feed{Role: RoleExport, Consumer: "x", Batch: 100, Every: 50 * time.Millisecond,
 		Turn: func(ctx context.Context, batch []Entry) error {
@@ -54,21 +63,15 @@ func exportFeed(l *Ledger, c *turns) Feed {
 }
 
 func TestFeed_TurnGathersAllPartitions(t *testing.T) {
-	l := openTest(t)
-	shops := []*env{newVendor(t, l), newVendor(t, l), newVendor(t, l)}
-	for _, s := range shops {
-		for i := range 5 {
-			s.create(t, fmt.Sprint("X-", i))
-		}
+	s := newEnv(t)
+	for i := range 15 {
+		newVendor(t, s.Ledger).create(t, fmt.Sprint("X-", i))
 	}
 	c := new(turns)
-	runFeed(t, l, exportFeed(l, c))
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 15 })
 	check(t, len(c.sizes) == 1, "%d turns of %v entries", len(c.sizes), c.sizes)
-	testserver.Await(t, "no lag", func() bool { // a turn acknowledges after it was seen
-		lag := get(l.Lag(t.Context(), RoleExport))(t)
-		return lag.Entries == 0 && lag.Oldest.IsZero()
-	})
+	testserver.Await(t, "no lag", func() bool { return s.lag(t) == Lag{} }) // a turn acknowledges after it was seen
 }
 
 // While what a turn needs is away, what comes stays unread in the streams: the
@@ -78,47 +81,18 @@ func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 	first := s.create(t, "X-0")
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
-	testserver.Await(t, "the first entry is pending", func() bool {
-		stats := get(s.Stats(t.Context()))(t)
-		return stats.Pending[RoleExport] == 1
-	})
+	testserver.Await(t, "the first entry is pending", func() bool { return s.stats(t).Pending[RoleExport] == 1 })
 	for i := range 20 {
 		s.create(t, fmt.Sprint("Y-", i))
 	}
-	time.Sleep(time.Second)
-	stats := get(s.Stats(t.Context()))(t)
+	tried := c.tried()
+	testserver.Await(t, "a turn that began later", func() bool { return c.tried() >= tried+2 })
+	stats := s.stats(t)
 	check(t, stats.Pending[RoleExport] == 1 && stats.Unread[RoleExport] == 20 && stats.DeadLetters == 0, "stalled: %+v", stats)
-	lag := get(s.Lag(t.Context(), RoleExport))(t)
-	if age := time.Since(lag.Oldest); lag.Entries != 21 || age < time.Since(first.CreatedAt)-time.Second || age > time.Minute {
-		t.Errorf("lag %+v, %s old", lag, age)
-	}
+	lag := s.lag(t)
+	check(t, lag.Entries == 21 && lag.Oldest.Sub(first.CreatedAt).Abs() < time.Second, "lag %+v, the oldest is of %s", lag, first.CreatedAt)
 	c.failWith(nil)
 	testserver.Await(t, "all entries", func() bool { return c.seen() == 21 })
-}
-
-// An entry that cannot be handled for a reason of its own holds up nobody.
-func TestFeed_TurnGoesOnBesideWhatFails(t *testing.T) {
-	s := newEnv(t)
-	bad := s.create(t, "bad")
-	c := new(turns)
-	f := exportFeed(s.Ledger, c)
-	healthy := f.Turn
-	f.Turn = func(ctx context.Context, batch []Entry) error {
-		for _, e := range batch {
-			if e.Event.Order == bad.ID {
-				return errors.New("nobody can read this order")
-			}
-		}
-		return healthy(ctx, batch)
-	}
-	f.Log = func(string, ...any) {}
-	runFeed(t, s.Ledger, f)
-	testserver.Await(t, "the bad entry is pending", func() bool {
-		stats := get(s.Stats(t.Context()))(t)
-		return stats.Pending[RoleExport] == 1
-	})
-	s.create(t, "good")
-	testserver.Await(t, "the good entry", func() bool { return c.seen() == 1 })
 }
 
 func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
@@ -161,9 +135,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		return errors.New("an entry from the future")
 	}))
 	check(t, again == 4, "the streams hold %d entries", again)
-	if lag, err := s.Lag(t.Context(), RoleExport); err != nil || lag.Entries != 0 {
-		t.Errorf("lag %+v, %v", lag, err)
-	}
+	check(t, s.lag(t).Entries == 0, "lag %+v", s.lag(t))
 }
 
 func TestEachOrder_FindsEveryOrder(t *testing.T) {
@@ -216,4 +188,69 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 		return nil
 	})
 	check(t, found == 1 && errors.Is(err, errShortRecord), "found %d, %v", found, err)
+}
+
+// Two processes with one name by mistake disturb each other and lose nothing.
+func TestFeed_TwoOfOneName(t *testing.T) {
+	s := newEnv(t)
+	c := new(turns)
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	for i := range 50 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	testserver.Await(t, "all settled", func() bool { return s.lag(t).Entries == 0 })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make(map[delivery.OrderID]bool)
+	for _, e := range c.entries {
+		seen[e.Event.Order] = true
+	}
+	check(t, len(seen) == 50, "%d of 50 orders", len(seen))
+}
+
+// Reads are spaced by Every unless they are full; a busy stream does not wait.
+func TestFeed_EveryAndFullReads(t *testing.T) {
+	s := newEnv(t)
+	for i := range 5 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	c := new(turns)
+	f := exportFeed(s.Ledger, c)
+	f.Batch, f.Every = 2, time.Hour
+	reader := newFeedReader(s.Ledger, &f, s.rooms)
+	must(t, reader.makeGroups(t.Context()))
+	for i, full := range []bool{true, true, false} {
+		must(t, reader.gather(t.Context()))
+		check(t, reader.nextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.nextRead)
+	}
+	check(t, slices.Equal(c.sizes, []int{2, 2, 1}) && time.Until(reader.nextRead) > 50*time.Minute, "reads of %v, the next at %s", c.sizes, reader.nextRead)
+	reader.nextRead = time.Now().Add(50 * time.Millisecond)
+	next := reader.nextRead
+	must(t, reader.gather(t.Context()))
+	check(t, !time.Now().Before(next), "read before its time")
+}
+
+// A group that is gone lags behind by everything, and trimming keeps it all.
+func TestLag_OfALostGroup(t *testing.T) {
+	s := newEnv(t)
+	for i := range 20 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	c := new(turns)
+	stop := runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	testserver.Await(t, "all events", func() bool { return c.seen() == 20 })
+	stop()
+	for _, r := range s.rooms {
+		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
+	}
+	lag := s.lag(t)
+	check(t, lag.Entries == 20 && !lag.Oldest.IsZero(), "lag %+v", lag)
+	for p := range s.Partitions() {
+		n := get(s.Trim(t.Context(), p, 0))(t)
+		retired := get(s.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
+		check(t, n == 0 && retired == 0, "partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
+	}
+	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
+	testserver.Await(t, "all events again", func() bool { return c.seen() == 40 })
 }

@@ -259,6 +259,17 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 	return got
 }
 
+func (s *env) stats(t *testing.T) Stats {
+	t.Helper()
+	return get(s.Stats(t.Context()))(t)
+}
+
+// lag is the exporter's.
+func (s *env) lag(t *testing.T) Lag {
+	t.Helper()
+	return get(s.Lag(t.Context(), RoleExport))(t)
+}
+
 func redisInfo(tb testing.TB, l *Ledger, key string) []redis.XInfoGroup {
 	tb.Helper()
 	groups := get(l.rdb.XInfoGroups(tb.Context(), key).Result())(tb)

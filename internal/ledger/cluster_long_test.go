@@ -1,0 +1,342 @@
+//go:build long
+
+package ledger
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// openOnCluster is a ledger on three masters.
+func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
+	t.Helper()
+	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3))(t)
+	t.Cleanup(cluster.Stop)
+	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	return cluster, l
+}
+
+// TestCluster_WholeWayOfAnOrder runs every script against three masters: a key
+// outside its script's slot would be refused there.
+func TestCluster_WholeWayOfAnOrder(t *testing.T) {
+	_, l := openOnCluster(t)
+	require(t, l.cluster, "the cluster was not recognised")
+	must(t, l.Ping(t.Context()))
+	masters := make(map[string]int)
+	for _, r := range l.rooms {
+		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix))(t)
+		masters[one.Options().Addr]++
+	}
+	for master, n := range masters {
+		check(t, n >= 5 && n <= 6, "master %s has %d of 16 partitions", master, n)
+	}
+	// Enough accounts to meet every master.
+	for range 12 {
+		s := newVendor(t, l)
+		clusterWay(t, s)
+	}
+	for p := range l.Partitions() {
+		if _, err := l.Trim(t.Context(), p, time.Hour); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.Retire(t.Context(), p, time.Now(), 10); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.DueOrders(t.Context(), p, time.Now(), 10); err != nil {
+			t.Error(err)
+		}
+	}
+	accounts := get(l.Accounts(t.Context()))(t)
+	check(t, len(accounts) == 12, "%d accounts", len(accounts))
+	get(l.Stats(t.Context()))(t)
+	must(t, l.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
+	must(t, l.FlushMinutes(t.Context(), time.Now()))
+	session, _ := get2(l.CreateSession(t.Context(), ayse))(t)
+	get(l.Session(t.Context(), session))(t)
+	clusterLists(t, l)
+	must(t, errors.Join(l.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),
+		l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.EndSession(t.Context(), session)))
+}
+
+func clusterWay(t *testing.T, s *env) {
+	t.Helper()
+	s.register(t)
+	first, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "key")))(t)
+	again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "key")))(t)
+	check(t, again.Replayed, "not replayed")
+	o := first.Order
+	get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	s.report(t, o.ID, delivery.Assigned)
+	ignored := get(s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
+	check(t, ignored == 0, "the location was ignored")
+	partition := o.ID.Partition()
+	reader := s.rooms[partition : partition+1]
+	entries := collectFrom(t, s.Ledger, reader, RoleStatus, 2)
+	must(t, s.IndexJobs(t.Context(), partition, entries[:1]))
+	result, err := s.CommitAll(t.Context(), []Commit{{Order: o, Settles: entries[1:],
+		Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
+	must(t, err)
+	must(t, result[0])
+	get(s.QueueEvents(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2), noGrant))(t)
+	// Other accounts of the partition may have something due too.
+	ds, _ := get2(s.Lease(t.Context(), partition, grant(100)))(t)
+	mine := 0
+	for _, d := range ds {
+		s.record(t, d, Outcome{OK: true, Status: 200})
+		if d.Account == s.account {
+			mine++
+		}
+	}
+	check(t, mine == 1, "%d events leased, want 1", mine)
+	n := get(s.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t)
+	check(t, n == 1, "%d replayed", n)
+	get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
+	jobs, _ := get2(s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
+	check(t, len(jobs) == 1, "%d cancelled jobs", len(jobs))
+}
+
+// clusterLists reads what operators see of the twelve shops, over all masters.
+func clusterLists(t *testing.T, l *Ledger) {
+	t.Helper()
+	ids := get(l.accountIDs(t.Context()))(t)
+	uses := get(l.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
+	for i := range ids {
+		if got := uses[i][EndpointOrders].Sustained.Used; got != 2 {
+			t.Errorf("%d orders used", got)
+		}
+	}
+	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
+	l.CountRefusal(delivery.CodeRateLimited)
+	must(t, l.FlushMinutes(t.Context(), time.Now()))
+	minutes := get(l.Activity(t.Context(), 5))(t)
+	var created, cancelled, refused int64
+	for _, m := range minutes {
+		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
+	}
+	check(t, created == 12 && cancelled == 12 && refused == 1, "%d created, %d cancelled, %d refused", created, cancelled, refused)
+	for _, r := range l.rooms {
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindRefused), Values: []any{"reason", "r"}}).Err())
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
+			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
+	}
+	traces := get(l.RefusedUpdates(t.Context(), 100))(t)
+	letters := get(l.DeadLetters(t.Context(), 100))(t)
+	orders := get(l.FindOrders(t.Context(), "X-1"))(t)
+	stores, more := get2(l.FindStores(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
+	fleets := l.Fleets().All()
+	one, _ := get2(l.FindStores(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
+	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
+	check(t, len(traces) == 16 && len(letters) == 16 && len(orders) == 12 && len(stores) == 11 && more && len(one) == 1 && len(endpoints) == 12,
+		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), len(orders), len(stores), len(one), len(endpoints))
+}
+
+// An exporter of a cluster gets the entries of all partitions in one turn, and
+// what it reads besides comes from all masters.
+func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
+	_, l := openOnCluster(t)
+	fleet := newFleet(t, l)
+	var ids []delivery.OrderID
+	var names []StoreName
+	partitions := make(map[int]bool)
+	for range 40 {
+		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		newStore(t, l, s.account, fleet)
+		o := s.create(t, "X")
+		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
+		partitions[o.ID.Partition()] = true
+	}
+	lag := get(l.Lag(t.Context(), RoleExport))(t)
+	check(t, lag.Entries == 40 && time.Since(lag.Oldest) <= time.Minute, "before anybody reads: %+v", lag)
+	mark := get(l.Mark(t.Context(), RoleExport))(t)
+	if passed, err := l.Passed(t.Context(), RoleExport, mark); err != nil || passed {
+		t.Errorf("before anybody reads: passed %v, %v", passed, err)
+	}
+	c := new(turns)
+	f := exportFeed(l, c)
+	f.Every = 500 * time.Millisecond
+	runFeed(t, l, f)
+	testserver.Await(t, "the mark is passed", func() bool {
+		passed := get(l.Passed(t.Context(), RoleExport, mark))(t)
+		return passed
+	})
+	check(t, c.seen() == 40, "%d events", c.seen())
+	testserver.Await(t, "they are settled", func() bool {
+		lag := get(l.Lag(t.Context(), RoleExport))(t)
+		return lag.Entries == 0
+	})
+	check(t, len(c.sizes) <= 2 && len(partitions) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitions))
+	held := 0
+	must(t, l.EachOrder(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
+	entries := 0
+	must(t, l.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
+	stores, _ := get2(l.Stores(t.Context(), names))(t)
+	retired := get(l.Retired(t.Context(), ids))(t)
+	for i, r := range retired {
+		check(t, !r, "order %d is told as retired", i)
+	}
+	check(t, held == 40 && entries == 40 && len(stores) == 40, "%d orders, %d entries, %d stores", held, entries, len(stores))
+}
+
+// While a master is away, what is told about the orders of the others is that
+// Redis is away, never that a record is broken; and no order is called missing.
+func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
+	cluster, l := openOnCluster(t)
+	fleet := newFleet(t, l)
+	masters := make(map[string]delivery.OrderID) // an order on each
+	for range 60 {
+		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
+		newStore(t, l, s.account, fleet)
+		o := s.create(t, "X")
+		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix))(t)
+		masters[one.Options().Addr] = o.ID
+	}
+	require(t, len(masters) == 3, "not all masters have an order")
+	away := cluster.Nodes[2]
+	lost, kept := masters[away.Addr], masters[cluster.Nodes[0].Addr]
+	never := delivery.MakeOrderID(kept.Partition(), kept.Day(), delivery.OrderDigest(delivery.NewAccountID(), "nobody's"))
+	away.Kill()
+	ids := []delivery.OrderID{never, kept, lost}
+	if orders, err := l.Orders(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("orders %v: %v", orders, err)
+	}
+	if retired, err := l.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("retired %v: %v", retired, err)
+	}
+	if _, err := l.Lag(t.Context(), RoleExport); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("lag: %v", err)
+	}
+	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("each order: %v", err)
+	}
+}
+
+// slotMove is a slot on its way from one master to another.
+type slotMove struct {
+	cluster  *stack.Cluster
+	room     room
+	slot     int
+	from, to *stack.Redis
+}
+
+// openMove begins to move a room's slot. The new master has no library.
+func openMove(t *testing.T, c *stack.Cluster, r room) slotMove {
+	t.Helper()
+	m := slotMove{cluster: c, room: r, slot: int(hashSlot(strings.Trim(r.prefix, "{}"))), to: c.Nodes[0]}
+	m.from = get(c.Master(t.Context(), m.slot))(t)
+	if m.from == m.to {
+		m.to = c.Nodes[1]
+	}
+	get(m.to.Command(t.Context(), "FUNCTION", "FLUSH", "SYNC"))(t)
+	must(t, c.OpenSlot(t.Context(), m.slot, m.from, m.to))
+	return m
+}
+
+// content is the room's data, by key, wherever it is.
+func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, node := range []*stack.Redis{m.from, m.to} {
+		one := redis.NewClient(&redis.Options{Addr: node.Addr})
+		keys := get(one.ClusterGetKeysInSlot(t.Context(), m.slot, 10_000).Result())(t)
+		for _, key := range keys {
+			pipe := one.Pipeline()
+			pipe.Do(t.Context(), "asking")
+			value := pipe.Dump(t.Context(), key)
+			get(pipe.Exec(t.Context()))(t)
+			all[key] = value.Val()
+		}
+		must(t, one.Close())
+	}
+	return all
+}
+
+// moveSome is a part of the room's keys: what an order's cancellation writes but
+// does not name to the server.
+func (m *slotMove) moveSome(t *testing.T, s *env) {
+	t.Helper()
+	must(t, m.cluster.MoveNamed(t.Context(), m.from, m.to,
+		m.room.key(kindEvents), m.room.jobs(delivery.Searching, s.fleet.ID)))
+}
+
+func (m *slotMove) moveRest(t *testing.T) {
+	t.Helper()
+	for {
+		n := get(m.cluster.MoveKeys(t.Context(), m.slot, m.from, m.to, 100))(t)
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// A script that finds the keys it names here, and others already gone with the
+// slot, would be stopped after half of its writes: an order cancelled without
+// an event, or on its fleet's list for ever.
+func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	cluster, l := openOnCluster(t)
+	s := newVendor(t, l)
+	order, other := s.create(t, "X-1"), s.create(t, "X-2")
+	p := order.ID.Partition()
+	must(t, l.IndexJobs(t.Context(), p, collectFrom(t, l, l.rooms[p:p+1], RoleStatus, 2)))
+	m := openMove(t, cluster, l.roomOf(s.account))
+	calls := []func() error{
+		func() error {
+			_, _, err := s.CancelOrder(t.Context(), s.account, order.ID, "", "", time.Now())
+			return err
+		},
+		func() error {
+			_, _, err := s.CreateOrder(t.Context(), s.creation("X-3", "key-3"))
+			return err
+		},
+		func() error {
+			results, err := s.CommitAll(t.Context(), []Commit{{Order: other, Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
+			return errors.Join(append(results, err)...)
+		},
+		func() error {
+			_, err := s.Consume(t.Context(), s.account, EndpointOrders)
+			return err
+		},
+	}
+	m.moveSome(t, s)
+	m.refuses(t, l, calls)
+	m.moveRest(t)
+	m.refuses(t, l, calls)
+	must(t, cluster.CloseSlot(t.Context(), m.slot, m.to))
+	for i, call := range calls {
+		if err := call(); err != nil {
+			t.Errorf("call %d, the slot having moved: %v", i, err)
+		}
+	}
+	moved := get(l.Orders(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
+	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)
+}
+
+// refuses sees that no call gets through, and that nothing changes.
+func (m *slotMove) refuses(t *testing.T, l *Ledger, calls []func() error) {
+	t.Helper()
+	before := m.content(t, l)
+	var all sync.WaitGroup
+	for i, call := range calls {
+		all.Go(func() {
+			if err := call(); !errors.Is(err, delivery.ErrUnavailable) {
+				t.Errorf("call %d on a slot that moves: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if after := m.content(t, l); !maps.Equal(before, after) {
+		t.Errorf("a refused call changed what the slot holds: %d keys before, %d after", len(before), len(after))
+	}
+}

@@ -1,0 +1,51 @@
+//go:build long
+
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// A feed with Turn outlives Redis's absence while it is stalled by something
+// else, and what it had taken is handed out again.
+func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts
+	l := openTest(t, func(c *Config) { c.URL = server.URL })
+	s := newVendor(t, l)
+	for i := range 10 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
+	f := exportFeed(l, c)
+	noticed := make(chan struct{}, 1)
+	f.Log = func(_ string, args ...any) {
+		if !strings.Contains(fmt.Sprint(args...), "clickhouse") { // Redis it is
+			select {
+			case noticed <- struct{}{}:
+			default:
+			}
+		}
+	}
+	runFeed(t, l, f)
+	testserver.Await(t, "entries are pending", func() bool {
+		stats, err := l.Stats(t.Context())
+		return err == nil && stats.Pending[RoleExport] == 10
+	})
+	server.Kill()
+	<-noticed
+	must(t, server.Start(t.Context()))
+	testserver.Await(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
+	for i := range 10 {
+		s.create(t, fmt.Sprint("Y-", i))
+	}
+	c.failWith(nil)
+	testserver.Await(t, "all entries", func() bool { return c.seen() == 20 })
+	stats := get(l.Stats(t.Context()))(t)
+	check(t, stats.DeadLetters == 0 && stats.Pending[RoleExport] == 0, "%+v", stats)
+}

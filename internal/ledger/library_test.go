@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Libraries of earlier releases leave when a new one is loaded, unless somebody
+// may still work with them.
+func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
+	server, _ := ownServer(t)
+	day := time.Duration(0)
+	open := func(release string) *Ledger {
+		l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler),
+			Now: func() time.Time { return time.Now().Add(day) },
+			edit: func(file, text string) string {
+				if file == "names" {
+					text += "local release = '" + release + "'\n"
+				}
+				return text
+			}})
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	use := func(l *Ledger) {
+		t.Helper()
+		if _, err := l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	libraries := func(l *Ledger) (names []string) {
+		found := get(l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
+		for _, library := range found {
+			names = append(names, library.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	must(t, redis.NewClient(&redis.Options{Addr: server.Addr}).FunctionLoad(t.Context(),
+		"#!lua name=vendorapi_unnoted\nredis.register_function('unnoted', function() return 1 end)").Err())
+	first := open("first")
+	use(first)
+	day = 6 * 24 * time.Hour
+	second := open("second")
+	use(second)
+	if got := libraries(first); len(got) != 3 {
+		t.Errorf("after six days: %v", got)
+	}
+	day = 8 * 24 * time.Hour
+	third := open("third")
+	use(third)
+	want := []string{second.scripts.library, third.scripts.library}
+	slices.Sort(want)
+	if got := libraries(third); !slices.Equal(got, want) {
+		t.Errorf("after eight days: %v, want %v", got, want)
+	}
+	use(first) // still running: it loads its own again
+	if got := libraries(third); len(got) != 3 {
+		t.Errorf("after the first release's next call: %v", got)
+	}
+}
