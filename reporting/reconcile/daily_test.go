@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -8,66 +9,63 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
 )
 
-// What the daily comparison has found is in its figures, whatever else went
-// wrong.
+// What the daily comparison has found is in its figures, whatever else went wrong.
 func TestDaily_TellsWhatItFound(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		spoil, unreadable bool
-		result            string
-		differences       float64
-	}{
-		"nothing":                       {result: "tied"},
-		"a difference":                  {spoil: true, result: "differs", differences: 1},
-		"an unreadable order":           {unreadable: true, result: "failed"},
-		"a difference, and one of them": {spoil: true, unreadable: true, result: "failed", differences: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newCompared(t)
-			bad, wrong := s.Delivered(s.today.Add(-11*time.Hour)), s.Delivered(s.today.Add(13*time.Hour))
-			s.AwaitExported()
-			if c.spoil {
-				s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
-			}
-			if c.unreadable {
-				s.breakRecord(bad)
-			}
-			d := NewDaily(s.Ledger, s.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-			d.compare(t.Context(), time.Now())
-			if n := testenv.Value(t, d.differences); n != c.differences {
-				t.Errorf("%v differences, want %v", n, c.differences)
-			}
-			if n := testenv.Value(t, d.runs.WithLabelValues(c.result)); n != 1 {
-				t.Errorf("the run was not counted as %s", c.result)
-			}
-			if at := testenv.Value(t, d.succeeded); (at > 0) == c.unreadable {
-				t.Errorf("last completed at %v", at)
-			}
-		})
-	}
-}
-
-// A comparison that could not be made takes nothing back of what the last one
-// found.
-func TestDaily_FailureHidesNothing(t *testing.T) {
-	t.Parallel()
-	s := newCompared(t)
-	wrong := s.Delivered(s.today.Add(13 * time.Hour))
+	s := newEnv(t)
+	bad, wrong := s.Delivered(s.today.Add(-11*time.Hour)), s.Delivered(s.today.Add(13*time.Hour))
 	s.AwaitExported()
-	s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
-	g := newGate(t, s.Env)
-	d := NewDaily(s.Ledger, g.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	d.compare(t.Context(), time.Now())
-	g.stand(func(string) bool { return false }, nil) // ClickHouse is away
-	d.compare(t.Context(), time.Now())
-	if n := testenv.Value(t, d.differences); n != 1 {
-		t.Errorf("%v differences are told after the failure, want still 1", n)
+	p := s.NewProxy("")
+	spoil := func() {
+		s.spoil(fmt.Sprintf("ALTER TABLE orders UPDATE order_amount = 1 WHERE order_id = '%s'", wrong.ID))
 	}
-	if n := testenv.Value(t, d.runs.WithLabelValues("failed")); n != 1 {
-		t.Errorf("%v failures counted", n)
+	var d *Daily
+	for _, step := range []struct {
+		what        string
+		do          func()
+		same        bool // the process that made the last comparison
+		result      string
+		differences float64
+	}{
+		{what: "nothing", do: func() {}, result: "tied"},
+		{what: "a difference", do: spoil, result: "differs", differences: 1},
+		// A comparison that could not be made takes nothing back.
+		{what: "no ClickHouse", do: func() { p.Guard(func(string) bool { return false }, nil) }, same: true, result: "failed", differences: 1},
+		{what: "an unreadable order", do: func() {
+			p.Handle(nil)
+			s.compare(Scope{Fix: true})
+			s.Record("o", bad.ID.Digest(), "redis.call('SET', k, string.sub(redis.call('GET', k), 1, 150))")
+		}, result: "failed"},
+		{what: "an unreadable order and a difference", do: spoil, result: "failed", differences: 1},
+	} {
+		step.do()
+		if !step.same {
+			d = NewDaily(s.Ledger, p.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		}
+		d.compare(t.Context(), time.Now())
+		if n := testenv.Value(t, d.differences); n != step.differences {
+			t.Errorf("%s: %v differences, want %v", step.what, n, step.differences)
+		}
+		if n := testenv.Value(t, d.runs.WithLabelValues(step.result)); n != 1 {
+			t.Errorf("%s: the run was not counted as %s", step.what, step.result)
+		}
+		if at := testenv.Value(t, d.succeeded); (at > 0) == (step.result == "failed" && !step.same) {
+			t.Errorf("%s: last completed at %v", step.what, at)
+		}
+	}
+	// The unreadable order is told and hides nothing else.
+	var found []Difference
+	err := s.reconciler.Run(t.Context(), Scope{From: s.today.AddDate(0, 0, -1), To: s.today, Patience: patience}, func(d *Day) {
+		found = append(found, d.Differences...)
+		if len(d.Totals) > 0 {
+			t.Errorf("%s: %q", d.Day.Format(time.DateOnly), d.Totals)
+		}
+	})
+	if err == nil || errors.Is(err, delivery.ErrUnavailable) || len(found) != 1 || found[0].Order != wrong.ID {
+		t.Errorf("%v, found %+v", err, found)
 	}
 }

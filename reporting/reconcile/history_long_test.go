@@ -1,7 +1,9 @@
+//go:build long
+
 package reconcile
 
 import (
-	goflag "flag"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,11 +24,17 @@ import (
 // row is spoiled it finds exactly that one, and mends it.
 func TestHistory_IsWhatHappened(t *testing.T) {
 	t.Parallel()
-	shortly(t, map[string]string{"rapid.checks": "2", "rapid.steps": "40"})
+	for name, value := range map[string]string{"rapid.checks": "5", "rapid.steps": "40"} { // who asks for a number gets that
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			if err := f.Value.Set(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	s := archiveenv.New(t)
-	g := newGate(t, s)
+	p := s.NewProxy("")
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, s, g)
+		w := newMachine(rt, s, p)
 		rt.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) {}, "create": w.act(w.create), "create more": w.act(w.create), "move": w.act(w.move), "move on": w.act(w.move), "move again": w.act(w.move),
 			"swap": w.act(w.swap), "late": w.act(w.reportLate), "webhooks": w.act(w.tellWebhooks), "export": w.act(w.export), "export badly": w.act(w.exportBadly),
@@ -40,27 +48,12 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 	})
 }
 
-// shortly keeps the suite short; who asks for a number gets that.
-func shortly(t *testing.T, values map[string]string) {
-	t.Helper()
-	for name, value := range values {
-		f := goflag.Lookup(name)
-		if f.Value.String() != f.DefValue {
-			continue
-		}
-		if err := f.Value.Set(value); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
-	}
-}
-
-func (w *world) reconcileSome() { w.reconcile(rapid.Bool().Draw(w.T, "fix")) }
+func (w *machine) reconcileSome() { w.reconcile(rapid.Bool().Draw(w.T, "fix")) }
 
 // reconcile compares while an exporter runs, and wants to find nothing but
 // orders that were set back.
-func (w *world) reconcile(fix bool) {
-	w.gate.leave()
+func (w *machine) reconcile(fix bool) {
+	w.proxy.Handle(nil)
 	stop := w.s.Start(w.exporter("x4").Run)
 	defer stop()
 	for _, d := range w.differences(fix) {
@@ -76,9 +69,9 @@ func (w *world) reconcile(fix bool) {
 	}
 }
 
-func (w *world) differences(fix bool) (found []Difference) {
-	scope := Scope{From: w.day.AddDate(0, 0, -1), To: w.day.AddDate(0, 0, 1), Account: w.vendor.Account, Fix: fix, Patience: 20 * time.Second}
-	w.must(New(w.s.Ledger, w.gate.Archive).Run(w.ctx(), scope, func(d *Day) {
+func (w *machine) differences(fix bool) (found []Difference) {
+	scope := Scope{From: w.day.AddDate(0, 0, -1), To: w.day.AddDate(0, 0, 1), Account: w.vendor.Account, Fix: fix, Patience: patience}
+	w.must(New(w.s.Ledger, w.proxy.Archive).Run(w.ctx(), scope, func(d *Day) {
 		found = append(found, d.Differences...)
 		for _, text := range d.Totals {
 			w.Errorf("%s: %s", d.Day.Format(time.DateOnly), text)
@@ -87,15 +80,15 @@ func (w *world) differences(fix bool) (found []Difference) {
 	return found
 }
 
-func (w *world) settle() {
+func (w *machine) settle() {
 	w.consumeUpdates()
 	w.tellWebhooks()
 	w.export()
 	w.reconcile(len(w.rolled) > 0)
 }
 
-// isTrue compares the tables with what the world knows.
-func (w *world) isTrue() {
+// isTrue compares the tables with what the machine knows.
+func (w *machine) isTrue() {
 	var orders, events, late []string
 	for _, o := range w.orders {
 		orders = append(orders, o.orderRow())
@@ -115,11 +108,11 @@ func (w *world) isTrue() {
 	}
 }
 
-func (w *world) ask(columns, table string) []string {
+func (w *machine) ask(columns, table string) []string {
 	return lines(w.s.Ask(fmt.Sprintf("%s FROM %s.%s WHERE account_id = '%s'", columns, w.s.Database, table, w.vendor.Account)))
 }
 
-func (w *world) same(table string, want []string, columns string) {
+func (w *machine) same(table string, want []string, columns string) {
 	w.Helper()
 	slices.Sort(want)
 	have := lines(w.s.ClickHouse.Exec(w.s.T, fmt.Sprintf("SELECT %s FROM %s.%s WHERE account_id = '%s' SETTINGS final = 1, output_format_decimal_trailing_zeros = 1",
@@ -140,7 +133,7 @@ func (w *world) same(table string, want []string, columns string) {
 }
 
 // spoilOne changes one thing in ClickHouse.
-func (w *world) spoilOne() {
+func (w *machine) spoilOne() {
 	o := w.pick("spoilt", func(*told) bool { return true })
 	if o == nil {
 		return

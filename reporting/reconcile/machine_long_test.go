@@ -1,3 +1,5 @@
+//go:build long
+
 package reconcile
 
 import (
@@ -17,11 +19,11 @@ import (
 	"vendorapi/reporting/export"
 )
 
-// world is a vendor's orders and everything that may happen to them.
-type world struct {
+// machine is a vendor's orders and everything that may happen to them.
+type machine struct {
 	*rapid.T
 	s        *archiveenv.Env
-	gate     *gate
+	proxy    *archiveenv.Proxy
 	vendor   *testenv.Vendor
 	day      time.Time // in the middle of three
 	orders   []*told
@@ -31,43 +33,43 @@ type world struct {
 	steps    int                       // ever, in all orders
 }
 
-func newWorld(rt *rapid.T, s *archiveenv.Env, g *gate) *world {
+func newMachine(rt *rapid.T, s *archiveenv.Env, p *archiveenv.Proxy) *machine {
 	day := rapid.SampledFrom([]time.Time{
 		time.Date(2024, 2, 29, 0, 0, 0, 0, delivery.Istanbul), time.Date(2024, 1, 1, 0, 0, 0, 0, delivery.Istanbul),
 		time.Date(2025, 3, 1, 0, 0, 0, 0, delivery.Istanbul), time.Date(2025, 10, 31, 0, 0, 0, 0, delivery.Istanbul),
 	}).Draw(rt, "day")
-	w := &world{T: rt, s: s, gate: g, vendor: s.NewVendor(), day: day, rolled: make(map[delivery.OrderID]bool)}
+	w := &machine{T: rt, s: s, proxy: p, vendor: s.NewVendor(), day: day, rolled: make(map[delivery.OrderID]bool)}
 	w.must(s.Ledger.LoadFleets(w.ctx()))
 	w.epoch = w.raiseEpoch()
 	w.clear()
 	return w
 }
 
-// clear leaves nothing of an earlier world in the streams.
-func (w *world) clear() {
-	w.gate.leave()
+// clear leaves nothing of an earlier machine in the streams.
+func (w *machine) clear() {
+	w.proxy.Handle(nil)
 	for kind, roles := range map[string]string{"e": "'status', 'webhook', 'export'", "v": "'export'", "u": "'status'"} {
 		w.s.EachKey(kind, "redis.call('DEL', k) for _, r in ipairs({"+roles+"}) do redis.call('XGROUP', 'CREATE', k, r, '0', 'MKSTREAM') end")
 	}
 }
 
-func (w *world) act(do func()) func(*rapid.T) {
+func (w *machine) act(do func()) func(*rapid.T) {
 	return func(rt *rapid.T) {
 		w.T = rt
 		do()
 	}
 }
 
-func (w *world) ctx() context.Context { return w.s.T.Context() }
+func (w *machine) ctx() context.Context { return w.s.T.Context() }
 
-func (w *world) must(err error) {
+func (w *machine) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) pick(label string, fits func(*told) bool) *told {
+func (w *machine) pick(label string, fits func(*told) bool) *told {
 	var some []*told
 	for _, o := range w.orders {
 		if !o.retired && fits(o) {
@@ -80,7 +82,7 @@ func (w *world) pick(label string, fits func(*told) bool) *told {
 	return rapid.SampledFrom(some).Draw(w.T, label)
 }
 
-func (w *world) create() {
+func (w *machine) create() {
 	moments := []time.Duration{-24 * time.Hour, -time.Millisecond, 0, time.Millisecond, 12 * time.Hour, 24*time.Hour - time.Millisecond, 24 * time.Hour,
 		48*time.Hour - time.Millisecond}
 	at := w.day.Add(rapid.SampledFrom(moments).Draw(w.T, "at"))
@@ -101,7 +103,7 @@ func (w *world) create() {
 	w.orders = append(w.orders, o)
 }
 
-func (w *world) move() {
+func (w *machine) move() {
 	o := w.pick("order", func(o *told) bool { return !o.status().Terminal() })
 	if o == nil {
 		return
@@ -124,7 +126,7 @@ func (w *world) move() {
 	}
 }
 
-func (w *world) swap() {
+func (w *machine) swap() {
 	o := w.pick("order", func(o *told) bool { return o.status() > delivery.Searching && !o.status().Terminal() })
 	if o == nil {
 		return
@@ -134,7 +136,7 @@ func (w *world) swap() {
 }
 
 // reportLate has a courier report a delivery too late.
-func (w *world) reportLate() {
+func (w *machine) reportLate() {
 	o := w.pick("order", func(o *told) bool { return o.status() == delivery.Failed })
 	if o == nil {
 		return
@@ -146,48 +148,36 @@ func (w *world) reportLate() {
 }
 
 // waiting reports whether a role has anything to do.
-func (w *world) waiting(role ledger.Role) bool {
+func (w *machine) waiting(role ledger.Role) bool {
 	stats := w.s.Stats()
 	return stats.Unread[role]+stats.Pending[role] > 0
 }
 
-func (w *world) consumeUpdates() {
+func (w *machine) consumeUpdates() {
 	if !w.waiting(ledger.RoleStatus) {
 		return
 	}
-	w.s.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
-		for _, e := range batch {
-			if e.Update == nil {
-				if err := w.s.Ledger.Ack(w.ctx(), ledger.RoleStatus, e); err != nil {
-					return err
-				}
-			} else if err := w.s.Ledger.RefuseUpdate(w.ctx(), e, delivery.Failed, "late_delivery", true); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	w.s.RefuseUpdates()
 }
 
-func (w *world) tellWebhooks() {
+func (w *machine) tellWebhooks() {
 	if !w.waiting(ledger.RoleWebhook) {
 		return
 	}
-	w.s.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		_, err := w.s.Ledger.QueueEvents(w.ctx(), partition, batch, ledger.Grant{Lease: time.Minute})
-		return err
-	})
+	w.s.QueueWebhooks()
 }
 
-func (w *world) exporter(name string) *export.Exporter {
-	return export.New(w.s.Ledger, w.gate.Archive, export.Settings{Batch: rapid.SampledFrom([]int{1, 3, 1000}).Draw(w.T, "batch"), Interval: 20 * time.Millisecond, ClaimAfter: time.Second},
+func (w *machine) exporter(name string) *export.Exporter {
+	return export.New(w.s.Ledger, w.proxy.Archive, export.Settings{Batch: rapid.SampledFrom([]int{1, 3, 1000}).Draw(w.T, "batch"), Interval: 20 * time.Millisecond, ClaimAfter: time.Second},
 		name, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-func (w *world) name() string { return rapid.SampledFrom([]string{"x1", "x2", "x3"}).Draw(w.T, "name") }
+func (w *machine) name() string {
+	return rapid.SampledFrom([]string{"x1", "x2", "x3"}).Draw(w.T, "name")
+}
 
-func (w *world) export() {
-	w.gate.leave()
+func (w *machine) export() {
+	w.proxy.Handle(nil)
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	w.s.AwaitExported()
 	stop()
@@ -195,25 +185,25 @@ func (w *world) export() {
 
 // exportBadly runs an exporter for a moment, while ClickHouse refuses, or stores
 // and does not say so.
-func (w *world) exportBadly() {
+func (w *machine) exportBadly() {
 	stored := rapid.Bool().Draw(w.T, "stored")
 	table := rapid.SampledFrom([]string{"INTO", "INTO orders ", "INTO order_events"}).Draw(w.T, "table")
 	hinders := func(statement string) bool { return !strings.Contains(statement, table) }
 	if stored {
-		w.gate.stand(nil, hinders)
+		w.proxy.Guard(nil, hinders)
 	} else {
-		w.gate.stand(hinders, nil)
+		w.proxy.Guard(hinders, nil)
 	}
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	time.Sleep(time.Duration(rapid.IntRange(30, 200).Draw(w.T, "ms")) * time.Millisecond)
 	stop()
-	w.gate.leave()
+	w.proxy.Handle(nil)
 }
 
 // exporterDies ends an exporter once it has stored something.
-func (w *world) exporterDies() {
+func (w *machine) exporterDies() {
 	died := make(chan struct{}, 100)
-	w.gate.stand(nil, func(statement string) bool {
+	w.proxy.Guard(nil, func(statement string) bool {
 		if strings.Contains(statement, "INSERT INTO") {
 			died <- struct{}{}
 		}
@@ -225,15 +215,15 @@ func (w *world) exporterDies() {
 	case <-time.After(150 * time.Millisecond):
 	}
 	stop()
-	w.gate.leave()
+	w.proxy.Handle(nil)
 }
 
-func (w *world) loseGroup() {
+func (w *machine) loseGroup() {
 	kind := rapid.SampledFrom([]string{"e", "v"}).Draw(w.T, "kind")
 	w.s.EachKey(kind, "redis.call('XGROUP', 'DESTROY', k, 'export')")
 }
 
-func (w *world) trim() {
+func (w *machine) trim() {
 	w.consumeUpdates()
 	w.tellWebhooks()
 	for p := range w.s.Ledger.Partitions() {
@@ -244,7 +234,7 @@ func (w *world) trim() {
 
 // retire lets what has ended leave Redis, as if it had ended hours ago. What a
 // restored backup has set back is repaired before.
-func (w *world) retire() {
+func (w *machine) retire() {
 	w.reconcile(true)
 	w.consumeUpdates()
 	w.tellWebhooks()
@@ -265,7 +255,7 @@ func (w *world) retire() {
 	}
 }
 
-func (w *world) backUp() {
+func (w *machine) backUp() {
 	if o := w.pick("order", func(*told) bool { return true }); o != nil {
 		w.s.Record("o", o.id.Digest(), "redis.call('SET', 'backup:' .. d, redis.call('GET', k))")
 		o.saved = len(o.steps)
@@ -274,7 +264,7 @@ func (w *world) backUp() {
 
 // restore sets an order back to its backup, and raises the ledger's epoch as
 // operators must.
-func (w *world) restore() {
+func (w *machine) restore() {
 	o := w.pick("order", func(o *told) bool { return o.saved >= 0 && o.saved < len(o.steps) })
 	if o == nil {
 		return
@@ -287,15 +277,15 @@ func (w *world) restore() {
 
 var epochs uint64 = 1
 
-func (w *world) raiseEpoch() uint64 {
+func (w *machine) raiseEpoch() uint64 {
 	epochs++
 	w.s.Do("HSET", "{sg}meta", "epoch", epochs)
 	w.must(w.s.Ledger.LoadFleets(w.ctx()))
 	return epochs
 }
 
-func (w *world) rebuild() {
-	w.gate.leave()
-	_, err := export.Rebuild(w.ctx(), w.s.Ledger, w.gate.Archive, w.day.AddDate(0, 0, -2), func(export.Rebuilt) {})
+func (w *machine) rebuild() {
+	w.proxy.Handle(nil)
+	_, err := export.Rebuild(w.ctx(), w.s.Ledger, w.proxy.Archive, w.day.AddDate(0, 0, -2), func(export.Rebuilt) {})
 	w.must(err)
 }

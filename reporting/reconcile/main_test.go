@@ -1,9 +1,0 @@
-package reconcile
-
-import (
-	"testing"
-
-	"vendorapi/internal/testenv/testserver"
-)
-
-func TestMain(m *testing.M) { testserver.Main(m) }
