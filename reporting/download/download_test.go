@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strings"
@@ -16,28 +15,30 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/reports"
 )
 
 // written is what the report is as the program's other ways write it.
-func (s *scene) written(name string, format reports.Format, values reports.Values) []byte {
-	s.Helper()
+func (e *env) written(name string, format reports.Format, values reports.Values) []byte {
+	e.T.Helper()
 	params, err := values.Parse(time.Now())
-	must(s, err)
+	must(e.T, err)
 	report, _ := reports.Find(name)
 	var b bytes.Buffer
-	_, err = report.Run(s.Context(), s.archive, params, reports.NewSink(format, &b), nil)
-	must(s, err)
+	_, err = report.Run(e.T.Context(), e.Archive, params, reports.NewSink(format, &b), nil)
+	must(e.T, err)
 	return b.Bytes()
 }
 
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 //rule:finance/csv-in-utf-8-with-bom finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
-	s := newScene(t)
-	s.insertOrders(5000)
+	t.Parallel()
+	e := newEnv(t)
+	e.insertOrders(300)
 	period := reports.Values{From: "2026-11-01", To: "2026-11-30"}
-	for _, report := range reports.All() {
+	for i, report := range reports.All() {
 		for _, c := range []struct {
 			extension, query string
 			format           reports.Format
@@ -49,22 +50,24 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 			{".json", "", reports.JSON, ".json"},
 			{".xlsx", "", reports.XLSX, ".xlsx"},
 		} {
+			if c.query != "" && i > 0 {
+				continue // all reports are asked for alike
+			}
 			t.Run(report.Name+c.file+c.query, func(t *testing.T) {
-				a := s.ask("GET", "/reports/"+report.Name+c.extension+november+c.query, "erp").want(t, 200, "")
-				a.wantHeader(t, "Content-Type", c.format.ContentType())
-				a.wantHeader(t, "Content-Disposition", `attachment; filename="`+report.Name+"_2026-11-01_2026-11-30"+c.file+`"`)
-				a.wantHeader(t, "Cache-Control", "no-store").wantHeader(t, "X-Content-Type-Options", "nosniff").wantHeader(t, "Content-Encoding", "")
-				want := s.written(report.Name, c.format, period)
+				a := e.client.For(t).With(panelenv.As("finance")).Page("/reports/" + report.Name + c.extension + november + c.query)
+				a.Carries(map[string]string{"Content-Type": c.format.ContentType(), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Encoding": "",
+					"Content-Disposition": `attachment; filename="` + report.Name + "_2026-11-01_2026-11-30" + c.file + `"`})
+				want := e.written(report.Name, c.format, period)
 				if c.format == reports.XLSX {
-					if got, want := unzip(t, a.text), unzip(t, string(want)); got != want {
+					if got, want := unzip(t, a.Text), unzip(t, string(want)); got != want {
 						t.Errorf("the workbook has %d bytes of sheets, want %d", len(got), len(want))
 					}
 					return
 				}
-				if a.text != string(want) {
-					t.Errorf("%.200s…\nwant\n%.200s…", a.text, want)
+				if a.Text != string(want) {
+					t.Errorf("%.200s…\nwant\n%.200s…", a.Text, want)
 				}
-				if c.format == reports.JSON && !json.Valid([]byte(a.text)) {
+				if c.format == reports.JSON && !json.Valid([]byte(a.Text)) {
 					t.Error("this is no JSON")
 				}
 			})
@@ -96,9 +99,10 @@ func unzip(t *testing.T, workbook string) string {
 
 //rule:finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
-	s := newScene(t)
-	s.insertOrders(2100)
-	one := func(sql string) string { return strings.TrimSpace(s.engine.Exec(t, sql)) }
+	t.Parallel()
+	e := newEnv(t)
+	e.insertOrders(2100)
+	one := func(sql string) string { return strings.TrimSpace(e.ClickHouse.Exec(t, sql)) }
 	account := one("SELECT reinterpretAsUUID(sipHash128('account', 1))")
 	fleet := one("SELECT reinterpretAsUUID(sipHash128('fleet', 1))")
 	for _, c := range []struct {
@@ -109,18 +113,23 @@ func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
 		{november + "&store=" + url.QueryEscape("şube-3"), 300}, {november + "&account=" + account + "&fleet=" + fleet, 350},
 		{"?from=2026-11-30&to=2026-11-30", 70}, {"?from=2026-12-01&to=2026-12-31", 0}, {november + "&store=nothing", 0},
 	} {
-		a := s.ask("GET", "/reports/order-ledger.csv"+c.query+"&plain=1", "erp").want(t, 200, "orderId,")
-		if rows := strings.Count(a.text, "\n") - 1; rows != c.rows {
+		a := e.ask("GET", "/reports/order-ledger.csv"+c.query+"&plain=1", "finance").Want(200, "orderId,")
+		if rows := strings.Count(a.Text, "\n") - 1; rows != c.rows {
 			t.Errorf("%s: %d rows, want %d", c.query, rows, c.rows)
 		}
 	}
-	a := s.ask("GET", "/reports/order-ledger.csv", "erp").want(t, 200, "")
-	today := reports.DayOf(time.Now())
-	a.wantHeader(t, "Content-Disposition", fmt.Sprintf(`attachment; filename="order-ledger_%s_%s.csv"`, today.FirstOfMonth(), today))
+	for before := (reports.Day)(0); before != reports.DayOf(time.Now()); { // again if midnight came between
+		before = reports.DayOf(time.Now())
+		a := e.ask("GET", "/reports/order-ledger.csv", "finance").Want(200)
+		if before == reports.DayOf(time.Now()) {
+			a.Carries(map[string]string{"Content-Disposition": fmt.Sprintf(`attachment; filename="order-ledger_%s_%s.csv"`, before.FirstOfMonth(), before)})
+		}
+	}
 }
 
 func TestDownload_SaysWhatIsWrong(t *testing.T) {
-	s := newScene(t)
+	t.Parallel()
+	e := newEnv(t)
 	ledger := "/reports/order-ledger.csv"
 	for _, c := range []struct {
 		name, method, path, token string
@@ -128,141 +137,96 @@ func TestDownload_SaysWhatIsWrong(t *testing.T) {
 		part                      string
 	}{
 		{"nobody", "GET", ledger, "", 401, "TOKEN_INVALID"},
-		{"an operator", "GET", ledger, "ops", 403, "FORBIDDEN"},
-		{"an operator, whatever it is", "GET", "/reports/nothing.csv", "ops", 403, "FORBIDDEN"},
-		{"another report", "GET", "/reports/orders.csv", "erp", 404, "there is order-ledger, expected-collections"},
-		{"another extension", "GET", "/reports/order-ledger.pdf", "erp", 404, "NOT_FOUND"},
-		{"a terminal's table", "GET", "/reports/order-ledger.txt", "erp", 404, "NOT_FOUND"},
-		{"an extension in capitals", "GET", "/reports/order-ledger.CSV", "erp", 404, "NOT_FOUND"},
-		{"no extension", "GET", "/reports/order-ledger", "erp", 404, "NOT_FOUND"},
-		{"nothing", "GET", "/reports/", "erp", 404, "NOT_FOUND"},
-		{"a file below", "GET", "/reports/x/order-ledger.csv", "erp", 404, "NOT_FOUND"},
-		{"POST", "POST", ledger, "erp", 405, "METHOD_NOT_ALLOWED"},
-		{"DELETE", "DELETE", ledger, "erp", 405, "METHOD_NOT_ALLOWED"},
-		{"a query that is none", "GET", ledger + "?from=%zz", "erp", 400, "MALFORMED_REQUEST"},
-		{"a day that is none", "GET", ledger + "?from=2026-02-30", "erp", 422, `"field":"from"`},
-		{"another form of a day", "GET", ledger + "?to=30.11.2026", "erp", 422, `"field":"to"`},
-		{"to before from", "GET", ledger + "?from=2026-11-02&to=2026-11-01", "erp", 422, `"field":"to"`},
-		{"an account that is none", "GET", ledger + "?account=x", "erp", 422, `"field":"account"`},
-		{"a fleet that is none", "GET", ledger + "?fleet=1", "erp", 422, `"field":"fleet"`},
-		{"a store too long", "GET", ledger + "?store=" + strings.Repeat("x", 65), "erp", 422, `"field":"store"`},
-		{"a misspelt filter", "GET", ledger + "?acount=x", "erp", 422, `"field":"acount"`},
-		{"a filter twice", "GET", ledger + "?store=a&store=b", "erp", 422, `"field":"store"`},
-		{"plain XLSX", "GET", "/reports/order-ledger.xlsx?plain=1", "erp", 422, `"field":"plain"`},
-		{"plain of another kind", "GET", ledger + "?plain=yes", "erp", 422, `"field":"plain"`},
+		{"an operator", "GET", ledger, "operator", 403, "FORBIDDEN"},
+		{"an operator, whatever it is", "GET", "/reports/nothing.csv", "operator", 403, "FORBIDDEN"},
+		{"another report", "GET", "/reports/orders.csv", "finance", 404, "there is order-ledger, expected-collections"},
+		{"another extension", "GET", "/reports/order-ledger.pdf", "finance", 404, "NOT_FOUND"},
+		{"a terminal's table", "GET", "/reports/order-ledger.txt", "finance", 404, "NOT_FOUND"},
+		{"an extension in capitals", "GET", "/reports/order-ledger.CSV", "finance", 404, "NOT_FOUND"},
+		{"no extension", "GET", "/reports/order-ledger", "finance", 404, "NOT_FOUND"},
+		{"nothing", "GET", "/reports/", "finance", 404, "NOT_FOUND"},
+		{"a file below", "GET", "/reports/x/order-ledger.csv", "finance", 404, "NOT_FOUND"},
+		{"POST", "POST", ledger, "finance", 405, "METHOD_NOT_ALLOWED"},
+		{"DELETE", "DELETE", ledger, "finance", 405, "METHOD_NOT_ALLOWED"},
+		{"a query that is none", "GET", ledger + "?from=%zz", "finance", 400, "MALFORMED_REQUEST"},
+		{"a day that is none", "GET", ledger + "?from=2026-02-30", "finance", 422, `"field":"from"`},
+		{"another form of a day", "GET", ledger + "?to=30.11.2026", "finance", 422, `"field":"to"`},
+		{"to before from", "GET", ledger + "?from=2026-11-02&to=2026-11-01", "finance", 422, `"field":"to"`},
+		{"an account that is none", "GET", ledger + "?account=x", "finance", 422, `"field":"account"`},
+		{"a fleet that is none", "GET", ledger + "?fleet=1", "finance", 422, `"field":"fleet"`},
+		{"a store too long", "GET", ledger + "?store=" + strings.Repeat("x", 65), "finance", 422, `"field":"store"`},
+		{"a misspelt filter", "GET", ledger + "?acount=x", "finance", 422, `"field":"acount"`},
+		{"a filter twice", "GET", ledger + "?store=a&store=b", "finance", 422, `"field":"store"`},
+		{"plain XLSX", "GET", "/reports/order-ledger.xlsx?plain=1", "finance", 422, `"field":"plain"`},
+		{"plain of another kind", "GET", ledger + "?plain=yes", "finance", 422, `"field":"plain"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := s.ask(c.method, c.path, c.token).want(t, c.status, c.part)
-			a.wantHeader(t, "Content-Type", "application/json").wantHeader(t, "Content-Disposition", "").wantHeader(t, "Cache-Control", "no-store")
+			allow, challenge := map[int]string{405: "GET, HEAD"}[c.status], map[int]string{401: "Bearer"}[c.status]
+			a := e.ask(c.method, c.path, c.token).Want(c.status, c.part).Carries(map[string]string{"Content-Type": "application/json",
+				"Content-Disposition": "", "Cache-Control": "no-store", "Allow": allow, "WWW-Authenticate": challenge})
 			var envelope struct {
 				Success bool
 				Message string
 				Data    struct{ ErrorCode string }
 			}
-			if err := json.Unmarshal([]byte(a.text), &envelope); err != nil || envelope.Success || envelope.Message == "" || envelope.Data.ErrorCode == "" {
-				t.Errorf("%s, %v", a.text, err)
+			if err := json.Unmarshal([]byte(a.Text), &envelope); err != nil || envelope.Success || envelope.Message == "" || envelope.Data.ErrorCode == "" {
+				t.Errorf("%s, %v", a.Text, err)
 			}
-			allow, challenge := "", ""
-			if c.status == 405 {
-				allow = "GET, HEAD"
-			}
-			if c.status == 401 {
-				challenge = "Bearer"
-			}
-			a.wantHeader(t, "Allow", allow).wantHeader(t, "WWW-Authenticate", challenge)
 		})
 	}
 }
 
-// A browser is led to the sign-in page and from there to the file.
-func TestDownload_ComesToABrowserThatSignsIn(t *testing.T) {
-	s := newScene(t)
-	s.insertOrders(10)
-	jar, err := cookiejar.New(nil)
+func TestDownload_IsCompressedWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.insertOrders(5000)
+	plain := e.ask("GET", "/reports/order-ledger.csv"+november, "finance").Want(200).Carries(map[string]string{"Vary": "Accept-Encoding", "Content-Encoding": ""})
+	a := e.ask("GET", "/reports/order-ledger.csv"+november, "finance", "Accept-Encoding: br, gzip;q=0.5").Want(200).Carries(map[string]string{"Content-Encoding": "gzip"})
+	r, err := gzip.NewReader(strings.NewReader(a.Text))
 	must(t, err)
-	client := &http.Client{Jar: jar}
-	get := func(url string) (*http.Response, string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-		must(t, err)
-		r.Header.Set("Accept", "text/html,*/*;q=0.8")
-		resp, err := client.Do(r)
-		must(t, err)
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		must(t, err)
-		return resp, string(text)
-	}
-	link := s.server.URL + "/reports/order-ledger.csv" + november
-	page, text := get(link)
-	if page.Request.URL.Path != "/login" || !strings.Contains(text, "<form") {
-		t.Fatalf("%s %s", page.Request.URL, text)
-	}
-	next := page.Request.URL.Query().Get("next")
-	resp, err := client.PostForm(s.server.URL+"/login", url.Values{"user": {"ayse"}, "password": {password}, "next": {next}})
+	text, err := io.ReadAll(r)
 	must(t, err)
-	defer resp.Body.Close()
-	file, err := io.ReadAll(resp.Body)
-	must(t, err)
-	if resp.StatusCode != 200 || resp.Request.URL.String() != link || bytes.Count(file, []byte("\n")) != 11 {
-		t.Errorf("%d %s %.200s", resp.StatusCode, resp.Request.URL, file)
+	if string(text) != plain.Text {
+		t.Errorf("%d bytes, want %d", len(text), len(plain.Text))
 	}
-	if resp, _ := get(link + "&plain=1"); resp.StatusCode != 200 {
-		t.Errorf("%d", resp.StatusCode)
-	}
-	// Empty filters mean all, as forms send them.
-	if resp, again := get(link + "&account=&fleet=&store="); resp.StatusCode != 200 || again != string(file) {
-		t.Errorf("%d: the form's file is another one", resp.StatusCode)
-	}
+	e.ask("GET", "/reports/order-ledger.xlsx"+november, "finance", "Accept-Encoding: gzip").Want(200, "PK").
+		Carries(map[string]string{"Content-Encoding": "", "Vary": ""})
 }
 
-func TestDownload_IsCompressedWhenAskedFor(t *testing.T) {
-	s := newScene(t)
-	s.insertOrders(20_000)
-	plain := s.ask("GET", "/reports/order-ledger.csv"+november, "erp").want(t, 200, "").wantHeader(t, "Vary", "Accept-Encoding")
-	for accept, packed := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "*": true, "GZIP": true, "x-gzip": true,
+func TestAcceptsGzip(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "*": true, "GZIP": true, "x-gzip": true,
 		"": false, "identity": false, "br": false, "gzip;q=0": false, "*;q=0": false, "gzip;q=0, *": false, "gzip;q=x": false} {
-		a := s.ask("GET", "/reports/order-ledger.csv"+november, "erp", "Accept-Encoding: "+accept).want(t, 200, "")
-		text := a.text
-		if packed {
-			a.wantHeader(t, "Content-Encoding", "gzip")
-			r, err := gzip.NewReader(strings.NewReader(a.text))
-			must(t, err)
-			b, err := io.ReadAll(r)
-			must(t, err)
-			text = string(b)
-		} else {
-			a.wantHeader(t, "Content-Encoding", "")
-		}
-		if text != plain.text {
-			t.Errorf("%q: %d bytes, want %d", accept, len(text), len(plain.text))
+		if got := acceptsGzip(&http.Request{Header: http.Header{"Accept-Encoding": {accept}}}); got != want {
+			t.Errorf("%q: %v", accept, got)
 		}
 	}
-	s.ask("GET", "/reports/order-ledger.xlsx"+november, "erp", "Accept-Encoding: gzip").want(t, 200, "PK").
-		wantHeader(t, "Content-Encoding", "").wantHeader(t, "Vary", "")
 }
 
 func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {
-	s := newScene(t)
-	s.insertOrders(1000)
+	t.Parallel()
+	e := newEnv(t)
+	e.insertOrders(100)
 	for _, file := range []string{"order-ledger.csv", "exceptions.json", "fleet-statement.xlsx"} {
-		whole := s.ask("GET", "/reports/"+file+november, "erp").want(t, 200, "")
-		head := s.ask("HEAD", "/reports/"+file+november, "erp").want(t, 200, "")
+		whole := e.ask("GET", "/reports/"+file+november, "finance").Want(200)
+		head := e.ask("HEAD", "/reports/"+file+november, "finance").Want(200)
 		for _, name := range []string{"Content-Type", "Content-Disposition", "Vary", "Cache-Control", "Accept-Ranges"} {
-			head.wantHeader(t, name, whole.Header.Get(name))
+			head.Carries(map[string]string{name: whole.Header.Get(name)})
 		}
-		if head.text != "" {
-			t.Errorf("a body of %d bytes", len(head.text))
+		if head.Text != "" {
+			t.Errorf("a body of %d bytes", len(head.Text))
 		}
 	}
-	s.ask("HEAD", "/reports/order-ledger.pdf", "erp").want(t, 404, "")
-	s.ask("HEAD", "/reports/order-ledger.csv?from=x", "erp").want(t, 422, "")
-	s.ask("HEAD", "/reports/order-ledger.csv", "").want(t, 401, "")
-	if n := s.ended(resultWhole); n != 3 {
+	e.ask("HEAD", "/reports/order-ledger.pdf", "finance").Want(404)
+	e.ask("HEAD", "/reports/order-ledger.csv?from=x", "finance").Want(422)
+	e.ask("HEAD", "/reports/order-ledger.csv", "").Want(401)
+	if n := e.ended(resultWhole); n != 3 {
 		t.Errorf("%v reports were read, want 3", n)
 	}
 }
 
 func TestSettings_AreJudged(t *testing.T) {
+	t.Parallel()
 	good := Settings{AtOnce: 4, AtOnceEach: 2, Stall: time.Minute, Longest: time.Hour}
 	must(t, good.Validate())
 	for want, change := range map[string]func(*Settings){
