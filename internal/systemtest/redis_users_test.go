@@ -1,14 +1,19 @@
 package systemtest
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // sandbox are users with passwords that nobody has to guess.
@@ -19,32 +24,16 @@ func sandbox() *stack.Users {
 	}}
 }
 
-func template(t *testing.T) []byte {
-	t.Helper()
-	root, err := stack.ModuleDir()
-	must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "configs", "redis-users.acl"))
-	must(t, err)
-	return text
-}
-
-func rendered(t *testing.T) []byte {
-	t.Helper()
-	text, err := stack.RenderUsers(template(t), *sandbox())
-	must(t, err)
-	return text
-}
+func template(t *testing.T) []byte { return []byte(system.Read(t, "configs/redis-users.acl")) }
 
 // The containers fill the template in with a shell script, `make run` with Go.
 func TestRender_ScriptAndGoAgree(t *testing.T) {
 	t.Parallel()
-	root, err := stack.ModuleDir()
-	must(t, err)
 	for _, environment := range []string{"sandbox", "production"} {
 		u := sandbox()
 		u.Environment = environment
 		u.Passwords["worker"] = `of / & \1 $HOME "people"`
-		script := exec.Command("sh", filepath.Join(root, "configs", "redis-users.sh"))
+		script := exec.Command("sh", system.ModuleFile(t, "configs/redis-users.sh"))
 		script.Stdin = bytes.NewReader(template(t))
 		script.Env = append(os.Environ(), "ENVIRONMENT="+environment)
 		for user, password := range u.Passwords {
@@ -67,8 +56,6 @@ func TestRender_ScriptAndGoAgree(t *testing.T) {
 
 func TestRender_RefusesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	root, err := stack.ModuleDir()
-	must(t, err)
 	u := sandbox()
 	delete(u.Passwords, "worker")
 	if _, err := stack.RenderUsers(template(t), *u); err == nil || !strings.Contains(err.Error(), "no password for worker") {
@@ -78,19 +65,16 @@ func TestRender_RefusesWhatIsMissing(t *testing.T) {
 	if _, err := stack.RenderUsers(template(t), *u); err == nil || !strings.Contains(err.Error(), "staging") {
 		t.Errorf("another environment: %v", err)
 	}
-	script := exec.Command("sh", filepath.Join(root, "configs", "redis-users.sh"))
+	script := exec.Command("sh", system.ModuleFile(t, "configs/redis-users.sh"))
 	script.Stdin, script.Env = bytes.NewReader(template(t)), []string{"PATH=" + os.Getenv("PATH"), "ENVIRONMENT=sandbox"}
 	if out, err := script.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("REDIS_GATEWAY_PASSWORD")) {
 		t.Errorf("the script without passwords: %v, %s", err, out)
 	}
 }
 
+// guarded is a Redis whose users have these passwords.
 func guarded(t *testing.T) *stack.Redis {
-	t.Helper()
-	r, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir(), Users: sandbox()})
-	must(t, err)
-	t.Cleanup(r.Stop)
-	return r
+	return testserver.DedicatedRedis(t, stack.RedisOptions{Users: sandbox()})
 }
 
 func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
@@ -138,4 +122,125 @@ func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	if reply := dial(t, r.Addr).say("AUTH gateway next"); reply != "+OK" {
 		t.Errorf("after a restart: %s", reply)
 	}
+}
+
+// connection speaks Redis's inline form.
+type connection struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *connection {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(testserver.Timeout)))
+	return &connection{t, conn, bufio.NewReader(conn)}
+}
+
+// say sends a command and returns the first line of the reply; with more than one
+// line, the connection is good for nothing afterwards.
+func (c *connection) say(command string) string {
+	c.t.Helper()
+	_, err := fmt.Fprintf(c.conn, "%s\r\n", command)
+	must(c.t, err)
+	line, err := c.in.ReadString('\n')
+	must(c.t, err)
+	return strings.TrimSpace(line)
+}
+
+// onceAs sends one command over a connection of its own.
+func onceAs(t *testing.T, addr, user, command string) string {
+	t.Helper()
+	c := dial(t, addr)
+	if user != "" {
+		if reply := c.say("AUTH " + user + " for-" + user); reply != "+OK" {
+			t.Fatalf("AUTH as %s: %s", user, reply)
+		}
+	}
+	reply := c.say(command)
+	c.conn.Close()
+	return reply
+}
+
+// dangerous is refused to every program.
+var dangerous = []string{
+	"FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG GET *", "CONFIG SET appendonly no", "DEBUG SLEEP 0", "ACL LIST", "ACL WHOAMI", "ACL SETUSER me on",
+	"SHUTDOWN NOSAVE", "MONITOR", "CLIENT LIST", "CLIENT KILL TYPE normal", "REPLICAOF 127.0.0.1 1", "MIGRATE 127.0.0.1 1 {s00}ox 0 1", "RESTORE {s00}ox 0 x",
+	"DUMP {s00}ox", "SELECT 1", "SWAPDB 0 1", "BGREWRITEAOF", "BGSAVE", "SAVE", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION DUMP", "MODULE LIST", "LATENCY RESET",
+	"SLOWLOG GET", "MEMORY USAGE {s00}ox", "OBJECT ENCODING {s00}ox", "RANDOMKEY", "DBSIZE", "SUBSCRIBE x", "PUBLISH x y", "CLUSTER RESET", "CLUSTER FORGET x", "WAIT 0 0",
+	// The other environment's keys, and keys of nobody.
+	"GET {p00}ox", "SET {p00}ox 1", "HGETALL {pg}meta", "XADD {p00}e * e x", "XGROUP CREATE {p00}e g 0 MKSTREAM", "FCALL x 1 {p00}ox", "GET other", "SET other 1",
+}
+
+// rights are what each user is refused, and beside it what it may: without the
+// second a Redis that refuses everything would pass.
+var rights = map[string]struct{ refused, allowed []string }{
+	"gateway": {
+		refused: []string{
+			"XTRIM {s00}e MAXLEN 0", "XDEL {s00}e 0-1", "XGROUP CREATE {s00}e g 0 MKSTREAM", "XGROUP DESTROY {s00}e status",
+			"XREADGROUP GROUP status me STREAMS {s00}e >", "XACK {s00}e status 0-1", "XSETID {s00}e 9-9", "SCAN 0", "LPOP {s00}qx", "SET rate:{p00}x 1",
+			"SYNC", `EVAL "return redis.call('FLUSHALL')" 0`, `EVAL "return redis.call('XTRIM','{s00}e','MAXLEN','0')" 0`,
+		},
+		allowed: []string{"PING", "INFO server", "SET {s00}ox 1", "XADD {s00}e * e x", "HSET {sg}fleets x 1", "GET {s00}ox", "SET rate:{sg}logins:x 1", "FUNCTION LIST"},
+	},
+	"worker": {
+		refused: []string{
+			"XDEL {s00}e 0-1", "XGROUP DESTROY {s00}e status", "XGROUP SETID {s00}e status 0", "XSETID {s00}e 9-9", "SCAN 0", "MSET {s00}oa 1 {s00}ob 2", "SYNC",
+		},
+		allowed: []string{"PING", "INFO server", "XTRIM {s00}e MAXLEN 9", "SET {s00}oy 1", "XGROUP CREATE {s00}e status 0 MKSTREAM", "XACK {s00}e status 0-1", "GET {s00}ox"},
+	},
+	"reporting": {
+		refused: []string{
+			"SET {s00}ox 1", "DEL {s00}ox", "APPEND {s00}ox 1", "SETRANGE {s00}ox 0 1", "HSET {s00}ax name x", "SET {s00}rx 1", "XADD {s00}e * e x",
+			"XADD {s00}u * u x", "XTRIM {s00}e MAXLEN 0", "XDEL {s00}e 0-1", "XACK {s00}u status 0-1", "XREADGROUP GROUP g c STREAMS {s00}u >",
+			"XGROUP DESTROY {s00}e status", "HSET {sg}meta epoch 9", "DEL {sg}meta", "SET {sg}fleets 1", "GET rate:{sg}logins:x", "DEL rate:{sg}logins:x",
+			`FUNCTION LOAD "#!lua name=mine"`, "FUNCTION DELETE x", "SYNC",
+			`EVAL "return redis.call('SET','{s00}ox','1')" 0`, `EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}ox`,
+		},
+		allowed: []string{
+			"PING", "INFO server", "GET {s00}ox", "SCAN 0", "SET {sg}lsession 1", "DEL {sg}lsession", "XGROUP CREATE {s00}v export 0 MKSTREAM", "XADD {s00}z * a b",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 rate:{sg}attempts:x`, "FCALL none 1 {s00}ox", "HSETNX {sg}meta format 1",
+		},
+	},
+	"backup": {
+		refused: []string{
+			"GET {s00}ox", "SET {s00}ox 1", "DEL {s00}ox", "XADD {s00}e * e x", "XTRIM {s00}e MAXLEN 0", "XGROUP DESTROY {s00}u status",
+			"XREADGROUP GROUP g c STREAMS {s00}e >", "HSET {sg}fleets x 1", "FCALL none 1 {s00}ox", `EVAL "return 1" 0`, `FUNCTION LOAD "#!lua name=mine"`,
+		},
+		allowed: []string{"PING", "INFO server", "XGROUP CREATE {s00}e backup@1 0 MKSTREAM", "XGROUP DESTROY {s00}e backup@1", "HSET {sg}meta backup x", "SCAN 0", "REPLCONF capa eof"},
+	},
+	"operator": {allowed: []string{"CONFIG GET maxmemory", "DBSIZE", "ACL LIST", "GET {p00}ox", "KEYS nothing*"}},
+}
+
+func TestUsers_AreRefusedWhatIsNotTheirs(t *testing.T) {
+	t.Parallel()
+	r := guarded(t)
+	for user, table := range rights {
+		if user != "operator" {
+			table.refused = append(table.refused, dangerous...)
+		}
+		for _, command := range table.refused {
+			if reply := onceAs(t, r.Addr, user, command); !noPermission(reply) {
+				t.Errorf("%s is not refused %q: %s", user, command, reply)
+			}
+		}
+		for _, command := range table.allowed {
+			if reply := onceAs(t, r.Addr, user, command); noPermission(reply) { // what else is wrong with it does not matter
+				t.Errorf("%s is refused %q: %s", user, command, reply)
+			}
+		}
+	}
+	if size, err := r.Command(t.Context(), "CONFIG", "GET", "appendonly"); err != nil || size != "appendonly\nyes" {
+		t.Errorf("afterwards: %q, %v", size, err)
+	}
+}
+
+// noPermission also knows how a script tells of it, and that DEBUG is refused to
+// everybody before rights are looked at.
+func noPermission(reply string) bool {
+	return strings.HasPrefix(reply, "-NOPERM") || strings.Contains(reply, "The user executing the script can't") ||
+		strings.Contains(reply, "DEBUG command not allowed")
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -304,12 +303,7 @@ func testRestart(t *testing.T, s *story) {
 	s.NothingDenied(t)
 	before := s.Demo
 	s.Stop()
-	for _, origin := range []string{before.BaseURL, before.OpsURL, before.PanelURL, before.ClickHouseURL} {
-		if conn, err := net.Dial("tcp", strings.TrimPrefix(origin, "http://")); err == nil {
-			conn.Close()
-			t.Errorf("%s still listens", origin)
-		}
-	}
+	system.Gone(t, before)
 	s.Env = system.Start(t, s.options)
 	after := s.Demo
 	if after.Account != before.Account || after.Fleet != before.Fleet || after.AdminKey != before.AdminKey ||

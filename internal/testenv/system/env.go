@@ -6,7 +6,9 @@ package system
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,6 +111,23 @@ func (e *Env) Command(t *testing.T, user string, args ...string) (string, error)
 	cmd.Env = append(os.Environ(), "REDIS_URL="+e.RedisURL(user), "CLICKHOUSE_URL="+e.Demo.ClickHouseURL, "ENVIRONMENT=sandbox")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// Gone fails the test while anything of a stopped system listens.
+func Gone(t *testing.T, demo stack.Demo) {
+	t.Helper()
+	origins := []string{demo.BaseURL, demo.OpsURL, demo.PanelURL, demo.ClickHouseURL}
+	if demo.Webhook != nil {
+		origins = append(origins, demo.Webhook.URL)
+	}
+	for _, origin := range origins {
+		u, err := url.Parse(origin)
+		Must(t, err)
+		if conn, err := net.Dial("tcp", u.Host); err == nil && u.Host != "" {
+			conn.Close()
+			t.Errorf("%s still listens", origin)
+		}
+	}
 }
 
 // ModuleFile is the path of a file of the project.

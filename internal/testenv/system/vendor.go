@@ -24,15 +24,20 @@ type Vendor struct {
 
 // Raised are limits that no test reaches.
 var Raised = map[string]any{
-	"orders":      Limit(100000, 60),
+	"orders":      Limit(100000, 60, 100000, 10),
 	"orderStatus": Limit(100000, 60),
 	"cancel":      Limit(100000, 60),
-	"stores":      Limit(100000, 60),
+	"stores":      Limit(100000, 60, 100000, 10),
 }
 
-// Limit is the body of a limit without a burst.
-func Limit(count, seconds int) map[string]any {
-	return map[string]any{"sustained": map[string]int{"count": count, "seconds": seconds}}
+// Limit is the body of a limit: a count and its seconds, and those of a burst.
+func Limit(sustained ...int) map[string]any {
+	window := func(w []int) map[string]int { return map[string]int{"count": w[0], "seconds": w[1]} }
+	limit := map[string]any{"sustained": window(sustained)}
+	if len(sustained) == 4 {
+		limit["burst"] = window(sustained[2:])
+	}
+	return limit
 }
 
 // Vendor creates an account (limits nil: the specification's) and takes its store
