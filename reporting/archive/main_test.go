@@ -1,8 +1,11 @@
 package archive
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,11 +36,36 @@ func open(t testing.TB, e *testserver.ClickHouse, database string) *Archive {
 // newArchive is an archive on a new database of the shared engine.
 func newArchive(t testing.TB) *Archive {
 	t.Helper()
-	e := testserver.SharedClickHouse(t)
+	return newArchiveIn(t, testserver.SharedClickHouse(t))
+}
+
+func newArchiveIn(t testing.TB, e *testserver.ClickHouse) *Archive {
+	t.Helper()
 	a := open(t, e, e.NewDatabase(t))
 	_, err := a.Migrate(t.Context())
 	noError(t, err)
 	return a
+}
+
+var idle struct {
+	once    sync.Once
+	archive *Archive
+}
+
+// idleArchive is shared by tests that store nothing. It stays until the engine ends.
+func idleArchive(t testing.TB) *Archive {
+	t.Helper()
+	idle.once.Do(func() {
+		a, err := Open(Settings{URL: testserver.SharedClickHouse(t).URL, Database: "idle_" + strings.ToLower(rand.Text()[:10])})
+		noError(t, err)
+		_, err = a.Migrate(t.Context())
+		noError(t, err)
+		idle.archive = a
+	})
+	if idle.archive == nil {
+		t.Fatal("the shared archive could not be made")
+	}
+	return idle.archive
 }
 
 // one is the only value of a query's only row.

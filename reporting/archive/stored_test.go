@@ -65,7 +65,7 @@ func TestSums_AreThoseOfTheRow(t *testing.T) {
 
 func TestStored_Refusals(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
+	a := idleArchive(t)
 	for want, s := range map[string]Selection{
 		"no day is from 2026-11-21 to 2026-11-20": {From: noon, To: noon.AddDate(0, 0, -1)},
 		"at most 10000 of each":                   {From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed+1)},
@@ -87,7 +87,7 @@ func TestStored_MayBeLeft(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	b := &Batch{}
-	for i := range 2000 {
+	for i := range 1000 {
 		o := newOrder(account(i%5), i, noon, delivery.Assigned)
 		b.Orders, b.Events = append(b.Orders, OrderOf(o, kebap)), append(b.Events, EventsOf(o)...)
 	}
@@ -254,7 +254,7 @@ func TestAccountsOf_Counts(t *testing.T) {
 // The engine's order of UUIDs is the one that readers are merged by.
 func TestCompareIDs_IsTheEnginesOrder(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
+	a := idleArchive(t)
 	rapid.Check(t, func(r *rapid.T) {
 		bytesOf := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff}), 16, 16)
 		ids := rapid.SliceOfN(bytesOf, 2, 50).Draw(r, "ids")
