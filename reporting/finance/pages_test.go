@@ -9,23 +9,24 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
 )
 
 // downloaded are the totals of the JSON file, by the headings of the page.
-func (w *world) downloaded(report *reports.Report, query string) (sums map[string]string, rows int64) {
-	w.t.Helper()
-	a := w.ask("GET", "/reports/"+report.Name+".json?"+query, "fin")
+func (e *env) downloaded(report *reports.Report, query string) (sums map[string]string, rows int64) {
+	e.T.Helper()
+	a := e.client.Get("/reports/" + report.Name + ".json?" + query)
 	var file struct {
 		Data struct{ Totals map[string]json.RawMessage }
 	}
-	must(w.t, json.Unmarshal([]byte(a.text), &file))
+	must(e.T, json.Unmarshal([]byte(a.Text), &file))
 	sums = map[string]string{}
 	for key, raw := range file.Data.Totals {
 		if key == "rows" {
-			must(w.t, json.Unmarshal(raw, &rows))
+			must(e.T, json.Unmarshal(raw, &rows))
 			continue
 		}
 		sums[report.Columns[report.Column(key)].Heading()] = strings.Trim(string(raw), `"`)
@@ -41,19 +42,6 @@ func plain(sums map[string]string) map[string]string {
 	return sums
 }
 
-// rowsTold is how many rows the page says that the report has.
-func rowsTold(d *document) string {
-	navs := all(d.root, "nav", "buttons")
-	if len(navs) == 0 {
-		return "0"
-	}
-	said := text(all(navs[0], "span", "")[0])
-	if _, after, several := strings.Cut(said, " of "); several {
-		said = after
-	}
-	return strings.ReplaceAll(strings.Fields(said)[0], ",", "")
-}
-
 // rowsPath is where a report's rows are without scripts.
 func rowsPath(r *reports.Report) string {
 	if r == control {
@@ -64,23 +52,22 @@ func rowsPath(r *reports.Report) string {
 
 func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(900)
+	e := newEnv(t)
+	e.november(300)
 	for _, query := range []string{
-		november, "from=2026-11-10&to=2026-11-10", "from=2026-10-01&to=2027-02-28", november + "&account=" + w.account.String(),
-		november + "&account=" + w.stranger.String(), november + "&fleet=" + w.fleets[1].String(), november + "&store=branch-3",
-		november + "&account=" + w.account.String() + "&fleet=" + w.fleets[2].String() + "&store=branch-1", "from=2030-01-01&to=2030-12-31",
+		november, "from=2026-11-10&to=2026-11-10", "from=2030-01-01&to=2030-12-31",
+		november + "&account=" + e.account.String() + "&fleet=" + e.fleets[2].String() + "&store=branch-1",
 	} {
 		for _, report := range reports.All() {
-			d := w.page(rowsPath(report) + "?" + query)
-			sums, rows := w.downloaded(report, query)
+			d := e.page(rowsPath(report) + "?" + query)
+			sums, rows := e.downloaded(report, query)
 			if report.Name == "control-totals" {
 				if got := len(d.rows()); int64(got) != rows {
 					t.Errorf("%s?%s: %d lines, the file has %d", report.Name, query, got, rows)
 				}
 				continue
 			}
-			if told := rowsTold(d); told != fmt.Sprint(rows) {
+			if told := d.told(); told != fmt.Sprint(rows) {
 				t.Errorf("%s?%s: the page tells of %s rows, the file has %d", report.Name, query, told, rows)
 			}
 			if rows == 0 {
@@ -105,11 +92,11 @@ func inNovember(o *archive.Order, ended bool) bool {
 // One story: a month of orders, and every page of it.
 func TestPages_AddUpToTheOrders(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(700)
+	e := newEnv(t)
+	e.november(700)
 	var cash, card, prepaid, amount int64
-	for i := range w.orders {
-		o := &w.orders[i]
+	for i := range e.orders {
+		o := &e.orders[i]
 		if inNovember(o, false) {
 			amount += o.OrderAmount.Minor
 		}
@@ -126,7 +113,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 		}
 	}
 	ended := func(s delivery.Status) string {
-		return frame.Count(w.kept(func(o *archive.Order) bool { return o.Status == s && inNovember(o, true) }))
+		return frame.Count(e.kept(func(o *archive.Order) bool { return o.Status == s && inNovember(o, true) }))
 	}
 	want := func(what, got, want string) {
 		t.Helper()
@@ -134,7 +121,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	d := w.page("/payments?" + november)
+	d := e.page("/payments?" + november)
 	sums := d.totals()
 	want("cash", sums["Cash expected"], frame.Money(cash))
 	want("card", sums["Card expected"], frame.Money(card))
@@ -143,7 +130,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	for tile, sum := range map[string]int64{"Cash expected": cash, "Card expected": card, "Prepaid": prepaid} {
 		want(tile, strings.Fields(d.tile(tile))[0], frame.Money(sum)+"TRY")
 	}
-	_, exceptions := w.downloaded(reportNamed("exceptions"), november)
+	_, exceptions := e.downloaded(reportNamed("exceptions"), november)
 	want("exceptions", d.tile("Exceptions to look at"), frame.Count(exceptions)+"among orders created in the period")
 	var drawn int64
 	for _, figures := range d.chart("collections") {
@@ -153,16 +140,16 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	if bars := len(d.chart("collections")); bars != 30 {
 		t.Errorf("%d days are drawn", bars)
 	}
-	sums = w.page("/payments/order-ledger?" + november).totals()
+	sums = e.page("/payments/order-ledger?" + november).totals()
 	want("order amounts", sums["Order amount"], frame.Money(amount))
 	want("expected", sums["Expected"], frame.Money(cash+card))
-	sums = w.page("/payments/fleet-statement?" + november).totals()
+	sums = e.page("/payments/fleet-statement?" + november).totals()
 	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
 		want(heading, sums[heading], ended(status))
 	}
 	outcomes := d.chart("outcomes")
-	if figures := outcomes[w.Fleet.Name]; len(outcomes) != 3 || figures[0] != frame.Count(w.kept(func(o *archive.Order) bool {
-		return o.Fleet == w.Fleet.ID && o.Status == delivery.Delivered && inNovember(o, true)
+	if figures := outcomes[e.Fleet.Name]; len(outcomes) != 3 || figures[0] != frame.Count(e.kept(func(o *archive.Order) bool {
+		return o.Fleet == e.Fleet.ID && o.Status == delivery.Delivered && inNovember(o, true)
 	})) {
 		t.Errorf("outcomes by fleet: %v", outcomes)
 	}
@@ -178,21 +165,21 @@ func kurus(t *testing.T, s string) (n int64) {
 
 func TestPages_ShowEveryRowOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(1150)
+	e := newEnv(t)
+	e.november(2*pageRows + 50)
 	for _, report := range reports.All() {
 		var rows [][]string
 		pages := 0
 		for next := rowsPath(report) + "?" + november; next != ""; pages++ {
-			d := w.page(next)
+			d := e.page(next)
 			shown := d.rows()
-			if len(shown) == 0 || len(shown) > pageRows || next != "" && d.link("Next") != "" && len(shown) != pageRows {
+			if len(shown) == 0 || len(shown) > pageRows || next != "" && d.Link("Next") != "" && len(shown) != pageRows {
 				t.Fatalf("%s: %d rows", next, len(shown))
 			}
 			rows = append(rows, shown...)
-			next = d.link("Next")
+			next = d.Link("Next")
 		}
-		file := strings.Split(strings.TrimSpace(w.ask("GET", "/reports/"+report.Name+".csv?plain=1&"+november, "fin").text), "\n")[1:]
+		file := strings.Split(strings.TrimSpace(e.client.Get("/reports/"+report.Name+".csv?plain=1&"+november).Text), "\n")[1:]
 		if len(rows) != len(file) || pages != (len(file)+pageRows-1)/pageRows {
 			t.Fatalf("%s: %d rows on %d pages, the file has %d", report.Name, len(rows), pages, len(file))
 		}
@@ -215,12 +202,12 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 		}
 	}
 	// A page beyond the end is the last one, and what is no number the first.
-	last := w.page("/payments/order-ledger?" + november + "&page=999999").rows()
-	if len(last) != 1150%pageRows || w.page(fmt.Sprintf("/payments/order-ledger?%s&page=%d", november, 1150/pageRows+1)).rows()[0][0] != last[0][0] {
+	last := e.page("/payments/order-ledger?" + november + "&page=999999").rows()
+	if len(last) != 50 || e.page(fmt.Sprintf("/payments/order-ledger?%s&page=%d", november, 3)).rows()[0][0] != last[0][0] {
 		t.Errorf("the last page has %d rows", len(last))
 	}
 	for _, page := range []string{"0", "-1", "x", "99999999999999999999999", "1.5"} {
-		if rows := w.page("/payments/order-ledger?" + november + "&page=" + page).rows(); len(rows) != pageRows {
+		if rows := e.page("/payments/order-ledger?" + november + "&page=" + page).rows(); len(rows) != pageRows {
 			t.Errorf("page %s has %d rows", page, len(rows))
 		}
 	}
@@ -228,32 +215,30 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 
 func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(900)
-	w.Vendor.NewStore("şube & 2", delivery.Active)
-	d := w.page("/payments/order-ledger?from=2026-11-02&to=2026-11-29&account=" + w.account.String() + "&fleet=" + w.Fleet.ID.String())
+	e := newEnv(t)
+	e.november(300)
+	e.Vendor.NewStore("şube & 2", delivery.Active)
+	d := e.page("/payments/order-ledger?from=2026-11-02&to=2026-11-29&account=" + e.account.String() + "&fleet=" + e.Fleet.ID.String())
 	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV", "JSON", "Today", "Last month"} {
-		u, err := url.Parse(d.link(name))
+		u, err := url.Parse(d.Link(name))
 		must(t, err)
 		q := u.Query()
-		if q.Get("account") != w.account.String() || q.Get("fleet") != w.Fleet.ID.String() || q.Get("from") == "" || q.Get("to") == "" {
+		if q.Get("account") != e.account.String() || q.Get("fleet") != e.Fleet.ID.String() || q.Get("from") == "" || q.Get("to") == "" {
 			t.Errorf("%s leads to %s", name, u)
 		}
 		if name != "Today" && name != "Last month" && q.Get("from") != "2026-11-02" {
 			t.Errorf("%s leads to %s", name, u)
 		}
-		if a := w.get(d.link(name), "fin"); a.StatusCode != 200 {
-			t.Errorf("%s: %d %.300s", u, a.StatusCode, a.text)
-		}
+		e.page(d.Link(name))
 	}
-	if got := attribute(d.byID("from"), "value"); got != "2026-11-02" {
+	if got := web.Attribute(d.ByID("from"), "value"); got != "2026-11-02" {
 		t.Errorf("from is %q", got)
 	}
-	for id, want := range map[string]string{"account": "Test", "fleet": w.Fleet.Name} {
+	for id, want := range map[string]string{"account": "Test", "fleet": e.Fleet.Name} {
 		chosen := ""
-		for _, o := range all(d.byID(id), "option", "") {
-			if _, there := attributes(o)["selected"]; there {
-				chosen = text(o)
+		for _, o := range web.All(d.ByID(id), "option") {
+			if web.Has(o, "selected") {
+				chosen = web.Words(o)
 			}
 		}
 		if chosen != want {
@@ -261,14 +246,14 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 		}
 	}
 	var offered []string
-	for _, o := range all(d.byID("stores"), "option", "") {
-		offered = append(offered, attribute(o, "value"))
+	for _, o := range web.All(d.ByID("stores"), "option") {
+		offered = append(offered, web.Attribute(o, "value"))
 	}
 	if !slices.Equal(offered, []string{"branch-1", "şube & 2"}) {
 		t.Errorf("stores %q are offered", offered)
 	}
 	// An account may be typed by its name, too.
-	if got := w.page("/payments/order-ledger?" + november + "&account=test"); rowsTold(got) != "450" {
-		t.Errorf("%s rows of the account", rowsTold(got))
+	if got := e.page("/payments/order-ledger?" + november + "&account=test").told(); got != "150" {
+		t.Errorf("%s rows of the account", got)
 	}
 }

@@ -8,39 +8,40 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 )
 
 func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(300)
-	for _, query := range []string{november, november + "&account=" + w.account.String(), "from=2031-01-01&to=2031-01-31"} {
-		d := w.page("/payments/control-totals/lines?" + query)
-		if len(all(d.root, "div", "done")) != 1 || !strings.HasPrefix(text(all(d.root, "div", "done")[0]), "Everything ties.") {
+	e := newEnv(t)
+	e.november(100)
+	for _, query := range []string{november + "&account=" + e.account.String(), "from=2031-01-01&to=2031-01-31"} {
+		d := e.page("/payments/control-totals/lines?" + query)
+		if len(web.All(d.Tree(), "div", "done")) != 1 || !strings.HasPrefix(web.Words(web.All(d.Tree(), "div", "done")[0]), "Everything ties.") {
 			t.Errorf("%s: no word of tying", query)
 		}
-		if empty := strings.Contains(text(d.root), "There are no orders in this period"); empty != strings.Contains(query, "2031") {
+		if empty := strings.Contains(web.Words(d.Tree()), "There are no orders in this period"); empty != strings.Contains(query, "2031") {
 			t.Errorf("%s: empty %v", query, empty)
 		}
 		for _, name := range []string{"Order ledger", "Expected collections", "Fleet statement", "Exceptions"} {
 			address := ""
-			for _, a := range all(d.root, "a", "") {
-				if text(a) == name && strings.HasPrefix(attribute(a, "href"), "/reports/") {
-					address = attribute(a, "href")
+			for _, a := range web.All(d.Tree(), "a") {
+				if web.Words(a) == name && strings.HasPrefix(web.Attribute(a, "href"), "/reports/") {
+					address = web.Attribute(a, "href")
 				}
 			}
-			sum := fmt.Sprintf("%x", sha256.Sum256([]byte(w.ask("GET", address, "fin").text)))
-			if !strings.Contains(text(d.root), sum) {
+			sum := fmt.Sprintf("%x", sha256.Sum256([]byte(e.client.Get(address).Text)))
+			if !strings.Contains(web.Words(d.Tree()), sum) {
 				t.Errorf("%s: the digest of %s is not that of %s", query, name, address)
 			}
 		}
-		if command := text(all(d.root, "pre", "")[0]); !strings.HasPrefix(command, "reporting reconcile --from 20") || strings.Contains(command, "--account") != strings.Contains(query, "account") {
+		if command := web.Words(web.All(d.Tree(), "pre")[0]); !strings.HasPrefix(command, "reporting reconcile --from 20") || strings.Contains(command, "--account") != strings.Contains(query, "account") {
 			t.Errorf("%s", command)
 		}
-		tie := parsed(t, w.get("/payments/ties?"+query, "fin").text)
-		if tile := tie.byID("ties"); attribute(tile, "class") != "tile good" || text(tile) != "Control totals Everything ties" && text(tile) != "Control totalsEverything ties" {
-			t.Errorf("the tile says %q", text(tile))
+		tie := e.page("/payments/ties?" + query)
+		if tile := tie.ByID("ties"); web.Attribute(tile, "class") != "tile good" || web.Words(tile) != "Control totals Everything ties" && web.Words(tile) != "Control totalsEverything ties" {
+			t.Errorf("the tile says %q", web.Words(tile))
 		}
 	}
 }
@@ -48,20 +49,20 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 // A row whose end was lost is still delivered by its day, but does not end.
 func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(200)
-	corrupt := w.order(5000, local("2026-11-15 12:00:00.000"))
+	e := newEnv(t)
+	e.november(200)
+	corrupt := e.order(5000, local("2026-11-15 12:00:00.000"))
 	corrupt.Status, corrupt.PaymentType = delivery.Delivered, delivery.Cash
 	corrupt.OrderAmount = delivery.Money{Minor: 123_456, Set: true}
 	corrupt.Collection, corrupt.DeliveredAt = corrupt.OrderAmount, corrupt.CreatedAt
 	corrupt.EndedAt = corrupt.EndedAt.AddDate(0, 0, 40)
-	must(t, w.Archive.InsertAnew(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
-	d := w.page("/payments/control-totals/lines?" + november)
-	alerts := all(d.root, "div", "alert")
+	must(t, e.Archive.InsertAnew(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
+	d := e.page("/payments/control-totals/lines?" + november)
+	alerts := web.All(d.Tree(), "div", "alert")
 	if len(alerts) != 1 {
 		t.Fatalf("%d alerts", len(alerts))
 	}
-	said := text(alerts[0])
+	said := web.Words(alerts[0])
 	for _, want := range []string{"Does not tie.", "expected-collections Cash expected: ", "expected-collections Delivered: ", "while ended-in-period has"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in %q", want, said)
@@ -74,18 +75,18 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	if lines["expected-collections"] != "no" || lines["fleet-statement"] != "yes" {
 		t.Errorf("ties: %v", lines)
 	}
-	tile := parsed(t, w.get("/payments/ties?"+november, "fin").text).byID("ties")
-	if attribute(tile, "class") != "tile bad" || !strings.Contains(text(tile), "Does not tie") {
-		t.Errorf("the tile says %q", text(tile))
+	tile := e.page("/payments/ties?" + november).ByID("ties")
+	if web.Attribute(tile, "class") != "tile bad" || !strings.Contains(web.Words(tile), "Does not tie") {
+		t.Errorf("the tile says %q", web.Words(tile))
 	}
 	// The summary asks for the tile by itself, and leads to the page without scripts.
-	d = w.page("/payments?" + november)
-	tile = d.byID("ties")
-	if attribute(tile, "hx-trigger") != "load" || !strings.HasPrefix(attribute(tile, "hx-get"), "/payments/ties?") ||
-		!strings.HasPrefix(d.link("See whether they tie"), "/payments/control-totals?") {
-		t.Errorf("the summary's tile: %v %s", attributes(tile), d.link("See whether they tie"))
+	d = e.page("/payments?" + november)
+	tile = d.ByID("ties")
+	if web.Attribute(tile, "hx-trigger") != "load" || !strings.HasPrefix(web.Attribute(tile, "hx-get"), "/payments/ties?") ||
+		!strings.HasPrefix(d.Link("See whether they tie"), "/payments/control-totals?") {
+		t.Errorf("the summary's tile: %v %s", tile.Attr, d.Link("See whether they tie"))
 	}
-	if shown := text(w.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").byID("rows")); shown != "Line by line" {
+	if shown := web.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
 	}
 }
@@ -94,23 +95,16 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 // leads there.
 func TestControlTotals_AreFetchedByTheirPage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.november(30)
-	d := w.page("/payments/control-totals?" + november)
-	part := attribute(d.byID("totals"), "hx-get")
-	if attribute(d.byID("totals"), "hx-trigger") != "load" || d.link("Show the control totals") != part || d.byID("rows") != nil {
-		t.Fatalf("the page has %v", attributes(d.byID("totals")))
+	e := newEnv(t)
+	e.november(30)
+	d := e.page("/payments/control-totals?" + november)
+	part := web.Attribute(d.ByID("totals"), "hx-get")
+	if web.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
+		t.Fatalf("the page has %v", d.ByID("totals").Attr)
 	}
-	a := w.get(part, "fin", "HX-Request: true")
-	if a.StatusCode != http.StatusOK || !strings.Contains(a.text, "Everything ties.") || strings.Contains(a.text, "<html") {
-		t.Errorf("the part: %d %s", a.StatusCode, a.text)
-	}
-	if whole := w.get(part, "fin"); !strings.Contains(whole.text, "Everything ties.") || !strings.Contains(whole.text, "<html") {
-		t.Errorf("without scripts: %d %s", whole.StatusCode, whole.text)
-	}
-	if refused := w.get("/payments/control-totals/lines?from=x", "fin"); refused.StatusCode != http.StatusUnprocessableEntity {
-		t.Errorf("a day that is none: %d", refused.StatusCode)
-	}
+	e.client.Get(part, "HX-Request: true").Want(200, "Everything ties.").Lacks("<html")
+	e.client.Get(part).Want(200, "Everything ties.", "<html") // without scripts
+	e.client.Get("/payments/control-totals/lines?from=x").Want(http.StatusUnprocessableEntity)
 }
 
 func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
@@ -120,9 +114,9 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	if ties := tiesOf(f, true); !ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
 		t.Errorf("%+v", ties)
 	}
-	w := newWorld(t)
-	w.november(3)
-	lines, err := w.pages.controlLines(t.Context(), mustParams(t, "2026-11-01", "2026-11-30"))
+	e := newEnv(t)
+	e.november(3)
+	lines, err := e.pages.controlLines(t.Context(), mustParams(t, "2026-11-01", "2026-11-30"))
 	must(t, err)
 	ties := control.Column("ties")
 	for said, want := range map[string]string{"yes": everythingTies, "no": somethingElse, "changing": notKnown} {

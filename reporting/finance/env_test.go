@@ -1,0 +1,236 @@
+package finance
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/html"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/internal/testenv/web"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/download"
+	"vendorapi/reporting/frame"
+	"vendorapi/reporting/reports"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// env is a panel with finance's pages and the downloads.
+type env struct {
+	*archiveenv.Env
+	pages  *Pages
+	client *web.Client // finance's browser, which sends a token
+	// account and fleet are known in Redis; the others only in ClickHouse.
+	account, stranger delivery.AccountID
+	fleets            []delivery.FleetID
+	orders            []archive.Order
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	return newEnvOn(t, testenv.New(t))
+}
+
+func newEnvOn(t *testing.T, redis *testenv.Env) *env {
+	t.Helper()
+	e := &env{Env: archiveenv.On(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
+	e.account = e.Vendor.Account
+	e.fleets = []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
+	e.serve(e.Archive)
+	return e
+}
+
+// serve puts the pages over an archive.
+func (e *env) serve(a *archive.Archive) {
+	e.T.Helper()
+	l := panelenv.Ledger(e.Env.Env)
+	gate := panelenv.Gate(e.T, l)
+	f, err := frame.New(gate, "sandbox", panelenv.Log)
+	must(e.T, err)
+	e.pages, err = New(f, l, a, panelenv.Log)
+	must(e.T, err)
+	downloads, err := download.New(a, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
+	must(e.T, err)
+	mux := http.NewServeMux()
+	e.pages.Routes(mux)
+	mux.Handle("/reports/", downloads.Handler(gate))
+	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("finance"))
+}
+
+// local is a moment of 2026 or later, in local time.
+func local(s string) time.Time {
+	t, err := time.ParseInLocation("2006-01-02 15:04:05.000", s, delivery.Istanbul)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// order makes an order; n tells it from all others, and what it is like.
+func (e *env) order(n int, created time.Time) archive.Order {
+	account := []delivery.AccountID{e.account, e.stranger}[n%2]
+	external := fmt.Sprintf("A-%05d", n)
+	o := archive.Order{
+		Account: account, Version: 1<<32 | 7, ExternalOrderID: external, ExternalStoreID: fmt.Sprintf("branch-%d", n%7),
+		StoreName: fmt.Sprintf("Çiğköfteci Ömer %d", n%7), TaxNumber: "1234567890", Fleet: e.fleets[n%3], FleetName: fmt.Sprintf("Hızlı Kurye %d", n%3),
+		Status: delivery.Delivered, CreatedAt: created, OrderedAt: created.Add(-time.Second), ReadyAt: created, AssignedAt: created.Add(time.Minute),
+		UpdatedAt: created, PaymentType: delivery.PaymentType(n % 4), OrderAmount: delivery.Money{Minor: int64(n*37+5) % 100_000, Set: true},
+		ID: delivery.MakeOrderID(n%16, delivery.DayOf(created), delivery.OrderDigest(account, external)),
+	}
+	if o.PaymentType == delivery.Cash || o.PaymentType == delivery.Card || n%11 == 0 {
+		o.Collection = o.OrderAmount
+	}
+	o.EndedAt = created.Add(30 * time.Minute)
+	switch {
+	case n%13 == 5:
+		o.Status, o.Failure = delivery.Failed, delivery.TimedOut
+	case n%17 == 3:
+		o.Status = delivery.Cancelled
+	case n%19 == 4:
+		o.Status, o.EndedAt = delivery.Searching, time.Time{}
+	default:
+		o.PickedUpAt, o.DeliveredAt = created.Add(10*time.Minute), o.EndedAt
+	}
+	return o
+}
+
+// store stores orders.
+func (e *env) store(orders ...archive.Order) {
+	e.T.Helper()
+	e.orders = append(e.orders, orders...)
+	must(e.T, e.Archive.InsertAnew(e.T.Context(), &archive.Batch{Orders: orders}))
+}
+
+// november stores n orders, spread over November 2026.
+func (e *env) november(n int) {
+	e.T.Helper()
+	var orders []archive.Order
+	for i := range n {
+		orders = append(orders, e.order(i, local("2026-11-01 00:00:00.000").Add(30*24*time.Hour/time.Duration(n)*time.Duration(i)).Truncate(time.Millisecond)))
+	}
+	e.store(orders...)
+}
+
+const november = "from=2026-11-01&to=2026-11-30"
+
+// kept are the environment's orders that a condition holds for.
+func (e *env) kept(condition func(o *archive.Order) bool) (n int64) {
+	for i := range e.orders {
+		if condition(&e.orders[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func reportNamed(name string) *reports.Report { return mustFind(name) }
+
+// page is an answer with a report.
+type page struct{ *web.Answer }
+
+func (e *env) page(path string) page { e.T.Helper(); return page{e.client.Page(path)} }
+
+// report is the table of the report; nil when there is none.
+func (p page) report() *html.Node {
+	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 0 {
+		return tables[0]
+	}
+	return nil
+}
+
+// rows are the texts of the table's body.
+func (p page) rows() (rows [][]string) {
+	table := p.report()
+	if table == nil {
+		return nil
+	}
+	for _, tr := range web.All(web.All(table, "tbody")[0], "tr") {
+		rows = append(rows, cellsOf(tr))
+	}
+	return rows
+}
+
+func cellsOf(tr *html.Node) (cells []string) {
+	for n := range tr.ChildNodes() {
+		if n.Type == html.ElementNode {
+			cells = append(cells, web.Words(n))
+		}
+	}
+	return cells
+}
+
+// totals are the sums below the table, by the headings above them: the foot's
+// first cell spans the columns before the sums.
+func (p page) totals() map[string]string {
+	table, sums := p.report(), map[string]string{}
+	if table == nil {
+		return sums
+	}
+	headings := cellsOf(web.All(web.All(table, "thead")[0], "tr")[0])
+	for _, foot := range web.All(table, "tfoot") {
+		cells := cellsOf(web.All(foot, "tr")[0])[1:]
+		span, err := strconv.Atoi(web.Attribute(web.All(foot, "th")[0], "colspan"))
+		if err != nil || span+len(cells) != len(headings) {
+			p.T.Fatalf("a foot of %d columns and %d cells below %d headings", span, len(cells), len(headings))
+		}
+		for i, cell := range cells {
+			if cell != "" {
+				sums[headings[span+i]] = cell
+			}
+		}
+	}
+	return sums
+}
+
+// told is how many rows the page says that the report has.
+func (p page) told() string {
+	navs := web.All(p.Tree(), "nav", "buttons")
+	if len(navs) == 0 {
+		return "0"
+	}
+	said := web.Words(web.All(navs[0], "span")[0])
+	if _, after, several := strings.Cut(said, " of "); several {
+		said = after
+	}
+	return strings.ReplaceAll(strings.Fields(said)[0], ",", "")
+}
+
+// chart are the figures of a chart, by label and then in the order of its
+// series.
+func (p page) chart(id string) map[string][]string {
+	figures := map[string][]string{}
+	if figure := p.ByID(id); figure != nil {
+		for _, tr := range web.All(web.All(figure, "tbody")[0], "tr") {
+			cells := cellsOf(tr)
+			figures[cells[0]] = cells[1:]
+		}
+	}
+	return figures
+}
+
+// tile is the text of a tile by its name.
+func (p page) tile(name string) string {
+	for _, tile := range web.All(p.Tree(), "div", "tile") {
+		if said := web.Words(tile); strings.HasPrefix(said, name) {
+			return strings.TrimSpace(strings.TrimPrefix(said, name))
+		}
+	}
+	return ""
+}
