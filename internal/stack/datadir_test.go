@@ -2,7 +2,6 @@ package stack
 
 import (
 	"bytes"
-	"encoding/base64"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 )
 
 func TestDataDir_IsLockedWhileOpen(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data")
 	first, err := openDataDir(path)
 	if err != nil {
@@ -33,6 +33,7 @@ func TestDataDir_IsLockedWhileOpen(t *testing.T) {
 }
 
 func TestDataDir_StaysLockedWhileItsRedisLives(t *testing.T) {
+	t.Parallel()
 	d, err := openDataDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -106,18 +107,8 @@ func snapshot(t *testing.T, d *dataDir) (all []string) {
 	return slices.Compact(all)
 }
 
-func TestFreshSecret_NeverRepeats(t *testing.T) {
-	a, b := freshSecret("TOKEN_KEYS"), freshSecret("TOKEN_KEYS")
-	if a == b {
-		t.Error("two equal secrets")
-	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(a, "k1:"))
-	if err != nil || len(key) != config.KeySize {
-		t.Errorf("%d bytes, %v", len(key), err)
-	}
-}
-
 func TestRequireFree_NamesTheVariable(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t, RedisOptions{})
 	err := requireFree("OPS_ADDR", r.Addr)
 	if err == nil || !strings.Contains(err.Error(), r.Addr) || !strings.Contains(err.Error(), "set OPS_ADDR") {
@@ -133,6 +124,7 @@ func TestRequireFree_NamesTheVariable(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
+	t.Parallel()
 	for addr, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", ":80": "127.0.0.1:80", "0.0.0.0:80": "127.0.0.1:80",
 		"[::]:80": "127.0.0.1:80", "[::1]:80": "[::1]:80", "host:80": "host:80", "nonsense": "nonsense",
@@ -144,6 +136,7 @@ func TestReachable(t *testing.T) {
 }
 
 func TestErrorEcho_ShowsErrorsAndLogsEverything(t *testing.T) {
+	t.Parallel()
 	var log, out bytes.Buffer
 	e := &errorEcho{log: &log, name: "worker", out: &out}
 	parts := []string{"level=INFO msg=a\nlevel=ERR", "OR msg=b\n{\"level\":\"ERROR\"}\npan", "ic: c\nrest"}

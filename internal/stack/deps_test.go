@@ -41,6 +41,7 @@ esac`
 
 // Each name stands for a command, and for the packages that bring it.
 func TestDeps_KnowsWhatToInstall(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ command, packages string }{
 		"redis-server": {"redis-server", "redis-server"},
 		"curl":         {"curl", "curl"},
@@ -73,6 +74,7 @@ func TestDeps_ChromiumMayBeNamed(t *testing.T) {
 }
 
 func TestDeps(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		commands map[string]string
 		fails    bool

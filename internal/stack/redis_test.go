@@ -33,6 +33,7 @@ func command(t *testing.T, r *Redis, args ...string) string {
 }
 
 func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t, RedisOptions{})
 	command(t, r, "SET", "a", "1")
 	first := r.PID()
@@ -57,6 +58,7 @@ func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
 }
 
 func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t, RedisOptions{Extra: []string{"--maxmemory", "64mb"}})
 	info := command(t, r, "INFO")
 	for _, want := range []string{"aof_enabled:1", "maxmemory:67108864", "maxmemory_policy:noeviction"} {
@@ -72,6 +74,7 @@ func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
 }
 
 func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t, RedisOptions{Unix: true, Dir: filepath.Join(t.TempDir(), strings.Repeat("long/", 30))})
 	if r.URL != "unix://"+r.Socket {
 		t.Errorf("URL = %s", r.URL)
@@ -88,6 +91,7 @@ func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
 }
 
 func TestStartRedis_Refuses(t *testing.T) {
+	t.Parallel()
 	taken := startRedis(t, RedisOptions{})
 	for name, c := range map[string]struct {
 		o    RedisOptions
@@ -120,6 +124,7 @@ func notAFolder(t *testing.T) string {
 }
 
 func TestStartRedis_GivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	if r, err := StartRedis(ctx, RedisOptions{Dir: t.TempDir()}); err == nil {
@@ -128,34 +133,8 @@ func TestStartRedis_GivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-func TestStartCluster_ServesEverySlot(t *testing.T) {
-	c, err := StartCluster(t.Context(), t.TempDir(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	if want := c.Nodes[0].URL + "?addr=" + c.Nodes[1].Addr + "&addr=" + c.Nodes[2].Addr; c.URL != want {
-		t.Errorf("URL = %s, want %s", c.URL, want)
-	}
-	// Tags in the first, second and third third of the slots.
-	for i, key := range []string{"{b}", "{a}", "{c}"} {
-		slot := command(t, c.Nodes[0], "CLUSTER", "KEYSLOT", key)
-		errs := 0
-		for _, node := range c.Nodes {
-			if _, err := redisCommand(t.Context(), "tcp", node.Addr, "SET", key, "1"); err != nil {
-				if !strings.HasPrefix(err.Error(), "MOVED "+slot) {
-					t.Errorf("key %d: %v", i, err)
-				}
-				errs++
-			}
-		}
-		if errs != 2 {
-			t.Errorf("%d nodes refused %s, want 2", errs, key)
-		}
-	}
-}
-
 func TestStartCluster_RefusesFewerThanThree(t *testing.T) {
+	t.Parallel()
 	if _, err := StartCluster(t.Context(), t.TempDir(), 2); err == nil {
 		t.Error("two masters accepted")
 	}

@@ -12,6 +12,7 @@ import (
 
 //rule:make-run/the-demo-fleet-covers-at
 func TestDemo_FleetCoversTheSixCities(t *testing.T) {
+	t.Parallel()
 	coverage, err := delivery.ParseCoverage(demoCoverage)
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +36,7 @@ func TestDemo_FleetCoversTheSixCities(t *testing.T) {
 //
 //rule:make-run/when-all-is-ready-it
 func TestDemo_IsWrittenAsTheContractNamesIt(t *testing.T) {
+	t.Parallel()
 	content, err := json.Marshal(Demo{PanelURL: "p", ClickHouseURL: "c", ReportsToken: "t", Webhook: &Webhook{}, Panel: &DemoPanel{}})
 	if err != nil {
 		t.Fatal(err)

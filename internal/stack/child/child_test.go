@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStart_ChildEndsWithAKilledParent(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +69,7 @@ func ended(pid int) bool {
 }
 
 func TestStart_TellsWhatCannotBeStarted(t *testing.T) {
+	t.Parallel()
 	if err := Start(exec.Command("/nowhere/at/all")); err == nil {
 		t.Error("started what is not there")
 	}

@@ -25,6 +25,7 @@ func service(t *testing.T, status int, header http.Header, body string) *Client 
 }
 
 func TestDo_SendsWhatItIsGiven(t *testing.T) {
+	t.Parallel()
 	c := service(t, 201, nil, `{"success":true,"data":{"auth":"$AUTH","sent":"$SENT","key":"$KEY","type":"$TYPE"}}`)
 	a, err := c.As(c.Base, "tok").Do(t.Context(), "POST", "/x", map[string]int{"a": 1}, "X-Key", "k")
 	if err != nil {
@@ -46,6 +47,7 @@ func TestDo_SendsWhatItIsGiven(t *testing.T) {
 }
 
 func TestDo_TakesARefusalApart(t *testing.T) {
+	t.Parallel()
 	c := service(t, 429, http.Header{"Retry-After": {"7"}}, `{"success":false,"message":"slow down","data":{"errorCode":"RATE_LIMITED"}}`)
 	a, err := c.Do(t.Context(), "GET", "/x", nil)
 	if err != nil {
@@ -60,12 +62,14 @@ func TestDo_TakesARefusalApart(t *testing.T) {
 }
 
 func TestDo_AnAnswerWithoutEnvelopeIsAnError(t *testing.T) {
+	t.Parallel()
 	if _, err := service(t, 502, nil, "<html>").Do(t.Context(), "GET", "/x", nil); err == nil || !strings.Contains(err.Error(), "502 with no envelope") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	c := service(t, 200, nil, `{"success":true,"data":{"accessToken":"abc"}}`)
 	in, err := c.Login(t.Context(), "/token", "id", "secret")
 	if err != nil || in.Bearer != "abc" {

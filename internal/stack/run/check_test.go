@@ -6,6 +6,7 @@ import (
 )
 
 func TestCheckVariables_SaysWhatIsInForce(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	err := checkVariables(getenv(map[string]string{"GATEWAY_ADDR": "127.0.0.1:9", "REDIS_URL": "redis://u:geheim@h:1", "COURIER": "manual"}), &out)
 	if err != nil {
@@ -20,6 +21,7 @@ func TestCheckVariables_SaysWhatIsInForce(t *testing.T) {
 }
 
 func TestCheckVariables_NamesEveryWrongOne(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	err := checkVariables(getenv(map[string]string{
 		"GATEWAY_ADDR": "8080", "PANEL_ADDR": "127.0.0.1:http", "REDIS_URL": "u:geheim@h", "COURIER_STEP": "soon"}), &out)

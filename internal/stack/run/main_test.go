@@ -15,6 +15,7 @@ func getenv(values map[string]string) func(string) string {
 //rule:make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR make-run/REDIS_URL make-run/CLICKHOUSE_URL make-run/COURIER
 //rule:make-run/COURIER_STEP
 func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
+	t.Parallel()
 	o, err := options(getenv(nil), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,7 @@ func TestOptions_HaveTheDocumentedDefaults(t *testing.T) {
 //rule:make-run/DATA_DIR make-run/GATEWAY_ADDR make-run/OPS_ADDR make-run/PANEL_ADDR make-run/REDIS_URL make-run/CLICKHOUSE_URL make-run/COURIER
 //rule:make-run/COURIER_STEP
 func TestOptions_TakeEveryVariable(t *testing.T) {
+	t.Parallel()
 	o, err := options(getenv(map[string]string{
 		"DATA_DIR": "d", "GATEWAY_ADDR": "g:1", "OPS_ADDR": "o:2", "WORKER_OPS_ADDR": "w:3", "RECEIVER_ADDR": "r:4",
 		"REDIS_URL": "redis://x", "CLICKHOUSE_URL": "http://c", "CLICKHOUSE_ADDR": "c:5", "PANEL_ADDR": "p:6", "REPORTING_OPS_ADDR": "x:7", "COURIER": "manual", "COURIER_STEP": "250ms",
@@ -44,6 +46,7 @@ func TestOptions_TakeEveryVariable(t *testing.T) {
 }
 
 func TestOptions_Refuse(t *testing.T) {
+	t.Parallel()
 	for variable, value := range map[string]string{"COURIER": "robot", "COURIER_STEP": "soon"} {
 		if _, err := options(getenv(map[string]string{variable: value}), io.Discard); err == nil ||
 			!strings.Contains(err.Error(), variable) || !strings.Contains(err.Error(), value) {
@@ -57,6 +60,7 @@ func TestOptions_Refuse(t *testing.T) {
 
 //rule:make-run/other-programs-on-the-machine
 func TestIfFree_GivesWayToOthers(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
