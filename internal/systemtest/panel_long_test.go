@@ -29,6 +29,7 @@ func TestPanel(t *testing.T) {
 		{"RolesHoldOnTheServer", testRoles},
 		{"ForgedRequestsAreRefused", testForged},
 		{"MarkupStaysText", testMarkup},
+		{"DocumentationObeysItsPolicy", testDocumentation},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, e) })
 	}
@@ -160,4 +161,20 @@ func testLimitHolds(t *testing.T, e *panelEnv) {
 	if send() != http.StatusTooManyRequests {
 		t.Error("a refused change of the limit changed it")
 	}
+}
+
+// testDocumentation: the viewer shows what can be called, and nothing is asked of
+// another host or refused by the policy, which a page's end judges.
+func testDocumentation(t *testing.T, e *panelEnv) {
+	vendor := e.Open(t, e.Demo.BaseURL)
+	vendor.Visit("/docs", http.StatusOK)
+	vendor.WaitText("Create an order", "delivery.status_changed")
+	vendor.Follow("Error codes")
+	vendor.WaitText("DUPLICATE_ORDER")
+	vendor.Usable()
+	private := e.Open(t, e.Demo.OpsURL)
+	private.Visit("/docs", http.StatusOK)
+	private.WaitText("Take a job")
+	private.Follow("Admin API")
+	private.WaitText("Announce an overdue balance")
 }

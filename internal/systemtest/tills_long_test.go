@@ -42,7 +42,6 @@ type tills struct {
 	acked   atomic.Int64
 	resets  int            // tries that met nobody
 	refused map[string]int // answers that were forgiven, by status and code
-	worst   time.Duration  // the longest time from a first try to its success
 }
 
 // tillOrder is one order as its till saw it.
@@ -50,8 +49,7 @@ type tillOrder struct {
 	key       string
 	body      []byte
 	orderID   string
-	raw       []byte // of the 201
-	began     time.Time
+	raw       []byte    // of the 201
 	acked     time.Time // the last time that something about it was acknowledged
 	cancelled bool      // the cancellation was answered 200
 	unknown   bool      // answered ORDER_NOT_FOUND after it had been acknowledged
@@ -102,7 +100,7 @@ func (c *tills) fault(format string, args ...any) {
 
 // order is one order's way. Every ninth is to be cancelled: its courier waits.
 func (c *tills) order(t *testing.T, i, n int) {
-	o := &tillOrder{key: fmt.Sprintf("T-%d-%d", i, n), began: time.Now()}
+	o := &tillOrder{key: fmt.Sprintf("T-%d-%d", i, n)}
 	cancels := n%9 == 4
 	body, err := json.Marshal(c.vendor.Order(func(b map[string]any) {
 		b["externalOrderId"] = "E" + o.key
@@ -127,7 +125,6 @@ func (c *tills) order(t *testing.T, i, n int) {
 	o.orderID, o.raw, o.acked = created.OrderID, a.Raw, time.Now()
 	c.mu.Lock()
 	c.orders = append(c.orders, o)
-	c.worst = max(c.worst, o.acked.Sub(o.began))
 	c.mu.Unlock()
 	c.acked.Add(1)
 	// A read whose answer was lost has used up the order's ten seconds.
@@ -195,13 +192,6 @@ func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPIPE) || errors.As(err, &operation) && operation.Op == "dial" ||
 		strings.Contains(err.Error(), "server closed idle connection")
-}
-
-// slowest is the longest that an order has taken so far.
-func (c *tills) slowest() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.worst
 }
 
 // passes waits until so many more orders have been taken.
@@ -276,8 +266,8 @@ func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
 		}
 	}
 	c.checkWebhooks(t, r)
-	t.Logf("%d orders, the slowest took %.1f s with its repetitions; %d tries met nobody, forgiven answers: %v; webhooks: %+v",
-		len(c.orders), c.worst.Seconds(), c.resets, c.refused, r.Counts())
+	t.Logf("%d orders; %d tries met nobody, forgiven answers: %v; webhooks: %+v",
+		len(c.orders), c.resets, c.refused, r.Counts())
 	return lost
 }
 
