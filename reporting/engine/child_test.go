@@ -26,6 +26,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/engine/libchdb"
 )
 
@@ -309,10 +310,18 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// shell is a command that runs a script with the engine's binary as $0.
-func shell(t testing.TB, engine *exec.Cmd, script string) *exec.Cmd {
+// stream begins a statement and leaves its result to be read.
+func (c *child) stream(t testing.TB, sql string) (*http.Response, error) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", script, engine.Path)
-	cmd.Env = engine.Env
-	return cmd
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr, strings.NewReader(sql))
+	noError(t, err)
+	return plainTransport.RoundTrip(req)
+}
+
+// awaitRunning waits until the statement of that id runs.
+func (c *child) awaitRunning(t testing.TB, id string) {
+	t.Helper()
+	testserver.Await(t, id+" runs", func() bool {
+		return c.must(t, "SELECT count() FROM system.processes WHERE Settings['log_comment'] = '"+id+"'", nil) != "0\n"
+	})
 }

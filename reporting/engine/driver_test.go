@@ -14,6 +14,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 func compression(method clickhouse.CompressionMethod) func(*clickhouse.Options) {
@@ -311,14 +313,9 @@ func TestDriver_CancelKillsTheStatement(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	count := "SELECT count() FROM system.processes WHERE current_database = '" + name + "'"
-	for c.must(t, count, nil) != "0\n" {
-		if time.Now().After(deadline) {
-			t.Fatalf("still running: %s", c.must(t, "SELECT query FROM system.processes", nil))
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	testserver.Await(t, "no statement runs", func() bool {
+		return c.must(t, "SELECT count() FROM system.processes WHERE current_database = '"+name+"'", nil) == "0\n"
+	})
 }
 
 func TestDriver_ServesDatabaseSQL(t *testing.T) {

@@ -5,11 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +15,62 @@ import (
 	chcompress "github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
+
+// An insert is acknowledged when it is stored: kill -9 takes nothing of it. Meanwhile
+// no other process can have the folder.
+func TestInsert_AcknowledgedSurvivesKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := start(t, childOptions{DataDir: dir})
+	c.must(t, "CREATE DATABASE d", nil)
+	c.must(t, "CREATE TABLE d.t (batch UInt32, n UInt32, text String) ENGINE = MergeTree ORDER BY (batch, n)", nil)
+	noError(t, sendBatch(t, c.connect(t, "d", compression(clickhouse.CompressionLZ4)), 1))
+	want := fmt.Sprintf("the data folder is in use: %s, by process %d", dir, c.cmd.Process.Pid)
+	if said := refusal(t, childOptions{DataDir: dir}); !strings.Contains(said, want) {
+		t.Errorf("said %q", said)
+	}
+	c.kill()
+	c = start(t, childOptions{DataDir: dir})
+	if got := c.must(t, "SELECT count(), uniqExact(n) FROM d.t", nil); got != fmt.Sprintf("%[1]d\t%[1]d\n", rowsPerBatch) {
+		t.Errorf("stored are %s", got)
+	}
+}
+
+// refusal starts an engine that must not start, and returns what it says.
+func refusal(t *testing.T, o childOptions) string {
+	t.Helper()
+	if o.DataDir == "" {
+		o.DataDir = t.TempDir()
+	}
+	o.DieWithParent = true
+	cmd := childCommand(o)
+	tooLong := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer tooLong.Stop()
+	out, err := cmd.CombinedOutput()
+	if err == nil || !tooLong.Stop() {
+		t.Fatalf("it started: %s", out)
+	}
+	return string(out)
+}
+
+func TestRun_RefusesOptions(t *testing.T) {
+	t.Parallel()
+	fine := Options{Addr: "127.0.0.1:0", DataDir: t.TempDir(), MaxQueries: 1, MaxBody: 1 << 20}
+	for want, change := range map[string]func(*Options){
+		"0.0.0.0:0: the embedded": func(o *Options) { o.Addr = "0.0.0.0:0" },
+		":0: the embedded":        func(o *Options) { o.Addr = ":0" },
+		"missing port":            func(o *Options) { o.Addr = "here" },
+		"no data folder":          func(o *Options) { o.DataDir = "" },
+		"at least one is needed":  func(o *Options) { o.MaxQueries = 0 },
+		"at least 1048576 are":    func(o *Options) { o.MaxBody = 1 },
+	} {
+		o := fine
+		change(&o)
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
 
 // An insert whose body ends early, by either kind of length, leaves nothing;
 // neither does one that is damaged or too long.
@@ -74,74 +127,9 @@ func TestInsert_AllOrNothing(t *testing.T) {
 	}
 }
 
-func TestInsert_BodyIsBounded(t *testing.T) {
-	t.Parallel()
-	c := start(t, childOptions{MaxBody: 1 << 20})
-	c.must(t, "CREATE DATABASE d", nil)
-	c.must(t, "CREATE TABLE d.t (b String) ENGINE = MergeTree ORDER BY b", nil)
-	in := params("query", "INSERT INTO d.t FORMAT TSV")
-	line := strings.Repeat("x", 1000) + "\n"
-	for size, status := range map[int]int{1000: http.StatusOK, 2000: http.StatusRequestEntityTooLarge} {
-		known := c.ask(t, strings.Repeat(line, size), in)
-		unknown := c.send(t, http.MethodPost, in, struct{ io.Reader }{strings.NewReader(strings.Repeat(line, size))}, nil)
-		if known.status != status || unknown.status != status {
-			t.Errorf("%d lines: %d with a length, %d without", size, known.status, unknown.status)
-		}
-	}
-	if got := c.must(t, "SELECT count() FROM d.t", nil); got != "2000\n" {
-		t.Errorf("%s rows", got)
-	}
-}
-
 // rowsPerBatch is small enough for many batches and large enough to be caught
 // in the middle.
 const rowsPerBatch = 2000
-
-// Batches are acknowledged when they are stored, whole, and not before: after
-// kill -9 at any moment every acknowledged batch is there, and none in part.
-func TestInsert_SurvivesKill(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
-	acknowledged, sent := map[uint32]bool{}, uint32(0)
-	var mu sync.Mutex
-	const rounds, writers = 5, 3
-	for round := range rounds {
-		c := start(t, childOptions{DataDir: dir})
-		if round == 0 {
-			c.must(t, "CREATE DATABASE d", nil)
-			c.must(t, `CREATE TABLE d.t (batch UInt32, n UInt32, text String) ENGINE = MergeTree ORDER BY (batch, n)
-				SETTINGS non_replicated_deduplication_window = 100`, nil)
-		}
-		checkBatches(t, c, acknowledged)
-		var ended sync.WaitGroup
-		for range writers {
-			ended.Go(func() {
-				conn := c.connect(t, "d", compression(clickhouse.CompressionLZ4))
-				for {
-					mu.Lock()
-					sent++
-					id := sent
-					mu.Unlock()
-					if err := sendBatch(t, conn, id); err != nil {
-						return
-					}
-					mu.Lock()
-					acknowledged[id] = true
-					mu.Unlock()
-				}
-			})
-		}
-		time.Sleep(300*time.Millisecond + time.Duration(rand.IntN(200))*time.Millisecond)
-		c.kill()
-		ended.Wait()
-	}
-	c := start(t, childOptions{DataDir: dir})
-	stored := checkBatches(t, c, acknowledged)
-	t.Logf("%d batches sent, %d acknowledged, %d stored, over %d kills", sent, len(acknowledged), stored, rounds)
-	if len(acknowledged) == 0 {
-		t.Error("no batch was acknowledged")
-	}
-}
 
 func sendBatch(t *testing.T, conn clickhouse.Conn, id uint32) error {
 	batch, err := conn.PrepareBatch(t.Context(), "INSERT INTO t")
@@ -154,29 +142,6 @@ func sendBatch(t *testing.T, conn clickhouse.Conn, id uint32) error {
 		}
 	}
 	return batch.Send()
-}
-
-func checkBatches(t *testing.T, c *child, acknowledged map[uint32]bool) (stored int) {
-	t.Helper()
-	rows, err := c.connect(t, "d").Query(t.Context(), "SELECT batch, count(), uniqExact(n) FROM t GROUP BY batch")
-	noError(t, err)
-	found := map[uint32]bool{}
-	for rows.Next() {
-		var id uint32
-		var count, distinct uint64
-		noError(t, rows.Scan(&id, &count, &distinct))
-		if count != rowsPerBatch || distinct != rowsPerBatch {
-			t.Errorf("batch %d has %d rows", id, count)
-		}
-		found[id] = true
-	}
-	noError(t, rows.Err())
-	for id := range acknowledged {
-		if !found[id] {
-			t.Errorf("batch %d was acknowledged and is lost", id)
-		}
-	}
-	return len(found)
 }
 
 // Readers and writers at once: every reader sees whole batches only, and the
@@ -227,33 +192,6 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 	noError(t, conn.QueryRow(t.Context(), "SELECT count() FROM t").Scan(&rows))
 	if rows != writers*batches*rowsPerBatch {
 		t.Errorf("%d rows", rows)
-	}
-}
-
-// More statements than slots wait for their turn; ids that are running are not
-// taken twice.
-func TestConcurrent_SlotsAndIds(t *testing.T) {
-	t.Parallel()
-	c := start(t, childOptions{MaxQueries: 2})
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if r := c.ask(t, "SELECT sleep(0.05)", nil); r.status != http.StatusOK {
-				t.Errorf("%d %s", r.status, r.body)
-			}
-		})
-	}
-	all.Wait()
-	all.Go(func() { c.must(t, "SELECT sleep(2.5)", params("query_id", "the one")) })
-	for c.must(t, "SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'the one'", nil) == "0\n" {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if r := c.ask(t, "SELECT 1", params("query_id", "the one")); r.header.Get("X-ClickHouse-Exception-Code") != "216" {
-		t.Errorf("%d %s", r.status, r.body)
-	}
-	all.Wait()
-	if r := c.ask(t, "SELECT 1", params("query_id", "the one")); r.status != http.StatusOK || r.header.Get("X-ClickHouse-Query-Id") != "the one" {
-		t.Errorf("%d %s", r.status, r.body)
 	}
 }
 
