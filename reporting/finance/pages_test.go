@@ -54,11 +54,14 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.november(300)
-	for _, query := range []string{
+	for i, query := range []string{
 		november, "from=2026-11-10&to=2026-11-10", "from=2030-01-01&to=2030-12-31",
 		november + "&account=" + e.account.String() + "&fleet=" + e.fleets[2].String() + "&store=branch-1",
 	} {
 		for _, report := range reports.All() {
+			if report == control && i > 0 {
+				continue // its totals are those of the others
+			}
 			d := e.page(rowsPath(report) + "?" + query)
 			sums, rows := e.downloaded(report, query)
 			if report.Name == "control-totals" {
