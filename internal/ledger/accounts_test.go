@@ -115,9 +115,8 @@ func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 	for range 10 {
 		must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"))
 	}
-	if refusal := wantCode(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited); refusal.RetryAfter <= 0 {
-		t.Errorf("retry after %s", refusal.RetryAfter)
-	}
+	refusal := wantCode(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited)
+	check(t, refusal.RetryAfter > 0, "retry after %s", refusal.RetryAfter)
 	must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.2"))
 	must(t, l.CountFailedLogin(t.Context(), "ven_2", "127.0.0.1"))
 }
@@ -159,9 +158,8 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	l := openTest(t)
 	must(t, l.LoadFleets(t.Context()))
 	f := newFleet(t, l)
-	if got := l.Fleets().Fleet(f.ID); got == nil || got.Name != f.Name || got.Couriers != -1 || !got.Available() {
-		t.Fatalf("snapshot has %+v", got)
-	}
+	got := l.Fleets().Fleet(f.ID)
+	require(t, got != nil && got.Name == f.Name && got.Couriers == -1 && got.Available(), "snapshot has %+v", got)
 	now := time.Now()
 	check(t, l.VerifyFleetSecret(f.ID, testHash, now) && !l.VerifyFleetSecret(f.ID, [32]byte{}, now) && !l.VerifyFleetSecret(delivery.NewFleetID(), testHash, now),
 		"secrets")
@@ -192,16 +190,14 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			if _, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil }); err != nil {
-				t.Error(err)
-			}
+			_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil })
+			check(t, err == nil, "%v", err)
 		})
 	}
 	all.Wait()
 	must(t, l.LoadFleets(t.Context()))
-	if got := l.Fleets().Fleet(f.ID).Couriers; got != 6 {
-		t.Errorf("%d couriers, want 6", got)
-	}
+	got := l.Fleets().Fleet(f.ID).Couriers
+	check(t, got == 6, "%d couriers, want 6", got)
 }
 
 func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
@@ -235,9 +231,8 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	if due, err := l.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
-	if n := l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(); n != 1 {
-		t.Errorf("%d events", n)
-	}
+	n := l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val()
+	check(t, n == 1, "%d events", n)
 	_, err := l.Store(t.Context(), id, "S-2")
 	wantCode(t, err, delivery.CodeStoreNotFound)
 	stores := get(l.AccountStores(t.Context(), id))(t)
@@ -251,9 +246,8 @@ func TestPartitionTags_AreEvenAndStable(t *testing.T) {
 		for i, tag := range partitionTags('p', partitions) {
 			require(t, !seen[tag], "%d partitions: tag %s twice", partitions, tag)
 			seen[tag] = true
-			if slot := int(hashSlot(tag)); slot < i*share+share/4 || slot > i*share+share*3/4 {
-				t.Errorf("%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
-			}
+			slot := int(hashSlot(tag))
+			check(t, slot >= i*share+share/4 && slot <= i*share+share*3/4, "%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
 		}
 	}
 	if got := hashSlot("foo"); got != 12182 {

@@ -88,21 +88,18 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 	}
 	l.wantActivity(t, MinuteActivity{}, refused(1), MinuteActivity{}, refused(2))
 	got := get(l.Activity(t.Context(), 1440))(t)
-	if first, last := got[0].At, got[1439].At; len(got) != 1440 || !last.Equal(start.Add(2*time.Minute)) || last.Sub(first) != 1439*time.Minute {
-		t.Errorf("%d minutes from %s to %s", len(got), first, last)
-	}
+	first, last := got[0].At, got[1439].At
+	check(t, len(got) == 1440 && last.Equal(start.Add(2*time.Minute)) && last.Sub(first) == 1439*time.Minute, "%d minutes from %s to %s", len(got), first, last)
 	key := l.activityKey(start.Unix() / 60)
-	if ttl := l.rdb.TTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > 25*time.Hour {
-		t.Errorf("a minute is kept for %s", ttl)
-	}
+	ttl := l.rdb.TTL(t.Context(), key).Val()
+	check(t, ttl > 24*time.Hour && ttl <= 25*time.Hour, "a minute is kept for %s", ttl)
 }
 
 func TestActivity_RefusesOtherSpans(t *testing.T) {
 	l := openTest(t)
 	for _, minutes := range []int{-1, 0, 1441} {
-		if _, err := l.Activity(t.Context(), minutes); err == nil {
-			t.Errorf("%d minutes are answered", minutes)
-		}
+		_, err := l.Activity(t.Context(), minutes)
+		check(t, err != nil, "%d minutes are answered", minutes)
 	}
 }
 
@@ -145,7 +142,6 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 
 func TestCountRefusal_TakesNoMemory(t *testing.T) {
 	l := openTest(t)
-	if n := testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	n := testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) })
+	check(t, n == 0, "%v allocations", n)
 }

@@ -94,7 +94,7 @@ func clusterWay(t *testing.T, s *env) {
 	ds, _ := get2(s.Lease(t.Context(), partition, grant(100)))(t)
 	mine := 0
 	for _, d := range ds {
-		s.record(t, d, Outcome{OK: true, Status: 200})
+		get(s.RecordAttempts(t.Context(), []Result{{d, Outcome{OK: true, Status: 200, At: time.Now()}}}, noGrant, breakerAt))(t)
 		if d.Account == s.account {
 			mine++
 		}
@@ -113,9 +113,8 @@ func clusterLists(t *testing.T, l *Ledger) {
 	ids := get(l.accountIDs(t.Context()))(t)
 	uses := get(l.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
-		if got := uses[i][EndpointOrders].Sustained.Used; got != 2 {
-			t.Errorf("%d orders used", got)
-		}
+		got := uses[i][EndpointOrders].Sustained.Used
+		check(t, got == 2, "%d orders used", got)
 	}
 	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
 	l.CountRefusal(delivery.CodeRateLimited)
@@ -330,13 +329,11 @@ func (m *slotMove) refuses(t *testing.T, l *Ledger, calls []func() error) {
 	var all sync.WaitGroup
 	for i, call := range calls {
 		all.Go(func() {
-			if err := call(); !errors.Is(err, delivery.ErrUnavailable) {
-				t.Errorf("call %d on a slot that moves: %v", i, err)
-			}
+			err := call()
+			check(t, errors.Is(err, delivery.ErrUnavailable), "call %d on a slot that moves: %v", i, err)
 		})
 	}
 	all.Wait()
-	if after := m.content(t, l); !maps.Equal(before, after) {
-		t.Errorf("a refused call changed what the slot holds: %d keys before, %d after", len(before), len(after))
-	}
+	after := m.content(t, l)
+	check(t, maps.Equal(before, after), "a refused call changed what the slot holds: %d keys before, %d after", len(before), len(after))
 }

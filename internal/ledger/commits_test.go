@@ -51,9 +51,8 @@ func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 	must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
 	check(t, listed(delivery.Searching) == 0, "a late index put the order back")
 	s.advance(t, o.ID, delivery.Delivered)
-	if n := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(); n != 0 {
-		t.Errorf("%d timers of ended orders", n)
-	}
+	n := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val()
+	check(t, n == 0, "%d timers of ended orders", n)
 	check(t, listed(delivery.Assigned) == 0, "the delivered order is still listed")
 }
 
@@ -98,12 +97,10 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	s.advance(t, o.ID, delivery.Failed)
 	u.Kind = delivery.KindAccept
 	_, err = s.Report(t.Context(), u, time.Now())
-	if refusal := wantCode(t, err, delivery.CodeJobNotAvailable); refusal.Status != delivery.Failed {
-		t.Errorf("told %s", refusal.Status)
-	}
-	if n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val(); n != 1 {
-		t.Errorf("%d updates in the stream, want 1", n)
-	}
+	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
+	check(t, refusal.Status == delivery.Failed, "told %s", refusal.Status)
+	n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val()
+	check(t, n == 1, "%d updates in the stream, want 1", n)
 }
 
 func TestReportLocations_KeepsTheNewest(t *testing.T) {

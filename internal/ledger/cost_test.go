@@ -105,12 +105,10 @@ func (s *costEnv) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner
 			add(b, pipe, int(s.next.Add(1)))
 			sent++
 		}
-		cmds, err := pipe.Exec(b.Context())
-		must(b, err)
+		cmds := get(pipe.Exec(b.Context()))(b)
 		for _, cmd := range cmds {
-			if reply, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "fcall" && !strings.HasPrefix(reply.Val(), "created\n") {
-				b.Fatalf("the script answered %q", reply.Val())
-			}
+			reply, ok := cmd.(*redis.StringCmd)
+			require(b, !ok || cmd.Name() != "fcall" || strings.HasPrefix(reply.Val(), "created\n"), "the script answered %q", reply.Val())
 		}
 	}
 }

@@ -70,9 +70,8 @@ func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
 	s := newEnv(t)
 	first := s.create(t, "X-1")
 	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
-	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != first.ID {
-		t.Errorf("named %s, want %s", refusal.OrderID, first.ID)
-	}
+	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
+	check(t, refusal.OrderID == first.ID, "named %s, want %s", refusal.OrderID, first.ID)
 }
 
 func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
@@ -118,9 +117,8 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 			other := s.creation("X-1", key)
 			other.Body = []byte("another body")
 			_, _, err := s.CreateOrder(t.Context(), other)
-			if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); !refusal.OrderID.IsZero() {
-				t.Error("a key conflict names an order")
-			}
+			refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
+			check(t, refusal.OrderID.IsZero(), "a key conflict names an order")
 
 			// The same key with another external id.
 			otherID := s.creation("X-2", key)
@@ -172,9 +170,8 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	check(t, again.Replayed, "not replayed within the day")
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
 	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
-	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != created.Order.ID {
-		t.Error("after a day the external id alone must tell")
-	}
+	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
+	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must tell")
 	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
@@ -194,9 +191,8 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
-	if n := s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(); n != 1 {
-		t.Errorf("%d events, want 1", n)
-	}
+	n := s.rdb.XLen(t.Context(), r.key(kindEvents)).Val()
+	check(t, n == 1, "%d events, want 1", n)
 	reply := get(s.count(t.Context(), s.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)}))(t)
 	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
 }
@@ -271,9 +267,8 @@ func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
 	forget()
 	o := s.create(t, "X-1")
 	forget()
-	if _, err := s.Consume(t.Context(), s.account, EndpointStores); err != nil {
-		t.Error(err)
-	}
+	_, err := s.Consume(t.Context(), s.account, EndpointStores)
+	check(t, err == nil, "%v", err)
 	forget()
 	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
 }

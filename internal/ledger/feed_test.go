@@ -23,9 +23,8 @@ func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 	go func() { done <- l.RunFeed(ctx, f) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("the feed ended with %v", err)
-		}
+		err := <-done
+		check(t, errors.Is(err, context.Canceled), "the feed ended with %v", err)
 	})
 	t.Cleanup(stop)
 	return stop
@@ -167,13 +166,11 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
 	for range maxDeliveries + 5 {
-		if err := reader.readOwn(t.Context()); !errors.Is(err, delivery.ErrUnavailable) {
-			t.Fatalf("got %v", err)
-		}
+		err := reader.readOwn(t.Context())
+		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	}
-	if n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(); n != 0 {
-		t.Errorf("%d entries were buried for Redis's fault", n)
-	}
+	n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val()
+	check(t, n == 0, "%d entries were buried for Redis's fault", n)
 }
 
 func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
@@ -286,9 +283,8 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	orders := get(s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
 	check(t, orders[0] == nil && orders[1] == nil && orders[2] != nil, "left are %v", orders)
 	_, _, err := s.CreateOrder(t.Context(), s.creation("ended", ""))
-	if refusal := wantCode(t, err, delivery.CodeDuplicateOrder); refusal.OrderID != ended.ID {
-		t.Errorf("named %s, want %s", refusal.OrderID, ended.ID)
-	}
+	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
+	check(t, refusal.OrderID == ended.ID, "named %s, want %s", refusal.OrderID, ended.ID)
 	if jobs, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
 		t.Errorf("a retired order is still listed: %v %v", jobs, err)
 	}

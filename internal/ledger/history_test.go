@@ -114,9 +114,8 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		switch {
 		case e.Outcomes != nil:
 			outcomes++
-			if r := e.Outcomes.Records; e.Outcomes.Account != s.account || len(r) != 1 || r[0].State != outcomeNotSent || r[0].OrderID != o.ID.String() {
-				t.Errorf("outcomes %+v", e.Outcomes)
-			}
+			r := e.Outcomes.Records
+			check(t, e.Outcomes.Account == s.account && len(r) == 1 && r[0].State == outcomeNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
 		case !e.Event.LateAt.IsZero():
 			late++
 			check(t, e.Event.Order == o.ID && e.Event.LateAt.Equal(at) && e.Event.Version == 0, "late delivery %+v", e.Event)
@@ -164,9 +163,8 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		check(t, found[id] == status, "order %s: %s, want %s", id, found[id], status)
 	}
 	stop := errors.New("enough")
-	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("went on after an error: %v", err)
-	}
+	err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return stop })
+	check(t, errors.Is(err, stop), "went on after an error: %v", err)
 	stores, unreadable := get2(l.Stores(t.Context(), names))(t)
 	check(t, len(stores) == 4 && len(unreadable) == 0, "%d stores, unreadable are %v", len(stores), unreadable)
 	for name, s := range stores {

@@ -83,9 +83,8 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	if n := s.eventsHeld(t); n > released {
 		t.Errorf("%d events are left behind a hold that has expired", n)
 	}
-	if _, err := s.Hold(t.Context(), "b3", time.Now()); err != nil {
-		t.Errorf("beside an expired hold: %v", err)
-	}
+	_, err := s.Hold(t.Context(), "b3", time.Now())
+	check(t, err == nil, "beside an expired hold: %v", err)
 	groups := get(s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
 	if len(groups) != 4 { // three roles and b3
 		t.Errorf("groups: %+v", groups)
@@ -109,12 +108,10 @@ func TestResume_GoesOnFromTheHold(t *testing.T) {
 	now := time.Now()
 	done := get(s.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3 && int64(done.Epoch) == now.Unix()-epochZero, "%+v", done)
-	if n := settleAll(t, s.Ledger, RoleExport); n != 1 {
-		t.Errorf("%d events are exported again, 1 came after the hold", n)
-	}
-	if epoch := s.create(t, "new epoch").Version >> 32; epoch != uint64(done.Epoch) {
-		t.Errorf("the version's epoch is %d, want %d", epoch, done.Epoch)
-	}
+	n := settleAll(t, s.Ledger, RoleExport)
+	check(t, n == 1, "%d events are exported again, 1 came after the hold", n)
+	epoch := s.create(t, "new epoch").Version >> 32
+	check(t, epoch == uint64(done.Epoch), "the version's epoch is %d, want %d", epoch, done.Epoch)
 	again := get(s.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, again.Before && again.Epoch == done.Epoch, "a second time: %+v", again)
 	must(t, s.Resumable(t.Context(), "b1"))
@@ -127,19 +124,16 @@ func TestIDBefore_IsTheGreatestThatIsLess(t *testing.T) {
 	for id, want := range map[string]string{
 		"5-3": "5-2", "5-0": "4-" + strconv.FormatUint(math.MaxUint64, 10), "0-0": "0-0", "0-1": "0-0",
 	} {
-		if got := idBefore(id); got != want {
-			t.Errorf("before %s: %s, want %s", id, got, want)
-		}
+		got := idBefore(id)
+		check(t, got == want, "before %s: %s, want %s", id, got, want)
 	}
 }
 
 func TestNextEpoch_NeverComesTwice(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, delivery.Istanbul)
 	first := nextEpoch(1, at)
-	if second := nextEpoch(1, at.Add(time.Second)); second <= first {
-		t.Errorf("the same backup restored a second time: %d after %d", second, first)
-	}
-	if back := nextEpoch(first, at.AddDate(-1, 0, 0)); back != first+1 {
-		t.Errorf("with a clock that stands a year back: %d after %d", back, first)
-	}
+	second := nextEpoch(1, at.Add(time.Second))
+	check(t, second > first, "the same backup restored a second time: %d after %d", second, first)
+	back := nextEpoch(first, at.AddDate(-1, 0, 0))
+	check(t, back == first+1, "with a clock that stands a year back: %d after %d", back, first)
 }

@@ -59,9 +59,7 @@ func ownServer(tb testing.TB) (*stack.Redis, func(*Config)) {
 
 func (l *Ledger) setClock(tb testing.TB, us int64) {
 	tb.Helper()
-	if err := l.rdb.Set(tb.Context(), "test:clock", us, 0).Err(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, l.rdb.Set(tb.Context(), "test:clock", us, 0).Err())
 }
 
 // tester is a testing.TB or a *rapid.T.
@@ -210,9 +208,7 @@ func (s *env) create(tb testing.TB, externalID string) *delivery.Order {
 func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
 	tb.Helper()
 	u := delivery.Update{Order: id, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: status, At: time.Now()}
-	if _, err := s.Report(tb.Context(), u, time.Now()); err != nil {
-		tb.Fatal(err)
-	}
+	get(s.Report(tb.Context(), u, time.Now()))(tb)
 }
 
 // advance commits one status directly.

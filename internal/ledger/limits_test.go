@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 const second = int64(1_000_000)
@@ -131,18 +130,18 @@ func (m *bruteForce) change(limit delivery.EndpointLimit) {
 }
 
 // draws is where a sequence of steps gets its choices from.
-type draws func(label string, low, high int) int
+type draws func(low, high int) int
 
 func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 	var l delivery.EndpointLimit
 	if e == EndpointStores {
-		l.Sustained = delivery.Window{Count: draw("refill", 1, 13), Seconds: draw("refill seconds", 1, 20)}
-		l.Burst = delivery.Window{Count: draw("bucket", 1, 40), Seconds: draw("burst seconds", 1, 10)}
+		l.Sustained = delivery.Window{Count: draw(1, 13), Seconds: draw(1, 20)}
+		l.Burst = delivery.Window{Count: draw(1, 40), Seconds: draw(1, 10)}
 		return l
 	}
-	l.Sustained = delivery.Window{Count: draw("count 1", 1, 60), Seconds: draw("seconds 1", 1, 60)}
-	if draw("two windows", 0, 3) > 0 {
-		l.Burst = delivery.Window{Count: draw("count 2", 1, 30), Seconds: draw("seconds 2", 1, 20)}
+	l.Sustained = delivery.Window{Count: draw(1, 60), Seconds: draw(1, 60)}
+	if draw(0, 3) > 0 {
+		l.Burst = delivery.Window{Count: draw(1, 30), Seconds: draw(1, 20)}
 	}
 	return l
 }
@@ -151,17 +150,17 @@ func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 func (m *bruteForce) later(draw draws, kind int, now int64) int64 {
 	switch {
 	case kind < 55:
-		return now + int64(draw("short pause", 0, 3000))
+		return now + int64(draw(0, 3000))
 	case kind < 85:
-		return now + int64(draw("pause", 0, int(3*second)))
+		return now + int64(draw(0, int(3*second)))
 	case kind < 90:
-		return now + int64(draw("long pause", 0, int(70*second)))
+		return now + int64(draw(0, int(70*second)))
 	case kind < 93:
-		return now - int64(draw("small step back", 0, int(second)))
+		return now - int64(draw(0, int(second)))
 	case kind < 95:
-		return now - int64(draw("jump back", int(second), int(200*second)))
+		return now - int64(draw(int(second), int(200*second)))
 	case kind < 96:
-		return now + int64(draw("jump forward", 0, int(4000*second)))
+		return now + int64(draw(0, int(4000*second)))
 	}
 	return max(now, m.last+int64(m.limit.Sustained.Seconds)*second) // the very end of a window
 }
@@ -170,7 +169,7 @@ func (m *bruteForce) later(draw draws, kind int, now int64) int64 {
 // first difference. Steps are requests after pauses from nothing to longer than
 // any window, the very ends of windows, changed limits, and clocks that go back.
 func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
-	e := []Endpoint{EndpointOrders, EndpointStores, EndpointToken}[draw("endpoint", 0, 2)]
+	e := []Endpoint{EndpointOrders, EndpointStores, EndpointToken}[draw(0, 2)]
 	m := &bruteForce{endpoint: e, limit: drawLimit(draw, e)}
 	account := delivery.NewAccountID()
 	write := func(mode string) {
@@ -182,9 +181,9 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 	}
 	write("create")
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
-	now := 4_000_000_000*second + int64(draw("start", 0, 999_999))
+	now := 4_000_000_000*second + int64(draw(0, 999_999))
 	for step := range steps {
-		if kind := draw("step", 0, 99); kind == 96 {
+		if kind := draw(0, 99); kind == 96 {
 			m.change(drawLimit(draw, e))
 			write("update")
 		} else {
@@ -192,7 +191,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		}
 		l.setClock(tb, now)
 		// What operators see is compared before and after some of the requests.
-		look := draw("look", 0, 3) == 0
+		look := draw(0, 3) == 0
 		if look {
 			if err := m.compareUsage(tb, l, account, now, nil); err != nil {
 				return fmt.Errorf("before step %d: %w", step, err)
@@ -226,13 +225,28 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 //rule:limits-and-idempotency/per-account-and-endpoint-an limits-and-idempotency/post-orders limits-and-idempotency/put-stores
 //rule:limits-and-idempotency/every-request-of-an-authenticated limits-and-idempotency/headers-on-every-such-response
 func TestLimits_AgreeWithBruteForce(t *testing.T) {
-	l := openTest(t)
-	rapid.Check(t, func(rt *rapid.T) {
-		draw := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(rt, label) }
+	must(t, playSequences(t, openTest(t)))
+}
+
+// playSequences compares as many sequences as a mutant may take to be found.
+func playSequences(t *testing.T, l *Ledger) error {
+	t.Helper()
+	sequences := 20
+	if testserver.Long {
+		sequences = 200
+	}
+	draw := drawFrom(testserver.Seed(t))
+	for n := range sequences {
 		if err := compareWithModel(t, l, draw, 300); err != nil {
-			rt.Fatal(err)
+			return fmt.Errorf("sequence %d: %w", n, err)
 		}
-	})
+	}
+	return nil
+}
+
+func drawFrom(seed uint64) draws {
+	random := rand.New(rand.NewPCG(seed, 2))
+	return func(low, high int) int { return low + random.IntN(high-low+1) }
 }
 
 // gcra is what a limiter of the usual kind would do in place of the log.
@@ -279,14 +293,8 @@ func findMutant(t *testing.T, script, from, to string) {
 			return strings.Replace(text, from, to, 1)
 		}
 	})
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		draw := func(_ string, low, high int) int { return low + random.IntN(high-low+1) }
-		if err := compareWithModel(t, l, draw, 300); err != nil {
-			return
-		}
-	}
-	t.Error("200 sequences of 300 steps did not find the mutant")
+	err := playSequences(t, l)
+	check(t, err != nil, "the mutant was not found")
 }
 
 // The log lives a little longer than the longest window, also when the limits
@@ -302,9 +310,8 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	}
 	outlives := func(longest time.Duration) {
 		t.Helper()
-		if ttl := s.rdb.PTTL(t.Context(), log).Val(); ttl < longest || ttl > longest+2*time.Minute {
-			t.Errorf("the log lives for %s, its windows for %s", ttl, longest)
-		}
+		ttl := s.rdb.PTTL(t.Context(), log).Val()
+		check(t, ttl >= longest && ttl <= longest+2*time.Minute, "the log lives for %s, its windows for %s", ttl, longest)
 	}
 	for range 20 {
 		admit()

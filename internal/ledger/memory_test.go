@@ -23,9 +23,8 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	if _, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("an order was answered %v", err)
 	}
-	if now := s.rdb.DBSize(t.Context()).Val(); now != keys {
-		t.Errorf("%d keys before, %d after a refused order", keys, now)
-	}
+	now := s.rdb.DBSize(t.Context()).Val()
+	check(t, now == keys, "%d keys before, %d after a refused order", keys, now)
 	if o, _, err := s.PollOrder(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
 		t.Errorf("reading an order: %v", err)
 	}

@@ -79,9 +79,8 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			cancelled, quota, err := s.CancelOrder(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
 			check(t, quota.Remaining == 99_999, "quota %+v", quota)
 			if c.code != "" {
-				if refusal := wantCode(t, err, c.code); refusal.Status != c.told {
-					t.Errorf("told %s, want %s", refusal.Status, c.told)
-				}
+				refusal := wantCode(t, err, c.code)
+				check(t, refusal.Status == c.told, "told %s, want %s", refusal.Status, c.told)
 				return
 			}
 			must(t, err)
@@ -141,7 +140,6 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		}
 	}
 	o := get(s.Order(t.Context(), first.ID))(t)
-	if n := len(o.Changes); n != 1 {
-		t.Errorf("%d changes", n)
-	}
+	n := len(o.Changes)
+	check(t, n == 1, "%d changes", n)
 }

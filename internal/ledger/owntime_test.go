@@ -21,12 +21,10 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 	id := newAccount(t, l, limits)
 	quota := get(l.Consume(t.Context(), id, EndpointOrders))(t)
-	if ahead := time.Until(time.Unix(quota.Reset, 0)); ahead < 50*time.Second || ahead > 70*time.Second {
-		t.Errorf("reset is %s ahead", ahead)
-	}
-	if _, err := l.Consume(t.Context(), id, EndpointOrders); delivery.CodeOf(err) != delivery.CodeRateLimited {
-		t.Errorf("the second: %v", err)
-	}
+	ahead := time.Until(time.Unix(quota.Reset, 0))
+	check(t, ahead >= 50*time.Second && ahead <= 70*time.Second, "reset is %s ahead", ahead)
+	_, err := l.Consume(t.Context(), id, EndpointOrders)
+	check(t, delivery.CodeOf(err) == delivery.CodeRateLimited, "the second: %v", err)
 }
 
 // One reading of the clock per call: two could lie on two sides of an edge.
@@ -45,9 +43,8 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		} else if strings.Contains(code, "'TIME'") {
 			t.Errorf("%s asks for the time past clock()", f.Name())
 		}
-		if n := len(reading.FindAllString(code, -1)); n > 1 {
-			t.Errorf("%s reads the clock %d times", f.Name(), n)
-		}
+		n := len(reading.FindAllString(code, -1))
+		check(t, n <= 1, "%s reads the clock %d times", f.Name(), n)
 	}
 	check(t, times == 1, "clock.lua asks for the time %d times", times)
 }

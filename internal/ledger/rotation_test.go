@@ -17,9 +17,8 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	verify := func(hash [32]byte, at time.Time, want bool) {
 		t.Helper()
 		must(t, l.LoadFleets(t.Context()))
-		if got := l.VerifyFleetSecret(f.ID, hash, at); got != want {
-			t.Errorf("secret %d at %s: %t", hash[0], at.Sub(now), got)
-		}
+		got := l.VerifyFleetSecret(f.ID, hash, at)
+		check(t, got == want, "secret %d at %s: %t", hash[0], at.Sub(now), got)
 	}
 	for range 2 { // the second time nothing changes
 		must(t, l.RotateFleetSecret(t.Context(), f.ID, second, until))
@@ -52,8 +51,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	accounts := []delivery.AccountID{newAccount(t, old, plenty()), newAccount(t, old, plenty()), newAccount(t, old, plenty())}
 	secrets := map[delivery.AccountID]string{}
 	for _, id := range accounts[:2] {
-		_, issued, err := old.SetWebhookURL(t.Context(), id, "https://example.com/")
-		must(t, err)
+		_, issued := get2(old.SetWebhookURL(t.Context(), id, "https://example.com/"))(t)
 		secrets[id] = issued
 	}
 	rotated := get(old.RotateWebhookSecret(t.Context(), accounts[1]))(t)

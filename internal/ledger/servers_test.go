@@ -40,9 +40,8 @@ func TestEpochs_DifferUnderAProcessThatOutlivesARestore(t *testing.T) {
 	check(t, own == stored && own != 0, "epochs %d and %d", own, stored)
 	must(t, l.rdb.HIncrBy(t.Context(), l.global.prefix+"meta", "epoch", 1).Err())
 	t.Cleanup(func() { l.rdb.HIncrBy(context.Background(), l.global.prefix+"meta", "epoch", -1) })
-	if before, after, err := l.Epochs(t.Context()); err != nil || before != own || after != own+1 {
-		t.Errorf("after a restore: %d and %d, %v", before, after, err)
-	}
+	before, after, err := l.Epochs(t.Context())
+	check(t, err == nil && before == own && after == own+1, "after a restore: %d and %d, %v", before, after, err)
 }
 
 func TestObserve_HearsOfEveryCall(t *testing.T) {

@@ -31,8 +31,7 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 		pieces := func(b []byte) *bufio.Reader {
 			return bufio.NewReaderSize(iotest.OneByteReader(bytes.NewReader(b)), 64)
 		}
-		body, err := snapshotBody(header, pieces(wire))
-		must(t, err)
+		body := get(snapshotBody(header, pieces(wire)))(t)
 		got, err := io.ReadAll(body)
 		require(t, err == nil && bytes.Equal(got, file), "read %q, %v, want %q", got, err, file)
 		cut := rapid.IntRange(0, max(len(file)-1, 0)).Draw(t, "broken after")

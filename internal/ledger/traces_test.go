@@ -41,9 +41,8 @@ func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, li
 		check(t, list(t.Context(), l, limit) != nil, "a list of %d is answered", limit)
 	}
 	must(t, list(t.Context(), l, 1000))
-	if err := list(overContext(t), l, 1); !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	err := list(overContext(t), l, 1)
+	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 }
 
 func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
@@ -139,9 +138,8 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 		check(t, d.Partition == 2 && d.Stream == want[i].stream && d.EntryID == ids[2-i] && d.Role == "status" && d.Reason == want[i].reason && d.Fields["order"] == want[i].order && time.Since(d.At) <= time.Minute,
 			"%d: %+v", i, d)
 	}
-	if f := got[0].Fields; f["e"] != "0x096e6f6e73656e7365" || f["other"] != strings.Repeat("ş", 256)+"…" {
-		t.Errorf("fields %q", f)
-	}
+	f := got[0].Fields
+	check(t, f["e"] == "0x096e6f6e73656e7365" && f["other"] == strings.Repeat("ş", 256)+"…", "fields %q", f)
 	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
 	if got, err := l.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
 		t.Errorf("%+v, %v", got, err)
@@ -186,9 +184,8 @@ func TestPrintable(t *testing.T) {
 		"\x00" + strings.Repeat("a", 300):  "0x00" + strings.Repeat("61", 255) + "…",
 		"\x00" + strings.Repeat("\xc5", 1): "0x00c5",
 	} {
-		if got := printable(text); got != want {
-			t.Errorf("%.20q: %q, want %q", text, got, want)
-		}
+		got := printable(text)
+		check(t, got == want, "%.20q: %q, want %q", text, got, want)
 	}
 }
 

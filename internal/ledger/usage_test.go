@@ -149,9 +149,8 @@ func TestUsage_WritesNothing(t *testing.T) {
 		if at > now+60*second {
 			want = 0
 		}
-		if got := uses[0][EndpointOrders].Sustained.Used; got != want {
-			t.Errorf("%d used %d s later, want %d", got, (at-now)/second, want)
-		}
+		got := uses[0][EndpointOrders].Sustained.Used
+		check(t, got == want, "%d used %d s later, want %d", got, (at-now)/second, want)
 	}
 	check(t, dump() == before, "the ring was changed")
 	writing := openTest(t, func(c *Config) {
@@ -162,9 +161,8 @@ func TestUsage_WritesNothing(t *testing.T) {
 			return text
 		}
 	})
-	if _, err := writing.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())}); err == nil {
-		t.Error("a usage script that writes is let pass")
-	}
+	_, err := writing.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})
+	check(t, err != nil, "a usage script that writes is let pass")
 }
 
 // Without its log a ring counts what is in its head; a limit that was lowered is
@@ -203,9 +201,8 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 func TestUsage_RedisAway(t *testing.T) {
 	l := openTest(t)
 	id := newAccount(t, l, plenty())
-	if _, err := l.Usage(overContext(t), []delivery.AccountID{id}); !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	_, err := l.Usage(overContext(t), []delivery.AccountID{id})
+	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 }
 
 // overContext is one that is over: with it Redis does not answer.

@@ -46,9 +46,8 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 		args = append(args, m.ID, text(m.Values["e"]), s.account[:])
 	}
 	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.rooms[0].key(kindEvents)}, args...))(t)
-	if n := s.endpoint(t).Backlog; n != largestBatch {
-		t.Errorf("%d events wait", n)
-	}
+	n := s.endpoint(t).Backlog
+	check(t, n == largestBatch, "%d events wait", n)
 	s.settled(t)
 }
 

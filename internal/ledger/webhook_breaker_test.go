@@ -25,9 +25,8 @@ func TestBreaker_OpensAfterSoManyFailuresInARow(t *testing.T) {
 	s.ends(t, fails, ds[2*n-1])
 	e := s.endpoint(t)
 	require(t, e.BreakerOpen && e.BreakerSince.Equal(s.now()) && e.HeldUntil.Equal(s.now().Add(time.Second)), "after %d failures in a row: %+v", n, e)
-	if g, _ := s.gate(t); g.failures != n || g.probes != 0 {
-		t.Errorf("gate %+v", g)
-	}
+	g, _ := s.gate(t)
+	check(t, g.failures == n && g.probes == 0, "gate %+v", g)
 }
 
 // In one call as in many: results count in the order in which they are given.
@@ -46,9 +45,8 @@ func TestBreaker_CountsWithinOneCall(t *testing.T) {
 			}
 		}
 		get(s.RecordAttempts(t.Context(), results, grant(100), s.breaker))(t)
-		if e := s.endpoint(t); e.BreakerOpen != test.open {
-			t.Errorf("%s: open %v", test.answers, e.BreakerOpen)
-		}
+		e := s.endpoint(t)
+		check(t, e.BreakerOpen == test.open, "%s: open %v", test.answers, e.BreakerOpen)
 	}
 }
 
@@ -57,12 +55,8 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	s.publish(t, 10)
 	ds := s.lease(t, 10)
 	s.ends(t, failsFor(time.Hour), ds[0])
-	deferred := func(s *env, _ *Delivery) Outcome {
-		return Outcome{Deferred: true, Retry: s.now().Add(time.Hour)}
-	}
-	expired := func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }
-	s.ends(t, deferred, ds[1:3]...)
-	s.ends(t, expired, ds[3:5]...)
+	s.ends(t, defers, ds[1:3]...)
+	s.ends(t, expires, ds[3:5]...)
 	if e := s.endpoint(t); e.BreakerOpen || e.RecentFailed != 1 {
 		t.Fatalf("opened by what was never sent: %+v", e)
 	}
@@ -70,14 +64,12 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	s.ends(t, failsFor(time.Hour), ds[5])
 	require(t, s.endpoint(t).BreakerOpen, "still closed")
 	// What was sent to another URL tells nothing of this one, good or bad.
-	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
-	must(t, err)
+	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	s.ends(t, failsFor(time.Hour), ds[6:9]...)
 	e := s.endpoint(t)
 	check(t, !e.BreakerOpen && e.State == EndpointHealthy, "judged by results of the old URL: %+v", e)
-	if g, _ := s.gate(t); g.failures != 0 {
-		t.Errorf("gate %+v", g)
-	}
+	g, _ := s.gate(t)
+	check(t, g.failures == 0, "gate %+v", g)
 	s.setGate(t, gateState{hold: s.ms.Load() + 1000, open: 1, failures: 2, since: s.ms.Load()})
 	s.ends(t, accepts, ds[9])
 	check(t, s.endpoint(t).BreakerOpen, "a success of the old URL healed the new one")
@@ -93,16 +85,13 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 		// While it is in flight nothing else goes, however long it takes.
 		s.pass(t, 20*time.Second)
 		s.lease(t, 0)
-		if _, next, err := s.Lease(t.Context(), 0, grant(10)); err != nil || next.Before(s.now().Add(10*time.Second)) {
-			t.Fatalf("looked at again at %s while a probe is in flight, %v", next, err)
-		}
-		if recorded := s.recordMore(t, d, failsFor(20*time.Hour)); len(recorded.Deliveries) != 0 {
-			t.Fatal("recording a probe handed out another event")
-		}
+		_, next, err := s.Lease(t.Context(), 0, grant(10))
+		require(t, err == nil && !next.Before(s.now().Add(10*time.Second)), "looked at again at %s while a probe is in flight, %v", next, err)
+		recorded := s.recordMore(t, d, failsFor(20*time.Hour))
+		require(t, len(recorded.Deliveries) == 0, "recording a probe handed out another event")
 	}
-	if e := s.endpoint(t); e.Backlog != 43 || e.Retried != 11 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.Backlog == 43 && e.Retried == 11, "endpoint %+v", e)
 }
 
 // recordMore records with room for everything.
@@ -136,16 +125,14 @@ func TestBreaker_EarlyProbeLeavesTheScheduleAlone(t *testing.T) {
 		d := s.one(t)
 		require(t, d.Probe && d.Attempt == 2 && !d.Ping, "probe %d: %+v", i, d)
 		s.ends(t, failsFor(0), d)
-		if got := s.due(t, d); !got.Equal(due) {
-			t.Fatalf("probe %d moved its event from %s to %s", i, due, got)
-		}
+		got := s.due(t, d)
+		require(t, got.Equal(due), "probe %d moved its event from %s to %s", i, due, got)
 	}
 	log := s.attempts(t, "")
 	check(t, len(log) == lines+1 && log[0].Probe && log[0].Probes == 4 && log[0].State == "retrying" && log[0].NextAt.Equal(due) && log[0].At.Equal(s.now()) && log[0].HTTPStatus == 500,
 		"the log begins with %+v of %d lines, had %d", log[0], len(log), lines)
-	if e := s.endpoint(t); e.Retried != 2 || e.RecentFailed != 6 || len(s.outcomes(t)) != 0 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.Retried == 2 && e.RecentFailed == 6 && len(s.outcomes(t)) == 0, "endpoint %+v", e)
 	// An attempt of its own ends the run of probes; the next run has a line of its own.
 	s.publish(t, 1)
 	s.pass(t, 30*time.Second)
@@ -186,13 +173,11 @@ func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
 		}
 		require(t, s.now().Equal(due) && d.Attempt == i+2, "attempt %d at %s, want %d at %s", d.Attempt, s.now(), i+2, due)
 	}
-	if seconds := 8320; probes < seconds/60-len(gaps) || probes > seconds/30 {
-		t.Errorf("%d probes in %d s", probes, seconds)
-	}
+	seconds := 8320
+	check(t, probes >= seconds/60-len(gaps) && probes <= seconds/30, "%d probes in %d s", probes, seconds)
 	s.ends(t, failsFor(0), d)
-	if e := s.endpoint(t); e.State != EndpointUnreachable || e.Backlog != 0 || e.Undelivered != 1 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.State == EndpointUnreachable && e.Backlog == 0 && e.Undelivered == 1, "endpoint %+v", e)
 }
 
 //rule:webhooks/an-endpoint-whose-breaker-is
@@ -211,9 +196,8 @@ func TestBreaker_PingsWhenNothingWaits(t *testing.T) {
 	if e := s.endpoint(t); e.Backlog != 0 || !e.NextAttempt.IsZero() && e.NextAttempt.Before(s.now()) {
 		t.Errorf("a ping stayed: %+v", e)
 	}
-	if log := s.attempts(t, ""); len(log) != 2 || !log[0].Probe || log[0].Probes != 2 || log[0].EventID != second.EventID {
-		t.Errorf("log %+v", log)
-	}
+	log := s.attempts(t, "")
+	check(t, len(log) == 2 && log[0].Probe && log[0].Probes == 2 && log[0].EventID == second.EventID, "log %+v", log)
 	if got := s.outcomes(t); len(got) != finals {
 		t.Errorf("a ping was published as %+v", got[finals:])
 	}
@@ -236,16 +220,14 @@ func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
 	s.ends(t, failsFor(0), s.one(t))
 	s.pass(t, time.Minute)
 	s.lease(t, 0)
-	if _, next, err := s.Lease(t.Context(), 0, grant(10)); err != nil || !next.IsZero() {
-		t.Errorf("looked at again at %s, %v", next, err)
-	}
+	_, next, err := s.Lease(t.Context(), 0, grant(10))
+	check(t, err == nil && next.IsZero(), "looked at again at %s, %v", next, err)
 	// The next event is the probe.
 	s.publish(t, 2)
 	d := s.one(t)
 	require(t, !d.Ping && d.Attempt == 1, "leased %+v", d)
-	if e := s.endpoint(t); !e.BreakerOpen || !e.BreakerSince.Equal(opened) {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.BreakerOpen && e.BreakerSince.Equal(opened), "endpoint %+v", e)
 	s.ends(t, accepts, d)
 	check(t, !s.endpoint(t).BreakerOpen, "not healed")
 }
@@ -260,14 +242,12 @@ func TestBreaker_ExpiredEventsDoNotUseUpProbes(t *testing.T) {
 	for range 5 {
 		d := s.one(t)
 		require(t, !s.now().Before(d.Deadline), "%s may still be sent", d.EventID)
-		s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+		s.ends(t, expires, d)
 	}
-	if after, _ := s.gate(t); after != before {
-		t.Errorf("gate before %+v, after %+v", before, after)
-	}
-	if e := s.endpoint(t); e.Undelivered != 5 || e.State != EndpointUnreachable || e.Backlog != 1 {
-		t.Errorf("endpoint %+v", e)
-	}
+	after, _ := s.gate(t)
+	check(t, after == before, "gate before %+v, after %+v", before, after)
+	e := s.endpoint(t)
+	check(t, e.Undelivered == 5 && e.State == EndpointUnreachable && e.Backlog == 1, "endpoint %+v", e)
 	s.publish(t, 1)
 	if d := s.one(t); d.Probe || d.Attempt != 1 {
 		t.Errorf("the probe is %+v", d)

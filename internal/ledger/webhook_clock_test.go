@@ -66,7 +66,6 @@ func TestClock_SmallStepsBackChangeNoPlans(t *testing.T) {
 		s.jump(t, 0)
 		s.lease(t, 0)
 	}
-	if after, there := s.gate(t); !there || after != before {
-		t.Errorf("the gate was %+v, is %+v", before, after)
-	}
+	after, there := s.gate(t)
+	check(t, there && after == before, "the gate was %+v, is %+v", before, after)
 }

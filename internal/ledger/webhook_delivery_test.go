@@ -14,12 +14,13 @@ import (
 // each once.
 func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
-	s.pump(t, 3)
+	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
 	must(t, s.DeleteWebhook(t.Context(), s.account))
 	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
 	s.pump(t, 2)
+	wantCode(t, s.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
+	_, err := s.WebhookEndpoint(t.Context(), s.account)
+	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 	for range 5 {
 		s.lease(t, 0)
 	}
@@ -36,9 +37,7 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 // The same when the URL comes back before the first one ended.
 func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
-	s.pump(t, 3)
+	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
 	first := s.one(t)
 	must(t, s.DeleteWebhook(t.Context(), s.account))
 	s.advance(t, o.ID, delivery.PickedUp)
@@ -48,9 +47,8 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 	for range 2 {
 		s.ends(t, accepts, s.take(t, 1)...)
 	}
-	if got := s.outcomes(t); len(got) != 3 {
-		t.Errorf("%d outcomes, want 3: %+v", len(got), got)
-	}
+	got := s.outcomes(t)
+	check(t, len(got) == 3, "%d outcomes, want 3: %+v", len(got), got)
 }
 
 // However an event ends, nothing is kept of it but its outcome.
@@ -59,7 +57,7 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 		"delivered": func(t *testing.T, s *env, ds []*Delivery) { s.ends(t, accepts, ds...) },
 		"given up":  func(t *testing.T, s *env, ds []*Delivery) { s.ends(t, failsFor(0), ds...) },
 		"expired": func(t *testing.T, s *env, ds []*Delivery) {
-			s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds...)
+			s.ends(t, expires, ds...)
 		},
 		"not sent": func(t *testing.T, s *env, ds []*Delivery) {
 			must(t, s.DeleteWebhook(t.Context(), s.account))
@@ -79,13 +77,11 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 			}
 			end(t, s, ds)
 			for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts} {
-				if n := s.rdb.Exists(t.Context(), s.key(kind)).Val(); n != 0 {
-					t.Errorf("%s after %d failures: key %c is still there", name, attempts, kind)
-				}
+				n := s.rdb.Exists(t.Context(), s.key(kind)).Val()
+				check(t, n == 0, "%s after %d failures: key %c is still there", name, attempts, kind)
 			}
-			if got := s.outcomes(t); len(got) != 2 {
-				t.Errorf("%s after %d failures: %d outcomes, want 2", name, attempts, len(got))
-			}
+			got := s.outcomes(t)
+			check(t, len(got) == 2, "%s after %d failures: %d outcomes, want 2", name, attempts, len(got))
 		}
 	}
 }
@@ -94,9 +90,7 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 // gone.
 func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned)
-	s.pump(t, 2)
+	s.moved(t, delivery.Assigned)
 	s.publish(t, 1)
 	for _, d := range s.lease(t, 2) {
 		for _, test := range []struct {
@@ -112,9 +106,7 @@ func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 // What leads nowhere is settled with its reason, under its event id.
 func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned)
-	s.pump(t, 2)
+	o := s.moved(t, delivery.Assigned)
 	s.publish(t, 1)
 	must(t, s.rdb.Del(t.Context(), s.rooms[0].order(o.ID.Digest())).Err())
 	bodies := get(s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result())(t)
@@ -124,9 +116,8 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	require(t, len(got) == 2 && got[0].State == "notSent" && got[1].State == "notSent" && got[0].Error != got[1].Error, "outcomes %+v", got)
 	check(t, got[0].EventID == delivery.EventID(o.ID, 1<<32|2) && got[0].OrderID == o.ID.String() && got[1].EventID != "" && got[1].OrderID == "",
 		"outcomes %+v", got)
-	if e := s.endpoint(t); e.NotSent != 2 || e.Backlog != 0 || e.RecentFailed != 0 || e.State != EndpointHealthy {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.NotSent == 2 && e.Backlog == 0 && e.RecentFailed == 0 && e.State == EndpointHealthy, "endpoint %+v", e)
 }
 
 // What operators see of a receiver: a failure does not make unreachable and gone
@@ -154,8 +145,7 @@ func TestDelivery_StateOfTheEndpoint(t *testing.T) {
 		if before != step.want {
 			since = s.now()
 		}
-		if e := s.endpoint(t); e.State != step.want || !e.StateSince.Equal(since) {
-			t.Errorf("step %d: %s since %s, want %s since %s", i, e.State, e.StateSince, step.want, since)
-		}
+		e := s.endpoint(t)
+		check(t, e.State == step.want && e.StateSince.Equal(since), "step %d: %s since %s, want %s since %s", i, e.State, e.StateSince, step.want, since)
 	}
 }

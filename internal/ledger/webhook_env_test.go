@@ -64,6 +64,15 @@ type answer func(s *env, d *Delivery) Outcome
 
 func accepts(*env, *Delivery) Outcome { return Outcome{OK: true, Status: 200} }
 
+func expires(*env, *Delivery) Outcome {
+	return Outcome{Expired: true, Error: "deadline: too late"}
+}
+
+// defers puts the event off by a second without an attempt.
+func defers(s *env, _ *Delivery) Outcome {
+	return Outcome{Deferred: true, Retry: s.now().Add(time.Second)}
+}
+
 // failsFor is a failure whose event is to be tried again after that long, or,
 // with 0, is given up.
 func failsFor(again time.Duration) answer {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
@@ -35,9 +36,8 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 	require(t, ping.Ping && second.Ping && ping.EventID != second.EventID, "pings %+v, %+v", ping, second)
 	check(t, !s.records(t, ping, accepts(s, ping)) && s.endpoint(t).BreakerOpen, "a ping whose lease had run out healed the endpoint")
 	s.ends(t, accepts, second)
-	if e := s.endpoint(t); e.BreakerOpen || e.Backlog != 0 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, !e.BreakerOpen && e.Backlog == 0, "endpoint %+v", e)
 }
 
 // An attempt that was lost is made once more, under its number.
@@ -53,9 +53,8 @@ func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
 		s.ends(t, failsFor(time.Minute), d)
 		s.pass(t, time.Minute)
 	}
-	if log := s.attempts(t, ""); len(log) != 3 {
-		t.Errorf("log %+v", log)
-	}
+	log := s.attempts(t, "")
+	check(t, len(log) == 3, "log %+v", log)
 }
 
 // A reply that was lost: the same results come again.
@@ -71,9 +70,8 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 		recorded := get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
 		require(t, !slices.Contains(recorded.OK, round == 1), "round %d: %v", round, recorded.OK)
 	}
-	if e := s.endpoint(t); e.Delivered != 1 || e.Retried != 1 || e.Undelivered != 2 || e.Backlog != 1 || e.RecentFailed != 2 || e.RecentOK != 1 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.Delivered == 1 && e.Retried == 1 && e.Undelivered == 2 && e.Backlog == 1 && e.RecentFailed == 2 && e.RecentOK == 1, "endpoint %+v", e)
 	check(t, len(s.outcomes(t)) == 3 && len(s.attempts(t, "")) == 4, "%d outcomes, %d lines", len(s.outcomes(t)), len(s.attempts(t, "")))
 }
 
@@ -144,14 +142,15 @@ type sends struct {
 	most      int
 }
 
-func (w *sends) begin(t *testing.T, d *Delivery) {
+func (w *sends) begin(t *testing.T, ds []*Delivery) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	check(t, !w.inFlight[d.EventID], "%s is in flight twice", d.EventID)
-	w.inFlight[d.EventID] = true
-	w.most = max(w.most, len(w.inFlight))
-	if w.attempts[d.EventID]++; d.Attempt != w.attempts[d.EventID] {
-		t.Errorf("%s: attempt %d, want %d", d.EventID, d.Attempt, w.attempts[d.EventID])
+	for _, d := range ds {
+		check(t, !w.inFlight[d.EventID], "%s is in flight twice", d.EventID)
+		w.inFlight[d.EventID] = true
+		w.most = max(w.most, len(w.inFlight))
+		w.attempts[d.EventID]++
+		check(t, d.Attempt == w.attempts[d.EventID], "%s: attempt %d, want %d", d.EventID, d.Attempt, w.attempts[d.EventID])
 	}
 }
 
@@ -167,43 +166,41 @@ func (w *sends) end(d *Delivery, n int) Result {
 	return Result{d, Outcome{At: time.Now(), OK: true, Status: 200}}
 }
 
-// work leases and records, half of what it has at a time, until nothing comes.
-func (w *sends) work(t *testing.T, l *Ledger, g Grant) error {
+// work leases and records, half of what it has at a time, until all is delivered.
+func (w *sends) work(t *testing.T, l *Ledger, g Grant, events int) error {
 	var ds []*Delivery
-	for n, idle := 0, 0; idle < 10; n++ {
+	deadline := time.Now().Add(testserver.Timeout)
+	for n := 0; len(ds) > 0 || w.missing(events) > 0; n++ {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d events are not delivered", w.missing(events))
+		}
 		if len(ds) == 0 {
 			var err error
 			if ds, _, err = l.Lease(t.Context(), 0, g); err != nil {
 				return err
 			}
-			for _, d := range ds {
-				w.begin(t, d)
-			}
-		}
-		if len(ds) == 0 {
-			idle++
-			time.Sleep(time.Millisecond)
+			w.begin(t, ds)
 			continue
 		}
-		idle = 0
 		half := (len(ds) + 1) / 2
 		results := make([]Result, half)
 		for i, d := range ds[:half] {
 			results[i] = w.end(d, n+i)
 		}
 		recorded, err := l.RecordAttempts(t.Context(), results, g, breakerAt)
-		if err != nil {
-			return err
+		if err != nil || slices.Contains(recorded.OK, false) {
+			return fmt.Errorf("recorded %v, %w", recorded.OK, err)
 		}
-		if slices.Contains(recorded.OK, false) {
-			return fmt.Errorf("recorded %v", recorded.OK)
-		}
-		for _, d := range recorded.Deliveries {
-			w.begin(t, d)
-		}
+		w.begin(t, recorded.Deliveries)
 		ds = append(slices.Clone(ds[half:]), recorded.Deliveries...)
 	}
 	return nil
+}
+
+func (w *sends) missing(events int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return events - len(w.delivered)
 }
 
 // Two processes share a backlog: every event goes out once at a time, is
@@ -219,17 +216,15 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 	var workers sync.WaitGroup
 	for _, l := range []*Ledger{s.Ledger, second} {
 		workers.Go(func() {
-			if err := w.work(t, l, g); err != nil {
-				t.Error(err)
-			}
+			err := w.work(t, l, g, events)
+			check(t, err == nil, "%v", err)
 		})
 	}
 	workers.Wait()
 	check(t, len(w.delivered) == events && w.most <= atMost && len(s.outcomes(t)) == events && s.endpoint(t).Backlog == 0,
 		"%d of %d events delivered, %d outcomes, %d in flight at most, endpoint %+v", len(w.delivered), events, len(s.outcomes(t)), w.most, s.endpoint(t))
-	if kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val(); kept != 0 {
-		t.Errorf("%d counts of attempts are left", kept)
-	}
+	kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val()
+	check(t, kept == 0, "%d counts of attempts are left", kept)
 }
 
 // A worker that starts again takes up what it had, at once, and nothing of the
@@ -252,9 +247,8 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	n := get(s.ReleaseLeases(t.Context(), "worker-1"))(t)
 	check(t, n == 3, "%d leases ended, want 3", n)
 	again := holding("worker-1", 10)
-	if want := eventIDs(mine[1:]); !slices.Equal(eventIDs(again), want) {
-		t.Errorf("handed out %v, want %v", eventIDs(again), want)
-	}
+	want := eventIDs(mine[1:])
+	check(t, slices.Equal(eventIDs(again), want), "handed out %v, want %v", eventIDs(again), want)
 	for _, d := range again {
 		check(t, d.Attempt == 1, "attempt %d", d.Attempt)
 	}

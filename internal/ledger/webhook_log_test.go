@@ -57,9 +57,8 @@ func TestAttemptLog_BytesAreBounded(t *testing.T) {
 	s.publish(t, 1)
 	bounded := func() {
 		t.Helper()
-		if lines, bytes, counted := s.logSize(t); bytes > most || bytes != counted || lines < 100 {
-			t.Fatalf("%d lines, %d bytes, counted %d", lines, bytes, counted)
-		}
+		lines, bytes, counted := s.logSize(t)
+		require(t, bytes <= most && bytes == counted && lines >= 100, "%d lines, %d bytes, counted %d", lines, bytes, counted)
 	}
 	for i := range s.breaker - 1 {
 		s.ends(t, answers(2048, time.Millisecond), s.one(t))
@@ -74,9 +73,8 @@ func TestAttemptLog_BytesAreBounded(t *testing.T) {
 		s.ends(t, answers(400*i, 0), s.one(t))
 		bounded()
 	}
-	if log := s.attempts(t, ""); log[0].Probes != 6 || len(log[0].Answer) != 2000 {
-		t.Errorf("the log begins with %+v", log[0])
-	}
+	log := s.attempts(t, "")
+	check(t, log[0].Probes == 6 && len(log[0].Answer) == 2000, "the log begins with %+v", log[0])
 }
 
 func TestTally_OverAChangeOfHours(t *testing.T) {
@@ -131,9 +129,8 @@ func TestTally_CountsEventsNotProbes(t *testing.T) {
 	s.ends(t, failsFor(0), s.one(t)) // a ping
 	s.pass(t, time.Minute)
 	s.ends(t, accepts, s.one(t))
-	if e := s.endpoint(t); e.Delivered != 1 || e.Retried != 1 || e.Undelivered != 1 || e.RecentOK != 2 || e.RecentFailed != 4 {
-		t.Errorf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.Delivered == 1 && e.Retried == 1 && e.Undelivered == 1 && e.RecentOK == 2 && e.RecentFailed == 4, "endpoint %+v", e)
 }
 
 // Exactly one final outcome for every event, whatever it went through, with what
@@ -147,19 +144,19 @@ func TestOutcomes_OneForEachEvent(t *testing.T) {
 	want[ds[0].EventID] = "delivered 1 200"
 	s.ends(t, failsFor(0), ds[1])
 	want[ds[1].EventID] = "undelivered 1 500"
-	s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, ds[2])
+	s.ends(t, expires, ds[2])
 	want[ds[2].EventID] = "undelivered 0 0"
 	for _, d := range ds[3:5] {
 		s.ends(t, failsFor(time.Second), d)
 	}
-	s.ends(t, func(s *env, _ *Delivery) Outcome { return Outcome{Deferred: true, Retry: s.now().Add(time.Second)} }, ds[5])
+	s.ends(t, defers, ds[5])
 	if got := s.outcomes(t); len(got) != 3 {
 		t.Fatalf("outcomes %+v", got)
 	}
 	s.pass(t, time.Second)
 	for _, d := range s.lease(t, 3) {
 		if d.EventID == ds[4].EventID {
-			s.ends(t, func(*env, *Delivery) Outcome { return Outcome{Expired: true, Error: "deadline: too late"} }, d)
+			s.ends(t, expires, d)
 			want[d.EventID] = "undelivered 1 0"
 			continue
 		}
@@ -168,10 +165,32 @@ func TestOutcomes_OneForEachEvent(t *testing.T) {
 	}
 	got := s.outcomes(t)
 	for _, a := range got {
-		if text := fmt.Sprint(a.State, " ", a.Attempt, " ", a.HTTPStatus); want[a.EventID] != text || a.Replay || a.Event != string(delivery.StoreActivated) || !a.NextAt.IsZero() {
-			t.Errorf("%+v, want %s", a, want[a.EventID])
-		}
+		text := fmt.Sprint(a.State, " ", a.Attempt, " ", a.HTTPStatus)
+		check(t, want[a.EventID] == text && !a.Replay && a.Event == string(delivery.StoreActivated) && a.NextAt.IsZero(), "%+v, want %s", a, want[a.EventID])
 		delete(want, a.EventID)
 	}
 	check(t, len(got) == 6 && len(want) == 0, "%d outcomes, without one: %v", len(got), want)
+}
+
+func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
+	s := newWebhookEnv(t, 3)
+	stats := func() map[EndpointState]QueueStats {
+		t.Helper()
+		all := get(s.QueueStats(t.Context()))(t)
+		return all
+	}
+	if all := stats(); len(all) != 0 {
+		t.Errorf("nothing waits, but %+v", all)
+	}
+	happened := s.now()
+	s.moved(t, delivery.Assigned)
+	s.pass(t, time.Minute)
+	s.publish(t, 4)
+	healthy := stats()[EndpointHealthy]
+	age := healthy.Oldest.Sub(happened).Abs()
+	check(t, healthy.Endpoints == 1 && healthy.Events == 5 && healthy.BreakersOpen == 0 && age <= time.Second, "%+v, the oldest is %s off", healthy, age)
+	s.ends(t, failsFor(time.Hour), s.lease(t, 5)[:3]...)
+	all := stats()
+	failing := all[EndpointFailing]
+	check(t, len(all) == 1 && failing.Endpoints == 1 && failing.Events == 5 && failing.BreakersOpen == 1, "%+v", all)
 }

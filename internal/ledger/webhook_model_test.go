@@ -72,8 +72,7 @@ func (p *play) observe() {
 	schedule := pipe.ZRangeWithScores(p.ctx, r.key(kindSchedule), 0, -1)
 	outcomes := pipe.XRange(p.ctx, r.key(kindOutcomes), "("+p.lastOutcome, "+")
 	tries := pipe.XRange(p.ctx, r.key(kindTries), "("+p.lastTry, "+")
-	_, err := pipe.Exec(p.ctx)
-	p.must(err)
+	get(pipe.Exec(p.ctx))(p)
 	looks := scores(schedule.Val())
 	p.before, p.now = p.now, make(map[delivery.AccountID]*queueState)
 	for i, s := range p.shops {
@@ -88,8 +87,7 @@ func (p *play) observe() {
 	for _, entry := range outcomes.Val() {
 		p.lastOutcome = entry.ID
 		account := delivery.AccountID([]byte(text(entry.Values["a"])))
-		records, err := r.decodeOutcomes(entry.Values)
-		p.must(err)
+		records := get(r.decodeOutcomes(entry.Values))(p)
 		for _, a := range records {
 			p.finals[final{a.EventID, a.Replay}]++
 			p.sums[account][outcomeNumber(a.State)]++
@@ -97,12 +95,9 @@ func (p *play) observe() {
 	}
 	for _, entry := range tries.Val() {
 		p.lastTry = entry.ID
-		records, err := r.decodeOutcomes(entry.Values)
-		p.must(err)
+		records := get(r.decodeOutcomes(entry.Values))(p)
 		for _, a := range records {
-			if a.State != outcomeRetrying || a.Answer != "" {
-				p.Fatalf("among the tries: %+v", a)
-			}
+			require(p, a.State == outcomeRetrying && a.Answer == "", "among the tries: %+v", a)
 			if !a.Probe {
 				p.sums[delivery.AccountID([]byte(text(entry.Values["a"])))][outcomeNumber(a.State)]++
 			}
@@ -143,13 +138,10 @@ func (p *play) check(rt *rapid.T) {
 		q := p.now[s.account]
 		p.checkCounts(s, q)
 		p.checkSchedule(s, q)
-		if q.logged != q.bytes {
-			p.Fatalf("log of %d bytes, counted %d", q.bytes, q.logged)
-		}
+		require(p, q.logged == q.bytes, "log of %d bytes, counted %d", q.bytes, q.logged)
 		sums := p.sums[s.account]
-		if q.ended[0] != sums[outcomeNumber(outcomeDelivered)] || q.ended[1] != sums[outcomeNumber(outcomeRetrying)] || q.ended[2] != sums[outcomeNumber(outcomeUndelivered)] || q.ended[3] != sums[outcomeNumber(outcomeNotSent)] {
-			p.Fatalf("figures %v, outcomes %v", q.ended, sums)
-		}
+		require(p, q.ended[0] == sums[outcomeNumber(outcomeDelivered)] && q.ended[1] == sums[outcomeNumber(outcomeRetrying)] && q.ended[2] == sums[outcomeNumber(outcomeUndelivered)] && q.ended[3] == sums[outcomeNumber(outcomeNotSent)],
+			"figures %v, outcomes %v", q.ended, sums)
 	}
 	p.checkEvents()
 }
@@ -158,9 +150,8 @@ func (p *play) check(rt *rapid.T) {
 // be tried and for nothing else.
 func (p *play) checkCounts(s *env, q *queueState) {
 	for item, count := range q.counts {
-		if q.places(item) != 1 || count != strconv.Itoa(p.tries[string(s.account[:])+item]) {
-			p.Fatalf("%d places, %s attempts counted of %d: %q", q.places(item), count, p.tries[string(s.account[:])+item], item)
-		}
+		require(p, q.places(item) == 1 && count == strconv.Itoa(p.tries[string(s.account[:])+item]),
+			"%d places, %s attempts counted of %d: %q", q.places(item), count, p.tries[string(s.account[:])+item], item)
 	}
 	for item := range q.retries {
 		if tries := p.tries[string(s.account[:])+item]; tries > 0 && q.counts[item] == "" {
@@ -175,9 +166,7 @@ func (p *play) checkSchedule(s *env, q *queueState) {
 	if len(q.waiting)+len(q.retries)+len(q.leases) == 0 {
 		return
 	}
-	if q.look == 0 {
-		p.Fatalf("not in the schedule: %+v", q)
-	}
+	require(p, q.look != 0, "not in the schedule: %+v", q)
 	lost := int64(1) << 62 // the end of the first lease, rounded up
 	for _, until := range q.leases {
 		lost = min(lost, (until/1000+5000)/5000*5000)
@@ -208,10 +197,8 @@ func (p *play) checkSchedule(s *env, q *queueState) {
 	if q.paced || q.gate != nil && q.gate.rate > 0 {
 		latest += 1100 // the rate limiter's wait, at the least rate
 	}
-	if q.look > latest {
-		p.Fatalf("looked at in %d ms, which must be at most %d: gate %+v, %d waiting, retries %v, leases %v, limit %d",
-			q.look-now, latest-now, q.gate, len(q.waiting), q.retries, q.leases, limit)
-	}
+	require(p, q.look <= latest,
+		"looked at in %d ms, which must be at most %d: gate %+v, %d waiting, retries %v, leases %v, limit %d", q.look-now, latest-now, q.gate, len(q.waiting), q.retries, q.leases, limit)
 }
 
 // checkEvents: every event that was queued is in exactly one place or has one
@@ -247,23 +234,17 @@ func (p *play) checkEvents() {
 	for item, id := range p.replays {
 		account := delivery.AccountID([]byte(item[:16]))
 		n := p.now[account].places(item[16:])
-		if n > 1 {
-			p.Fatalf("a replay of %s is in %d places", id, n)
-		}
+		require(p, n <= 1, "a replay of %s is in %d places", id, n)
 		waiting[id] += n
 	}
 	for id, cycles := range p.cycles {
-		if waiting[id]+p.finals[final{id, true}] != cycles {
-			p.Fatalf("%d replays of %s: %d wait, %d outcomes", cycles, id, waiting[id], p.finals[final{id, true}])
-		}
+		require(p, waiting[id]+p.finals[final{id, true}] == cycles, "%d replays of %s: %d wait, %d outcomes", cycles, id, waiting[id], p.finals[final{id, true}])
 	}
 }
 
 // checkGiven: what was handed out in this step was allowed to go.
 func (p *play) checkGiven() {
-	if len(p.given) > p.grant.Limit {
-		p.Fatalf("%d events for a grant of %d", len(p.given), p.grant.Limit)
-	}
+	require(p, len(p.given) <= p.grant.Limit, "%d events for a grant of %d", len(p.given), p.grant.Limit)
 	for _, d := range p.given {
 		q, s := p.now[d.Account], p.shopOf(d.Account)
 		limit := p.grant.InFlight
@@ -289,9 +270,8 @@ func (p *play) checkGiven() {
 		if d.item[0] == eventOrder && d.Attempt == 1 {
 			o := p.orderOf(d.Order.ID)
 			before := int(delivery.Sequence(d.Version)) - 1
-			if before > 1 && !p.ended[o.item(before)] && p.finals[final{o.eventID(before), false}] == 0 {
-				p.Fatalf("order %s: version %d goes before the first attempt of the one before it has ended", d.Order.ID, d.Version)
-			}
+			require(p, before <= 1 || p.ended[o.item(before)] || p.finals[final{o.eventID(before), false}] != 0,
+				"order %s: version %d goes before the first attempt of the one before it has ended", d.Order.ID, d.Version)
 		}
 	}
 	p.out = append(p.out, p.given...)

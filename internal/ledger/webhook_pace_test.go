@@ -54,13 +54,11 @@ func TestPace_SlowStartInRealTime(t *testing.T) {
 		until       time.Duration
 		least, most int
 	}{{500 * time.Millisecond, 1, 10}, {time.Second, 4, 21}, {1500 * time.Millisecond, 9, 38}} {
-		if n := between(sent, 0, test.until); n < test.least || n > test.most {
-			t.Errorf("%d events within %s, want %d to %d", n, test.until, test.least, test.most)
-		}
+		n := between(sent, 0, test.until)
+		check(t, n >= test.least && n <= test.most, "%d events within %s, want %d to %d", n, test.until, test.least, test.most)
 	}
-	if first, second := between(sent, 0, 750*time.Millisecond), between(sent, 750*time.Millisecond, 1500*time.Millisecond); second <= first {
-		t.Errorf("%d events, then %d: the rate does not grow", first, second)
-	}
+	first, second := between(sent, 0, 750*time.Millisecond), between(sent, 750*time.Millisecond, 1500*time.Millisecond)
+	check(t, second > first, "%d events, then %d: the rate does not grow", first, second)
 }
 
 //rule:limits-and-idempotency/redis_rate
@@ -98,9 +96,8 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 		perSecond int
 		want      int
 	}{{100, 7, 7}, {100, 0, 100}, {3.9, 7, 3}, {1, 5000, 1}, {1999, 10000, 1999}} {
-		if got := paced(gateState{rate: test.rate}, test.perSecond); got != test.want {
-			t.Errorf("rate %v, setting %d: asked %d", test.rate, test.perSecond, got)
-		}
+		got := paced(gateState{rate: test.rate}, test.perSecond)
+		check(t, got == test.want, "rate %v, setting %d: asked %d", test.rate, test.perSecond, got)
 	}
 }
 
@@ -116,9 +113,8 @@ func TestLimits_KeepAndClear(t *testing.T) {
 		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
 	} {
 		must(t, s.SetWebhookLimits(t.Context(), s.account, test.set))
-		if got := s.endpoint(t).Limits; got != test.want {
-			t.Errorf("set %+v: %+v, want %+v", test.set, got, test.want)
-		}
+		got := s.endpoint(t).Limits
+		check(t, got == test.want, "set %+v: %+v, want %+v", test.set, got, test.want)
 	}
 	version := s.endpoint(t).Version
 	s.publish(t, 40)
@@ -150,9 +146,8 @@ func TestPace_IsNotPassedBy(t *testing.T) {
 	check(t, len(queued.Deliveries) == 0 && queued.More, "queued %+v", queued)
 	s.publish(t, 5)
 	for _, d := range s.take(t, 2) {
-		if recorded := s.recordMore(t, d, accepts); len(recorded.Deliveries) != 0 {
-			t.Error("a recorded attempt handed out another event")
-		}
+		recorded := s.recordMore(t, d, accepts)
+		check(t, len(recorded.Deliveries) == 0, "a recorded attempt handed out another event")
 	}
 }
 
@@ -168,9 +163,8 @@ func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
 	}
 	ds := s.leaseWith(t, Grant{Limit: 20, Share: 32, InFlight: 32}, 20)
 	for i, one := range shops {
-		if n := len(slices.DeleteFunc(slices.Clone(ds), func(d *Delivery) bool { return d.Account != one.account })); n != 5 {
-			t.Errorf("endpoint %d got %d", i, n)
-		}
+		n := len(slices.DeleteFunc(slices.Clone(ds), func(d *Delivery) bool { return d.Account != one.account }))
+		check(t, n == 5, "endpoint %d got %d", i, n)
 	}
 	// The grant is one for all of them.
 	for _, one := range shops {

@@ -22,13 +22,11 @@ func (p *play) moveOrders() {
 		o = p.orders[n]
 	} else {
 		s := p.anyShop()
-		created, _, err := s.CreateOrder(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), ""))
-		p.must(err)
+		created, _ := get2(s.CreateOrder(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), "")))(p)
 		o = &playedOrder{id: created.Order.ID, shop: s, versions: 1}
 		p.orders = append(p.orders, o)
 	}
-	order, err := p.Order(p.ctx, o.id)
-	p.must(err)
+	order := get(p.Order(p.ctx, o.id))(p)
 	var changes []delivery.Change
 	for range 1 + p.pick("moves", 3) {
 		if next := delivery.Status(o.versions + 1); next <= delivery.Delivered {
@@ -39,8 +37,7 @@ func (p *play) moveOrders() {
 	if len(changes) == 0 {
 		return
 	}
-	result, err := p.CommitAll(p.ctx, []Commit{{Order: order, Changes: changes}})
-	p.must(err)
+	result := get(p.CommitAll(p.ctx, []Commit{{Order: order, Changes: changes}}))(p)
 	p.must(result[0])
 }
 
@@ -95,14 +92,12 @@ func (p *play) readAgain() {
 
 func (p *play) queue(g Grant) {
 	p.grant = g
-	leased, err := p.QueueEvents(p.ctx, 0, p.entries, g)
-	p.must(err)
+	leased := get(p.QueueEvents(p.ctx, 0, p.entries, g))(p)
 	p.given = leased.Deliveries
 }
 
 func (p *play) leaseSome() {
-	ds, _, err := p.Lease(p.ctx, 0, p.anyGrant(1))
-	p.must(err)
+	ds, _ := get2(p.Lease(p.ctx, 0, p.anyGrant(1)))(p)
 	p.given, p.leasing = ds, true
 }
 
@@ -120,11 +115,8 @@ func (p *play) recordSome() {
 	p.out = slices.Delete(p.out, first, first+n)
 	p.record(results, p.anyGrant(0))
 	if p.pick("reply lost", 10) == 0 {
-		again, err := p.RecordAttempts(p.ctx, results, noGrant, playBreaker)
-		p.must(err)
-		if slices.Contains(again.OK, true) {
-			p.Fatalf("recorded twice: %v", again.OK)
-		}
+		again := get(p.RecordAttempts(p.ctx, results, noGrant, playBreaker))(p)
+		require(p, !slices.Contains(again.OK, true), "recorded twice: %v", again.OK)
 	}
 }
 
@@ -135,11 +127,8 @@ func (p *play) record(results []Result, g Grant) {
 		d := results[i].Delivery
 		ours[i] = fmt.Sprint(p.now[d.Account].leases[d.item]) == d.token
 	}
-	recorded, err := p.RecordAttempts(p.ctx, results, g, playBreaker)
-	p.must(err)
-	if !slices.Equal(recorded.OK, ours) {
-		p.Fatalf("recorded %v, want %v", recorded.OK, ours)
-	}
+	recorded := get(p.RecordAttempts(p.ctx, results, g, playBreaker))(p)
+	require(p, slices.Equal(recorded.OK, ours), "recorded %v, want %v", recorded.OK, ours)
 	p.given = recorded.Deliveries
 	for i := range results {
 		d, o := results[i].Delivery, &results[i].Outcome
@@ -200,8 +189,7 @@ func (p *play) work() {
 	g.Limit = 10
 	for range 1 + p.pick("rounds", 4) {
 		p.grant = g
-		ds, next, err := p.Lease(p.ctx, 0, g)
-		p.must(err)
+		ds, next := get2(p.Lease(p.ctx, 0, g))(p)
 		p.given, p.leasing = ds, true
 		p.check(p.T)
 		for len(ds) > 0 {
@@ -224,8 +212,7 @@ func (p *play) work() {
 }
 
 func (p *play) setURL(s *env) {
-	e, _, err := p.SetWebhookURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2)))
-	p.must(err)
+	e, _ := get2(p.SetWebhookURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2))))(p)
 	s.url, s.secret = e.URL, e.Secret
 }
 
@@ -242,8 +229,7 @@ func (p *play) changeReceiver() {
 		s.url, s.secret = "", ""
 	case 3:
 		if s.url != "" {
-			secret, err := p.RotateWebhookSecret(p.ctx, s.account)
-			p.must(err)
+			secret := get(p.RotateWebhookSecret(p.ctx, s.account))(p)
 			s.secret = secret
 		}
 	default:
@@ -274,14 +260,12 @@ func (p *play) replaySome() {
 		n, err = p.ReplayEvents(p.ctx, s.account, []string{rapid.SampledFrom(ids).Draw(p.T, "event")})
 	}
 	if s.url == "" {
-		if refusal, ok := err.(*delivery.Error); !ok || refusal.Code != delivery.CodeWebhookNotConfigured {
-			p.Fatalf("replayed %d without a URL: %v", n, err)
-		}
+		refusal, ok := err.(*delivery.Error)
+		require(p, ok && refusal.Code == delivery.CodeWebhookNotConfigured, "replayed %d without a URL: %v", n, err)
 		return
 	}
 	p.must(err)
-	queued, err := p.rdb.LRange(p.ctx, s.key(kindQueue), -int64(n), -1).Result()
-	p.must(err)
+	queued := get(p.rdb.LRange(p.ctx, s.key(kindQueue), -int64(n), -1).Result())(p)
 	for _, item := range queued[len(queued)-n:] {
 		id := item[9:]
 		if item[0] == eventReplay {
@@ -291,9 +275,7 @@ func (p *play) replaySome() {
 		p.replays[string(s.account[:])+item] = id
 		p.cycles[id]++
 	}
-	if len(p.replays) != sum(p.cycles) {
-		p.Fatalf("%d replays, %d different items", sum(p.cycles), len(p.replays))
-	}
+	require(p, len(p.replays) == sum(p.cycles), "%d replays, %d different items", sum(p.cycles), len(p.replays))
 }
 
 func sum(counts map[string]int) (total int) {
@@ -331,10 +313,7 @@ func (p *play) workerDies() {
 			}
 		}
 	}
-	n, err := p.ReleaseLeases(p.ctx, holder)
-	p.must(err)
-	if n != held {
-		p.Fatalf("%d leases ended, %s held %d", n, holder, held)
-	}
+	n := get(p.ReleaseLeases(p.ctx, holder))(p)
+	require(p, n == held, "%d leases ended, %s held %d", n, holder, held)
 	p.out = slices.DeleteFunc(p.out, func(d *Delivery) bool { return d.token[len(d.token)-3:] == digits })
 }

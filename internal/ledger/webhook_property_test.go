@@ -106,9 +106,7 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 }
 
 func (p *play) must(err error) {
-	if err != nil {
-		p.Fatalf("%v", err)
-	}
+	require(p, err == nil, "%v", err)
 }
 
 func (p *play) step(action func()) func(*rapid.T) {
@@ -154,14 +152,11 @@ func (p *play) drain() {
 	}
 	p.check(p.T)
 	for round := 0; ; round++ {
-		if round == 1000 {
-			p.Fatalf("it does not end:%s", p)
-		}
+		require(p, round != 1000, "it does not end:%s", p)
 		p.read(1000, noGrant)
 		p.check(p.T)
 		p.grant = Grant{Limit: 64, Share: 32, InFlight: p.inFlight, Lease: lease, Holder: "worker-1"}
-		ds, next, err := p.Lease(p.ctx, 0, p.grant)
-		p.must(err)
+		ds, next := get2(p.Lease(p.ctx, 0, p.grant))(p)
 		p.given, p.leasing = ds, true
 		p.check(p.T)
 		if len(ds) == 0 && next.IsZero() {
@@ -189,26 +184,19 @@ func (p *play) acceptAll() {
 func (p *play) checkDrained() {
 	for _, s := range p.shops {
 		for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts} {
-			if p.rdb.Exists(p.ctx, s.key(kind)).Val() != 0 {
-				p.Fatalf("key %c is still there", kind)
-			}
+			require(p, p.rdb.Exists(p.ctx, s.key(kind)).Val() == 0, "key %c is still there", kind)
 		}
 	}
 	for id := range p.notices {
-		if p.finals[final{id, false}] != 1 {
-			p.Fatalf("event %s has %d outcomes", id, p.finals[final{id, false}])
-		}
+		require(p, p.finals[final{id, false}] == 1, "event %s has %d outcomes", id, p.finals[final{id, false}])
 	}
 	for _, o := range p.orders {
 		for sequence := 2; sequence <= o.versions; sequence++ {
-			if n := p.finals[final{o.eventID(sequence), false}]; n != 1 {
-				p.Fatalf("order %s, version %d has %d outcomes", o.id, sequence, n)
-			}
+			n := p.finals[final{o.eventID(sequence), false}]
+			require(p, n == 1, "order %s, version %d has %d outcomes", o.id, sequence, n)
 		}
 	}
 	for id, cycles := range p.cycles {
-		if p.finals[final{id, true}] != cycles {
-			p.Fatalf("%d replays of %s have %d outcomes", cycles, id, p.finals[final{id, true}])
-		}
+		require(p, p.finals[final{id, true}] == cycles, "%d replays of %s have %d outcomes", cycles, id, p.finals[final{id, true}])
 	}
 }

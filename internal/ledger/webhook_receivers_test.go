@@ -35,11 +35,9 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 		return d.Receiver
 	}
 	first := next()
-	if again := next(); again != first {
-		t.Error("read again, though nothing has changed")
-	}
-	_, _, err := gateway.SetWebhookURL(t.Context(), s.account, "https://second.example/hook")
-	must(t, err)
+	again := next()
+	check(t, again == first, "read again, though nothing has changed")
+	get2(gateway.SetWebhookURL(t.Context(), s.account, "https://second.example/hook"))(t)
 	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
 		t.Errorf("after a changed URL: %+v", r)
 	}
@@ -57,11 +55,9 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 		t.Errorf("secrets when the previous one has ended: %v", got)
 	}
 	must(t, gateway.DeleteWebhook(t.Context(), s.account))
-	if left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val(); !slices.Equal(left, []any{nil, nil, nil}) {
-		t.Errorf("a deleted endpoint still has %q", left)
-	}
-	_, issued, err := gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook")
-	must(t, err)
+	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val()
+	check(t, slices.Equal(left, []any{nil, nil, nil}), "a deleted endpoint still has %q", left)
+	_, issued := get2(gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook"))(t)
 	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.PreviousSecret != "" || !r.Proven {
 		t.Errorf("after a deletion and a new registration: %+v, issued %s", r, issued)
 	}
@@ -72,17 +68,17 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
 	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
-	get(s.QueueTest(t.Context(), s.account, s.now()))(t)
+	id := get(s.QueueTest(t.Context(), s.account, s.now()))(t)
 	s.pump(t, 1)
 	test := s.one(t)
 	require(t, !test.Receiver.Proven && test.Receiver.Secret == secret, "receiver %+v", test.Receiver)
+	check(t, test.EventID == id && test.Type == delivery.WebhookTest && strings.Contains(string(test.Data), s.account.String()), "test event %+v", test)
 	s.publish(t, 3)
 	more := s.recordMore(t, test, accepts).Deliveries
 	require(t, len(more) == 1 && more[0].Receiver.Proven && more[0].Receiver.Version == s.endpoint(t).Version, "handed out with the proof: %+v", more[0].Receiver)
 	s.ends(t, failsFor(time.Hour), more...)
-	if e := s.endpoint(t); !e.BreakerOpen || e.State != EndpointFailing || !e.Proven {
-		t.Errorf("its failure did not count: %+v", e)
-	}
+	e := s.endpoint(t)
+	check(t, e.BreakerOpen && e.State == EndpointFailing && e.Proven, "its failure did not count: %+v", e)
 }
 
 // A process that remembers many receivers forgets some; none of them waits for
@@ -101,9 +97,8 @@ func TestReceivers_ManyAreRemembered(t *testing.T) {
 	for _, d := range ds {
 		check(t, d.Receiver != nil && d.Receiver.URL != "", "receiver %+v", d.Receiver)
 	}
-	if n := len(s.receivers.last); n > receiversKept {
-		t.Errorf("%d receivers are remembered", n)
-	}
+	n := len(s.receivers.last)
+	check(t, n <= receiversKept, "%d receivers are remembered", n)
 }
 
 // cutAfter is a connection that breaks after the first reply of a pipeline.
@@ -145,9 +140,8 @@ func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 	s.rdb.AddHook(hook)
 	ds, _, err := s.Lease(t.Context(), 0, grant(10))
 	require(t, hook.cuts == 0 && len(ds) == 0, "%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
-	if got := other.outcomes(t); len(got) != 0 {
-		t.Errorf("settled after a broken read: %+v", got)
-	}
+	got := other.outcomes(t)
+	check(t, len(got) == 0, "settled after a broken read: %+v", got)
 	s.pass(t, lease)
 	if ds := s.lease(t, 2); ds[0].Receiver.URL == "" {
 		t.Errorf("receiver %+v", ds[0].Receiver)
@@ -193,8 +187,7 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
 	other := newAccount(t, stranger, plenty())
-	_, issued, err := stranger.SetWebhookURL(t.Context(), other, "https://other.example/hook")
-	must(t, err)
+	_, issued := get2(stranger.SetWebhookURL(t.Context(), other, "https://other.example/hook"))(t)
 	for _, l := range []*Ledger{s.Ledger, stranger} {
 		all := get(l.WebhookEndpoints(t.Context()))(t)
 		require(t, len(all) == 2, "%d endpoints", len(all))
@@ -207,41 +200,29 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
-	s := newEnv(t)
+	s := newUnregistered(t, breakerAt)
 	_, err := s.RotateWebhookSecret(t.Context(), s.account)
 	wantCode(t, err, delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
-	same, issued, err := s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
-	must(t, err)
+	same, issued := get2(s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook"))(t)
 	check(t, issued == "" && same.Secret == first.Secret && same.URL == "https://other.example/hook" && same.Version > first.Version,
 		"changed URL: %+v, issued %q", same, issued)
 	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
-	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
-	check(t, e.Secret == secret && e.PreviousSecret == first.Secret && !e.Proven && time.Until(e.PreviousUntil) >= 23*time.Hour, "rotated: %+v", e)
-	raw := get(s.rdb.HGetAll(t.Context(), s.roomOf(s.account).keyOf(kindEndpoint, s.account[:])).Result())(t)
+	e := s.endpoint(t)
+	check(t, e.Secret == secret && e.PreviousSecret == first.Secret && !e.Proven && e.PreviousUntil.Equal(s.now().Add(secretOverlap)), "rotated: %+v", e)
+	raw := get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t)
 	for field, value := range raw {
 		check(t, !strings.Contains(value, "whsec_"), "field %s holds a secret in clear", field)
 	}
-	// A test event proves the new secret.
-	id := get(s.QueueTest(t.Context(), s.account, time.Now()))(t)
-	s.pump(t, 1)
-	d := s.lease(t, 1)[0]
-	check(t, d.EventID == id && d.Type == delivery.WebhookTest && strings.Contains(string(d.Data), s.account.String()), "test event %+v", d)
-	s.record(t, d, Outcome{OK: true, Status: 200})
-	if e, err = s.WebhookEndpoint(t.Context(), s.account); err != nil || !e.Proven {
-		t.Errorf("not proven: %+v %v", e, err)
-	}
-	// Another key id opens nothing.
+	// Another key opens nothing, and the right one nothing for another account.
 	stranger := openTest(t, func(c *Config) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
-	if _, err := stranger.secrets.open(s.account[:], raw["secret"]); err == nil {
-		t.Error("opened without the key")
-	}
+	_, err = stranger.secrets.open(s.account[:], raw["secret"])
+	check(t, err != nil, "opened without the key")
 	other := delivery.NewAccountID()
-	if _, err := s.secrets.open(other[:], raw["secret"]); err == nil {
-		t.Error("opened for another account")
-	}
+	_, err = s.secrets.open(other[:], raw["secret"])
+	check(t, err != nil, "opened for another account")
 }
 
 // The panel has no keys: it sees everything but the secrets, and no error.

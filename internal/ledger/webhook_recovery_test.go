@@ -36,9 +36,8 @@ func TestRecovery_BringsEverythingForward(t *testing.T) {
 		now := fmt.Sprint(s.ms.Load())
 		due := s.rdb.ZCount(t.Context(), s.key(kindRetries), "-inf", now).Val()
 		left := s.rdb.ZCard(t.Context(), s.key(kindRetries)).Val() - due
-		if want := max(total-int64(look)*1000, 0); left > want {
-			t.Fatalf("after look %d %d are still put off, want at most %d", look, left, want)
-		}
+		want := max(total-int64(look)*1000, 0)
+		require(t, left <= want, "after look %d %d are still put off, want at most %d", look, left, want)
 		g, _ := s.gate(t)
 		require(t, (g.forward == 0) == (left == 0), "after look %d: forward %d, %d left", look, g.forward, left)
 		if left == 0 {
@@ -62,20 +61,17 @@ func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
 		s.pass(t, time.Second)
 		s.lease(t, 0)
 	}
-	if got := s.due(t, d); !got.Equal(due) {
-		t.Errorf("due at %s, want %s", got, due)
-	}
+	got := s.due(t, d)
+	check(t, got.Equal(due), "due at %s, want %s", got, due)
 }
 
 //rule:webhooks/a-changed-url-takes-the
 func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	s := opened(t, 3, 20*time.Hour)
 	s.publish(t, 5)
-	_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
-	must(t, err)
-	if e := s.endpoint(t); e.BreakerOpen || e.Pace != firstRate || e.Backlog != 8 || e.State != EndpointHealthy {
-		t.Fatalf("endpoint %+v", e)
-	}
+	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
+	e := s.endpoint(t)
+	require(t, !e.BreakerOpen && e.Pace == firstRate && e.Backlog == 8 && e.State == EndpointHealthy, "endpoint %+v", e)
 	for _, d := range s.take(t, 8) {
 		check(t, d.Receiver.URL == "https://new.example/hook" && !d.Probe, "leased %+v for %s", d, d.Receiver.URL)
 	}
@@ -92,17 +88,15 @@ func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
 	due := s.due(t, ds[0])
 	s.setGate(t, gateState{rate: firstRate, forward: s.ms.Load() + time.Hour.Milliseconds()})
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: -1})) // has it looked at
-	if d := s.take(t, 1)[0]; d.EventID != ds[1].EventID || !s.due(t, ds[0]).Equal(due) {
-		t.Errorf("leased %s; the other one is due at %s, want %s", d.EventID, s.due(t, ds[0]), due)
-	}
+	d := s.take(t, 1)[0]
+	check(t, d.EventID == ds[1].EventID && s.due(t, ds[0]).Equal(due), "leased %s; the other one is due at %s, want %s", d.EventID, s.due(t, ds[0]), due)
 }
 
 // With nothing to drain a new receiver begins without a gate.
 func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *env){
 		"changed": func(t *testing.T, s *env) {
-			_, _, err := s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
-			must(t, err)
+			get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
 		},
 		"deleted": func(t *testing.T, s *env) {
 			must(t, s.DeleteWebhook(t.Context(), s.account))
@@ -113,12 +107,10 @@ func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
 		s.publish(t, 1)
 		s.ends(t, failsFor(0), s.one(t))
 		change(t, s)
-		if g, there := s.gate(t); there {
-			t.Errorf("%s: gate %+v", name, g)
-		}
-		if e := s.endpoint(t); e.State != EndpointHealthy || e.BreakerOpen || !e.StateSince.Equal(s.now()) {
-			t.Errorf("%s: endpoint %+v", name, e)
-		}
+		g, there := s.gate(t)
+		check(t, !there, "%s: gate %+v", name, g)
+		e := s.endpoint(t)
+		check(t, e.State == EndpointHealthy && !e.BreakerOpen && e.StateSince.Equal(s.now()), "%s: endpoint %+v", name, e)
 	}
 }
 
@@ -131,11 +123,9 @@ func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
 	secret, err := s.RotateWebhookSecret(t.Context(), s.account) // the same receiver
 	must(t, err)
 	s.ends(t, failsFor(8*time.Hour), ds[0])
-	if got := s.due(t, ds[0]); !got.Equal(s.now().Add(8 * time.Hour)) {
-		t.Errorf("after a rotation due at %s", got)
-	}
-	_, _, err = s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook")
-	must(t, err)
+	got := s.due(t, ds[0])
+	check(t, got.Equal(s.now().Add(8*time.Hour)), "after a rotation due at %s", got)
+	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	taken := s.take(t, 1) // the old backlog has been brought forward
 	s.ends(t, failsFor(8*time.Hour), ds[1])
 	for _, d := range append(taken, s.take(t, 1)...) {
@@ -176,9 +166,8 @@ func TestRecovery_RateGrows(t *testing.T) {
 		got := s.success(t, gateState{rate: test.rate, calm: test.calm, hold: ended.UnixMilli()})
 		check(t, math.Abs(got.rate-test.want) <= 1e-2, "%s: %v after %v, calm %v; want %v", test.name, got.rate, test.rate, test.calm, test.want)
 	}
-	if _, there := s.gate(t); there && s.success(t, gateState{rate: 1999.9}).rate != 0 {
-		t.Error("a gate that holds nothing back is kept")
-	}
+	_, there := s.gate(t)
+	check(t, !there || s.success(t, gateState{rate: 1999.9}).rate == 0, "a gate that holds nothing back is kept")
 }
 
 func TestRecovery_EndsWhenNothingWaits(t *testing.T) {
@@ -194,9 +183,8 @@ func TestRecovery_EndsWhenNothingWaits(t *testing.T) {
 func TestRecovery_FullRateNeedsNoGate(t *testing.T) {
 	s := newWebhookEnv(t, 5)
 	s.success(t, gateState{rate: 1999.5})
-	if g, there := s.gate(t); there {
-		t.Errorf("gate %+v", g)
-	}
+	g, there := s.gate(t)
+	check(t, !there, "gate %+v", g)
 	s.publish(t, 40)
 	s.lease(t, 32)
 }
@@ -225,9 +213,8 @@ func TestBusy_HalvesOncePerPause(t *testing.T) {
 	s.pass(t, time.Minute)
 	s.setGate(t, gateState{rate: 300})
 	s.ends(t, isBusy(0), ds[12])
-	if g, _ := s.gate(t); g.rate != 150 || g.calm != 150 {
-		t.Errorf("gate %+v", g)
-	}
+	g, _ := s.gate(t)
+	check(t, g.rate == 150 && g.calm == 150, "gate %+v", g)
 }
 
 // silentForAll demands that nothing is handed out until that much time has
@@ -240,9 +227,8 @@ func (s *env) silentForAll(t *testing.T, d time.Duration) {
 	s.lease(t, 0)
 	s.pass(t, time.Millisecond)
 	s.unpaced(t)
-	if ds, _, err := s.Lease(t.Context(), 0, grant(1)); err != nil || len(ds) != 1 {
-		t.Fatalf("%d events leased when the pause was over, %v", len(ds), err)
-	}
+	ds, _, err := s.Lease(t.Context(), 0, grant(1))
+	require(t, err == nil && len(ds) == 1, "%d events leased when the pause was over, %v", len(ds), err)
 }
 
 func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
@@ -253,15 +239,13 @@ func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
 		s.publish(t, 40)
 		ds := s.lease(t, 32)
 		s.ends(t, isBusy(test.asked), ds[0])
-		if e := s.endpoint(t); !e.HeldUntil.Equal(s.now().Add(test.held)) {
-			t.Errorf("asked for %s, held until %s at %s", test.asked, e.HeldUntil, s.now())
-		}
+		e := s.endpoint(t)
+		check(t, e.HeldUntil.Equal(s.now().Add(test.held)), "asked for %s, held until %s at %s", test.asked, e.HeldUntil, s.now())
 		// Neither a new event nor room in flight, nor a success of what was in
 		// flight, opens the gate.
 		s.publish(t, 1)
-		if more := s.recordMore(t, ds[1], accepts); len(more.Deliveries) != 0 {
-			t.Error("a success in flight handed out another event")
-		}
+		more := s.recordMore(t, ds[1], accepts)
+		check(t, len(more.Deliveries) == 0, "a success in flight handed out another event")
 		s.silentForAll(t, test.held)
 	}
 }
@@ -275,9 +259,8 @@ func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
 	s.ends(t, isBusy(0), ds[0])
 	s.ends(t, isBusy(10*time.Minute), ds[1])
 	s.ends(t, isBusy(time.Minute), ds[2])
-	if e := s.endpoint(t); e.Pace != firstRate {
-		t.Errorf("halved by what was in flight: %v", e.Pace)
-	}
+	e := s.endpoint(t)
+	check(t, e.Pace == firstRate, "halved by what was in flight: %v", e.Pace)
 	s.silentForAll(t, 10*time.Minute)
 }
 
@@ -287,9 +270,8 @@ func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
 	s.publish(t, 3)
 	d := s.lease(t, 3)[0]
 	s.setGate(t, gateState{hold: s.ms.Load() + 30_000, rate: 1999.5, failures: 1})
-	if more := s.recordMore(t, d, accepts); len(more.Deliveries) != 0 {
-		t.Error("handed out while the endpoint is held")
-	}
+	more := s.recordMore(t, d, accepts)
+	check(t, len(more.Deliveries) == 0, "handed out while the endpoint is held")
 	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 	queued := get(s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
 	check(t, len(queued.Deliveries) == 0, "handed out while the endpoint is held")

@@ -14,36 +14,27 @@ import (
 )
 
 func TestReplay_ByEventAndSince(t *testing.T) {
-	s := newEnv(t)
-	s.register(t)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned, delivery.PickingUp)
-	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{"a":1}`)}))
-	s.pump(t, 4)
+	s := newWebhookEnv(t, breakerAt)
+	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
+	s.publish(t, 1)
 	var ids []string
 	for range 3 {
-		ds, _ := get2(s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(1)))(t)
-		ids = append(ids, ds[0].EventID)
-		s.record(t, ds[0], Outcome{OK: true, Status: 200})
+		d := s.leaseWith(t, grant(1), 1)[0]
+		ids = append(ids, d.EventID)
+		s.ends(t, accepts, d)
 	}
-	// Another account of the same partition, so that its events are beside ours.
-	var stranger delivery.AccountID
-	for stranger = newAccount(t, s.Ledger, plenty()); partitionOf(stranger, len(s.rooms)) != partitionOf(s.account, len(s.rooms)); {
-		stranger = newAccount(t, s.Ledger, plenty())
-	}
-	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}))
-
+	stranger := newAccount(t, s.Ledger, plenty())
+	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 	n := get(s.ReplayEvents(t.Context(), s.account, ids))(t)
 	check(t, n == 3, "%d queued", n)
 	for _, d := range s.lease(t, 3) {
-		check(t, d.Attempt == 1 && d.Replay && time.Until(d.Deadline) >= 23*time.Hour, "replayed %+v", d)
-		s.record(t, d, Outcome{OK: true, Status: 200})
+		check(t, d.Attempt == 1 && d.Replay && d.Deadline.Equal(s.now().Add(24*time.Hour)), "replayed %+v", d)
+		s.ends(t, accepts, d)
 	}
-	if n, err := s.ReplaySince(t.Context(), s.account, time.Now().Add(-48*time.Hour)); err != nil || n != 3 {
-		t.Errorf("since: %d queued, %v", n, err)
-	}
-	if n, err := s.ReplaySince(t.Context(), s.account, time.Now().Add(time.Minute)); err != nil || n != 0 {
-		t.Errorf("since the future: %d queued, %v", n, err)
+	s.pass(t, time.Second)
+	for since, want := range map[time.Duration]int{-48 * time.Hour: 3, time.Minute: 0} {
+		n := get(s.ReplaySince(t.Context(), s.account, s.now().Add(since)))(t)
+		check(t, n == want, "since %s: %d queued, want %d", since, n, want)
 	}
 	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
 		_, err := s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
@@ -74,9 +65,7 @@ func mixture(t *testing.T) (s *env, delivered, undelivered, notSent []string) {
 	t.Helper()
 	s = newUnregistered(t, breakerAt)
 	s.publish(t, 1)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned)
-	s.pump(t, 2)
+	o := s.moved(t, delivery.Assigned)
 	for id := range s.ended(t) {
 		notSent = append(notSent, id)
 	}
@@ -156,9 +145,8 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 	}
 	ended := s.ended(t)
 	for _, id := range all {
-		if got := ended[id]; len(got) != 3 || !slices.Equal(got[1:], []string{"delivered replay", "delivered replay"}) {
-			t.Errorf("%s ended as %q", id, got)
-		}
+		got := ended[id]
+		check(t, len(got) == 3 && slices.Equal(got[1:], []string{"delivered replay", "delivered replay"}), "%s ended as %q", id, got)
 	}
 	for _, a := range s.attempts(t, "")[:2*len(all)] {
 		check(t, a.Replay, "line of a replay: %+v", a)
@@ -207,9 +195,8 @@ func TestReplay_OneAtATime(t *testing.T) {
 			func() (int, error) { return gateway.ReplayEvents(t.Context(), s.account, delivered) },
 		} {
 			_, err := replay()
-			if refusal := wantCode(t, err, delivery.CodeRateLimited); refusal.RetryAfter < time.Second || refusal.RetryAfter > time.Minute {
-				t.Errorf("wait %s", refusal.RetryAfter)
-			}
+			refusal := wantCode(t, err, delivery.CodeRateLimited)
+			check(t, refusal.RetryAfter >= time.Second && refusal.RetryAfter <= time.Minute, "wait %s", refusal.RetryAfter)
 			refused++
 		}
 		// Other accounts are not kept waiting.
@@ -254,9 +241,8 @@ func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	}
 	require(t, len(all) == 3 && len(found) == 3, "%d endpoints", len(all))
 	for _, one := range shops {
-		if got, want := fmt.Sprintf("%+v", *found[one.account]), fmt.Sprintf("%+v", *one.endpoint(t)); got != want {
-			t.Errorf("listed as %s, alone %s", got, want)
-		}
+		got, want := fmt.Sprintf("%+v", *found[one.account]), fmt.Sprintf("%+v", *one.endpoint(t))
+		check(t, got == want, "listed as %s, alone %s", got, want)
 	}
 	if e := found[s.account]; !e.BreakerOpen || e.Backlog != 3 || found[shops[1].account].Limits.PerSecond != 9 {
 		t.Errorf("endpoint %+v", e)

@@ -14,9 +14,8 @@ func TestSeverity_RanksTheStates(t *testing.T) {
 	for state, want := range map[EndpointState]int{
 		EndpointHealthy: 0, EndpointFailing: 1, EndpointGone: 2, EndpointUnreachable: 3, "": -1, "Healthy": -1, endpointProven: -1,
 	} {
-		if got := state.Severity(); got != want {
-			t.Errorf("%q: %d, want %d", state, got, want)
-		}
+		got := state.Severity()
+		check(t, got == want, "%q: %d, want %d", state, got, want)
 	}
 }
 

@@ -44,9 +44,8 @@ func TestStragglers_AreAwaitedBeforeTheFirstProbe(t *testing.T) {
 	s.ends(t, failsFor(20*time.Hour), late[0])
 	s.lease(t, 0)
 	s.ends(t, failsFor(20*time.Hour), late[1])
-	if g, _ := s.gate(t); g.probes != 1 || g.hold != s.ms.Load()+2000 {
-		t.Errorf("gate %+v at %d", g, s.ms.Load())
-	}
+	g, _ := s.gate(t)
+	check(t, g.probes == 1 && g.hold == s.ms.Load()+2000, "gate %+v at %d", g, s.ms.Load())
 	s.silentFor(t, 2*time.Second)
 }
 
@@ -75,14 +74,12 @@ func (s *env) records(t *testing.T, d *Delivery, o Outcome) bool {
 func TestStragglers_ThatSucceedHeal(t *testing.T) {
 	s, late := stragglers(t, 2)
 	s.ends(t, accepts, late[0])
-	if e := s.endpoint(t); e.BreakerOpen || e.Pace != firstRate || e.State != EndpointHealthy || !e.HeldUntil.Before(s.now()) {
-		t.Fatalf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	require(t, !e.BreakerOpen && e.Pace == firstRate && e.State == EndpointHealthy && e.HeldUntil.Before(s.now()), "endpoint %+v", e)
 	// The other one's failure begins a new row.
 	s.ends(t, failsFor(20*time.Hour), late[1])
-	if g, _ := s.gate(t); g.open != 0 || g.failures != 1 {
-		t.Errorf("gate %+v", g)
-	}
+	g, _ := s.gate(t)
+	check(t, g.open == 0 && g.failures == 1, "gate %+v", g)
 }
 
 func TestBreaker_OpensAgainAfterItHealed(t *testing.T) {
@@ -122,9 +119,8 @@ func TestBreaker_OpeningAnswerAsksToBeSpared(t *testing.T) {
 	s.publish(t, 1)
 	s.ends(t, failsFor(20*time.Hour), ds[0])
 	s.ends(t, isBusy(5*time.Minute), ds[1])
-	if e := s.endpoint(t); !e.BreakerOpen || !e.HeldUntil.Equal(s.now().Add(5*time.Minute)) {
-		t.Errorf("held until %s at %s", e.HeldUntil, s.now())
-	}
+	e := s.endpoint(t)
+	check(t, e.BreakerOpen && e.HeldUntil.Equal(s.now().Add(5*time.Minute)), "held until %s at %s", e.HeldUntil, s.now())
 	s.ends(t, failsFor(20*time.Hour), ds[2])
 	s.ends(t, isBusy(20*time.Minute), ds[3])
 	s.silentFor(t, 20*time.Minute)
@@ -139,8 +135,7 @@ func TestBreaker_OpeningDoesNotShortenRetryAfter(t *testing.T) {
 	s.publish(t, 1)
 	s.ends(t, isBusy(40*time.Minute), ds[0])
 	s.ends(t, failsFor(20*time.Hour), ds[1:]...)
-	if e := s.endpoint(t); !e.BreakerOpen {
-		t.Fatalf("endpoint %+v", e)
-	}
+	e := s.endpoint(t)
+	require(t, e.BreakerOpen, "endpoint %+v", e)
 	s.silentFor(t, 40*time.Minute)
 }

@@ -43,9 +43,7 @@ func (s *env) exported(t *testing.T) (lines []string) {
 func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
-	o := s.create(t, "X-1")
-	s.advance(t, o.ID, delivery.Assigned)
-	s.pump(t, 2)
+	s.moved(t, delivery.Assigned)
 	for _, answer := range []answer{failsFor(time.Second), answers(2048, time.Second), accepts} {
 		d := s.one(t)
 		s.ends(t, answer, d)
@@ -57,9 +55,8 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 	if got, want := s.exported(t), []string{"delivered 3 200", "retrying 1 500", "retrying 2 500"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if log := s.attempts(t, outcomeRetrying); len(log) != 2 || len(log[0].Answer) != 2048 {
-		t.Errorf("the log lost the answer: %+v", log)
-	}
+	log := s.attempts(t, outcomeRetrying)
+	check(t, len(log) == 2 && len(log[0].Answer) == 2048, "the log lost the answer: %+v", log)
 	if got := s.outcomes(t); len(got) != 1 {
 		t.Errorf("final outcomes %+v", got)
 	}
@@ -76,12 +73,10 @@ func TestTries_OfOneCall(t *testing.T) {
 		results[i].Outcome.At = s.now()
 	}
 	get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
-	if got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if n := s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val(); n != 1 {
-		t.Errorf("%d entries", n)
-	}
+	got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}
+	check(t, slices.Equal(got, want), "%q, want %q", got, want)
+	n := s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val()
+	check(t, n == 1, "%d entries", n)
 }
 
 // Probes share a line in the log, but each has its own here; pings have none.
@@ -93,9 +88,8 @@ func TestTries_ProbesAndPings(t *testing.T) {
 		s.pass(t, 30*time.Second)
 		s.ends(t, failsFor(0), s.one(t))
 	}
-	if log := s.attempts(t, ""); len(log) != 2 || log[0].Probes != 3 {
-		t.Fatalf("log %+v", log)
-	}
+	log := s.attempts(t, "")
+	require(t, len(log) == 2 && log[0].Probes == 3, "log %+v", log)
 	want := []string{"retrying 1 500", "retrying 2 500 probe", "retrying 2 500 probe", "retrying 2 500 probe"}
 	if got := s.exported(t); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -122,12 +116,10 @@ func TestTries_CostNothingWithoutExporter(t *testing.T) {
 		s.ends(t, failsFor(time.Second), s.one(t))
 		s.pass(t, time.Second)
 	}
-	if n := s.rdb.Exists(t.Context(), s.rooms[0].key(kindTries)).Val(); n != 0 {
-		t.Error("there is a stream that nobody reads")
-	}
-	if log := s.attempts(t, ""); len(log) != 5 {
-		t.Errorf("%d lines", len(log))
-	}
+	n := s.rdb.Exists(t.Context(), s.rooms[0].key(kindTries)).Val()
+	check(t, n == 0, "there is a stream that nobody reads")
+	log := s.attempts(t, "")
+	check(t, len(log) == 5, "%d lines", len(log))
 }
 
 // An exporter gets them, settles them, and then they go, whatever is kept of
