@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/testenv/browser"
 )
@@ -23,7 +22,7 @@ func TestPanel(t *testing.T) {
 		{"SignIn", testSignIn},
 		{"FindsAnOrder", testFindsAnOrder},
 		{"EndpointBecomesUnreachableAndHealthyAgain", testEndpointComesBack},
-		{"LimitHoldsWithinASecond", testLimitHolds},
+		{"LimitHoldsAtOnce", testLimitHolds},
 		{"ReportsSayWhatClickHouseSays", testReports},
 		{"TrackingFollowsADelivery", testTracking},
 		{"RolesHoldOnTheServer", testRoles},
@@ -144,13 +143,9 @@ func testLimitHolds(t *testing.T, e *panelEnv) {
 	}
 	p.Fill("orders, sustained, requests", "4")
 	p.Press("Save the limits")
-	saved := time.Now()
 	p.Shows("The limits are changed")
 	if first, second := send(), send(); first != http.StatusCreated || second != http.StatusTooManyRequests {
 		t.Errorf("with a limit of 4 the 4th order is answered %d and the 5th %d", first, second)
-	}
-	if took := time.Since(saved); took > time.Second {
-		t.Logf("the machine was busy: the limit was tried %v after it had been saved", took)
 	}
 	p.Visit("/accounts/"+v.AccountID, http.StatusOK)
 	p.WaitText("4 of 4")

@@ -1,12 +1,8 @@
 // Package browser lets a test use the panel as people do: in a real Chromium,
-// through what can be seen, clicked and typed. It judges what a person would
-// complain of: an error in the console, a script that the page's policy refuses,
-// a request that failed or went to another host, a page that is wider than the
-// screen, or that a keyboard or a screen reader cannot use.
-//
-// It owns the judgement; the driving is package chromium's. It refuses to look
-// behind the pages, and it never leaves a fault out by itself: a test that
-// expects one says so (Page.Expect).
+// through what can be seen, clicked and typed. A page that logs an error, throws,
+// makes a request that fails or goes to another host, is wider than the screen, or
+// cannot be used with a keyboard or a screen reader fails the test, unless it
+// expects that (Page.Expect). Package chromium drives the browser.
 package browser
 
 import (
@@ -207,7 +203,7 @@ func Eval[T any](p *Page, expression string) T {
 }
 
 // Clean fails for everything that went wrong on this tab since it was judged
-// last: errors of the console and the browser, exceptions, alerts, requests that
+// last: errors that it logged, exceptions, alerts, requests that
 // failed, and any request to another host.
 func (p *Page) Clean() {
 	p.t.Helper()
@@ -233,7 +229,14 @@ func (p *Page) faults() (faults []string) {
 	return faults
 }
 
+// allowed also leaves out what the browser itself says, which differs with its
+// version. What its policy refuses shows all the same: as a request that failed, an
+// exception, or as inline code, which Usable finds.
 func (p *Page) allowed(trouble chromium.Trouble) bool {
+	if trouble.Kind == chromium.Complaint {
+		p.t.Logf("Chromium says: %s", trouble)
+		return true
+	}
 	if trouble.Kind != chromium.Answer {
 		return false
 	}
