@@ -139,6 +139,11 @@ func TestCheck_Orders(t *testing.T) {
 			second.Key, second.Order = "another", e.find(well, "failed").ID
 			e.log = append(e.log, second)
 		}},
+		{"an external id was accepted under two keys", DuplicateOrder, func(e *env) {
+			second := *e.op(history.Create, "searching", 0)
+			second.Key = "another"
+			e.log = append(e.log, second)
+		}},
 		{"an order is answered for two external ids", DuplicateOrder, func(e *env) {
 			second := *e.op(history.Create, "searching", 0)
 			second.Key, second.External = "another", "another"
@@ -175,7 +180,10 @@ func TestCheck_Moves(t *testing.T) {
 		{"nothing follows the end", IllegalMove, func(e *env) { e.move(e.find(well, "failed").ID, "", delivery.Cancelled) }},
 		{"a cancellation after the pickup", IllegalMove, func(e *env) {
 			o := e.find(well, "delivered")
-			o.Changes[3].Status = "Cancelled"
+			o.Changes = o.Changes[:4]
+			o.Status, o.Version, o.Changes[3].Status = "Cancelled", o.Changes[3].Version, "Cancelled"
+			asked := e.op(history.Cancel, "delivered", 0)
+			asked.Status, asked.Code, asked.State = 200, "", "Cancelled"
 		}},
 		{"a reason that this state does not have", IllegalMove, func(e *env) { e.find(well, "failed").Changes[2].Failure = "CustomerRefused" }},
 		{"time runs back", IllegalMove, func(e *env) {
@@ -210,7 +218,7 @@ func TestCheck_Moves(t *testing.T) {
 		{"a client was shown steps that it never took", StateLost, func(e *env) { e.op(history.Read, "failed", 2).Steps[1] = "PickedUp" }},
 		{"a client was shown an earlier state later", StateBackwards, func(e *env) {
 			later := e.op(history.Read, "delivered", 3)
-			later.State, later.Steps = "Assigned", later.Steps[:2]
+			later.State, later.Steps = "PickingUp", later.Steps[:3]
 		}},
 		{"a client was shown a later state by a request that overlapped", "", func(e *env) {
 			first, second := e.op(history.Read, "delivered", 2), e.op(history.Read, "delivered", 3)
@@ -236,6 +244,47 @@ func TestCheck_WhatIsLeft(t *testing.T) {
 		{"counts of what does not wait", ScheduleLeft, waits(Remains{Account: sick, Counts: 1})},
 		{"a place among the queues", "", waits(Remains{Account: well, Scheduled: true})},
 		{"a dead letter", DeadLettered, func(e *env) { e.facts.DeadLetters = []DeadLetter{{"events", "webhook", "o", "why"}} }},
+	})
+}
+
+func TestCheck_Windows(t *testing.T) {
+	t.Parallel()
+	// n operations of the first account, a millisecond apart, after a quiet hour.
+	ask := func(n int, op history.Op) func(e *env) {
+		return func(e *env) {
+			e.now = e.now.Add(time.Hour)
+			op.Account = well
+			for range n {
+				e.now = e.now.Add(time.Millisecond)
+				e.saw(op)
+			}
+		}
+	}
+	create := history.Op{Kind: history.Create, External: "new", Body: "b", Invalid: true, Status: 422, Code: "INVALID_PHONE"}
+	with := func(op history.Op, status int, code delivery.Code) history.Op {
+		op.Status, op.Code, op.Invalid = status, string(code), op.Invalid && status == 422
+		return op
+	}
+	replay := history.Op{Kind: history.Create, Key: "key searching", External: "searching", Body: "bsearching", Status: 201, Replayed: true}
+	cancel := history.Op{Kind: history.Cancel, Order: "o", Status: 404, Code: string(delivery.CodeOrderNotFound)}
+	read := history.Op{Kind: history.Read, Order: "o", Status: 404, Code: string(delivery.CodeOrderNotFound)}
+	judgeAll(t, []breach{
+		{"as many refused creations as may be", "", ask(tight.Orders.Burst.Count, create)},
+		{"one more", OverLimit, ask(tight.Orders.Burst.Count+1, create)},
+		{"one more, of a fleet that takes none", OverLimit, ask(tight.Orders.Burst.Count+1, with(create, 423, delivery.CodeFleetSuspended))},
+		{"one more, without couriers", OverLimit, ask(tight.Orders.Burst.Count+1, with(create, 503, delivery.CodeFleetUnavailable))},
+		{"one more, replays", OverLimit, ask(tight.Orders.Burst.Count+1, replay)},
+		{"as many cancellations as may be", "", ask(tight.Cancel.Sustained.Count, cancel)},
+		{"one more cancellation", OverLimit, ask(tight.Cancel.Sustained.Count+1, cancel)},
+		{"one more read", OverLimit, ask(tight.OrderStatus.Sustained.Count+1, read)},
+		{"what was limited does not count", "", ask(4000, with(read, 429, delivery.CodeRateLimited))},
+		{"what has no answer may not have counted", "", ask(4000, with(read, 0, ""))},
+		{"nor what was answered 503", "", ask(4000, with(read, 503, delivery.CodeServiceUnavailable))},
+		{"an order was read twice within 10 s", OverLimit, func(e *env) {
+			again := *e.op(history.Read, "failed", 2)
+			again.Start, again.End = again.Start.Add(5*time.Second), again.End.Add(5*time.Second)
+			e.log = append(e.log, again)
+		}},
 	})
 }
 

@@ -53,6 +53,10 @@ func TestCheck_Webhooks(t *testing.T) {
 			e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.Order == o && a.Status == "Failed" })
 		}},
 		{"a version arrived and was refused", EventLost, func(e *env) { e.arrival("failed", 4).Answered = 500 }},
+		{"it was refused by a receiver that is well, and given up", EventLost, func(e *env) {
+			e.arrival("failed", 4).Answered = 500
+			e.attempt(well, "failed", 4).State = "undelivered"
+		}},
 		{"it arrived twice", "", again(4, func(a *Arrival) { a.Began, a.Ended, a.Attempt = a.Began.Add(time.Minute), a.Ended.Add(time.Minute), 2 })},
 		{"it arrived twice with different bodies", EventWrong, again(4, func(a *Arrival) { a.Body = "other" })},
 		{"it tells of another status", EventWrong, func(e *env) { e.arrival("failed", 3).Status = "PickedUp" }},
@@ -183,6 +187,7 @@ func TestCheck_ClickHouse(t *testing.T) {
 		{"a step has another status", ClickHouseDiffers, func(e *env) { step(e, 3).Status = "PickedUp" }},
 		{"a step has another time", ClickHouseDiffers, func(e *env) { step(e, 3).At = step(e, 3).At.Add(time.Second) }},
 		{"a step has another version", ClickHouseDiffers, func(e *env) { step(e, 1).Version = 1<<32 | 2 }},
+		{"a step is of another epoch", ClickHouseDiffers, func(e *env) { step(e, 3).Version = 2<<32 | 3 }},
 		{"a step of an order that is not there", ClickHouseDiffers, func(e *env) {
 			other := *step(e, 3)
 			other.Order = "o"
