@@ -18,7 +18,7 @@ import (
 func unattachedRole() *Role {
 	r := &Role{settings: testSettings(), sandbox: true, reorder: time.Minute, now: time.Now, log: slog.New(slog.DiscardHandler),
 		slots: make(chan struct{}, 1024), wake: []chan struct{}{make(chan struct{}, 1)}}
-	r.metrics = newMetrics(prometheus.NewRegistry(), 1, zero, zero)
+	r.metrics = newMetrics(prometheus.NewRegistry(), 1, nil, nil)
 	r.sender = newSender(guard{local: true}, r.settings, nil)
 	return r
 }
@@ -95,7 +95,7 @@ func TestDeliver_APanicFreesItsSlot(t *testing.T) {
 	d.Receiver = nil // as no ledger hands out
 	r.slots <- struct{}{}
 	r.sends.Add(1)
-	r.deliver(t.Context(), 0, d, time.Now().Add(time.Minute))
+	r.deliver(t.Context(), 0, d, time.Now().Add(time.Hour))
 	if len(r.slots) != 0 || testenv.Value(t, r.metrics.panics) != 1 {
 		t.Errorf("%d slots in use, %v panics", len(r.slots), testenv.Value(t, r.metrics.panics))
 	}
@@ -154,26 +154,9 @@ func TestHoldBack_OnlyEverySecondVersionOfATriggeredOrder(t *testing.T) {
 	}
 }
 
-func TestSettings_Validate(t *testing.T) {
-	valid := testSettings()
-	if err := valid.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*Settings){
-		"lease":           func(s *Settings) { s.Lease = s.Timeout },
-		"concurrency":     func(s *Settings) { s.Concurrency = 0 },
-		"local_receivers": func(s *Settings) { s.LocalReceivers = "always" },
-	} {
-		s := valid
-		spoil(&s)
-		if s.Validate() == nil {
-			t.Errorf("a wrong %s passes", name)
-		}
-	}
-}
-
 func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
-	b := testenv.New(t)
+	t.Parallel()
+	e := testenv.New(t)
 	for _, c := range []struct {
 		sandbox bool
 		setting string
@@ -181,7 +164,7 @@ func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
 	}{{true, "auto", true}, {true, "never", false}, {false, "auto", false}, {false, "never", false}} {
 		s := testSettings()
 		s.LocalReceivers = c.setting
-		r := New(b.Ledger, s, Options{Consumer: "w1", Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		r := New(e.Ledger, s, Options{Consumer: "w1", Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if r.sender.guard.local != c.local {
 			t.Errorf("%+v: local %v", c, r.sender.guard.local)
 		}

@@ -45,8 +45,10 @@ const (
 // belongs to the former one is no longer found and ends when it has been idle.
 type connections struct {
 	*http.Transport
-	guard    guard
-	dialer   net.Dialer
+	guard  guard
+	dialer net.Dialer
+	// dialName is dialer.DialContext; tests put a network of their own in its place.
+	dialName func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config
 	timeout  time.Duration
 	lifetime time.Duration
@@ -90,6 +92,7 @@ func newConnections(g guard, s Settings, roots *x509.CertPool) *connections {
 			ClientSessionCache: tls.NewLRUClientSessionCache(sessionsKept),
 		},
 	}
+	c.dialName = c.dialer.DialContext
 	c.Transport = &http.Transport{
 		Proxy:                  nil,
 		DialContext:            c.dial,
@@ -201,7 +204,7 @@ func (c *connections) connect(ctx context.Context, network, address string) (con
 	}
 	_, host, _ = strings.Cut(host, ".")
 	reached(ctx, resolving)
-	conn, err = c.dialer.DialContext(ctx, network, net.JoinHostPort(absolute(host), port))
+	conn, err = c.dialName(ctx, network, net.JoinHostPort(absolute(host), port))
 	if err != nil {
 		return nil, "", err
 	}

@@ -6,10 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,33 +30,29 @@ func faultNames(name string, _ int) record {
 		return record{code: dnsmessage.RCodeServerFailure}
 	case "refusing.test.":
 		return record{code: dnsmessage.RCodeRefused}
-	case "silent.test.":
-		return record{silent: true}
 	case "private.test.":
 		return addresses("10.1.2.3")
 	}
 	return addresses("127.0.0.1")
 }
 
-// Every class and its words, each with the real thing.
+// Every class and its words, each with the real thing; what takes time is held by
+// TestSend_GivesUpAtTheTimeout.
 func TestSend_NamesWhatFailed(t *testing.T) {
 	authority := newAuthority(t)
-	s := newSender(guard{local: true}, testSettings(), authority.roots())
-	s.timeout, s.transport.timeout = time.Second, time.Second
-	s.transport.dialer.Resolver = newNameServer(t, faultNames).resolver()
+	s := localSender(t, authority, newNameServer(t, faultNames))
 	faults := append(append(nameFaults(), networkFaults(t)...), append(tlsFaults(t, authority), answerFaults(t)...)...)
 	for _, f := range faults {
-		a := s.send(t.Context(), f.url, signedHeader(), statusBody)
+		a := s.post(t, f.url)
 		if a.class != f.class || !strings.Contains(a.detail, f.detail) || a.status != 0 && a.class != classStatus {
 			t.Errorf("%s: %+v, want %s: %s", f.name, a, f.class, f.detail)
 		}
 		if strings.Contains(a.detail, "->") || strings.Contains(a.detail, "127.0.0.1:") && a.class != classRefused {
 			t.Errorf("%s tells addresses: %s", f.name, a.detail)
 		}
-		if a.took > 3*s.timeout || (a.class != classURL) != (a.took > 0) {
+		if (a.class != classURL) != (a.took > 0) {
 			t.Errorf("%s took %s", f.name, a.took)
 		}
-		t.Logf("%-40s %s: %s", f.name, a.class, a.detail)
 	}
 }
 
@@ -69,7 +62,6 @@ func nameFaults() []fault {
 		{"a name without addresses", "https://empty.test/", classDNS, "no such host"},
 		{"name servers in trouble", "https://broken.test/", classDNS, "server misbehaving"},
 		{"name servers that refuse", "https://refusing.test/", classDNS, "server misbehaving"},
-		{"name servers that are silent", "https://silent.test/", classDNS, "no answer from the name servers within 1s"},
 		{"a private address", "https://10.1.2.3/", classRefused, "10.1.2.3:443 is not a public address"},
 		{"a name of a private address", "https://private.test:8443/", classRefused, "10.1.2.3:8443 is not a public address"},
 		{"no URL", "https://a b/", classURL, "not a URL"},
@@ -94,44 +86,11 @@ func networkFaults(t *testing.T) []fault {
 		{"nobody listens", hookAt("http", gone.port()), classConnect, "connection refused"},
 		{"a reset", hookAt("http", reset.port()), classConnect, "connection reset by peer"},
 		{"hung up", hookAt("http", hangUp.port()), classConnect, "the connection was closed"},
-		{"a connection that nobody takes", hookAt("http", unanswered(t)), classTimeout, "no connection within 1s"},
 	}
 }
 
 func hookAt(scheme string, port int) string {
 	return fmt.Sprintf("%s://vendor.test:%d/hook", scheme, port)
-}
-
-// unanswered is a port whose queue of connections is full, so that the next one
-// is neither taken nor refused.
-func unanswered(t *testing.T) (port int) {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := os.NewFile(uintptr(fd), "unanswered")
-	t.Cleanup(func() { socket.Close() })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port = name.(*syscall.SockaddrInet4).Port
-	for range 10 {
-		conn, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(port), 50*time.Millisecond)
-		if err != nil {
-			return port
-		}
-		t.Cleanup(func() { conn.Close() })
-	}
-	t.Fatal("a full queue takes connections")
-	return 0
 }
 
 func tlsFaults(t *testing.T, a *authority) []fault {
@@ -143,8 +102,7 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 	}
 	plain := listen(t, "127.0.0.1:0")
 	start(t, plain, nil, false, func(http.ResponseWriter, *http.Request) {})
-	silent, garbage, hangUp := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
-	raw(t, silent, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	garbage, hangUp := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
 	raw(t, garbage, func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("garbage", 1000)) })
 	raw(t, hangUp, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) })
 	old := a.issue(t, now.Add(time.Hour), "vendor.test")
@@ -167,7 +125,6 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 		{"plain HTTP where TLS is expected", hookAt("https", plain.port()), classTLS, "first record does not look like a TLS handshake"},
 		{"garbage", hookAt("https", garbage.port()), classTLS, "first record does not look like a TLS handshake"},
 		{"hung up in the handshake", hookAt("https", hangUp.port()), classTLS, "the connection was closed"},
-		{"nobody shakes hands", hookAt("https", silent.port()), classTimeout, "no TLS handshake within 1s"},
 	}
 }
 
@@ -184,13 +141,10 @@ func saying(t *testing.T, answer string) string {
 
 func answerFaults(t *testing.T) []fault {
 	return []fault{
-		{"no answer", saying(t, ""), classTimeout, "no answer within 1s"},
-		{"half a header", saying(t, "HTTP/1.1 200 OK\r\nA: b\r\n"), classTimeout, "no answer within 1s"},
 		{"no HTTP", saying(t, "220 smtp.vendor.test ESMTP\r\n\r\n"), classConnect, "malformed HTTP"},
 		{"a page not found", saying(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), classStatus, "404"},
 		{"a redirect", saying(t, "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), classStatus, "302, redirects are not followed"},
 		{"another protocol", saying(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), classStatus, "101"},
 		{"a status of its own", saying(t, "HTTP/1.1 999 Blocked\r\nContent-Length: 0\r\n\r\n"), classStatus, "999"},
-		{"interim answers alone", saying(t, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10)), classTimeout, "no answer within 1s"},
 	}
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -314,6 +315,106 @@ func start(t testing.TB, l net.Listener, config *tls.Config, h2 bool, h http.Han
 	}
 	t.Cleanup(server.Close)
 	return server
+}
+
+// pipes is a network within a synctest bubble: no connection of it reaches the
+// kernel, so that time passes only when everybody waits for it.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func listenPipes() *counting {
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return &counting{Listener: p}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return newBuffered(conn), nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.close(); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
+
+// dial takes the place of net.Dialer's DialContext.
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return newBuffered(client), nil
+	case <-p.closed:
+		return nil, errors.New("nobody listens")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// buffered takes what is written as the kernel does: nobody waits, with a lock
+// that others want, for the other end to read.
+type buffered struct {
+	net.Conn
+	out    chan []byte
+	closed chan struct{}
+	close  func()
+}
+
+func newBuffered(conn net.Conn) *buffered {
+	b := &buffered{Conn: conn, out: make(chan []byte, 1<<12), closed: make(chan struct{})}
+	b.close = sync.OnceFunc(func() { close(b.closed) })
+	go b.write()
+	return b
+}
+
+// write ends with the connection, after what was written before it was closed.
+func (b *buffered) write() {
+	defer b.Conn.Close()
+	for {
+		select {
+		case p := <-b.out:
+			_, _ = b.Conn.Write(p)
+		case <-b.closed:
+			_ = b.Conn.SetDeadline(time.Now().Add(time.Second))
+			for len(b.out) > 0 {
+				_, _ = b.Conn.Write(<-b.out)
+			}
+			return
+		}
+	}
+}
+
+func (b *buffered) Write(p []byte) (int, error) {
+	select {
+	case <-b.closed:
+		return 0, net.ErrClosed
+	case b.out <- bytes.Clone(p):
+		return len(p), nil
+	}
+}
+
+func (b *buffered) Close() error                     { b.close(); return nil }
+func (b *buffered) SetWriteDeadline(time.Time) error { return nil }
+func (b *buffered) SetDeadline(t time.Time) error    { return b.SetReadDeadline(t) }
+
+// pipeSender is a sender with a worker's usual timeout that reaches l by every name.
+func pipeSender(t *testing.T, a *authority, l *counting) *sender {
+	t.Helper()
+	settings := testSettings()
+	settings.Timeout = 10 * time.Second
+	var roots *x509.CertPool
+	if a != nil {
+		roots = a.roots()
+	}
+	s := newSender(guard{local: true}, settings, roots)
+	s.transport.dialName = l.Listener.(*pipes).dial
+	t.Cleanup(s.transport.CloseIdleConnections)
+	return s
 }
 
 // errAllowed ends a dial to an address that the guard has let pass, so that no

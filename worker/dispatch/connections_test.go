@@ -1,15 +1,16 @@
 package dispatch
 
 import (
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
 	"reflect"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -23,69 +24,66 @@ func loopbackNames(t *testing.T) *nameServer {
 	return newNameServer(t, func(string, int) record { return addresses("127.0.0.1") })
 }
 
+// localSender asks the names for this machine's receivers.
 func localSender(t *testing.T, a *authority, names *nameServer) *sender {
 	t.Helper()
-	settings := testSettings()
-	settings.Timeout = 20 * time.Second // many handshakes at once, beside other tests
-	s := newSender(guard{local: true}, settings, a.roots())
+	var roots *x509.CertPool
+	if a != nil {
+		roots = a.roots()
+	}
+	s := newSender(guard{local: true}, testSettings(), roots)
 	s.transport.dialer.Resolver = names.resolver()
 	t.Cleanup(s.transport.CloseIdleConnections)
 	return s
 }
 
-// everywhere sends so many webhooks at once to each of so many endpoints.
-func everywhere(t *testing.T, s *sender, l *counting, scheme string, endpoints, each int) {
-	t.Helper()
-	var sends sync.WaitGroup
-	for e := range endpoints {
-		for range each {
-			sends.Go(func() {
-				if a := s.send(t.Context(), at(scheme, l, e), signedHeader(), statusBody); !a.ok() {
-					t.Errorf("endpoint %d: %+v", e, a)
+// protocols are those of a sender and a receiver.
+var protocols = []struct {
+	name, scheme string
+	h2           bool
+}{{"http", "http", false}, {"https", "https", false}, {"HTTP/2", "https", true}}
+
+// Several endpoints at one host and port, each with as many sends at once, keep
+// the connections that they need.
+func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
+	const endpoints, each, rounds = 10, 5, 4
+	for _, c := range protocols {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				config, most := authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), int32(endpoints*each)
+				if c.scheme == "http" {
+					config = nil
+				}
+				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					time.Sleep(time.Second) // all of a round are in flight together
+				})
+				s := pipeSender(t, authority, l)
+				everywhere := func(each int) {
+					var sends sync.WaitGroup
+					for e := range endpoints {
+						for range each {
+							sends.Go(func() {
+								if a := s.post(t, at(c.scheme, l, e)); !a.ok() {
+									t.Errorf("endpoint %d: %+v", e, a)
+								}
+							})
+						}
+					}
+					sends.Wait()
+				}
+				if c.h2 { // the first of each finds out
+					most = endpoints
+					everywhere(1)
+				}
+				for range rounds {
+					everywhere(each)
+				}
+				if n := l.accepted.Load(); n != most {
+					t.Errorf("%d connections for %d sends, %d at once", n, endpoints*each*rounds, endpoints*each)
 				}
 			})
-		}
-	}
-	sends.Wait()
-}
-
-// Twenty endpoints at one host and port, each with ten sends at once, keep what
-// they need and little more: http.Transport may dial for a send that another's
-// connection comes free for.
-func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
-	const endpoints, each, rounds = 20, 10, 5
-	authority := newAuthority(t)
-	for _, c := range []struct {
-		scheme string
-		h2     bool
-		most   int32
-	}{{"http", false, endpoints * each}, {"https", false, endpoints * each}, {"https", true, endpoints}} {
-		t.Run(fmt.Sprintf("%s, HTTP/2 %v", c.scheme, c.h2), func(t *testing.T) {
-			l := listen(t, "127.0.0.1:0")
-			config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test")
-			if c.scheme == "http" {
-				config = nil
-			}
-			var protocol atomic.Value
-			start(t, l, config, c.h2, func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				protocol.Store(r.Proto)
-				time.Sleep(20 * time.Millisecond) // so that all of a round are under way together
-			})
-			s := localSender(t, authority, loopbackNames(t))
-			if c.h2 { // the first of each finds out; HTTP/1.1 needs no such luck
-				everywhere(t, s, l, c.scheme, endpoints, 1)
-			}
-			for range rounds {
-				everywhere(t, s, l, c.scheme, endpoints, each)
-			}
-			if n := l.accepted.Load(); n > c.most*3/2 {
-				t.Errorf("%d connections for %d sends, at most %d at once", n, endpoints*each*rounds, endpoints*each)
-			}
-			if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[c.h2]; protocol.Load() != want {
-				t.Errorf("spoken: %v", protocol.Load())
-			}
-			t.Logf("%d connections", l.accepted.Load())
 		})
 	}
 }
@@ -93,89 +91,77 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 // A busy endpoint moves: its name has another address from now on. Within a
 // connection's life all of it arrives there, and nothing fails on the way.
 func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
-	authority := newAuthority(t)
-	for _, h2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("HTTP/2 %v", h2), func(t *testing.T) {
-			former := listen(t, "127.0.0.1:0")
-			current := listen(t, fmt.Sprintf("127.0.0.2:%d", former.port()))
-			var reached [2]atomic.Int64
-			config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test")
-			for i, l := range []*counting{former, current} {
-				start(t, l, config.Clone(), h2, func(_ http.ResponseWriter, r *http.Request) {
-					_, _ = io.Copy(io.Discard, r.Body)
-					reached[i].Add(1)
-				})
-			}
-			var moved atomic.Bool
-			names := newNameServer(t, func(string, int) record {
-				if moved.Load() {
-					return addresses("127.0.0.2")
+	for _, c := range protocols {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				former, current, authority := listenPipes(), listenPipes(), newAuthority(t)
+				config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test")
+				if c.scheme == "http" {
+					config = nil
 				}
-				return addresses("127.0.0.1")
+				var reached [2]atomic.Int64
+				for i, l := range []*counting{former, current} {
+					start(t, l, config.Clone(), c.h2, func(_ http.ResponseWriter, r *http.Request) {
+						_, _ = io.Copy(io.Discard, r.Body)
+						reached[i].Add(1)
+					})
+				}
+				s := pipeSender(t, authority, former)
+				send := func(rounds int) {
+					for range rounds {
+						for e := range 4 {
+							if a := s.post(t, at(c.scheme, former, e)); !a.ok() {
+								t.Fatalf("%+v", a)
+							}
+						}
+						time.Sleep(10 * time.Second)
+					}
+				}
+				lives := int(connectionLifetime / (10 * time.Second))
+				send(10)
+				s.transport.dialName = current.Listener.(*pipes).dial // the name's other address
+				send(lives)
+				if reached[1].Load() == 0 || former.accepted.Load() > 8 { // each changes once or not at all before it moves
+					t.Errorf("%d webhooks at the current address, %d connections to the former", reached[1].Load(), former.accepted.Load())
+				}
+				before := reached[0].Load()
+				send(lives)
+				if n := reached[0].Load() - before; n > 0 || former.open.Load() > 0 {
+					t.Errorf("after the life of its connections the former address got %d webhooks and has %d connections", n, former.open.Load())
+				}
 			})
-			s := localSender(t, authority, names)
-			s.transport.lifetime, s.transport.IdleConnTimeout = 200*time.Millisecond, 100*time.Millisecond
-			stop := make(chan struct{})
-			var sending sync.WaitGroup
-			for e := range 4 {
-				sending.Go(func() { keepSending(t, s, at("https", former, e%2), stop) })
-			}
-			waitFor(t, "the former address to be busy", func() bool { return reached[0].Load() > 50 })
-			moved.Store(true)
-			time.Sleep(300 * time.Millisecond)
-			before := reached[0].Load()
-			waitFor(t, "the current address to be busy", func() bool { return reached[1].Load() > 50 })
-			if n := reached[0].Load() - before; n > 0 {
-				t.Errorf("%d webhooks went to the former address after the life of its connections", n)
-			}
-			waitFor(t, "the former connections to end", func() bool { return former.open.Load() == 0 })
-			close(stop)
-			sending.Wait()
-			t.Logf("%d and %d webhooks, %d and %d connections", reached[0].Load(), reached[1].Load(), former.accepted.Load(), current.accepted.Load())
 		})
 	}
 }
 
-func keepSending(t *testing.T, s *sender, url string, stop chan struct{}) {
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-			if a := s.send(t.Context(), url, signedHeader(), statusBody); !a.ok() {
-				t.Errorf("%s: %+v", url, a)
-				return
-			}
-		}
-	}
-}
-
 // After many lives of many endpoints' connections, with answers that end early,
-// late and never, nothing is left behind.
+// late and never, nothing is left behind: a goroutine that were would fail the
+// bubble.
 func TestConnections_LeakNeitherConnectionsNorGoroutines(t *testing.T) {
-	authority := newAuthority(t)
-	before := runtime.NumGoroutine()
-	t.Run("sends", func(t *testing.T) {
-		for _, h2 := range []bool{false, true} {
-			l := listen(t, "127.0.0.1:0")
-			start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), h2, misbehave)
-			s := localSender(t, authority, loopbackNames(t))
-			s.timeout, s.transport.lifetime, s.transport.IdleConnTimeout = 100*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
-			var sends sync.WaitGroup
-			for e := range 30 {
-				sends.Go(func() {
-					for range 10 {
-						s.send(t.Context(), at("https", l, e), signedHeader(), statusBody)
-					}
-				})
-			}
-			sends.Wait()
-			s.transport.CloseIdleConnections()
-			waitFor(t, "all connections to end", func() bool { return l.open.Load() == 0 && s.transport.open.Load() == 0 })
-			t.Logf("HTTP/2 %v: %d connections", h2, l.accepted.Load())
-		}
-	})
-	waitFor(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	for _, c := range protocols[1:] {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				start(t, l, authority.issue(t, time.Now().Add(24*time.Hour), "vendor.test"), c.h2, misbehave)
+				s := pipeSender(t, authority, l)
+				var sends sync.WaitGroup
+				for e := range 12 {
+					sends.Go(func() {
+						for range 3 {
+							s.post(t, at(c.scheme, l, e))
+							time.Sleep(connectionLifetime)
+						}
+					})
+				}
+				sends.Wait()
+				s.transport.CloseIdleConnections()
+				time.Sleep(connectionIdle)
+				if there, here := l.open.Load(), s.transport.open.Load(); there != 0 || here != 0 {
+					t.Errorf("%d and %d connections are open", there, here)
+				}
+			})
+		})
+	}
 }
 
 // misbehave answers every endpoint in its own way.
@@ -207,21 +193,23 @@ func misbehave(w http.ResponseWriter, r *http.Request) {
 
 // http.Transport does not bound the connections of HTTP/2; the worker does.
 func TestConnections_AreBounded(t *testing.T) {
-	authority := newAuthority(t)
-	l := listen(t, "127.0.0.1:0")
-	start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(http.ResponseWriter, *http.Request) {})
-	s := localSender(t, authority, loopbackNames(t))
-	s.transport.most = 20
-	var highest int64
-	for e := range 200 {
-		if a := s.send(t.Context(), at("https", l, e), signedHeader(), statusBody); !a.ok() {
-			t.Fatalf("endpoint %d: %+v", e, a)
+	synctest.Test(t, func(t *testing.T) {
+		l, authority := listenPipes(), newAuthority(t)
+		start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(http.ResponseWriter, *http.Request) {})
+		s := pipeSender(t, authority, l)
+		s.transport.most = 20
+		var highest int64
+		for e := range 50 {
+			if a := s.post(t, at("https", l, e)); !a.ok() {
+				t.Fatalf("endpoint %d: %+v", e, a)
+			}
+			highest = max(highest, s.transport.open.Load())
+			synctest.Wait()
 		}
-		highest = max(highest, s.transport.open.Load())
-	}
-	if highest < 15 || highest > 40 {
-		t.Errorf("at most %d connections were open", highest)
-	}
+		if highest < 20 || highest > 21 {
+			t.Errorf("at most %d connections were open", highest)
+		}
+	})
 }
 
 func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
@@ -268,22 +256,22 @@ func TestConnections_ForgetEndpointsThatAreNoLongerUsed(t *testing.T) {
 
 // http.Transport keeps an entry for every host that it could not connect to.
 func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
-	gone := listen(t, "127.0.0.1:0")
-	gone.Close()
-	s := localSender(t, newAuthority(t), loopbackNames(t))
-	s.transport.lifetime, s.transport.IdleConnTimeout = time.Millisecond, 100*time.Microsecond
-	for range 200 {
-		for e := range 3 {
-			if a := s.send(t.Context(), at("http", gone, e), signedHeader(), statusBody); a.class != classConnect {
-				t.Fatalf("%+v", a)
+	synctest.Test(t, func(t *testing.T) {
+		gone := listenPipes()
+		gone.Close()
+		s := pipeSender(t, nil, gone)
+		for range 50 {
+			for e := range 3 {
+				if a := s.post(t, at("http", gone, e)); a.class != classConnect {
+					t.Fatalf("%+v", a)
+				}
 			}
+			time.Sleep(connectionLifetime)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	kept := reflect.ValueOf(s.transport.Transport).Elem().FieldByName("idleConnWait").Len()
-	if kept > 6 {
-		t.Errorf("%d entries for 3 endpoints", kept)
-	}
+		if kept := reflect.ValueOf(s.transport.Transport).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
+			t.Errorf("%d entries for 3 endpoints", kept)
+		}
+	})
 }
 
 // Addresses keep their brackets, names their case, and the receiver sees its
@@ -308,7 +296,7 @@ func TestConnections_ReceiversSeeTheirOwnName(t *testing.T) {
 			accepted := l.accepted.Load()
 			for range 3 {
 				url := fmt.Sprintf("https://%s:%d/h%%2Fk?a=b&c=%%20#part", given, l.port())
-				if a := s.send(t.Context(), url, signedHeader(), statusBody); !a.ok() {
+				if a := s.post(t, url); !a.ok() {
 					t.Fatalf("%s: %+v", url, a)
 				}
 			}

@@ -56,7 +56,7 @@ func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
 // leases; nothing hangs.
 func TestRecorder_EndsWithItsPatience(t *testing.T) {
 	var log bytes.Buffer
-	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(prometheus.NewRegistry(), 1, zero, zero)}}
+	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(prometheus.NewRegistry(), 1, nil, nil)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c.record(ctx, []result{resultOf("e", time.Now().Add(time.Hour))}, 0) // without a ledger, which panics and is caught

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 // private stands for everything that a webhook must never reach: a listener on
@@ -26,7 +28,7 @@ func private(t *testing.T) *counting {
 			t.Fatal(err)
 		}
 		conn.Close()
-		waitFor(t, "the listener to count", func() bool { return l.accepted.Load() == int32(i+1) })
+		testserver.Await(t, "the listener to count", func() bool { return l.accepted.Load() == int32(i+1) })
 	}
 	l.accepted.Store(0)
 	return l
@@ -46,15 +48,6 @@ func publicSender(t *testing.T, names *nameServer) *sender {
 	}
 	t.Cleanup(s.transport.CloseIdleConnections)
 	return s
-}
-
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // ranges are those of the IANA registries of special-purpose addresses, of
@@ -120,7 +113,7 @@ func TestSSRF_AddressesOfANameServer(t *testing.T) {
 	})
 	s := publicSender(t, names)
 	for i, address := range answers {
-		a := s.send(t.Context(), fmt.Sprintf("https://n%d.vendor.test:%d/hook", i, target.port()), header("a"), []byte("{}"))
+		a := s.send(t.Context(), fmt.Sprintf("https://n%d.vendor.test:%d/hook", i, target.port()), signedHeader(), statusBody)
 		want := classRefused
 		if i >= len(special) {
 			want = classConnect // errAllowed
@@ -142,7 +135,7 @@ func TestSSRF_AddressesInAURL(t *testing.T) {
 	for _, host := range hosts() {
 		for _, port := range []int{target.port(), 443} {
 			url := fmt.Sprintf("https://%s:%d/hook", host, port)
-			a := s.send(t.Context(), url, header("a"), []byte("{}"))
+			a := s.post(t, url)
 			if a.class != classRefused && a.class != classURL || a.status != 0 {
 				t.Errorf("%s: %+v", url, a)
 			}
@@ -230,7 +223,7 @@ func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 			if err == nil && (u.Hostname() == "localhost" || isLoopback(u.Hostname())) {
 				continue
 			}
-			if a := s.send(t.Context(), scheme+"://"+host+"/", header("a"), nil); a.class != classRefused && a.class != classURL {
+			if a := s.send(t.Context(), scheme+"://"+host+"/", signedHeader(), nil); a.class != classRefused && a.class != classURL {
 				t.Errorf("%s://%s: %+v", scheme, host, a)
 			}
 		}
@@ -271,7 +264,7 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 			names := newNameServer(t, func(_ string, asked int) record { return story.answers[min(asked, len(story.answers)-1)] })
 			s := publicSender(t, names)
 			for i, want := range story.classes {
-				a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), header("a"), []byte("{}"))
+				a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), signedHeader(), statusBody)
 				if a.class != want {
 					t.Errorf("send %d: %+v", i, a)
 				}
@@ -304,7 +297,7 @@ func TestSSRF_MixedAnswers(t *testing.T) {
 			passed.Add(1)
 			return errAllowed
 		}
-		a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), header("a"), []byte("{}"))
+		a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), signedHeader(), statusBody)
 		if a.ok() || a.status != 0 || passed.Load() == 0 {
 			t.Errorf("%v: %+v, %d passed", answer, a, passed.Load())
 		}
@@ -330,12 +323,12 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 	s.transport.lifetime, s.transport.IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
 	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
 	url := "http://vendor.test:" + port + "/"
-	if a := s.send(t.Context(), url, header("a"), []byte("{}")); !a.ok() {
+	if a := s.post(t, url); !a.ok() {
 		t.Fatalf("%+v", a)
 	}
 	moved.Store(true)
-	waitFor(t, "the connection's end", func() bool { return !s.send(t.Context(), url, header("a"), []byte("{}")).ok() })
-	if a := s.send(t.Context(), url, header("a"), []byte("{}")); a.class != classRefused {
+	testserver.Await(t, "the connection's end", func() bool { return !s.post(t, url).ok() })
+	if a := s.post(t, url); a.class != classRefused {
 		t.Errorf("%+v", a)
 	}
 }
@@ -367,7 +360,7 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 		for _, code := range []int{300, 301, 302, 303, 305, 307, 308, 200, 401} {
 			for place := range places {
 				before := requests.Load()
-				a := s.send(t.Context(), fmt.Sprintf("%s/%d/%d", receiver.URL, code, place), header("a"), []byte("{}"))
+				a := s.send(t.Context(), fmt.Sprintf("%s/%d/%d", receiver.URL, code, place), signedHeader(), statusBody)
 				if a.ok() != (code == 200) || a.status != code || requests.Load() != before+1 {
 					t.Errorf("%d to %q: %+v after %d requests", code, places[place], a, requests.Load()-before)
 				}
