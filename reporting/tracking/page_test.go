@@ -1,7 +1,6 @@
 package tracking
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv/web"
 )
 
 // One order from its creation to the door, as the page and its fragment tell it.
@@ -17,8 +17,8 @@ import (
 //rule:order-creation-response/trackingUrl decisions/trackingUrl
 func TestPage_FollowsADelivery(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
+	e := newEnv(t)
+	o := e.order()
 	for _, c := range []struct {
 		status  delivery.Status
 		after   time.Duration
@@ -41,140 +41,126 @@ func TestPage_FollowsADelivery(t *testing.T) {
 			[]string{"Estimated", "<svg", "renews itself"}},
 	} {
 		if c.status > delivery.Searching {
-			s.reach(o, c.status, c.after)
+			e.reach(o, c.status, c.after)
 		}
 		state := fmt.Sprintf(`data-state="%s"`, c.status)
-		for _, page := range []answer{s.get(o), s.renewed(o)} {
-			page.has(t, c.english...).has(t, state).hasNot(t, c.absent...)
-			if n := strings.Count(page.text, `aria-current="step"`); n != 1 {
+		for _, page := range []*web.Answer{e.get(o), e.renewed(o)} {
+			page.Want(200, c.english...).Want(200, state).Lacks(c.absent...)
+			if n := strings.Count(page.Text, `aria-current="step"`); n != 1 {
 				t.Errorf("%s: %d steps are the present one", c.status, n)
 			}
-			done, next := strings.Count(page.text, `<li class="done"`), strings.Count(page.text, `<li class="next"`)
+			done, next := strings.Count(page.Text, `<li class="done"`), strings.Count(page.Text, `<li class="next"`)
 			if done != int(c.status)-1 || next != 6-int(c.status) {
 				t.Errorf("%s: %d steps done, %d to come", c.status, done, next)
 			}
 		}
-		s.get(o, inTurkish).has(t, c.turkish...).has(t, state, `<html lang="tr">`)
-		s.renewed(o, inTurkish).has(t, c.turkish...).has(t, state)
+		e.get(o, inTurkish).Want(200, c.turkish...).Want(200, state, `<html lang="tr">`)
+		e.renewed(o, inTurkish).Want(200, c.turkish...).Want(200, state)
 	}
 }
 
 func TestPage_SaysKindlyWhyAnOrderFailed(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	reached := map[delivery.FailureReason]delivery.Status{
-		delivery.NoCourierFound: delivery.Searching, delivery.TimedOut: delivery.Searching, delivery.StoreClosed: delivery.Assigned,
-		delivery.PackageNotReady: delivery.PickingUp, delivery.CourierIncident: delivery.PickedUp, delivery.PackageDamaged: delivery.Delivering,
-		delivery.AddressNotFound: delivery.Delivering, delivery.CustomerUnreachable: delivery.Delivering, delivery.CustomerRefused: delivery.Delivering,
-		delivery.PaymentRefused: delivery.Delivering, delivery.OtherFailure: delivery.Delivering,
-	}
-	for _, why := range failureReasons(t) {
-		o := s.order()
-		if reached[why] > delivery.Searching {
-			s.reach(o, reached[why], time.Minute)
+	e := newEnv(t)
+	for why, from := range reached {
+		o := e.order()
+		if from > delivery.Searching {
+			e.reach(o, from, time.Minute)
 		}
-		s.fail(o, why, 9*time.Minute)
-		s.get(o).has(t, "could not be delivered", english.Failures[why], "Please ask the restaurant", "14:09", "data-ended").
-			hasNot(t, `<li class="next"`, "<progress", "<svg", string(why)+".")
-		s.get(o, inTurkish).has(t, "teslim edilemedi", turkish.Failures[why], "restorana başvurun")
+		e.fail(o, why, 9*time.Minute)
+		e.get(o).Want(200, "could not be delivered", english.Failures[why], "Please ask the restaurant", "14:09", "data-ended").
+			Lacks(`<li class="next"`, "<progress", "<svg", string(why)+".")
+		e.get(o, inTurkish).Want(200, "teslim edilemedi", turkish.Failures[why], "restorana başvurun")
 	}
 }
 
 func TestPage_SaysThatAnOrderWasCancelledButNotWhy(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.reach(o, delivery.Assigned, time.Minute)
-	_, _, err := s.ledger.CancelOrder(context.Background(), s.store.Account, o.ID, delivery.CustomerRequest, "müşteri kavga etti", began.Add(5*time.Minute))
-	must(t, err)
-	s.at(6 * time.Minute)
-	s.get(o).has(t, "Your order was cancelled", "Please ask the restaurant", "14:05", `data-state="Cancelled"`).hasNot(t, "kavga", "CustomerRequest", "<svg")
-	s.get(o, inTurkish).has(t, "Siparişiniz iptal edildi").hasNot(t, "kavga")
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.Assigned, time.Minute)
+	e.cancel(o, "müşteri kavga etti", 5*time.Minute)
+	e.at(6 * time.Minute)
+	e.get(o).Want(200, "Your order was cancelled", "Please ask the restaurant", "14:05", `data-state="Cancelled"`).Lacks("kavga", "CustomerRequest", "<svg")
+	e.get(o, inTurkish).Want(200, "Siparişiniz iptal edildi").Lacks("kavga")
 }
 
 func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.reach(o, delivery.PickedUp, time.Minute)
-	s.get(o).has(t, "Mehmet Y.", "Motorcycle")
-	present, err := s.ledger.Order(context.Background(), o.ID)
-	must(t, err)
-	results, err := s.ledger.CommitAll(context.Background(), []ledger.Commit{{Order: present,
-		Swap: &delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}}})
-	must(t, err)
-	must(t, results[0])
-	s.get(o).has(t, "Ayşe İpek Ç.", "Bicycle").hasNot(t, "Mehmet", "Çelik", "532999")
-	s.get(o, inTurkish).has(t, "Bisiklet")
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.PickedUp, time.Minute)
+	e.get(o).Want(200, "Mehmet Y.", "Motorcycle")
+	e.commit(ledger.Commit{Order: e.Read(o.ID), Swap: &delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}})
+	e.get(o).Want(200, "Ayşe İpek Ç.", "Bicycle").Lacks("Mehmet", "Çelik", "532999")
+	e.get(o, inTurkish).Want(200, "Bisiklet")
 }
 
 func TestPage_SaysWhereTheCourierIsAndHowOldThatIs(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.reach(o, delivery.PickingUp, 2*time.Minute)
-	s.locate(o, delivery.Point{Latitude: 40.9726, Longitude: 29.0258}, 3*time.Minute) // 1 km south of the store
-	s.at(3*time.Minute + 20*time.Second)
-	s.get(o).has(t, `class="map-courier"`, `class="map-store"`, `class="map-dropoff"`, "about 1.0 km from the restaurant", "20 s ago")
-	s.get(o, inTurkish).has(t, "restorana yaklaşık 1,0 km uzakta", "20 sn önce")
-	s.locate(o, s.store.Point, 4*time.Minute)
-	s.get(o).has(t, "at the restaurant", "just now")
-	s.reach(o, delivery.Delivering, 5*time.Minute)
-	s.get(o).has(t, "about 700 m away", "1 min ago")
-	s.locate(o, o.Dropoff.Point, 6*time.Minute)
-	s.get(o).has(t, "Your courier is close by.")
-	s.at(16 * time.Minute)
-	s.get(o).has(t, `class="map-lost"`, "10 min ago").hasNot(t, `class="map-courier"`)
-	s.reach(o, delivery.Delivered, 17*time.Minute)
-	s.get(o).hasNot(t, "map-", "ago", "km")
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.PickingUp, 2*time.Minute)
+	e.locate(o, delivery.Point{Latitude: 40.9726, Longitude: 29.0258}, 3*time.Minute) // 1 km south of the store
+	e.at(3*time.Minute + 20*time.Second)
+	e.get(o).Want(200, `class="map-courier"`, `class="map-store"`, `class="map-dropoff"`, "about 1.0 km from the restaurant", "20 s ago")
+	e.get(o, inTurkish).Want(200, "restorana yaklaşık 1,0 km uzakta", "20 sn önce")
+	e.locate(o, e.store.Point, 4*time.Minute)
+	e.get(o).Want(200, "at the restaurant", "just now")
+	e.reach(o, delivery.Delivering, 5*time.Minute)
+	e.get(o).Want(200, "about 700 m away", "1 min ago")
+	e.locate(o, o.Dropoff.Point, 6*time.Minute)
+	e.get(o).Want(200, "Your courier is close by.")
+	e.at(16 * time.Minute)
+	e.get(o).Want(200, `class="map-lost"`, "10 min ago").Lacks(`class="map-courier"`)
+	e.reach(o, delivery.Delivered, 17*time.Minute)
+	e.get(o).Lacks("map-", "ago", "km")
 }
 
 func TestPage_OfAnOrderForLater(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order(func(d *delivery.OrderDraft) { d.ReadyAt = began.Add(3 * time.Hour) })
-	s.get(o).has(t, "Your order will be ready at 17:00", "in about 3 h 0 min")
-	s.get(o, inTurkish).has(t, "Siparişiniz 17:00 için hazırlanacak", "yaklaşık 3 sa 0 dk içinde")
-	s.at(2*time.Hour + 55*time.Minute)
-	s.get(o).has(t, "We are finding a courier", "in about 5 min").hasNot(t, "will be ready")
+	e := newEnv(t)
+	o := e.order(func(d *delivery.OrderDraft) { d.ReadyAt = began.Add(3 * time.Hour) })
+	e.get(o).Want(200, "Your order will be ready at 17:00", "in about 3 h 0 min")
+	e.get(o, inTurkish).Want(200, "Siparişiniz 17:00 için hazırlanacak", "yaklaşık 3 sa 0 dk içinde")
+	e.at(2*time.Hour + 55*time.Minute)
+	e.get(o).Want(200, "We are finding a courier", "in about 5 min").Lacks("will be ready")
 }
 
 func TestPage_SaysWhenAnOrderIsLateAndWhichDayAnotherDayIs(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.reach(o, delivery.Delivering, 2*time.Minute)
-	s.at(45 * time.Minute)
-	s.get(o).has(t, "a little later than expected")
-	s.reach(o, delivery.Delivered, 50*time.Minute)
-	s.at(20 * time.Hour)
-	s.get(o).has(t, "21 Nov 14:50")
-	s.get(o, inTurkish).has(t, "21 Kas 14:50")
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.Delivering, 2*time.Minute)
+	e.at(45 * time.Minute)
+	e.get(o).Want(200, "a little later than expected")
+	e.reach(o, delivery.Delivered, 50*time.Minute)
+	e.at(20 * time.Hour)
+	e.get(o).Want(200, "21 Nov 14:50")
+	e.get(o, inTurkish).Want(200, "21 Kas 14:50")
 }
 
 // A courier who promised an arrival and then waits for the package is not about
 // to ring.
 func TestPage_LeavesOutAnArrivalBeforeThePickup(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.report(o, time.Minute, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
+	e := newEnv(t)
+	o := e.order()
+	e.report(o, time.Minute, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: delivery.Courier{Name: "Mehmet Yılmaz"}, ETA: began.Add(5 * time.Minute)})
-	s.at(6 * time.Minute)
-	s.get(o).has(t, "Estimated pickup", "14:10").hasNot(t, "Estimated arrival", "any minute now")
+	e.at(6 * time.Minute)
+	e.get(o).Want(200, "Estimated pickup", "14:10").Lacks("Estimated arrival", "any minute now")
 }
 
 // A store that cannot be found takes its name and place with it, and nothing
 // else.
 func TestPage_DoesWithoutAStore(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	s.reach(o, delivery.PickingUp, time.Minute)
-	s.locate(o, delivery.Point{Latitude: 40.9726, Longitude: 29.0258}, 3*time.Minute)
-	present, err := s.ledger.Order(context.Background(), o.ID)
-	must(t, err)
-	v := newView(&english, present, nil, began.Add(4*time.Minute))
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.PickingUp, time.Minute)
+	e.locate(o, delivery.Point{Latitude: 40.9726, Longitude: 29.0258}, 3*time.Minute)
+	v := newView(&english, e.Read(o.ID), nil, began.Add(4*time.Minute))
 	if v.Store != "" || v.Map == nil || len(v.Map.Marks) != 2 || v.Whereabouts != "" || v.Courier != "Mehmet Y." {
 		t.Errorf("%+v", v)
 	}
@@ -182,67 +168,57 @@ func TestPage_DoesWithoutAStore(t *testing.T) {
 
 func TestPage_HeadersKeepTheLinkSecretAndThePageAlone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
+	e := newEnv(t)
+	o := e.order()
 	for _, path := range []string{pathOf(o), pathOf(o) + "/live", "/track/x", "/track/"} {
-		got := s.do("GET", path)
-		for name, value := range map[string]string{"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		e.client.Get(path).Carries(map[string]string{"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 			"X-Frame-Options": "DENY", "Content-Language": "en", "Vary": "Accept-Language", "Content-Type": "text/html; charset=utf-8",
-			"X-Robots-Tag": "noindex, nofollow, noarchive", "Content-Security-Policy": policy} {
-			if got.Header.Get(name) != value {
-				t.Errorf("%s: %s is %q, want %q", path, name, got.Header.Get(name), value)
-			}
-		}
-		if got.Header.Get("Set-Cookie") != "" {
-			t.Errorf("%s sets a cookie", path)
-		}
+			"X-Robots-Tag": "noindex, nofollow, noarchive", "Content-Security-Policy": policy, "Set-Cookie": ""})
 	}
 	for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "script-src 'self'", "style-src 'self'"} {
 		if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
 			t.Errorf("the policy is %s", policy)
 		}
 	}
-	s.get(o).hasNot(t, " style=", "<style", "javascript:", " onclick", "http://", "https://www.g").
-		has(t, `<meta name="robots" content="noindex, nofollow">`, `<meta name="referrer" content="no-referrer">`, `<noscript><meta http-equiv="refresh" content="30"></noscript>`)
-	if page := s.get(o); len(page.text) > 40_000 {
-		t.Errorf("the page has %d bytes", len(page.text))
+	e.get(o).Harmless("assets/").Lacks("http://", "https://www.g").
+		Want(200, `<meta name="robots" content="noindex, nofollow">`, `<meta name="referrer" content="no-referrer">`, `<noscript><meta http-equiv="refresh" content="30"></noscript>`)
+	if page := e.get(o); len(page.Text) > 40_000 {
+		t.Errorf("the page has %d bytes", len(page.Text))
 	}
 }
 
 func TestPage_HeadAnswersWithoutABodyAndOtherMethodsAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := s.order()
-	head := s.do("HEAD", pathOf(o)).want(t, http.StatusOK)
-	if head.text != "" || head.ContentLength != int64(len(s.get(o).text)) {
-		t.Errorf("HEAD: %d bytes, length %d", len(head.text), head.ContentLength)
+	e := newEnv(t)
+	o := e.order()
+	head := e.client.Do("HEAD", pathOf(o), "").Want(http.StatusOK)
+	if head.Text != "" || head.ContentLength != int64(len(e.get(o).Text)) {
+		t.Errorf("HEAD: %d bytes, length %d", len(head.Text), head.ContentLength)
 	}
-	s.do("HEAD", "/track/x").want(t, http.StatusNotFound)
+	e.client.Do("HEAD", "/track/x", "").Want(http.StatusNotFound)
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 		for _, path := range []string{pathOf(o), pathOf(o) + "/live", "/track/x", "/track/assets/1/track.js"} {
-			if got := s.do(method, path).want(t, http.StatusMethodNotAllowed, "This page can only be read"); got.Header.Get("Allow") != "GET, HEAD" {
-				t.Errorf("%s %s: Allow is %q", method, path, got.Header.Get("Allow"))
-			}
+			e.client.Do(method, path, "").Want(http.StatusMethodNotAllowed, "This page can only be read").Carries(map[string]string{"Allow": "GET, HEAD"})
 		}
 	}
 }
 
 func TestAssets_AreKeptUnderTheirOwnHashOnly(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	page := s.get(s.order())
+	e := newEnv(t)
+	page := e.get(e.order())
 	for name, contentType := range map[string]string{"track.css": "text/css; charset=utf-8", "track.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		page.has(t, `"assets/`+assetsHash+"/"+name+`"`)
-		kept := s.do("GET", "/track/assets/"+assetsHash+"/"+name).want(t, http.StatusOK)
-		other := s.do("GET", "/track/assets/0/"+name).want(t, http.StatusOK)
+		page.Want(200, `"assets/`+assetsHash+"/"+name+`"`)
+		kept := e.client.Get("/track/assets/" + assetsHash + "/" + name).Want(http.StatusOK)
+		other := e.client.Get("/track/assets/0/" + name).Want(http.StatusOK)
 		if kept.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || other.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %q and %q", name, kept.Header.Get("Cache-Control"), other.Header.Get("Cache-Control"))
 		}
-		if kept.Header.Get("Content-Type") != contentType || kept.text != other.text || kept.text == "" {
-			t.Errorf("%s: %s, %d bytes", name, kept.Header.Get("Content-Type"), len(kept.text))
+		if kept.Header.Get("Content-Type") != contentType || kept.Text != other.Text || kept.Text == "" {
+			t.Errorf("%s: %s, %d bytes", name, kept.Header.Get("Content-Type"), len(kept.Text))
 		}
 	}
-	s.do("GET", "/track/assets/"+assetsHash+"/page.html").want(t, http.StatusNotFound)
+	e.client.Get("/track/assets/" + assetsHash + "/page.html").Want(http.StatusNotFound)
 	// However deep, a page finds its files.
-	s.do("GET", "/track/a/b/c").want(t, http.StatusNotFound, `href="../../assets/`+assetsHash+`/track.css"`)
+	e.client.Get("/track/a/b/c").Want(http.StatusNotFound, `href="../../assets/`+assetsHash+`/track.css"`)
 }
