@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -78,18 +76,6 @@ func TestOrderBook_WritesEveryOrderOnce(t *testing.T) {
 	}
 }
 
-func TestOrderID(t *testing.T) {
-	t.Parallel()
-	if id, err := orderID([]byte(`{"success":true,"data":{"orderId":"0197","status":"Searching"}}`)); id != "0197" || err != nil {
-		t.Errorf("%q, %v", id, err)
-	}
-	for _, answer := range []string{``, `{"orderId":""}`, `{"orderId":"0197`, `{"orderid":"0197"}`} {
-		if id, err := orderID([]byte(answer)); err == nil {
-			t.Errorf("%s: %q", answer, id)
-		}
-	}
-}
-
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	c := costs{}
@@ -102,18 +88,5 @@ func TestCosts(t *testing.T) {
 	}
 	if aof := got["created.aof_bytes"]; aof == nil || *aof != (spread{10, 10, 10}) {
 		t.Errorf("file: %v", aof)
-	}
-}
-
-// What a webhook weighs is told as it went over the wire.
-func TestRequestBytes(t *testing.T) {
-	t.Parallel()
-	const wire = "POST /17 HTTP/1.1\r\nHost: 127.0.0.1:9\r\nContent-Type: application/json\r\nX-Service-Event: a\r\nContent-Length: 2\r\n\r\n{}"
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := requestBytes(r); got != int64(len(wire)) {
-		t.Errorf("%d bytes, want %d", got, len(wire))
 	}
 }

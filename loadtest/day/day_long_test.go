@@ -3,7 +3,6 @@
 package day
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,21 +51,6 @@ func TestNewPlan_HasEveryKindAndIsRepeatable(t *testing.T) {
 	}
 	if string(newPlan(300, 2, "T-").requests[0].body) == string(p.requests[0].body) {
 		t.Error("another seed gives the same day")
-	}
-}
-
-func TestNewPlan_BodiesAreWhatTheSpecAsksFor(t *testing.T) {
-	for _, r := range newPlan(100, 3, "T-").requests {
-		if r.wantStatus != http.StatusCreated {
-			continue
-		}
-		var o order
-		if err := json.Unmarshal(r.body, &o); err != nil {
-			t.Fatal(err)
-		}
-		if len([]rune(o.Dropoff.Text)) < 10 || len([]rune(o.Recipient.Name)) < 2 || o.ExternalStoreID == "" {
-			t.Errorf("%s", r.body)
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,19 +13,12 @@ import (
 	"vendorapi/loadtest/faults/judge"
 )
 
-func TestParse_Refusals(t *testing.T) {
+func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-duration 0s", "-seed -1"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%q was taken", args)
 		}
-	}
-}
-
-func TestChooseFaults(t *testing.T) {
-	t.Parallel()
-	if some, err := chooseFaults("kill-redis, aof-cut"); err != nil || !slices.Equal(namesOf(some), []string{"kill-redis", "aof-cut"}) {
-		t.Errorf("%v, %v", namesOf(some), err)
 	}
 	if _, err := chooseFaults("kill-redis,kill-cat"); err == nil {
 		t.Error("an unknown fault was taken")
@@ -56,21 +48,6 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	short := &suite{options: options{duration: time.Minute}, random: diceOf(3)}
 	if r := short.draw(1, faults); len(r.faults) != 2 {
 		t.Errorf("a short run begins with %v", namesOf(r.faults))
-	}
-}
-
-func TestLongestOutage(t *testing.T) {
-	t.Parallel()
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	ops := []history.Op{{End: at(20), Status: 200}, {End: at(5), Status: 201}, {End: at(12), Status: 503}, {End: at(13)}}
-	if d := longestOutage(ops, at(3), at(25)); d != 15*time.Second {
-		t.Errorf("between two successes: %s", d)
-	}
-	if d := longestOutage(ops, at(3), at(60)); d != 40*time.Second {
-		t.Errorf("until the end: %s", d)
-	}
-	if d := longestOutage(nil, at(3), at(5)); d != 2*time.Second {
-		t.Errorf("of nothing: %s", d)
 	}
 }
 

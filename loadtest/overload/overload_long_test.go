@@ -91,11 +91,3 @@ func TestMost_CountsTheFullestSpan(t *testing.T) {
 		t.Errorf("%d within 10 s, want 4", got)
 	}
 }
-
-func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, args := range [][]string{{"-duration", "1s"}, {"-times", "0"}, {"-connections", "9000"}, {"-only", "nothing", "-bin", "x"}} {
-		if err := command(t.Context(), args, t.Output()); err == nil {
-			t.Errorf("%q were taken", args)
-		}
-	}
-}

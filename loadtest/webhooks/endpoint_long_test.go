@@ -112,24 +112,3 @@ func TestEndpoint_SilentAndClosed(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
-
-func TestSource_MovesEveryOrderFiveTimes(t *testing.T) {
-	t.Parallel()
-	s := &source{}
-	for range 2 * abreast {
-		s.orders = append(s.orders, &order{})
-	}
-	moves, last := map[*order]int{}, map[*order]int{}
-	for i := range 2 * abreast * eventsPerOrder {
-		o := s.step()
-		if moves[o]++; moves[o] > 1 && i-last[o] != abreast {
-			t.Fatalf("an order moves again %d moves later", i-last[o])
-		}
-		last[o] = i
-	}
-	for _, o := range s.orders {
-		if moves[o] != eventsPerOrder {
-			t.Fatalf("an order moves %d times", moves[o])
-		}
-	}
-}

@@ -75,18 +75,8 @@ func TestRun_Figures(t *testing.T) {
 	if len(endpoints) != 2 || endpoints[0].Name != "GET /orders/{id}" || endpoints[0].Answers[Answer{0, true}] != 1 || endpoints[1].Answers[Answer{429, false}] != 1 {
 		t.Errorf("%+v", endpoints)
 	}
-	moments := run.Moments(100)
-	if len(moments) != 2 || moments[0].Count != 1 || moments[1].Count != 3 || moments[1].Refused != 1 || moments[1].Failed != 1 {
-		t.Errorf("%+v", moments)
-	}
-	if length := moments[0].Length + moments[1].Length; length < 2380*time.Millisecond || length > 2390*time.Millisecond {
-		t.Errorf("the moments last %v", length)
-	}
-	if one := run.Moments(1); len(one) != 1 || one[0].Count != 4 {
-		t.Errorf("%+v", one)
-	}
 	var nothing Run
-	if nothing.All().Count != 0 || nothing.Endpoints() != nil || nothing.Moments(10) != nil {
+	if nothing.All().Count != 0 || nothing.Endpoints() != nil {
 		t.Errorf("figures of nothing: %+v", nothing.All())
 	}
 }

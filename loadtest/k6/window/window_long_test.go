@@ -49,13 +49,10 @@ func TestJudge(t *testing.T) {
 			[]Limit{{10, time.Second}, {5, 100 * time.Millisecond}}, 5, 0, true},
 		"no limit refuses nothing": {volley(3, 0, 1, Refused), nil, 0, 0, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := Judge(c.requests, c.limits)
-			if len(c.limits) > 0 && v.Most[0] != c.most || v.Wronged != c.wronged || v.Holds(c.limits) != c.holds {
-				t.Errorf("%+v, holds %v", v, v.Holds(c.limits))
-			}
-		})
+		v := Judge(c.requests, c.limits)
+		if len(c.limits) > 0 && v.Most[0] != c.most || v.Wronged != c.wronged || v.Holds(c.limits) != c.holds {
+			t.Errorf("%s: %+v, holds %v", name, v, v.Holds(c.limits))
+		}
 	}
 }
 
