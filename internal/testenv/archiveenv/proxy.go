@@ -17,6 +17,7 @@ import (
 // Proxy stands between an archive and ClickHouse, and lets everything pass until
 // Handle is called.
 type Proxy struct {
+	URL     string
 	Archive *archive.Archive // by way of the proxy
 	handle  atomic.Pointer[Handler]
 }
@@ -51,7 +52,8 @@ func (e *Env) NewProxy(options string) *Proxy {
 		(*handle)(statement, w, r, func() { forward.ServeHTTP(w, r) })
 	}))
 	e.T.Cleanup(server.Close)
-	p.Archive, err = archive.Open(archive.Settings{URL: server.URL + "?compress=none" + options, Database: e.Database})
+	p.URL = server.URL + "?compress=none" + options
+	p.Archive, err = archive.Open(archive.Settings{URL: p.URL, Database: e.Database})
 	if err != nil {
 		e.T.Fatal(err)
 	}
