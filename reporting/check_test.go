@@ -2,24 +2,15 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/base64"
 	"errors"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// rightEnvironment is what the shipped settings need of the environment. Nothing
-// listens at the addresses of Redis and ClickHouse.
+// rightEnvironment has addresses of Redis and ClickHouse at which nothing listens.
 func rightEnvironment() []string {
-	return []string{
-		"ENVIRONMENT=sandbox", "REDIS_URL=redis://reporting:geheim@127.0.0.1:1",
-		"CLICKHOUSE_URL=http://delivery:geheim@127.0.0.1:1", "PANEL_USERS=", "LOG_LEVEL=",
-		"REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
-		"ADMIN_KEY=" + strings.Repeat("k", 16), "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
-	}
+	return append(secrets(), "REDIS_URL=redis://reporting:geheim@127.0.0.1:1", "CLICKHOUSE_URL=http://delivery:geheim@127.0.0.1:1")
 }
 
 func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
@@ -86,29 +77,5 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		if strings.Contains(said.String(), "geheim") {
 			t.Errorf("%s: a password is shown: %s", name, &said)
 		}
-	}
-}
-
-func TestHelp_OfServeNamesItsSecrets(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	root := newRoot()
-	root.SetArgs([]string{"serve", "--help"})
-	root.SetOut(&out)
-	if err := root.ExecuteContext(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range slices.Concat(secretNames, []string{"--config", "--check-config", "--health", "--roles", "_FILE"}) {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s is missing in\n%s", want, out.String())
-		}
-	}
-}
-
-func TestHealth_WithoutAnybodyListening(t *testing.T) {
-	t.Parallel()
-	out, err := program(t, append(rightEnvironment(), "REPORTING_OPS_ADDR="+freeAddr(t)), "serve", "--health", "--config", settingsFile(t)).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "ask for readiness") {
-		t.Errorf("%v %s", err, out)
 	}
 }

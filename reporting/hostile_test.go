@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,53 +18,42 @@ import (
 	"vendorapi/internal/testenv/archiveenv"
 )
 
-// besieged is a running panel, with a customer and a program of finance who use
-// it.
-type besieged struct {
+// env is a running panel, with a customer and a program of finance who use it.
+type env struct {
 	addr, token string
-	order       *delivery.Order
 	tracking    string // the path of the customer's page
 	page        string // what stands there: the order has ended, so it stays for the day
 	log         strings.Builder
 	stop        func() error // SIGTERM, and what became of it
 }
 
-func newBesieged(t *testing.T) *besieged {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	s := archiveenv.New(t)
-	b := &besieged{addr: freeAddr(t), token: "a-token-of-finance", order: s.Delivered(time.Now())}
+	a := archiveenv.New(t)
+	o := a.Delivered(time.Now())
+	e := &env{addr: freeAddr(t), token: "a-token-of-finance"}
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
-	b.tracking = "/track/" + keys.Token(b.order.ID)
-	digest := sha256.Sum256([]byte(b.token))
+	e.tracking = "/track/" + keys.Token(o.ID)
+	digest := sha256.Sum256([]byte(e.token))
 	ops := freeAddr(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", settingsFile(t))
-	cmd.Env = append(append(os.Environ(), environment(s)...), "PANEL_ADDR="+b.addr, "REPORT_TOKENS=test:finance:sha256:"+hex.EncodeToString(digest[:]),
-		"REPORTING_OPS_ADDR="+ops, programVariable+"=1")
-	cmd.Stderr = &b.log
+	cmd := program(t, append(variables(a), "PANEL_ADDR="+e.addr, "REPORT_TOKENS=test:finance:sha256:"+hex.EncodeToString(digest[:]),
+		"REPORTING_OPS_ADDR="+ops), "serve", "--config", settingsFile(t))
+	cmd.Stderr = &e.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b.stop = func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }
-	b.await(t, "http://"+ops+"/readyz", "200 ready")
-	b.await(t, "http://"+b.addr+b.tracking, "200 ")
-	b.page = b.look()
-	return b
+	e.stop = func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }
+	awaitAnswer(t, "http://"+ops+"/readyz", "200 ready")
+	awaitAnswer(t, "http://"+e.addr+e.tracking, "200 ")
+	e.page = e.look()
+	a.AwaitExported()
+	a.Want("the order", "status FROM "+a.Database+".orders WHERE order_id = '"+o.ID.String()+"'", "Delivered")
+	return e
 }
 
 // look is the customer's page as it is now: at midnight its times get their day.
-func (b *besieged) look() string {
-	return steady(strings.TrimPrefix(answer("http://"+b.addr+b.tracking), "200 "))
-}
-
-// await waits longer than other tests do: nothing here is about how long it takes.
-func (b *besieged) await(t *testing.T, url, want string) {
-	t.Helper()
-	last := ""
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(last, want); time.Sleep(20 * time.Millisecond) {
-		if last = answer(url); time.Now().After(deadline) {
-			t.Fatalf("%s answers %q, want %q", url, last, want)
-		}
-	}
+func (e *env) look() string {
+	return steady(strings.TrimPrefix(answer("http://"+e.addr+e.tracking), "200 "))
 }
 
 // steady is the page without the line that tells when it was made.
@@ -89,12 +76,12 @@ func refusedAs(status int, bytes string) odd { return odd{bytes, []int{status}, 
 // on is a request whose answer leaves the connection in order.
 func on(status int, bytes string) odd { return odd{bytes, []int{status}, false} }
 
-// TestHostile_Panel: requests of every odd kind are refused by what they are, or
+// A panel exports, serves, and ends when it is asked to. Requests of every odd kind are refused by what they are, or
 // lose the connection; nothing breaks, nothing behind them is heard, and the
 // customer's page behind those that are in order is the customer's.
 func TestHostile_Panel(t *testing.T) {
 	t.Parallel()
-	b := newBesieged(t)
+	b := newEnv(t)
 	t.Run("requests", func(t *testing.T) {
 		for name, c := range oddRequests(b) {
 			t.Run(name, func(t *testing.T) {
@@ -108,7 +95,7 @@ func TestHostile_Panel(t *testing.T) {
 	}
 }
 
-func oddRequests(b *besieged) map[string]odd {
+func oddRequests(b *env) map[string]odd {
 	rest := " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + b.token + "\r\n\r\n"
 	leave := "POST /logout HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 	get := func(status int, target string) odd { return on(status, "GET "+target+rest) }
@@ -167,7 +154,7 @@ func oddRequests(b *besieged) map[string]odd {
 }
 
 // send writes it with a look at the customer's page right behind it.
-func (b *besieged) send(t *testing.T, c odd) {
+func (b *env) send(t *testing.T, c odd) {
 	t.Helper()
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {

@@ -4,52 +4,59 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
+
+// pipes is a listener whose connections are pipes, for a bubble of synctest.
+type pipes chan net.Conn
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
 
 // Whoever announces a body and does not send it is let go, also by a handler
 // that never looks at it, and so is one that sends more than any form has.
 func TestBounded_LetsGoOfBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
-	unread := httptest.NewServer(bounded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seen") })))
-	t.Cleanup(unread.Close)
-	read := httptest.NewServer(bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	unread := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seen") }
+	read := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			http.Error(w, "too long", http.StatusRequestEntityTooLarge)
+			http.Error(w, "the body is too long or did not come", http.StatusRequestEntityTooLarge)
 		}
-	})))
-	t.Cleanup(read.Close)
-	for name, server := range map[string]*httptest.Server{"unread": unread, "read": read} {
+	}
+	const head = "POST /accounts HTTP/1.1\r\nHost: panel\r\nContent-Length: "
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		request string
+		want    string
+	}{
+		"unread":   {unread, head + "100000\r\n\r\na", "HTTP/1.1 200 OK"},
+		"read":     {read, head + "100000\r\n\r\na", "HTTP/1.1 413"},
+		"too long": {read, "POST /accounts HTTP/1.1\r\nHost: panel\r\nContent-Length: 1048577\r\n\r\n" + strings.Repeat("a", panelBodyBytes+1), "HTTP/1.1 413"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if _, err := io.WriteString(conn, "POST /accounts HTTP/1.1\r\nHost: panel\r\nContent-Length: 100000\r\n\r\na"); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(6 * panelBodyTimeout)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, conn); err != nil {
-				t.Errorf("the connection is still there: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				listener := make(pipes)
+				server := &http.Server{Handler: bounded(c.handler)}
+				go func() { _ = server.Serve(listener) }()
+				client, served := net.Pipe()
+				listener <- served
+				go func() { _, _ = io.WriteString(client, c.request) }()
+				got, err := io.ReadAll(client) // until the server closes, however late
+				if err != nil || !strings.HasPrefix(string(got), c.want) {
+					t.Errorf("got %.100q, %v", got, err)
+				}
+				close(listener)
+				_ = server.Close()
+				_ = client.Close()
+			})
 		})
 	}
-	resp, err := http.Post(read.URL, "text/plain", io.LimitReader(zeros{}, panelBodyBytes+1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body that is too long: %d", resp.StatusCode)
-	}
 }
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

@@ -2,18 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+	"vendorapi/internal/testenv/archiveenv"
 
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/reports"
 )
 
 // archiveWith is a migrated database with so many orders in November 2026, one
@@ -39,21 +38,6 @@ func archiveWith(t *testing.T, e *testserver.ClickHouse, orders int) (flags []st
 func runReport(t *testing.T, args ...string) (out, said string, err error) {
 	t.Helper()
 	return call(t, newReportCommand(), "", args...)
-}
-
-func TestReport_ListsTheReports(t *testing.T) {
-	t.Parallel()
-	out, _, err := runReport(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range reports.All() {
-		for _, want := range []string{r.Name, r.Title, r.View() + "(from=", r.Columns[0].Key + ", "} {
-			if !strings.Contains(out, want) {
-				t.Errorf("%s: %q is missing in\n%s", r.Name, want, out)
-			}
-		}
-	}
 }
 
 func TestReport_WritesEveryFormat(t *testing.T) {
@@ -129,80 +113,41 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v, wrote %q", c.args, err, out)
 		}
 	}
-	if cmd := program(t, nil, "report", "nothing"); cmd.Run() == nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("exit code %d", cmd.ProcessState.ExitCode())
-	}
 }
 
-// While the report is written, and after it was given up, its file is the old
-// one.
-func TestReport_InterruptedLeavesTheFileAsItWas(t *testing.T) {
+// A report that is cut off, by a person or by ClickHouse, leaves its file as it was.
+func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testserver.SharedClickHouse(t), 300_000)
+	e := archiveenv.New(t)
+	p := e.NewProxy("")
 	name := filepath.Join(t.TempDir(), "ledger.csv")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := program(t, nil, append([]string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name}, flags...)...)
-	var said strings.Builder
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitPartial(t, name)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "interrupted, "+name+" was not written") {
-		t.Errorf("%v, said %q", err, &said)
-	}
-	requireOnly(t, name, "old")
-}
-
-func TestReport_ClickHouseKilledLeavesNoHalfFile(t *testing.T) {
-	t.Parallel()
-	e := testserver.DedicatedClickHouse(t)
-	flags := archiveWith(t, e, 300_000)
-	name := filepath.Join(t.TempDir(), "ledger.json")
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := runReport(t, append([]string{"order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name}, flags...)...)
-		done <- err
-	}()
-	awaitPartial(t, name)
-	e.Kill(t)
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "Is ClickHouse there?") {
-		t.Errorf("%v", err)
-	}
-	if files, _ := os.ReadDir(filepath.Dir(name)); len(files) != 0 {
-		t.Errorf("%v are left", files)
-	}
-}
-
-// awaitPartial waits until some of the report has been written beside name.
-func awaitPartial(t *testing.T, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for ctx.Err() == nil {
-		files, _ := filepath.Glob(name + ".partial-*")
-		if len(files) == 1 {
-			if info, err := os.Stat(files[0]); err == nil && info.Size() > 0 {
-				return
+	args := []string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name, "--clickhouse-url", p.URL, "--database", e.Database}
+	for want, person := range map[string]bool{"interrupted, " + name + " was not written": true, "Is ClickHouse there?": false} {
+		cmd := program(t, nil, args...)
+		partial := make(chan int, 100)
+		p.Handle(func(_ string, w http.ResponseWriter, r *http.Request, forward func()) {
+			forward()
+			files, _ := filepath.Glob(name + ".partial-*")
+			partial <- len(files)
+			if person {
+				_ = cmd.Process.Signal(syscall.SIGINT)
+				<-r.Context().Done()
 			}
+			panic(http.ErrAbortHandler)
+		})
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, said %q, want %q", err, out, want)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("nothing is written")
-}
-
-// requireOnly checks that the file has that content and no other is beside it.
-func requireOnly(t *testing.T, name, want string) {
-	t.Helper()
-	got, err := os.ReadFile(name)
-	files, _ := os.ReadDir(filepath.Dir(name))
-	if err != nil || string(got) != want || len(files) != 1 {
-		t.Errorf("%v, %.40q, beside it %v", err, got, files)
+		if n := <-partial; n != 1 {
+			t.Errorf("%d files were begun", n)
+		}
+		got, err := os.ReadFile(name)
+		if files, _ := os.ReadDir(filepath.Dir(name)); err != nil || string(got) != "old" || len(files) != 1 {
+			t.Errorf("%v, %.40q, beside it %v", err, got, files)
+		}
 	}
 }
 

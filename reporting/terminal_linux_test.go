@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 // pseudoTerminal is a pair of files: what is typed into the first, the second reads
@@ -39,6 +41,22 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 	return keyboard, tty
 }
 
+func TestReport_OnATerminalIsATable(t *testing.T) {
+	t.Parallel()
+	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
+	screen, tty := pseudoTerminal(t)
+	c := newReportCommand()
+	c.SetOut(tty)
+	c.SetArgs(append([]string{"expected-collections", "--from", "2026-11-01", "--to", "2026-11-01"}, flags...))
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shown := make([]byte, 100)
+	if _, err := io.ReadFull(screen, shown); err != nil || !strings.HasPrefix(string(shown), "Expected collections, 2026-11-01 to 2026-11-01") {
+		t.Errorf("shown was %q, %v", shown, err)
+	}
+}
+
 func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ first, second, want string }{
@@ -53,7 +71,10 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 			if strings.HasSuffix(string(p), ": ") && len(typed) > 0 {
 				next := typed[0]
 				typed = typed[1:]
-				time.AfterFunc(50*time.Millisecond, func() { _, _ = keyboard.WriteString(next + "\n") }) // the terminal is silent by then
+				go func() { // a person types when the terminal has become silent
+					testserver.Await(t, "the terminal is silent", func() bool { return silent(tty) })
+					_, _ = keyboard.WriteString(next + "\n")
+				}()
 			}
 			return len(p), nil
 		})
@@ -65,15 +86,31 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 			t.Errorf("it said %q", got)
 		}
 		// What the terminal shows of what was typed: nothing but line ends.
-		if err := keyboard.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-			t.Fatal(err)
+		_, _ = tty.WriteString("end")
+		shown := ""
+		for b := make([]byte, 256); !strings.HasSuffix(shown, "end"); {
+			n, err := keyboard.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown += string(b[:n])
 		}
-		shown := make([]byte, 256)
-		n, _ := keyboard.Read(shown)
-		if strings.TrimSpace(string(shown[:n])) != "" {
-			t.Errorf("the terminal showed %q", shown[:n])
+		if strings.TrimSpace(shown) != "end" {
+			t.Errorf("the terminal showed %q", shown)
 		}
 	}
+}
+
+func silent(tty *os.File) (yes bool) {
+	raw, err := tty.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		state, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		yes = err == nil && state.Lflag&unix.ECHO == 0
+	})
+	return yes && err == nil
 }
 
 type writer func([]byte) (int, error)
