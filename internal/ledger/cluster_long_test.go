@@ -157,7 +157,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 		partitions[o.ID.Partition()] = true
 	}
 	lag := get(l.Lag(t.Context(), RoleExport))(t)
-	check(t, lag.Entries == 40 && time.Since(lag.Oldest) <= time.Minute, "before anybody reads: %+v", lag)
+	check(t, lag.Entries == 40 && !lag.Oldest.IsZero(), "before anybody reads: %+v", lag)
 	mark := get(l.Mark(t.Context(), RoleExport))(t)
 	if passed, err := l.Passed(t.Context(), RoleExport, mark); err != nil || passed {
 		t.Errorf("before anybody reads: passed %v, %v", passed, err)

@@ -338,14 +338,13 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
+	settled := make(chan bool, 1)
 	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+		defer func() { settled <- true }()
 		return s.Ack(ctx, RoleStatus, batch...)
 	}})
 	o := s.create(t, "X-1")
-	testserver.Await(t, "the entry is settled", func() bool {
-		stats := s.stats(t)
-		return stats.Pending[RoleStatus]+stats.Unread[RoleStatus] == 0
-	})
+	receive(t, settled)
 	stop()
 	consumers := s.rdb.XInfoConsumers(t.Context(), s.rooms[o.ID.Partition()].key(kindEvents), string(RoleStatus))
 	check(t, len(get(consumers.Result())(t)) == 0, "left behind: %+v", consumers)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // settleAll lets a role settle all there is.
@@ -25,13 +26,7 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 			return l.Ack(ctx, role, batch...)
 		}})
 	}()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		passed := get(l.Passed(t.Context(), role, mark))(t)
-		if passed {
-			break
-		}
-		require(t, !time.Now().After(deadline), "role %s does not settle", role)
-	}
+	testserver.Await(t, "all is settled", func() bool { return get(l.Passed(t.Context(), role, mark))(t) })
 	cancel()
 	<-done
 	return settled
@@ -58,14 +53,13 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	partition := s.roomOf(s.account).number
 	trim := func(l *Ledger) {
 		t.Helper()
-		get(l.Trim(t.Context(), partition, 0))(t)
+		get(l.Trim(t.Context(), partition, -time.Hour))(t)
 	}
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
 	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
-	time.Sleep(5 * time.Millisecond) // the entries are older than now
 	trim(s.Ledger)
 	if n := s.eventsHeld(t); n < 1 {
 		t.Errorf("%d events are left of the one that came after the hold", n)
@@ -78,7 +72,6 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	get(s.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute)))(t)
 	s.create(t, "expired")
 	settleForAll(t, s.Ledger)
-	time.Sleep(5 * time.Millisecond)
 	trim(s.Ledger)
 	if n := s.eventsHeld(t); n > released {
 		t.Errorf("%d events are left behind a hold that has expired", n)

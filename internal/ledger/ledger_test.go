@@ -255,6 +255,14 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 	return got
 }
 
+// tick waits for the server's next millisecond.
+func (s *env) tick(t *testing.T) {
+	t.Helper()
+	now := func() int64 { return get(s.rdb.Time(t.Context()).Result())(t).UnixMilli() }
+	began := now()
+	testserver.Await(t, "the next millisecond", func() bool { return now() > began })
+}
+
 func (s *env) stats(t *testing.T) Stats {
 	t.Helper()
 	return get(s.Stats(t.Context()))(t)

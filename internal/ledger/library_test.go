@@ -67,3 +67,17 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 		t.Errorf("after the first release's next call: %v", got)
 	}
 }
+
+// A server that has lost the library (a new master, FUNCTION FLUSH) gets it
+// again with the next call, whichever way that is sent.
+func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	forget := func() { must(t, s.rdb.FunctionFlush(t.Context()).Err()) }
+	forget()
+	o := s.create(t, "X-1")
+	forget()
+	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
+	forget()
+	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
+}

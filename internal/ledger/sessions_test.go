@@ -16,17 +16,16 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// sessionClock is a process's clock that tests move.
-type sessionClock struct{ at time.Time }
+// testClock is a process's clock that a test moves.
+type testClock struct{ at time.Time }
 
-func (c *sessionClock) now() time.Time           { return c.at }
-func (c *sessionClock) pass(d time.Duration)     { c.at = c.at.Add(d) }
-func (c *sessionClock) configure(config *Config) { config.Now = c.now }
+func (c *testClock) pass(d time.Duration)  { c.at = c.at.Add(d) }
+func (c *testClock) config(config *Config) { config.Now = func() time.Time { return c.at } }
 
-func newSessions(t *testing.T) (*Ledger, *sessionClock) {
+func newSessions(t *testing.T) (*Ledger, *testClock) {
 	t.Helper()
-	clock := &sessionClock{at: time.Date(2026, 11, 22, 9, 0, 0, 123_456, time.UTC)}
-	return openTest(t, clock.configure), clock
+	clock := &testClock{at: time.Date(2026, 11, 22, 9, 0, 0, 123_456, time.UTC)}
+	return openTest(t, clock.config), clock
 }
 
 var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Credential: sha256.Sum256([]byte("line"))}

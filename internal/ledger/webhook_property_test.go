@@ -4,6 +4,7 @@ import (
 	"context"
 	goflag "flag"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // play drives the queues of three endpoints of one partition at random, and
@@ -49,9 +51,10 @@ const playBreaker = 3
 // TestQueues_KeepEveryEvent: whatever happens in whatever order, no event is
 // lost, none is in two places, and all of it drains in the end.
 func TestQueues_KeepEveryEvent(t *testing.T) {
-	shortly(t, map[string]string{"rapid.checks": "15", "rapid.steps": "100"})
+	rapidChecks(t, 8, 100)
+	_, own := ownServer(t) // its clock moves by weeks
 	ms := new(atomic.Int64)
-	l := openTest(t, func(c *Config) {
+	l := openTest(t, own, func(c *Config) {
 		c.Partitions = 1
 		c.Now = func() time.Time { return time.UnixMilli(ms.Load()).UTC() }
 	})
@@ -69,14 +72,17 @@ func TestQueues_KeepEveryEvent(t *testing.T) {
 	})
 }
 
-// shortly keeps the suite short with a few long plays; who asks for a number
-// gets that.
-func shortly(t *testing.T, values map[string]string) {
+// rapidChecks sets how many plays of how many steps there are: so many in the gate,
+// ten times as many in the long run. Who asks for a number gets that.
+func rapidChecks(t *testing.T, checks, steps int) {
 	t.Helper()
-	for name, value := range values {
+	if testserver.Long {
+		checks *= 10
+	}
+	for name, value := range map[string]int{"rapid.checks": checks, "rapid.steps": steps} {
 		f := goflag.Lookup(name)
 		if f.Value.String() == f.DefValue {
-			must(t, f.Value.Set(value))
+			must(t, f.Value.Set(strconv.Itoa(value)))
 			t.Cleanup(func() { must(t, f.Value.Set(f.DefValue)) })
 		}
 	}
