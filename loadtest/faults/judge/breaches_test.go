@@ -144,6 +144,11 @@ func TestCheck_Orders(t *testing.T) {
 			second.Key = "another"
 			e.log = append(e.log, second)
 		}},
+		{"Redis has two orders of an external id", DuplicateOrder, func(e *env) {
+			second := *e.find(well, "searching")
+			second.ID = delivery.MakeOrderID(0, 1, [delivery.OrderDigestSize]byte{9}).String()
+			e.facts.Orders = append(e.facts.Orders, second)
+		}},
 		{"an order is answered for two external ids", DuplicateOrder, func(e *env) {
 			second := *e.op(history.Create, "searching", 0)
 			second.Key, second.External = "another", "another"
@@ -216,6 +221,7 @@ func TestCheck_Moves(t *testing.T) {
 		}},
 		{"a client was shown a state that it never had", StateLost, func(e *env) { e.op(history.Read, "failed", 1).State = "Delivered" }},
 		{"a client was shown steps that it never took", StateLost, func(e *env) { e.op(history.Read, "failed", 2).Steps[1] = "PickedUp" }},
+		{"a client was shown steps that end elsewhere", StateLost, func(e *env) { e.op(history.Read, "failed", 2).State = "Assigned" }},
 		{"a client was shown an earlier state later", StateBackwards, func(e *env) {
 			later := e.op(history.Read, "delivered", 3)
 			later.State, later.Steps = "PickingUp", later.Steps[:3]

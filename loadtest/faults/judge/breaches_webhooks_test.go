@@ -72,6 +72,11 @@ func TestCheck_Webhooks(t *testing.T) {
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID = delivery.EventID(id, 1<<32|5)
 		})},
+		{"it tells of another epoch", EventWrong, func(e *env) {
+			a := e.arrival("failed", 4)
+			id, _ := delivery.ParseOrderID(a.Order)
+			a.EventID = delivery.EventID(id, 2<<32|4)
+		}},
 		{"it tells of the creation", EventWrong, again(2, func(a *Arrival) {
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID, a.Status = delivery.EventID(id, 1<<32|1), "Searching"
