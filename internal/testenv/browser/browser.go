@@ -1,3 +1,5 @@
+//go:build long
+
 // Package browser lets a test use the panel as people do: in a real Chromium,
 // through what can be seen, clicked and typed. A page that logs an error, throws,
 // makes a request that fails or goes to another host, is wider than the screen, or
