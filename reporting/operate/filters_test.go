@@ -10,16 +10,15 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
 )
 
 // What is none of the values of a filter is told, with the filter's name.
 func TestFilters_SayWhatMakesNoSense(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	v, fleet := s.newAccount("Süzgeç"), s.newFleet("Süzgeç filosu")
-	s.activeStore(v, "s1", "Görünmeyen Şube", fleet)
-	s.register(v, "https://vendor.example/")
+	e := newEnv(t)
+	v, fleet := e.newAccount("Süzgeç"), e.newFleet("Süzgeç filosu")
+	e.activeStore(v, "s1", "Görünmeyen Şube", fleet)
+	e.register(v, "https://vendor.example/")
 	unknown := delivery.NewAccountID().String()
 	for _, c := range []struct{ path, filter, message string }{
 		{"/stores?fleet=garbage", "fleet", "must be a fleet's id, a UUID of 36 characters"},
@@ -35,39 +34,37 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 		{"/accounts?page=-1", "page", "must be the number of a page, from 1"},
 		{"/fleets?page=99999999999999999999", "page", "must be the number of a page, from 1"},
 	} {
-		a := b.get(c.path).want(http.StatusUnprocessableEntity, "VALIDATION_FAILED").without("Görünmeyen Şube")
-		if alert := words(withClass(a, "alert")); !strings.Contains(alert, c.filter+" "+c.message) {
+		a := e.Get(c.path).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED").Lacks("Görünmeyen Şube")
+		if alert := web.Words(web.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, c.filter+" "+c.message) {
 			t.Errorf("%s: %q", c.path, alert)
 		}
-		for _, link := range all(a.tree(), "a") {
-			if to := attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "page=abc") {
+		for _, link := range web.All(a.Tree(), "a") {
+			if to := web.Attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "page=abc") {
 				t.Errorf("%s: a link to %s", c.path, to)
 			}
 		}
 	}
 	for _, field := range []string{"fleet", "account"} {
-		a := b.get("/stores?" + field + "=garbage&text=kept")
-		if a.fault(field) == "" || a.query(field) != "garbage" || a.query("text") != "kept" {
-			t.Errorf("%s: %q, %q, %q", field, a.fault(field), a.query(field), a.query("text"))
+		a := e.Get("/stores?" + field + "=garbage&text=kept")
+		if a.Fault(field) == "" || searched(a, field) != "garbage" || searched(a, "text") != "kept" {
+			t.Errorf("%s: %q, %q, %q", field, a.Fault(field), searched(a, field), searched(a, "text"))
 		}
 	}
 	// What refreshes itself is refused as a whole: nobody would see why.
 	for _, path := range []string{"/webhooks/live?state=garbage", "/webhooks/" + v.id + "/live?status=garbage"} {
-		b.get(path).want(http.StatusUnprocessableEntity)
+		e.Get(path).Want(http.StatusUnprocessableEntity)
 	}
 	// A number beyond the end is the last page: the list may have shrunk.
-	b.get("/webhooks?page=999999&text="+v.id).want(http.StatusOK, "/webhooks/"+v.id)
+	e.Get("/webhooks?page=999999&text="+v.id).Want(http.StatusOK, "/webhooks/"+v.id)
 }
 
 // An action's answer is the page without filters: a secret is not lost for one
 // that makes no sense.
 func TestFilters_AreNoneOfAnActions(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	form := b.get("/accounts").form("/accounts", "", "")
+	e := newEnv(t)
+	form := e.Get("/accounts").Form("/accounts", "", "")
 	form.Set("name", "Süzgeçsiz "+t.Name())
-	issued(t, b.post("/accounts?page=garbage", form).want(http.StatusOK))
+	issued(t, e.Post("/accounts?page=garbage", form).Want(http.StatusOK))
 }
 
 // Whatever an address holds, a page's number is one that there is or is refused.
@@ -83,27 +80,4 @@ func TestFilters_PageIsOneOrRefused(t *testing.T) {
 			t.Fatalf("%q: %d, %v", given, n, f.err())
 		}
 	})
-}
-
-// withClass is the first element of a class.
-func withClass(a answer, class string) *htmlNode {
-	a.t.Helper()
-	for n := range a.tree().Descendants() {
-		if attribute(n, "class") == class {
-			return n
-		}
-	}
-	a.t.Fatalf("%s has no %s: %s", a.Request.URL, class, a.brief())
-	return nil
-}
-
-// query is what stands in a field of the search.
-func (a answer) query(field string) string {
-	a.t.Helper()
-	for _, form := range all(a.tree(), "form") {
-		if attribute(form, "role") == "search" {
-			return fieldsIn(form).Get(field)
-		}
-	}
-	return ""
 }

@@ -8,38 +8,35 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/frame"
 )
 
 const ankara = `{"type":"MultiPolygon","coordinates":[[[[32.5,39.7],[33.1,39.7],[33.1,40.1],[32.5,40.1],[32.5,39.7]]]]}`
 
 func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	a := b.submit("/fleets", "/fleets", "name", "Yeni Filo "+t.Name(), "subRegion", "Çankaya", "avgDeliveryMinutes", "20", "coverage", ankara).want(200, "only time")
-	codes := all(all(a.tree(), "section")[0], "code")
-	id, ok := delivery.FleetOfClient(words(codes[0]))
+	e := newEnv(t)
+	a := e.Submit("/fleets", "/fleets", "name", "Yeni Filo "+t.Name(), "subRegion", "Çankaya", "avgDeliveryMinutes", "20", "coverage", ankara).Want(200, "only time")
+	codes := secrets(a)
+	id, ok := delivery.FleetOfClient(codes[0])
 	if !ok {
-		t.Fatal(a.brief())
+		t.Fatal(codes)
 	}
-	f := s.fleet(id)
+	f := e.fleet(id)
 	if f.Name != "Yeni Filo "+t.Name() || f.DeliveryMinutes != 20 || f.PickupMinutes != delivery.DefaultPickupMinutes || string(f.Coverage.JSON()) != ankara {
 		t.Errorf("%+v", f)
 	}
-	secret := words(codes[1])
+	secret := codes[1]
 	for _, path := range []string{"/fleets", "/fleets/" + id.String()} {
-		b.get(path).want(200).without(secret)
+		e.Get(path).Want(200).Lacks(secret)
 	}
-	if a.value("coverage") != "" || a.value("name") != "" || strings.Contains(s.log.String(), secret) {
+	if a.Value("coverage") != "" || a.Value("name") != "" || strings.Contains(e.log.String(), secret) {
 		t.Error("the form is still filled in, or the secret logged")
 	}
 }
 
 func TestCreateFleet_RefusesByFieldAndKeepsAll(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
+	e := newEnv(t)
 	valid := map[string]string{"name": "Filo", "subRegion": "Kadıköy", "avgDeliveryMinutes": "20", "avgPickupMinutes": "5", "coverage": ankara}
 	for _, c := range []struct{ field, typed, fault string }{
 		{"name", "", "must have 1 to 200 characters"},
@@ -52,80 +49,73 @@ func TestCreateFleet_RefusesByFieldAndKeepsAll(t *testing.T) {
 		{"coverage", `{"type":"Point","coordinates":[1,2]}`, `must be a GeoJSON Polygon or MultiPolygon, not "Point"`},
 		{"coverage", `{"type":"Polygon","coordinates":[[[1,2],[3,4],[5,6],[7,8]]]}`, "polygon 1: ring 1: it is not closed: the last position must repeat the first"},
 	} {
-		form := b.get("/fleets").form("/fleets", "", "")
+		form := e.Get("/fleets").Form("/fleets", "", "")
 		for field, value := range valid {
 			form.Set(field, value)
 		}
 		form.Set(c.field, c.typed)
-		a := b.post("/fleets", form).want(http.StatusUnprocessableEntity)
-		if got := a.fault(c.field); got != c.fault {
+		a := e.Post("/fleets", form).Want(http.StatusUnprocessableEntity)
+		if got := a.Fault(c.field); got != c.fault {
 			t.Errorf("%s %q: %q, want %q", c.field, c.typed, got, c.fault)
 		}
 		for field := range valid {
-			if got := a.value(field); got != form.Get(field) {
+			if got := a.Value(field); got != form.Get(field) {
 				t.Errorf("%s %q became %q", field, form.Get(field), got)
 			}
 		}
 	}
-	if !slices.ContainsFunc(all(b.get("/fleets").tree(), "textarea"), func(n *htmlNode) bool { return attribute(n, "name") == "coverage" }) {
-		t.Error("no field for the coverage")
-	}
 }
 
 func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("Eski Filo")
+	e := newEnv(t)
+	id := e.newFleet("Eski Filo")
 	page := "/fleets/" + id.String()
-	b.get(page).want(200, "<svg", "map-coverage", "Eski Filo")
-	b.submit(page, page+"/fields", "name", "Yeni Ad", "subRegion", "Üsküdar", "avgDeliveryMinutes", "31", "avgPickupMinutes", "0").wantDone(b, "fleet-changed")
-	if f := s.fleet(id); f.Name != "Yeni Ad" || f.SubRegion != "Üsküdar" || f.DeliveryMinutes != 31 || f.PickupMinutes != 0 {
+	e.Get(page).Want(200, "<svg", "map-coverage", "Eski Filo")
+	e.done(e.Submit(page, page+"/fields", "name", "Yeni Ad", "subRegion", "Üsküdar", "avgDeliveryMinutes", "31", "avgPickupMinutes", "0"), "fleet-changed")
+	if f := e.fleet(id); f.Name != "Yeni Ad" || f.SubRegion != "Üsküdar" || f.DeliveryMinutes != 31 || f.PickupMinutes != 0 {
 		t.Errorf("%+v", f)
 	}
-	b.submit(page, page+"/coverage", "coverage", ankara).wantDone(b, "fleet-covered")
-	if got := string(s.fleet(id).Coverage.JSON()); got != ankara {
+	e.done(e.Submit(page, page+"/coverage", "coverage", ankara), "fleet-covered")
+	if got := string(e.fleet(id).Coverage.JSON()); got != ankara {
 		t.Error(got)
 	}
-	a := b.submit(page, page+"/coverage", "coverage", "{}").want(http.StatusUnprocessableEntity)
-	if a.fault("coverage") == "" || a.value("coverage") != "{}" || !has(all(a.tree(), "details")[0], "open") {
-		t.Error(a.brief())
+	a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity)
+	if a.Fault("coverage") == "" || a.Value("coverage") != "{}" || !web.Has(web.All(a.Tree(), "details")[0], "open") {
+		t.Error(a.Words())
 	}
 	for _, none := range []string{"null", " null\n", "5", `"x"`, "[]"} {
-		a := b.submit(page, page+"/coverage", "coverage", none).want(http.StatusUnprocessableEntity)
-		if !strings.HasPrefix(a.fault("coverage"), "must be a GeoJSON Polygon or MultiPolygon") || string(s.fleet(id).Coverage.JSON()) != ankara {
-			t.Errorf("%q: %q", none, a.fault("coverage"))
+		a := e.Submit(page, page+"/coverage", "coverage", none).Want(http.StatusUnprocessableEntity)
+		if !strings.HasPrefix(a.Fault("coverage"), "must be a GeoJSON Polygon or MultiPolygon") || string(e.fleet(id).Coverage.JSON()) != ankara {
+			t.Errorf("%q: %q", none, a.Fault("coverage"))
 		}
 	}
-	b.press(page, page+"/state", "suspended", "true").wantDone(b, "fleet-suspended").want(200, ">suspended<")
-	if !s.fleet(id).Suspended {
+	e.done(e.Press(page, page+"/state", "suspended", "true"), "fleet-suspended").Want(200, ">suspended<")
+	if !e.fleet(id).Suspended {
 		t.Error("not suspended")
 	}
-	b.press(page, page+"/state", "suspended", "false").wantDone(b, "fleet-resumed").want(200, ">available<")
-	if s.fleet(id).Suspended {
+	e.done(e.Press(page, page+"/state", "suspended", "false"), "fleet-resumed").Want(200, ">available<")
+	if e.fleet(id).Suspended {
 		t.Error("still suspended")
 	}
 }
 
 func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("Geciken Filo")
+	e := newEnv(t)
+	id := e.newFleet("Geciken Filo")
 	page := "/fleets/" + id.String()
-	b.get(page).want(200, "there is nobody to tell")
-	v, other := s.newAccount("Uyarılan"), s.newAccount("Uyarılmayan")
-	s.activeStore(v, "s1", "Moda Şubesi", id)
-	s.activeStore(v, "s2", "Bostancı Şubesi", id)
-	s.putStore(other, "s3", "Bekleyen", id)
-	r := s.receiver(200, "")
-	s.register(v, r.URL)
-	a := b.get(page).want(200, "2 active stores", "Uyarılan", "Moda Şubesi", "Bostancı Şubesi", "Bekleyen").without("Uyarılmayan")
-	form := a.form(page+"/payment-overdue", "", "")
-	b.post(page+"/payment-overdue", form).wantDone(b, "overdue")
-	b.post(page+"/payment-overdue", form).wantDone(b, "overdue") // a second click tells nobody again
-	s.await("the event", func() bool { return len(r.got()) >= 1 })
-	s.await("the log", func() bool { return strings.Contains(b.get("/webhooks/"+v.id).text, "fleet.payment_overdue") })
+	e.Get(page).Want(200, "there is nobody to tell")
+	v, other := e.newAccount("Uyarılan"), e.newAccount("Uyarılmayan")
+	e.activeStore(v, "s1", "Moda Şubesi", id)
+	e.activeStore(v, "s2", "Bostancı Şubesi", id)
+	e.putStore(other, "s3", "Bekleyen", id)
+	r := e.receiver(200, "")
+	e.register(v, r.URL)
+	a := e.Get(page).Want(200, "2 active stores", "Uyarılan", "Moda Şubesi", "Bostancı Şubesi", "Bekleyen").Lacks("Uyarılmayan")
+	form := a.Form(page+"/payment-overdue", "", "")
+	e.done(e.Post(page+"/payment-overdue", form), "overdue")
+	e.done(e.Post(page+"/payment-overdue", form), "overdue") // a second click tells nobody again
+	e.await("the event", func() bool { return len(r.got()) >= 1 })
+	e.await("the log", func() bool { return strings.Contains(e.Get("/webhooks/"+v.id).Text, "fleet.payment_overdue") })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Equal(r.types, []string{"fleet.payment_overdue"}) {
@@ -134,22 +124,20 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 }
 
 func TestFleets_CountsStoresAndFinds(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("Sayan Filo İzmir")
-	v := s.newAccount("Sayılan")
-	s.activeStore(v, "a", "A", id)
-	s.activeStore(v, "m", "M", id)
-	s.putStore(v, "p", "P", id)
-	s.call(http.MethodPost, "/accounts/"+v.id+"/stores/m/migrate", map[string]string{"closingDate": "2099-01-01"})
-	rows := all(b.get("/fleets?text="+url.QueryEscape("sayan filo ızmir")).want(200).tree(), "tr")
+	e := newEnv(t)
+	id := e.newFleet("Sayan Filo İzmir")
+	v := e.newAccount("Sayılan")
+	e.activeStore(v, "a", "A", id)
+	e.activeStore(v, "m", "M", id)
+	e.putStore(v, "p", "P", id)
+	e.call(http.MethodPost, "/accounts/"+v.id+"/stores/m/migrate", map[string]string{"closingDate": "2099-01-01"})
+	rows := web.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir")).Want(200).Tree(), "tr")
 	if len(rows) != 2 {
 		t.Fatalf("%d rows", len(rows))
 	}
 	var cells []string
-	for _, cell := range all(rows[1], "td") {
-		cells = append(cells, words(cell))
+	for _, cell := range web.All(rows[1], "td") {
+		cells = append(cells, web.Words(cell))
 	}
 	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not told|2|1|1|25, 10" {
 		t.Error(got)
@@ -157,17 +145,15 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 }
 
 func TestFleetPage_ConfirmsAndRejectsStores(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("Onaylayan Filo")
-	v := s.newAccount("Onaylanan")
-	s.putStore(v, "evet/1", "Evet", id)
-	s.putStore(v, "hayır", "Hayır", id)
+	e := newEnv(t)
+	id := e.newFleet("Onaylayan Filo")
+	v := e.newAccount("Onaylanan")
+	e.putStore(v, "evet/1", "Evet", id)
+	e.putStore(v, "hayır", "Hayır", id)
 	page := "/fleets/" + id.String()
-	b.submit(page, frame.StorePath(v.account(), "evet/1", "/confirm")).wantDone(b, "store-confirmed").want(200, "Hayır")
-	b.submit(page, frame.StorePath(v.account(), "hayır", "/reject")).wantDone(b, "store-rejected").without("On the fleet")
-	if a, r := s.store(v, "evet/1").State, s.store(v, "hayır").State; a != delivery.Active || r != delivery.AwaitingFleet {
+	e.done(e.Submit(page, frame.StorePath(v.account(), "evet/1", "/confirm")), "store-confirmed").Want(200, "Hayır")
+	e.done(e.Submit(page, frame.StorePath(v.account(), "hayır", "/reject")), "store-rejected").Lacks("On the fleet")
+	if a, r := e.store(v, "evet/1").State, e.store(v, "hayır").State; a != delivery.Active || r != delivery.AwaitingFleet {
 		t.Error(a, r)
 	}
 }

@@ -18,106 +18,96 @@ import (
 // Two operators have the same page open: neither puts back what the other one
 // has changed.
 func TestChangeFleet_SendsOnlyWhatWasChanged(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("İki Operatörlü Filo")
+	e := newEnv(t)
+	id := e.newFleet("İki Operatörlü Filo")
 	page := "/fleets/" + id.String()
-	form := b.get(page).form(page+"/fields", "", "")
-	s.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"name": "Öbürünün adı", "avgPickupMinutes": 3})
+	form := e.Get(page).Form(page+"/fields", "", "")
+	e.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"name": "Öbürünün adı", "avgPickupMinutes": 3})
 	form.Set("avgDeliveryMinutes", "40")
-	b.post(page+"/fields", form).wantDone(b, "fleet-changed")
-	if f := s.fleet(id); f.Name != "Öbürünün adı" || f.PickupMinutes != 3 || f.DeliveryMinutes != 40 || f.SubRegion != "Kadıköy" {
+	e.done(e.Post(page+"/fields", form), "fleet-changed")
+	if f := e.fleet(id); f.Name != "Öbürünün adı" || f.PickupMinutes != 3 || f.DeliveryMinutes != 40 || f.SubRegion != "Kadıköy" {
 		t.Errorf("%+v", f)
 	}
-	b.submit(page, page+"/fields").wantDone(b, "unchanged")
-	b.submit(page, page+"/fields", "name", " Öbürünün adı ").wantDone(b, "unchanged")
-	b.submit(page, page+"/fields", "subRegion", "").wantDone(b, "fleet-changed") // there may be none
-	if a := b.submit(page, page+"/fields", "avgPickupMinutes", "").want(http.StatusUnprocessableEntity); a.fault("avgPickupMinutes") != "must be a number" {
-		t.Error(a.brief())
+	e.done(e.Submit(page, page+"/fields"), "unchanged")
+	e.done(e.Submit(page, page+"/fields", "name", " Öbürünün adı "), "unchanged")
+	e.done(e.Submit(page, page+"/fields", "subRegion", ""), "fleet-changed") // there may be none
+	if a := e.Submit(page, page+"/fields", "avgPickupMinutes", "").Want(http.StatusUnprocessableEntity); a.Fault("avgPickupMinutes") != "must be a number" {
+		t.Error(a.Words())
 	}
 }
 
 func TestChangeFleet_RefusedFormUndoesNothing(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	id := s.newFleet("Reddedilen Form")
+	e := newEnv(t)
+	id := e.newFleet("Reddedilen Form")
 	page := "/fleets/" + id.String()
-	form := b.get(page).form(page+"/fields", "", "")
-	s.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"name": "Öbürünün adı"})
+	form := e.Get(page).Form(page+"/fields", "", "")
+	e.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"name": "Öbürünün adı"})
 	form.Set("avgDeliveryMinutes", "soon")
 	form.Set("subRegion", "Beşiktaş")
-	again := b.post(page+"/fields", form).want(http.StatusUnprocessableEntity).form(page+"/fields", "", "")
+	again := e.Post(page+"/fields", form).Want(http.StatusUnprocessableEntity).Form(page+"/fields", "", "")
 	for field, want := range map[string]string{"name": "Öbürünün adı", "subRegion": "Beşiktaş", "avgDeliveryMinutes": "soon"} {
 		if got := again.Get(field); got != want {
 			t.Errorf("%s is %q, want %q", field, got, want)
 		}
 	}
-	s.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"avgDeliveryMinutes": 99})
+	e.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"avgDeliveryMinutes": 99})
 	again.Set("avgDeliveryMinutes", "25") // as it was: no change after all
-	b.post(page+"/fields", again).wantDone(b, "fleet-changed")
-	if f := s.fleet(id); f.Name != "Öbürünün adı" || f.SubRegion != "Beşiktaş" || f.DeliveryMinutes != 99 {
+	e.done(e.Post(page+"/fields", again), "fleet-changed")
+	if f := e.fleet(id); f.Name != "Öbürünün adı" || f.SubRegion != "Beşiktaş" || f.DeliveryMinutes != 99 {
 		t.Errorf("%+v", f)
 	}
 }
 
 func TestLimitWebhook_SendsOnlyWhatWasChanged(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	v := s.newAccount("İki operatörlü alıcı")
-	s.register(v, "https://vendor.example/")
+	e := newEnv(t)
+	v := e.newAccount("İki operatörlü alıcı")
+	e.register(v, "https://vendor.example/")
 	page := "/webhooks/" + v.id
-	form := b.get(page).form(page+"/limits", "", "")
-	s.call(http.MethodPatch, "/accounts/"+v.id+"/webhook", map[string]int{"maxPerSecond": 50})
+	form := e.Get(page).Form(page+"/limits", "", "")
+	e.call(http.MethodPatch, "/accounts/"+v.id+"/webhook", map[string]int{"maxPerSecond": 50})
 	form.Set("maxInFlight", "many")
-	again := b.post(page+"/limits", form).want(http.StatusUnprocessableEntity).form(page+"/limits", "", "")
+	again := e.Post(page+"/limits", form).Want(http.StatusUnprocessableEntity).Form(page+"/limits", "", "")
 	again.Set("maxInFlight", "4")
-	b.post(page+"/limits", again).wantDone(b, "webhook-limited")
-	if got := s.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 50}) {
+	e.done(e.Post(page+"/limits", again), "webhook-limited")
+	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 50}) {
 		t.Errorf("%+v", got)
 	}
-	b.submit(page, page+"/limits").wantDone(b, "unchanged")
-	b.submit(page, page+"/limits", "maxPerSecond", "").wantDone(b, "webhook-limited")
-	if got := s.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4}) {
+	e.done(e.Submit(page, page+"/limits"), "unchanged")
+	e.done(e.Submit(page, page+"/limits", "maxPerSecond", ""), "webhook-limited")
+	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4}) {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestLimitAccount_RefusedFormUndoesNothing(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	v := s.newAccount("Reddedilen sınırlar")
+	e := newEnv(t)
+	v := e.newAccount("Reddedilen sınırlar")
 	page := "/accounts/" + v.id
-	form := b.get(page).form(page+"/limits", "", "")
-	s.call(http.MethodPatch, "/accounts/"+v.id, map[string]any{"limits": map[string]any{"stores": map[string]any{"sustained": map[string]int{"count": 99, "seconds": 60}}}})
+	form := e.Get(page).Form(page+"/limits", "", "")
+	e.call(http.MethodPatch, "/accounts/"+v.id, map[string]any{"limits": map[string]any{"stores": map[string]any{"sustained": map[string]int{"count": 99, "seconds": 60}}}})
 	form.Set("limits.cancel.sustained.count", "abc")
 	form.Set("limits.orders.burst.count", "7")
-	again := b.post(page+"/limits", form).want(http.StatusUnprocessableEntity).form(page+"/limits", "", "")
+	again := e.Post(page+"/limits", form).Want(http.StatusUnprocessableEntity).Form(page+"/limits", "", "")
 	if got := again.Get("limits.stores.sustained.count"); got != "99" {
 		t.Errorf("the page shows %s for what the other one changed", got)
 	}
 	again.Set("limits.cancel.sustained.count", "45")
-	b.post(page+"/limits", again).wantDone(b, "account-limited")
+	e.done(e.Post(page+"/limits", again), "account-limited")
 	want := delivery.DefaultLimits()
 	want.Stores.Sustained.Count, want.Cancel.Sustained.Count, want.Orders.Burst.Count = 99, 45, 7
-	if got := s.account(v).Limits; got != want {
+	if got := e.account(v).Limits; got != want {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestRenameAccount_UnchangedNameIsNotPutBack(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	v := s.newAccount("Önceki ad")
+	e := newEnv(t)
+	v := e.newAccount("Önceki ad")
 	page := "/accounts/" + v.id
-	form := b.get(page).form(page+"/name", "", "")
-	s.call(http.MethodPatch, "/accounts/"+v.id, map[string]string{"name": "Sonraki ad"})
-	b.post(page+"/name", form).wantDone(b, "unchanged")
-	if got := s.account(v).Name; got != "Sonraki ad" {
+	form := e.Get(page).Form(page+"/name", "", "")
+	e.call(http.MethodPatch, "/accounts/"+v.id, map[string]string{"name": "Sonraki ad"})
+	e.done(e.Post(page+"/name", form), "unchanged")
+	if got := e.account(v).Name; got != "Sonraki ad" {
 		t.Error(got)
 	}
 }
@@ -144,32 +134,30 @@ func TestChanges_AreWhatWasTypedOver(t *testing.T) {
 // What everybody looks at is read once for all who look; what is done here is
 // seen at once.
 func TestLists_AreReadOnceForAllWhoLook(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	b := s.browser("deniz")
-	v := s.newAccount("Paylaşılan " + t.Name())
-	s.register(v, "https://vendor.example/önce")
-	s.pages.accounts.Age, s.pages.receivers.Age = time.Minute, time.Minute
+	e := newEnv(t)
+	v := e.newAccount("Paylaşılan " + t.Name())
+	e.register(v, "https://vendor.example/önce")
+	e.pages.accounts.Age, e.pages.receivers.Age = time.Minute, time.Minute
 	var reads atomic.Int64
-	read := s.pages.receivers.Read
-	s.pages.receivers.Read = func(ctx context.Context) ([]*ledger.WebhookEndpoint, error) {
+	read := e.pages.receivers.Read
+	e.pages.receivers.Read = func(ctx context.Context) ([]*ledger.WebhookEndpoint, error) {
 		reads.Add(1)
 		return read(ctx)
 	}
 	var all sync.WaitGroup
 	for range 20 {
-		all.Go(func() { b.get("/webhooks/live?text="+v.id).want(http.StatusOK, "vendor.example") })
+		all.Go(func() { e.Get("/webhooks/live?text="+v.id).Want(http.StatusOK, "vendor.example") })
 	}
 	all.Wait()
-	b.get("/accounts?text="+v.id).want(http.StatusOK, "Paylaşılan")
-	b.get("/accounts?text=nobody").want(http.StatusOK, "No account is like this")
+	e.Get("/accounts?text="+v.id).Want(http.StatusOK, "Paylaşılan")
+	e.Get("/accounts?text=nobody").Want(http.StatusOK, "No account is like this")
 	if reads.Load() != 1 {
 		t.Errorf("%d reads for 20 who look", reads.Load())
 	}
-	fresh := s.newAccount("Az önce başka yerde")
-	b.get("/stores?account="+fresh.id).want(http.StatusOK, "Az önce başka yerde")
-	b.submit("/webhooks/"+v.id, "/webhooks/"+v.id+"/url", "url", "https://vendor.example/sonra").wantDone(b, "webhook-moved")
-	b.submit("/accounts/"+v.id, "/accounts/"+v.id+"/name", "name", "Yeni adıyla "+t.Name()).wantDone(b, "account-renamed")
-	b.get("/webhooks/live?text="+v.id).want(http.StatusOK, "sonra", "Yeni adıyla")
-	b.get("/accounts?text="+v.id).want(http.StatusOK, "Yeni adıyla")
+	fresh := e.newAccount("Az önce başka yerde")
+	e.Get("/stores?account="+fresh.id).Want(http.StatusOK, "Az önce başka yerde")
+	e.done(e.Submit("/webhooks/"+v.id, "/webhooks/"+v.id+"/url", "url", "https://vendor.example/sonra"), "webhook-moved")
+	e.done(e.Submit("/accounts/"+v.id, "/accounts/"+v.id+"/name", "name", "Yeni adıyla "+t.Name()), "account-renamed")
+	e.Get("/webhooks/live?text="+v.id).Want(http.StatusOK, "sonra", "Yeni adıyla")
+	e.Get("/accounts?text="+v.id).Want(http.StatusOK, "Yeni adıyla")
 }

@@ -51,6 +51,9 @@ var people = sync.OnceValue(func() (p struct {
 	return p
 })
 
+// People are those whom Gate lets in.
+func People() access.People { return people().People }
+
 // As is the header of a program with a role: operator, finance, finance2 or both.
 // A token needs no Redis.
 func As(who string) string { return "Authorization: Bearer " + people().tokens[who] }
@@ -72,7 +75,7 @@ func Ledger(e *testenv.Env) *ledger.Ledger {
 // Gate lets these people in.
 func Gate(t testing.TB, l *ledger.Ledger) *access.Gate {
 	t.Helper()
-	gate, err := access.New(l, people().People, access.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
+	gate, err := access.New(l, People(), access.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
