@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -30,6 +31,17 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+// newEnv has a Redis of its own, since all of it is copied.
+func newEnv(t *testing.T) *archiveenv.Env {
+	t.Helper()
+	passwords := map[string]string{}
+	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
+		passwords[user] = user
+	}
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Passwords: passwords, Environment: "sandbox"}})
+	return archiveenv.On(testenv.NewOn(t, server), testserver.SharedClickHouse(t))
+}
+
 func startExport(s *archiveenv.Env, l *ledger.Ledger, a *archive.Archive) (stop func()) {
 	e := export.New(l, a, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}, "test",
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -40,13 +52,13 @@ func startExport(s *archiveenv.Env, l *ledger.Ledger, a *archive.Archive) (stop 
 // Redis is, is in the restored ClickHouse once the exporter has gone on there.
 func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := archiveenv.New(t)
+	s := newEnv(t)
 	startExport(s, s.Ledger, s.Archive)
 	s.Delivered(time.Now())
 	s.AwaitExported()
 
 	to, between := filepath.Join(t.TempDir(), "b"), false
-	m, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to, Progress: func(text string) {
+	m, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Progress: func(text string) {
 		if between || !strings.HasPrefix(text, "ClickHouse webhook_outcomes") {
 			return
 		}
@@ -67,10 +79,8 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	m, err = Open(to)
 	noError(t, err)
 	noError(t, m.PlaceRedis(to, 0, dir))
-	redis, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: dir})
-	noError(t, err)
-	t.Cleanup(redis.Stop)
-	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment})
+	redis := testserver.DedicatedRedis(t, stack.RedisOptions{Dir: dir})
+	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment, Partitions: testenv.Partitions})
 	noError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	other := &archiveenv.Env{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
@@ -100,7 +110,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 // made is a small backup with included files.
 func made(t *testing.T) (to string, s *archiveenv.Env) {
 	t.Helper()
-	s = archiveenv.New(t)
+	s = newEnv(t)
 	s.Delivered(time.Now())
 	keys := filepath.Join(t.TempDir(), "keys")
 	noError(t, os.MkdirAll(filepath.Join(keys, "deeper"), 0o755))
@@ -108,7 +118,7 @@ func made(t *testing.T) (to string, s *archiveenv.Env) {
 		noError(t, os.WriteFile(filepath.Join(keys, name), []byte("geheim "+name), 0o644))
 	}
 	to = filepath.Join(t.TempDir(), "backups", "one")
-	_, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to, Include: []string{keys + "/"}})
+	_, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Include: []string{keys + "/"}})
 	noError(t, err)
 	return to, s
 }
@@ -185,14 +195,14 @@ func TestPlace_OverwritesNothing(t *testing.T) {
 func TestMake_LeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	to, s := made(t)
-	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: to}); err == nil {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to}); err == nil {
 		t.Error("it was written over another")
 	}
 	parent := t.TempDir()
 	half := filepath.Join(parent, "half")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := Make(ctx, s.Ledger, s.Archive, Options{To: half, Progress: func(text string) {
+	_, err := Make(ctx, s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Progress: func(text string) {
 		if strings.HasPrefix(text, "ClickHouse orders") {
 			cancel()
 		}
@@ -200,7 +210,7 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	if err == nil {
 		t.Error("it was interrupted, and says nothing")
 	}
-	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there was included: %v", err)
 	}
 	left, err := os.ReadDir(parent)
@@ -209,7 +219,7 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	}
 	// The hold is gone: what is settled goes.
 	noError(t, os.Mkdir(half+".partial", 0o700))
-	if _, err := Make(t.Context(), s.Ledger, s.Archive, Options{To: half}); err == nil {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half}); err == nil {
 		t.Error("two wrote the same backup")
 	}
 }
