@@ -24,12 +24,10 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	limits.Orders.Sustained.Count = 5
 	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
 	get(l.UpdateAccount(t.Context(), id, narrow))(t)
-	_, err := l.Consume(t.Context(), id, EndpointOrders)
-	wantCode(t, err, delivery.CodeRateLimited)
+	wantCode(t, errOf(l.Consume(t.Context(), id, EndpointOrders)), delivery.CodeRateLimited)
 	limits.Orders.Sustained.Count = 9
 	get(l.UpdateAccount(t.Context(), id, narrow))(t)
-	quota := get(l.Consume(t.Context(), id, EndpointOrders))(t)
-	check(t, quota == (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}), "quota %+v", quota)
+	equal(t, get(l.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}), "quota")
 	stored := get(l.Account(t.Context(), id))(t)
 	check(t, stored.Limits == limits && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
 }
@@ -46,29 +44,22 @@ func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
 	var all sync.WaitGroup
 	for _, change := range changes {
 		all.Go(func() {
-			if _, err := l.UpdateAccount(t.Context(), id, change); err != nil {
-				t.Error(err)
-			}
+			get(l.UpdateAccount(t.Context(), id, change))(t)
 		})
 	}
 	all.Wait()
 	a := get(l.Account(t.Context(), id))(t)
 	check(t, a.Suspended && a.Name == "Renamed" && a.Limits.Cancel.Sustained.Count == 7 && a.Limits.Token.Sustained.Count == 8, "account %+v", a)
 	mine := errors.New("mine")
-	if _, err := l.UpdateAccount(t.Context(), id, func(*delivery.Account) error { return mine }); !errors.Is(err, mine) {
-		t.Errorf("got %v", err)
-	}
+	wantError(t, errOf(l.UpdateAccount(t.Context(), id, func(*delivery.Account) error { return mine })), mine)
 }
 
 func TestAccount_NotFound(t *testing.T) {
 	l := openTest(t)
-	_, err := l.Account(t.Context(), delivery.NewAccountID())
-	wantCode(t, err, delivery.CodeAccountNotFound)
-	_, err = l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })
-	wantCode(t, err, delivery.CodeAccountNotFound)
+	wantCode(t, errOf(l.Account(t.Context(), delivery.NewAccountID())), delivery.CodeAccountNotFound)
+	wantCode(t, errOf(l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
 	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now()), delivery.CodeAccountNotFound)
-	_, err = l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)
-	wantCode(t, err, delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
 }
 
 func TestAccounts_ListsEveryPartitionByName(t *testing.T) {
@@ -97,13 +88,10 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	for _, hash := range [][32]byte{testHash, fresh} {
 		get(l.CountToken(t.Context(), id, hash))(t)
 	}
-	_, err := l.CountToken(t.Context(), id, [32]byte{7})
-	wantCode(t, err, delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
 	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())
-	_, err = l.CountToken(t.Context(), id, testHash)
-	wantCode(t, err, delivery.CodeInvalidCredentials)
-	_, err = l.CountToken(t.Context(), delivery.NewAccountID(), testHash)
-	wantCode(t, err, delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.CountToken(t.Context(), id, testHash)), delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.CountToken(t.Context(), delivery.NewAccountID(), testHash)), delivery.CodeInvalidCredentials)
 	// Wrong secrets have not used up the tokens.
 	quota := get(l.CountToken(t.Context(), id, fresh))(t)
 	check(t, quota.Limit == 3, "quota %+v", quota)
@@ -172,15 +160,12 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	if c := l.Fleets().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
 		t.Errorf("a suspended fleet is a candidate everywhere: %+v", c)
 	}
-	if c := l.Fleets().Covering(elsewhere); len(c) != 0 {
-		t.Errorf("covering %v", c)
-	}
+	equal(t, len(l.Fleets().Covering(elsewhere)), 0, "covering")
 	mine := errors.New("mine")
 	if _, err := l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine }); err != mine {
 		t.Errorf("got %v", err)
 	}
-	_, err := l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })
-	wantCode(t, err, delivery.CodeFleetNotFound)
+	wantCode(t, errOf(l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })), delivery.CodeFleetNotFound)
 }
 
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
@@ -196,8 +181,7 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	}
 	all.Wait()
 	must(t, l.LoadFleets(t.Context()))
-	got := l.Fleets().Fleet(f.ID).Couriers
-	check(t, got == 6, "%d couriers, want 6", got)
+	equal(t, l.Fleets().Fleet(f.ID).Couriers, 6, "couriers")
 }
 
 func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
@@ -231,10 +215,8 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	if due, err := l.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
-	n := l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val()
-	check(t, n == 1, "%d events", n)
-	_, err := l.Store(t.Context(), id, "S-2")
-	wantCode(t, err, delivery.CodeStoreNotFound)
+	equal(t, l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(), 1, "events")
+	wantCode(t, errOf(l.Store(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
 	stores := get(l.AccountStores(t.Context(), id))(t)
 	check(t, len(stores) == 1, "%d stores of the account", len(stores))
 }
@@ -250,11 +232,7 @@ func TestPartitionTags_AreEvenAndStable(t *testing.T) {
 			check(t, slot >= i*share+share/4 && slot <= i*share+share*3/4, "%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
 		}
 	}
-	if got := hashSlot("foo"); got != 12182 {
-		t.Errorf("slot of foo is %d", got)
-	}
+	equal(t, hashSlot("foo"), 12182, "slot of foo is")
 	// Part of the stored layout: another name would lose every key.
-	if got := partitionTags('p', 16)[3]; got != "p03bj" {
-		t.Errorf("partition 3 of 16 is called %s", got)
-	}
+	equal(t, partitionTags('p', 16)[3], "p03bj", "partition 3 of 16 is called")
 }

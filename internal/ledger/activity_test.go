@@ -32,8 +32,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	}
 	o := created("X-1", "key")
 	created("X-1", "key") // answered again
-	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "other key"))
-	wantCode(t, err, delivery.CodeDuplicateOrder)
+	wantCode(t, errOf(s.CreateOrder(t.Context(), s.creation("X-1", "other key"))), delivery.CodeDuplicateOrder)
 	for range 2 { // the second finds it cancelled
 		get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	}
@@ -43,8 +42,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	for range 2 { // the second is a conflict
 		get(s.CommitAll(t.Context(), commit))(t)
 	}
-	_, _, err = s.CancelOrder(t.Context(), s.account, delivered.ID, "", "", time.Now())
-	wantCode(t, err, delivery.CodeOrderNotCancellable)
+	wantCode(t, errOf(s.CancelOrder(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)
 	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
 	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
 	swap := delivery.Courier{Name: "Ali Veli"}
@@ -91,8 +89,7 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 func TestActivity_RefusesOtherSpans(t *testing.T) {
 	l := openTest(t)
 	for _, minutes := range []int{-1, 0, 1441} {
-		_, err := l.Activity(t.Context(), minutes)
-		check(t, err != nil, "%d minutes are answered", minutes)
+		check(t, errOf(l.Activity(t.Context(), minutes)) != nil, "%d minutes are answered", minutes)
 	}
 }
 
@@ -107,9 +104,7 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	if err := l.FlushMinutes(t.Context(), clock.at); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := l.Activity(t.Context(), 1); !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	wantError(t, errOf(l.Activity(t.Context(), 1)), delivery.ErrUnavailable)
 	must(t, own.Start(t.Context()))
 	waiting := slices.Clone(l.activity.pending)
 	clock.at = clock.at.Add(time.Minute)
@@ -135,6 +130,5 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 
 func TestCountRefusal_TakesNoMemory(t *testing.T) {
 	l := openTest(t)
-	n := testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) })
-	check(t, n == 0, "%v allocations", n)
+	equal(t, testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) }), 0, "allocations")
 }

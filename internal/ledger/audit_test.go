@@ -12,9 +12,7 @@ import (
 func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
-	if left, err := s.GroupsLeft(t.Context()); err != nil || len(left) != 0 {
-		t.Fatalf("of nothing: %v, %v", left, err)
-	}
+	equal(t, len(get(s.GroupsLeft(t.Context()))(t)), 0, "of nothing")
 	order := s.create(t, "A-1")
 	s.report(t, order.ID, delivery.Assigned)
 	want := func(what string, want ...GroupLeft) {
@@ -77,9 +75,7 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 		astray := get(s.Astray(t.Context(), orders))(t)
 		return astray
 	}
-	if astray := find(); len(astray) != 0 {
-		t.Fatalf("of a ledger that is right: %+v", astray)
-	}
+	equal(t, len(find()), 0, "of a ledger that is right")
 	r := s.rooms[0]
 	for _, one := range []struct {
 		name, key string

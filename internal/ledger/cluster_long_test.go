@@ -48,15 +48,9 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		clusterWay(t, s)
 	}
 	for p := range l.Partitions() {
-		if _, err := l.Trim(t.Context(), p, time.Hour); err != nil {
-			t.Error(err)
-		}
-		if _, err := l.Retire(t.Context(), p, time.Now(), 10); err != nil {
-			t.Error(err)
-		}
-		if _, err := l.DueOrders(t.Context(), p, time.Now(), 10); err != nil {
-			t.Error(err)
-		}
+		get(l.Trim(t.Context(), p, time.Hour))(t)
+		get(l.Retire(t.Context(), p, time.Now(), 10))(t)
+		get(l.DueOrders(t.Context(), p, time.Now(), 10))(t)
 	}
 	accounts := get(l.Accounts(t.Context()))(t)
 	check(t, len(accounts) == 12, "%d accounts", len(accounts))
@@ -100,8 +94,7 @@ func clusterWay(t *testing.T, s *env) {
 		}
 	}
 	check(t, mine == 1, "%d events leased, want 1", mine)
-	n := get(s.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t)
-	check(t, n == 1, "%d replayed", n)
+	equal(t, get(s.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t), 1, "replayed")
 	get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	jobs, _ := get2(s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
 	check(t, len(jobs) == 1, "%d cancelled jobs", len(jobs))
@@ -113,8 +106,7 @@ func clusterLists(t *testing.T, l *Ledger) {
 	ids := get(l.accountIDs(t.Context()))(t)
 	uses := get(l.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
-		got := uses[i][EndpointOrders].Sustained.Used
-		check(t, got == 2, "%d orders used", got)
+		equal(t, uses[i][EndpointOrders].Sustained.Used, 2, "orders used")
 	}
 	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
 	l.CountRefusal(delivery.CodeRateLimited)
@@ -213,9 +205,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	if retired, err := l.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("retired %v: %v", retired, err)
 	}
-	if _, err := l.Lag(t.Context(), RoleExport); !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("lag: %v", err)
-	}
+	wantError(t, errOf(l.Lag(t.Context(), RoleExport)), delivery.ErrUnavailable)
 	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("each order: %v", err)
 	}
@@ -313,10 +303,8 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	m.moveRest(t)
 	m.refuses(t, l, calls)
 	must(t, cluster.CloseSlot(t.Context(), m.slot, m.to))
-	for i, call := range calls {
-		if err := call(); err != nil {
-			t.Errorf("call %d, the slot having moved: %v", i, err)
-		}
+	for _, call := range calls {
+		equal(t, call(), nil, "a call, the slot having moved")
 	}
 	moved := get(l.Orders(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
 	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)

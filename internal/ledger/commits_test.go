@@ -51,8 +51,7 @@ func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 	must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
 	check(t, listed(delivery.Searching) == 0, "a late index put the order back")
 	s.advance(t, o.ID, delivery.Delivered)
-	n := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val()
-	check(t, n == 0, "%d timers of ended orders", n)
+	equal(t, s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(), 0, "timers of ended orders")
 	check(t, listed(delivery.Assigned) == 0, "the delivered order is still listed")
 }
 
@@ -81,26 +80,23 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 		}
 		check(t, len(seen) == want, "limit %d: %d orders listed, want %d", limit, len(seen), want)
 	}
-	_, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)
-	wantCode(t, err, delivery.CodeValidationFailed)
+	wantCode(t, errOf(s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)), delivery.CodeValidationFailed)
 }
 
 func TestReport_ChecksTheOwner(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	u := delivery.Update{Order: o.ID, Fleet: delivery.NewFleetID(), Kind: delivery.KindStatus, Status: delivery.Assigned, At: time.Now()}
-	_, err := s.Report(t.Context(), u, time.Now())
-	wantCode(t, err, delivery.CodeOrderNotFound)
+	wantCode(t, errOf(s.Report(t.Context(), u, time.Now())), delivery.CodeOrderNotFound)
 	u.Fleet = s.fleet.ID
 	before := get(s.Report(t.Context(), u, time.Now()))(t)
 	check(t, before.Status == delivery.Searching && before.Reported == 0, "before %+v", before)
 	s.advance(t, o.ID, delivery.Failed)
 	u.Kind = delivery.KindAccept
-	_, err = s.Report(t.Context(), u, time.Now())
+	_, err := s.Report(t.Context(), u, time.Now())
 	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
 	check(t, refusal.Status == delivery.Failed, "told %s", refusal.Status)
-	n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val()
-	check(t, n == 1, "%d updates in the stream, want 1", n)
+	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
 }
 
 func TestReportLocations_KeepsTheNewest(t *testing.T) {
@@ -115,7 +111,5 @@ func TestReportLocations_KeepsTheNewest(t *testing.T) {
 	stored := get(s.Order(t.Context(), o.ID))(t)
 	check(t, stored.Location.Point == taksim && stored.Location.At.Equal(at) && stored.LastCourierUpdate.Equal(at),
 		"location %+v, last update %s", stored.Location, stored.LastCourierUpdate)
-	if ignored, err := s.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at); err != nil || ignored != 1 {
-		t.Errorf("another fleet: %d ignored, %v", ignored, err)
-	}
+	equal(t, get(s.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at))(t), 1, "another fleet: ignored")
 }

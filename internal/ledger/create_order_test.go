@@ -122,8 +122,7 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 
 			// The same key with another external id.
 			otherID := s.creation("X-2", key)
-			_, _, err = s.CreateOrder(t.Context(), otherID)
-			wantCode(t, err, delivery.CodeDuplicateOrder)
+			wantCode(t, errOf(s.CreateOrder(t.Context(), otherID)), delivery.CodeDuplicateOrder)
 
 			// A body that broke a rule: a conflict, a replay, or nothing.
 			for _, c := range []struct {
@@ -153,8 +152,7 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
 			first, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
-			_, _, err := s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))
-			wantCode(t, err, delivery.CodeDuplicateOrder)
+			wantCode(t, errOf(s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))), delivery.CodeDuplicateOrder)
 			again, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
 			check(t, again.Replayed && again.Order.ID == first.Order.ID, "replayed %+v", again)
 		})
@@ -191,8 +189,7 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
-	n := s.rdb.XLen(t.Context(), r.key(kindEvents)).Val()
-	check(t, n == 1, "%d events, want 1", n)
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(), 1, "events")
 	reply := get(s.count(t.Context(), s.scripts.consume, s.account, []string{r.ring(EndpointOrders, s.account)}))(t)
 	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
 }

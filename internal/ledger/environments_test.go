@@ -17,9 +17,7 @@ func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
 	id := newAccount(t, box, limits)
-	if _, err := live.Account(t.Context(), id); delivery.CodeOf(err) != delivery.CodeAccountNotFound {
-		t.Fatalf("production knows the sandbox's account: %v", err)
-	}
+	wantCode(t, errOf(live.Account(t.Context(), id)), delivery.CodeAccountNotFound)
 	must(t, live.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
 	for range 2 {
 		get(box.Consume(t.Context(), id, EndpointOrders))(t)

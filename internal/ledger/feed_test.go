@@ -169,8 +169,7 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 		err := reader.readOwn(t.Context())
 		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	}
-	n := s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val()
-	check(t, n == 0, "%d entries were buried for Redis's fault", n)
+	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were buried for Redis's fault")
 }
 
 func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
@@ -207,29 +206,19 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 		must(t, err)
 		return n
 	}
-	if n := trim(); n != 0 {
-		t.Fatalf("%d entries dropped before the groups existed", n)
-	}
+	equal(t, trim(), 0, "entries dropped before the groups existed")
 	entries := collect(t, s.Ledger, RoleStatus, "c", 10)
 	must(t, s.Ack(t.Context(), RoleStatus, entries...))
-	if n := trim(); n != 0 {
-		t.Fatalf("%d entries dropped that the webhook role has not read", n)
-	}
+	equal(t, trim(), 0, "entries dropped that the webhook role has not read")
 	must(t, s.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 10)...))
 	unsettled := collect(t, s.Ledger, RoleWebhook, "c", 10)
 	must(t, s.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
-	if n := trim(); n != 3 {
-		t.Fatalf("%d entries dropped, want the 3 before the pending one", n)
-	}
+	equal(t, trim(), 3, "entries dropped")
 	must(t, s.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
 	must(t, s.Ack(t.Context(), RoleWebhook, unsettled...))
-	if n := trim(); n != 0 {
-		t.Fatalf("%d entries dropped while a group is missing", n)
-	}
+	equal(t, trim(), 0, "entries dropped while a group is missing")
 	must(t, s.rdb.XGroupCreate(t.Context(), key, string(RoleStatus), "$").Err())
-	if n, err := s.Trim(t.Context(), partition, time.Hour); err != nil || n != 0 {
-		t.Fatalf("%d young entries dropped, %v", n, err)
-	}
+	equal(t, get(s.Trim(t.Context(), partition, time.Hour))(t), 0, "young entries dropped")
 	if n := trim(); n == 0 {
 		t.Fatal("nothing dropped at the end")
 	}
@@ -261,25 +250,19 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 		n := get(s.Retire(t.Context(), partition, later, 100))(t)
 		return n
 	}
-	if n := retire(); n != 0 {
-		t.Fatalf("%d retired before anybody consumed their events", n)
-	}
+	equal(t, retire(), 0, "retired before anybody consumed their events")
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 5)...))
 	}
 	// Both groups stand at the last entry, which is of this very hour: nothing of
 	// this hour may go yet.
-	if n := retire(); n != 0 {
-		t.Fatalf("%d retired within the hour of the last event", n)
-	}
+	equal(t, retire(), 0, "retired within the hour of the last event")
 	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
-	if n := retire(); n != 2 {
-		t.Fatalf("%d retired, want 2", n)
-	}
+	equal(t, retire(), 2, "retired")
 	orders := get(s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
 	check(t, orders[0] == nil && orders[1] == nil && orders[2] != nil, "left are %v", orders)
 	_, _, err := s.CreateOrder(t.Context(), s.creation("ended", ""))
@@ -288,9 +271,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	if jobs, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
 		t.Errorf("a retired order is still listed: %v %v", jobs, err)
 	}
-	if n := retire(); n != 0 {
-		t.Errorf("%d retired twice", n)
-	}
+	equal(t, retire(), 0, "retired twice")
 	retired := get(s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}}))(t)
 	check(t, slices.Equal(retired, []bool{true, false, true, false}), "retired: %v", retired)
 }
@@ -316,22 +297,14 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	}
 	reader := newFeedReader(s.Ledger, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
 	reader.forget(t.Context(), time.Hour, "")
-	if got := names(); len(got) != 3 {
-		t.Errorf("none was silent for an hour, left: %v", got)
-	}
+	equal(t, len(names()), 3, "none was silent for an hour, left")
 	reader.forget(t.Context(), 0, "also-idle")
-	if got := names(); !slices.Equal(got, []string{"holds", "idle"}) {
-		t.Errorf("after taking one name away: %v", got)
-	}
+	equal(t, names(), []string{"holds", "idle"}, "after taking one name away")
 	reader.forget(t.Context(), 0, "")
-	if got := names(); !slices.Equal(got, []string{"holds"}) {
-		t.Errorf("after taking away who holds nothing: %v", got)
-	}
+	equal(t, names(), []string{"holds"}, "after taking away who holds nothing")
 	must(t, s.Ack(t.Context(), RoleStatus, entries...))
 	reader.forget(t.Context(), 0, "")
-	if got := names(); len(got) != 0 {
-		t.Errorf("after the last entry was settled: %v", got)
-	}
+	equal(t, len(names()), 0, "after the last entry was settled")
 }
 
 // A reader that ends in an orderly way leaves no name behind.

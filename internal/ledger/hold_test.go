@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -88,9 +87,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 // sessions, and refuses a Redis that does not hold the backup.
 func TestResume_GoesOnFromTheHold(t *testing.T) {
 	s := newEnv(t)
-	if _, err := s.Resume(t.Context(), "b1", "backup@1", time.Now()); !errors.Is(err, ErrOtherCopy) {
-		t.Fatalf("a Redis that was not restored: %v", err)
-	}
+	wantError(t, errOf(s.Resume(t.Context(), "b1", "backup@1", time.Now())), ErrOtherCopy)
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
 	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
@@ -101,16 +98,13 @@ func TestResume_GoesOnFromTheHold(t *testing.T) {
 	now := time.Now()
 	done := get(s.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3 && int64(done.Epoch) == now.Unix()-epochZero, "%+v", done)
-	n := settleAll(t, s.Ledger, RoleExport)
-	check(t, n == 1, "%d events are exported again, 1 came after the hold", n)
+	equal(t, settleAll(t, s.Ledger, RoleExport), 1, "events are exported again, 1 came after the hold")
 	epoch := s.create(t, "new epoch").Version >> 32
 	check(t, epoch == uint64(done.Epoch), "the version's epoch is %d, want %d", epoch, done.Epoch)
 	again := get(s.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, again.Before && again.Epoch == done.Epoch, "a second time: %+v", again)
 	must(t, s.Resumable(t.Context(), "b1"))
-	if _, err := s.Resume(t.Context(), "b0", hold, now); !errors.Is(err, ErrOtherCopy) {
-		t.Errorf("an older backup: %v", err)
-	}
+	wantError(t, errOf(s.Resume(t.Context(), "b0", hold, now)), ErrOtherCopy)
 }
 
 func TestIDBefore_IsTheGreatestThatIsLess(t *testing.T) {

@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,6 +108,27 @@ func require(t tester, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
 		t.Fatalf(format, args...)
+	}
+}
+
+// equal compares deeply; what names the thing.
+func equal[T any](t tester, got, want T, what string) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// errOf is the error of a call that answers more.
+func errOf(answer ...any) error {
+	err, _ := answer[len(answer)-1].(error)
+	return err
+}
+
+func wantError(t tester, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
 	}
 }
 

@@ -51,21 +51,15 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	day = 6 * 24 * time.Hour
 	second := open("second")
 	use(second)
-	if got := libraries(first); len(got) != 3 {
-		t.Errorf("after six days: %v", got)
-	}
+	equal(t, len(libraries(first)), 3, "after six days")
 	day = 8 * 24 * time.Hour
 	third := open("third")
 	use(third)
 	want := []string{second.scripts.library, third.scripts.library}
 	slices.Sort(want)
-	if got := libraries(third); !slices.Equal(got, want) {
-		t.Errorf("after eight days: %v, want %v", got, want)
-	}
+	equal(t, libraries(third), want, "after eight days")
 	use(first) // still running: it loads its own again
-	if got := libraries(third); len(got) != 3 {
-		t.Errorf("after the first release's next call: %v", got)
-	}
+	equal(t, len(libraries(third)), 3, "after the first release's next call")
 }
 
 // A server that has lost the library (a new master, FUNCTION FLUSH) gets it

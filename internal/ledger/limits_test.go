@@ -304,9 +304,7 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()
-		if _, err := s.Consume(t.Context(), s.account, EndpointCancel); err != nil {
-			t.Fatal(err)
-		}
+		get(s.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
 	outlives := func(longest time.Duration) {
 		t.Helper()

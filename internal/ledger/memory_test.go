@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"errors"
 	"testing"
 
 	"vendorapi/internal/delivery"
@@ -20,17 +19,13 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	}
 	configure("1")
 	keys := s.rdb.DBSize(t.Context()).Val()
-	if _, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); !errors.Is(err, delivery.ErrUnavailable) {
-		t.Errorf("an order was answered %v", err)
-	}
+	wantError(t, errOf(s.CreateOrder(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
 	now := s.rdb.DBSize(t.Context()).Val()
 	check(t, now == keys, "%d keys before, %d after a refused order", keys, now)
 	if o, _, err := s.PollOrder(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
 		t.Errorf("reading an order: %v", err)
 	}
-	if _, err := s.Consume(t.Context(), s.account, EndpointStores); err != nil {
-		t.Errorf("counting a request: %v", err)
-	}
+	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
 	configure("0")
 	if c, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
 		t.Errorf("the refused order, sent again: %+v, %v", c, err)

@@ -14,9 +14,7 @@ func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 	t.Parallel()
 	own, _ := ownServer(t)
 	for _, command := range []string{"info", "hsetnx", "hmget", "zadd"} {
-		if _, err := own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command); err != nil {
-			t.Fatal(err)
-		}
+		get(own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command))(t)
 		l, err := Open(t.Context(), Config{URL: "redis://starting:any@" + own.Addr, Environment: "sandbox"})
 		check(t, errors.Is(err, delivery.ErrUnavailable), "without %s: %v, want ErrUnavailable", command, err)
 		if err == nil {
@@ -29,9 +27,7 @@ func TestFailures_TellTheSameOnce(t *testing.T) {
 	t.Parallel()
 	var none failures
 	none.add(nil)
-	if err := none.err(); err != nil {
-		t.Errorf("nothing went wrong: %v", err)
-	}
+	equal(t, none.err(), nil, "nothing went wrong")
 	var f failures
 	for range 3 {
 		f.add(failure(errors.New("EOF")))

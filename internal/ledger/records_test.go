@@ -43,8 +43,7 @@ func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	cfg := Config{Environment: "sandbox", Secrets: testSecrets}
 	sameDatabase(l)(&cfg)
 	cfg.Partitions = 8
-	_, err := Open(t.Context(), cfg)
-	check(t, err != nil, "opened with another number of partitions")
+	check(t, errOf(Open(t.Context(), cfg)) != nil, "opened with another number of partitions")
 	cfg.Partitions = 0
 	same := get(Open(t.Context(), cfg))(t)
 	check(t, same.Partitions() == 4, "%d partitions, want the stored 4", same.Partitions())

@@ -49,8 +49,7 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 	check(t, reflect.DeepEqual(*got, want), "got %+v, want %+v", *got, want)
 	digest := sha256.Sum256([]byte(id))
 	for _, unknown := range []string{"", "x", id[:42], id + "A", strings.ToLower(id), "\x00" + id[1:], string(digest[:]), strings.Repeat("A", 43)} {
-		_, err := l.Session(t.Context(), unknown)
-		wantCode(t, err, delivery.CodeTokenInvalid)
+		wantCode(t, errOf(l.Session(t.Context(), unknown)), delivery.CodeTokenInvalid)
 	}
 }
 
@@ -142,8 +141,7 @@ func TestEndSession_HoldsForEverybody(t *testing.T) {
 	must(t, l.EndSession(t.Context(), id))
 	must(t, l.EndSession(t.Context(), id))
 	must(t, l.EndSession(t.Context(), "never heard of"))
-	_, err := l.Session(t.Context(), id)
-	wantCode(t, err, delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
 	get(l.Session(t.Context(), bystander))(t)
 }
 
@@ -154,11 +152,9 @@ func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	clock.pass(2 * time.Minute) // the request wants to store its time
 	once := &afterGet{do: func() { must(t, l.EndSession(t.Context(), id)) }}
 	l.rdb.AddHook(once)
-	_, err := l.Session(t.Context(), id)
-	wantCode(t, err, delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
 	require(t, once.do == nil, "nothing was read")
-	_, err = l.Session(t.Context(), id)
-	wantCode(t, err, delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
 }
 
 // afterGet does something once, after a GET has been answered and before its
@@ -199,8 +195,7 @@ func TestSession_SaysThatRedisIsAway(t *testing.T) {
 
 func TestCreateSession_RefusesMoreRolesThanItCanRead(t *testing.T) {
 	l, _ := newSessions(t)
-	_, _, err := l.CreateSession(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)})
-	check(t, err != nil, "stored")
+	check(t, errOf(l.CreateSession(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
 }
 
 func TestSession_SurvivesItsEncoding(t *testing.T) {

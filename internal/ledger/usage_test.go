@@ -161,8 +161,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 			return text
 		}
 	})
-	_, err := writing.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})
-	check(t, err != nil, "a usage script that writes is let pass")
+	check(t, errOf(writing.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
 }
 
 // Without its log a ring counts what is in its head; a limit that was lowered is
@@ -184,9 +183,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	if got := use(); got != (WindowUse{lower, 20}) {
-		t.Errorf("%+v", got)
-	}
+	equal(t, use(), (WindowUse{lower, 20}), "got")
 	must(t, s.rdb.Del(t.Context(), s.roomOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)
 	if got := use(); got.Used != 20 {

@@ -46,8 +46,7 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 		args = append(args, m.ID, text(m.Values["e"]), s.account[:])
 	}
 	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.rooms[0].key(kindEvents)}, args...))(t)
-	n := s.endpoint(t).Backlog
-	check(t, n == largestBatch, "%d events wait", n)
+	equal(t, s.endpoint(t).Backlog, largestBatch, "events wait")
 	s.settled(t)
 }
 

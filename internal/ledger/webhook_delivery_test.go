@@ -19,8 +19,7 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
 	s.pump(t, 2)
 	wantCode(t, s.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
-	_, err := s.WebhookEndpoint(t.Context(), s.account)
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.WebhookEndpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
 	for range 5 {
 		s.lease(t, 0)
 	}

@@ -216,15 +216,13 @@ func TestLease_TwoWorkersAtOnce(t *testing.T) {
 	var workers sync.WaitGroup
 	for _, l := range []*Ledger{s.Ledger, second} {
 		workers.Go(func() {
-			err := w.work(t, l, g, events)
-			check(t, err == nil, "%v", err)
+			equal(t, w.work(t, l, g, events), nil, "got")
 		})
 	}
 	workers.Wait()
 	check(t, len(w.delivered) == events && w.most <= atMost && len(s.outcomes(t)) == events && s.endpoint(t).Backlog == 0,
 		"%d of %d events delivered, %d outcomes, %d in flight at most, endpoint %+v", len(w.delivered), events, len(s.outcomes(t)), w.most, s.endpoint(t))
-	kept := s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val()
-	check(t, kept == 0, "%d counts of attempts are left", kept)
+	equal(t, s.rdb.HLen(t.Context(), s.key(kindAttempts)).Val(), 0, "counts of attempts are left")
 }
 
 // A worker that starts again takes up what it had, at once, and nothing of the
@@ -244,8 +242,7 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	require(t, len(mine) == 4 && len(theirs) == 4, "%d and %d leased", len(mine), len(theirs))
 	s.ends(t, failsFor(time.Hour), mine[0])
 	s.pass(t, time.Second)
-	n := get(s.ReleaseLeases(t.Context(), "worker-1"))(t)
-	check(t, n == 3, "%d leases ended, want 3", n)
+	equal(t, get(s.ReleaseLeases(t.Context(), "worker-1"))(t), 3, "leases ended")
 	again := holding("worker-1", 10)
 	want := eventIDs(mine[1:])
 	check(t, slices.Equal(eventIDs(again), want), "handed out %v, want %v", eventIDs(again), want)
@@ -256,7 +253,5 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	check(t, !s.records(t, mine[1], accepts(s, mine[1])), "a result of before was recorded")
 	s.ends(t, accepts, theirs...)
 	s.ends(t, accepts, again...)
-	if n, err := s.ReleaseLeases(t.Context(), "worker-2"); err != nil || n != 0 {
-		t.Errorf("%d leases ended, %v", n, err)
-	}
+	equal(t, get(s.ReleaseLeases(t.Context(), "worker-2"))(t), 0, "leases ended")
 }

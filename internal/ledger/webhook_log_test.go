@@ -150,9 +150,7 @@ func TestOutcomes_OneForEachEvent(t *testing.T) {
 		s.ends(t, failsFor(time.Second), d)
 	}
 	s.ends(t, defers, ds[5])
-	if got := s.outcomes(t); len(got) != 3 {
-		t.Fatalf("outcomes %+v", got)
-	}
+	equal(t, len(s.outcomes(t)), 3, "outcomes")
 	s.pass(t, time.Second)
 	for _, d := range s.lease(t, 3) {
 		if d.EventID == ds[4].EventID {
@@ -179,9 +177,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 		all := get(s.QueueStats(t.Context()))(t)
 		return all
 	}
-	if all := stats(); len(all) != 0 {
-		t.Errorf("nothing waits, but %+v", all)
-	}
+	equal(t, len(stats()), 0, "nothing waits, but")
 	happened := s.now()
 	s.moved(t, delivery.Assigned)
 	s.pass(t, time.Minute)

@@ -45,15 +45,11 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	rotated := next()
 	check(t, rotated.Secret == secret && rotated.PreviousSecret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
 	// The previous secret ends while the receiver is remembered.
-	if got := rotated.Secrets(s.now()); !slices.Equal(got, []string{secret, first.Secret}) {
-		t.Errorf("secrets %v", got)
-	}
+	equal(t, rotated.Secrets(s.now()), []string{secret, first.Secret}, "secrets")
 	s.pass(t, secretOverlap)
 	late := next()
 	check(t, late == rotated, "read again, though nothing has changed")
-	if got := late.Secrets(s.now()); !slices.Equal(got, []string{secret}) {
-		t.Errorf("secrets when the previous one has ended: %v", got)
-	}
+	equal(t, late.Secrets(s.now()), []string{secret}, "secrets when the previous one has ended")
 	must(t, gateway.DeleteWebhook(t.Context(), s.account))
 	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil}), "a deleted endpoint still has %q", left)
@@ -201,8 +197,7 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	s := newUnregistered(t, breakerAt)
-	_, err := s.RotateWebhookSecret(t.Context(), s.account)
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.RotateWebhookSecret(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
 	same, issued := get2(s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook"))(t)
 	check(t, issued == "" && same.Secret == first.Secret && same.URL == "https://other.example/hook" && same.Version > first.Version,
@@ -218,11 +213,9 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	stranger := openTest(t, func(c *Config) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
-	_, err = stranger.secrets.open(s.account[:], raw["secret"])
-	check(t, err != nil, "opened without the key")
+	check(t, errOf(stranger.secrets.open(s.account[:], raw["secret"])) != nil, "opened without the key")
 	other := delivery.NewAccountID()
-	_, err = s.secrets.open(other[:], raw["secret"])
-	check(t, err != nil, "opened for another account")
+	check(t, errOf(s.secrets.open(other[:], raw["secret"])) != nil, "opened for another account")
 }
 
 // The panel has no keys: it sees everything but the secrets, and no error.
@@ -241,6 +234,5 @@ func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	all := get(panel.WebhookEndpoints(t.Context()))(t)
 	check(t, *one == *want && len(all) == 1 && *all[0] == *want, "without keys %+v and %+v, want %+v", one, all[0], want)
 	check(t, logged.Len() <= 0, "it complains: %s", logged)
-	_, _, err := panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")
-	check(t, err != nil, "a secret is issued without a key")
+	check(t, errOf(panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")) != nil, "a secret is issued without a key")
 }

@@ -25,8 +25,7 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 	}
 	stranger := newAccount(t, s.Ledger, plenty())
 	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	n := get(s.ReplayEvents(t.Context(), s.account, ids))(t)
-	check(t, n == 3, "%d queued", n)
+	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids))(t), 3, "queued")
 	for _, d := range s.lease(t, 3) {
 		check(t, d.Attempt == 1 && d.Replay && d.Deadline.Equal(s.now().Add(24*time.Hour)), "replayed %+v", d)
 		s.ends(t, accepts, d)
@@ -37,13 +36,10 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 		check(t, n == want, "since %s: %d queued, want %d", since, n, want)
 	}
 	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
-		_, err := s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})
-		wantCode(t, err, delivery.CodeEventNotFound)
+		wantCode(t, errOf(s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})), delivery.CodeEventNotFound)
 	}
-	_, err := s.ReplayEvents(t.Context(), stranger, ids[:1])
-	wantCode(t, err, delivery.CodeEventNotFound)
-	_, err = s.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.ReplayEvents(t.Context(), stranger, ids[:1])), delivery.CodeEventNotFound)
+	wantCode(t, errOf(s.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
 }
 
 // ended counts the outcomes of each event: "state" or "state replay".
@@ -156,8 +152,7 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 // An event named twice is sent once more, not twice at the same time.
 func TestReplay_NamedTwice(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
-	n := get(s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t)
-	check(t, n == 2, "%d queued, want 2", n)
+	equal(t, get(s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t), 2, "queued")
 	s.ends(t, accepts, s.lease(t, 2)...)
 }
 
@@ -205,27 +200,21 @@ func TestReplay_OneAtATime(t *testing.T) {
 	n := get(s.ReplaySince(t.Context(), s.account, since))(t)
 	check(t, n == 6 && refused == 3 && s.endpoint(t).Backlog == 6, "%d queued, %d refused, %+v", n, refused, s.endpoint(t))
 	// It is over when it is over, also one that failed.
-	_, err := gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})
-	wantCode(t, err, delivery.CodeEventNotFound)
+	wantCode(t, errOf(gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})), delivery.CodeEventNotFound)
 	get(gateway.ReplayEvents(t.Context(), s.account, delivered))(t)
 }
 
 func TestReplay_LosesItsEndpoint(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
 	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.DeleteWebhook(t.Context(), s.account)) }})
-	_, err := s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
-	_, err = s.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
-	_, err = s.ReplayEvents(t.Context(), s.account, delivered)
-	wantCode(t, err, delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.ReplayEvents(t.Context(), s.account, delivered)), delivery.CodeWebhookNotConfigured)
 }
 
 func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	s := newUnregistered(t, 1)
-	if all, err := s.WebhookEndpoints(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%d endpoints, %v", len(all), err)
-	}
+	equal(t, len(get(s.WebhookEndpoints(t.Context()))(t)), 0, "endpoints")
 	s.register(t)
 	shops := []*env{s, s.beside(t), s.beside(t)}
 	gone := s.beside(t)

@@ -57,9 +57,7 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 	}
 	log := s.attempts(t, outcomeRetrying)
 	check(t, len(log) == 2 && len(log[0].Answer) == 2048, "the log lost the answer: %+v", log)
-	if got := s.outcomes(t); len(got) != 1 {
-		t.Errorf("final outcomes %+v", got)
-	}
+	equal(t, len(s.outcomes(t)), 1, "final outcomes")
 }
 
 // Several events of one call share an entry; each keeps its line.
@@ -75,8 +73,7 @@ func TestTries_OfOneCall(t *testing.T) {
 	get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
 	got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}
 	check(t, slices.Equal(got, want), "%q, want %q", got, want)
-	n := s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val()
-	check(t, n == 1, "%d entries", n)
+	equal(t, s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val(), 1, "entries")
 }
 
 // Probes share a line in the log, but each has its own here; pings have none.
@@ -91,9 +88,7 @@ func TestTries_ProbesAndPings(t *testing.T) {
 	log := s.attempts(t, "")
 	require(t, len(log) == 2 && log[0].Probes == 3, "log %+v", log)
 	want := []string{"retrying 1 500", "retrying 2 500 probe", "retrying 2 500 probe", "retrying 2 500 probe"}
-	if got := s.exported(t); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	equal(t, s.exported(t), want, "got")
 	s.pass(t, 30*time.Second)
 	s.ends(t, accepts, s.one(t)) // and nothing waits any more
 	s.publish(t, 1)
@@ -103,9 +98,7 @@ func TestTries_ProbesAndPings(t *testing.T) {
 	require(t, ping.Ping, "%+v is no ping", ping)
 	s.ends(t, failsFor(0), ping)
 	want = append([]string{"delivered 2 200 probe", "undelivered 1 500"}, want...)
-	if got := s.exported(t); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	equal(t, s.exported(t), want, "got")
 }
 
 // Where nobody exports, an event that waits costs nothing more.
@@ -142,9 +135,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 		get(s.Trim(t.Context(), 0, 25*time.Hour))(t)
 	}
 	trim()
-	if got := length(); got != [2]int64{1, failures} {
-		t.Errorf("before it is exported: %v", got)
-	}
+	equal(t, length(), [2]int64{1, failures}, "before it is exported")
 	entries := collectFrom(t, s.Ledger, s.rooms, RoleExport, 1+1+failures)
 	var kinds strings.Builder
 	for i := range entries {
@@ -152,9 +143,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 	check(t, strings.Count(kinds.String(), "V") == failures && strings.Count(kinds.String(), "v") == 1, "streams %s", &kinds)
 	trim()
-	if got := length(); got != [2]int64{1, failures} {
-		t.Errorf("while it is being exported: %v", got)
-	}
+	equal(t, length(), [2]int64{1, failures}, "while it is being exported")
 	must(t, s.Ack(t.Context(), RoleExport, entries...))
 	lag, err := s.Lag(t.Context(), RoleExport)
 	check(t, err == nil && lag.Entries == 0, "lag %+v %v", lag, err)
