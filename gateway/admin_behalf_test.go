@@ -1,316 +1,238 @@
 package main
 
 import (
-	"net"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 )
 
-// sent collects the bodies of an account's notices of one type, as a worker
-// would send them, until there are as many as wanted.
-func (w *world) sent(account party, kind delivery.EventType, wanted int) (bodies []string) {
-	w.Helper()
-	l := w.ledger()
-	if _, _, err := l.SetWebhookURL(w.Context(), accountID(w, account), "https://vendor.example/"); err != nil {
-		w.Fatal(err)
-	}
-	var mu sync.Mutex
-	stop := w.feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		leased, err := l.QueueEvents(w.Context(), partition, batch, ledger.Grant{Limit: 100, Share: 100, InFlight: 100, Lease: time.Minute})
-		mu.Lock()
-		defer mu.Unlock()
-		for _, d := range leased.Deliveries {
-			if d.Type == kind {
-				bodies = append(bodies, string(d.Data))
-			}
-		}
-		return err
-	})
-	defer stop()
-	w.await(string(kind), func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(bodies) >= wanted
-	})
-	return bodies
-}
-
 func TestAdminStores_ConfirmDoesWhatTheFleetDoes(t *testing.T) {
-	w := newWorld(t)
-	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
-	w.activeStore(account, fleet, "store-1")
-	w.putStore(account, "store-2", storeBody(kadikoy, fleet.id))
-	path := "/accounts/" + account.id + "/stores/store-2"
-	for _, body := range []string{"", "{}", `{"fleetId":null}`, `{"fleetId":"` + fleet.id + `"}`} {
-		if a := w.admin("POST", path+"/confirm", body); len(a.data) != 2 || a.data["externalStoreId"] != "store-2" || a.data["status"] != "Active" {
+	e := newStoreEnv(t, "")
+	e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id))
+	path := "/accounts/" + e.account.id + "/stores/s2"
+	for _, body := range []string{"", "{}", `{"fleetId":null}`, `{"fleetId":"` + e.courier.id + `"}`} {
+		if a := want(t, e.tryAdmin("POST", path+"/confirm", body), 200, "", "externalStoreId", "s2", "status", "Active"); len(a.data) != 2 {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}
-	bodies := w.sent(account, delivery.StoreActivated, 2)
-	slices.Sort(bodies)
-	if len(bodies) != 2 || strings.Replace(bodies[1], "store-2", "store-1", 1) != bodies[0] {
-		t.Errorf("events: %q", bodies)
-	}
-	if a := w.tryAdmin("POST", path+"/reject", ""); a.status != 409 || a.code != "STORE_NOT_PENDING" {
-		t.Errorf("reject of an Active store: %d %s", a.status, a.body)
-	}
-	if a := w.fleet(fleet, "POST", "/stores/"+account.id+"/store-2/confirm", ""); a.status != 200 || a.data["status"] != "Active" {
-		t.Errorf("the fleet after the operator: %d %s", a.status, a.body)
-	}
-	if logs := w.logs.String(); !strings.Contains(logs, `msg="admin: store confirmed for its fleet" account=`+account.id+" store=store-2") {
+	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
+	want(t, e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s2/confirm", ""), 200, "", "status", "Active")
+	if !strings.Contains(e.logs.String(), `msg="admin: store confirmed for its fleet" account=`+e.account.id+" store=s2") {
 		t.Error("the audit log does not tell")
+	}
+	var bodies []string
+	for _, d := range e.events(2, e.account) {
+		bodies = append(bodies, string(d.Data))
+	}
+	slices.Sort(bodies)
+	if len(bodies) != 2 || strings.Replace(bodies[1], "s2", "s1", 1) != bodies[0] {
+		t.Errorf("events: %q", bodies)
 	}
 }
 
 func TestAdminStores_RejectSendsTheVendorBack(t *testing.T) {
-	w := newWorld(t)
-	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
-	w.putStore(account, "s1", storeBody(kadikoy, fleet.id))
-	path := "/accounts/" + account.id + "/stores/s1"
-	if a := w.admin("POST", path+"/reject", ""); a.data["status"] != "AwaitingFleet" {
-		t.Errorf("%s", a.body)
-	}
-	for _, answer := range []string{"/reject", "/confirm"} {
-		if a := w.tryAdmin("POST", path+answer, ""); a.status != 409 || a.code != "STORE_NOT_PENDING" {
-			t.Errorf("%s of a store without fleet: %d %s", answer, a.status, a.body)
-		}
-	}
-	if a := w.putStore(account, "s1", `{"fleetId":"`+fleet.id+`"}`); a.data["status"] != "AwaitingFleetApproval" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	w.activeStore(account, fleet, "s2")
-	w.awaitNotices(notices{account.id: {delivery.StoreActivated}}) // nothing was said of s1
+	e := newStoreEnv(t, "")
+	e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id))
+	path := "/accounts/" + e.account.id + "/stores/s2"
+	want(t, e.tryAdmin("POST", path+"/reject", ""), 200, "", "status", "AwaitingFleet")
+	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
+	want(t, e.tryAdmin("POST", path+"/confirm", ""), 409, "STORE_NOT_PENDING")
+	want(t, e.putStore(e.account, "s2", `{"fleetId":"`+e.courier.id+`"}`), 200, "", "status", "AwaitingFleetApproval")
+	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated}}) // of s1
 }
 
 // An operator who looks at an old page answers for nobody else.
 func TestAdminStores_AnswersForTheFleetThatWasMeant(t *testing.T) {
-	w := newWorld(t)
-	account, fleet, rival := w.newAccount(""), w.newFleet("Kurye", istanbul), w.newFleet("Rival", istanbul)
-	w.putStore(account, "s1", storeBody(kadikoy, fleet.id))
-	w.putStore(account, "s1", `{"fleetId":"`+rival.id+`"}`)
-	path := "/accounts/" + account.id + "/stores/s1"
+	e := newStoreEnv(t, "")
+	rival := e.newFleet("Rival", istanbul)
+	e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id))
+	e.putStore(e.account, "s2", `{"fleetId":"`+rival.id+`"}`)
+	path := "/accounts/" + e.account.id + "/stores/s2"
 	for _, answer := range []string{"/confirm", "/reject"} {
-		if a := w.tryAdmin("POST", path+answer, `{"fleetId":"`+fleet.id+`"}`); a.status != 404 || a.code != "STORE_NOT_FOUND" {
-			t.Errorf("%s: %d %s", answer, a.status, a.body)
-		}
+		want(t, e.tryAdmin("POST", path+answer, `{"fleetId":"`+e.courier.id+`"}`), 404, "STORE_NOT_FOUND")
 		for _, body := range []string{`{"fleetId":"x"}`, `{"fleetId":7}`, `{"fleetId":""}`, `{"fleetId":"00000000-0000-0000-0000-000000000000"}`} {
-			if a := w.tryAdmin("POST", path+answer, body); a.status != 422 || a.code != "VALIDATION_FAILED" {
-				t.Errorf("%s %s: %d %s", answer, body, a.status, a.body)
-			}
+			want(t, e.tryAdmin("POST", path+answer, body), 422, "VALIDATION_FAILED")
 		}
-		if a := w.tryAdmin("POST", path+answer, `{`); a.status != 400 {
-			t.Errorf("%s: %d %s", answer, a.status, a.body)
-		}
-		for _, other := range []string{account.id + "/stores/none", delivery.NewAccountID().String() + "/stores/s1", "x/stores/s1"} {
-			if a := w.tryAdmin("POST", "/accounts/"+other+answer, ""); a.status != 404 {
-				t.Errorf("%s: %d %s", other, a.status, a.body)
-			}
-		}
+		want(t, e.tryAdmin("POST", path+answer, `{`), 400, "MALFORMED_REQUEST")
+		want(t, e.tryAdmin("POST", "/accounts/"+e.account.id+"/stores/none"+answer, ""), 404, "STORE_NOT_FOUND")
+		want(t, e.tryAdmin("POST", "/accounts/"+delivery.NewAccountID().String()+"/stores/s2"+answer, ""), 404, "STORE_NOT_FOUND")
+		want(t, e.tryAdmin("POST", "/accounts/x/stores/s2"+answer, ""), 404, "ACCOUNT_NOT_FOUND")
 	}
-	if a := w.admin("POST", path+"/confirm", `{"fleetId":"`+rival.id+`"}`); a.data["status"] != "Active" {
-		t.Errorf("%s", a.body)
-	}
-	w.awaitNotices(notices{account.id: {delivery.StoreActivated}})
+	want(t, e.tryAdmin("POST", path+"/confirm", `{"fleetId":"`+rival.id+`"}`), 200, "", "status", "Active")
+	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated, delivery.StoreActivated}})
 }
 
 func TestAdminStores_FleetAndOperatorsConfirmAtOnce(t *testing.T) {
-	w := newWorld(t)
-	account, fleet := w.newAccount(""), w.newFleet("Kurye", istanbul)
-	w.putStore(account, "s1", storeBody(kadikoy, fleet.id))
+	e := newStoreEnv(t, "")
+	e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id))
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
-			var a answer
 			if i%2 == 0 {
-				a = w.fleet(fleet, "POST", "/stores/"+account.id+"/s1/confirm", "")
+				want(t, e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s2/confirm", ""), 200, "", "status", "Active")
 			} else {
-				a = w.tryAdmin("POST", "/accounts/"+account.id+"/stores/s1/confirm", "")
-			}
-			if a.status != 200 || a.data["status"] != "Active" {
-				t.Errorf("%d %s", a.status, a.body)
+				want(t, e.tryAdmin("POST", "/accounts/"+e.account.id+"/stores/s2/confirm", ""), 200, "", "status", "Active")
 			}
 		})
 	}
 	all.Wait()
-	w.awaitNotices(notices{account.id: {delivery.StoreActivated}})
+	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated, delivery.StoreActivated}})
 }
 
 func TestAdminWebhook_TestDoesWhatTheVendorsDoes(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount("")
-	path := "/accounts/" + account.id + "/webhook"
-	if a := w.tryAdmin("POST", path+"/test", ""); a.status != 404 || a.code != "WEBHOOK_NOT_CONFIGURED" {
-		t.Errorf("without receiver: %d %s", a.status, a.body)
-	}
-	for _, id := range []string{"nobody", delivery.NewAccountID().String()} {
-		if a := w.tryAdmin("POST", "/accounts/"+id+"/webhook/test", ""); a.status != 404 || a.code != "ACCOUNT_NOT_FOUND" {
-			t.Errorf("%s: %d %s", id, a.status, a.body)
-		}
-	}
-	w.admin("PUT", path, `{"url":"https://hooks.vendor.com/a"}`)
-	own := w.send(request{method: "POST", url: w.vendor + "/api/vendor/v1/webhook/test", token: account.token})
-	a := w.admin("POST", path+"/test", "")
+	e := newEnv(t)
+	e.account = e.newAccount("")
+	path := webhookPath(e.account)
+	want(t, e.tryAdmin("POST", path+"/test", ""), 404, "WEBHOOK_NOT_CONFIGURED")
+	e.receiver(e.account)
+	own := e.call("POST", "/webhook/test", "")
+	a := e.admin("POST", path+"/test", "")
 	id, _ := a.data["eventId"].(string)
 	if !strings.HasPrefix(id, "evt_") || id == own.data["eventId"] || len(a.data) != 1 {
 		t.Errorf("%s, the vendor's own %s", a.body, own.body)
 	}
-	if bodies := w.sent(account, delivery.WebhookTest, 2); len(bodies) != 2 || bodies[0] != bodies[1] {
-		t.Errorf("events: %q", bodies)
+	if all := e.events(2, e.account); len(all) != 2 || all[0].Type != delivery.WebhookTest || string(all[0].Data) != string(all[1].Data) {
+		t.Errorf("events: %v", all)
 	}
-	if logs := w.logs.String(); !strings.Contains(logs, `msg="admin: webhook test queued" account=`+account.id+" event="+id) {
+	if !strings.Contains(e.logs.String(), `msg="admin: webhook test queued" account=`+e.account.id+" event="+id) {
 		t.Error("the audit log does not tell")
 	}
 }
 
-// auditLines are the lines of the log that tell what operators changed.
-func (w *world) auditLines() (lines []string) {
-	for line := range strings.Lines(w.logs.String()) {
-		if strings.Contains(line, "admin: ") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	return lines
-}
-
 func TestAudit_NamesTheOperator(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount("")
-	url := w.private + "/api/admin/v1/accounts/" + account.id
-	for operator, shown := range map[string]string{
-		"ece":                   "operator=ece ",
-		"Ayşe Yılmaz":           `operator="Ayşe Yılmaz" `,
-		" ece ":                 "operator=ece ", // blanks around a header's value are no part of it
-		"ece suspended=true":    `operator="ece suspended=true" `,
-		`a" account="b`:         `operator="a\" account=\"b" `,
-		`a\nmsg="admin: x"`:     `operator="a\\nmsg=\"admin: x\"" `,
-		"=":                     `operator="=" `,
-		strings.Repeat("ş", 64): "operator=" + strings.Repeat("ş", 64) + " ",
-		strings.Repeat("ş", 65): "",
-		strings.Repeat("x", 65): "",
-		"":                      "",
-		"a\tb":                  "", // a tab
-		"a\u0085level=ERROR":    "", // a line's end to some
-		"a\u2028b":              "", // to others
-		"a\u202egnp.exe":        "", // turns the rest of the line round
-		"a\u200bb":              "", // takes no room
-		"a\u00a0b":              "", // looks like a blank
-		"\xff\xfe":              "", // no UTF-8
-		"\xe2\x80":              "",
-	} {
-		before := len(w.auditLines())
-		r := request{method: "PATCH", url: url, token: adminKey, body: `{}`, header: map[string]string{"X-Operator": operator}}
-		if a := w.send(r); a.status != 200 {
-			t.Errorf("%q: %d %s", operator, a.status, a.body)
-		}
-		lines := w.auditLines()[before:]
-		want := `level=INFO msg="admin: account changed" ` + shown + "account=" + account.id + " suspended=false"
-		if len(lines) != 1 || !strings.HasSuffix(lines[0], want) {
-			t.Errorf("%q: %q, want %q", operator, lines, want)
-		}
-	}
-}
-
-// What Go's client would not send, byte by byte.
-func TestAudit_BrokenHeadersNameNobody(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount("")
+	e := newEnv(t)
+	account := e.newAccount("")
+	// The header's lines byte by byte, because Go's client would not send all of
+	// them, and how the line of the log begins: "-" where there is none.
 	for headers, shown := range map[string]string{
-		"X-Operator: ece\r\nX-Operator: deniz\r\n": "",
-		"X-Operator: a\x00b\r\n":                   "",
-		"X-Operator: a\x1b[2Kb\r\n":                "",
-		"X-Operator: a\rb\r\n":                     "",
-		"X-Operator: a\x7fb\r\n":                   "",
-		"X-Operator: a\nlevel=ERROR msg=x\r\n":     "",
-		"X-Operator: ece\r\n level=ERROR\r\n":      `operator="ece level=ERROR" `, // one value, folded
+		"X-Operator: ece\r\n":                             "operator=ece ",
+		"X-Operator: Ayşe Yılmaz\r\n":                     `operator="Ayşe Yılmaz" `,
+		"X-Operator:  ece \r\n":                           "operator=ece ", // blanks around a header's value are no part of it
+		"X-Operator: ece suspended=true\r\n":              `operator="ece suspended=true" `,
+		"X-Operator: a\" account=\"b\r\n":                 `operator="a\" account=\"b" `,
+		`X-Operator: a\nmsg="admin: x"` + "\r\n":          `operator="a\\nmsg=\"admin: x\"" `,
+		"X-Operator: =\r\n":                               `operator="=" `,
+		"X-Operator: ece\r\n level=ERROR\r\n":             "-", // folded
+		"X-Operator: " + strings.Repeat("ş", 64) + "\r\n": "operator=" + strings.Repeat("ş", 64) + " ",
+		"X-Operator: " + strings.Repeat("ş", 65) + "\r\n": "",
+		"X-Operator: " + strings.Repeat("x", 65) + "\r\n": "",
+		"X-Operator:\r\n":                                 "",
+		"X-Operator: a\tb\r\n":                            "", // a tab
+		"X-Operator: a\u0085level=ERROR\r\n":              "", // a line's end to some
+		"X-Operator: a\u2028b\r\n":                        "", // to others
+		"X-Operator: a\u202egnp.exe\r\n":                  "", // turns the rest of the line round
+		"X-Operator: a\u200bb\r\n":                        "", // takes no room
+		"X-Operator: a\u00a0b\r\n":                        "", // looks like a blank
+		"X-Operator: \xff\xfe\r\n":                        "", // no UTF-8
+		"X-Operator: \xe2\x80\r\n":                        "",
+		"X-Operator: ece\r\nX-Operator: deniz\r\n":        "",
+		"X-Operator: a\x00b\r\n":                          "-",
+		"X-Operator: a\x1b[2Kb\r\n":                       "-",
+		"X-Operator: a\rb\r\n":                            "-",
+		"X-Operator: a\x7fb\r\n":                          "-",
+		"X-Operator: a\nlevel=ERROR msg=x\r\n":            "-",
 	} {
-		before := w.logs.String()
-		c, err := net.Dial("tcp", strings.TrimPrefix(w.private, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		if _, err := c.Write([]byte("PATCH /api/admin/v1/accounts/" + account.id + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + adminKey +
-			"\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n" + headers + "\r\n{}")); err != nil {
-			t.Fatal(err)
-		}
-		answer := make([]byte, 64)
-		n, _ := c.Read(answer)
+		before := e.logs.String()
+		c := dialBase(t, e.private)
+		fmt.Fprint(c, posted("PATCH", "/api/admin/v1/accounts/"+account.id, "Authorization: Bearer "+adminKey+"\r\nConnection: close\r\n"+headers, "{}"))
+		said, _ := io.ReadAll(c)
 		c.Close()
-		added := strings.TrimPrefix(w.logs.String(), before)
-		for line := range strings.Lines(added) {
-			audit := strings.HasSuffix(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+" suspended=false\n")
-			if !strings.HasPrefix(line, "time=") || strings.Contains(line, "admin: ") && !audit {
-				t.Errorf("%q (%.20q) is logged as %q", headers, answer[:n], line)
+		audits := 0
+		for line := range strings.Lines(strings.TrimPrefix(e.logs.String(), before)) {
+			if !strings.HasPrefix(line, "time=") {
+				t.Errorf("%q broke the log: %q", headers, line)
+			}
+			if !strings.Contains(line, "admin: ") {
+				continue
+			}
+			if audits++; !strings.HasSuffix(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+" suspended=false\n") {
+				t.Errorf("%q is logged as %q", headers, line)
 			}
 		}
-	}
-}
-
-// refusals are what operators see of the last minutes, summed up.
-func refusals(t *testing.T, l *ledger.Ledger) map[delivery.Code]int64 {
-	t.Helper()
-	minutes, err := l.Activity(t.Context(), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := map[delivery.Code]int64{}
-	for _, m := range minutes {
-		for code, n := range m.Refused {
-			sum[code] += n
+		if (audits == 1) != (shown != "-") || audits > 1 {
+			t.Errorf("%q: %d lines, answered %.40q", headers, audits, said)
 		}
 	}
-	return sum
 }
 
 func TestRefusals_OfTheVendorAPIAreCounted(t *testing.T) {
-	s := newScene(t, `{"cancel":{"sustained":{"count":1,"seconds":3600}}}`)
-	order := s.created("POS-1")
-	vendor := s.vendor + "/api/vendor/v1"
+	e := newStoreEnv(t, `{"cancel":{"sustained":{"count":1,"seconds":3600}}}`)
+	order := e.created("POS-1")
 	for range 2 { // the second is over the limit
-		s.cancel(order, "")
+		e.cancel(order, "")
 	}
-	s.order(`{`, "")
-	s.order(orderBody("POS-2", "recipient.phone", `"1"`), "")
-	s.order(orderBody("POS-1"), "")
-	s.get(vendor+"/orders/"+order, "")
-	s.get(vendor+"/orders/x", s.account.token)
-	s.get(vendor+"/nothing", s.account.token)
-	s.send(request{method: http.MethodPut, url: vendor + "/orders", token: s.account.token, body: `{}`})
-	s.login("vendor", s.account.clientID, "wrong")
-	if status, _, _ := s.raw("GARBAGE\r\n\r\n"); status != 400 {
-		t.Errorf("garbage: %d", status)
-	}
+	e.order(`{`, "")
+	e.order(orderBody("POS-2", "recipient.phone", `"1"`), "")
+	e.order(orderBody("POS-1"), "")
+	e.get(e.vendor+"/api/vendor/v1/orders/"+order, "")
+	e.call("GET", "/orders/x", "")
+	e.call("GET", "/nothing", "")
+	e.call(http.MethodPut, "/orders", `{}`)
+	e.login("vendor", e.account.clientID, "wrong")
+	want(t, e.raw("GARBAGE\r\n\r\n"), 400, "MALFORMED_REQUEST")
 	// Nobody's business here: what operators and fleets get wrong.
-	s.tryAdmin("POST", "/accounts", `{}`)
-	s.tryAdmin("GET", "/nothing", "")
-	s.get(s.private+"/api/admin/v1/accounts", "wrong")
-	s.login("fleet", s.courier.clientID, "wrong")
-	s.fleet(s.courier, "GET", "/jobs/x", "")
+	e.tryAdmin("POST", "/accounts", `{}`)
+	e.tryAdmin("GET", "/nothing", "")
+	e.get(e.private+"/api/admin/v1/accounts", "wrong")
+	e.login("fleet", e.courier.clientID, "wrong")
+	e.fleet(e.courier, "GET", "/jobs/x", "")
 
-	want := map[delivery.Code]int64{
+	e.stop() // at an orderly end they are written, for every replica to see
+	minutes, err := e.ledger.Activity(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[delivery.Code]int64{}
+	for _, m := range minutes {
+		for code, n := range m.Refused {
+			got[code] += n
+		}
+	}
+	wanted := map[delivery.Code]int64{
 		delivery.CodeRateLimited: 1, delivery.CodeMalformedRequest: 2, delivery.CodeInvalidPhone: 1,
 		delivery.CodeDuplicateOrder: 1, delivery.CodeTokenInvalid: 1, delivery.CodeOrderNotFound: 1, delivery.CodeNotFound: 1,
 		delivery.CodeMethodNotAllowed: 1, delivery.CodeInvalidCredentials: 1,
 	}
-	// They are written at an orderly end, and every replica sees all of them.
-	again, keys := s.g.settings, testSecrets()
-	s.stop()
-	next := startGateway(t, again, keys)
-	next.awaitReady()
-	got := refusals(t, next.ledger())
-	for code := range want {
-		if got[code] != want[code] {
-			t.Errorf("%s: %d, want %d", code, got[code], want[code])
-		}
+	if fmt.Sprint(got) != fmt.Sprint(wanted) {
+		t.Errorf("%v, want %v", got, wanted)
 	}
-	if len(got) != len(want) {
-		t.Errorf("%v, want %v", got, want)
+}
+
+// The refusals of the private APIs that no other test meets on its way.
+func TestPrivateAPIs_Refusals(t *testing.T) {
+	e := newStoreEnv(t, "")
+	account, order := "/accounts/"+e.account.id, e.created("POS-1")
+	e.putStore(e.account, "closed", storeBody(kadikoy, ""))
+	const reason, date = `{"reason":"VendorRequest"}`, `{"closingDate":"2099-01-01"}`
+	e.admin("POST", account+"/stores/closed/deactivate", reason)
+	for _, row := range []struct {
+		a      answer
+		status int
+		code   string
+		field  string
+	}{
+		{e.fleet(e.courier, "PATCH", "/jobs", "{}"), 405, "METHOD_NOT_ALLOWED", ""},
+		{e.fleet(e.courier, "POST", "/token", "{}"), 422, "VALIDATION_FAILED", "clientId"},
+		{e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/none/confirm", ""), 404, "STORE_NOT_FOUND", ""},
+		{e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/closed/confirm", ""), 404, "STORE_NOT_FOUND", ""},
+		{e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/none/reject", ""), 404, "STORE_NOT_FOUND", ""},
+		{e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s1/reject", ""), 409, "STORE_NOT_PENDING", ""},
+		{e.fleet(e.courier, "PUT", "/jobs/"+order+"/courier", "{}"), 422, "VALIDATION_FAILED", "courier.name"},
+		{e.tryAdmin("POST", "/accounts/none/stores/s1/deactivate", reason), 404, "ACCOUNT_NOT_FOUND", ""},
+		{e.tryAdmin("POST", "/accounts/"+delivery.NewAccountID().String()+"/stores/s1/deactivate", reason), 404, "STORE_NOT_FOUND", ""},
+		{e.tryAdmin("POST", account+"/stores/none/deactivate", reason), 404, "STORE_NOT_FOUND", ""},
+		{e.tryAdmin("POST", account+"/stores/closed/deactivate", reason), 409, "STORE_NOT_CONFIGURED", ""},
+		{e.tryAdmin("POST", "/accounts/none/stores/s1/migrate", date), 404, "ACCOUNT_NOT_FOUND", ""},
+		{e.tryAdmin("POST", account+"/stores/none/migrate", date), 404, "STORE_NOT_FOUND", ""},
+		{e.tryAdmin("POST", account+"/stores/closed/migrate", date), 409, "STORE_NOT_CONFIGURED", ""},
+		{e.tryAdmin("POST", account+"/webhook/rotate", ""), 404, "WEBHOOK_NOT_CONFIGURED", ""},
+	} {
+		wantField(t, row.a, row.status, row.code, row.field)
 	}
 }

@@ -18,21 +18,21 @@ const (
 )
 
 func TestAllocations_AcceptedOrder(t *testing.T) {
-	holdAllocations(t, newPipelinesSite(t), mostAllocations)
+	holdAllocations(t, newPipelinesEnv(t), mostAllocations)
 }
 
 func TestAllocations_AcceptedOrderWithoutPipelines(t *testing.T) {
-	holdAllocations(t, newOrderSite(t), mostAllocations)
+	holdAllocations(t, newOrderEnv(t), mostAllocations)
 }
 
 func TestAllocations_GatewayAlone(t *testing.T) {
-	holdAllocations(t, newReferenceSite(t, newNothingReference), mostGatewayAllocations)
+	holdAllocations(t, newReferenceEnv(t, newNothingReference), mostGatewayAllocations)
 }
 
 // holdAllocations sends orders and counts what the process allocates meanwhile,
 // the load's nothing included. What goes on in the background (the poll of the
 // fleets, pools that the collector has emptied) is spread over many orders.
-func holdAllocations(t *testing.T, s *site, most float64) {
+func holdAllocations(t *testing.T, s *benchEnv, most float64) {
 	t.Helper()
 	const orders = 100 * connections
 	var before, after runtime.MemStats

@@ -88,23 +88,3 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
-
-// The decoders that are measured against each other must agree on the bodies.
-func TestDecodedBodies_ReadAlike(t *testing.T) {
-	for _, body := range decodedBodies {
-		var ours delivery.OrderRequest
-		if err := decodeOrder(body.body, &ours); err != nil || len(ours.WrongType) > 0 {
-			t.Fatalf("%s: %v, %v", body.name, err, ours.WrongType)
-		}
-		for name, unmarshal := range map[string]func([]byte, any) error{"sonic": sonic.ConfigStd.Unmarshal, "encoding/json": json.Unmarshal} {
-			var o structOrder
-			if err := unmarshal([]byte(body.body), &o); err != nil {
-				t.Fatalf("%s, %s: %v", body.name, name, err)
-			}
-			if o.Recipient.Name != ours.RecipientName.Value || o.Dropoff.Longitude.String() != ours.DropoffLongitude.Literal ||
-				o.PackageNote != ours.PackageNote.Value || o.Payment.CollectionAmount.String() != ours.PaymentCollectionAmount.Literal {
-				t.Errorf("%s: %s reads %+v", body.name, name, o)
-			}
-		}
-	}
-}

@@ -32,21 +32,21 @@ import (
 func BenchmarkServe(b *testing.B) {
 	for _, variant := range []struct {
 		name string
-		open func(testing.TB) *site
+		open func(testing.TB) *benchEnv
 	}{
-		{"empty", newEmptySite},
-		{"nothing", func(t testing.TB) *site { return newReferenceSite(t, newNothingReference) }},
-		{"xadd", func(t testing.TB) *site { return newReferenceSite(t, newXAddReference) }},
-		{"xadd_pipelines", func(t testing.TB) *site { return newReferenceSite(t, newXAddPipelinesReference) }},
-		{"plain", func(t testing.TB) *site { return newReferenceSite(t, newPlainReference) }},
-		{"order", newOrderSite},
-		{"order_pipelines", newPipelinesSite},
+		{"empty", newEmptyEnv},
+		{"nothing", func(t testing.TB) *benchEnv { return newReferenceEnv(t, newNothingReference) }},
+		{"xadd", func(t testing.TB) *benchEnv { return newReferenceEnv(t, newXAddReference) }},
+		{"xadd_pipelines", func(t testing.TB) *benchEnv { return newReferenceEnv(t, newXAddPipelinesReference) }},
+		{"plain", func(t testing.TB) *benchEnv { return newReferenceEnv(t, newPlainReference) }},
+		{"order", newOrderEnv},
+		{"order_pipelines", newPipelinesEnv},
 	} {
 		b.Run(variant.name, func(b *testing.B) { measure(b, variant.open(b)) })
 	}
 }
 
-func measure(b *testing.B, s *site) {
+func measure(b *testing.B, s *benchEnv) {
 	redis, own := s.redisMicros(b), processMicros(b)
 	b.ReportAllocs()
 	err := s.load.orders(b.N, b.ResetTimer)

@@ -2,31 +2,44 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
-// rightEnvironment is what the shipped settings need of the environment.
-func rightEnvironment(t *testing.T) {
+// The tests of the command set the process's environment, so they do not run
+// beside others.
+
+// setEnvironment sets what the shipped settings need, and then the changes, given
+// as names and values.
+func setEnvironment(t *testing.T, changes ...string) {
 	t.Helper()
 	encoded := base64.StdEncoding.EncodeToString(key32('k'))
 	for variable, value := range map[string]string{
-		"GATEWAY_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0", "ADMIN_KEY": adminKey,
+		"GATEWAY_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0", "ADMIN_KEY": adminKey, "ENVIRONMENT": sandbox,
 		"REDIS_URL": "rediss://gateway:geheim@127.0.0.1:1", "TLS_CERT_FILE": "", "TLS_KEY_FILE": "",
 		"TOKEN_KEYS": "t1:" + encoded, "TRACKING_KEYS": "k1:" + encoded, "WEBHOOK_KEYS": "w1:" + encoded, "LOG_LEVEL": "",
 	} {
 		t.Setenv(variable, value)
 	}
+	for i := 0; i+1 < len(changes); i += 2 {
+		t.Setenv(changes[i], changes[i+1])
+	}
 }
 
 // Nothing listens at the address of Redis: neither is it asked.
 func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
-	rightEnvironment(t)
+	setEnvironment(t)
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"--check-config", "--config", "../configs/gateway.yaml"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
@@ -43,100 +56,136 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	}
 }
 
-func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
+// What is wrong with settings or secrets is named, when they are checked and at the
+// start alike, and no secret is shown.
+func TestRun_RefusesWrongSettings(t *testing.T) {
 	shipped, err := os.ReadFile("../configs/gateway.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	encoded := base64.StdEncoding.EncodeToString(key32('k'))
+	type changes []string
 	for name, c := range map[string]struct {
-		old, replacement   string
-		variable, value    string
-		key, further, also string
+		environment changes
+		file        changes
+		wants       changes
+		startOnly   bool
 	}{
-		"wrong key":      {old: "max_header_bytes: 16384", replacement: "max_headers: 16384", key: "vendor_api.max_headers", further: "unknown field"},
-		"wrong type":     {old: "idle_timeout: 75s", replacement: "idle_timeout: [1]", key: "vendor_api.idle_timeout", further: "want a time"},
-		"wrong value":    {variable: "PARTITIONS", value: "0", key: "redis.partitions", further: "want 1 to 1024"},
-		"two at once":    {variable: "LOG_LEVEL", value: "loud", key: "log.level", further: "loud", also: "environment"},
-		"wrong address":  {variable: "GATEWAY_ADDR", value: "nonsense", key: "vendor_api.addr", further: "want host:port"},
-		"wrong port":     {variable: "OPS_ADDR", value: ":99999", key: "private_api.addr", further: "0 to 65535"},
-		"one for both":   {old: "${GATEWAY_ADDR:-127.0.0.1:8080}", replacement: "127.0.0.1:8080", variable: "OPS_ADDR", value: "127.0.0.1:8080", key: "private_api.addr", further: "the same as vendor_api.addr"},
-		"wrong url":      {variable: "REDIS_URL", value: "http://u:geheim@x", key: "redis url"},
-		"no certificate": {variable: "TLS_CERT_FILE", value: "/nowhere.pem", key: "vendor_api: certificate", further: "/nowhere.pem"},
+		"wrong key":      {file: changes{"max_header_bytes: 16384", "max_headers: 16384"}, wants: changes{"gateway.yaml:", ": vendor_api.max_headers", "unknown field"}},
+		"wrong type":     {file: changes{"idle_timeout: 75s", "idle_timeout: [1]"}, wants: changes{"gateway.yaml:", ": vendor_api.idle_timeout", "want a time"}},
+		"wrong value":    {environment: changes{"PARTITIONS", "0"}, wants: changes{"gateway.yaml:", ": redis.partitions", "want 1 to 1024"}},
+		"two at once":    {environment: changes{"LOG_LEVEL", "loud", "ENVIRONMENT", "staging"}, wants: changes{": log.level", "loud", "environment"}},
+		"wrong address":  {environment: changes{"GATEWAY_ADDR", "nonsense"}, wants: changes{"gateway.yaml:", ": vendor_api.addr", "want host:port"}},
+		"wrong port":     {environment: changes{"OPS_ADDR", ":99999"}, wants: changes{": private_api.addr", "0 to 65535"}},
+		"one for both":   {environment: changes{"GATEWAY_ADDR", "127.0.0.1:8080", "OPS_ADDR", "127.0.0.1:8080"}, wants: changes{": private_api.addr", "the same as vendor_api.addr"}},
+		"wrong url":      {environment: changes{"REDIS_URL", "http://u:geheim@x"}, wants: changes{"redis"}},
+		"half of TLS":    {environment: changes{"TLS_CERT_FILE", "/nowhere.pem"}, wants: changes{"tls_key_file"}},
+		"no certificate": {environment: changes{"TLS_CERT_FILE", "/nowhere.pem", "TLS_KEY_FILE", "/nowhere.pem"}, wants: changes{"vendor_api: certificate", "/nowhere.pem"}},
+		"tracing":        {file: changes{`endpoint: ${TRACING_ENDPOINT:-}`, "endpoint: grpc://collector:4317"}, wants: changes{"tracing.endpoint"}},
+		"no token keys":  {environment: changes{"TOKEN_KEYS", ""}, wants: changes{"set TOKEN_KEYS, or TOKEN_KEYS_FILE"}},
+		"two secrets":    {environment: changes{"TOKEN_KEYS", "", "WEBHOOK_KEYS", "w1:AAAA"}, wants: changes{"TOKEN_KEYS", "WEBHOOK_KEYS: key \"w1\" has 3 bytes"}},
+		"two of a day":   {environment: changes{"TRACKING_KEYS", "a:" + encoded + ",b:" + encoded}, wants: changes{"same day"}},
+		"no admin key":   {environment: changes{"ADMIN_KEY", ","}, wants: changes{"ADMIN_KEY"}},
+		"short one":      {environment: changes{"ADMIN_KEY", adminKey + ",short"}, wants: changes{"ADMIN_KEY"}},
+		"short first":    {environment: changes{"ADMIN_KEY", "short," + adminKey}, wants: changes{"ADMIN_KEY"}},
+		"address taken":  {environment: changes{"GATEWAY_ADDR", taken.Addr().String()}, wants: changes{"vendor_api"}, startOnly: true},
+		"private taken":  {environment: changes{"OPS_ADDR", taken.Addr().String()}, wants: changes{"private_api"}, startOnly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rightEnvironment(t)
-			if c.variable != "" {
-				t.Setenv(c.variable, c.value)
+			setEnvironment(t, c.environment...)
+			path, text := filepath.Join(t.TempDir(), "gateway.yaml"), string(shipped)
+			if len(c.file) > 0 {
+				if text = strings.Replace(text, c.file[0], c.file[1], 1); text == string(shipped) {
+					t.Fatalf("the shipped settings have no %s", c.file[0])
+				}
 			}
-			if c.variable == "TLS_CERT_FILE" {
-				t.Setenv("TLS_KEY_FILE", c.value)
-			}
-			text := strings.Replace(string(shipped), c.old, c.replacement, 1)
-			if c.also != "" {
-				t.Setenv("ENVIRONMENT", "staging")
-			}
-			path := filepath.Join(t.TempDir(), "gateway.yaml")
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var out bytes.Buffer
-			err := run(t.Context(), []string{"-check-config", "-config", path}, &out, io.Discard)
-			if err == nil || out.Len() > 0 {
-				t.Fatalf("%v, and it wrote %q", err, out.String())
-			}
-			for _, want := range []string{path + ":", ": " + c.key, c.further, c.also} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is missing in %v", want, err)
+			for _, args := range [][]string{{"-config", path}, {"-config", path, "-check-config"}}[:map[bool]int{true: 1, false: 2}[c.startOnly]] {
+				var out bytes.Buffer
+				err := run(t.Context(), args, &out, io.Discard)
+				if err == nil || out.Len() > 0 {
+					t.Fatalf("%v: %v, and it wrote %q", args, err, out.String())
 				}
-			}
-			if strings.Contains(err.Error(), "geheim") {
-				t.Errorf("a password is shown: %v", err)
+				for _, want := range c.wants {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%v: %q is missing in %v", args, want, err)
+					}
+				}
+				if strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), encoded) || strings.Contains(err.Error(), adminKey) {
+					t.Errorf("%v: a secret is shown: %v", args, err)
+				}
 			}
 		})
 	}
+	for _, arg := range []string{"-nonsense", "serve"} {
+		if err := run(t.Context(), []string{arg}, io.Discard, io.Discard); err == nil {
+			t.Errorf("%s is accepted", arg)
+		}
+	}
 }
 
-func TestCheckConfig_NamesEveryMissingSecret(t *testing.T) {
-	rightEnvironment(t)
-	t.Setenv("TOKEN_KEYS", "")
-	t.Setenv("WEBHOOK_KEYS", "w1:AAAA")
-	err := run(t.Context(), []string{"-check-config", "-config", "../configs/gateway.yaml"}, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "set TOKEN_KEYS, or TOKEN_KEYS_FILE") || !strings.Contains(err.Error(), "WEBHOOK_KEYS: key \"w1\" has 3 bytes") {
-		t.Errorf("got %v", err)
+func TestReadSecrets_TakesSeveralAdminKeys(t *testing.T) {
+	for _, value := range []string{adminKey, adminKey + ",another-key-of-16-or-more", adminKey + ","} {
+		setEnvironment(t, "ADMIN_KEY", value)
+		if _, err := readSecrets(); err != nil {
+			t.Errorf("ADMIN_KEY=%q: %v", value, err)
+		}
 	}
 }
 
 func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
-	for _, flag := range []string{"--help", "-h"} {
-		var out, logs bytes.Buffer
-		if err := run(t.Context(), []string{flag}, &out, &logs); err != nil || logs.Len() > 0 {
-			t.Errorf("%s: %v, %q", flag, err, logs.String())
-		}
-		for _, want := range append(secretNames, "-config", "-check-config", "-health", "-reseal", "_FILE") {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s is missing in\n%s", want, out.String())
-			}
-		}
+	var out, logs bytes.Buffer
+	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
+		t.Errorf("%v, %q", err, logs.String())
 	}
-	if err := run(t.Context(), []string{"serve"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), `"serve" is no flag`) {
-		t.Errorf("a stray word: %v", err)
+	for _, want := range append(secretNames, "-config", "-check-config", "-health", "-reseal", "_FILE") {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, out.String())
+		}
 	}
 }
 
-func TestHealth_IsReadyzOfTheOneThatRuns(t *testing.T) {
-	rightEnvironment(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// unusedAddr is a port at an address of loopback that nothing else uses, so that
+// nobody takes it before its server listens, or while that is down.
+func unusedAddr(t *testing.T, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("OPS_ADDR", l.Addr().String())
-	l.Close()
-	if err := run(t.Context(), []string{"-health", "-config", "../configs/gateway.yaml"}, io.Discard, io.Discard); err == nil {
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestRun_StartsServesTellsItsHealthAndStops(t *testing.T) {
+	redis := testserver.NewRedis(t)
+	vendor, private := unusedAddr(t, "127.83.71.67"), unusedAddr(t, "127.83.71.68")
+	setEnvironment(t, "GATEWAY_ADDR", vendor, "OPS_ADDR", private, "REDIS_URL", redis.URLFor(stack.GatewayUser))
+	health := func() error {
+		return run(t.Context(), []string{"-health", "-config", "../configs/gateway.yaml"}, io.Discard, io.Discard)
+	}
+	if health() == nil {
 		t.Error("nobody listens, and the gateway is healthy")
 	}
-	w := newWorld(t)
-	t.Setenv("OPS_ADDR", strings.TrimPrefix(w.private, "http://"))
-	if err := run(t.Context(), []string{"-health", "-config", "../configs/gateway.yaml"}, io.Discard, io.Discard); err != nil {
-		t.Errorf("a gateway that is ready: %v", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, io.Discard, io.Discard)
+	}()
+	testserver.Await(t, "healthy", func() bool { return health() == nil })
+	e := &env{TB: t, logs: new(logBuffer), client: &http.Client{Transport: &http.Transport{}}}
+	want(t, e.get(fmt.Sprintf("http://%s/x", vendor), ""), 404, "NOT_FOUND")
+	e.client.CloseIdleConnections()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("after the end: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // fetch asks as a browser does; the body is unpacked when it came packed.
-func (w *world) fetch(url string, header ...string) (*http.Response, string) {
+func (w *env) fetch(url string, header ...string) (*http.Response, string) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) fetch(url string, header ...string) (*http.Response, string) {
 var references = regexp.MustCompile(`(?:href|src|data-document)="([^"]*)"`)
 
 func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
-	w := startGateway(t, testSettings(t), testSecrets()) // it needs no Redis
+	w := newEnvWithoutRedis(t)
 	for base, starts := range map[string][]string{w.vendor: {"/docs"}, w.private: {"/docs"}} {
 		seen := map[string]bool{}
 		for len(starts) > 0 {
@@ -79,16 +79,12 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/docs/none", "/docs/..%2fopenapi", "/docs/admin", "/docs/admin.yaml", "/api/admin/v1/openapi.yaml"} {
-		if a := w.get(w.vendor+path, ""); a.status != 404 || a.code != "NOT_FOUND" {
-			t.Errorf("%s on the public listener: %d %s", path, a.status, a.body)
-		}
+		want(t, w.get(w.vendor+path, ""), 404, "NOT_FOUND")
 	}
 }
 
 func TestDocumentation_IsAskedForOnce(t *testing.T) {
-	s := testSettings(t)
-	s.VendorAPI.PublicURL = "https://delivery.example"
-	w := startGateway(t, s, testSecrets())
+	w := newEnvWithoutRedis(t, func(s *settings) { s.VendorAPI.PublicURL = "https://delivery.example" })
 	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js", "/api/vendor/v1/openapi.yaml"} {
 		resp, plain := w.fetch(w.vendor + path)
 		packed, unpacked := w.fetch(w.vendor+path, "Accept-Encoding", "br, gzip")

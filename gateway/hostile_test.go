@@ -12,32 +12,32 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
-// hostile is a gateway under attack, and a neighbour who uses it meanwhile.
+// Requests that no good client writes. Each row of the tables is written to a
+// connection of its own, with a good request of another account right behind it:
+// on a connection that goes on that one gets the own answer, on one that ends it
+// has not been heard.
+
+// hostile is a gateway with a neighbour of who attacks it.
 type hostile struct {
-	*scene
-	neighbour party
-	client    *http.Client // the neighbour's own connections
-	orders    sync.Mutex
+	*env
+	neighbour *env
+	mu        sync.Mutex
 	unheard   []string // external ids of orders that nobody may have taken for requests
 	count     int      // of attacks
 }
 
-// everyLimit is so wide that nothing here is refused for being too much.
-func everyLimit() string {
-	wide := `{"sustained":{"count":100000,"seconds":1},"burst":{"count":100000,"seconds":1}}`
-	return `{"orders":` + wide + `,"orderStatus":` + wide + `,"cancel":` + wide + `,"stores":` + wide + `,"token":` + wide + `}`
-}
-
-func newHostile(t *testing.T, change ...func(*settings)) *hostile {
+func newHostile(t *testing.T) *hostile {
 	t.Helper()
-	h := &hostile{scene: newScene(t, everyLimit(), change...)}
-	h.neighbour = h.newAccount(everyLimit())
-	h.activeStore(h.neighbour, h.courier, "s1")
-	h.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}, Timeout: time.Minute}
-	t.Cleanup(h.client.CloseIdleConnections)
-	return h
+	e := newStoreEnv(t, everyLimit())
+	neighbour := e.newAccount(everyLimit())
+	e.activeStore(neighbour, e.courier, "s1")
+	return &hostile{env: e, neighbour: e.as(t, neighbour)}
 }
 
 // attack is what a stranger writes to a connection, and what must become of it.
@@ -52,43 +52,60 @@ type attack struct {
 	more []int
 }
 
-// attacks runs a table against a listener. Each attack is written at once, and
-// again in two parts, with a good request of the neighbour right behind it: on a
-// connection that goes on the neighbour gets the own answer, on one that ends the
-// request has not been heard.
+// The answers that many rows share; understood is refused for what it says, not
+// for how it came.
+func malformed(bytes string) attack {
+	return attack{bytes: bytes, status: 400, code: "MALFORMED_REQUEST", closed: true}
+}
+
+func noLength(bytes string) attack {
+	return attack{bytes: bytes, status: 411, code: "LENGTH_REQUIRED", closed: true}
+}
+
+func tooLarge(bytes string) attack {
+	return attack{bytes: bytes, status: 431, code: "REQUEST_HEADER_TOO_LARGE", closed: true}
+}
+
+func understood(bytes string) attack {
+	return attack{bytes: bytes, status: 422, code: "VALIDATION_FAILED"}
+}
+
+func nowhere(bytes string) attack { return attack{bytes: bytes, status: 404, code: "NOT_FOUND"} }
+
+func notAllowed(bytes string) attack {
+	return attack{bytes: bytes, status: 405, code: "METHOD_NOT_ALLOWED"}
+}
+
+// notFound is a webhook that the account does not have: the request was heard.
+func notFound(bytes string) attack {
+	return attack{bytes: bytes, status: 404, code: "WEBHOOK_NOT_CONFIGURED"}
+}
+
+// attacks runs a table against a listener.
 func (h *hostile) attacks(t *testing.T, base string, table map[string]attack) {
 	t.Helper()
 	for name, a := range table {
-		for _, parts := range []int{1, 2} {
-			h.count++
-			id := fmt.Sprintf("behind-%d", h.count)
-			t.Run(fmt.Sprintf("%s/%d", name, parts), func(t *testing.T) {
-				t.Parallel()
-				h.attack(t, base, a, parts, id)
-			})
-		}
+		h.count++
+		id := fmt.Sprintf("behind-%d", h.count)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := dialBase(t, base)
+			h.attack(t, base, conn, a, id, func(bytes string) { _, _ = io.WriteString(conn, bytes) })
+		})
 	}
 }
 
-func (h *hostile) attack(t *testing.T, base string, a attack, parts int, id string) {
+// attack writes from a goroutine: a server that refuses early does not read on.
+func (h *hostile) attack(t *testing.T, base string, conn net.Conn, a attack, id string, write func(string)) {
 	t.Helper()
-	behind, check := h.goodRequest(base, id)
-	conn := dialBase(t, base)
+	behind, good := h.goodRequest(base, id)
+	var writing sync.WaitGroup
+	writing.Go(func() { write(a.bytes + behind) })
+	defer writing.Wait()
 	defer conn.Close()
-	go func() { // a server that refuses early does not read on
-		half := len(a.bytes) / 2
-		if parts == 2 {
-			_, _ = io.WriteString(conn, a.bytes[:half])
-			time.Sleep(2 * time.Millisecond)
-			_, _ = io.WriteString(conn, a.bytes[half:])
-			time.Sleep(2 * time.Millisecond)
-			_, _ = io.WriteString(conn, behind)
-			return
-		}
-		_, _ = io.WriteString(conn, a.bytes+behind)
-	}()
 	r := bufio.NewReader(conn)
-	got, err := readAnswerFrom(r, methodOf(a.bytes))
+	method, _, _ := strings.Cut(a.bytes, " ")
+	got, err := readAnswerFrom(r, method)
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}
@@ -100,31 +117,71 @@ func (h *hostile) attack(t *testing.T, base string, a attack, parts int, id stri
 			t.Fatalf("then got %d %s, %v, want %d", got.status, got.body, err, status)
 		}
 	}
-	if a.closed {
-		h.closes(t, base, r, got, id)
+	if !a.closed {
+		if next, err := readAnswerFrom(r, ""); err != nil || !good(next) {
+			t.Errorf("the neighbour behind it got %d %s, %v", next.status, next.body, err)
+		}
 		return
 	}
-	if got, err = readAnswerFrom(r, ""); err != nil || !check(got) {
-		t.Errorf("the neighbour behind it got %d %s, %v", got.status, got.body, err)
-	}
-}
-
-// closes demands that the connection ends and that nothing behind the answer was
-// taken for a request.
-func (h *hostile) closes(t *testing.T, base string, r *bufio.Reader, last answer, id string) {
-	t.Helper()
 	if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
 		t.Errorf("the connection went on: %q, %v", rest, err)
 	}
-	if !last.closed {
-		t.Errorf("the close is not announced: %v", last.header)
+	if !got.closed {
+		t.Errorf("the close is not announced: %v", got.header)
 	}
+	if base == h.vendor {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.unheard = append(h.unheard, id)
+	}
+}
+
+// goodRequest is an order of the neighbour's, or on the private listener a look
+// at the neighbour's account; good knows the right answer to it.
+func (h *hostile) goodRequest(base, id string) (bytes string, good func(answer) bool) {
+	n := h.neighbour.account
 	if base == h.private {
-		return // what stands behind an attack there changes nothing
+		return "GET /api/admin/v1/accounts/" + n.id + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + adminKey + "\r\n\r\n",
+			func(a answer) bool { return a.status == 200 && a.data["accountId"] == n.id }
 	}
-	h.orders.Lock()
-	defer h.orders.Unlock()
-	h.unheard = append(h.unheard, id)
+	return posted("POST", ordersPath, "Authorization: Bearer "+n.token+"\r\n", orderBody(id)),
+		func(a answer) bool { return a.status == 201 && a.data["externalOrderId"] == id }
+}
+
+// nobodyHeard creates the orders that were behind an attack: each is new.
+func (h *hostile) nobodyHeard(t *testing.T) {
+	t.Helper()
+	for _, id := range h.unheard {
+		want(t, h.neighbour.order(orderBody(id), ""), 201, "")
+	}
+	if logs := h.logs.String(); strings.Contains(logs, "panic") || strings.Contains(logs, "INTERNAL_ERROR") {
+		t.Errorf("something broke:\n%s", logs)
+	}
+}
+
+// bytewise runs a table over a pipe on which each byte comes by itself.
+func (h *hostile) bytewise(t *testing.T, table map[string]attack) {
+	t.Helper()
+	server := h.g.newServer(vendorListener, &h.g.settings.VendorAPI, func(ctx *fasthttp.RequestCtx) {
+		h.g.serve(ctx, h.g.vendorRoutes, h.g.settings.VendorAPI.MaxBodyBytes, true)
+	})
+	for name, a := range table {
+		h.count++
+		id := fmt.Sprintf("behind-%d", h.count)
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			var serving sync.WaitGroup
+			serving.Go(func() { _ = server.ServeConn(theirs); theirs.Close() })
+			h.attack(t, h.vendor, ours, a, id, func(bytes string) {
+				for i := range len(bytes) {
+					if _, err := io.WriteString(ours, bytes[i:i+1]); err != nil {
+						return
+					}
+				}
+			})
+			serving.Wait()
+		})
+	}
 }
 
 func isTimeout(err error) bool {
@@ -132,100 +189,30 @@ func isTimeout(err error) bool {
 	return errors.As(err, &fault) && fault.Timeout()
 }
 
-// goodRequest is an order of the neighbour's, or on the private listener a look
-// at the neighbour's account; check knows the right answer to it.
-func (h *hostile) goodRequest(base, id string) (bytes string, check func(answer) bool) {
-	if base == h.private {
-		return "GET /api/admin/v1/accounts/" + h.neighbour.id + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + adminKey + "\r\n\r\n",
-			func(a answer) bool { return a.status == 200 && a.data["accountId"] == h.neighbour.id }
+// raw writes bytes to the vendor listener and reads one answer.
+func (e *env) raw(bytes string) answer {
+	e.Helper()
+	c := dialBase(e, e.vendor)
+	defer c.Close()
+	if _, err := io.WriteString(c, bytes); err != nil {
+		e.Fatal(err)
 	}
-	body := orderBody(id)
-	return fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
-			h.neighbour.token, len(body), body),
-		func(a answer) bool { return a.status == 201 && a.data["externalOrderId"] == id }
-}
-
-// nobodyHeard creates the orders that stood behind an attack: each is new.
-func (h *hostile) nobodyHeard(t *testing.T) {
-	t.Helper()
-	for _, id := range h.unheard {
-		a, err := h.ask(request{method: "POST", url: h.vendor + "/api/vendor/v1/orders", body: orderBody(id)})
-		if err != nil || a.status != 201 {
-			t.Errorf("the order %s behind an attack: %d %s, %v", id, a.status, a.body, err)
-		}
-	}
-	if logs := h.logs.String(); strings.Contains(logs, "panic") || strings.Contains(logs, "INTERNAL_ERROR") {
-		t.Errorf("something broke:\n%s", logs)
-	}
-}
-
-// ask is a request of the neighbour's on the neighbour's own connections.
-func (h *hostile) ask(r request) (answer, error) {
-	req, err := http.NewRequest(r.method, r.url, strings.NewReader(r.body))
+	method, _, _ := strings.Cut(bytes, " ")
+	a, err := readAnswerFrom(bufio.NewReader(c), method)
 	if err != nil {
-		return answer{}, err
+		e.Fatalf("%.100q: %v", bytes, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+h.neighbour.token)
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	return readAnswer(resp, raw), err
+	a.asked = fmt.Sprintf("%.100q", bytes)
+	return a
 }
 
-// live lets the neighbour create orders and read them until stop is called,
-// which tells how many there were. Every answer must be the right one.
-func (h *hostile) live(t *testing.T) (stop func() int) {
-	t.Helper()
-	done, ended := make(chan struct{}), make(chan struct{})
-	created := 0
-	go func() {
-		defer close(ended)
-		for ; ; created++ {
-			select {
-			case <-done:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-			if err := h.createAndRead(fmt.Sprintf("own-%d", created)); err != nil {
-				t.Errorf("the neighbour's order %d: %v", created, err)
-				return
-			}
-		}
-	}()
-	return func() int {
-		close(done)
-		<-ended
-		return created
-	}
-}
-
-func (h *hostile) createAndRead(id string) error {
-	url := h.vendor + "/api/vendor/v1/orders"
-	made, err := h.ask(request{method: "POST", url: url, body: orderBody(id)})
-	if err != nil || made.status != 201 || made.data["externalOrderId"] != id {
-		return fmt.Errorf("create: %d %s, %w", made.status, made.body, err)
-	}
-	read, err := h.ask(request{method: "GET", url: url + "/" + made.data["orderId"].(string)})
-	if err != nil || read.status != 200 || read.data["externalOrderId"] != id || read.data["orderId"] != made.data["orderId"] {
-		return fmt.Errorf("read: %d %s, %w", read.status, read.body, err)
-	}
-	return nil
-}
-
-// patience is how long a test waits for what must come; a slow machine needs it.
-const patience = 60 * time.Second
-
-func dialBase(t *testing.T, base string) net.Conn {
+func dialBase(t testing.TB, base string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testserver.Timeout)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -247,10 +234,4 @@ func readAnswerFrom(r *bufio.Reader, method string) (answer, error) {
 			return readAnswer(resp, bytes.TrimSpace(raw)), nil
 		}
 	}
-}
-
-// methodOf is HEAD or nothing that matters.
-func methodOf(request string) string {
-	method, _, _ := strings.Cut(request, " ")
-	return method
 }

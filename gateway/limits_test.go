@@ -2,81 +2,71 @@ package main
 
 import (
 	"fmt"
-	"strconv"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-)
 
-func headerInt(a answer, name string) int {
-	n, err := strconv.Atoi(a.header.Get(name))
-	if err != nil {
-		return -1
-	}
-	return n
-}
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
+)
 
 //rule:limits/rules/2 limits-and-idempotency/headers-on-every-such-response
 func TestLimits_HeadersCountDown(t *testing.T) {
-	s := newScene(t, `{"orders":{"sustained":{"count":100,"seconds":60},"burst":{"count":5,"seconds":10}}}`)
+	e := newStoreEnv(t, `{"orders":{"sustained":{"count":100,"seconds":3600},"burst":{"count":5,"seconds":3600}}}`)
 	start := time.Now().Unix()
 	for i := range 5 {
-		a := s.order(orderBody(fmt.Sprint("POS-", i)), "")
-		if a.status != 201 || headerInt(a, "X-RateLimit-Limit") != 5 || headerInt(a, "X-RateLimit-Remaining") != 4-i {
-			t.Errorf("%d: %d %v", i, a.status, a.header)
+		a := want(t, e.order(orderBody(fmt.Sprint("POS-", i)), ""), 201, "")
+		if headerInt(a, "X-RateLimit-Limit") != 5 || headerInt(a, "X-RateLimit-Remaining") != 4-i {
+			t.Errorf("%d: %v", i, a.header)
 		}
-		if reset := int64(headerInt(a, "X-RateLimit-Reset")); reset < start+9 || reset > time.Now().Unix()+11 {
+		if reset := int64(headerInt(a, "X-RateLimit-Reset")); reset < start+3599 || reset > time.Now().Unix()+3601 {
 			t.Errorf("reset = %d, now %d", reset, time.Now().Unix())
 		}
 	}
-	a := s.order(orderBody("POS-5"), "")
-	if a.status != 429 || headerInt(a, "X-RateLimit-Remaining") != 0 {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	for range 2 { // a refused request frees no place
+		if a := want(t, e.order(orderBody("POS-5"), ""), 429, "RATE_LIMITED"); headerInt(a, "X-RateLimit-Remaining") != 0 {
+			t.Errorf("%v", a.header)
+		}
 	}
-	if a := s.order(orderBody("POS-5"), ""); a.status != 429 {
-		t.Errorf("a refused request freed a place: %d", a.status)
-	}
-}
-
-//rule:limits/rules/2
-func TestLimits_NamesAsTheSpecWritesThem(t *testing.T) {
-	s := newScene(t, "")
-	_, header, _ := s.raw("GET /api/vendor/v1/webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token + "\r\n\r\n")
-	for _, name := range []string{"X-RateLimit-Limit: ", "X-RateLimit-Remaining: ", "X-RateLimit-Reset: "} {
-		if !strings.Contains(header, "\r\n"+name) {
-			t.Errorf("no %q in %q", name, header)
+	c := dialBase(t, e.vendor)
+	defer c.Close()
+	fmt.Fprintf(c, "GET /api/vendor/v1/webhook HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n", e.account.token)
+	said, _ := io.ReadAll(c)
+	for _, name := range []string{"X-RateLimit-Limit: ", "X-RateLimit-Remaining: ", "X-RateLimit-Reset: "} { // as the spec writes them
+		if !strings.Contains(string(said), "\r\n"+name) {
+			t.Errorf("no %q in %q", name, said)
 		}
 	}
 }
 
 //rule:errors/retry-guidance/RATE_LIMITED limits/rules/3 limits-and-idempotency/429-retry-after-and-data.retryafterseconds-rounded
 func TestLimits_RetryAfterIsTrue(t *testing.T) {
-	s := newScene(t, `{"orders":{"sustained":{"count":2,"seconds":2},"burst":{"count":2,"seconds":2}}}`)
-	for i := range 2 {
-		s.created(fmt.Sprint("POS-", i))
+	e := newClockEnv(t).withStore(`{"orders":{"sustained":{"count":2,"seconds":20},"burst":{"count":2,"seconds":20}}}`)
+	e.created("POS-0")
+	e.clock.pass(t, 500*time.Millisecond)
+	e.created("POS-1")
+	e.clock.pass(t, 4*time.Second)
+	if a := want(t, e.order(orderBody("POS-2"), ""), 429, "RATE_LIMITED", "retryAfterSeconds", 16); headerInt(a, "Retry-After") != 16 { // rounded up
+		t.Errorf("%v", a.header)
 	}
-	a := s.order(orderBody("POS-2"), "")
-	wait := headerInt(a, "Retry-After")
-	if a.status != 429 || wait < 1 || wait > 2 {
-		t.Fatalf("%d %s %v", a.status, a.body, a.header)
-	}
-	time.Sleep(time.Duration(wait) * time.Second) // what a client that obeys does
-	if a := s.order(orderBody("POS-2"), ""); a.status != 201 {
-		t.Errorf("after waiting: %d %s", a.status, a.body)
-	}
+	e.clock.pass(t, 15*time.Second)
+	want(t, e.order(orderBody("POS-2"), ""), 429, "RATE_LIMITED")
+	e.clock.pass(t, time.Second)
+	want(t, e.order(orderBody("POS-2"), ""), 201, "")
 }
 
 //rule:limits-and-idempotency/per-account-and-endpoint-an
 func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
-	s := newScene(t, `{"orders":{"sustained":{"count":50,"seconds":3600},"burst":{"count":50,"seconds":3600}}}`)
+	e := newStoreEnv(t, `{"orders":{"sustained":{"count":50,"seconds":3600},"burst":{"count":50,"seconds":3600}}}`)
 	var created, limited atomic.Int64
 	var group sync.WaitGroup
 	for client := range 8 {
 		group.Go(func() {
-			for i := range 20 {
-				switch a := s.order(orderBody(fmt.Sprintf("POS-%d-%d", client, i)), ""); a.status {
+			for i := range 10 {
+				switch a := e.order(orderBody(fmt.Sprintf("POS-%d-%d", client, i)), ""); a.status {
 				case 201:
 					created.Add(1)
 				case 429:
@@ -88,118 +78,138 @@ func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if created.Load() != 50 || limited.Load() != 110 {
+	if created.Load() != 50 || limited.Load() != 30 {
 		t.Errorf("%d created, %d limited", created.Load(), limited.Load())
 	}
 }
 
 //rule:limits/rules/5 versioning/limits-are-changed-per-account limits-and-idempotency/limits-are-per-account-changed
 func TestLimits_ChangesHoldAtOnceAndResetNothing(t *testing.T) {
-	s := newScene(t, `{"orders":{"sustained":{"count":3,"seconds":3600},"burst":{"count":3,"seconds":3600}}}`)
+	e := newStoreEnv(t, `{"orders":{"sustained":{"count":3,"seconds":3600},"burst":{"count":3,"seconds":3600}}}`)
 	for i := range 3 {
-		s.created(fmt.Sprint("POS-", i))
+		e.created(fmt.Sprint("POS-", i))
 	}
-	if a := s.order(orderBody("POS-3"), ""); a.status != 429 {
-		t.Fatalf("%d", a.status)
-	}
-	s.admin("PATCH", "/accounts/"+s.account.id, `{"limits":{"orders":{"sustained":{"count":5,"seconds":3600},"burst":{"count":5,"seconds":3600}}}}`)
-	a := s.order(orderBody("POS-3"), "")
-	if a.status != 201 || headerInt(a, "X-RateLimit-Limit") != 5 || headerInt(a, "X-RateLimit-Remaining") != 1 {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	want(t, e.order(orderBody("POS-3"), ""), 429, "RATE_LIMITED")
+	e.admin("PATCH", "/accounts/"+e.account.id, `{"limits":{"orders":{"sustained":{"count":5,"seconds":3600},"burst":{"count":5,"seconds":3600}}}}`)
+	a := want(t, e.order(orderBody("POS-3"), ""), 201, "")
+	if headerInt(a, "X-RateLimit-Limit") != 5 || headerInt(a, "X-RateLimit-Remaining") != 1 {
+		t.Errorf("%v", a.header)
 	}
 }
 
 func TestLimits_EachEndpointItsOwnBucket(t *testing.T) {
-	s := newScene(t, "")
-	id := s.created("POS-1")
-	for name, c := range map[string]struct {
-		do    func() answer
-		limit int
-	}{
-		"orders":  {func() answer { return s.order(orderBody("POS-2"), "") }, 120},
-		"status":  {func() answer { return s.get(s.vendor+"/api/vendor/v1/orders/"+id, s.account.token) }, 3000},
-		"cancel":  {func() answer { return s.cancel(id, "") }, 600},
-		"token":   {func() answer { return s.login("vendor", s.account.clientID, s.account.secret) }, 60},
-		"unknown": {func() answer { return s.get(s.vendor+"/api/vendor/v1/orders/none", s.account.token) }, 3000},
+	e := newStoreEnv(t, "")
+	id := e.created("POS-1")
+	for limit, all := range map[int][]answer{
+		120:  {e.order(orderBody("POS-2"), "")},
+		3000: {e.call("GET", "/orders/"+id, ""), e.call("GET", "/orders/none", "")},
+		600:  {e.cancel(id, "")},
+		60:   {e.login("vendor", e.account.clientID, e.account.secret)},
 	} {
-		if a := c.do(); headerInt(a, "X-RateLimit-Limit") != c.limit {
-			t.Errorf("%s: %d %v", name, a.status, a.header)
+		for _, a := range all {
+			if headerInt(a, "X-RateLimit-Limit") != limit {
+				t.Errorf("%s: %d %v, want %d", a.asked, a.status, a.header, limit)
+			}
 		}
 	}
+}
+
+// A burst of five, and then a place a second.
+//
+//rule:limits/put-stores-id
+func TestPutStore_BurstThenOnePerSecond(t *testing.T) {
+	e := newClockEnv(t).withStore(`{"stores":{"sustained":{"count":60,"seconds":60},"burst":{"count":5,"seconds":1}}}`)
+	put := func(status int, code string) {
+		t.Helper()
+		if a := want(t, e.putStore(e.account, "s1", `{}`), status, code); !a.quota() {
+			t.Errorf("headers = %v", a.header)
+		}
+	}
+	for range 4 { // the environment's store was the first
+		put(200, "")
+	}
+	put(429, "RATE_LIMITED")
+	e.clock.pass(t, time.Second)
+	put(200, "")
+	put(429, "RATE_LIMITED")
 }
 
 //rule:what-the-service-does/1 token/accessToken token/tokenType token/expiresIn post-token/request-clientid-string-clientsecret-string
 //rule:post-token/response-envelope-with-data authentication/1 limits/other-constants/token-lifetime
 func TestToken_AnswersAsTheSpecSays(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount("")
-	a := w.login("vendor", account.clientID, account.secret)
-	if a.status != 200 || a.data["tokenType"] != "Bearer" || a.data["expiresIn"] != 3600.0 || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
-	}
-	if headerInt(a, "X-RateLimit-Remaining") != 58 { // the second of the hour
+	e := newEnv(t)
+	e.account = e.newAccount("")
+	a := want(t, e.login("vendor", e.account.clientID, e.account.secret), 200, "", "tokenType", "Bearer", "expiresIn", 3600)
+	if a.header.Get("Cache-Control") != "no-store" || headerInt(a, "X-RateLimit-Remaining") != 58 { // the second of the hour
 		t.Errorf("%v", a.header)
 	}
-	if a := w.get(w.vendor+"/api/vendor/v1/webhook", a.data["accessToken"].(string)); a.status != 404 || a.code != "WEBHOOK_NOT_CONFIGURED" {
-		t.Errorf("the token does not open: %d %s", a.status, a.body)
-	}
+	e.account.token = a.data["accessToken"].(string)
+	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
 }
 
 //rule:authentication/3
 func TestToken_LimitOfAnHour(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount(`{"token":{"sustained":{"count":3,"seconds":3600}}}`)
+	e := newEnv(t)
+	account := e.newAccount(`{"token":{"sustained":{"count":3,"seconds":3600}}}`)
 	for range 2 {
-		if a := w.login("vendor", account.clientID, account.secret); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		want(t, e.login("vendor", account.clientID, account.secret), 200, "")
 	}
-	a := w.login("vendor", account.clientID, account.secret)
-	if a.status != 429 || a.code != "RATE_LIMITED" || !a.quota() || headerInt(a, "Retry-After") < 3000 {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	if a := want(t, e.login("vendor", account.clientID, account.secret), 429, "RATE_LIMITED"); !a.quota() || headerInt(a, "Retry-After") < 3000 {
+		t.Errorf("%v", a.header)
 	}
 }
 
-//rule:limits-and-idempotency/redis_rate
-func TestToken_GuessingNeverLocksTheOwnerOut(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount("")
-	refused := 0
-	for range 30 {
-		switch a := w.login("vendor", account.clientID, "wrong"); {
-		case a.status == 401 && a.code == "INVALID_CREDENTIALS":
-		case a.status == 429 && a.code == "RATE_LIMITED" && headerInt(a, "Retry-After") >= 1:
-			refused++
-		default:
+// A client that renews five minutes before the end has no gap; one that meets
+// TOKEN_EXPIRED renews and sends the same once more.
+//
+//rule:authentication/3 limits/other-constants/recommended-token-renewal authentication/4 errors/retry-guidance/TOKEN_EXPIRED
+func TestToken_RenewalLeavesNoGap(t *testing.T) {
+	e := newStoreEnv(t, "")
+	good := e.account.token
+	for age, code := range map[time.Duration]string{55 * time.Minute: "", time.Hour: "TOKEN_EXPIRED"} {
+		var err error
+		if e.account.token, err = e.g.vendorTokens.Issue(e.account.accountID(), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+		if a := e.order(orderBody(age.String()), age.String()); a.code != code {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-	}
-	if refused == 0 {
-		t.Error("guessing is never slowed down")
-	}
-	if a := w.login("vendor", account.clientID, account.secret); a.status != 200 || headerInt(a, "X-RateLimit-Remaining") != 58 {
-		t.Errorf("the right secret: %d %s %v", a.status, a.body, a.header)
-	}
-	if a := w.login("vendor", account.clientID, strings.Repeat("x", 5000)); a.status != 401 && a.status != 429 {
-		t.Errorf("a long secret: %d %s", a.status, a.body)
+		e.account.token = good
+		first := want(t, e.order(orderBody(age.String()), age.String()), 201, "")
+		if replayed := first.header.Get("Idempotent-Replayed") != ""; replayed != (code == "") {
+			t.Errorf("once more: %v", first.header)
+		}
 	}
 }
 
-//rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists decisions/sandbox
-func TestToken_OfTheOtherEnvironmentIsRefused(t *testing.T) {
-	s := testSettings(t)
-	redis := startRedis(t)
-	s.Redis.URL = redis.URL
-	box := startGateway(t, s, testSecrets())
-	box.awaitReady()
-	account := box.newAccount("")
-	s.Environment = production
-	live := startGateway(t, s, testSecrets())
-	live.awaitReady()
-	if a := live.get(live.vendor+"/api/vendor/v1/webhook", account.token); a.status != 401 || a.code != "TOKEN_INVALID" {
-		t.Errorf("%d %s", a.status, a.body)
+// What holds in production differs from the sandbox in no limit; credentials and
+// tokens of one are none of the other, and the sandbox's conveniences end.
+//
+//rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists limits/post-orders limits/get-orders-id limits/post-orders-id-cancel
+//rule:limits/put-stores-id limits/post-token limits/rules/4 limits-and-idempotency/cancel-600-60-s limits-and-idempotency/get-3000-60-s-per-account
+//rule:limits-and-idempotency/token-60-h admin-api/patch-accounts-id decisions/sandbox webhooks/urls-are-https-and-public
+func TestProduction_AndSandbox(t *testing.T) {
+	t.Parallel()
+	redis := testserver.DedicatedRedis(t, stack.RedisOptions{}) // the shared one has the sandbox's rights
+	box := newEnvOn(t, redis, nil).withStore("")
+	live := newEnvOn(t, redis, nil, func(s *settings) { s.Environment = production }).withStore("")
+	for _, e := range []*env{box, live} {
+		got := fmt.Sprint(e.admin("GET", "/accounts/"+e.account.id, "").data["limits"])
+		const none = "burst:map[count:0 seconds:0] "
+		const wanted = "map[cancel:map[" + none + "sustained:map[count:600 seconds:60]] orderStatus:map[" + none + "sustained:map[count:3000 seconds:60]] " +
+			"orders:map[burst:map[count:120 seconds:10] sustained:map[count:600 seconds:60]] " +
+			"stores:map[burst:map[count:200 seconds:10] sustained:map[count:60 seconds:60]] token:map[" + none + "sustained:map[count:60 seconds:3600]]]"
+		if got != wanted {
+			t.Errorf("%s: %s", e.g.settings.Environment, got)
+		}
 	}
-	if a := live.login("vendor", account.clientID, account.secret); a.status != 401 || a.code != "INVALID_CREDENTIALS" {
-		t.Errorf("a sandbox credential in production: %d %s", a.status, a.body)
+	want(t, live.as(t, box.account).call("GET", "/webhook", ""), 401, "TOKEN_INVALID")
+	want(t, live.login("vendor", box.account.clientID, box.account.secret), 401, "INVALID_CREDENTIALS")
+	for _, note := range []string{simulateUnavailable, simulateSuspended} {
+		live.created(note, "packageNote", `"`+note+`"`)
+	}
+	never := newEnvOn(t, redis, nil, func(s *settings) { s.Webhook.LocalReceivers = receiversNever })
+	for _, e := range []*env{live, never.as(t, box.account)} {
+		want(t, e.call("PUT", "/webhook", `{"url":"http://127.0.0.1:9000/"}`), 422, "VALIDATION_FAILED")
 	}
 }

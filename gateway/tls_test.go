@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -45,7 +46,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 
 //rule:authentication/6 versioning/tls-1.2-or-higher-is
 func TestTLS_FromVersion12On(t *testing.T) {
-	w := newWorld(t, func(s *settings) {
+	w := newEnvWithoutRedis(t, func(s *settings) {
 		s.VendorAPI.TLSCertFile, s.VendorAPI.TLSKeyFile = certificate(t)
 	})
 	url := "https" + strings.TrimPrefix(w.vendor, "http") + "/x"
@@ -63,5 +64,58 @@ func TestTLS_FromVersion12On(t *testing.T) {
 			}
 		}
 		client.CloseIdleConnections()
+	}
+}
+
+// A certificate whose files are replaced is served without a restart; while the two
+// do not belong together, or are not readable, the one before is.
+func TestCertificate_IsReadAgainWhenItsFilesChange(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := certificate(t)
+	c, err := openCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.every = 0
+	served := func() *tls.Certificate {
+		t.Helper()
+		got, err := c.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first := served()
+	if served() != first {
+		t.Error("it was read again though nothing has changed")
+	}
+	freshCert, freshKey := certificate(t)
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+		later := time.Now().Add(time.Minute) // whatever the file system's clock can tell apart
+		if err := os.Chtimes(to, later, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(freshCert, certFile)
+	if served() != first {
+		t.Error("a certificate was served with another one's key")
+	}
+	move(freshKey, keyFile)
+	second := served()
+	if second == first {
+		t.Error("the new certificate is not served")
+	}
+	if err := os.Remove(certFile); err != nil {
+		t.Fatal(err)
+	}
+	if served() != second {
+		t.Error("without its file the certificate is gone")
+	}
+	if _, err := openCertificate(certFile, keyFile, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a gateway starts without its certificate")
 	}
 }

@@ -13,36 +13,45 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// replay calls the vendor's own endpoint.
-func (w *world) replay(account party, body string) answer {
-	w.Helper()
-	return w.send(request{method: "POST", url: w.vendor + "/api/vendor/v1/webhook/replay", token: account.token, body: body})
-}
+// ago is a time as clients write it.
+func ago(d time.Duration) string { return delivery.FormatTime(time.Now().Add(-d)) }
 
 func since(at time.Time) string { return `{"since":"` + delivery.FormatTime(at) + `"}` }
 
-// replayed calls the admin API and returns how many events were queued.
-func (w *world) replayed(account party, body string) any {
-	w.Helper()
-	return w.admin("POST", webhookPath(account)+"/replay", body).data["replayed"]
+func replaying(body string) func(*env) answer {
+	return calling("POST", "/api/vendor/v1/webhook/replay", body)
+}
+
+// replayed calls the admin API and expects that so many events are queued.
+func (e *env) replayed(account party, body string, n int) {
+	e.Helper()
+	want(e, e.tryAdmin("POST", webhookPath(account)+"/replay", body), 200, "", "replayed", n)
+}
+
+// between is a time after all that was written before and before what is written
+// next: the streams count in milliseconds of the server's clock, which is this
+// machine's.
+func (e *env) between() time.Time {
+	e.Helper()
+	begun := time.Now().UnixMilli()
+	e.await("the next millisecond but one", func() bool { return time.Now().UnixMilli() > begun+1 })
+	return time.UnixMilli(begun + 1)
 }
 
 func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
-	s := newScene(t, "")
-	other := s.freshAccount()
-	s.receiver(s.account)
-	s.receiver(other)
-	s.queueing()
-	s.cancel(s.created("POS-1"), "")
-	s.attempts(3, accepted)          // with the activation of each account's store
-	time.Sleep(5 * time.Millisecond) // the streams count in milliseconds
-	mark := time.Now()
-	time.Sleep(5 * time.Millisecond)
+	e := newStoreEnv(t, "")
+	other := e.freshAccount()
+	e.receiver(e.account)
+	e.receiver(other)
+	e.queueEvents()
+	e.cancel(e.created("POS-1"), "")
+	e.attempts(3, accepted) // with the activation of each account's store
+	mark := e.between()
 	for i := range 3 {
-		s.cancel(s.created(fmt.Sprint("POS-", 2+i)), "")
+		e.cancel(e.created(fmt.Sprint("POS-", 2+i)), "")
 	}
-	s.testEvents(other, 1)
-	first := s.attempts(4, accepted)
+	e.testEvents(other, 1)
+	first := e.attempts(4, accepted)
 
 	for form, body := range map[string]string{
 		"+03:00":            since(mark),
@@ -50,12 +59,12 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 		"none, so local":    `{"since":"` + mark.In(delivery.Istanbul).Format("2006-01-02T15:04:05.000") + `"}`,
 		"and unknown field": `{"since":"` + delivery.FormatTime(mark) + `","eventIds":["evt_1"]}`,
 	} {
-		if a := s.replay(s.account, body); a.status != 200 || a.body != `{"success":true,"data":{"replayed":3}}` || !a.quota() {
+		if a := e.call("POST", "/webhook/replay", body); a.status != 200 || a.body != `{"success":true,"data":{"replayed":3}}` || !a.quota() {
 			t.Fatalf("%s: %d %s", form, a.status, a.body)
 		}
-		again := s.attempts(3, accepted)
-		if got, want := eventsOf(again, s.account), eventsOf(first, s.account); !slices.Equal(got, want) {
-			t.Errorf("%s: replayed %v, want %v", form, got, want)
+		again := e.attempts(3, accepted)
+		if got, wanted := eventsOf(again, e.account), eventsOf(first, e.account); !slices.Equal(got, wanted) {
+			t.Errorf("%s: replayed %v, want %v", form, got, wanted)
 		}
 		for _, d := range again {
 			if !d.Replay || d.Attempt != 1 || time.Until(d.Deadline) < 23*time.Hour {
@@ -63,108 +72,97 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 			}
 		}
 	}
-	lines := s.admin("GET", webhookPath(s.account)+"/deliveries", "").data["deliveries"].([]any)
-	if line := lines[0].(map[string]any); line["replay"] != true || line["status"] != "delivered" {
-		t.Errorf("the log does not tell of the replay: %v", line)
-	}
-	if a := s.admin("GET", webhookPath(other)+"/deliveries", ""); len(a.data["deliveries"].([]any)) != 2 {
-		t.Errorf("the other account got something: %s", a.body)
+	wantMembers(t, "the log", e.admin("GET", webhookPath(e.account)+"/deliveries", "").list("deliveries")[0], "replay", true, "status", "delivered")
+	if lines := e.admin("GET", webhookPath(other)+"/deliveries", "").list("deliveries"); len(lines) != 2 {
+		t.Errorf("the other account got something: %v", lines)
 	}
 }
 
 func TestReplay_OfNothing(t *testing.T) {
-	w := newWorld(t)
-	account := w.named("Idle")
-	if a := w.replay(account, since(time.Now().Add(-time.Hour))); a.status != 200 || a.data["replayed"] != 0.0 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	e := newEnv(t)
+	e.account = e.named("Idle")
+	want(t, e.call("POST", "/webhook/replay", since(time.Now().Add(-time.Hour))), 200, "", "replayed", 0)
 	for _, body := range []string{since(time.Now()), `{"status":"undelivered"}`, `{"status":"notSent"}`} {
-		if n := w.replayed(account, body); n != 0.0 {
-			t.Errorf("%s: %v", body, n)
-		}
+		e.replayed(e.account, body, 0)
 	}
 }
 
-// A little older than a day is a slow clock, not a mistake.
+// A little older than a day is a slow clock, not a mistake. A request has half a
+// minute to arrive here.
 func TestReplay_ClocksMayDifferByAMinute(t *testing.T) {
-	w := newWorld(t)
-	account := w.named("Skewed")
-	for offset, status := range map[time.Duration]int{
-		-24*time.Hour - 50*time.Second: 200, 50 * time.Second: 200,
-		-24*time.Hour - 70*time.Second: 422, 70 * time.Second: 422,
+	e := newEnv(t)
+	e.account = e.named("Skewed")
+	for offset, refused := range map[time.Duration]bool{
+		-24*time.Hour - 30*time.Second: false, 50 * time.Second: false,
+		-24*time.Hour - 70*time.Second: true, 90 * time.Second: true,
 	} {
 		body := since(time.Now().Add(offset))
-		a := w.replay(account, body)
-		if a.status != status || status == 422 && !strings.HasPrefix(a.message, "since must not ") {
-			t.Errorf("vendor, %s: %d %s", offset, a.status, a.body)
-		}
-		if a := w.tryAdmin("POST", webhookPath(account)+"/replay", body); a.status != status {
-			t.Errorf("admin, %s: %d %s", offset, a.status, a.body)
+		for _, a := range []answer{e.call("POST", "/webhook/replay", body), e.tryAdmin("POST", webhookPath(e.account)+"/replay", body)} {
+			if (a.status == 422) != refused || !refused && a.status != 200 || refused && !strings.HasPrefix(a.message, "since must not ") {
+				t.Errorf("%s: %d %s", offset, a.status, a.body)
+			}
 		}
 	}
 }
 
 //rule:limits-and-idempotency/the-webhook-endpoints-count-in
 func TestReplay_CountsInTheStoresBucket(t *testing.T) {
-	w := newWorld(t)
-	account := w.newAccount(`{"stores":{"sustained":{"count":4,"seconds":3600},"burst":{"count":4,"seconds":3600}}}`)
-	w.receiver(account)
+	e := newEnv(t)
+	e.account = e.newAccount(`{"stores":{"sustained":{"count":4,"seconds":86400},"burst":{"count":4,"seconds":86400}}}`)
+	e.receiver(e.account)
 	for i, body := range []string{since(time.Now()), `{"since":"tomorrow"}`, `{`, `{}`} {
-		a := w.replay(account, body)
+		a := e.call("POST", "/webhook/replay", body)
 		if a.status == 429 || headerInt(a, "X-RateLimit-Limit") != 4 || headerInt(a, "X-RateLimit-Remaining") != 3-i {
 			t.Errorf("%s: %d %s %v", body, a.status, a.body, a.header)
 		}
 	}
-	a := w.replay(account, since(time.Now()))
-	if a.status != 429 || a.code != "RATE_LIMITED" || headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	a := want(t, e.call("POST", "/webhook/replay", since(time.Now())), 429, "RATE_LIMITED")
+	if headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 {
+		t.Errorf("%v", a.header)
 	}
-	if a := w.putStore(account, "s1", storeBody(kadikoy, "")); a.status != 429 {
-		t.Errorf("PUT /stores: %d %s", a.status, a.body)
-	}
-	if n := w.replayed(account, since(time.Now())); n != 0.0 {
-		t.Errorf("an operator's replay: %v", n)
-	}
+	want(t, e.putStore(e.account, "s1", storeBody(kadikoy, "")), 429, "RATE_LIMITED")
+	e.replayed(e.account, since(time.Now()), 0) // an operator's
 }
 
 func TestReplay_SuspendedAccount(t *testing.T) {
-	w := newWorld(t)
-	w.queueing()
-	account := w.named("Suspended")
-	w.testEvents(account, 1)
-	w.attempts(1, accepted)
-	w.admin("PATCH", "/accounts/"+account.id, `{"suspended":true}`)
+	e := newEnv(t)
+	e.queueEvents()
+	e.account = e.named("Suspended")
+	e.testEvents(e.account, 1)
+	e.attempts(1, accepted)
+	e.admin("PATCH", "/accounts/"+e.account.id, `{"suspended":true}`)
 	for _, body := range []string{since(time.Now()), `{}`} {
-		if a := w.replay(account, body); a.status != 403 || a.code != "ACCOUNT_SUSPENDED" || !a.quota() {
-			t.Errorf("%d %s", a.status, a.body)
+		if a := want(t, e.call("POST", "/webhook/replay", body), 403, "ACCOUNT_SUSPENDED"); !a.quota() {
+			t.Errorf("%v", a.header)
 		}
 	}
-	if n := w.replayed(account, since(time.Now().Add(-time.Hour))); n != 1.0 {
-		t.Errorf("operators may still replay: %v", n)
-	}
+	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 1) // operators may still
 }
 
 // However many are asked for at once, one runs at a time, nothing is queued for
 // those that are refused, and the next one after them is let in.
 func TestReplay_OneAtATime(t *testing.T) {
-	s := newScene(t, `{"stores":{"sustained":{"count":100000,"seconds":60},"burst":{"count":100000,"seconds":60}}}`)
-	s.receiver(s.account)
-	s.queueing()
-	s.cancel(s.created("POS-1"), "")
+	e := newStoreEnv(t, everyLimit())
+	e.receiver(e.account)
+	e.queueEvents()
+	e.cancel(e.created("POS-1"), "")
 	const each = 2 // with the activation of the store
-	s.attempts(each, accepted)
-	day := since(time.Now().Add(-time.Hour))
+	e.attempts(each, accepted)
+	hour := since(time.Now().Add(-time.Hour))
 
 	var queued, refused atomic.Int64
 	var group sync.WaitGroup
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(time.Minute) // two meet within milliseconds
 	for client := range 8 {
 		group.Go(func() {
 			for refused.Load() == 0 && time.Now().Before(end) {
-				a, err := s.tryReplay(client%2 == 0, day)
+				var a answer
+				if client%2 == 0 {
+					a = e.call("POST", "/webhook/replay", hour)
+				} else {
+					a = e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)
+				}
 				switch {
-				case err != nil:
-					t.Error(err)
 				case a.status == 200:
 					queued.Add(int64(a.data["replayed"].(float64)))
 				case a.status == 429 && a.code == "RATE_LIMITED" && strings.Contains(a.message, "another replay"):
@@ -180,155 +178,101 @@ func TestReplay_OneAtATime(t *testing.T) {
 	}
 	group.Wait()
 	if refused.Load() == 0 {
-		t.Fatal("no two replays met in ten seconds")
+		t.Fatal("no two replays met")
 	}
-	if a := s.replay(s.account, day); a.status != 200 {
-		t.Fatalf("after the others: %d %s", a.status, a.body)
-	}
-	s.awaitWaiting(s.account, int(queued.Load())+each)
-}
-
-func (s *scene) tryReplay(vendor bool, body string) (answer, error) {
-	if vendor {
-		return s.try(request{method: "POST", url: s.vendor + "/api/vendor/v1/webhook/replay", token: s.account.token, body: body})
-	}
-	return s.try(request{method: "POST", url: s.private + "/api/admin/v1" + webhookPath(s.account) + "/replay", token: adminKey, body: body})
+	want(t, e.call("POST", "/webhook/replay", hour), 200, "")
+	e.awaitWaiting(e.account, int(queued.Load())+each)
 }
 
 //rule:admin-api/post-accounts-id-webhook-replay
 func TestAdminReplay_ByEventIDs(t *testing.T) {
-	w := newWorld(t)
-	w.queueing()
-	account, other := w.named("One"), w.named("Other")
-	w.testEvents(account, 3)
-	w.testEvents(other, 1)
-	made := w.attempts(4, accepted)
+	e := newEnv(t)
+	e.queueEvents()
+	account, other := e.named("One"), e.named("Other")
+	e.testEvents(account, 3)
+	e.testEvents(other, 1)
+	made := e.attempts(4, accepted)
 	ids, foreign := eventsOf(made, account), eventsOf(made, other)[0]
-	path := webhookPath(account) + "/replay"
 
-	if n := w.replayed(account, fmt.Sprintf(`{"eventIds":[%q,%q,%q]}`, ids[2], ids[0], ids[2])); n != 2.0 {
-		t.Errorf("replayed %v; an event that is named twice goes once", n)
+	e.replayed(account, fmt.Sprintf(`{"eventIds":[%q,%q,%q]}`, ids[2], ids[0], ids[2]), 2) // an event that is named twice goes once
+	if got, wanted := eventsOf(e.attempts(2, accepted), account), []string{ids[2], ids[0]}; !slices.Equal(got, wanted) {
+		t.Errorf("sent %v, want %v", got, wanted)
 	}
-	if got, want := eventsOf(w.attempts(2, accepted), account), []string{ids[2], ids[0]}; !slices.Equal(got, want) {
-		t.Errorf("sent %v, want %v", got, want)
-	}
-	for name, id := range map[string]string{"unknown": "evt_none", "another account's": foreign, "no id": "x"} {
-		a := w.tryAdmin("POST", path, fmt.Sprintf(`{"eventIds":[%q,%q]}`, ids[0], id))
-		if a.status != 404 || a.code != "EVENT_NOT_FOUND" || !strings.Contains(a.message, id) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+	for _, id := range []string{"evt_none", foreign, "x"} {
+		a := want(t, e.tryAdmin("POST", webhookPath(account)+"/replay", fmt.Sprintf(`{"eventIds":[%q,%q]}`, ids[0], id)), 404, "EVENT_NOT_FOUND")
+		if !strings.Contains(a.message, id) {
+			t.Errorf("%s", a.body)
 		}
 	}
-	w.awaitWaiting(account, 0) // nothing of a refused list is queued
-	w.awaitWaiting(other, 0)
+	e.health(account, "waitingEvents", 0) // nothing of a refused list is queued
+	e.health(other, "waitingEvents", 0)
 }
 
 func TestAdminReplay_ByOutcome(t *testing.T) {
-	w := newWorld(t)
-	w.queueing()
-	account, other := w.newParty("vendor", "/accounts", "accountId", `{"name":"One"}`), w.named("Other")
-	id := accountID(t, account)
+	e := newEnv(t)
+	e.queueEvents()
+	account, other := e.newParty("vendor", "/accounts", "accountId", `{"name":"One"}`), e.named("Other")
+	id := account.accountID()
 	for range 2 { // while no receiver is registered
 		notice := ledger.Notice{Account: id, Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}
-		if err := w.ledger().Publish(t.Context(), notice); err != nil {
+		if err := e.ledger.Publish(t.Context(), notice); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.await("events are recorded as not sent", func() bool {
-		return len(w.admin("GET", webhookPath(account)+"/deliveries?status=notSent", "").data["deliveries"].([]any)) == 2
+	e.await("events are recorded as not sent", func() bool {
+		return len(e.admin("GET", webhookPath(account)+"/deliveries?status=notSent", "").list("deliveries")) == 2
 	})
-	w.receiver(account)
-	w.testEvents(account, 4)
-	w.testEvents(other, 1)
+	e.receiver(account)
+	e.testEvents(account, 4)
+	e.testEvents(other, 1)
 	delivered := 0
-	undelivered := eventsOf(w.attempts(5, func(d *ledger.Delivery) ledger.Outcome {
+	undelivered := eventsOf(e.attempts(5, func(d *ledger.Delivery) ledger.Outcome {
 		if d.Account == id && delivered == 0 {
 			delivered++
 			return accepted(d)
 		}
 		return givenUp(d)
 	}), account)[1:]
-	time.Sleep(5 * time.Millisecond)
-	after := delivery.FormatTime(time.Now())
 
-	if n := w.replayed(account, `{"status":"undelivered","since":"`+after+`"}`); n != 0.0 {
-		t.Errorf("since then: %v", n)
-	}
-	if n := w.replayed(account, `{"status":"undelivered"}`); n != 3.0 {
-		t.Errorf("undelivered: %v", n)
-	}
-	if got := eventsOf(w.attempts(3, accepted), account); !slices.Equal(got, undelivered) {
+	e.replayed(account, `{"status":"undelivered","since":"`+delivery.FormatTime(e.between())+`"}`, 0)
+	e.replayed(account, `{"status":"undelivered"}`, 3)
+	if got := eventsOf(e.attempts(3, accepted), account); !slices.Equal(got, undelivered) {
 		t.Errorf("sent %v, want %v", got, undelivered)
 	}
-	if n := w.replayed(account, `{"status":"notSent","since":"`+ago(time.Hour)+`"}`); n != 2.0 {
-		t.Errorf("notSent: %v", n)
-	}
-	for _, d := range w.attempts(2, accepted) {
+	e.replayed(account, `{"status":"notSent","since":"`+ago(time.Hour)+`"}`, 2)
+	for _, d := range e.attempts(2, accepted) {
 		if d.Type != delivery.StoreActivated || !d.Replay {
 			t.Errorf("%+v", d)
 		}
 	}
-	// Delivered by now, so that was not their final outcome.
-	for _, status := range []string{"undelivered", "notSent"} {
-		if n := w.replayed(account, `{"status":"`+status+`"}`); n != 0.0 {
-			t.Errorf("%s once more: %v", status, n)
-		}
+	for _, status := range []string{"undelivered", "notSent"} { // delivered by now, so that was not their final outcome
+		e.replayed(account, `{"status":"`+status+`"}`, 0)
 	}
-	if n := w.replayed(other, `{"status":"undelivered"}`); n != 1.0 {
-		t.Errorf("the other account's: %v", n)
-	}
+	e.replayed(other, `{"status":"undelivered"}`, 1)
 }
 
 func TestAdminReplay_Refusals(t *testing.T) {
-	w := newWorld(t)
-	account := w.named("One")
+	e := newEnv(t)
+	account, bare := e.named("One"), e.newAccount("")
 	path := webhookPath(account) + "/replay"
 	hour, many := ago(time.Hour), `"evt_1"`+strings.Repeat(`,"evt_1"`, maxReplayed)
-	for body, field := range map[string]string{
-		`{}`:                                    "eventIds",
-		`{"eventIds":null,"since":null}`:        "eventIds",
-		`{"eventIds":[]}`:                       "eventIds",
-		`{"eventIds":"evt_1"}`:                  "eventIds",
-		`{"eventIds":{}}`:                       "eventIds",
-		`{"eventIds":[1]}`:                      "eventIds[0]",
-		`{"eventIds":["evt_1",""]}`:             "eventIds[1]",
-		`{"eventIds":["evt_1",null]}`:           "eventIds[1]",
-		`{"eventIds":[` + many + `]}`:           "eventIds",
-		`{"since":1}`:                           "since",
-		`{"since":""}`:                          "since",
-		`{"since":"yesterday"}`:                 "since",
-		`{"since":"2026-02-30T12:00:00Z"}`:      "since",
-		`{"since":"` + ago(25*time.Hour) + `"}`: "since",
-		`{"since":"` + ago(-time.Hour) + `"}`:   "since",
-		`{"status":1}`:                          "status",
-		`{"status":""}`:                         "status",
-		`{"status":"delivered"}`:                "status",
-		`{"status":"Undelivered"}`:              "status",
-		`{"status":["undelivered"]}`:            "status",
-		`{"status":"undelivered","since":1}`:    "since",
-		`{"status":"undelivered","since":"` + ago(25*time.Hour) + `"}`: "since",
-		`{"status":"lost","since":"` + hour + `"}`:                     "status",
-		`{"eventIds":["evt_1"],"since":"` + hour + `"}`:                "eventIds",
-		`{"eventIds":["evt_1"],"status":"undelivered"}`:                "eventIds",
+	for field, bodies := range map[string][]string{
+		"eventIds": {`{}`, `{"eventIds":null,"since":null}`, `{"eventIds":[]}`, `{"eventIds":"evt_1"}`, `{"eventIds":{}}`, `{"eventIds":[` + many + `]}`,
+			`{"eventIds":["evt_1"],"since":"` + hour + `"}`, `{"eventIds":["evt_1"],"status":"undelivered"}`},
+		"eventIds[0]": {`{"eventIds":[1]}`},
+		"eventIds[1]": {`{"eventIds":["evt_1",""]}`, `{"eventIds":["evt_1",null]}`},
+		"since": {`{"since":1}`, `{"since":""}`, `{"since":"yesterday"}`, `{"since":"2026-02-30T12:00:00Z"}`, `{"since":"` + ago(25*time.Hour) + `"}`,
+			`{"since":"` + ago(-time.Hour) + `"}`, `{"status":"undelivered","since":1}`, `{"status":"undelivered","since":"` + ago(25*time.Hour) + `"}`},
+		"status": {`{"status":1}`, `{"status":""}`, `{"status":"delivered"}`, `{"status":"Undelivered"}`, `{"status":["undelivered"]}`, `{"status":"lost","since":"` + hour + `"}`},
 	} {
-		if a := w.tryAdmin("POST", path, body); a.status != 422 || a.firstField() != field || a.message == "" {
-			t.Errorf("%.80s: %d %.300s", body, a.status, a.body)
+		for _, body := range bodies {
+			wantField(t, e.tryAdmin("POST", path, body), 422, "VALIDATION_FAILED", field)
 		}
 	}
-	for body, code := range map[string]string{`{`: "MALFORMED_REQUEST", `[]`: "MALFORMED_REQUEST", `{"since":"a","since":"b"}`: "MALFORMED_REQUEST"} {
-		if a := w.tryAdmin("POST", path, body); a.status != 400 || a.code != code {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
-		}
+	for _, body := range []string{`{`, `[]`, `{"since":"a","since":"b"}`} {
+		want(t, e.tryAdmin("POST", path, body), 400, "MALFORMED_REQUEST")
 	}
-	bare := w.newAccount("")
 	for _, body := range []string{`{"since":"` + hour + `"}`, `{"status":"undelivered"}`} {
-		if a := w.tryAdmin("POST", webhookPath(bare)+"/replay", body); a.status != 404 || a.code != "WEBHOOK_NOT_CONFIGURED" {
-			t.Errorf("no receiver, %s: %d %s", body, a.status, a.body)
-		}
-	}
-	for name, token := range map[string]string{"none": "", "a vendor's": account.token} {
-		a := w.send(request{method: "POST", url: w.private + "/api/admin/v1" + path, token: token, body: `{"status":"undelivered"}`})
-		if a.status != 401 || a.code != "TOKEN_INVALID" {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		want(t, e.tryAdmin("POST", webhookPath(bare)+"/replay", body), 404, "WEBHOOK_NOT_CONFIGURED")
 	}
 }

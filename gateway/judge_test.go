@@ -12,14 +12,15 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/gateway/openapi/contract"
+	"vendorapi/internal/testenv/testserver"
 )
 
-// Every gateway that a test starts is watched: what it answers on either listener
-// is held against the OpenAPI documents before it is sent, whichever client asked.
-// A test that meets what is not documented fails, and so does the whole package
-// when something is documented that no test has met.
+// The judge of the contract: what any gateway of these tests answers, on either
+// listener, is held against the OpenAPI documents before it is sent, whichever
+// client asked. A test that meets what is not documented fails, and so does the
+// whole package when something is documented that no test has met.
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := testserver.Run(m)
 	if code == 0 && wholePackage() {
 		for _, api := range []string{"vendor", "fleet", "admin"} {
 			for _, missing := range document(api).Unmet() {
@@ -50,53 +51,39 @@ func document(api string) *contract.Document {
 	return d
 }
 
-// unwatched are tests that measure: they must not pay for the judge.
-func unwatched(t testing.TB) bool {
-	_, benchmark := t.(*testing.B)
-	return benchmark || strings.HasPrefix(t.Name(), "TestAllocations")
-}
-
-// bodyRead is where a watched handler leaves the body that it was given.
+// bodyRead is where a judged handler leaves the body that it was given.
 type bodyRead struct{}
 
-// watch puts the judge around the routes of a gateway and both its listeners.
-func watch(t testing.TB, g *gateway, fronts []*front) {
-	if unwatched(t) {
+// judgeAnswers puts the judge around the routes of a gateway and both its
+// listeners, unless the test measures: it must not pay for the judge.
+func judgeAnswers(t testing.TB, g *gateway, fronts []*front) {
+	if _, benchmark := t.(*testing.B); benchmark || strings.HasPrefix(t.Name(), "TestAllocations") {
 		return
 	}
-	watchRoutes(g.vendorRoutes)
-	watchRoutes(g.privateRoutes)
+	for _, rs := range []routes{g.vendorRoutes, g.privateRoutes} {
+		for i := range rs {
+			handle := rs[i].handle
+			rs[i].handle = func(g *gateway, x *exchange) error {
+				x.ctx.SetUserValue(bodyRead{}, append([]byte{}, x.body...))
+				return handle(g, x)
+			}
+		}
+	}
 	for _, f := range fronts {
-		f.server.Handler = watched(t, f.name, f.server.Handler)
-		refuse := f.server.ErrorHandler
+		handle, refuse := f.server.Handler, f.server.ErrorHandler
+		f.server.Handler = func(ctx *fasthttp.RequestCtx) {
+			ctx.SetUserValue(bodyRead{}, nil)
+			handle(ctx)
+			target := string(ctx.Request.Header.RequestURI())
+			_, query, _ := strings.Cut(target, "?")
+			judge(t, f.name, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
+		}
 		f.server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			refuse(ctx, err)
 			if len(ctx.Response.Body()) > 0 { // none was sent to a connection that never spoke
 				judge(t, f.name, "", "", ctx)
 			}
 		}
-	}
-}
-
-// watchRoutes has every handler leave the body where the judge finds it.
-func watchRoutes(rs routes) {
-	for i := range rs {
-		handle := rs[i].handle
-		rs[i].handle = func(g *gateway, x *exchange) error {
-			x.ctx.SetUserValue(bodyRead{}, append([]byte{}, x.body...))
-			return handle(g, x)
-		}
-	}
-}
-
-// watched is a listener's handler with the judge behind it.
-func watched(t testing.TB, listener string, handle fasthttp.RequestHandler) fasthttp.RequestHandler {
-	return func(ctx *fasthttp.RequestCtx) {
-		ctx.SetUserValue(bodyRead{}, nil)
-		handle(ctx)
-		target := string(ctx.Request.Header.RequestURI())
-		_, query, _ := strings.Cut(target, "?")
-		judge(t, listener, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
 	}
 }
 

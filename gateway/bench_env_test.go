@@ -14,51 +14,48 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ops"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 const (
-	// siteAccounts is how many accounts the load is spread over, one a
-	// connection: every partition is written to, and every account has a ring.
-	siteAccounts = connections
-	// sitePool is the number of connections to Redis, for the ledger and for
+	// benchAccounts is how many accounts the load is spread over, one a
+	// connection: every partition is written to.
+	benchAccounts = connections
+	// benchPool is the number of connections to Redis, for the ledger and for
 	// every reference alike: as many as there are requests at a time.
-	sitePool = connections
-	// siteWarmUp is how many orders are sent before a measurement, so that
+	benchPool = connections
+	// benchWarmUp is how many orders are sent before a measurement, so that
 	// connections are open and buffers have grown.
-	siteWarmUp = 16 * connections
+	benchWarmUp = 16 * connections
 	// wideLimits refuse nothing that a measurement sends.
 	wideLimits = `{"orders":{"sustained":{"count":1000000,"seconds":60},"burst":{"count":1000000,"seconds":10}}}`
 )
 
-// site is a server under load, with a Redis of its own that syncs every write
+// benchEnv is a gateway under load, with a Redis of its own that syncs every write
 // before it answers.
-type site struct {
-	*world
+type benchEnv struct {
+	*env
 	settings settings
 	rdb      *redis.Client
 	accounts []party
 	load     *load
 }
 
-// newSite starts Redis and a gateway with accounts that have an Active store
+// newBenchEnv starts Redis and a gateway with accounts that have an Active store
 // each; change may alter its settings. The load is not connected yet.
-func newSite(t testing.TB, change ...func(*settings)) *site {
+func newBenchEnv(t testing.TB, change ...func(*settings)) *benchEnv {
 	t.Helper()
-	s := &site{settings: testSettings(t)}
+	s := &benchEnv{settings: testSettings(t)}
 	for _, c := range change {
 		c(&s.settings)
 	}
-	server, err := stack.StartRedis(t.Context(), stack.RedisOptions{Dir: t.TempDir(), Unix: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	s.settings.Redis.URL, s.settings.Redis.PoolSize = server.URL, sitePool
-	s.world = startGateway(t, s.settings, testSecrets())
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Unix: true})
+	s.settings.Redis.URL, s.settings.Redis.PoolSize = server.URL, benchPool
+	s.env = startGateway(t, s.settings, testSecrets())
 	s.awaitReady()
 	s.rdb = s.client(t)
 	fleet := s.newFleet("Kurye", istanbul)
-	for range siteAccounts {
+	for range benchAccounts {
 		account := s.newAccount(wideLimits)
 		s.activeStore(account, fleet, "kadikoy-1")
 		s.accounts = append(s.accounts, account)
@@ -66,46 +63,46 @@ func newSite(t testing.TB, change ...func(*settings)) *site {
 	return s
 }
 
-// client is a pool of connections to the site's Redis, as large as the ledger's.
-func (s *site) client(t testing.TB) *redis.Client {
+// client is a pool of connections to the environment's Redis, as large as the ledger's.
+func (s *benchEnv) client(t testing.TB) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(s.settings.Redis.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.PoolSize, options.DisableIdentity = sitePool, true
+	options.PoolSize, options.DisableIdentity = benchPool, true
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-// connect opens the load's connections to the gateway that the site has now,
+// connect opens the load's connections to the gateway that the environment has now,
 // and warms up.
-func (s *site) connect(t testing.TB) {
+func (s *benchEnv) connect(t testing.TB) {
 	t.Helper()
 	tokens := make([]string, len(s.accounts))
 	for i, account := range s.accounts {
 		tokens[i] = account.token
 	}
 	s.load = newLoad(t, strings.TrimPrefix(s.vendor, "http://"), 201, tokens)
-	if err := s.load.orders(siteWarmUp, func() {}); err != nil {
+	if err := s.load.orders(benchWarmUp, func() {}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// newOrderSite is the gateway with a connection to Redis for each request.
-func newOrderSite(t testing.TB) *site {
+// newOrderEnv is the gateway with a connection to Redis for each request.
+func newOrderEnv(t testing.TB) *benchEnv {
 	t.Helper()
-	s := newSite(t, func(s *settings) { s.Redis.Pipelines = 0 })
+	s := newBenchEnv(t, func(s *settings) { s.Redis.Pipelines = 0 })
 	s.connect(t)
 	return s
 }
 
-// newPipelinesSite is the gateway as it is shipped, whose requests share a
+// newPipelinesEnv is the gateway as it is shipped, whose requests share a
 // connection to Redis.
-func newPipelinesSite(t testing.TB) *site {
+func newPipelinesEnv(t testing.TB) *benchEnv {
 	t.Helper()
-	s := newSite(t)
+	s := newBenchEnv(t)
 	if s.settings.Redis.Pipelines == 0 {
 		t.Fatal("the shipped settings have no redis.pipelines")
 	}
@@ -113,16 +110,16 @@ func newPipelinesSite(t testing.TB) *site {
 	return s
 }
 
-// newReferenceSite is the gateway with something else in place of the ledger.
-func newReferenceSite(t testing.TB, open func(testing.TB, *site) *reference) *site {
+// newReferenceEnv is the gateway with something else in place of the ledger.
+func newReferenceEnv(t testing.TB, open func(testing.TB, *benchEnv) *reference) *benchEnv {
 	t.Helper()
-	s := newSite(t)
+	s := newBenchEnv(t)
 	r := open(t, s)
 	s.stop()
-	s.world = startGateway(t, s.settings, testSecrets(), func(g *gateway) {
-		for i := range g.vendorRoutes {
-			if g.vendorRoutes[i].name == "orders_create" {
-				g.vendorRoutes[i].handle = r.createOrder
+	s.env = startGateway(t, s.settings, testSecrets(), func(e *env) {
+		for i := range e.g.vendorRoutes {
+			if e.g.vendorRoutes[i].name == "orders_create" {
+				e.g.vendorRoutes[i].handle = r.createOrder
 			}
 		}
 	})
@@ -131,11 +128,11 @@ func newReferenceSite(t testing.TB, open func(testing.TB, *site) *reference) *si
 	return s
 }
 
-// newEmptySite is the gateway's own listener and server with a handler that
+// newEmptyEnv is the gateway's own listener and server with a handler that
 // does nothing, not even read the body. It has no Redis.
-func newEmptySite(t testing.TB) *site {
+func newEmptyEnv(t testing.TB) *benchEnv {
 	t.Helper()
-	s := &site{settings: testSettings(t)}
+	s := &benchEnv{settings: testSettings(t)}
 	g, err := newGateway(t.Context(), s.settings, testSecrets(), slog.New(slog.DiscardHandler), ops.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +153,7 @@ func newEmptySite(t testing.TB) *site {
 		t.Fatal(err)
 	}
 	s.load = newLoad(t, f.listener.Addr().String(), 200, []string{token})
-	if err := s.load.orders(siteWarmUp, func() {}); err != nil {
+	if err := s.load.orders(benchWarmUp, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -164,7 +161,7 @@ func newEmptySite(t testing.TB) *site {
 
 // redisMicros is the CPU time that the server's main thread has used, in
 // microseconds; 0 where there is no Redis.
-func (s *site) redisMicros(t testing.TB) float64 {
+func (s *benchEnv) redisMicros(t testing.TB) float64 {
 	t.Helper()
 	if s.rdb == nil {
 		return 0

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,17 +47,17 @@ func (r *reference) createOrder(g *gateway, x *exchange) error {
 }
 
 // newNothingReference keeps nothing: what is left is the gateway itself.
-func newNothingReference(testing.TB, *site) *reference {
+func newNothingReference(testing.TB, *benchEnv) *reference {
 	return &reference{keep: func(*gateway, *exchange, *delivery.Order, string, [sha256.Size]byte) error { return nil }}
 }
 
 // oneXAdd is one bare XADD of the bytes that the ledger keeps of such an order,
 // its record and its event, to as many streams as there are partitions. It is
 // written for speed: it packs no order, and allocates little.
-func oneXAdd(t testing.TB, s *site, rdb redis.UniversalClient) *reference {
+func oneXAdd(t testing.TB, s *benchEnv, rdb redis.UniversalClient) *reference {
 	t.Helper()
 	stored := s.storedOrder(t)
-	streams := make([]any, s.ledger().Partitions())
+	streams := make([]any, s.settings.Redis.Partitions)
 	for i := range streams {
 		streams[i] = fmt.Sprintf("{%d}orders", i)
 	}
@@ -69,7 +71,7 @@ func oneXAdd(t testing.TB, s *site, rdb redis.UniversalClient) *reference {
 
 // storedOrder creates an order and reads back what the ledger keeps of it: the
 // record and the stream's event, one behind the other.
-func (s *site) storedOrder(t testing.TB) []byte {
+func (s *benchEnv) storedOrder(t testing.TB) []byte {
 	t.Helper()
 	a := s.send(request{method: "POST", url: s.vendor + "/api/vendor/v1/orders", token: s.accounts[0].token, body: loadBody})
 	if a.status != 201 {
@@ -80,13 +82,19 @@ func (s *site) storedOrder(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	digest := id.Digest()
-	record := s.keyEnding(t, "}o"+string(digest[:]))
-	stored, err := s.rdb.Get(t.Context(), record).Result()
+	keys, err := s.rdb.Keys(t.Context(), "*}o*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag := record[:len(record)-len("o")-len(digest)]
-	events, err := s.rdb.XRevRangeN(t.Context(), tag+"e", "+", "-", 1).Result()
+	at := slices.IndexFunc(keys, func(key string) bool { return strings.HasSuffix(key, "}o"+string(digest[:])) })
+	if at < 0 {
+		t.Fatal("there is no record of the order")
+	}
+	stored, err := s.rdb.Get(t.Context(), keys[at]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.rdb.XRevRangeN(t.Context(), strings.TrimSuffix(keys[at], "o"+string(digest[:]))+"e", "+", "-", 1).Result()
 	if err != nil || len(events) != 1 {
 		t.Fatalf("%v, %v", events, err)
 	}
@@ -96,30 +104,14 @@ func (s *site) storedOrder(t testing.TB) []byte {
 	return []byte(stored)
 }
 
-// keyEnding is the one key with that suffix.
-func (s *site) keyEnding(t testing.TB, suffix string) string {
-	t.Helper()
-	keys, err := s.rdb.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range keys {
-		if len(key) > len(suffix) && key[len(key)-len(suffix):] == suffix {
-			return key
-		}
-	}
-	t.Fatalf("no key ends in %q", suffix)
-	return ""
-}
-
 // newXAddReference is oneXAdd through a plain pool of connections.
-func newXAddReference(t testing.TB, s *site) *reference { return oneXAdd(t, s, s.client(t)) }
+func newXAddReference(t testing.TB, s *benchEnv) *reference { return oneXAdd(t, s, s.client(t)) }
 
 // newXAddPipelinesReference is oneXAdd through an AutoPipeline, full duplex over
 // one connection. That is the fastest XADD: half duplex, with 1 to 16 batches
 // under way or over 1 to 8 connections, costs as much CPU at best, and holds
 // requests back to fill its batches.
-func newXAddPipelinesReference(t testing.TB, s *site) *reference {
+func newXAddPipelinesReference(t testing.TB, s *benchEnv) *reference {
 	t.Helper()
 	options := redis.DefaultBlockingAutoPipelineOptions()
 	options.FullDuplex, options.NumShards = true, 1
@@ -135,7 +127,7 @@ func newXAddPipelinesReference(t testing.TB, s *site) *reference {
 // the two windows, the idempotency key, the order, and the document for whoever
 // works on it, one after the other. It is not atomic, and its windows let up to
 // twice as many pass.
-func newPlainReference(t testing.TB, s *site) *reference {
+func newPlainReference(t testing.TB, s *benchEnv) *reference {
 	t.Helper()
 	rdb := s.client(t)
 	limiter := redis_rate.NewLimiter(rdb)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,37 +160,4 @@ func statusOf(b []byte) int {
 		return 0
 	}
 	return int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
-}
-
-func TestLoad_AllocatesNothingAndChecksItsAnswers(t *testing.T) {
-	client, server := net.Pipe()
-	defer client.Close()
-	defer server.Close()
-	answer := []byte("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}")
-	go func() {
-		request := make([]byte, 4096)
-		for {
-			if _, err := server.Read(request); err != nil {
-				return
-			}
-			if _, err := server.Write(answer); err != nil {
-				return
-			}
-		}
-	}()
-	c := newCaller(client, 201, "token")
-	if n := testing.AllocsPerRun(100, func() {
-		if err := c.order(123456789); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if got := strings.Count(string(c.request), "POS-000123456789"); got != 2 {
-		t.Errorf("the number stands in %d places: %s", got, c.request)
-	}
-	c.want = 200
-	if c.order(1) == nil {
-		t.Error("a wrong status passed")
-	}
 }
