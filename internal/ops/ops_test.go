@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,7 +53,12 @@ func TestNewLogger_RefusesUnknownWords(t *testing.T) {
 
 func TestHandler(t *testing.T) {
 	var reason error
-	h := Handler(NewRegistry(), func(context.Context) error { return reason }, false)
+	h := Handler(NewRegistry(), func(ctx context.Context) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("readiness is asked for without a deadline")
+		}
+		return reason
+	}, false)
 	withProfiles := Handler(NewRegistry(), func(context.Context) error { return nil }, true)
 	for name, c := range map[string]struct {
 		h      http.Handler
@@ -63,7 +67,6 @@ func TestHandler(t *testing.T) {
 		status int
 		body   string
 	}{
-		"metrics":         {h, nil, "/metrics", 200, "go_goroutines"},
 		"process metrics": {h, nil, "/metrics", 200, "process_open_fds"},
 		"alive":           {h, errors.New("x"), "/healthz", 200, "ok"},
 		"ready":           {h, nil, "/readyz", 200, "ready"},
@@ -88,46 +91,23 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestHandler_ReadyIsAskedWithADeadline(t *testing.T) {
-	h := Handler(NewRegistry(), func(ctx context.Context) error {
-		if _, bounded := ctx.Deadline(); !bounded {
-			return errors.New("no deadline")
-		}
-		return nil
-	}, false)
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-	if rec.Code != http.StatusOK {
-		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
-}
-
 func TestServe_EndsWithItsContext(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx, cancel := context.WithCancel(t.Context())
+	listener, err := Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := free.Addr().String()
-	if err := Serve(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) {
+	addr := listener.Addr().String()
+	if err := Serve(ctx, addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("taken address: %v", err)
 	}
-	free.Close()
-
-	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, http.NotFoundHandler()) }()
-	for {
-		resp, err := http.Get("http://" + addr + "/")
-		if err == nil {
-			resp.Body.Close()
-			break
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("ended early: %v", err)
-		default:
-		}
+	go func() { done <- ServeOn(ctx, listener, http.NotFoundHandler()) }()
+	resp, err := http.Get("http://" + addr + "/")
+	if err != nil {
+		t.Fatal(err)
 	}
+	resp.Body.Close()
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("after cancel: %v", err)

@@ -78,7 +78,7 @@ func networkFaults(t *testing.T) []fault {
 	reset := listen(t, "127.0.0.1:0")
 	raw(t, reset, func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 64))
-		_ = conn.(*countedOnce).Conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.(*counted).Conn.(*net.TCPConn).SetLinger(0)
 	})
 	hangUp := listen(t, "127.0.0.1:0")
 	raw(t, hangUp, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) })

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -282,50 +281,6 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 			}
 		}
 		sends.Wait()
-	})
-}
-
-// A receiver that takes fewer requests at once on a connection than its endpoint
-// may have in flight delays itself: http.Transport learns of the limit after it
-// has sent too many, and waits a second and more before it repeats those. Nobody
-// else waits for it.
-func TestHTTP2_ALowLimitOfStreamsDelaysNobodyElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, authority := listenPipes(), newAuthority(t)
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			if strings.HasSuffix(r.URL.Path, "/1") {
-				time.Sleep(50 * time.Millisecond)
-			}
-		}))
-		server.Listener.Close()
-		server.Listener, server.EnableHTTP2, server.TLS = l, true, authority.issue(t, time.Now().Add(time.Hour), "vendor.test")
-		server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2}
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		s := pipeSender(t, authority, l)
-		var sends sync.WaitGroup
-		var delivered atomic.Int32
-		for range 16 {
-			sends.Go(func() {
-				switch a := s.post(t, at("https", l, 1)); a.class {
-				case "":
-					delivered.Add(1)
-				case classTimeout:
-				default:
-					t.Errorf("%+v", a)
-				}
-			})
-		}
-		for range 10 {
-			if a := s.post(t, at("https", l, 2)); !a.ok() || a.took != 0 {
-				t.Errorf("a neighbour: %+v", a)
-			}
-		}
-		sends.Wait()
-		if n := delivered.Load(); n < 8 {
-			t.Errorf("%d of 16 were delivered", n)
-		}
 	})
 }
 

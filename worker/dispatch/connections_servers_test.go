@@ -242,7 +242,8 @@ func (a *authority) issue(t testing.TB, until time.Time, names ...string) *tls.C
 // counting is a listener that counts what it accepts, and what is open of it.
 type counting struct {
 	net.Listener
-	accepted, open atomic.Int32
+	accepted atomic.Int32
+	open     atomic.Int64
 }
 
 func (l *counting) Accept() (net.Conn, error) {
@@ -252,18 +253,7 @@ func (l *counting) Accept() (net.Conn, error) {
 	}
 	l.accepted.Add(1)
 	l.open.Add(1)
-	return &countedOnce{Conn: conn, open: &l.open}, nil
-}
-
-type countedOnce struct {
-	net.Conn
-	once sync.Once
-	open *atomic.Int32
-}
-
-func (c *countedOnce) Close() error {
-	c.once.Do(func() { c.open.Add(-1) })
-	return c.Conn.Close()
+	return &counted{Conn: conn, open: &l.open}, nil
 }
 
 func listen(t testing.TB, address string) *counting {

@@ -24,6 +24,10 @@ func loopbackNames(t *testing.T) *nameServer {
 	return newNameServer(t, func(string, int) record { return addresses("127.0.0.1") })
 }
 
+// forEver is for tests that count connections: an endpoint changes its own at a
+// moment that is drawn.
+const forEver = time.Duration(1 << 61)
+
 // localSender asks the names for this machine's receivers.
 func localSender(t *testing.T, a *authority, names *nameServer) *sender {
 	t.Helper()
@@ -32,6 +36,7 @@ func localSender(t *testing.T, a *authority, names *nameServer) *sender {
 		roots = a.roots()
 	}
 	s := newSender(guard{local: true}, testSettings(), roots)
+	s.transport.lifetime = forEver
 	s.transport.dialer.Resolver = names.resolver()
 	t.Cleanup(s.transport.CloseIdleConnections)
 	return s
@@ -60,6 +65,7 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 					time.Sleep(time.Second) // all of a round are in flight together
 				})
 				s := pipeSender(t, authority, l)
+				s.transport.lifetime = forEver
 				everywhere := func(each int) {
 					var sends sync.WaitGroup
 					for e := range endpoints {
@@ -72,6 +78,7 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 						}
 					}
 					sends.Wait()
+					synctest.Wait() // the connections are kept
 				}
 				if c.h2 { // the first of each finds out
 					most = endpoints
