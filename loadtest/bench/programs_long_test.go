@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -48,30 +46,6 @@ func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
 	for _, name := range []string{"delivered.redis_us", "delivered.redis_net_in_bytes", "delivered.aof_bytes"} {
 		if c := b.costs.spreads()[name]; c == nil || c.Median == 0 {
 			t.Errorf("%s is %v", name, c)
-		}
-	}
-}
-
-func TestOrderBook_WritesEveryOrderOnce(t *testing.T) {
-	t.Parallel()
-	book := newOrderBook([]string{"token-a", "token-b", "token-c"})
-	seen := map[string]bool{}
-	for range 2 {
-		request := book.batch()
-		for n := range 1000 {
-			got := request([]byte("before"), n)
-			body, ok := bytes.CutPrefix(got, []byte("before"))
-			token := fmt.Sprintf("Bearer token-%c\r\n", 'a'+n%3)
-			_, id, _ := strings.Cut(string(body), `"externalOrderId":"`)
-			id, _, _ = strings.Cut(id, `"`)
-			if !ok || !strings.Contains(string(body), token) || strings.Count(string(body), id) != 2 || len(id) != len(placeholder) || seen[id] {
-				t.Fatalf("order %d: %s", n, body)
-			}
-			seen[id] = true
-			_, content, _ := strings.Cut(string(body), "\r\n\r\n")
-			if !strings.Contains(string(body), fmt.Sprintf("Content-Length: %d\r\n", len(content))) {
-				t.Fatalf("the length is not that of %s", content)
-			}
 		}
 	}
 }

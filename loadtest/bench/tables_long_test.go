@@ -158,29 +158,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestReadSizing_Refuses(t *testing.T) {
-	t.Parallel()
-	good, err := os.ReadFile("sizing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, change := range map[string][2]string{
-		"an unknown key":     {`"live_days"`, `"life_days"`},
-		"a use beyond all":   {`"utilisation": `, `"utilisation": 1`},
-		"no cost":            {`"delivered.redis_us": `, `"delivered.redis_us": -`},
-		"a choice forgotten": {`"partitions_per_master": `, `"partitions_per_master": -`},
-	} {
-		content := strings.Replace(string(good), change[0], change[1], 1)
-		path := filepath.Join(t.TempDir(), "sizing.json")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := readSizing(path); err == nil || content == string(good) {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 const output = `goos: linux
 goarch: amd64
 pkg: vendorapi/gateway

@@ -51,18 +51,6 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	}
 }
 
-func TestReplaceAll_SaysWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	text, err := replaceAll("a: ${A:-1}\nb:\n  lease: 30s # long\n", map[string]string{"${A:-1}": "2"}, []edit{{"lease", "3s"}})
-	if err != nil || text != "a: 2\nb:\n  lease: 3s\n" {
-		t.Errorf("%q, %v", text, err)
-	}
-	if _, err := replaceAll("a: 1\n", map[string]string{"${A}": "2"}, []edit{{"lease", "3s"}}); err == nil ||
-		!strings.Contains(err.Error(), "${A}") || !strings.Contains(err.Error(), "lease") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestJudgeAgain_NeedsTheFacts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

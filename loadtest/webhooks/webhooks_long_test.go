@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"vendorapi/internal/testenv/testserver"
@@ -74,25 +73,5 @@ func TestRun_EndsWhenInterrupted(t *testing.T) {
 	}
 	if folders := left(); len(folders) > 0 {
 		t.Errorf("left %v", folders)
-	}
-}
-
-func TestWriteConfig_ChangesOneKey(t *testing.T) {
-	t.Parallel()
-	path, err := writeConfig(t.TempDir(), []edit{{"pprof", "true"}, {"lease", "4s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := string(content); !strings.Contains(text, "\n  pprof: true\n") || !strings.Contains(text, "\n  lease: 4s\n") {
-		t.Errorf("%s", text)
-	}
-	for _, key := range []string{"no_such_key", "claim_after"} { // the latter is there twice
-		if _, err := writeConfig(t.TempDir(), []edit{{key, "1s"}}); err == nil {
-			t.Errorf("%s is changed", key)
-		}
 	}
 }

@@ -6,4 +6,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	oneSearch, allSearches = testserver.Timeout, testserver.Timeout
+	testserver.Main(m)
+}

@@ -106,75 +106,60 @@ type mutant struct {
 	breaks func(e *env, t *rapid.T) bool
 }
 
-// one draws an element that matches; nil when there is none.
-func one[T any](t *rapid.T, list []T, match func(*T) bool) *T {
-	var found []int
-	for i := range list {
-		if match(&list[i]) {
-			found = append(found, i)
+// one changes one element that matches, which is drawn.
+func one[T any](list func(e *env) []T, match func(e *env, one *T) bool, change func(e *env, one *T)) func(e *env, t *rapid.T) bool {
+	return func(e *env, t *rapid.T) bool {
+		all := list(e)
+		var found []int
+		for i := range all {
+			if match == nil || match(e, &all[i]) {
+				found = append(found, i)
+			}
 		}
+		if len(found) == 0 {
+			return false
+		}
+		change(e, &all[rapid.SampledFrom(found).Draw(t, "victim")])
+		return true
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return &list[rapid.SampledFrom(found).Draw(t, "victim")]
 }
 
-func isCreated(op *history.Op) bool { return op.Kind == history.Create && op.OK() }
+func logged(e *env) []history.Op          { return e.log }
+func arrivals(e *env) []Arrival           { return e.facts.Arrivals }
+func isCreated(op *history.Op) bool       { return op.Kind == history.Create && op.OK() }
+func created(_ *env, op *history.Op) bool { return isCreated(op) }
+
+// repeated is a replay of what somebody saw.
+func repeated(e *env, op *history.Op) bool {
+	return isCreated(op) && op.Replayed && slices.ContainsFunc(e.log, func(other history.Op) bool {
+		return isCreated(&other) && other.Key == op.Key && other.Account == op.Account && !other.Start.Equal(op.Start)
+	})
+}
 
 var mutants = []mutant{
-	{"an acknowledged order is dropped", []Invariant{LostOrder}, func(e *env, t *rapid.T) bool {
-		op := one(t, e.log, isCreated)
-		if op != nil {
-			e.erase(op.Order)
-		}
-		return op != nil
-	}},
-	{"an acknowledged order is dropped by Redis only", []Invariant{LostOrder, ClickHouseDiffers}, func(e *env, t *rapid.T) bool {
-		op := one(t, e.log, isCreated)
-		if op != nil {
-			e.forget(op.Order)
-		}
-		return op != nil
-	}},
-	{"an answer's bytes change", []Invariant{ReplayDiffers}, func(e *env, t *rapid.T) bool {
-		op := one(t, e.log, func(op *history.Op) bool {
-			return isCreated(op) && op.Replayed && slices.ContainsFunc(e.log, func(other history.Op) bool {
-				return isCreated(&other) && other.Key == op.Key && other.Account == op.Account && !other.Start.Equal(op.Start)
-			})
-		})
-		if op != nil {
-			op.Answer += "!"
-		}
-		return op != nil
-	}},
-	{"a replay is a second acceptance", []Invariant{DuplicateOrder, KeyTwoOutcomes, NotLinearizable}, func(e *env, t *rapid.T) bool {
-		op := one(t, e.log, func(op *history.Op) bool { return isCreated(op) && op.Replayed })
-		if op != nil {
+	{"an acknowledged order is dropped", []Invariant{LostOrder}, one(logged, created, func(e *env, op *history.Op) { e.erase(op.Order) })},
+	{"an acknowledged order is dropped by Redis only", []Invariant{LostOrder, ClickHouseDiffers}, one(logged, created, func(e *env, op *history.Op) { e.forget(op.Order) })},
+	{"an answer's bytes change", []Invariant{ReplayDiffers}, one(logged, repeated, func(_ *env, op *history.Op) { op.Answer += "!" })},
+	{"a replay is a second acceptance", []Invariant{DuplicateOrder, KeyTwoOutcomes, NotLinearizable}, one(logged,
+		func(_ *env, op *history.Op) bool { return isCreated(op) && op.Replayed },
+		func(e *env, op *history.Op) {
 			// What it repeats was before it, or nobody saw it; a second one is one too many.
 			second := *op
 			second.Replayed, second.Key = false, op.Key+"'"
 			op.Replayed = false
 			e.log = append(e.log, second)
-		}
-		return op != nil
-	}},
-	{"a cancellation is forgotten", []Invariant{StateLost}, func(e *env, t *rapid.T) bool {
-		op := one(t, e.log, func(op *history.Op) bool { return op.Kind == history.Cancel && op.OK() })
-		if op != nil {
+		})},
+	{"a cancellation is forgotten", []Invariant{StateLost}, one(logged,
+		func(_ *env, op *history.Op) bool { return op.Kind == history.Cancel && op.OK() },
+		func(e *env, op *history.Op) {
 			o := e.order(op.Order)
 			o.Changes = o.Changes[:len(o.Changes)-1]
 			o.Status, o.Version = o.statusAt(uint32(len(o.Changes)+1)), o.Version-1
-		}
-		return op != nil
-	}},
-	{"a step is forgotten", []Invariant{IllegalMove, VersionGap, ClickHouseDiffers}, func(e *env, t *rapid.T) bool {
-		o := one(t, e.facts.Orders, func(o *Order) bool { return len(o.Changes) > 1 })
-		if o != nil {
-			o.Changes = slices.Delete(o.Changes, 0, 1)
-		}
-		return o != nil
-	}},
+		})},
+	{"a step is forgotten", []Invariant{IllegalMove, VersionGap, ClickHouseDiffers}, one(
+		func(e *env) []Order { return e.facts.Orders },
+		func(_ *env, o *Order) bool { return len(o.Changes) > 1 },
+		func(_ *env, o *Order) { o.Changes = slices.Delete(o.Changes, 0, 1) })},
 	{"a limit admits one more", []Invariant{OverLimit}, func(e *env, _ *rapid.T) bool {
 		e.now = e.now.Add(time.Hour)
 		for range tight.Orders.Burst.Count + 1 {
@@ -183,28 +168,17 @@ var mutants = []mutant{
 		}
 		return true
 	}},
-	{"an event is not sent", []Invariant{EventLost}, func(e *env, t *rapid.T) bool {
-		a := one(t, e.facts.Arrivals, func(*Arrival) bool { return true })
-		if a != nil {
-			e.facts.Arrivals = without(e.facts.Arrivals, func(other Arrival) bool { return other.EventID == a.EventID })
-		}
-		return a != nil
-	}},
-	{"an event has another body", []Invariant{EventWrong}, func(e *env, t *rapid.T) bool {
-		a := one(t, e.facts.Arrivals, func(*Arrival) bool { return true })
-		if a != nil {
-			a.Status = delivery.Searching.String()
-		}
-		return a != nil
-	}},
-	{"a row of ClickHouse is dropped", []Invariant{ClickHouseDiffers}, func(e *env, t *rapid.T) bool {
-		row := one(t, e.facts.Archive.Events, func(*ArchivedEvent) bool { return true })
-		if row != nil {
+	{"an event is not sent", []Invariant{EventLost}, one(arrivals, nil, func(e *env, a *Arrival) {
+		gone := a.EventID
+		e.facts.Arrivals = without(e.facts.Arrivals, func(other Arrival) bool { return other.EventID == gone })
+	})},
+	{"an event has another body", []Invariant{EventWrong}, one(arrivals, nil, func(_ *env, a *Arrival) { a.Status = delivery.Searching.String() })},
+	{"a row of ClickHouse is dropped", []Invariant{ClickHouseDiffers}, one(
+		func(e *env) []ArchivedEvent { return e.facts.Archive.Events }, nil,
+		func(e *env, row *ArchivedEvent) {
 			gone := *row
 			e.facts.Archive.Events = without(e.facts.Archive.Events, func(e ArchivedEvent) bool { return e == gone })
-		}
-		return row != nil
-	}},
+		})},
 	{"an order comes from nowhere", []Invariant{UnknownOrder}, func(e *env, _ *rapid.T) bool {
 		e.create(well, "", "nobody's", "b")
 		return e.find(well, "nobody's") != nil

@@ -122,16 +122,3 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 }
-
-func TestParse_Only(t *testing.T) {
-	t.Parallel()
-	_, chosen, err := parse([]string{"-only", "everysec, no-version-check"})
-	if err != nil || len(chosen) != 2 || chosen[0].name != "everysec" || chosen[1].name != "no-version-check" {
-		t.Errorf("%v, %v", chosen, err)
-	}
-	for _, bad := range [][]string{{"-only", "nothing"}, {"everysec"}} {
-		if _, _, err := parse(bad); err == nil {
-			t.Errorf("accepted %v", bad)
-		}
-	}
-}

@@ -61,36 +61,3 @@ func TestReadCSV_RefusesWhatK6DoesNotWrite(t *testing.T) {
 		}
 	}
 }
-
-func TestRun_Figures(t *testing.T) {
-	t.Parallel()
-	run, err := ReadCSV(strings.NewReader(written))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all := run.All(); all.Count != 4 || all.Max != 10*time.Millisecond || all.P50 != time.Millisecond || all.Rate < 1.67 || all.Rate > 1.68 {
-		t.Errorf("%+v", all)
-	}
-	endpoints := run.Endpoints()
-	if len(endpoints) != 2 || endpoints[0].Name != "GET /orders/{id}" || endpoints[0].Answers[Answer{0, true}] != 1 || endpoints[1].Answers[Answer{429, false}] != 1 {
-		t.Errorf("%+v", endpoints)
-	}
-	var nothing Run
-	if nothing.All().Count != 0 || nothing.Endpoints() != nil {
-		t.Errorf("figures of nothing: %+v", nothing.All())
-	}
-}
-
-func TestRun_StepsAreInTheOrderOfTheirRates(t *testing.T) {
-	t.Parallel()
-	var run Run
-	at := time.UnixMicro(1795284932714757)
-	for i, step := range []string{"1000/s", "200/s", "200/s", "", "1000/s"} {
-		sent := at.Add(time.Duration(i) * 100 * time.Millisecond)
-		run.Requests = append(run.Requests, Request{Step: step, Status: 201, Sent: sent, Answered: sent.Add(100 * time.Millisecond)})
-	}
-	steps := run.Steps()
-	if len(steps) != 2 || steps[0].Name != "200/s" || steps[0].Rate != 10 || steps[0].Offered() != 200 || steps[1].Count != 2 || steps[1].Rate != 4 {
-		t.Errorf("%+v", steps)
-	}
-}
