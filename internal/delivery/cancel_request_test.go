@@ -40,9 +40,8 @@ func TestCancelRequest_RefusesByField(t *testing.T) {
 //rule:decisions/idempotency-header-absent
 func TestCheckIdempotencyKey_TakesVisibleASCIIOfUpTo255(t *testing.T) {
 	for _, good := range []string{"a", "!~", strings.Repeat("k", 255), "order-1:2/3"} {
-		if err := CheckIdempotencyKey([]byte(good)); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
+		err := CheckIdempotencyKey([]byte(good))
+		check(t, err == nil, "%q: %v", good, err)
 	}
 	for _, bad := range []string{"", " ", "a b", "a\x7f", "ş", "\x1f", strings.Repeat("k", 256)} {
 		checkRefusal(t, bad, CheckIdempotencyKey([]byte(bad)), CodeValidationFailed, "X-Idempotency-Key")

@@ -14,12 +14,10 @@ func TestOrderID_CarriesItsParts(t *testing.T) {
 		day := rapid.Uint16().Draw(t, "day")
 		digest := OrderDigest(NewAccountID(), rapid.String().Draw(t, "external id"))
 		id := MakeOrderID(partition, day, digest)
-		if id.Partition() != partition || id.Day() != day || id.Digest() != digest {
-			t.Fatalf("%s holds %d, %d, %x; want %d, %d, %x", id, id.Partition(), id.Day(), id.Digest(), partition, day, digest)
-		}
-		if again, err := ParseOrderID(id.String()); err != nil || again != id {
-			t.Fatalf("%s becomes %s, %v", id, again, err)
-		}
+		require(t, id.Partition() == partition && id.Day() == day && id.Digest() == digest,
+			"%s holds %d, %d, %x; want %d, %d, %x", id, id.Partition(), id.Day(), id.Digest(), partition, day, digest)
+		again, err := ParseOrderID(id.String())
+		require(t, err == nil && again == id, "%s becomes %s, %v", id, again, err)
 	})
 }
 
@@ -32,9 +30,8 @@ func TestOrderDigest_TellsOrdersApart(t *testing.T) {
 		"a/1": OrderDigest(a, "1"), "b/1": OrderDigest(b, "1"), "a/2": OrderDigest(a, "2"), "a/": OrderDigest(a, ""),
 		"a/long": OrderDigest(a, long), "a/longer": OrderDigest(a, long+"x"),
 	} {
-		if other, twice := seen[d]; twice {
-			t.Errorf("%s and %s have one digest", name, other)
-		}
+		other, twice := seen[d]
+		check(t, !twice, "%s and %s have one digest", name, other)
 		seen[d] = name
 	}
 }
@@ -68,9 +65,7 @@ func TestIDs_SurviveTheirText(t *testing.T) {
 	if got, err := ParseFleetID(fleet.String()); err != nil || got != fleet || got.IsZero() {
 		t.Errorf("fleet: %v, %v", got, err)
 	}
-	if DayOf(time.Date(1970, 1, 11, 23, 59, 59, 0, time.UTC)) != 10 {
-		t.Error("the tenth day is not 10")
-	}
+	check(t, DayOf(time.Date(1970, 1, 11, 23, 59, 59, 0, time.UTC)) == 10, "the tenth day is not 10")
 }
 
 func FuzzParseOrderID(f *testing.F) {
@@ -82,12 +77,8 @@ func FuzzParseOrderID(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if id.String() != strings.ToLower(s) {
-			t.Errorf("%q is read as %s", s, id)
-		}
-		if MakeOrderID(id.Partition(), id.Day(), id.Digest()) != id {
-			t.Errorf("%s is more than its parts", id)
-		}
+		check(t, id.String() == strings.ToLower(s), "%q is read as %s", s, id)
+		check(t, MakeOrderID(id.Partition(), id.Day(), id.Digest()) == id, "%s is more than its parts", id)
 	})
 }
 
@@ -97,17 +88,14 @@ func FuzzParseEventID(f *testing.F) {
 	f.Add("evt_" + strings.Repeat("0", 48))
 	f.Fuzz(func(t *testing.T, s string) {
 		id, version, err := ParseEventID(s)
-		if err == nil && EventID(id, version) != "evt_"+strings.ToLower(s[4:]) {
-			t.Errorf("%q is read as %s version %d", s, id, version)
-		}
+		check(t, err != nil || EventID(id, version) == "evt_"+strings.ToLower(s[4:]), "%q is read as %s version %d", s, id, version)
 	})
 }
 
 func TestEventID_NamesOneVersion(t *testing.T) {
 	id := MakeOrderID(7, 20778, OrderDigest(NewAccountID(), "x"))
 	for _, version := range []uint64{0, 1, 1<<32 | 1, 1<<64 - 1} {
-		if got, v, err := ParseEventID(EventID(id, version)); err != nil || got != id || v != version {
-			t.Errorf("version %d becomes %v, %d, %v", version, got, v, err)
-		}
+		got, v, err := ParseEventID(EventID(id, version))
+		check(t, err == nil && got == id && v == version, "version %d becomes %v, %d, %v", version, got, v, err)
 	}
 }

@@ -20,9 +20,7 @@ func TestLogValue_IsReadableInEveryFormat(t *testing.T) {
 		var b bytes.Buffer
 		slog.New(handler(&b)).Info("line", "account", account, "fleet", fleet, "order", order, "status", Delivered)
 		for _, want := range []string{account.String(), fleet.String(), order.String(), "Delivered"} {
-			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s is missing in %s", want, &b)
-			}
+			check(t, strings.Contains(b.String(), want), "%s is missing in %s", want, &b)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -17,9 +16,7 @@ func TestParseMoney_IsExact(t *testing.T) {
 		"1e6": 100_000_000, "10000000e-7": 100, "1e-00000000000000000002": 1,
 	} {
 		got, err := ParseMoney(literal)
-		if err != nil || got != (Money{Minor: want, Set: true}) {
-			t.Errorf("%s: got %+v, %v, want %d", literal, got, err, want)
-		}
+		check(t, err == nil && got == (Money{Minor: want, Set: true}), "%s: got %+v, %v, want %d", literal, got, err, want)
 	}
 }
 
@@ -30,9 +27,8 @@ func TestParseMoney_RefusesWhatIsNoAmount(t *testing.T) {
 		"1e-999999999999999999999", "01", "1.", ".5", "+1", " 1", "1 ", "1,5", "1e", "1e+", "0x1", "NaN", "Infinity", "\"1\"",
 		"1_000", "1.2.3", "1e2e2", "٣", strings.Repeat("9", 60000),
 	} {
-		if got, err := ParseMoney(literal); err == nil || got != (Money{}) {
-			t.Errorf("%.40q: got %+v, %v", literal, got, err)
-		}
+		got, err := ParseMoney(literal)
+		check(t, err != nil && got == (Money{}), "%.40q: got %+v, %v", literal, got, err)
 	}
 }
 
@@ -57,9 +53,7 @@ func FuzzParseMoney(f *testing.F) {
 	f.Fuzz(func(t *testing.T, literal string) {
 		got, err := ParseMoney(literal)
 		want, ok := moneyByRational(literal)
-		if ok != (err == nil) || got.Minor != want {
-			t.Errorf("%q: got %+v, %v, want %d, %v", literal, got, err, want, ok)
-		}
+		check(t, ok == (err == nil) && got.Minor == want, "%q: got %+v, %v, want %d, %v", literal, got, err, want, ok)
 		if again, err := ParseMoney(got.String()); got.Set && (err != nil || again != got) {
 			t.Errorf("%q does not survive its own text %q", literal, got.String())
 		}
@@ -83,19 +77,4 @@ func moneyByRational(literal string) (minor int64, ok bool) {
 		return 0, false
 	}
 	return r.Num().Int64(), true
-}
-
-func BenchmarkParseMoney(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseMoney("1234.50"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func ExampleMoney() {
-	m, _ := ParseMoney("12.5")
-	fmt.Println(m, m.Minor)
-	// Output: 12.50 1250
 }

@@ -122,9 +122,8 @@ func TestDecide_EveryStatusFromEveryOther(t *testing.T) {
 				u.Failure = OtherFailure
 			}
 			got := outcome(Decide(o, u, noon.Add(time.Hour)))
-			if want := moveTable[from][to]; got != want {
-				t.Errorf("%v, %v reported: got %q, want %q", from, to, got, want)
-			}
+			want := moveTable[from][to]
+			check(t, got == want, "%v, %v reported: got %q, want %q", from, to, got, want)
 		}
 		for _, nonsense := range []Status{0, 9, 255} {
 			if got := outcome(Decide(orderIn(from), Update{Kind: KindStatus, Status: nonsense, At: noon}, noon)); got != "illegal" {
@@ -146,16 +145,14 @@ func TestDecide_EveryFailureFromEveryStatus(t *testing.T) {
 	for from := Status(0); from <= Cancelled+1; from++ {
 		for _, reason := range append(slices.Clone(allReasons), "", "other") {
 			want := slices.Contains(legal[from], reason)
-			if got := reason.LegalFrom(from); got != want {
-				t.Errorf("%v, %q: legal %v", from, reason, got)
-			}
+			got := reason.LegalFrom(from)
+			check(t, got == want, "%v, %q: legal %v", from, reason, got)
 			if from < Searching || from > Delivering {
 				continue
 			}
 			d := Decide(orderIn(from), Update{Kind: KindStatus, Status: Failed, At: noon, Failure: reason}, noon.Add(time.Hour))
-			if moved := outcome(d) == "Failed" && d.Changes[0].Failure == reason; moved != want || !moved && d.Verdict != Illegal {
-				t.Errorf("%v, %q: got %+v", from, reason, d)
-			}
+			moved := outcome(d) == "Failed" && d.Changes[0].Failure == reason
+			check(t, moved == want && (moved || d.Verdict == Illegal), "%v, %q: got %+v", from, reason, d)
 		}
 	}
 }
@@ -218,9 +215,7 @@ func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	o := orderIn(Searching)
 	got := Decide(o, Update{Kind: KindAccept, Status: Assigned, At: at, Courier: mehmet, ETA: eta, Location: reported}, now)
 	want := Change{Status: Assigned, At: at.Truncate(time.Millisecond), Courier: mehmet, ETA: eta, Location: reported}
-	if got.Verdict != Move || !slices.Equal(got.Changes, []Change{want}) {
-		t.Errorf("accept: %+v", got)
-	}
+	check(t, got.Verdict == Move && slices.Equal(got.Changes, []Change{want}), "accept: %+v", got)
 
 	o = orderIn(Assigned)
 	o.Location, o.Courier = known, ayse // swapped since
@@ -228,9 +223,7 @@ func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	first := Change{Status: PickingUp, At: at.Truncate(time.Millisecond), Courier: ayse, Location: known}
 	second := first
 	second.Status = PickedUp
-	if got.Verdict != Move || !slices.Equal(got.Changes, []Change{first, second}) {
-		t.Errorf("skipped step: %+v", got)
-	}
+	check(t, got.Verdict == Move && slices.Equal(got.Changes, []Change{first, second}), "skipped step: %+v", got)
 }
 
 func TestDecide_KeepsTimeInOrder(t *testing.T) {
@@ -245,9 +238,7 @@ func TestDecide_KeepsTimeInOrder(t *testing.T) {
 	} {
 		d := Decide(o, Update{Kind: KindStatus, Status: Delivered, At: c.at}, c.now)
 		for _, change := range d.Changes {
-			if !change.At.Equal(c.want) {
-				t.Errorf("%s: %v at %v, want %v", name, change.Status, change.At, c.want)
-			}
+			check(t, change.At.Equal(c.want), "%s: %v at %v, want %v", name, change.Status, change.At, c.want)
 		}
 	}
 }
@@ -270,12 +261,9 @@ func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
 		"Delivered after Delivered":  {orderIn(Delivered), late, false},
 		"Delivered while Delivering": {orderIn(Delivering), late, false},
 	} {
-		if got := LateDelivery(c.o, c.u); got != c.want {
-			t.Errorf("%s: got %v", name, got)
-		}
-		if c.want && Decide(c.o, c.u, noon).Verdict != Illegal {
-			t.Errorf("%s is not illegal", name)
-		}
+		got := LateDelivery(c.o, c.u)
+		check(t, got == c.want, "%s: got %v", name, got)
+		check(t, !c.want || Decide(c.o, c.u, noon).Verdict == Illegal, "%s is not illegal", name)
 	}
 }
 
@@ -319,9 +307,7 @@ func step(t *rapid.T, o *Order, now time.Time) {
 	o.LastCourierUpdate = now
 	switch d := Decide(o, u, now); d.Verdict {
 	case Move:
-		if len(d.Changes) == 0 {
-			t.Fatal("a Move without a change")
-		}
+		require(t, len(d.Changes) != 0, "a Move without a change")
 		o.apply(d.Changes...)
 	case Swap:
 		o.Courier = u.Courier
@@ -332,30 +318,13 @@ func step(t *rapid.T, o *Order, now time.Time) {
 func checkHistory(t *rapid.T, o *Order, now time.Time) {
 	status, at := Searching, o.CreatedAt
 	for _, c := range o.Changes {
-		if status.Terminal() {
-			t.Fatalf("%v follows %v", c.Status, status)
-		}
+		require(t, !status.Terminal(), "%v follows %v", c.Status, status)
 		legal := c.Status == status+1 && c.Status <= Delivered ||
 			c.Status == Failed && c.Failure.LegalFrom(status) ||
 			c.Status == Cancelled && status.Cancellable()
-		if !legal || (c.Status == Failed) != (c.Failure != "") {
-			t.Fatalf("%v (%s) follows %v", c.Status, c.Failure, status)
-		}
-		if c.At.Before(at) || c.At.After(now) {
-			t.Fatalf("%v at %v, after %v, now %v", c.Status, c.At, at, now)
-		}
+		require(t, legal && (c.Status == Failed) == (c.Failure != ""), "%v (%s) follows %v", c.Status, c.Failure, status)
+		require(t, !c.At.Before(at) && !c.At.After(now), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
 		status, at = c.Status, c.At
 	}
-	if o.Status != status || int(Sequence(o.Version)) != len(o.Changes)+1 {
-		t.Fatalf("%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	o, now := orderIn(Assigned), noon.Add(time.Hour)
-	u := Update{Kind: KindStatus, Status: PickingUp, At: noon.Add(10 * time.Minute)}
-	b.ReportAllocs()
-	for b.Loop() {
-		Decide(o, u, now)
-	}
+	require(t, o.Status == status && int(Sequence(o.Version)) == len(o.Changes)+1, "%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))
 }

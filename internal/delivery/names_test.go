@@ -36,9 +36,8 @@ func TestAbbreviateName_LeavesTheSurnamesInitial(t *testing.T) {
 		"Ali \U0001F600":           "Ali \U0001F600.",
 		"Ali Veli Kırk Dokuz Elli": "Ali Veli Kırk Dokuz E.",
 	} {
-		if got := AbbreviateName(full); got != want {
-			t.Errorf("%q: got %q, want %q", full, got, want)
-		}
+		got := AbbreviateName(full)
+		check(t, got == want, "%q: got %q, want %q", full, got, want)
 	}
 }
 
@@ -46,16 +45,12 @@ func TestAbbreviateName_HidesAnySurname(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		full := rapid.StringMatching(`[a-zçğıöşü A-ZÇĞİÖŞÜ]{0,40}`).Draw(t, "name")
 		words, short := strings.Fields(full), AbbreviateName(full)
-		if AbbreviateName(short) != short {
-			t.Fatalf("%q becomes %q, and that %q", full, short, AbbreviateName(short))
-		}
+		require(t, AbbreviateName(short) == short, "%q becomes %q, and that %q", full, short, AbbreviateName(short))
 		if len(words) < 2 {
 			return
 		}
 		given, surname := strings.Join(words[:len(words)-1], " "), strings.TrimPrefix(short, strings.Join(words[:len(words)-1], " ")+" ")
-		if !strings.HasPrefix(short, given+" ") || utf8.RuneCountInString(surname) != 2 || !strings.HasSuffix(surname, ".") {
-			t.Fatalf("%q becomes %q", full, short)
-		}
+		require(t, strings.HasPrefix(short, given+" ") && utf8.RuneCountInString(surname) == 2 && strings.HasSuffix(surname, "."), "%q becomes %q", full, short)
 	})
 }
 
@@ -70,31 +65,25 @@ func TestFoldName_TurkishAndEnglishAreAlike(t *testing.T) {
 		{"a\ufffdb", "A\xffB"},
 	} {
 		for _, name := range alike {
-			if got := FoldName(name); got != alike[0] {
-				t.Errorf("%q: got %q, want %q", name, got, alike[0])
-			}
+			got := FoldName(name)
+			check(t, got == alike[0], "%q: got %q, want %q", name, got, alike[0])
 		}
 	}
-	if FoldName("şube") == FoldName("sube") {
-		t.Error("letters are taken for others")
-	}
+	check(t, FoldName("şube") != FoldName("sube"), "letters are taken for others")
 }
 
 func TestFoldName_IsIdempotentAndKnowsNoCase(t *testing.T) {
 	turkish := rapid.StringOf(rapid.RuneFrom([]rune("abcçdefgğhıijklmnoöprsştuüvyzABCÇDEFGĞHIİJKLMNOÖPRSŞTUÜVYZ -0189\u0307")))
 	rapid.Check(t, func(t *rapid.T) {
 		anything := rapid.OneOf(rapid.String(), turkish, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "name")
-		if once := FoldName(anything); FoldName(once) != once || !utf8.ValidString(once) {
-			t.Fatalf("%q becomes %q, and that %q", anything, once, FoldName(once))
-		}
+		once := FoldName(anything)
+		require(t, FoldName(once) == once && utf8.ValidString(once), "%q becomes %q, and that %q", anything, once, FoldName(once))
 		name := turkish.Draw(t, "Turkish name")
 		for _, other := range []string{
 			strings.ToUpper(name), strings.ToLower(name),
 			strings.ToUpperSpecial(unicode.TurkishCase, name), strings.ToLowerSpecial(unicode.TurkishCase, name),
 		} {
-			if FoldName(other) != FoldName(name) {
-				t.Fatalf("%q and %q differ", name, other)
-			}
+			require(t, FoldName(other) == FoldName(name), "%q and %q differ", name, other)
 		}
 	})
 }

@@ -43,9 +43,7 @@ func validOrder() OrderRequest {
 func TestOrderRequest_BecomesADraft(t *testing.T) {
 	r := validOrder()
 	got, err := r.Check(noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := OrderDraft{
 		ExternalStoreID: "store-1", ExternalOrderID: "order-1",
 		OrderedAt: noon.Add(-5 * time.Minute), ReadyAt: noon.Add(20 * time.Minute),
@@ -56,9 +54,7 @@ func TestOrderRequest_BecomesADraft(t *testing.T) {
 		},
 		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Cash, CollectionAmount: Money{25050, true}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	check(t, reflect.DeepEqual(got, want), "got  %+v\nwant %+v", got, want)
 }
 
 //rule:order-creation-request/readyAt
@@ -70,12 +66,8 @@ func TestOrderRequest_NeedsOnlyTheRequired(t *testing.T) {
 		DropoffText: full.DropoffText, DropoffLatitude: full.DropoffLatitude, DropoffLongitude: full.DropoffLongitude,
 	}
 	got, err := r.Check(noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !got.ReadyAt.Equal(noon) || !got.OrderedAt.IsZero() || got.OrderAmount.Set || got.Payment != (Payment{}) || got.PackageNote != "" {
-		t.Errorf("defaults: %+v", got)
-	}
+	must(t, err)
+	check(t, got.ReadyAt.Equal(noon) && got.OrderedAt.IsZero() && !got.OrderAmount.Set && got.Payment == (Payment{}) && got.PackageNote == "", "defaults: %+v", got)
 }
 
 //rule:order-creation-request/externalStoreId order-creation-request/externalOrderId order-creation-request/recipient.name
@@ -151,15 +143,12 @@ func TestOrderRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 func checkRefusal(t *testing.T, name string, err error, code Code, fields string) {
 	t.Helper()
 	if code == "" {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check(t, err == nil, "%s: %v", name, err)
 		return
 	}
 	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Code != code || fieldNames(refusal) != fields || refusal.Message == "" {
-		t.Errorf("%s: got %+v, want %s %s", name, err, code, fields)
-	}
+	check(t, errors.As(err, &refusal) && refusal.Code == code && fieldNames(refusal) == fields && refusal.Message != "",
+		"%s: got %+v, want %s %s", name, err, code, fields)
 }
 
 // Several faults at once: the first in the order of design section 9 decides.
@@ -182,9 +171,8 @@ func TestOrderRequest_TheFirstOfSeveralFaultsDecides(t *testing.T) {
 		for _, f := range faults[i:] {
 			f.spoil(&r)
 		}
-		if _, err := r.Check(noon); CodeOf(err) != first.code {
-			t.Errorf("from fault %d on: got %v, want %s", i, err, first.code)
-		}
+		_, err := r.Check(noon)
+		check(t, CodeOf(err) == first.code, "from fault %d on: got %v, want %s", i, err, first.code)
 	}
 }
 
@@ -194,9 +182,8 @@ func TestOrderRequest_ListsEveryField(t *testing.T) {
 	r.ExternalOrderID, r.OrderAmount = Text{}, literal("-1")
 	_, err := r.Check(noon)
 	checkRefusal(t, "mixed", err, CodeValidationFailed, "recipient.name,externalOrderId,orderAmount")
-	if want := "VALIDATION_FAILED: recipient.name is required (and 2 more in data.fields)"; err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
-	}
+	want := "VALIDATION_FAILED: recipient.name is required (and 2 more in data.fields)"
+	check(t, err.Error() == want, "got %q, want %q", err, want)
 	empty := OrderRequest{}
 	_, err = empty.Check(noon)
 	checkRefusal(t, "empty", err, CodeValidationFailed,
@@ -245,9 +232,7 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 		change(&r)
 		_, err := r.Check(noon)
 		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Message != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
+		check(t, errors.As(err, &refusal) && refusal.Message == want, "got  %v\nwant %s", err, want)
 	}
 }
 
@@ -260,9 +245,7 @@ func TestReadyAt_IsNeverPastNorTooFar(t *testing.T) {
 		d, err := r.Check(noon)
 		switch {
 		case lead > MaxReadyAtLead:
-			if CodeOf(err) != CodeReadyAtTooFar {
-				t.Fatalf("%v ahead: %v", lead, err)
-			}
+			require(t, CodeOf(err) == CodeReadyAtTooFar, "%v ahead: %v", lead, err)
 		case err != nil || !d.ReadyAt.Equal(noon.Add(max(lead, 0))):
 			t.Fatalf("%v ahead: %v, %v", lead, d.ReadyAt, err)
 		}
@@ -295,46 +278,20 @@ func FuzzOrderRequestCheck(f *testing.F) {
 			"dropoff.text": {d.Dropoff.Text, 10, 1000},
 		} {
 			n := utf8.RuneCountInString(s.value)
-			if n < s.least || n > s.most || strings.TrimSpace(s.value) != s.value || !utf8.ValidString(s.value) || strings.ContainsRune(s.value, 0) {
-				t.Errorf("%s is %q", field, s.value)
-			}
+			check(t, n >= s.least && n <= s.most && strings.TrimSpace(s.value) == s.value && utf8.ValidString(s.value) && !strings.ContainsRune(s.value, 0),
+				"%s is %q", field, s.value)
 		}
-		if !InTurkey(d.Dropoff.Point) || d.ReadyAt.Before(noon) || d.ReadyAt.Sub(noon) > 4*time.Hour || !d.OrderAmount.Set {
-			t.Errorf("accepted: %+v", d)
-		}
+		check(t, InTurkey(d.Dropoff.Point) && !d.ReadyAt.Before(noon) && d.ReadyAt.Sub(noon) <= 4*time.Hour && d.OrderAmount.Set, "accepted: %+v", d)
 	})
 }
 
 func checkFuzzedRefusal(t *testing.T, err error) {
 	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Code.HTTPStatus() != 422 || refusal.Message == "" {
-		t.Fatalf("refused with %v", err)
-	}
-	if (len(refusal.Fields) > 0) != (refusal.Code == CodeValidationFailed) {
-		t.Errorf("%s with fields %v", refusal.Code, refusal.Fields)
-	}
+	require(t, errors.As(err, &refusal) && refusal.Code.HTTPStatus() == 422 && refusal.Message != "", "refused with %v", err)
+	check(t, (len(refusal.Fields) > 0) == (refusal.Code == CodeValidationFailed), "%s with fields %v", refusal.Code, refusal.Fields)
 	seen := map[string]bool{}
 	for _, f := range refusal.Fields {
-		if seen[f.Field] || f.Message == "" {
-			t.Errorf("field %q is listed twice or says nothing", f.Field)
-		}
+		check(t, !seen[f.Field] && f.Message != "", "field %q is listed twice or says nothing", f.Field)
 		seen[f.Field] = true
-	}
-}
-
-func TestOrderRequest_DoesNotAllocate(t *testing.T) {
-	r := validOrder()
-	if n := testing.AllocsPerRun(100, func() { _, _ = r.Check(noon) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkOrderRequestCheck(b *testing.B) {
-	r := validOrder()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.Check(noon); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

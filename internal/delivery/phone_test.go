@@ -12,9 +12,8 @@ func TestNormalizePhone_StripsPrefixes(t *testing.T) {
 		"5321234567": "5321234567", "05321234567": "5321234567", "+905321234567": "5321234567",
 		"+9005321234567": "5321234567", " 5321234567\n": "5321234567", "2121234567": "2121234567", "9053212345": "9053212345",
 	} {
-		if got, err := NormalizePhone(in); err != nil || got != want {
-			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
-		}
+		got, err := NormalizePhone(in)
+		check(t, err == nil && got == want, "%q: got %q, %v, want %q", in, got, err, want)
 	}
 }
 
@@ -25,9 +24,8 @@ func TestNormalizePhone_RefusesWhatIsNotTenDigits(t *testing.T) {
 		"905321234567", "+915321234567", "+90 5321234567", "532 123 45 67", "532-123-4567", "532123456a", "(532)1234567",
 		"٥٣٢١٢٣٤٥٦٧", "５３２１２３４５６７", "5321234567 ext 1", "+90+905321234567", "532123456\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 	} {
-		if got, err := NormalizePhone(in); err == nil || got != "" {
-			t.Errorf("%q: got %q, %v", in, got, err)
-		}
+		got, err := NormalizePhone(in)
+		check(t, err != nil && got == "", "%q: got %q, %v", in, got, err)
 	}
 }
 
@@ -42,8 +40,6 @@ func FuzzNormalizePhone(f *testing.F) {
 			want = m[1]
 		}
 		got, err := NormalizePhone(in)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
-		}
+		check(t, got == want && (err == nil) == (want != ""), "%q: got %q, %v, want %q", in, got, err, want)
 	})
 }

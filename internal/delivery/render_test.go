@@ -19,9 +19,8 @@ func TestAppendCreated_WritesTheSpecsObject(t *testing.T) {
 	want := `x{"orderId":"` + o.ID.String() + `","externalOrderId":"a\"1","status":"Searching",` +
 		`"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"},` +
 		`"trackingUrl":"https://t.example/x?a=1&b=2","estimatedPickupAt":"2026-11-21T12:20:00.000+03:00"}`
-	if got := string(o.AppendCreated([]byte("x"), "https://t.example/x?a=1&b=2")); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	got := string(o.AppendCreated([]byte("x"), "https://t.example/x?a=1&b=2"))
+	check(t, got == want, "got  %s\nwant %s", got, want)
 }
 
 // history is an order with one of everything.
@@ -68,9 +67,8 @@ func TestAppendStatus_WritesTheSpecsObjectOfEveryVersion(t *testing.T) {
 		"beyond the history": {99, false, false, `"Failed","courier":{"name":"Ali"},"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
 			`"updatedAt":"2026-11-21T12:03:00.000+03:00","failureReason":"PackageNotReady"}`},
 	} {
-		if got := string(o.AppendStatus(nil, c.version, c.events, c.location)); got != head+c.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", name, got, head+c.want)
-		}
+		got := string(o.AppendStatus(nil, c.version, c.events, c.location))
+		check(t, got == head+c.want, "%s:\ngot  %s\nwant %s", name, got, head+c.want)
 	}
 }
 
@@ -84,9 +82,7 @@ func TestAppendStatus_OfAVersionNeverChanges(t *testing.T) {
 		then.Changes, then.Version = o.Changes[:n], version
 		then.Courier, then.Location = mehmet, Location{}
 		before, after := then.AppendStatus(nil, version, true, true), o.AppendStatus(nil, version, true, true)
-		if !bytes.Equal(before, after) {
-			t.Errorf("version %d:\nthen %s\nnow  %s", n+1, before, after)
-		}
+		check(t, bytes.Equal(before, after), "version %d:\nthen %s\nnow  %s", n+1, before, after)
 	}
 }
 
@@ -101,9 +97,7 @@ func TestPartyEvents_AreWrittenAsDecided(t *testing.T) {
 		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":["a","b"]}`: AppendPaymentOverdue(nil, fleet, "F", []string{"a", "b"}),
 		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":[]}`:        AppendPaymentOverdue(nil, fleet, "F", nil),
 	} {
-		if string(got) != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		check(t, string(got) == want, "got  %s\nwant %s", got, want)
 	}
 }
 
@@ -126,10 +120,8 @@ func TestRendered_IsJSONForAnyText(t *testing.T) {
 		if err := json.Unmarshal(o.AppendCreated(nil, ""), &created); err != nil {
 			t.Fatal(err)
 		}
-		if status.ExternalOrderID != o.ExternalOrderID || created.Fleet.Name != o.Fleet.Name ||
-			status.Courier.Phone != o.Courier.Phone || status.Location != o.Location.Point {
-			t.Fatalf("%+v %+v", status, created)
-		}
+		require(t, status.ExternalOrderID == o.ExternalOrderID && created.Fleet.Name == o.Fleet.Name && status.Courier.Phone == o.Courier.Phone && status.Location == o.Location.Point,
+			"%+v %+v", status, created)
 	})
 }
 
@@ -144,41 +136,30 @@ func FuzzAppendString(f *testing.F) {
 			t.Fatalf("%q: %v", quoted, err)
 		}
 		reference, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var want string
 		if err := json.Unmarshal(reference, &want); err != nil || got != want {
 			t.Errorf("%q becomes %q, want %q", s, got, want)
 		}
-		if strings.ContainsFunc(string(quoted), func(r rune) bool { return r < ' ' }) {
-			t.Errorf("%q holds a bare control character", quoted)
-		}
+		check(t, !strings.ContainsFunc(string(quoted), func(r rune) bool { return r < ' ' }), "%q holds a bare control character", quoted)
 	})
 }
 
-func TestRendering_DoesNotAllocate(t *testing.T) {
-	o, buf := orderIn(Searching), make([]byte, 0, 4096)
-	if n := testing.AllocsPerRun(100, func() {
-		o.AppendCreated(buf, "https://t.example/x")
-		o.AppendStatus(buf, 0, true, true)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkAppendCreated(b *testing.B) {
-	o, buf := orderIn(Searching), make([]byte, 0, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = o.AppendCreated(buf[:0], "https://t.example/0123456789abcdef")
-	}
-}
-
-func BenchmarkAppendStatus(b *testing.B) {
-	o, buf := history(), make([]byte, 0, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = o.AppendStatus(buf[:0], 0, true, false)
+// What every request runs through.
+func TestHotPaths_DoNotAllocate(t *testing.T) {
+	coverage, err := ParseCoverage(circle(1345, 0.5))
+	must(t, err)
+	o, r, buf := orderIn(Searching), validOrder(), make([]byte, 0, 4096)
+	for name, f := range map[string]func(){
+		"an order's JSON":  func() { o.AppendStatus(o.AppendCreated(buf, "https://t.example/x"), 0, true, true) },
+		"a time":           func() { AppendTime(buf, noon) },
+		"an order's check": func() { _, _ = r.Check(noon) },
+		"a coverage":       func() { coverage.Contains(Point{41.01, 29.02}) },
+		"Turkey":           func() { InTurkey(Point{41.0082, 28.9784}) },
+		"Turkey's border":  func() { InTurkey(Point{41.5170, 41.5480}) },
+		"beyond it":        func() { InTurkey(Point{38.3680, 26.1360}) },
+	} {
+		n := testing.AllocsPerRun(100, f)
+		check(t, n == 0, "%s: %v allocations", name, n)
 	}
 }

@@ -40,21 +40,15 @@ func TestStates_AreFoundByTheirNames(t *testing.T) {
 
 func TestCodes_HaveAnHTTPStatus(t *testing.T) {
 	for _, code := range Codes() {
-		if s := code.HTTPStatus(); s < 400 || s > 599 {
-			t.Errorf("%s answers %d", code, s)
-		}
+		s := code.HTTPStatus()
+		check(t, s >= 400 && s <= 599, "%s answers %d", code, s)
 	}
-	if got := Code("NEW").HTTPStatus(); got != 500 {
-		t.Errorf("an unknown code answers %d", got)
-	}
+	got := Code("NEW").HTTPStatus()
+	check(t, got == 500, "an unknown code answers %d", got)
 }
 
 func TestCodeOf_FindsWrappedRefusals(t *testing.T) {
 	wrapped := fmt.Errorf("creating: %w", Refuse(CodeInvalidPhone, "field %s", "x"))
-	if CodeOf(wrapped) != CodeInvalidPhone || CodeOf(errors.New("x")) != CodeInternal {
-		t.Errorf("got %s and %s", CodeOf(wrapped), CodeOf(errors.New("x")))
-	}
-	if wrapped.Error() != "creating: INVALID_PHONE: field x" {
-		t.Error(wrapped)
-	}
+	check(t, CodeOf(wrapped) == CodeInvalidPhone && CodeOf(errors.New("x")) == CodeInternal, "got %s and %s", CodeOf(wrapped), CodeOf(errors.New("x")))
+	check(t, wrapped.Error() == "creating: INVALID_PHONE: field x", "%v", wrapped)
 }

@@ -50,9 +50,8 @@ func TestRejectAndDeactivateStore_LoseTheFleet(t *testing.T) {
 	now := time.Now()
 	for _, move := range []func(*Store, time.Time) error{RejectStore, DeactivateStore} {
 		s := storeIn(AwaitingFleetApproval)
-		if err := move(s, now); err != nil || !s.Fleet.IsZero() || s.FleetName != "" {
-			t.Errorf("err %v, store %+v", err, s)
-		}
+		err := move(s, now)
+		check(t, err == nil && s.Fleet.IsZero() && s.FleetName == "", "err %v, store %+v", err, s)
 	}
 }
 
@@ -60,9 +59,7 @@ func TestRejectAndDeactivateStore_LoseTheFleet(t *testing.T) {
 func TestMigrateStore_ClosesAtTheEndOfTheLocalDay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 23, 30, 0, 0, Istanbul)
 	s := storeIn(Active)
-	if s.ClosingOver(now) {
-		t.Fatal("a store that does not migrate is closing")
-	}
+	require(t, !s.ClosingOver(now), "a store that does not migrate is closing")
 	// 22:00 UTC is already the next local day.
 	if err := MigrateStore(s, time.Date(2026, 11, 22, 22, 0, 0, 0, time.UTC), now); err != nil {
 		t.Fatal(err)
@@ -71,9 +68,8 @@ func TestMigrateStore_ClosesAtTheEndOfTheLocalDay(t *testing.T) {
 	for at, want := range map[time.Time]bool{
 		now: false, midnight.Add(-time.Millisecond): false, midnight: true, midnight.Add(time.Hour): true,
 	} {
-		if got := s.ClosingOver(at); got != want {
-			t.Errorf("ClosingOver(%s) = %v", at, got)
-		}
+		got := s.ClosingOver(at)
+		check(t, got == want, "ClosingOver(%s) = %v", at, got)
 	}
 	if err := DeactivateStore(s, midnight); err != nil || s.ClosingOver(midnight) {
 		t.Fatalf("after deactivation: %v, %+v", err, s)
@@ -84,9 +80,7 @@ func TestMigrateStore_RefusesAPastDay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 30, 0, 0, Istanbul)
 	s := storeIn(Active)
 	err := MigrateStore(s, now.Add(-time.Hour), now)
-	if CodeOf(err) != CodeValidationFailed || !s.ClosingDate.IsZero() {
-		t.Fatalf("err %v, store %+v", err, s)
-	}
+	require(t, CodeOf(err) == CodeValidationFailed && s.ClosingDate.IsZero(), "err %v, store %+v", err, s)
 	if err := MigrateStore(s, now, now); err != nil {
 		t.Fatalf("today: %v", err)
 	}

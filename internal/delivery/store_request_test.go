@@ -1,8 +1,6 @@
 package delivery
 
-import (
-	"testing"
-)
+import "testing"
 
 func validStore() StoreRequest {
 	return StoreRequest{
@@ -52,9 +50,8 @@ func TestStoreRequest_LaterOnesKeepWhatTheyOmit(t *testing.T) {
 	} {
 		want := kept
 		c.want(&want)
-		if got, err := c.r.Check(stored); err != nil || got != want {
-			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
-		}
+		got, err := c.r.Check(stored)
+		check(t, err == nil && got == want, "%s: got %+v, %v, want %+v", name, got, err, want)
 	}
 }
 
@@ -62,9 +59,8 @@ func TestStoreRequest_AfterDeactivationForgetsTheFleet(t *testing.T) {
 	stored := storedStore()
 	stored.State = Deactivated
 	r := StoreRequest{}
-	if got, err := r.Check(stored); err != nil || !got.Fleet.IsZero() || got.Name != "Old" {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	got, err := r.Check(stored)
+	check(t, err == nil && got.Fleet.IsZero() && got.Name == "Old", "got %+v, %v", got, err)
 }
 
 //rule:decisions/store-fields-required
@@ -111,9 +107,8 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 
 func TestCheckExternalStoreID_TakesOneLineOfUpTo64(t *testing.T) {
 	for _, good := range []string{"1", "store 1", chars(64), "a/b", "şube-1"} {
-		if err := CheckExternalStoreID(good); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
+		err := CheckExternalStoreID(good)
+		check(t, err == nil, "%q: %v", good, err)
 	}
 	for _, bad := range []string{"", chars(65), " a", "a ", "a\nb", "a\tb", "a\x00b", "\xff", "\u0085a", "a\r\nb"} {
 		checkRefusal(t, bad, CheckExternalStoreID(bad), CodeValidationFailed, "externalStoreId")

@@ -65,9 +65,7 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 		if c.reason != "" {
 			want = Change{Status: Failed, At: c.now, Courier: o.Courier, Location: o.Location, Failure: c.reason}
 		}
-		if change != want || due != (c.reason != "") || !next.Equal(c.next) {
-			t.Errorf("%s: got %+v, %v, %v", name, change, due, next)
-		}
+		check(t, change == want && due == (c.reason != "") && next.Equal(c.next), "%s: got %+v, %v, %v", name, change, due, next)
 	}
 }
 
@@ -87,14 +85,10 @@ func TestTimeouts_EndEveryOrder(t *testing.T) {
 			}
 			change, due, next := DecideTimeout(o, now)
 			if due {
-				if !change.Failure.LegalFrom(o.Status) || change.At.Before(o.UpdatedAt()) {
-					t.Fatalf("%v ends with %+v", o.Status, change)
-				}
+				require(t, change.Failure.LegalFrom(o.Status) && !change.At.Before(o.UpdatedAt()), "%v ends with %+v", o.Status, change)
 				return
 			}
-			if !next.After(now) || looks > 20 {
-				t.Fatalf("look %d at %v leads to %v", looks, now, next)
-			}
+			require(t, next.After(now) && looks <= 20, "look %d at %v leads to %v", looks, now, next)
 			now = next
 		}
 	})

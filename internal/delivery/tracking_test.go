@@ -34,18 +34,12 @@ func (k TrackingKeys) with(kid string) TrackingKeys {
 func TestTracking_TokenLeadsBackToItsOrder(t *testing.T) {
 	k, id := trackingRing("t1"), trackedOrder(trackedDay)
 	token := k.Token(id)
-	if got, err := k.Parse(token); err != nil || got != id {
-		t.Errorf("got %s, %v", got, err)
-	}
-	if token != k.Token(id) {
-		t.Error("two tokens for one order")
-	}
-	if strings.ContainsAny(token, "+/=") {
-		t.Errorf("%q needs escaping in a URL", token)
-	}
-	if other := trackedOrder(trackedDay.AddDate(0, 0, 1)); k.Token(other) == token {
-		t.Error("one token for two orders")
-	}
+	got, err := k.Parse(token)
+	check(t, err == nil && got == id, "got %s, %v", got, err)
+	check(t, token == k.Token(id), "two tokens for one order")
+	check(t, !strings.ContainsAny(token, "+/="), "%q needs escaping in a URL", token)
+	other := trackedOrder(trackedDay.AddDate(0, 0, 1))
+	check(t, k.Token(other) != token, "one token for two orders")
 }
 
 //rule:decisions/trackingUrl
@@ -53,9 +47,7 @@ func TestTracking_RefusesWhatItDidNotMake(t *testing.T) {
 	k, id := trackingRing("t1"), trackedOrder(trackedDay)
 	token := k.Token(id)
 	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range raw {
 		forged := bytes.Clone(raw)
 		forged[i] ^= 1
@@ -85,16 +77,10 @@ func TestTracking_RotationKeepsGivenLinks(t *testing.T) {
 	before := trackingRing("t1")
 	rotated := before.with("t2-20261122")
 	id, next := trackedOrder(trackedDay), trackedOrder(trackedDay.AddDate(0, 0, 1))
-	if before.Token(id) != rotated.Token(id) {
-		t.Error("a replay after the rotation carries another link")
-	}
-	if before.Token(next) == rotated.Token(next) {
-		t.Error("the new key does not sign from its day on")
-	}
+	check(t, before.Token(id) == rotated.Token(id), "a replay after the rotation carries another link")
+	check(t, before.Token(next) != rotated.Token(next), "the new key does not sign from its day on")
 	again := rotated.with("t3-20270101")
-	if rotated.Token(id) != again.Token(id) || rotated.Token(next) != again.Token(next) {
-		t.Error("a second rotation changed links of earlier days")
-	}
+	check(t, rotated.Token(id) == again.Token(id) && rotated.Token(next) == again.Token(next), "a second rotation changed links of earlier days")
 	for _, token := range []string{before.Token(id), rotated.Token(next)} {
 		if _, err := again.Parse(token); err != nil {
 			t.Errorf("an old link no longer opens: %v", err)
@@ -110,9 +96,8 @@ func TestTracking_RotationKeepsGivenLinks(t *testing.T) {
 func TestTracking_OrdersBeforeEveryKeyUseTheCurrentOne(t *testing.T) {
 	k := trackingRing("t2-20270101", "t3-20280101")
 	id := trackedOrder(trackedDay)
-	if got, err := k.Parse(k.Token(id)); err != nil || got != id {
-		t.Errorf("got %s, %v", got, err)
-	}
+	got, err := k.Parse(k.Token(id))
+	check(t, err == nil && got == id, "got %s, %v", got, err)
 }
 
 func TestTracking_CheckRefusesAmbiguousRings(t *testing.T) {
@@ -130,17 +115,8 @@ func TestTracking_CheckRefusesAmbiguousRings(t *testing.T) {
 		"empty":                 {TrackingKeys{}, false},
 		"dash in the name only": {trackingRing("my-key", "t2-20261122"), true},
 	} {
-		if err := c.ring.Check(); (err == nil) != c.ok {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func BenchmarkTrackingToken(b *testing.B) {
-	k, id := trackingRing("t2-20261122", "t1"), trackedOrder(trackedDay)
-	b.ReportAllocs()
-	for b.Loop() {
-		k.Token(id)
+		err := c.ring.Check()
+		check(t, (err == nil) == c.ok, "%s: %v", name, err)
 	}
 }
 
@@ -149,8 +125,7 @@ func TestTrackingSigner_MakesTheRingsTokens(t *testing.T) {
 	s := k.Signer()
 	for _, at := range []time.Time{trackedDay, trackedDay.AddDate(0, 0, 1), trackedDay} { // each key, and one again
 		id := trackedOrder(at)
-		if got := string(s.AppendToken([]byte("https://x/"), id)); got != "https://x/"+k.Token(id) {
-			t.Errorf("signed %s, want %s", got, k.Token(id))
-		}
+		got := string(s.AppendToken([]byte("https://x/"), id))
+		check(t, got == "https://x/"+k.Token(id), "signed %s, want %s", got, k.Token(id))
 	}
 }

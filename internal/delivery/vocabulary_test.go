@@ -45,8 +45,6 @@ func TestVocabulary_IsTheSpecs(t *testing.T) {
 		"events":             {[]string{string(StatusChanged), string(StoreActivated), string(StoreMigrating), string(StoreDeactivated), string(PaymentOverdue)}, []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "fleet.payment_overdue"}},
 		"the event of tests": {[]string{string(WebhookTest)}, []string{"webhook.test"}},
 	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s: %q, want %q", name, c.got, c.want)
-		}
+		check(t, slices.Equal(c.got, c.want), "%s: %q, want %q", name, c.got, c.want)
 	}
 }

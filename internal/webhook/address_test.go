@@ -36,9 +36,7 @@ func TestPublicAddress_RefusesEverySpecialRange(t *testing.T) {
 	}
 	for kind, addresses := range refused {
 		for _, text := range addresses {
-			if PublicAddress(netip.MustParseAddr(text)) {
-				t.Errorf("%s address %s is allowed", kind, text)
-			}
+			check(t, !PublicAddress(netip.MustParseAddr(text)), "%s address %s is allowed", kind, text)
 		}
 	}
 	for _, text := range []string{
@@ -47,13 +45,9 @@ func TestPublicAddress_RefusesEverySpecialRange(t *testing.T) {
 		"192.0.1.0", "192.0.3.0", "192.31.195.255", "192.52.194.0", "192.175.49.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
 		"::ffff:8.8.8.8", "2001:200::1", "2001:4860:4860::8888", "2606:4700::1111", "2a00:1450::1", "2003::1", "3ffe::1",
 	} {
-		if !PublicAddress(netip.MustParseAddr(text)) {
-			t.Errorf("public address %s is refused", text)
-		}
+		check(t, PublicAddress(netip.MustParseAddr(text)), "public address %s is refused", text)
 	}
-	if PublicAddress(netip.Addr{}) {
-		t.Error("no address at all is allowed")
-	}
+	check(t, !PublicAddress(netip.Addr{}), "no address at all is allowed")
 }
 
 func TestParseHost_TellsNamesFromAddresses(t *testing.T) {
@@ -79,8 +73,6 @@ func TestParseHost_TellsNamesFromAddresses(t *testing.T) {
 		if address.IsValid() {
 			got += address.String()
 		}
-		if got != want || (err != nil) != (want == "") {
-			t.Errorf("ParseHost(%q) = %q, %v, %v; want %q", host, name, address, err, want)
-		}
+		check(t, got == want && (err != nil) == (want == ""), "ParseHost(%q) = %q, %v, %v; want %q", host, name, address, err, want)
 	}
 }

@@ -18,9 +18,7 @@ func TestNext_FollowsTheSchedule(t *testing.T) {
 	now := occurred
 	for i, want := range nominal {
 		at, ok := Next(i+1, occurred, now, 0, 0.5)
-		if !ok || at.Sub(now).Round(time.Millisecond) != want {
-			t.Errorf("after attempt %d: %v, %v, want %v", i+1, at.Sub(now), ok, want)
-		}
+		check(t, ok && at.Sub(now).Round(time.Millisecond) == want, "after attempt %d: %v, %v, want %v", i+1, at.Sub(now), ok, want)
 		now = at
 	}
 	at, ok := Next(13, occurred, now, 0, 0.5)
@@ -88,15 +86,10 @@ func TestNext_OverALifeThatNobodyAccepts(t *testing.T) {
 			attempts++
 			now = at.Add(time.Duration(rapid.Int64Range(0, int64(Timeout)).Draw(t, "answer after")))
 		}
-		if attempts > MaxAttempts {
-			t.Fatalf("%d attempts", attempts)
-		}
-		if before := deadline.Sub(now); time.Duration(delay) < Window-lastEarliest && before > lastEarliest {
-			t.Fatalf("given up %v before the deadline after %d attempts", before, attempts)
-		}
-		if delay == 0 && silent && attempts != MaxAttempts {
-			t.Fatalf("an event sent at once got %d attempts", attempts)
-		}
+		require(t, attempts <= MaxAttempts, "%d attempts", attempts)
+		before := deadline.Sub(now)
+		require(t, time.Duration(delay) >= Window-lastEarliest || before <= lastEarliest, "given up %v before the deadline after %d attempts", before, attempts)
+		require(t, delay != 0 || !silent || attempts == MaxAttempts, "an event sent at once got %d attempts", attempts)
 	})
 }
 
@@ -104,24 +97,16 @@ func TestNext_OverALifeThatNobodyAccepts(t *testing.T) {
 func checkNext(t *rapid.T, attempt int, now, at time.Time, retryAfter time.Duration) {
 	deadline := occurred.Add(Window)
 	last := !at.Before(deadline.Add(-5*time.Minute)) && !at.After(deadline.Add(-time.Minute))
-	if !at.After(now) || at.After(deadline.Add(-time.Minute)) {
-		t.Fatalf("attempt %d at %v, now %v, deadline %v", attempt+1, at, now, deadline)
-	}
+	require(t, at.After(now) && !at.After(deadline.Add(-time.Minute)), "attempt %d at %v, now %v, deadline %v", attempt+1, at, now, deadline)
 	if attempt == MaxAttempts-1 {
-		if !last {
-			t.Fatalf("attempt 14 comes %v before the deadline", deadline.Sub(at))
-		}
+		require(t, last, "attempt 14 comes %v before the deadline", deadline.Sub(at))
 		return
 	}
 	gap := at.Sub(now)
-	if gap < retryAfter && !last {
-		t.Fatalf("attempt %d comes before Retry-After", attempt+1)
-	}
+	require(t, gap >= retryAfter || last, "attempt %d comes before Retry-After", attempt+1)
 	nominal := gaps[attempt-1]
 	least, most := nominal*8/10, max(nominal*12/10, retryAfter)
-	if !last && (gap < least-time.Microsecond || gap > most) {
-		t.Fatalf("gap %v after attempt %d is not within %v and %v", gap, attempt, least, most)
-	}
+	require(t, last || gap >= least-time.Microsecond && gap <= most, "gap %v after attempt %d is not within %v and %v", gap, attempt, least, most)
 }
 
 func TestParseRetryAfter_ReadsSecondsAndDates(t *testing.T) {
@@ -147,9 +132,8 @@ func TestParseRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 		"2026-11-21T12:01:30Z":               0,
 		"Sat, 21 Nov 2026 12:01:30 GMT, 120": 0,
 	} {
-		if got := ParseRetryAfter(header, now); got != want {
-			t.Errorf("%q: got %v, want %v", header, got, want)
-		}
+		got := ParseRetryAfter(header, now)
+		check(t, got == want, "%q: got %v, want %v", header, got, want)
 	}
 }
 
@@ -158,8 +142,7 @@ func FuzzParseRetryAfter(f *testing.F) {
 	f.Add("Sat, 21 Nov 2026 12:01:30 GMT")
 	f.Add("99999999999999999999")
 	f.Fuzz(func(t *testing.T, header string) {
-		if got := ParseRetryAfter(header, occurred); got < 0 || got > Window {
-			t.Errorf("%q: %v", header, got)
-		}
+		got := ParseRetryAfter(header, occurred)
+		check(t, got >= 0 && got <= Window, "%q: %v", header, got)
 	})
 }
