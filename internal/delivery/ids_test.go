@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +99,23 @@ func TestEventID_NamesOneVersion(t *testing.T) {
 	for _, version := range []uint64{0, 1, 1<<32 | 1, 1<<64 - 1} {
 		got, v, err := ParseEventID(EventID(id, version))
 		check(t, err == nil && got == id && v == version, "version %d becomes %v, %d, %v", version, got, v, err)
+	}
+}
+
+// Without LogValue a JSON log would hold arrays of numbers, which nobody finds an
+// order by.
+func TestLogValue_IsReadableInEveryFormat(t *testing.T) {
+	t.Parallel()
+	account, fleet := NewAccountID(), NewFleetID()
+	order := OrderID(account)
+	for _, handler := range []func(*bytes.Buffer) slog.Handler{
+		func(b *bytes.Buffer) slog.Handler { return slog.NewTextHandler(b, nil) },
+		func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) },
+	} {
+		var b bytes.Buffer
+		slog.New(handler(&b)).Info("line", "account", account, "fleet", fleet, "order", order, "status", Delivered)
+		for _, want := range []string{account.String(), fleet.String(), order.String(), "Delivered"} {
+			check(t, strings.Contains(b.String(), want), "%s is missing in %s", want, &b)
+		}
 	}
 }

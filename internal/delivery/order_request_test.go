@@ -3,6 +3,7 @@ package delivery
 import (
 	"errors"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -294,4 +295,85 @@ func checkFuzzedRefusal(t *testing.T, err error) {
 		check(t, !seen[f.Field] && f.Message != "", "field %q is listed twice or says nothing", f.Field)
 		seen[f.Field] = true
 	}
+}
+
+//rule:decisions/cancel
+func TestCancelRequest_TakesEveryReasonAndNone(t *testing.T) {
+	for _, reason := range []CancelReason{CustomerRequest, CancelStoreRequest, DuplicateOrder, CancelNotReady, OtherCancel} {
+		r := CancelRequest{Reason: text(string(reason)), Note: text(" " + chars(256) + " ")}
+		if got, note, err := r.Check(); err != nil || got != reason || note != chars(256) {
+			t.Errorf("%s: got %s, %q, %v", reason, got, note, err)
+		}
+	}
+	none := CancelRequest{}
+	if reason, note, err := none.Check(); err != nil || reason != "" || note != "" {
+		t.Errorf("no body: %q, %q, %v", reason, note, err)
+	}
+}
+
+//rule:decisions/cancel
+func TestCancelRequest_RefusesByField(t *testing.T) {
+	for name, c := range map[string]struct {
+		r      CancelRequest
+		fields string
+	}{
+		"unknown reason": {CancelRequest{Reason: text("customerRequest")}, "reason"},
+		"empty reason":   {CancelRequest{Reason: text("")}, "reason"},
+		"long note":      {CancelRequest{Note: text(chars(257))}, "note"},
+		"note with NUL":  {CancelRequest{Note: text("\x00")}, "note"},
+		"both":           {CancelRequest{Reason: text("x"), Note: text(chars(257))}, "reason,note"},
+		"wrong type":     {CancelRequest{WrongType: []FieldError{{"note", "must be a string"}}}, "note"},
+	} {
+		_, _, err := c.r.Check()
+		checkRefusal(t, name, err, CodeValidationFailed, c.fields)
+	}
+}
+
+//rule:decisions/idempotency-header-absent
+func TestCheckIdempotencyKey_TakesVisibleASCIIOfUpTo255(t *testing.T) {
+	for _, good := range []string{"a", "!~", strings.Repeat("k", 255), "order-1:2/3"} {
+		err := CheckIdempotencyKey([]byte(good))
+		check(t, err == nil, "%q: %v", good, err)
+	}
+	for _, bad := range []string{"", " ", "a b", "a\x7f", "ş", "\x1f", strings.Repeat("k", 256)} {
+		checkRefusal(t, bad, CheckIdempotencyKey([]byte(bad)), CodeValidationFailed, "X-Idempotency-Key")
+	}
+}
+
+//rule:order-creation-request/recipient.phone decisions/phone
+func TestNormalizePhone_StripsPrefixes(t *testing.T) {
+	for in, want := range map[string]string{
+		"5321234567": "5321234567", "05321234567": "5321234567", "+905321234567": "5321234567",
+		"+9005321234567": "5321234567", " 5321234567\n": "5321234567", "2121234567": "2121234567", "9053212345": "9053212345",
+	} {
+		got, err := NormalizePhone(in)
+		check(t, err == nil && got == want, "%q: got %q, %v, want %q", in, got, err, want)
+	}
+}
+
+//rule:order-creation-request/recipient.phone errors/INVALID_PHONE decisions/phone
+func TestNormalizePhone_RefusesWhatIsNotTenDigits(t *testing.T) {
+	for _, in := range []string{
+		"", "0", "+90", "+900", "532123456", "53212345678", "0532123456", "00532123456", "005321234567", "0053212345678",
+		"905321234567", "+915321234567", "+90 5321234567", "532 123 45 67", "532-123-4567", "532123456a", "(532)1234567",
+		"٥٣٢١٢٣٤٥٦٧", "５３２１２３４５６７", "5321234567 ext 1", "+90+905321234567", "532123456\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+	} {
+		got, err := NormalizePhone(in)
+		check(t, err != nil && got == "", "%q: got %q, %v", in, got, err)
+	}
+}
+
+func FuzzNormalizePhone(f *testing.F) {
+	for _, seed := range []string{"5321234567", "+9005321234567", "00", " 05321234567 ", "+90"} {
+		f.Add(seed)
+	}
+	rule := regexp.MustCompile(`^(?:\+90)?0?([1-9][0-9]{9})$`)
+	f.Fuzz(func(t *testing.T, in string) {
+		want := ""
+		if m := rule.FindStringSubmatch(strings.TrimSpace(in)); m != nil {
+			want = m[1]
+		}
+		got, err := NormalizePhone(in)
+		check(t, got == want && (err == nil) == (want != ""), "%q: got %q, %v, want %q", in, got, err, want)
+	})
 }

@@ -2,9 +2,16 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 func TestServers_SayWhatOperatorsWatch(t *testing.T) {
@@ -63,4 +70,122 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	check(t, calls["create_order"] == 2 && calls["write_store"] != 0 && calls["cancel_order"] == 0, "%v", calls)
+}
+
+// A full Redis takes no order, in whole or in part, and goes on answering what
+// vendors read; what was refused goes through once there is memory.
+func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
+	// A server of its own: memory is scarce for everybody in it.
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	known := s.create(t, "A-1")
+	configure := func(most string) {
+		t.Helper()
+		must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", most).Err())
+	}
+	configure("1")
+	keys := s.rdb.DBSize(t.Context()).Val()
+	wantError(t, errOf(s.CreateOrder(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
+	now := s.rdb.DBSize(t.Context()).Val()
+	check(t, now == keys, "%d keys before, %d after a refused order", keys, now)
+	if o, _, err := s.PollOrder(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
+		t.Errorf("reading an order: %v", err)
+	}
+	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
+	configure("0")
+	if c, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
+		t.Errorf("the refused order, sent again: %+v, %v", c, err)
+	}
+}
+
+func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
+	l := openTest(t)
+	inFlight := func(want int64) {
+		t.Helper()
+		s := get(l.Stats(t.Context()))(t)
+		check(t, s.InFlight == want, "%d orders in flight, want %d", s.InFlight, want)
+	}
+	inFlight(0)
+	shops := envsEverywhere(t, l)
+	orders := make([]*delivery.Order, len(shops))
+	for i, s := range shops {
+		orders[i] = s.create(t, "X-1")
+	}
+	byPartition := make(map[int][]Entry)
+	for _, e := range collect(t, l, RoleStatus, "c", len(orders)) {
+		byPartition[e.Partition] = append(byPartition[e.Partition], e)
+	}
+	for p, entries := range byPartition {
+		must(t, l.IndexJobs(t.Context(), p, entries))
+	}
+	inFlight(4)
+	shops[0].advance(t, orders[0].ID, delivery.Assigned)
+	inFlight(4)
+	shops[0].advance(t, orders[0].ID, delivery.Delivered)
+	get2(shops[1].CancelOrder(t.Context(), shops[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
+	inFlight(2)
+}
+
+// Libraries of earlier releases leave when a new one is loaded, unless somebody
+// may still work with them.
+func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
+	server, _ := ownServer(t)
+	day := time.Duration(0)
+	open := func(release string) *Ledger {
+		l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler),
+			Now: func() time.Time { return time.Now().Add(day) },
+			edit: func(file, text string) string {
+				if file == "names" {
+					text += "local release = '" + release + "'\n"
+				}
+				return text
+			}})
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	use := func(l *Ledger) {
+		t.Helper()
+		if _, err := l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	libraries := func(l *Ledger) (names []string) {
+		found := get(l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
+		for _, library := range found {
+			names = append(names, library.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	must(t, redis.NewClient(&redis.Options{Addr: server.Addr}).FunctionLoad(t.Context(),
+		"#!lua name=vendorapi_unnoted\nredis.register_function('unnoted', function() return 1 end)").Err())
+	first := open("first")
+	use(first)
+	day = 6 * 24 * time.Hour
+	second := open("second")
+	use(second)
+	equal(t, len(libraries(first)), 3, "after six days")
+	day = 8 * 24 * time.Hour
+	third := open("third")
+	use(third)
+	want := []string{second.scripts.library, third.scripts.library}
+	slices.Sort(want)
+	equal(t, libraries(third), want, "after eight days")
+	use(first) // still running: it loads its own again
+	equal(t, len(libraries(third)), 3, "after the first release's next call")
+}
+
+// A server that has lost the library (a new master, FUNCTION FLUSH) gets it
+// again with the next call, whichever way that is sent.
+func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	forget := func() { must(t, s.rdb.FunctionFlush(t.Context()).Err()) }
+	forget()
+	o := s.create(t, "X-1")
+	forget()
+	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
+	forget()
+	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
 }

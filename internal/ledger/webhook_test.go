@@ -1,11 +1,257 @@
 package ledger
 
 import (
+	"encoding/binary"
+	"math"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
+)
+
+// newWebhookEnv is an env with a receiver and clocks that stand still, in a ledger
+// of one partition.
+func newWebhookEnv(t *testing.T, breaker int) *env {
+	t.Helper()
+	s := newUnregistered(t, breaker)
+	s.register(t)
+	return s
+}
+
+func newUnregistered(t *testing.T, breaker int) *env {
+	t.Helper()
+	ms := new(atomic.Int64)
+	ms.Store(time.Now().UnixMilli())
+	l := openTest(t, func(c *Config) {
+		c.Partitions = 1
+		c.Now = func() time.Time { return time.UnixMilli(ms.Load()).UTC() }
+	})
+	s := newVendor(t, l)
+	s.ms, s.breaker = ms, breaker
+	s.pass(t, 0)
+	return s
+}
+
+func (s *env) now() time.Time { return time.UnixMilli(s.ms.Load()).UTC() }
+
+// pass moves both clocks.
+func (s *env) pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	s.setClock(t, s.ms.Add(d.Milliseconds())*1000)
+}
+
+// publish queues n new events of the shop.
+func (s *env) publish(t *testing.T, n int) {
+	t.Helper()
+	notices := make([]Notice, n)
+	for i := range notices {
+		notices[i] = Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}
+	}
+	must(t, s.Publish(t.Context(), notices...))
+	s.pump(t, n)
+}
+
+// one leases the single event that goes out now.
+func (s *env) one(t *testing.T) *Delivery {
+	t.Helper()
+	return s.lease(t, 1)[0]
+}
+
+// answer is what a receiver does with a delivery.
+type answer func(s *env, d *Delivery) Outcome
+
+func accepts(*env, *Delivery) Outcome { return Outcome{OK: true, Status: 200} }
+
+func expires(*env, *Delivery) Outcome {
+	return Outcome{Expired: true, Error: "deadline: too late"}
+}
+
+// defers puts the event off by a second without an attempt.
+func defers(s *env, _ *Delivery) Outcome {
+	return Outcome{Deferred: true, Retry: s.now().Add(time.Second)}
+}
+
+// failsFor is a failure whose event is to be tried again after that long, or,
+// with 0, is given up.
+func failsFor(again time.Duration) answer {
+	return func(s *env, _ *Delivery) Outcome {
+		o := Outcome{Status: 500, Error: "status: 500"}
+		if again > 0 {
+			o.Retry = s.now().Add(again)
+		}
+		return o
+	}
+}
+
+// isBusy is a 503 with or without (0) a Retry-After; its event goes an hour later.
+func isBusy(wait time.Duration) answer {
+	return func(s *env, _ *Delivery) Outcome {
+		return Outcome{Status: 503, Error: "status: 503", Busy: true, Wait: wait, Retry: s.now().Add(max(wait, time.Hour))}
+	}
+}
+
+// ends records an answer for each of these deliveries, one call for each.
+func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
+	t.Helper()
+	for _, d := range ds {
+		o := a(s, d)
+		o.At = s.now()
+		recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
+		require(t, recorded.OK[0], "the lease of %s was lost", d.EventID)
+	}
+}
+
+// endpoint reads what operators see.
+func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
+	t.Helper()
+	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	return e
+}
+
+// opened is an env whose breaker has just been opened by as many events as it
+// takes, which are to be tried again after that long.
+func opened(t *testing.T, breaker int, again time.Duration) *env {
+	t.Helper()
+	s := newWebhookEnv(t, breaker)
+	s.open(t, again)
+	return s
+}
+
+func (s *env) open(t *testing.T, again time.Duration) {
+	t.Helper()
+	s.publish(t, s.breaker)
+	s.ends(t, failsFor(again), s.lease(t, s.breaker)...)
+	require(t, s.endpoint(t).BreakerOpen, "closed after %d failures in a row", s.breaker)
+}
+
+// silentFor demands that nothing is handed out until that much time has passed,
+// looking also one ms before, and then returns what is.
+func (s *env) silentFor(t *testing.T, d time.Duration) *Delivery {
+	t.Helper()
+	passed := time.Duration(0)
+	for _, at := range []time.Duration{0, d / 2, d - time.Millisecond} {
+		s.pass(t, at.Truncate(time.Millisecond)-passed)
+		passed = at.Truncate(time.Millisecond)
+		s.lease(t, 0)
+	}
+	s.pass(t, d-passed)
+	return s.one(t)
+}
+
+func (s *env) key(kind byte) string { return s.rooms[0].keyOf(kind, s.account[:]) }
+
+// gate reads the gate of the shop's endpoint; false when there is none.
+func (s *env) gate(t *testing.T) (g gateState, there bool) {
+	t.Helper()
+	text := s.rdb.HGet(t.Context(), s.key(kindEndpoint), "gate").Val()
+	if text == "" {
+		return g, false
+	}
+	return *parseGate(text), true
+}
+
+func parseGate(text string) *gateState {
+	f := fields{rest: text}
+	g := &gateState{hold: int64(f.uint64()), open: f.byte(), failures: f.uint16(), probes: f.uint16(), rate: f.float(), calm: f.float()}
+	g.forward, g.since = int64(f.uint64()), int64(f.uint64())
+	return g
+}
+
+// setGate writes a gate that a test would take long to bring about.
+func (s *env) setGate(t *testing.T, g gateState) {
+	t.Helper()
+	b := binary.BigEndian.AppendUint64(nil, uint64(g.hold))
+	b = append(b, g.open)
+	b = binary.BigEndian.AppendUint16(b, g.failures)
+	b = binary.BigEndian.AppendUint16(b, g.probes)
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(g.rate))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(g.calm))
+	b = binary.BigEndian.AppendUint64(b, uint64(g.forward))
+	b = binary.BigEndian.AppendUint64(b, uint64(g.since))
+	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "gate", b).Err())
+}
+
+// gateState are the fields of lua/gate.lua.
+type gateState struct {
+	hold           int64
+	open           byte
+	failures       uint16
+	probes         uint16
+	rate, calm     float64
+	forward, since int64
+}
+
+// log reads the attempt log, newest first.
+func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
+	t.Helper()
+	log := get(s.Attempts(t.Context(), s.account, state))(t)
+	return log
+}
+
+// outcomes reads every final outcome of the shop's account, oldest first.
+func (s *env) outcomes(t testing.TB) []AttemptRecord {
+	t.Helper()
+	entries := get(s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result())(t)
+	var all []AttemptRecord
+	for _, entry := range entries {
+		if entry.Values["a"] != string(s.account[:]) {
+			continue
+		}
+		records := get(s.rooms[0].decodeOutcomes(entry.Values))(t)
+		all = append(all, records...)
+	}
+	return all
+}
+
+// due is an event's place in the schedule of retries; zero: it is not there.
+func (s *env) due(t *testing.T, d *Delivery) time.Time {
+	t.Helper()
+	score, err := s.rdb.ZScore(t.Context(), s.key(kindRetries), d.item).Result()
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(score)).UTC()
+}
+
+// unpaced forgets what the rate limiter has counted, as if a second had passed
+// for it: it reads the server's clock, which tests cannot move.
+func (s *env) unpaced(t testing.TB) {
+	t.Helper()
+	must(t, s.rdb.Del(t.Context(), "rate:"+s.rooms[0].prefix+"pace:"+s.account.String()).Err())
+}
+
+// take leases n events, however slowly they are handed out.
+func (s *env) take(t *testing.T, n int) (ds []*Delivery) {
+	t.Helper()
+	for empty := 0; len(ds) < n; {
+		s.unpaced(t)
+		more, _ := get2(s.Lease(t.Context(), 0, grant(n-len(ds))))(t)
+		if ds = append(ds, more...); len(more) > 0 {
+			empty = 0
+		} else if empty++; empty == 3 {
+			t.Fatalf("%d events leased, want %d", len(ds), n)
+		}
+		s.pass(t, time.Second)
+	}
+	return ds
+}
+
+func eventIDs(ds []*Delivery) []string {
+	ids := make([]string, len(ds))
+	for i, d := range ds {
+		ids[i] = d.EventID
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// What lua/gate.lua begins and ends a recovery with, events a second.
+const (
+	firstRate = 10
+	fullRate  = 2000
 )
 
 const lease = time.Minute
