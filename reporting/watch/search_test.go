@@ -52,15 +52,14 @@ func FuzzParseSearch(f *testing.F) {
 
 // ClickHouse compares with what Go has folded.
 func TestFoldedStore_IsWhatFoldNameMakes(t *testing.T) {
-	t.Parallel()
-	w := newWatched(t)
+	e := newEnv(t)
 	names := []string{"ISPARTA ŞUBESİ", "ısparta şubesi", "İSTANBUL", strings.ToLower("İSTANBUL"), "I\u0307zmir", "a\u0307b", "", "店舗 😀", "%_'\\"}
 	for r := rune('!'); r <= '\u017f'; r++ { // Latin, with the Turkish letters
 		names = append(names, "x"+string(r)+"I")
 	}
 	var folded []string
 	query := "SELECT " + foldedStore + " FROM (SELECT arrayJoin({names:Array(String)}) AS store_name)"
-	err := w.pages.each(t.Context(), query, []any{clickhouse.Named("names", names)}, func(rows driver.Rows) error {
+	err := e.pages.each(t.Context(), query, []any{clickhouse.Named("names", names)}, func(rows driver.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		folded = append(folded, name)
