@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,25 +68,19 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 			t.Errorf("%s: the file is another: %v, %d bytes, %d to standard output", format, err, len(file), len(out))
 		}
 	}
+	for extension, begins := range map[string]string{".csv": "\ufeff", ".XLSX": "PK", ".json": "{", ".txt": "Order ledger"} {
+		name := filepath.Join(dir, "november"+extension)
+		_, _, err := runReport(t, append([]string{"-o", name}, november...)...)
+		file, readErr := os.ReadFile(name)
+		if err != nil || readErr != nil || !bytes.HasPrefix(file, []byte(begins)) {
+			t.Errorf("%s: %v, %v, %.20q", extension, err, readErr, file)
+		}
+	}
 	if out, _, err := runReport(t, append([]string{"--store", "nowhere"}, november...)...); err != nil || strings.Count(out, "\n") != 1 {
 		t.Errorf("of no store: %v, %q", err, out)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*partial*")); len(files) != 0 {
 		t.Errorf("%v are left", files)
-	}
-}
-
-func TestReport_TakesTheFormatFromTheExtension(t *testing.T) {
-	t.Parallel()
-	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
-	dir := t.TempDir()
-	for extension, begins := range map[string]string{".csv": "\ufeff", ".XLSX": "PK", ".json": "{", ".txt": "Fleet statement"} {
-		name := filepath.Join(dir, "november"+extension)
-		_, _, err := runReport(t, append([]string{"fleet-statement", "--from", "2026-11-01", "--to", "2026-11-30", "-o", name}, flags...)...)
-		file, readErr := os.ReadFile(name)
-		if err != nil || readErr != nil || !bytes.HasPrefix(file, []byte(begins)) {
-			t.Errorf("%s: %v, %v, %.20q", extension, err, readErr, file)
-		}
 	}
 }
 
@@ -151,30 +147,22 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	}
 }
 
-func TestReport_FollowsLinksAndWritesToDevices(t *testing.T) {
+func TestWriteFile_FollowsLinksAndWritesToDevices(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target.csv"), filepath.Join(dir, "link.csv")
-	if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(target, []byte("old"), 0o600), os.Symlink(target, link)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(target, link); err != nil {
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
+	if err := errors.Join(writeFile(link, write), writeFile(os.DevNull, write)); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"order-ledger", "--from", "2026-11-01", "--to", "2026-11-30", "--format", "csv-plain", "-o"}, link)
-	if _, _, err := runReport(t, append(args, flags...)...); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := os.ReadFile(target); !bytes.HasPrefix(got, []byte("orderId,")) {
-		t.Errorf("the target has %.20q", got)
+	if got, _ := os.ReadFile(target); string(got) != "new" {
+		t.Errorf("the target has %q", got)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("%v: the link is none any more", err)
-	}
-	args[len(args)-1] = os.DevNull
-	if _, _, err := runReport(t, append(args, flags...)...); err != nil {
-		t.Error(err)
 	}
 	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
 		t.Fatalf("%v: %s is a file now", err, os.DevNull)

@@ -48,10 +48,25 @@ func TestArchive_AddressWithoutClickHouse(t *testing.T) {
 	t.Parallel()
 	a, err := Open(Settings{URL: "http://finance:SECRET@127.0.0.1:1"})
 	noError(t, err)
-	err = a.Ping(t.Context())
-	if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1, ping") ||
-		strings.Contains(err.Error(), "SECRET") {
-		t.Error(err)
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"ping":       func() error { return a.Ping(ctx) },
+		"Insert":     func() error { return a.InsertAnew(ctx, batchOf(newOrder(account(1), 1, noon))) },
+		"Migrate":    func() error { _, err := a.Migrate(ctx); return err },
+		"AccountsOf": func() error { _, err := a.AccountsOf(ctx, noon); return err },
+		"Misplaced":  func() error { _, err := a.Misplaced(ctx, []Place{{Day: noon}}); return err },
+		"Remove":     func() error { return a.Remove(ctx, []Place{{Account: account(2), Day: noon}}) },
+		"Stored": func() (last error) {
+			for _, err := range a.Stored(ctx, Selection{From: noon, To: noon}) {
+				last = err
+			}
+			return last
+		},
+	} {
+		err := call()
+		if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1, ") || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	noError(t, a.Close())
 }

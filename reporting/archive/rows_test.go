@@ -41,30 +41,6 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 	}
 }
 
-func TestEventsOf_CreationFirst(t *testing.T) {
-	t.Parallel()
-	for n := range len(toDelivered) + 1 {
-		o := newOrder(account(1), 1, noon, toDelivered[:n]...)
-		events := EventsOf(o)
-		if len(events) != n+1 {
-			t.Fatalf("%d events of %d changes", len(events), n)
-		}
-		for i, e := range events {
-			want := delivery.Searching
-			if i > 0 {
-				want = toDelivered[i-1]
-			}
-			if e.Version != 1<<32|uint64(i+1) || e.Status != want || !e.At.Equal(noon.Add(time.Duration(i)*time.Minute)) ||
-				e.Order != o.ID || e.Account != o.Account || !e.CreatedAt.Equal(noon) {
-				t.Errorf("event %d: %+v", i, e)
-			}
-			if again, ok := EventOf(o, e.Version); !ok || again != e {
-				t.Errorf("EventOf: %+v %t", again, ok)
-			}
-		}
-	}
-}
-
 func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 	t.Parallel()
 	o := newOrder(account(1), 1, noon, delivery.Assigned, delivery.Failed)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
@@ -16,30 +15,6 @@ func own(t testing.TB) []migration {
 	files, err := readMigrations(schemaFiles, "schema")
 	noError(t, err)
 	return files
-}
-
-func TestReadMigrations_RefusesGapsDuplicatesAndOtherNames(t *testing.T) {
-	t.Parallel()
-	for want, names := range map[string][]string{
-		"":                                   {"0001_a.sql", "0002_b.sql"},
-		"0003_c.sql has the place":           {"0001_a.sql", "0003_c.sql"},
-		"0001_b.sql has the place":           {"0001_a.sql", "0001_b.sql", "0002_c.sql"},
-		"0002_a.sql has the place":           {"0002_a.sql"},
-		"0000_a.sql has the place":           {"0000_a.sql", "0001_b.sql"},
-		`"1_a.sql" is not called`:            {"1_a.sql"},
-		`"0001_a.txt" is not called`:         {"0001_a.txt"},
-		`"0001_a.sql.orig" is not called`:    {"0001_a.sql.orig"},
-		"schema: open schema: file does not": nil,
-	} {
-		files := fstest.MapFS{}
-		for _, name := range names {
-			files["schema/"+name] = &fstest.MapFile{Data: []byte("SELECT 1;\n")}
-		}
-		_, err := readMigrations(files, "schema")
-		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", names, err)
-		}
-	}
 }
 
 func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
@@ -74,20 +49,6 @@ func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
 			t.Errorf("%q: %v", source, err)
 		}
 	}
-}
-
-func FuzzStatements(f *testing.F) {
-	for _, m := range own(f) {
-		f.Add(m.source)
-	}
-	f.Fuzz(func(t *testing.T, source string) {
-		statements, err := layout{database: "d", cluster: "c"}.statements(&migration{name: "x", source: source})
-		for _, s := range statements {
-			if err != nil || strings.TrimSpace(s) != s || s == "" {
-				t.Errorf("%q %v", s, err)
-			}
-		}
-	})
 }
 
 // clusterSQL is all that is run in a cluster.

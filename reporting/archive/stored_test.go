@@ -155,45 +155,6 @@ func TestDifferences_FindEveryColumn(t *testing.T) {
 	requireStored(t, a, noon, noon, all...)
 }
 
-func TestDifferences_Rows(t *testing.T) {
-	t.Parallel()
-	a := newArchive(t)
-	o := newOrder(account(1), 1, noon, toDelivered...)
-	row := OrderOf(o, nil)
-	for _, c := range []struct {
-		spoil string
-		want  []string
-	}{
-		{"DELETE FROM orders WHERE 1", []string{`orders is "no row", should be "a row"`}},
-		{"DELETE FROM order_events WHERE sequence IN (1, 4)", []string{
-			`order_events[1] is "no row", should be "a row"`, `order_events[4] is "no row", should be "a row"`}},
-		{"INSERT INTO order_events SELECT * REPLACE(sequence + 7 AS sequence) FROM (SELECT * FROM order_events WHERE sequence < 3)", []string{
-			`order_events[8] is "a row", should be "no row"`, `order_events[9] is "a row", should be "no row"`}},
-		{"INSERT INTO order_events SELECT * REPLACE(at + 1 AS at, version + 4294967296 AS version) FROM order_events WHERE sequence = 2", []string{
-			`order_events[2].version is "8589934594", should be "4294967298"`, `order_events[2].at is "2026-11-21 12:01:01.000", should be "2026-11-21 12:01:00.000"`}},
-		// The creation's epoch is not kept by orders.
-		{"INSERT INTO order_events SELECT * REPLACE(version + 4294967296 AS version) FROM order_events WHERE sequence = 1", nil},
-	} {
-		noError(t, a.InsertAnew(t.Context(), batchOf(o)))
-		noError(t, a.exec(t.Context(), c.spoil))
-		all := stored(t, a, Selection{From: noon, To: noon})
-		if len(all) != 1 {
-			t.Fatalf("%s: %d orders", c.spoil, len(all))
-		}
-		if all[0].Found() == strings.Contains(c.spoil, "FROM orders") || all[0].Describe() == "" {
-			t.Errorf("%s: found %t, %s", c.spoil, all[0].Found(), all[0].Describe())
-		}
-		var got []string
-		for _, d := range all[0].Differences(&row, EventsOf(o)) {
-			got = append(got, d.String())
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s:\n%s\nwant\n%s", c.spoil, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-		}
-		noError(t, a.Remove(t.Context(), []Place{row.Place()}))
-	}
-}
-
 func TestPlaces_MisplacedRowsAreFoundAndRemoved(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,18 +108,8 @@ func (s *syncBuffer) String() string {
 }
 
 func childCommand(o childOptions) *exec.Cmd {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.MaxQueries == 0 {
-		o.MaxQueries = 16
-	}
-	if o.MaxBody == 0 {
-		o.MaxBody = 256 << 20
-	}
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.MaxQueries, o.MaxBody, o.Grace = cmp.Or(o.MaxQueries, 16), cmp.Or(o.MaxBody, 256<<20), cmp.Or(o.Grace, 5*time.Second)
 	options, err := json.Marshal(o)
 	if err != nil {
 		panic(err)
@@ -287,20 +278,14 @@ func (c *child) must(t testing.TB, sql string, values url.Values) string {
 // connect opens clickhouse-go on a database.
 func (c *child) connect(t testing.TB, name string, change ...func(*clickhouse.Options)) driver.Conn {
 	t.Helper()
-	conn, err := clickhouse.Open(c.options(name, change...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
-func (c *child) options(name string, change ...func(*clickhouse.Options)) *clickhouse.Options {
 	o := &clickhouse.Options{Protocol: clickhouse.HTTP, Addr: []string{c.addr}, Auth: clickhouse.Auth{Database: name}}
 	for _, f := range change {
 		f(o)
 	}
-	return o
+	conn, err := clickhouse.Open(o)
+	noError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 func noError(t testing.TB, err error) {

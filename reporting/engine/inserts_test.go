@@ -3,7 +3,6 @@ package engine
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -192,24 +191,5 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 	noError(t, conn.QueryRow(t.Context(), "SELECT count() FROM t").Scan(&rows))
 	if rows != writers*batches*rowsPerBatch {
 		t.Errorf("%d rows", rows)
-	}
-}
-
-// A driver whose caller forgot to send is the caller's business; the engine
-// keeps nothing of it.
-func TestInsert_AbandonedBatchLeavesNothing(t *testing.T) {
-	t.Parallel()
-	c, name := database(t)
-	conn := c.connect(t, name)
-	noError(t, conn.Exec(t.Context(), "CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a"))
-	batch, err := conn.PrepareBatch(t.Context(), "INSERT INTO t")
-	noError(t, err)
-	noError(t, batch.Append(int32(1)))
-	noError(t, batch.Abort())
-	if err := batch.Send(); !errors.Is(err, clickhouse.ErrBatchAlreadySent) {
-		t.Error(err)
-	}
-	if got := c.must(t, "SELECT count() FROM t", params("database", name)); got != "0\n" {
-		t.Error(got)
 	}
 }

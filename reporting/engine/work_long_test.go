@@ -6,89 +6,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/ClickHouse/clickhouse-go/v2"
-
-	"vendorapi/internal/testenv/testserver"
 )
-
-// Batches are acknowledged when they are stored, whole, and not before: after
-// kill -9 at any moment every acknowledged batch is there, and none in part.
-func TestInsert_SurvivesKill(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
-	acknowledged, sent := map[uint32]bool{}, uint32(0)
-	var mu sync.Mutex
-	const rounds, writers = 5, 3
-	for round := range rounds {
-		c := start(t, childOptions{DataDir: dir})
-		if round == 0 {
-			c.must(t, "CREATE DATABASE d", nil)
-			c.must(t, `CREATE TABLE d.t (batch UInt32, n UInt32, text String) ENGINE = MergeTree ORDER BY (batch, n)
-				SETTINGS non_replicated_deduplication_window = 100`, nil)
-		}
-		checkBatches(t, c, acknowledged)
-		var ended sync.WaitGroup
-		for range writers {
-			ended.Go(func() {
-				conn := c.connect(t, "d", compression(clickhouse.CompressionLZ4))
-				for {
-					mu.Lock()
-					sent++
-					id := sent
-					mu.Unlock()
-					if err := sendBatch(t, conn, id); err != nil {
-						return
-					}
-					mu.Lock()
-					acknowledged[id] = true
-					mu.Unlock()
-				}
-			})
-		}
-		count := func() int { mu.Lock(); defer mu.Unlock(); return len(acknowledged) }
-		first := count()
-		testserver.Await(t, "a batch is acknowledged", func() bool { return count() > first })
-		time.Sleep(rand.N(300 * time.Millisecond))
-		c.kill()
-		ended.Wait()
-	}
-	c := start(t, childOptions{DataDir: dir})
-	stored := checkBatches(t, c, acknowledged)
-	t.Logf("%d batches sent, %d acknowledged, %d stored, over %d kills", sent, len(acknowledged), stored, rounds)
-}
-
-func checkBatches(t *testing.T, c *child, acknowledged map[uint32]bool) (stored int) {
-	t.Helper()
-	rows, err := c.connect(t, "d").Query(t.Context(), "SELECT batch, count(), uniqExact(n) FROM t GROUP BY batch")
-	noError(t, err)
-	found := map[uint32]bool{}
-	for rows.Next() {
-		var id uint32
-		var count, distinct uint64
-		noError(t, rows.Scan(&id, &count, &distinct))
-		if count != rowsPerBatch || distinct != rowsPerBatch {
-			t.Errorf("batch %d has %d rows", id, count)
-		}
-		found[id] = true
-	}
-	noError(t, rows.Err())
-	for id := range acknowledged {
-		if !found[id] {
-			t.Errorf("batch %d was acknowledged and is lost", id)
-		}
-	}
-	return len(found)
-}
 
 func TestInsert_BodyIsBounded(t *testing.T) {
 	t.Parallel()

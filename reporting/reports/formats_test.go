@@ -140,7 +140,7 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 		if !panes.Freeze || panes.YSplit != 1 {
 			t.Errorf("%s: panes %+v", r.Name, panes)
 		}
-		got := sheetRows(t, f, r, r.Name)
+		got := sheetRows(t, f, r, r.Name, isNumber)
 		summed := r == ledger || r == collections || r == statement
 		if summed {
 			totals := got[len(got)-1]
@@ -155,9 +155,11 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 	}
 }
 
+func isNumber(c *Column) bool { return c.Kind != Text }
+
 // sheetRows are a sheet's rows as csv-plain has them, without the header. It
 // checks that each cell is of the kind that it should be.
-func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string) (all [][]string) {
+func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string, isNumber func(*Column) bool) (all [][]string) {
 	t.Helper()
 	raw, err := f.GetRows(sheet, excelize.Options{RawCellValue: true})
 	noError(t, err)
@@ -177,7 +179,7 @@ func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string) (all [][
 				t.Errorf("%s has the formula %s", cell, formula)
 			}
 			number := kind == excelize.CellTypeUnset || kind == excelize.CellTypeNumber
-			if number != (r.Columns[i].Kind != Text) && row[i] != "Total" {
+			if number != isNumber(&r.Columns[i]) && row[i] != "Total" {
 				t.Errorf("%s, %s: %q is of type %v", sheet, cell, row[i], kind)
 			}
 			texts[i] = row[i]
@@ -235,7 +237,7 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 			if i > 0 {
 				name = fmt.Sprintf("%s %d", statementName, i+1)
 			}
-			part := sheetRows(t, f, statement, sheet)
+			part := sheetRows(t, f, statement, sheet, isNumber)
 			if sheet != name || len(part) > rows-1 {
 				t.Errorf("sheet %q has %d rows, at most %d fit", sheet, len(part), rows-1)
 			}
