@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
 	var all sync.WaitGroup
 	for _, change := range changes {
 		all.Go(func() {
-			get(l.UpdateAccount(t.Context(), id, change))(t)
+			equal(t, errOf(l.UpdateAccount(t.Context(), id, change)), nil, "update")
 		})
 	}
 	all.Wait()
@@ -60,17 +59,6 @@ func TestAccount_NotFound(t *testing.T) {
 	wantCode(t, errOf(l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
 	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now()), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
-}
-
-func TestAccounts_ListsEveryPartitionByName(t *testing.T) {
-	l := openTest(t)
-	for i := range 20 {
-		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %02d", 19-i), Limits: plenty(), CreatedAt: time.Now()}
-		must(t, l.CreateAccount(t.Context(), a, testHash))
-		must(t, l.CreateAccount(t.Context(), a, testHash)) // a repeated call
-	}
-	accounts := get(l.Accounts(t.Context()))(t)
-	check(t, len(accounts) == 20 && accounts[0].Name == "Vendor 00" && accounts[19].Name == "Vendor 19", "%d accounts, first %+v", len(accounts), accounts[0])
 }
 
 //rule:admin-api/post-accounts-id-credentials
@@ -162,9 +150,7 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	}
 	equal(t, len(l.Fleets().Covering(elsewhere)), 0, "covering")
 	mine := errors.New("mine")
-	if _, err := l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine }); err != mine {
-		t.Errorf("got %v", err)
-	}
+	wantError(t, errOf(l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine })), mine)
 	wantCode(t, errOf(l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })), delivery.CodeFleetNotFound)
 }
 
@@ -175,8 +161,7 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			_, err := l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil })
-			check(t, err == nil, "%v", err)
+			equal(t, errOf(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil })), nil, "update")
 		})
 	}
 	all.Wait()
@@ -192,14 +177,11 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	s := newStore(t, l, id, f)
 	check(t, s.Revision == 1, "revision %d", s.Revision)
 	twin := &delivery.Store{Account: id, ExternalID: "S-1", State: delivery.AwaitingFleet}
-	if err := l.WriteStore(t.Context(), twin); !errors.Is(err, ErrConflict) {
-		t.Errorf("a second first write: %v", err)
-	}
+	wantError(t, l.WriteStore(t.Context(), twin), ErrConflict) // a second first write
 	read, _ := get2(l.CountAndReadStore(t.Context(), id, "S-1"))(t)
 	check(t, read.Name == s.Name && read.Point == s.Point && read.Revision == 1 && read.Fleet == f.ID, "read %+v", read)
 	count := func(state delivery.StoreState) int {
-		stores := get(l.FleetStores(t.Context(), f.ID, state))(t)
-		return len(stores)
+		return len(get(l.FleetStores(t.Context(), f.ID, state))(t))
 	}
 	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
@@ -217,8 +199,7 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	}
 	equal(t, l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(), 1, "events")
 	wantCode(t, errOf(l.Store(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
-	stores := get(l.AccountStores(t.Context(), id))(t)
-	check(t, len(stores) == 1, "%d stores of the account", len(stores))
+	equal(t, len(get(l.AccountStores(t.Context(), id))(t)), 1, "stores of the account")
 }
 
 func TestPartitionTags_AreEvenAndStable(t *testing.T) {

@@ -72,8 +72,7 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
 	find := func() []Astray {
 		orders := get(s.Orders(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
-		astray := get(s.Astray(t.Context(), orders))(t)
-		return astray
+		return get(s.Astray(t.Context(), orders))(t)
 	}
 	equal(t, len(find()), 0, "of a ledger that is right")
 	r := s.rooms[0]

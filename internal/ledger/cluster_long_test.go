@@ -52,8 +52,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		get(l.Retire(t.Context(), p, time.Now(), 10))(t)
 		get(l.DueOrders(t.Context(), p, time.Now(), 10))(t)
 	}
-	accounts := get(l.Accounts(t.Context()))(t)
-	check(t, len(accounts) == 12, "%d accounts", len(accounts))
+	equal(t, len(get(l.Accounts(t.Context()))(t)), 12, "accounts")
 	get(l.Stats(t.Context()))(t)
 	must(t, l.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
 	must(t, l.FlushMinutes(t.Context(), time.Now()))
@@ -159,13 +158,11 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
 	testserver.Await(t, "the mark is passed", func() bool {
-		passed := get(l.Passed(t.Context(), RoleExport, mark))(t)
-		return passed
+		return get(l.Passed(t.Context(), RoleExport, mark))(t)
 	})
 	check(t, c.seen() == 40, "%d events", c.seen())
 	testserver.Await(t, "they are settled", func() bool {
-		lag := get(l.Lag(t.Context(), RoleExport))(t)
-		return lag.Entries == 0
+		return get(l.Lag(t.Context(), RoleExport))(t).Entries == 0
 	})
 	check(t, len(c.sizes) <= 2 && len(partitions) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitions))
 	held := 0

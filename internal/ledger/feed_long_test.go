@@ -18,9 +18,7 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts
 	l := openTest(t, func(c *Config) { c.URL = server.URL })
 	s := newVendor(t, l)
-	for i := range 10 {
-		s.create(t, fmt.Sprint("X-", i))
-	}
+	s.createMany(t, "X", 10)
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
 	f := exportFeed(l, c)
 	noticed := make(chan struct{}, 1)
@@ -41,9 +39,7 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	<-noticed
 	must(t, server.Start(t.Context()))
 	testserver.Await(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
-	for i := range 10 {
-		s.create(t, fmt.Sprint("Y-", i))
-	}
+	s.createMany(t, "Y", 10)
 	c.failWith(nil)
 	testserver.Await(t, "all entries", func() bool { return c.seen() == 20 })
 	stats := get(l.Stats(t.Context()))(t)

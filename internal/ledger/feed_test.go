@@ -123,7 +123,7 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 						continue
 					}
 					handled.Add(1)
-					must(t, s.Ack(ctx, RoleWebhook, e))
+					failed = errors.Join(failed, s.Ack(ctx, RoleWebhook, e))
 				}
 				return failed
 			})
@@ -198,9 +198,7 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	s := newEnv(t)
 	partition := partitionOf(s.account, len(s.rooms))
 	key := s.rooms[partition].key(kindEvents)
-	for i := range 10 {
-		s.create(t, fmt.Sprint("X-", i))
-	}
+	s.createMany(t, "X", 10)
 	trim := func() int64 {
 		n, err := s.Trim(t.Context(), partition, -time.Hour) // everything is old enough
 		must(t, err)
@@ -247,8 +245,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	partition := ended.ID.Partition()
 	later := time.Now().Add(3 * time.Hour)
 	retire := func() int {
-		n := get(s.Retire(t.Context(), partition, later, 100))(t)
-		return n
+		return get(s.Retire(t.Context(), partition, later, 100))(t)
 	}
 	equal(t, retire(), 0, "retired before anybody consumed their events")
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {

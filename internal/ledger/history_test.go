@@ -82,9 +82,7 @@ func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "the first entry is pending", func() bool { return s.stats(t).Pending[RoleExport] == 1 })
-	for i := range 20 {
-		s.create(t, fmt.Sprint("Y-", i))
-	}
+	s.createMany(t, "Y", 20)
 	tried := c.tried()
 	testserver.Await(t, "a turn that began later", func() bool { return c.tried() >= tried+2 })
 	stats := s.stats(t)
@@ -194,9 +192,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 	c := new(turns)
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
-	for i := range 50 {
-		s.create(t, fmt.Sprint("X-", i))
-	}
+	s.createMany(t, "X", 50)
 	testserver.Await(t, "all settled", func() bool { return s.lag(t).Entries == 0 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,9 +206,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 // Reads are spaced by Every unless they are full; a busy stream does not wait.
 func TestFeed_EveryAndFullReads(t *testing.T) {
 	s := newEnv(t)
-	for i := range 5 {
-		s.create(t, fmt.Sprint("X-", i))
-	}
+	s.createMany(t, "X", 5)
 	c := new(turns)
 	f := exportFeed(s.Ledger, c)
 	f.Batch, f.Every = 2, time.Hour
@@ -232,9 +226,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 // A group that is gone lags behind by everything, and trimming keeps it all.
 func TestLag_OfALostGroup(t *testing.T) {
 	s := newEnv(t)
-	for i := range 20 {
-		s.create(t, fmt.Sprint("X-", i))
-	}
+	s.createMany(t, "X", 20)
 	c := new(turns)
 	stop := runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 20 })

@@ -48,8 +48,7 @@ func settleForAll(t *testing.T, l *Ledger) (exported int) {
 // eventsHeld is how many events the account's partition holds.
 func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
-	n := get(s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
-	return n
+	return get(s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
 }
 
 // While a hold is there, nothing that was exported after it began is trimmed; a

@@ -227,6 +227,13 @@ func (s *env) create(tb testing.TB, externalID string) *delivery.Order {
 	return created.Order
 }
 
+func (s *env) createMany(tb testing.TB, prefix string, n int) {
+	tb.Helper()
+	for i := range n {
+		s.create(tb, fmt.Sprint(prefix, "-", i))
+	}
+}
+
 // report appends a courier's update for an order of the shop.
 func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
 	tb.Helper()

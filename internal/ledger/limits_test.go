@@ -317,11 +317,10 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 		admit()
 	}
 	outlives(time.Minute)
-	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
 		return nil
-	})
-	must(t, err)
+	}))(t)
 	outlives(time.Hour)
 	must(t, s.rdb.Del(t.Context(), log).Err())
 	for range 20 {
@@ -431,11 +430,7 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 			l.setClock(t, at)
 			get(l.Consume(t.Context(), id, EndpointCancel))(t)
 		}
-		_, err := l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error {
-			a.Limits.Cancel.Sustained.Seconds = 10
-			return nil
-		})
-		must(t, err)
+		get(l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Seconds = 10; return nil }))(t)
 		l.setClock(t, last-c.back)
 		uses := get(l.Usage(t.Context(), []delivery.AccountID{id}))(t)
 		quota := get(l.Consume(t.Context(), id, EndpointCancel))(t)
@@ -498,11 +493,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 		return uses[0][EndpointCancel].Sustained
 	}
 	lower := delivery.Window{Count: 5, Seconds: 60}
-	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
-		a.Limits.Cancel.Sustained = lower
-		return nil
-	})
-	must(t, err)
+	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
 	equal(t, use(), (WindowUse{lower, 20}), "got")
 	must(t, s.rdb.Del(t.Context(), s.roomOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)

@@ -118,11 +118,10 @@ func TestCancelOrder_NotFound(t *testing.T) {
 func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newEnv(t)
 	first, second := s.create(t, "X-1"), s.create(t, "X-2")
-	_, err := s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 		return nil
-	})
-	must(t, err)
+	}))(t)
 	for _, call := range []struct {
 		order *delivery.Order
 		nonce uint64
@@ -303,15 +302,6 @@ func TestCreateOrder_Refusals(t *testing.T) {
 	}
 }
 
-//rule:decisions/duplicate-order
-func TestCreateOrder_DuplicateNamesTheOrder(t *testing.T) {
-	s := newEnv(t)
-	first := s.create(t, "X-1")
-	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
-	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
-	check(t, refusal.OrderID == first.ID, "named %s, want %s", refusal.OrderID, first.ID)
-}
-
 func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	s := newEnv(t)
 	c := s.creation("X-1", "")
@@ -397,7 +387,7 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 	}
 }
 
-//rule:decisions/idempotency-header-absent
+//rule:decisions/idempotency-header-absent decisions/duplicate-order
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	s := newEnv(t)
 	created, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "X-1")))(t)

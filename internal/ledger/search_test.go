@@ -51,8 +51,10 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 	fleet := newFleet(t, l)
 	want := make(map[delivery.AccountID]bool)
 	for i := range accountsAtOnce + 1 {
-		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", i), Limits: plenty()}
-		must(t, l.CreateAccount(t.Context(), a, testHash))
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", accountsAtOnce-i), Limits: plenty()}
+		for range 2 { // a repeated call
+			must(t, l.CreateAccount(t.Context(), a, testHash))
+		}
 		newStore(t, l, a.ID, fleet)
 		s := &env{Ledger: l, account: a.ID, fleet: fleet}
 		s.create(t, "X")

@@ -118,8 +118,7 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	remaining := func() time.Duration {
-		d := get(l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result())(t)
-		return d
+		return get(l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result())(t)
 	}
 	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
 		t.Errorf("a new one stays for %s", d)

@@ -99,8 +99,7 @@ func (s *env) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
 	t.Helper()
 	o := a(s, d)
 	o.At = s.now()
-	recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker))(t)
-	return recorded
+	return get(s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker))(t)
 }
 
 func TestBreaker_TurnsBetweenNewAndDueEvents(t *testing.T) {

@@ -175,8 +175,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 	s := newWebhookEnv(t, 3)
 	stats := func() map[EndpointState]QueueStats {
 		t.Helper()
-		all := get(s.QueueStats(t.Context()))(t)
-		return all
+		return get(s.QueueStats(t.Context()))(t)
 	}
 	equal(t, len(stats()), 0, "nothing waits, but")
 	happened := s.now()
@@ -293,8 +292,7 @@ func TestTries_CostNothingWithoutExporter(t *testing.T) {
 	}
 	n := s.rdb.Exists(t.Context(), s.rooms[0].key(kindTries)).Val()
 	check(t, n == 0, "there is a stream that nobody reads")
-	log := s.attempts(t, "")
-	check(t, len(log) == 5, "%d lines", len(log))
+	equal(t, len(s.attempts(t, "")), 5, "lines")
 }
 
 // An exporter gets them, settles them, and then they go, whatever is kept of

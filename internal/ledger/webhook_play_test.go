@@ -360,7 +360,7 @@ const playBreaker = 3
 // TestQueues_KeepEveryEvent: whatever happens in whatever order, no event is
 // lost, none is in two places, and all of it drains in the end.
 func TestQueues_KeepEveryEvent(t *testing.T) {
-	rapidChecks(t, 8, 100)
+	rapidChecks(t, 15, 100)
 	_, own := ownServer(t) // its clock moves by weeks
 	ms := new(atomic.Int64)
 	l := openTest(t, own, func(c *Config) {

@@ -107,8 +107,7 @@ func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
 // endpoint reads what operators see.
 func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
 	t.Helper()
-	e := get(s.WebhookEndpoint(t.Context(), s.account))(t)
-	return e
+	return get(s.WebhookEndpoint(t.Context(), s.account))(t)
 }
 
 // opened is an env whose breaker has just been opened by as many events as it
@@ -187,8 +186,7 @@ type gateState struct {
 // log reads the attempt log, newest first.
 func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 	t.Helper()
-	log := get(s.Attempts(t.Context(), s.account, state))(t)
-	return log
+	return get(s.Attempts(t.Context(), s.account, state))(t)
 }
 
 // outcomes reads every final outcome of the shop's account, oldest first.
