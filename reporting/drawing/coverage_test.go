@@ -168,18 +168,3 @@ func TestCoverage_DrawingDoesNotChangeIt(t *testing.T) {
 		t.Error("drawing twice gives two drawings")
 	}
 }
-
-func BenchmarkCountry(b *testing.B) {
-	for name, c := range map[string]*delivery.Coverage{
-		"12 vertices":     coverage(b, [][][2]float64{ring(source(1), 12, kadikoy, 0.2)}),
-		"19,000 vertices": coverage(b, [][][2]float64{ring(source(1), 19_000, kadikoy, 0.5)}),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, err := Country(c, "", "")
-				must(b, err)
-			}
-		})
-	}
-}

@@ -15,7 +15,10 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
+
+func TestMain(m *testing.M) { testserver.Main(m) }
 
 // maxBytes is what a map may weigh at most.
 const maxBytes = 40_000
