@@ -2,10 +2,10 @@ package dispatch
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +41,7 @@ func faultNames(name string, _ int) record {
 func TestSend_NamesWhatFailed(t *testing.T) {
 	authority := newAuthority(t)
 	s := localSender(t, authority, newNameServer(t, faultNames))
-	faults := append(append(nameFaults(), networkFaults(t)...), append(tlsFaults(t, authority), answerFaults(t)...)...)
-	for _, f := range faults {
+	for _, f := range slices.Concat(nameFaults, connectionFaults(t), tlsFaults(t, authority)) {
 		a := s.post(t, f.url)
 		if a.class != f.class || !strings.Contains(a.detail, f.detail) || a.status != 0 && a.class != classStatus {
 			t.Errorf("%s: %+v, want %s: %s", f.name, a, f.class, f.detail)
@@ -56,95 +55,85 @@ func TestSend_NamesWhatFailed(t *testing.T) {
 	}
 }
 
-func nameFaults() []fault {
-	return []fault{
-		{"no such name", "https://missing.test/", classDNS, "no such host"},
-		{"a name without addresses", "https://empty.test/", classDNS, "no such host"},
-		{"name servers in trouble", "https://broken.test/", classDNS, "server misbehaving"},
-		{"name servers that refuse", "https://refusing.test/", classDNS, "server misbehaving"},
-		{"a private address", "https://10.1.2.3/", classRefused, "10.1.2.3:443 is not a public address"},
-		{"a name of a private address", "https://private.test:8443/", classRefused, "10.1.2.3:8443 is not a public address"},
-		{"no URL", "https://a b/", classURL, "not a URL"},
-		{"another scheme", "ftp://vendor.test/", classURL, `scheme "ftp" is not https`},
-		{"credentials", "https://user:secret@vendor.test/", classURL, "credentials in a URL are not sent"},
-		{"a number", "https://0x7f.1/", classURL, "the host is a number that is not a dotted address"},
-		{"no name", "https://vendor..test/", classURL, "the host is not the name of a host"},
-	}
+var nameFaults = []fault{
+	{"no such name", "https://missing.test/", classDNS, "no such host"},
+	{"a name without addresses", "https://empty.test/", classDNS, "no such host"},
+	{"name servers in trouble", "https://broken.test/", classDNS, "server misbehaving"},
+	{"name servers that refuse", "https://refusing.test/", classDNS, "server misbehaving"},
+	{"a private address", "https://10.1.2.3/", classRefused, "10.1.2.3:443 is not a public address"},
+	{"a name of a private address", "https://private.test:8443/", classRefused, "10.1.2.3:8443 is not a public address"},
+	{"no URL", "https://a b/", classURL, "not a URL"},
+	{"another scheme", "ftp://vendor.test/", classURL, `scheme "ftp" is not https`},
+	{"credentials", "https://user:secret@vendor.test/", classURL, "credentials in a URL are not sent"},
+	{"a number", "https://0x7f.1/", classURL, "the host is a number that is not a dotted address"},
+	{"no name", "https://vendor..test/", classURL, "the host is not the name of a host"},
 }
 
-func networkFaults(t *testing.T) []fault {
-	gone := listen(t, "127.0.0.1:0")
-	gone.Close()
-	reset := listen(t, "127.0.0.1:0")
-	raw(t, reset, func(conn net.Conn) {
+// hook is the URL of a receiver that does this with each connection.
+func hook(t *testing.T, scheme string, serve func(net.Conn)) string {
+	t.Helper()
+	l := listen(t, "127.0.0.1:0")
+	raw(t, l, serve)
+	return at(scheme, l, 1)
+}
+
+// hangUp closes the connection after the first bytes.
+func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) }
+
+func connectionFaults(t *testing.T) []fault {
+	saying := func(answer string) string {
+		return hook(t, "http", func(conn net.Conn) {
+			hangUp(conn)
+			_, _ = io.WriteString(conn, answer)
+			_, _ = io.Copy(io.Discard, conn)
+		})
+	}
+	reset := hook(t, "http", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 64))
 		_ = conn.(*counted).Conn.(*net.TCPConn).SetLinger(0)
 	})
-	hangUp := listen(t, "127.0.0.1:0")
-	raw(t, hangUp, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) })
 	return []fault{
-		{"nobody listens", hookAt("http", gone.port()), classConnect, "connection refused"},
-		{"a reset", hookAt("http", reset.port()), classConnect, "connection reset by peer"},
-		{"hung up", hookAt("http", hangUp.port()), classConnect, "the connection was closed"},
+		{"nobody listens", "http://vendor.test:1/", classConnect, "connection refused"},
+		{"a reset", reset, classConnect, "connection reset by peer"},
+		{"hung up", hook(t, "http", hangUp), classConnect, "the connection was closed"},
+		{"no HTTP", saying("220 smtp.vendor.test ESMTP\r\n\r\n"), classConnect, "malformed HTTP"},
+		{"a page not found", saying("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), classStatus, "404"},
+		{"a redirect", saying("HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), classStatus, "302, redirects are not followed"},
+		{"another protocol", saying("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), classStatus, "101"},
+		{"a status of its own", saying("HTTP/1.1 999 Blocked\r\nContent-Length: 0\r\n\r\n"), classStatus, "999"},
 	}
-}
-
-func hookAt(scheme string, port int) string {
-	return fmt.Sprintf("%s://vendor.test:%d/hook", scheme, port)
 }
 
 func tlsFaults(t *testing.T, a *authority) []fault {
-	now := time.Now()
 	secured := func(config *tls.Config) string {
 		l := listen(t, "127.0.0.1:0")
 		start(t, l, config, false, func(http.ResponseWriter, *http.Request) {})
-		return hookAt("https", l.port())
+		return at("https", l, 1)
 	}
-	plain := listen(t, "127.0.0.1:0")
-	start(t, plain, nil, false, func(http.ResponseWriter, *http.Request) {})
-	garbage, hangUp := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
-	raw(t, garbage, func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("garbage", 1000)) })
-	raw(t, hangUp, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) })
-	old := a.issue(t, now.Add(time.Hour), "vendor.test")
-	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	demanding := a.issue(t, now.Add(time.Hour), "vendor.test")
-	// With TLS 1.3 the alert comes after the handshake, and the request that is
-	// being written may meet the closed connection before it.
-	demanding.MaxVersion, demanding.ClientAuth = tls.VersionTLS12, tls.RequireAnyClientCert
-	ciphers := a.issue(t, now.Add(time.Hour), "vendor.test")
-	ciphers.MaxVersion, ciphers.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}
+	soon := time.Now().Add(time.Hour)
+	changed := func(change func(*tls.Config)) string {
+		config := a.issue(t, soon, "vendor.test")
+		change(config)
+		return secured(config)
+	}
+	garbage := hook(t, "https", func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("garbage", 1000)) })
 	alone := &authority{key: a.key} // its certificates are signed with no one's
 	return []fault{
-		{"an expired certificate", secured(a.issue(t, now.Add(-time.Hour), "vendor.test")), classTLS, "certificate has expired or is not yet valid"},
-		{"another host's certificate", secured(a.issue(t, now.Add(time.Hour), "other.test")), classTLS, "certificate is valid for other.test, not vendor.test"},
-		{"a stranger's certificate", secured(newAuthority(t).issue(t, now.Add(time.Hour), "vendor.test")), classTLS, "certificate signed by unknown authority"},
-		{"a self-signed certificate", secured(alone.issue(t, now.Add(time.Hour), "vendor.test")), classTLS, "certificate signed by unknown authority"},
-		{"an old version of TLS", secured(old), classTLS, "protocol version"},
-		{"no cipher in common", secured(ciphers), classTLS, "handshake failure"},
-		{"a client's certificate is wanted", secured(demanding), classTLS, "handshake failure"},
-		{"plain HTTP where TLS is expected", hookAt("https", plain.port()), classTLS, "first record does not look like a TLS handshake"},
-		{"garbage", hookAt("https", garbage.port()), classTLS, "first record does not look like a TLS handshake"},
-		{"hung up in the handshake", hookAt("https", hangUp.port()), classTLS, "the connection was closed"},
-	}
-}
-
-// saying is a receiver that answers every request with these bytes.
-func saying(t *testing.T, answer string) string {
-	l := listen(t, "127.0.0.1:0")
-	raw(t, l, func(conn net.Conn) {
-		_, _ = conn.Read(make([]byte, 64<<10))
-		_, _ = io.WriteString(conn, answer)
-		_, _ = io.Copy(io.Discard, conn)
-	})
-	return hookAt("http", l.port())
-}
-
-func answerFaults(t *testing.T) []fault {
-	return []fault{
-		{"no HTTP", saying(t, "220 smtp.vendor.test ESMTP\r\n\r\n"), classConnect, "malformed HTTP"},
-		{"a page not found", saying(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), classStatus, "404"},
-		{"a redirect", saying(t, "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), classStatus, "302, redirects are not followed"},
-		{"another protocol", saying(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), classStatus, "101"},
-		{"a status of its own", saying(t, "HTTP/1.1 999 Blocked\r\nContent-Length: 0\r\n\r\n"), classStatus, "999"},
+		{"an expired certificate", secured(a.issue(t, time.Now().Add(-time.Hour), "vendor.test")), classTLS, "certificate has expired or is not yet valid"},
+		{"another host's certificate", secured(a.issue(t, soon, "other.test")), classTLS, "certificate is valid for other.test, not vendor.test"},
+		{"a stranger's certificate", secured(newAuthority(t).issue(t, soon, "vendor.test")), classTLS, "certificate signed by unknown authority"},
+		{"a self-signed certificate", secured(alone.issue(t, soon, "vendor.test")), classTLS, "certificate signed by unknown authority"},
+		{"an old version of TLS", changed(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), classTLS, "protocol version"},
+		{"no cipher in common", changed(func(c *tls.Config) {
+			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}
+		}), classTLS, "handshake failure"},
+		// With TLS 1.3 the alert comes after the handshake, and the request that is
+		// being written may meet the closed connection before it.
+		{"a client's certificate is wanted", changed(func(c *tls.Config) {
+			c.MaxVersion, c.ClientAuth = tls.VersionTLS12, tls.RequireAnyClientCert
+		}), classTLS, "handshake failure"},
+		{"plain HTTP where TLS is expected", strings.Replace(secured(nil), "http:", "https:", 1), classTLS, "first record does not look like a TLS handshake"},
+		{"garbage", garbage, classTLS, "first record does not look like a TLS handshake"},
+		{"hung up in the handshake", hook(t, "https", hangUp), classTLS, "the connection was closed"},
 	}
 }

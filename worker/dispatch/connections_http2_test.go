@@ -121,48 +121,37 @@ func TestHTTP2_AReceiverThatGoesAwayCostsNothing(t *testing.T) {
 }
 
 // A receiver, or the balancer in front of it, that is killed says nothing; its
-// connection is there until somebody uses it.
-func TestHTTP2_AKeptConnectionThatBreaksIsReplaced(t *testing.T) {
-	authority := newAuthority(t)
-	l := listen(t, "127.0.0.1:0")
-	http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, _ string) {
-		if f.nth == 1 && stream > 1 {
-			f.conn.Close()
-			return
-		}
-		f.answer(stream, "204", true)
-	})
-	s := localSender(t, authority, loopbackNames(t))
-	for i := range 3 {
-		if a := s.post(t, at("https", l, 1)); !a.ok() {
-			t.Errorf("send %d: %+v", i, a)
-		}
-	}
-	// Now and then http.Transport dials once more while it takes the broken one away.
-	if n := l.accepted.Load(); n < 2 || n > 4 {
-		t.Errorf("%d connections", n)
-	}
-}
-
-// Nor is a fresh connection that breaks tried without end. Usually a send is
-// one request; http.Transport, which still knows the connection of the send
-// before when that has only just ended, may make it two.
-func TestHTTP2_AReceiverThatAlwaysHangsUpIsNotTriedWithoutEnd(t *testing.T) {
-	authority := newAuthority(t)
-	l := listen(t, "127.0.0.1:0")
-	var handled atomic.Int64
-	http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, _ uint32, _ string) {
-		handled.Add(1)
-		f.conn.Close()
-	})
-	s := localSender(t, authority, loopbackNames(t))
-	for i := range 3 {
-		if a := s.post(t, at("https", l, 1)); a.class != classConnect || a.detail == "" {
-			t.Errorf("send %d: %+v", i, a)
-		}
-	}
-	if n := handled.Load(); n < 3 || n > 6 {
-		t.Errorf("%d requests were handled", n)
+// connection is there until somebody uses it, and is replaced then. A fresh one
+// that breaks is not tried without end. Usually a send is one request and one
+// dial; http.Transport may make it two while it takes a broken connection away.
+func TestHTTP2_AConnectionThatBreaksIsReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks      func(nth int, stream uint32) bool
+		class       string
+		least, most int32 // connections for three sends
+	}{
+		"the first, when it is used again": {func(nth int, stream uint32) bool { return nth == 1 && stream > 1 }, "", 2, 4},
+		"all":                              {func(int, uint32) bool { return true }, classConnect, 3, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
+			http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, _ string) {
+				if c.breaks(f.nth, stream) {
+					f.conn.Close()
+					return
+				}
+				f.answer(stream, "204", true)
+			})
+			s := localSender(t, authority, loopbackNames(t))
+			for i := range 3 {
+				if a := s.post(t, at("https", l, 1)); a.class != c.class || (a.class == "") != (a.detail == "") {
+					t.Errorf("send %d: %+v", i, a)
+				}
+			}
+			if n := l.accepted.Load(); n < c.least || n > c.most {
+				t.Errorf("%d connections", n)
+			}
+		})
 	}
 }
 

@@ -259,15 +259,13 @@ func TestSend_AsksNoProxy(t *testing.T) {
 
 // endless is a receiver that says the same until its connection is closed.
 func endless(t *testing.T, start, again string) (url string) {
-	l := listen(t, "127.0.0.1:0")
-	raw(t, l, func(conn net.Conn) {
+	return hook(t, "http", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 64<<10))
 		_, err := io.WriteString(conn, start)
 		for text := []byte(again); err == nil; {
 			_, err = conn.Write(text)
 		}
 	})
-	return hookAt("http", l.port())
 }
 
 // Whatever a receiver sends, little of it is read and kept.
