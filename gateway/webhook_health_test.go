@@ -23,14 +23,14 @@ func tally(delivered, retried int) map[string]int {
 	return map[string]int{"delivered": delivered, "retried": retried, "undelivered": 0, "notSent": 0}
 }
 
-// passUntil moves the clock to a time that an answer names.
+// passUntil moves the clock to a time that an answer names, unless it is past.
 func (e *env) passUntil(named any) {
 	e.Helper()
 	at, err := delivery.ParseTime(fmt.Sprint(named))
-	if err != nil || at.Before(e.clock.now()) || at.After(e.clock.now().Add(time.Hour)) {
-		e.Fatalf("%v, %v", named, err)
+	if err != nil {
+		e.Fatal(err)
 	}
-	e.clock.pass(e, at.Sub(e.clock.now())+time.Millisecond)
+	e.clock.pass(e, max(0, at.Sub(e.clock.now()))+time.Millisecond)
 }
 
 func TestWebhookHealth_NewReceiver(t *testing.T) {
@@ -72,10 +72,9 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 		t.Errorf("pace %v", got["paceEventsPerSecond"])
 	}
 	// Another receiver for which nothing waits is a clean sheet.
-	e.clock.pass(t, 2*time.Hour) // the others are due
 	for range int(got["waitingEvents"].(float64)) {
+		e.passUntil(e.health(account)["nextAttemptAt"]) // by the pace of the recovery, or as a retry
 		e.attempts(1, accepted)
-		e.clock.pass(t, time.Minute) // or the pace of the recovery holds the next one
 	}
 	e.admin("PUT", webhookPath(account), `{"url":"https://elsewhere.vendor.example/"}`)
 	e.health(account, "status", "healthy", "breaker", "closed", "paceEventsPerSecond", absent, "waitingEvents", 0)
