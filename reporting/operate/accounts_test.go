@@ -50,21 +50,6 @@ func issued(t *testing.T, a *web.Answer) vendor {
 	return vendor{id.String(), codes[0], codes[1]}
 }
 
-func TestCreateAccount_RefusedKeepsWhatWasTyped(t *testing.T) {
-	e := newEnv(t)
-	for _, name := range []string{"", "   ", strings.Repeat("ş", 201), "a\nb"} {
-		form := e.Get("/accounts").Form("/accounts", "", "")
-		form.Set("name", name)
-		a := e.Post("/accounts", form).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED")
-		if a.Fault("name") == "" {
-			t.Errorf("%q: no fault beside the field", name)
-		}
-		if got := a.Value("name"); got != name && got != strings.ReplaceAll(name, "\n", "") {
-			t.Errorf("%q became %q", name, got)
-		}
-	}
-}
-
 func TestAccounts_TwiceTheSameFormIsDoneOnce(t *testing.T) {
 	e := newEnv(t)
 	form := e.Get("/accounts").Form("/accounts", "", "")
@@ -142,20 +127,6 @@ func (e *env) ask(c *client.Client, path string) *client.Answer {
 	return a
 }
 
-func TestRenameAccount(t *testing.T) {
-	e := newEnv(t)
-	v := e.newAccount("Eski")
-	page := "/accounts/" + v.id
-	e.done(e.Submit(page, page+"/name", "name", "Yeni İsim"), "account-renamed").Want(200, "Yeni İsim")
-	if got := e.account(v).Name; got != "Yeni İsim" {
-		t.Error(got)
-	}
-	a := e.Submit(page, page+"/name", "name", "").Want(http.StatusUnprocessableEntity)
-	if a.Fault("name") != "must have 1 to 200 characters" || a.Value("name") != "" {
-		t.Errorf("%q, %q", a.Fault("name"), a.Value("name"))
-	}
-}
-
 func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Sınırlı")
@@ -190,36 +161,6 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	e.done(e.Submit(page, page+"/limits", "limits.stores.burst.count", "200"), "account-limited")
 	if a := e.ask(api, "/webhook"); a.Code == string(delivery.CodeRateLimited) {
 		t.Error("the raised limit does not hold at once")
-	}
-}
-
-func TestLimitAccount_Refusals(t *testing.T) {
-	e := newEnv(t)
-	v := e.newAccount("Yanlış sınır")
-	page := "/accounts/" + v.id
-	for _, c := range []struct{ field, typed, fault string }{
-		{"limits.orders.sustained.count", "0", "must be a whole number from 1 to 1000000"},
-		{"limits.orders.sustained.count", "", "must be a number"},
-		{"limits.orders.burst.seconds", "86401", "must be a whole number from 1 to 86400"},
-		{"limits.stores.burst.count", "many", "must be a number"},
-		{"limits.token.sustained.seconds", "1.5", "must be a number"},
-		{"limits.token.sustained.seconds", "007", "must be a number"},
-		{"limits.cancel.sustained.count", "99999999999999999999", "must be a number"},
-		{"limits.cancel.burst.count", "5", ""}, // without its seconds
-	} {
-		a := e.Submit(page, page+"/limits", c.field, c.typed, "limits.orderStatus.sustained.count", "77").Want(http.StatusUnprocessableEntity)
-		if got := a.Fault(c.field); got != c.fault {
-			t.Errorf("%s %q: %q, want %q", c.field, c.typed, got, c.fault)
-		}
-		if got := a.Value(c.field); got != c.typed {
-			t.Errorf("%s %q became %q", c.field, c.typed, got)
-		}
-		if got := a.Value("limits.orderStatus.sustained.count"); got != "77" {
-			t.Errorf("the other field became %q", got)
-		}
-	}
-	if got := e.account(v).Limits; got != delivery.DefaultLimits() {
-		t.Errorf("%+v", got)
 	}
 }
 

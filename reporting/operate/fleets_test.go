@@ -35,37 +35,6 @@ func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
 	}
 }
 
-func TestCreateFleet_RefusesByFieldAndKeepsAll(t *testing.T) {
-	e := newEnv(t)
-	valid := map[string]string{"name": "Filo", "subRegion": "Kadıköy", "avgDeliveryMinutes": "20", "avgPickupMinutes": "5", "coverage": ankara}
-	for _, c := range []struct{ field, typed, fault string }{
-		{"name", "", "must have 1 to 200 characters"},
-		{"avgDeliveryMinutes", "241", "must be a whole number from 1 to 240"},
-		{"avgDeliveryMinutes", "", "must be a number"},
-		{"avgPickupMinutes", "soon", "must be a number"},
-		{"coverage", "", "is not JSON: unexpected end of JSON input"},
-		{"coverage", "\n{\"type\": \"Polygon\",", "is not JSON: unexpected end of JSON input"},
-		{"coverage", `</textarea><script>alert(1)</script>`, "is not JSON: invalid character '<' looking for beginning of value"},
-		{"coverage", `{"type":"Point","coordinates":[1,2]}`, `must be a GeoJSON Polygon or MultiPolygon, not "Point"`},
-		{"coverage", `{"type":"Polygon","coordinates":[[[1,2],[3,4],[5,6],[7,8]]]}`, "polygon 1: ring 1: it is not closed: the last position must repeat the first"},
-	} {
-		form := e.Get("/fleets").Form("/fleets", "", "")
-		for field, value := range valid {
-			form.Set(field, value)
-		}
-		form.Set(c.field, c.typed)
-		a := e.Post("/fleets", form).Want(http.StatusUnprocessableEntity)
-		if got := a.Fault(c.field); got != c.fault {
-			t.Errorf("%s %q: %q, want %q", c.field, c.typed, got, c.fault)
-		}
-		for field := range valid {
-			if got := a.Value(field); got != form.Get(field) {
-				t.Errorf("%s %q became %q", field, form.Get(field), got)
-			}
-		}
-	}
-}
-
 func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	e := newEnv(t)
 	id := e.newFleet("Eski Filo")
@@ -79,15 +48,8 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if got := string(e.fleet(id).Coverage.JSON()); got != ankara {
 		t.Error(got)
 	}
-	a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity)
-	if a.Fault("coverage") == "" || a.Value("coverage") != "{}" || !web.Has(web.All(a.Tree(), "details")[0], "open") {
-		t.Error(a.Words())
-	}
-	for _, none := range []string{"null", " null\n", "5", `"x"`, "[]"} {
-		a := e.Submit(page, page+"/coverage", "coverage", none).Want(http.StatusUnprocessableEntity)
-		if !strings.HasPrefix(a.Fault("coverage"), "must be a GeoJSON Polygon or MultiPolygon") || string(e.fleet(id).Coverage.JSON()) != ankara {
-			t.Errorf("%q: %q", none, a.Fault("coverage"))
-		}
+	if a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity); !web.Has(web.All(a.Tree(), "details")[0], "open") {
+		t.Error("the faulty field is folded")
 	}
 	e.done(e.Press(page, page+"/state", "suspended", "true"), "fleet-suspended").Want(200, ">suspended<")
 	if !e.fleet(id).Suspended {

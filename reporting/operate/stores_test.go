@@ -33,15 +33,6 @@ func TestStore_ActionsByState(t *testing.T) {
 	if got := e.store(v, "s1").ClosingDate.In(delivery.Istanbul).Format(time.DateOnly); got != closing.Format(time.DateOnly) {
 		t.Error(got)
 	}
-	for typed, fault := range map[string]string{"2020-01-01": "must not be in the past", "": "must be a date such as 2026-11-21", "31.12.2026": "must be a date such as 2026-11-21"} {
-		a := e.Submit(page, page+"/migrate", "closingDate", typed).Want(http.StatusUnprocessableEntity)
-		if a.Fault("closingDate") != fault || a.Value("closingDate") != typed {
-			t.Errorf("%q: %q, %q", typed, a.Fault("closingDate"), a.Value("closingDate"))
-		}
-	}
-	if a := e.Submit(page, page+"/deactivate", "reason", "Boredom").Want(http.StatusUnprocessableEntity); a.Fault("reason") == "" {
-		t.Error(a.Words())
-	}
 	e.done(e.Submit(page, page+"/deactivate", "reason", "FleetSuspended"), "store-deactivated").Want(200, "The store is deactivated.").Lacks("/deactivate", "/migrate", "/confirm")
 	if e.store(v, "s1").State != delivery.Deactivated {
 		t.Error("not deactivated")

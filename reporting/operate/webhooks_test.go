@@ -84,24 +84,6 @@ func TestRegisterWebhook_ShowsTheSecretOnce(t *testing.T) {
 	}
 }
 
-func TestRegisterWebhook_Refusals(t *testing.T) {
-	e := newEnv(t)
-	v := e.newAccount("Webhook hatalı")
-	page := "/webhooks/" + v.id
-	for typed, fault := range map[string]string{
-		"": "must be an absolute URL", "ftp://vendor.example/": "must begin with https://", "https://u:p@vendor.example/": "must not contain credentials",
-		"https://10.0.0.1/": "must name a public host", `https://vendor.example/"><script>alert(1)</script>#x`: "must be an absolute URL",
-	} {
-		a := e.Submit(page, page+"/url", "url", typed).Want(http.StatusUnprocessableEntity)
-		if a.Value("url") != typed || a.Fault("url") == "" || typed == "" && a.Fault("url") != fault {
-			t.Errorf("%q: %q, field %q", typed, a.Fault("url"), a.Value("url"))
-		}
-	}
-	if _, err := e.ledger.WebhookEndpoint(t.Context(), v.account()); delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
-		t.Error(err)
-	}
-}
-
 func TestRotateWebhookSecret_OnlyForWhatThePageShowed(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Webhook dönüşüm")
@@ -171,10 +153,6 @@ func TestReplay_OneEventFromTheLogAndAllOfAStatus(t *testing.T) {
 	form.Set("eventIds", "evt_unknown")
 	e.Post(page+"/replay", form).Want(http.StatusNotFound, "EVENT_NOT_FOUND")
 	form.Del("eventIds")
-	form.Set("since", "yesterday")
-	if a := e.Post(page+"/replay", form).Want(http.StatusUnprocessableEntity); a.Fault("since") == "" || a.Value("since") != "yesterday" {
-		t.Error(a.Words())
-	}
 	form.Set("since", delivery.FormatTime(e.account(v).CreatedAt)[:19]) // as the browser sends local time
 	e.done(e.Post(page+"/replay", form), "replayed")
 	e.await("everything again", func() bool { return len(r.got()) == 3 })
@@ -193,27 +171,6 @@ func TestReplay_SendsWhatHadNoReceiver(t *testing.T) {
 	e.done(e.Press(page, page+"/replay", "status", "notSent"), "replayed")
 	e.await("the event", func() bool { return len(r.got()) == 1 })
 	e.await("its attempt", func() bool { return strings.Contains(e.Get(page+"?status=delivered").Text, "store.activated") })
-}
-
-func TestLimitWebhook(t *testing.T) {
-	e := newEnv(t)
-	v := e.newAccount("Alıcı sınırları")
-	e.register(v, "https://vendor.example/")
-	page := "/webhooks/" + v.id
-	e.done(e.Submit(page, page+"/limits", "maxInFlight", "4", "maxPerSecond", " 250 "), "webhook-limited")
-	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 250}) {
-		t.Errorf("%+v", got)
-	}
-	e.done(e.Submit(page, page+"/limits", "maxInFlight", ""), "webhook-limited")
-	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{PerSecond: 250}) {
-		t.Errorf("%+v", got)
-	}
-	for field, typed := range map[string]string{"maxInFlight": "1025", "maxPerSecond": "fast"} {
-		a := e.Submit(page, page+"/limits", field, typed).Want(http.StatusUnprocessableEntity)
-		if !strings.HasPrefix(a.Fault(field), "must be a whole number") || a.Value(field) != typed {
-			t.Errorf("%s: %q %q", field, a.Fault(field), a.Value(field))
-		}
-	}
 }
 
 func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
