@@ -50,26 +50,6 @@ func issued(t *testing.T, a *web.Answer) vendor {
 	return vendor{id.String(), codes[0], codes[1]}
 }
 
-func TestAccounts_TwiceTheSameFormIsDoneOnce(t *testing.T) {
-	e := newEnv(t)
-	form := e.Get("/accounts").Form("/accounts", "", "")
-	form.Set("name", "Bir kere "+t.Name())
-	first, second := e.Post("/accounts", form).Want(200), e.Post("/accounts", form).Want(200)
-	if issued(t, first) != issued(t, second) {
-		t.Error("a second account was created")
-	}
-	if n := strings.Count(e.Get("/accounts?text="+url.QueryEscape("Bir kere "+t.Name())).Text, `<th scope="row">`); n != 1 {
-		t.Errorf("%d accounts", n)
-	}
-	// What is remembered of it later says only that it was done.
-	e.pages.sent.mu.Lock()
-	for _, sent := range e.pages.sent.last {
-		sent.answer = nil
-	}
-	e.pages.sent.mu.Unlock()
-	e.done(e.Post("/accounts", form), "sent-before")
-}
-
 func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Rotasyon")
@@ -162,23 +142,6 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	if a := e.ask(api, "/webhook"); a.Code == string(delivery.CodeRateLimited) {
 		t.Error("the raised limit does not hold at once")
 	}
-}
-
-func TestLimitAccount_ChangesOnlyWhatWasTyped(t *testing.T) {
-	e := newEnv(t)
-	v := e.newAccount("İki operatör")
-	page := "/accounts/" + v.id
-	form := e.Get(page).Form(page+"/limits", "", "")
-	e.call(http.MethodPatch, "/accounts/"+v.id, map[string]any{"limits": map[string]any{"orders": map[string]any{"burst": map[string]int{"count": 7, "seconds": 10}}}})
-	form.Set("limits.cancel.burst.count", "9")
-	form.Set("limits.cancel.burst.seconds", "3")
-	e.done(e.Post(page+"/limits", form), "account-limited")
-	want := delivery.DefaultLimits()
-	want.Orders.Burst.Count, want.Cancel.Burst = 7, delivery.Window{Count: 9, Seconds: 3}
-	if got := e.account(v).Limits; got != want {
-		t.Errorf("%+v", got)
-	}
-	e.done(e.Submit(page, page+"/limits"), "unchanged")
 }
 
 func TestAccounts_FindsTheTurkishWayAndPutsTheNoticeableFirst(t *testing.T) {

@@ -109,7 +109,7 @@ func TestActions_GatewayAwayKeepsWhatWasTyped(t *testing.T) {
 	e.Submit(account, account+"/secret").Want(http.StatusServiceUnavailable, "The gateway does not answer").Lacks("only time")
 }
 
-func TestOnce_ManyAtOnceAreOneDeed(t *testing.T) {
+func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	e := newEnv(t)
 	form := e.Get("/accounts").Form("/accounts", "", "")
 	form.Set("name", "Aynı anda "+t.Name())
@@ -125,7 +125,17 @@ func TestOnce_ManyAtOnceAreOneDeed(t *testing.T) {
 			break
 		}
 	}
-	// Another content under the same number is another deed.
+	if n := strings.Count(e.Get("/accounts?text="+url.QueryEscape(form.Get("name"))).Text, `<th scope="row">`); n != 1 {
+		t.Errorf("%d accounts", n)
+	}
+	// What is remembered of it later says only that it was done.
+	e.pages.sent.mu.Lock()
+	for _, sent := range e.pages.sent.last {
+		sent.answer = nil
+	}
+	e.pages.sent.mu.Unlock()
+	e.done(e.Post("/accounts", form), "sent-before")
+	// Another content under the same number is another request.
 	form.Set("name", "Başka bir "+t.Name())
 	if v := issued(t, e.Post("/accounts", form).Want(200)); v == secrets[0] {
 		t.Error("another form got the first one's answer")
@@ -165,7 +175,7 @@ func TestForms_ThatAreNotUTF8AreRefused(t *testing.T) {
 	}
 }
 
-func TestOnce_PanicEndsTheDeed(t *testing.T) {
+func TestOnce_PanicEndsTheAction(t *testing.T) {
 	e := newEnv(t)
 	form, first := e.pages.sent.begin(formKey{1})
 	if !first {

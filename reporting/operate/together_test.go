@@ -93,12 +93,15 @@ func TestLimitAccount_RefusedFormUndoesNothing(t *testing.T) {
 		t.Errorf("the page shows %s for what the other one changed", got)
 	}
 	again.Set("limits.cancel.sustained.count", "45")
+	again.Set("limits.cancel.burst.count", "9")
+	again.Set("limits.cancel.burst.seconds", "3")
 	e.done(e.Post(page+"/limits", again), "account-limited")
 	want := delivery.DefaultLimits()
-	want.Stores.Sustained.Count, want.Cancel.Sustained.Count, want.Orders.Burst.Count = 99, 45, 7
+	want.Stores.Sustained.Count, want.Cancel.Sustained.Count, want.Orders.Burst.Count, want.Cancel.Burst = 99, 45, 7, delivery.Window{Count: 9, Seconds: 3}
 	if got := e.account(v).Limits; got != want {
 		t.Errorf("%+v", got)
 	}
+	e.done(e.Submit(page, page+"/limits"), "unchanged")
 }
 
 func TestRenameAccount_UnchangedNameIsNotPutBack(t *testing.T) {
