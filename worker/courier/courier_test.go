@@ -15,7 +15,10 @@ import (
 	"vendorapi/worker/status"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	testserver.Parallel(8)
+	testserver.Main(m)
+}
 
 // startWorker runs the sandbox courier and the status role, which commits what it
 // reports.

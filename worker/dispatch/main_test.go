@@ -20,7 +20,10 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	testserver.Parallel(8)
+	testserver.Main(m)
+}
 
 // testSettings have a timeout that no busy machine reaches.
 func testSettings() Settings {

@@ -14,7 +14,10 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	testserver.Parallel(8)
+	testserver.Main(m)
+}
 
 // env is a ledger with a vendor, and a role with the worker's rights that has not
 // been started.

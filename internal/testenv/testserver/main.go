@@ -3,8 +3,10 @@ package testserver
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -43,6 +45,12 @@ func stopOwn() (err error) {
 		}
 	}
 	return err
+}
+
+// Parallel lets n tests of this binary run at once unless -parallel says otherwise.
+// It is for tests that mostly wait: by itself go test runs one for each core.
+func Parallel(n int) {
+	_ = flag.Set("test.parallel", strconv.Itoa(n)) // the flag is there, and n a number
 }
 
 // Environment is what a run hands to its test binaries: the servers' addresses and
