@@ -141,7 +141,7 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 		"secrets")
 	before := l.Fleets()
 	must(t, l.LoadFleets(t.Context()))
-	check(t, l.Fleets() == before, "the snapshot was made anew though nothing changed")
+	check(t, l.Fleets() == before, "the snapshot was made again though nothing changed")
 	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
 	must(t, l.LoadFleets(t.Context()))
 	elsewhere := delivery.Point{Latitude: 39, Longitude: 32}

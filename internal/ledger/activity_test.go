@@ -10,7 +10,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// equalActivity compares all but the time.
 func equalActivity(a, b MinuteActivity) bool {
 	return a.Created == b.Created && a.Delivered == b.Delivered && a.Failed == b.Failed && a.Cancelled == b.Cancelled &&
 		maps.Equal(a.Refused, b.Refused)

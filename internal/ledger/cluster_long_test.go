@@ -18,7 +18,6 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// openOnCluster is a ledger on three masters.
 func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Helper()
 	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3))(t)
@@ -99,7 +98,7 @@ func clusterWay(t *testing.T, s *env) {
 	check(t, len(jobs) == 1, "%d cancelled jobs", len(jobs))
 }
 
-// clusterLists reads what operators see of the twelve shops, over all masters.
+// clusterLists reads what operators see of the twelve accounts, over all masters.
 func clusterLists(t *testing.T, l *Ledger) {
 	t.Helper()
 	ids := get(l.accountIDs(t.Context()))(t)
@@ -132,8 +131,6 @@ func clusterLists(t *testing.T, l *Ledger) {
 		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), len(orders), len(stores), len(one), len(endpoints))
 }
 
-// An exporter of a cluster gets the entries of all partitions in one turn, and
-// what it reads besides comes from all masters.
 func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	_, l := openOnCluster(t)
 	fleet := newFleet(t, l)
@@ -229,7 +226,6 @@ func openMove(t *testing.T, c *stack.Cluster, r room) slotMove {
 	return m
 }
 
-// content is the room's data, by key, wherever it is.
 func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -307,7 +303,6 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)
 }
 
-// refuses sees that no call gets through, and that nothing changes.
 func (m *slotMove) refuses(t *testing.T, l *Ledger, calls []func() error) {
 	t.Helper()
 	before := m.content(t, l)

@@ -38,8 +38,8 @@ func BenchmarkRedisCost(b *testing.B) {
 		name string
 		add  func(*testing.B, redis.Pipeliner, int)
 	}{
-		{"order", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.shops, n, true) }},
-		{"order_key", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.shops, n, false) }},
+		{"order", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.vendors, n, true) }},
+		{"order_key", func(b *testing.B, p redis.Pipeliner, n int) { s.addOrder(b, p, s.vendors, n, false) }},
 		{"order_sliding", s.addSliding},
 		{"own_writes", s.addOwnWrites},
 		{"native", s.addNative},
@@ -51,10 +51,10 @@ func BenchmarkRedisCost(b *testing.B) {
 // costEnv is a Redis of its own with accounts that no limit stops.
 type costEnv struct {
 	*Ledger
-	shops, sliding []*env
-	next           atomic.Int64
-	body           []byte
-	stop           func()
+	vendors, sliding []*env
+	next             atomic.Int64
+	body             []byte
+	stop             func()
 }
 
 func newCostEnv(b *testing.B, accounts int, change ...func(*Config)) *costEnv {
@@ -68,7 +68,7 @@ func newCostEnv(b *testing.B, accounts int, change ...func(*Config)) *costEnv {
 	l := openTest(b, append([]func(*Config){own}, change...)...)
 	s := &costEnv{Ledger: l, body: make([]byte, 450), stop: stop}
 	fleet := newFleet(b, l)
-	s.shops = openAccounts(b, l, fleet, accounts, 60, 10)
+	s.vendors = openAccounts(b, l, fleet, accounts, 60, 10)
 	s.sliding = openAccounts(b, l, fleet, accounts, 2, 1)
 	must(b, l.loadLibrary(b.Context()))
 	return s
@@ -80,12 +80,12 @@ func openAccounts(b *testing.B, l *Ledger, fleet *delivery.Fleet, accounts, sust
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 6_000_000, Seconds: sustained},
 		Burst: delivery.Window{Count: 1_200_000, Seconds: burst}}
-	shops := make([]*env, accounts)
-	for i := range shops {
-		shops[i] = &env{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
-		newStore(b, l, shops[i].account, fleet)
+	vendors := make([]*env, accounts)
+	for i := range vendors {
+		vendors[i] = &env{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
+		newStore(b, l, vendors[i].account, fleet)
 	}
-	return shops
+	return vendors
 }
 
 // measure sends b.N orders in pipelines and reports the main thread's time.
@@ -127,15 +127,15 @@ func (s *costEnv) addSliding(b *testing.B, p redis.Pipeliner, n int) {
 	s.addOrder(b, p, s.sliding, n, true)
 }
 
-func (s *costEnv) nextCreation(shops []*env, n int) *Creation {
+func (s *costEnv) nextCreation(vendors []*env, n int) *Creation {
 	id := "X-" + strconv.Itoa(n)
-	c := shops[n%len(shops)].creation(id, id)
+	c := vendors[n%len(vendors)].creation(id, id)
 	c.Draft = fullDraft(id)
 	return c
 }
 
-func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, shops []*env, n int, keyIsExternal bool) {
-	c := s.nextCreation(shops, n)
+func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, vendors []*env, n int, keyIsExternal bool) {
+	c := s.nextCreation(vendors, n)
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
@@ -146,7 +146,7 @@ func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, shops []*env, n int,
 
 // addOwnWrites are the writes of an order, with keys and values of its sizes.
 func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
-	one := s.shops[n%len(s.shops)]
+	one := s.vendors[n%len(s.vendors)]
 	r := s.roomOf(one.account)
 	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
 	ring := r.keyOf(kindRing, append([]byte{'w'}, one.account[:]...))
@@ -158,7 +158,7 @@ func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 // addNative is the reference that the service is measured by: what a plain
 // layout would at least have to write, without a limit or a check.
 func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
-	one := s.shops[n%len(s.shops)]
+	one := s.vendors[n%len(s.vendors)]
 	prefix, id := s.roomOf(one.account).prefix, strconv.Itoa(n)
 	account := one.account.String()
 	p.Set(b.Context(), prefix+"idempotency:"+account+":"+id, s.body[:36], 0)

@@ -16,7 +16,6 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// runFeed starts a feed and stops it with the test.
 func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -84,7 +83,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 	check(t, e.Event.Order == o.ID, "took over %+v", e)
 }
 
-func TestFeed_MakesMissingGroupsAnew(t *testing.T) {
+func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	seen := make(chan delivery.OrderID, 10)
@@ -304,7 +303,6 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	equal(t, len(names()), 0, "after the last entry was settled")
 }
 
-// A reader that ends in an orderly way leaves no name behind.
 func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

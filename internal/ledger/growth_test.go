@@ -132,7 +132,7 @@ func (s *costEnv) finishRehashing(b *testing.B) {
 }
 
 func (s *costEnv) addPlain(b *testing.B, p redis.Pipeliner, n int) {
-	s.addOrder(b, p, s.shops, n, true)
+	s.addOrder(b, p, s.vendors, n, true)
 }
 
 // sample is what one round measures.
@@ -175,7 +175,7 @@ func (s *costEnv) sample(b *testing.B) sample {
 	for i := range atOnce {
 		all.Go(func() {
 			for j := i; j < len(took); j += atOnce {
-				c := s.nextCreation(s.shops, int(s.next.Add(1)))
+				c := s.nextCreation(s.vendors, int(s.next.Add(1)))
 				at := time.Now()
 				if _, _, err := s.CreateOrder(context.Background(), c); err != nil {
 					b.Error(err)
@@ -197,7 +197,7 @@ func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 	for n := resident + 1; n <= s.next.Load(); {
 		pipe := s.rdb.Pipeline()
 		for ; n <= s.next.Load() && pipe.Len() < 1000; n++ {
-			c := s.nextCreation(s.shops, int(n))
+			c := s.nextCreation(s.vendors, int(n))
 			pipe.Del(b.Context(), s.roomOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
 		}
 		get(pipe.Exec(b.Context()))(b)
@@ -368,8 +368,8 @@ func (s *costEnv) retire(b *testing.B, want int) {
 func (s *costEnv) fillWindows(b *testing.B, each int) {
 	b.Helper()
 	for range each {
-		calls := make([]call, len(s.shops))
-		for i, one := range s.shops {
+		calls := make([]call, len(s.vendors))
+		for i, one := range s.vendors {
 			calls[i] = call{keys: []string{s.roomOf(one.account).ring(EndpointOrders, one.account)}}
 		}
 		get(s.runAll(b.Context(), s.scripts.consume, calls))(b)

@@ -186,7 +186,6 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 	check(t, found == 1 && errors.Is(err, errShortRecord), "found %d, %v", found, err)
 }
 
-// Two processes with one name by mistake disturb each other and lose nothing.
 func TestFeed_TwoOfOneName(t *testing.T) {
 	s := newEnv(t)
 	c := new(turns)

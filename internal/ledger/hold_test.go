@@ -19,7 +19,6 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// settleAll lets a role settle all there is.
 func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +44,6 @@ func settleForAll(t *testing.T, l *Ledger) (exported int) {
 	return settleAll(t, l, RoleExport)
 }
 
-// eventsHeld is how many events the account's partition holds.
 func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
 	return get(s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
@@ -174,8 +172,6 @@ func TestRequestSnapshot_TellsWhatWasRefused(t *testing.T) {
 	}
 }
 
-// Every snapshot of a real server is whole; with any byte changed or cut off it is
-// not.
 func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 	l := openTest(t)
 	newAccount(t, l, plenty())

@@ -71,7 +71,6 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// must fails the test on an error.
 func must(t tester, err error) {
 	t.Helper()
 	if err != nil {
@@ -234,14 +233,13 @@ func (s *env) createMany(tb testing.TB, prefix string, n int) {
 	}
 }
 
-// report appends a courier's update for an order of the shop.
+// report appends a courier's update for an order of the account.
 func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
 	tb.Helper()
 	u := delivery.Update{Order: id, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: status, At: time.Now()}
 	get(s.Report(tb.Context(), u, time.Now()))(tb)
 }
 
-// advance commits one status directly.
 func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
 	tb.Helper()
 	for _, status := range statuses {
@@ -259,7 +257,6 @@ func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entr
 	return collectAs(tb, l, l.rooms, role, consumer, n)
 }
 
-// collectFrom is collect for a few partitions.
 func collectFrom(tb testing.TB, l *Ledger, rooms []room, role Role, n int) []Entry {
 	tb.Helper()
 	return collectAs(tb, l, rooms, role, "c", n)
@@ -285,7 +282,6 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 	return got
 }
 
-// tick waits for the server's next millisecond.
 func (s *env) tick(t *testing.T) {
 	t.Helper()
 	now := func() int64 { return get(s.rdb.Time(t.Context()).Result())(t).UnixMilli() }

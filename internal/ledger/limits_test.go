@@ -17,7 +17,7 @@ import (
 const second = int64(1_000_000)
 
 // bruteForce is what the limits mean, spelled out: every admission of every
-// window is kept, and counted anew for each request.
+// window is kept, and counted again for each request.
 type bruteForce struct {
 	endpoint Endpoint
 	limit    delivery.EndpointLimit
@@ -283,7 +283,6 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 	}
 }
 
-// findMutant expects the comparison to notice a changed script.
 func findMutant(t *testing.T, script, from, to string) {
 	t.Helper()
 	l := openTest(t, func(c *Config) {
@@ -445,8 +444,6 @@ func TestUsage_OfNobodyIsNothing(t *testing.T) {
 	check(t, len(uses) == 0, "%+v", uses)
 }
 
-// Whatever was admitted, looking at it writes nothing, counts nothing and, the
-// server being the judge, may not.
 func TestUsage_WritesNothing(t *testing.T) {
 	s := newEnv(t)
 	ring := s.roomOf(s.account).ring(EndpointOrders, s.account)

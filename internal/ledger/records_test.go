@@ -118,7 +118,6 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// isNaN is true for a place that is not even equal to itself.
 func isNaN(p delivery.Point) bool { return math.IsNaN(p.Latitude) || math.IsNaN(p.Longitude) }
 
 func sameRecord(t *testing.T, first, again any, err error) {

@@ -15,9 +15,9 @@ import (
 
 func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 	l := openTest(t)
-	shops := envsEverywhere(t, l)
+	vendors := envsEverywhere(t, l)
 	var want []delivery.OrderID
-	for i, s := range shops {
+	for i, s := range vendors {
 		s.create(t, fmt.Sprint("only-", i))
 		c := s.creation("same id", "")
 		c.Now = time.Now().Add(time.Duration(i) * time.Second)
@@ -32,7 +32,7 @@ func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 		check(t, o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
 	}
 	check(t, slices.Equal(got, want), "found %v, want %v", got, want)
-	if one, err := l.FindOrders(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != shops[2].account {
+	if one, err := l.FindOrders(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != vendors[2].account {
 		t.Errorf("%+v, %v", one, err)
 	}
 	for _, nobodys := range []string{"", "only", "ONLY-2", strings.Repeat("x", 1000)} {
@@ -40,7 +40,7 @@ func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
 		}
 	}
-	key := l.rooms[1].order(delivery.OrderDigest(shops[1].account, "same id"))
+	key := l.rooms[1].order(delivery.OrderDigest(vendors[1].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
 	check(t, errOf(l.FindOrders(t.Context(), "same id")) != nil, "a record that cannot be read is passed over")
 }
@@ -84,11 +84,11 @@ func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 }
 
 // city is a few accounts' stores in every state, of two fleets or none.
-func city(t *testing.T, l *Ledger, shops []*env) []*delivery.Store {
+func city(t *testing.T, l *Ledger, vendors []*env) []*delivery.Store {
 	t.Helper()
 	other := newFleet(t, l)
 	var all []*delivery.Store
-	for n, s := range shops {
+	for n, s := range vendors {
 		for i := range 5 + 7*n {
 			store := &delivery.Store{Account: s.account, ExternalID: fmt.Sprintf("İzmir-%02d", i), TaxNumber: "1234567890",
 				Name: []string{"KIRIK Kaşık", "İnci", "ısırgan"}[i%3], State: delivery.StoreState(1 + i%4), UpdatedAt: time.Now()}
@@ -107,11 +107,11 @@ func city(t *testing.T, l *Ledger, shops []*env) []*delivery.Store {
 
 func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 	l := openTest(t)
-	shops := make([]*env, 5)
-	for i := range shops {
-		shops[i] = &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
+	vendors := make([]*env, 5)
+	for i := range vendors {
+		vendors[i] = &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
 	}
-	all := city(t, l, shops)
+	all := city(t, l, vendors)
 	texts := map[string]func(*delivery.Store) bool{
 		"":       func(*delivery.Store) bool { return true },
 		"kırık":  func(s *delivery.Store) bool { return s.Name == "KIRIK Kaşık" },
@@ -153,8 +153,6 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 	})
 }
 
-// Only what may still be answered is kept, however much there is, and accounts
-// behind the last that is answered are not asked.
 func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	s := storeSearch{limit: 3}
 	for i := range 1000 {

@@ -72,8 +72,6 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 	check(t, calls["create_order"] == 2 && calls["write_store"] != 0 && calls["cancel_order"] == 0, "%v", calls)
 }
 
-// A full Redis takes no order, in whole or in part, and goes on answering what
-// vendors read; what was refused goes through once there is memory.
 func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	// A server of its own: memory is scarce for everybody in it.
 	_, own := ownServer(t)
@@ -106,9 +104,9 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 		check(t, s.InFlight == want, "%d orders in flight, want %d", s.InFlight, want)
 	}
 	inFlight(0)
-	shops := envsEverywhere(t, l)
-	orders := make([]*delivery.Order, len(shops))
-	for i, s := range shops {
+	vendors := envsEverywhere(t, l)
+	orders := make([]*delivery.Order, len(vendors))
+	for i, s := range vendors {
 		orders[i] = s.create(t, "X-1")
 	}
 	byPartition := make(map[int][]Entry)
@@ -119,15 +117,13 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 		must(t, l.IndexJobs(t.Context(), p, entries))
 	}
 	inFlight(4)
-	shops[0].advance(t, orders[0].ID, delivery.Assigned)
+	vendors[0].advance(t, orders[0].ID, delivery.Assigned)
 	inFlight(4)
-	shops[0].advance(t, orders[0].ID, delivery.Delivered)
-	get2(shops[1].CancelOrder(t.Context(), shops[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
+	vendors[0].advance(t, orders[0].ID, delivery.Delivered)
+	get2(vendors[1].CancelOrder(t.Context(), vendors[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
 	inFlight(2)
 }
 
-// Libraries of earlier releases leave when a new one is loaded, unless somebody
-// may still work with them.
 func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	server, _ := ownServer(t)
 	day := time.Duration(0)

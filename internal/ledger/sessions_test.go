@@ -112,8 +112,6 @@ func every(step time.Duration, times int) []time.Duration {
 	return steps
 }
 
-// What nobody asks for any more leaves Redis by itself, at the latest when the
-// session is too old.
 func TestSession_LeavesRedisByItself(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
@@ -144,7 +142,6 @@ func TestEndSession_HoldsForEverybody(t *testing.T) {
 	get(l.Session(t.Context(), bystander))(t)
 }
 
-// A request that has read the session when it is ended must not bring it back.
 func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)

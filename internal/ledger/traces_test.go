@@ -15,21 +15,20 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// envsEverywhere opens shops until every partition has one.
 func envsEverywhere(t *testing.T, l *Ledger) []*env {
 	t.Helper()
 	fleet := newFleet(t, l)
-	shops := make([]*env, len(l.rooms))
-	for missing := len(shops); missing > 0; {
+	vendors := make([]*env, len(l.rooms))
+	for missing := len(vendors); missing > 0; {
 		id := delivery.NewAccountID()
-		if i := partitionOf(id, len(l.rooms)); shops[i] == nil {
+		if i := partitionOf(id, len(l.rooms)); vendors[i] == nil {
 			must(t, l.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
-			shops[i] = &env{Ledger: l, account: id, fleet: fleet}
+			vendors[i] = &env{Ledger: l, account: id, fleet: fleet}
 			newStore(t, l, id, fleet)
 			missing--
 		}
 	}
-	return shops
+	return vendors
 }
 
 // wantListsBounded expects a list to refuse lengths that are out of range, and
@@ -47,10 +46,10 @@ func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, li
 
 func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 	l, began := openTest(t), time.Now().Truncate(time.Millisecond)
-	shops := envsEverywhere(t, l)
+	vendors := envsEverywhere(t, l)
 	var updates []delivery.Update
 	for n := range 8 {
-		s := shops[n%len(shops)]
+		s := vendors[n%len(vendors)]
 		o := s.create(t, fmt.Sprint("X-", n))
 		u := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Failed,
 			At: time.Now().UTC().Truncate(time.Millisecond), Failure: delivery.StoreClosed,
@@ -66,13 +65,13 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 	}
 	for n, u := range updates {
 		must(t, l.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
-		shops[0].tick(t) // ids of different partitions are compared by their milliseconds
+		vendors[0].tick(t) // ids of different partitions are compared by their milliseconds
 	}
 	got := get(l.RefusedUpdates(t.Context(), 5))(t)
 	require(t, len(got) == 5, "%d refused updates", len(got))
 	for i, r := range got {
 		n := 7 - i
-		want := RefusedUpdate{At: r.At, Account: shops[n%len(shops)].account, Update: updates[n],
+		want := RefusedUpdate{At: r.At, Account: vendors[n%len(vendors)].account, Update: updates[n],
 			Status: delivery.Searching, Reason: "illegal_move", Late: n == 7}
 		check(t, r == want, "%d: %+v, want %+v", i, r, want)
 		check(t, !r.At.Before(began) && !r.At.After(time.Now()), "%d at %s", i, r.At)
@@ -146,8 +145,6 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	}
 }
 
-// What stands in a dead letter is not trusted: it names no key that is not one of
-// the partition's streams, and a damaged one hides no other.
 func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	s := newEnv(t)
 	r := s.roomOf(s.account)
@@ -189,7 +186,6 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// Whatever stands in a trace, what is shown of it is short and can be printed.
 func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"Beyoğlu", "a\x00b", "\xff\xfe", strings.Repeat("ş", 400), strings.Repeat("\x80", 600)} {
 		f.Add(seed)

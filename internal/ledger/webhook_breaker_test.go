@@ -94,7 +94,6 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 	check(t, e.Backlog == 43 && e.Retried == 11, "endpoint %+v", e)
 }
 
-// recordMore records with room for everything.
 func (s *env) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
 	t.Helper()
 	o := a(s, d)
@@ -282,7 +281,6 @@ func TestStragglers_ThatFailSoonChangeNothing(t *testing.T) {
 	}
 }
 
-// No probe goes while something is in flight: one at a time is sent.
 func TestStragglers_AreAwaitedBeforeTheFirstProbe(t *testing.T) {
 	s, late := stragglers(t, 2)
 	s.publish(t, 1)
@@ -311,7 +309,6 @@ func TestStragglers_LostOnesAreTakenBack(t *testing.T) {
 	check(t, !s.records(t, late[1], accepts(s, late[1])) && s.endpoint(t).BreakerOpen, "a lost straggler's result was recorded")
 }
 
-// records tells whether the result was taken.
 func (s *env) records(t *testing.T, d *Delivery, o Outcome) bool {
 	t.Helper()
 	o.At = s.now()
@@ -346,7 +343,6 @@ func TestBreaker_OpensAgainAfterItHealed(t *testing.T) {
 	check(t, e.BreakerOpen && e.BreakerSince.After(first) && e.HeldUntil.Equal(s.now().Add(time.Second)) && e.Pace == 0, "endpoint %+v", e)
 }
 
-// A receiver that asks to be spared is not probed before.
 func TestBreaker_ProbeHeedsRetryAfter(t *testing.T) {
 	s := opened(t, 1, 20*time.Hour)
 	s.publish(t, 3)
@@ -439,7 +435,6 @@ func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 	}
 }
 
-// Small differences, and a clock that stood still, change nothing.
 func TestClock_SmallStepsBackChangeNoPlans(t *testing.T) {
 	s := opened(t, 1, 20*time.Hour)
 	before, _ := s.gate(t)

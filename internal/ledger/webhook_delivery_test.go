@@ -11,8 +11,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Versions that waited behind one another when the URL went are recorded too,
-// each once.
 func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
@@ -34,7 +32,6 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	}
 }
 
-// The same when the URL comes back before the first one ended.
 func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
@@ -51,7 +48,6 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 	check(t, len(got) == 3, "%d outcomes, want 3: %+v", len(got), got)
 }
 
-// However an event ends, nothing is kept of it but its outcome.
 func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *env, []*Delivery){
 		"delivered": func(t *testing.T, s *env, ds []*Delivery) { s.ends(t, accepts, ds...) },
@@ -86,8 +82,6 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// A reply that could not be read is not taken for an order or a body that is
-// gone.
 func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.moved(t, delivery.Assigned)
@@ -103,7 +97,6 @@ func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 	}
 }
 
-// What leads nowhere is settled with its reason, under its event id.
 func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned)
@@ -154,7 +147,6 @@ func TestDelivery_StateOfTheEndpoint(t *testing.T) {
 // once (dispatch.Settings).
 const largestBatch = 10_000
 
-// read adds raw events to the stream and reads them for the webhook role.
 func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 	t.Helper()
 	key := s.rooms[0].key(kindEvents)
@@ -171,14 +163,12 @@ func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 	return found.Val()[0].Messages
 }
 
-// settled demands that no entry is left.
 func (s *env) settled(t *testing.T) {
 	t.Helper()
 	pending := get(s.rdb.XPending(t.Context(), s.rooms[0].key(kindEvents), string(RoleWebhook)).Result())(t)
 	check(t, pending.Count == 0, "%d entries are not settled", pending.Count)
 }
 
-// A batch as large as it may be, all of it for one endpoint.
 func TestQueue_LargestBatchOfEvents(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	messages := s.read(t, func(i int) string { return fmt.Sprintf("\x02evt_%d", i) })
@@ -191,7 +181,6 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 	s.settled(t)
 }
 
-// The same of entries that send nothing.
 func TestQueue_LargestBatchOfCreations(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	messages := s.read(t, func(i int) string {

@@ -23,8 +23,6 @@ func (s *env) beside(t *testing.T) *env {
 	return other
 }
 
-// Whatever is changed, and by whichever process, the next event goes to the
-// receiver as it is now, signed with what is valid now.
 func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
@@ -60,8 +58,6 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	}
 }
 
-// What is handed out together with the proof of a new secret is signed with it,
-// and its results count.
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
 	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
@@ -78,19 +74,17 @@ func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	check(t, e.BreakerOpen && e.State == EndpointFailing && e.Proven, "its failure did not count: %+v", e)
 }
 
-// A process that remembers many receivers forgets some; none of them waits for
-// its lease to run out because of that.
 func TestReceivers_ManyAreRemembered(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	shops := []*env{s, s.beside(t), s.beside(t)}
-	for _, one := range shops {
+	vendors := []*env{s, s.beside(t), s.beside(t)}
+	for _, one := range vendors {
 		one.publish(t, 1)
 	}
 	s.receivers.last = make(map[delivery.AccountID]*Receiver)
 	for len(s.receivers.last) < receiversKept-1 {
 		s.receivers.last[delivery.NewAccountID()] = &Receiver{}
 	}
-	ds := s.lease(t, len(shops))
+	ds := s.lease(t, len(vendors))
 	for _, d := range ds {
 		check(t, d.Receiver != nil && d.Receiver.URL != "", "receiver %+v", d.Receiver)
 	}
@@ -176,8 +170,6 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	check(t, len(ds) == 2 && ds[0].Attempt == 1 && len(s.outcomes(t)) == 0, "%d events leased", len(ds))
 }
 
-// One endpoint whose key is missing does not hide the others from operators, nor
-// itself.
 func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	stranger := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
@@ -219,7 +211,6 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	check(t, errOf(s.secrets.open(other[:], raw["secret"])) != nil, "opened for another account")
 }
 
-// The panel has no keys: it sees everything but the secrets, and no error.
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	get(s.RotateWebhookSecret(t.Context(), s.account))(t)
@@ -296,7 +287,6 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	wantCode(t, l.RotateFleetSecret(t.Context(), delivery.NewFleetID(), third, until), delivery.CodeFleetNotFound)
 }
 
-// After Reseal the older key can be taken out, whatever it had sealed.
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	with := func(current string, ids ...string) func(*Config) {
 		keys := SecretKeys{Current: current, Keys: map[string][]byte{}}
@@ -317,18 +307,18 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 
 	both := openTest(t, again, with("b", "a", "b"))
 	for _, want := range []int{3, 0} { // two of them are one account's; then there is nothing left
-		equal(t, get(both.Reseal(t.Context()))(t), want, "sealed anew")
+		equal(t, get(both.Reseal(t.Context()))(t), want, "sealed again")
 	}
 	alone := openTest(t, again, with("b", "b"))
 	first := get(alone.WebhookEndpoint(t.Context(), accounts[0]))(t)
 	second := get(alone.WebhookEndpoint(t.Context(), accounts[1]))(t)
 	check(t, first.Secret == secrets[accounts[0]] && second.Secret == rotated && second.PreviousSecret == secrets[accounts[1]],
-		"secrets are others after they were sealed anew")
+		"secrets are others after they were sealed again")
 
 	// What cannot be opened is said, and left alone.
 	strange := openTest(t, again, with("c", "c"))
 	if n, err := strange.Reseal(t.Context()); err == nil || n != 0 {
-		t.Errorf("sealed %d secrets anew without the key that opens them: %v", n, err)
+		t.Errorf("sealed %d secrets again without the key that opens them: %v", n, err)
 	}
 	equal(t, get(alone.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
 }

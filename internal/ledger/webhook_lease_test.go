@@ -40,7 +40,6 @@ func TestLease_LostProbesAndPingsAreFenced(t *testing.T) {
 	check(t, !e.BreakerOpen && e.Backlog == 0, "endpoint %+v", e)
 }
 
-// An attempt that was lost is made once more, under its number.
 func TestLease_LostRetryKeepsItsNumber(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 1)
@@ -75,7 +74,6 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 	check(t, len(s.outcomes(t)) == 3 && len(s.attempts(t, "")) == 4, "%d outcomes, %d lines", len(s.outcomes(t)), len(s.attempts(t, "")))
 }
 
-// leaseWith leases with a grant and demands that many events.
 func (s *env) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 	t.Helper()
 	g.Lease = lease
@@ -84,7 +82,6 @@ func (s *env) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 	return ds
 }
 
-// The grant is kept, whatever waits.
 func TestLease_KeepsToTheGrant(t *testing.T) {
 	s := newWebhookEnv(t, 1)
 	s.publish(t, 10)
@@ -102,7 +99,6 @@ func TestLease_KeepsToTheGrant(t *testing.T) {
 	s.leaseWith(t, Grant{Limit: 10, Share: 32, InFlight: 32}, 1)
 }
 
-// What is full for a process that is busy is not for one that is idle.
 func TestLease_BusyProcessHidesNothingFromOthers(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 10)
@@ -114,11 +110,11 @@ func TestLease_BusyProcessHidesNothingFromOthers(t *testing.T) {
 func TestLease_SharesBetweenEndpoints(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 100)
-	shops := []*env{s}
+	vendors := []*env{s}
 	for range 3 {
 		other := s.beside(t)
 		other.publish(t, 10)
-		shops = append(shops, other)
+		vendors = append(vendors, other)
 	}
 	given := make(map[delivery.AccountID]int)
 	for range 4 {
@@ -128,8 +124,8 @@ func TestLease_SharesBetweenEndpoints(t *testing.T) {
 		}
 		s.pass(t, time.Millisecond)
 	}
-	for i, shop := range shops {
-		check(t, given[shop.account] == 8, "endpoint %d of a backlog of 100 and three of 10: %d of 32 events", i, given[shop.account])
+	for i, one := range vendors {
+		check(t, given[one.account] == 8, "endpoint %d of a backlog of 100 and three of 10: %d of 32 events", i, given[one.account])
 	}
 }
 

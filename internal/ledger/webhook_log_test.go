@@ -51,7 +51,6 @@ func TestAttemptLog_KeepsTheNewestTwoHundred(t *testing.T) {
 	}
 }
 
-// The log stays below 256 kB, also when lines that are there grow.
 func TestAttemptLog_BytesAreBounded(t *testing.T) {
 	const most = 256 << 10
 	s := newWebhookEnv(t, 140)
@@ -117,7 +116,6 @@ func TestTally_OverAChangeOfHours(t *testing.T) {
 	}
 }
 
-// The figures of events count events: not deferrals, probes or pings.
 func TestTally_CountsEventsNotProbes(t *testing.T) {
 	s := opened(t, 1, 20*time.Hour)
 	s.pass(t, time.Second)
@@ -134,8 +132,6 @@ func TestTally_CountsEventsNotProbes(t *testing.T) {
 	check(t, e.Delivered == 1 && e.Retried == 1 && e.Undelivered == 1 && e.RecentOK == 2 && e.RecentFailed == 4, "endpoint %+v", e)
 }
 
-// Exactly one final outcome for every event, whatever it went through, with what
-// ended it.
 func TestOutcomes_OneForEachEvent(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 6)
@@ -241,7 +237,6 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 	equal(t, len(s.outcomes(t)), 1, "final outcomes")
 }
 
-// Several events of one call share an entry; each keeps its line.
 func TestTries_OfOneCall(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)
@@ -282,7 +277,6 @@ func TestTries_ProbesAndPings(t *testing.T) {
 	equal(t, s.exported(t), want, "got")
 }
 
-// Where nobody exports, an event that waits costs nothing more.
 func TestTries_CostNothingWithoutExporter(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.publish(t, 1)
@@ -333,7 +327,6 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 }
 
-// A replay by outcome asks how events ended, not what goes on.
 func TestTries_AreNoOutcomeForReplays(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	s.exporting(t)

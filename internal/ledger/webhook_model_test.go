@@ -61,8 +61,8 @@ func (p *play) observe() {
 		d, k *redis.ZSliceCmd
 		c, w *redis.MapStringStringCmd
 	}
-	all := make([]reads, len(p.shops))
-	for i, s := range p.shops {
+	all := make([]reads, len(p.vendors))
+	for i, s := range p.vendors {
 		all[i] = reads{
 			q: pipe.LRange(p.ctx, s.key(kindQueue), 0, -1), g: pipe.LRange(p.ctx, s.key(kindAttemptLog), 0, -1),
 			d: pipe.ZRangeWithScores(p.ctx, s.key(kindRetries), 0, -1), k: pipe.ZRangeWithScores(p.ctx, s.key(kindLeases), 0, -1),
@@ -75,7 +75,7 @@ func (p *play) observe() {
 	get(pipe.Exec(p.ctx))(p)
 	looks := scores(schedule.Val())
 	p.before, p.now = p.now, make(map[delivery.AccountID]*queueState)
-	for i, s := range p.shops {
+	for i, s := range p.vendors {
 		q := &queueState{waiting: all[i].q.Val(), retries: scores(all[i].d.Val()), leases: scores(all[i].k.Val()), counts: all[i].c.Val(),
 			look: looks[string(s.account[:])]}
 		for _, line := range all[i].g.Val() {
@@ -134,7 +134,7 @@ func (p *play) check(rt *rapid.T) {
 	p.T = rt
 	p.observe()
 	p.checkGiven()
-	for _, s := range p.shops {
+	for _, s := range p.vendors {
 		q := p.now[s.account]
 		p.checkCounts(s, q)
 		p.checkSchedule(s, q)
@@ -160,7 +160,6 @@ func (p *play) checkCounts(s *env, q *queueState) {
 	}
 }
 
-// checkSchedule: the endpoint is looked at no later than needed.
 func (p *play) checkSchedule(s *env, q *queueState) {
 	now := s.ms.Load()
 	if len(q.waiting)+len(q.retries)+len(q.leases) == 0 {
@@ -213,7 +212,7 @@ func (p *play) checkEvents() {
 		first := 0 // version that has not had its first attempt
 		for sequence := 2; sequence <= o.versions; sequence++ {
 			item := o.item(sequence)
-			places, finals := p.now[o.shop.account].places(item), p.finals[final{o.eventID(sequence), false}]
+			places, finals := p.now[o.vendor.account].places(item), p.finals[final{o.eventID(sequence), false}]
 			if finals > 0 {
 				p.ended[item] = true
 			}
@@ -242,11 +241,10 @@ func (p *play) checkEvents() {
 	}
 }
 
-// checkGiven: what was handed out in this step was allowed to go.
 func (p *play) checkGiven() {
 	require(p, len(p.given) <= p.grant.Limit, "%d events for a grant of %d", len(p.given), p.grant.Limit)
 	for _, d := range p.given {
-		q, s := p.now[d.Account], p.shopOf(d.Account)
+		q, s := p.now[d.Account], p.vendorOf(d.Account)
 		limit := p.grant.InFlight
 		if q.inFlight > 0 {
 			limit = q.inFlight
@@ -281,7 +279,7 @@ func (p *play) checkGiven() {
 // String is the state of every queue, for who must find out what went wrong.
 func (p *play) String() string {
 	var b strings.Builder
-	for _, s := range p.shops {
+	for _, s := range p.vendors {
 		q := p.now[s.account]
 		fmt.Fprintf(&b, "\n%s at %d: gate %+v, look %d, own limit %d, paced %v, waiting %q, retries %v, leases %v, attempts %v",
 			s.account, s.ms.Load(), q.gate, q.look, q.inFlight, q.paced, q.waiting, q.retries, q.leases, q.counts)
@@ -298,7 +296,7 @@ type final struct {
 // playedOrder is an order of the play.
 type playedOrder struct {
 	id       delivery.OrderID
-	shop     *env
+	vendor   *env
 	versions int // sequences that it has
 	queued   int // the last that was read from the stream
 }

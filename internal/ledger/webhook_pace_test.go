@@ -8,7 +8,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// The slower of the two counts, the setting and the recovery.
 func TestPace_SlowerOneCounts(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	paced := func(g gateState, perSecond int) int {
@@ -65,11 +64,10 @@ func TestLimits_KeepAndClear(t *testing.T) {
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1, PerSecond: 1}))
 	must(t, s.DeleteWebhook(t.Context(), s.account))
 	if e := s.register(t); e.Limits != (EndpointLimits{}) {
-		t.Errorf("registered anew with %+v", e.Limits)
+		t.Errorf("registered again with %+v", e.Limits)
 	}
 }
 
-// Only Lease asks for the pace: nothing passes it by.
 func TestPace_IsNotPassedBy(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
@@ -83,23 +81,22 @@ func TestPace_IsNotPassedBy(t *testing.T) {
 	}
 }
 
-// Several paced endpoints share one grant, and none is forgotten.
 func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	shops := []*env{s, s.beside(t), s.beside(t), s.beside(t)}
-	for i, one := range shops {
+	vendors := []*env{s, s.beside(t), s.beside(t), s.beside(t)}
+	for i, one := range vendors {
 		if i > 0 {
 			must(t, s.SetWebhookLimits(t.Context(), one.account, EndpointLimits{PerSecond: 10_000}))
 		}
 		one.publish(t, 5)
 	}
 	ds := s.leaseWith(t, Grant{Limit: 20, Share: 32, InFlight: 32}, 20)
-	for i, one := range shops {
+	for i, one := range vendors {
 		n := len(slices.DeleteFunc(slices.Clone(ds), func(d *Delivery) bool { return d.Account != one.account }))
 		check(t, n == 5, "endpoint %d got %d", i, n)
 	}
 	// The grant is one for all of them.
-	for _, one := range shops {
+	for _, one := range vendors {
 		one.publish(t, 5)
 	}
 	s.leaseWith(t, Grant{Limit: 7, Share: 32, InFlight: 32}, 7)

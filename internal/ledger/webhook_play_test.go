@@ -27,16 +27,16 @@ func (p *play) moveOrders() {
 	if n := p.pick("order", 6); n < len(p.orders) {
 		o = p.orders[n]
 	} else {
-		s := p.anyShop()
+		s := p.anyVendor()
 		created, _ := get2(s.CreateOrder(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), "")))(p)
-		o = &playedOrder{id: created.Order.ID, shop: s, versions: 1}
+		o = &playedOrder{id: created.Order.ID, vendor: s, versions: 1}
 		p.orders = append(p.orders, o)
 	}
 	order := get(p.Order(p.ctx, o.id))(p)
 	var changes []delivery.Change
 	for range 1 + p.pick("moves", 3) {
 		if next := delivery.Status(o.versions + 1); next <= delivery.Delivered {
-			changes = append(changes, delivery.Change{Status: next, At: time.UnixMilli(o.shop.ms.Load())})
+			changes = append(changes, delivery.Change{Status: next, At: time.UnixMilli(o.vendor.ms.Load())})
 			o.versions++
 		}
 	}
@@ -48,7 +48,7 @@ func (p *play) moveOrders() {
 }
 
 func (p *play) publishNotices() {
-	s := p.anyShop()
+	s := p.anyVendor()
 	for range 1 + p.pick("notices", 8) {
 		id, err := p.publish(p.ctx, &Notice{Account: s.account, Type: rapid.SampledFrom([]delivery.EventType{delivery.StoreActivated, delivery.WebhookTest}).Draw(p.T, "type"),
 			OccurredAt: time.UnixMilli(s.ms.Load()), Data: []byte(`{}`)}, newNoticeID())
@@ -68,7 +68,6 @@ func (p *play) readStream() {
 	p.read(int64(1+p.pick("entries", 20)), p.anyGrant(0))
 }
 
-// read queues the next entries of the stream.
 func (p *play) read(count int64, g Grant) {
 	key := p.rooms[0].key(kindEvents)
 	found, err := p.rdb.XReadGroup(p.ctx, &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{key, ">"},
@@ -89,7 +88,6 @@ func (p *play) read(count int64, g Grant) {
 	}
 }
 
-// readAgain is a call whose reply was lost.
 func (p *play) readAgain() {
 	if len(p.entries) > 0 {
 		p.queue(p.anyGrant(0))
@@ -158,15 +156,15 @@ const (
 )
 
 func (p *play) changeMood() {
-	s := p.anyShop()
+	s := p.anyVendor()
 	s.mood = p.pick("mood", moods)
 }
 
 func (p *play) anyOutcome(d *Delivery) Outcome {
-	now := time.UnixMilli(p.shops[0].ms.Load())
+	now := time.UnixMilli(p.vendors[0].ms.Load())
 	o := Outcome{At: now, Status: 500, Error: "status: 500", Answer: make([]byte, p.pick("answer", 300))}
 	o.Retry = now.Add(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 40 * time.Minute, 8 * time.Hour}).Draw(p.T, "gap"))
-	mood := p.shopOf(d.Account).mood
+	mood := p.vendorOf(d.Account).mood
 	if mood == mixed {
 		mood = p.pick("mood", mixed)
 	}
@@ -208,7 +206,7 @@ func (p *play) work() {
 			ds = p.given
 			p.check(p.T)
 		}
-		now := time.UnixMilli(p.shops[0].ms.Load())
+		now := time.UnixMilli(p.vendors[0].ms.Load())
 		if soon := next.Sub(now); soon > 0 && soon < time.Minute {
 			p.pass(soon)
 		} else {
@@ -223,7 +221,7 @@ func (p *play) setURL(s *env) {
 }
 
 func (p *play) changeReceiver() {
-	s := p.anyShop()
+	s := p.anyVendor()
 	switch p.pick("change", 6) {
 	case 0, 1:
 		p.setURL(s)
@@ -248,7 +246,7 @@ func (p *play) changeReceiver() {
 // replaySome queues events again; what has come into the queue is expected to
 // end once more.
 func (p *play) replaySome() {
-	s := p.anyShop()
+	s := p.anyVendor()
 	p.pass(time.Millisecond) // no two replays at one time
 	since := time.UnixMilli(s.ms.Load()).Add(-24 * time.Hour)
 	var n int
@@ -291,7 +289,6 @@ func sum(counts map[string]int) (total int) {
 	return total
 }
 
-// idsOf are the events of an account that can be replayed.
 func (p *play) idsOf(s *env) (ids []string) {
 	for id, owner := range p.notices {
 		if owner == s {
@@ -299,7 +296,7 @@ func (p *play) idsOf(s *env) (ids []string) {
 		}
 	}
 	for _, o := range p.orders {
-		for sequence := 2; sequence <= o.versions && o.shop == s; sequence++ {
+		for sequence := 2; sequence <= o.versions && o.vendor == s; sequence++ {
 			ids = append(ids, o.eventID(sequence))
 		}
 	}
@@ -329,9 +326,9 @@ func (p *play) workerDies() {
 type play struct {
 	*rapid.T // the step's
 	*Ledger
-	ctx    context.Context
-	shops  []*env
-	reader *feedReader
+	ctx     context.Context
+	vendors []*env
+	reader  *feedReader
 
 	now, before map[delivery.AccountID]*queueState // after this step and the one before
 	lastOutcome string
@@ -412,7 +409,7 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 	for range 3 {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet, ms: ms, breaker: playBreaker}
 		newStore(t, l, s.account, fleet)
-		p.shops = append(p.shops, s)
+		p.vendors = append(p.vendors, s)
 		p.sums[s.account] = new([len(lineOutcomes)]int64)
 		s.mood = p.pick("mood", moods)
 		p.setURL(s)
@@ -431,7 +428,6 @@ func (p *play) step(action func()) func(*rapid.T) {
 	}
 }
 
-// pick chooses a number below n, each as often as the others.
 func (p *play) pick(label string, n int) int {
 	choices := make([]int, n)
 	for i := range choices {
@@ -440,10 +436,10 @@ func (p *play) pick(label string, n int) int {
 	return rapid.SampledFrom(choices).Draw(p.T, label)
 }
 
-func (p *play) anyShop() *env { return rapid.SampledFrom(p.shops).Draw(p.T, "shop") }
+func (p *play) anyVendor() *env { return rapid.SampledFrom(p.vendors).Draw(p.T, "account") }
 
-func (p *play) shopOf(account delivery.AccountID) *env {
-	return p.shops[slices.IndexFunc(p.shops, func(s *env) bool { return s.account == account })]
+func (p *play) vendorOf(account delivery.AccountID) *env {
+	return p.vendors[slices.IndexFunc(p.vendors, func(s *env) bool { return s.account == account })]
 }
 
 func (p *play) orderOf(id delivery.OrderID) *playedOrder {
@@ -452,16 +448,16 @@ func (p *play) orderOf(id delivery.OrderID) *playedOrder {
 
 // pass moves both clocks, and lets the rate limiter's go on as well.
 func (p *play) pass(d time.Duration) {
-	now := p.shops[0].ms.Add(d.Milliseconds())
+	now := p.vendors[0].ms.Add(d.Milliseconds())
 	p.must(p.rdb.Set(p.ctx, "test:clock", now*1000, 0).Err())
-	for _, s := range p.shops {
+	for _, s := range p.vendors {
 		p.must(p.rdb.Del(p.ctx, "rate:"+p.rooms[0].prefix+"pace:"+s.account.String()).Err())
 	}
 }
 
 // drain: every receiver accepts from now on, and nothing stays.
 func (p *play) drain() {
-	for _, s := range p.shops {
+	for _, s := range p.vendors {
 		p.setURL(s)
 		p.must(p.SetWebhookLimits(p.ctx, s.account, EndpointLimits{}))
 	}
@@ -478,13 +474,13 @@ func (p *play) drain() {
 			break
 		}
 		p.acceptAll()
-		p.pass(max(next.Sub(time.UnixMilli(p.shops[0].ms.Load())), 20*time.Millisecond))
+		p.pass(max(next.Sub(time.UnixMilli(p.vendors[0].ms.Load())), 20*time.Millisecond))
 	}
 	p.checkDrained()
 }
 
 func (p *play) acceptAll() {
-	now := time.UnixMilli(p.shops[0].ms.Load())
+	now := time.UnixMilli(p.vendors[0].ms.Load())
 	for len(p.out) > 0 {
 		results := make([]Result, len(p.out))
 		for i, d := range p.out {
@@ -497,7 +493,7 @@ func (p *play) acceptAll() {
 }
 
 func (p *play) checkDrained() {
-	for _, s := range p.shops {
+	for _, s := range p.vendors {
 		for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts} {
 			require(p, p.rdb.Exists(p.ctx, s.key(kind)).Val() == 0, "key %c is still there", kind)
 		}

@@ -47,7 +47,6 @@ func TestRecovery_BringsEverythingForward(t *testing.T) {
 	}
 }
 
-// What is put off after the recovery has a schedule of its own.
 func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
 	s := opened(t, 3, 5*time.Hour)
 	s.pass(t, time.Second)
@@ -92,7 +91,6 @@ func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
 	check(t, d.EventID == ds[1].EventID && s.due(t, ds[0]).Equal(due), "leased %s; the other one is due at %s, want %s", d.EventID, s.due(t, ds[0]), due)
 }
 
-// With nothing to drain a new receiver begins without a gate.
 func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *env){
 		"changed": func(t *testing.T, s *env) {
@@ -250,8 +248,6 @@ func TestBusy_RetryAfterHoldsTheWholeEndpoint(t *testing.T) {
 	}
 }
 
-// Of several answers in flight the longest Retry-After counts, whichever comes
-// first.
 func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
 	s := newWebhookEnv(t, 1000)
 	s.publish(t, 40)
@@ -264,7 +260,6 @@ func TestBusy_LongerRetryAfterOfWhatWasInFlight(t *testing.T) {
 	s.silentForAll(t, 10*time.Minute)
 }
 
-// The last step to the full rate does not end a pause.
 func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
 	s := newWebhookEnv(t, 1000)
 	s.publish(t, 3)

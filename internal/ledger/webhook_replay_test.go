@@ -56,7 +56,7 @@ func (s *env) ended(t *testing.T) map[string][]string {
 	return all
 }
 
-// mixture is a shop with events of an order and of none, each ended in its way.
+// mixture is an env with events of an order and of none, each ended in its way.
 func mixture(t *testing.T) (s *env, delivered, undelivered, notSent []string) {
 	t.Helper()
 	s = newUnregistered(t, breakerAt)
@@ -121,7 +121,6 @@ func TestReplay_ByOutcome(t *testing.T) {
 	}
 }
 
-// Every send of an event, the first and each replay, ends once.
 func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 	s, delivered, undelivered, notSent := mixture(t)
 	all := slices.Concat(delivered, undelivered, notSent)
@@ -149,7 +148,6 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 	}
 }
 
-// An event named twice is sent once more, not twice at the same time.
 func TestReplay_NamedTwice(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
 	equal(t, get(s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t), 2, "queued")
@@ -216,24 +214,24 @@ func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	s := newUnregistered(t, 1)
 	equal(t, len(get(s.WebhookEndpoints(t.Context()))(t)), 0, "endpoints")
 	s.register(t)
-	shops := []*env{s, s.beside(t), s.beside(t)}
+	vendors := []*env{s, s.beside(t), s.beside(t)}
 	gone := s.beside(t)
 	gone.publish(t, 1) // its events wait to be recorded as not sent
 	must(t, gone.DeleteWebhook(t.Context(), gone.account))
 	s.publish(t, 3)
 	s.ends(t, failsFor(time.Hour), s.lease(t, 3)[0])
-	must(t, shops[1].SetWebhookLimits(t.Context(), shops[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
+	must(t, vendors[1].SetWebhookLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
 	all := get(s.WebhookEndpoints(t.Context()))(t)
 	found := make(map[delivery.AccountID]*WebhookEndpoint)
 	for _, e := range all {
 		found[e.Account] = e
 	}
 	require(t, len(all) == 3 && len(found) == 3, "%d endpoints", len(all))
-	for _, one := range shops {
+	for _, one := range vendors {
 		got, want := fmt.Sprintf("%+v", *found[one.account]), fmt.Sprintf("%+v", *one.endpoint(t))
 		check(t, got == want, "listed as %s, alone %s", got, want)
 	}
-	if e := found[s.account]; !e.BreakerOpen || e.Backlog != 3 || found[shops[1].account].Limits.PerSecond != 9 {
+	if e := found[s.account]; !e.BreakerOpen || e.Backlog != 3 || found[vendors[1].account].Limits.PerSecond != 9 {
 		t.Errorf("endpoint %+v", e)
 	}
 }

@@ -43,7 +43,7 @@ func (s *env) pass(t testing.TB, d time.Duration) {
 	s.setClock(t, s.ms.Add(d.Milliseconds())*1000)
 }
 
-// publish queues n new events of the shop.
+// publish queues n new events of the account.
 func (s *env) publish(t *testing.T, n int) {
 	t.Helper()
 	notices := make([]Notice, n)
@@ -54,7 +54,6 @@ func (s *env) publish(t *testing.T, n int) {
 	s.pump(t, n)
 }
 
-// one leases the single event that goes out now.
 func (s *env) one(t *testing.T) *Delivery {
 	t.Helper()
 	return s.lease(t, 1)[0]
@@ -104,7 +103,6 @@ func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
 	}
 }
 
-// endpoint reads what operators see.
 func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
 	t.Helper()
 	return get(s.WebhookEndpoint(t.Context(), s.account))(t)
@@ -142,7 +140,7 @@ func (s *env) silentFor(t *testing.T, d time.Duration) *Delivery {
 
 func (s *env) key(kind byte) string { return s.rooms[0].keyOf(kind, s.account[:]) }
 
-// gate reads the gate of the shop's endpoint; false when there is none.
+// gate reads the gate of the account's endpoint; false when there is none.
 func (s *env) gate(t *testing.T) (g gateState, there bool) {
 	t.Helper()
 	text := s.rdb.HGet(t.Context(), s.key(kindEndpoint), "gate").Val()
@@ -183,13 +181,11 @@ type gateState struct {
 	forward, since int64
 }
 
-// log reads the attempt log, newest first.
 func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 	t.Helper()
 	return get(s.Attempts(t.Context(), s.account, state))(t)
 }
 
-// outcomes reads every final outcome of the shop's account, oldest first.
 func (s *env) outcomes(t testing.TB) []AttemptRecord {
 	t.Helper()
 	entries := get(s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result())(t)
