@@ -73,7 +73,7 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 	}
 	// Another receiver for which nothing waits is a clean sheet.
 	for range int(got["waitingEvents"].(float64)) {
-		e.passUntil(e.health(account)["nextAttemptAt"]) // by the pace of the recovery, or as a retry
+		e.passUntil(e.health(account)["nextAttemptAt"]) // as a retry
 		e.attempts(1, accepted)
 	}
 	e.admin("PUT", webhookPath(account), `{"url":"https://elsewhere.vendor.example/"}`)

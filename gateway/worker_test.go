@@ -184,6 +184,9 @@ func (e *env) attempts(n int, outcome func(*ledger.Delivery) ledger.Outcome) (ma
 			}
 			made = append(made, leased...)
 		}
+		if e.clock != nil && len(made) < n {
+			e.clock.pass(e, 100*time.Millisecond) // what the pace of a recovery holds back is due soon
+		}
 		return len(made) == n
 	})
 	return made

@@ -235,7 +235,7 @@ func TestReader_ArrayAtTheRoot(t *testing.T) {
 // there, with equal values.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
-		orderBody, `{}`, `{"a":[1,-2.5e3,"x\u00e7\ud83d\ude00",{"b":null}],"a2":true}`, `{"a":1,"a":2}`,
+		`{"externalStoreId":"kadikoy-1","recipient":{"name":"Ayşe"},"dropoff":{"latitude":40.98713},"orderAmount":349.90}`, `{}`, `{"a":[1,-2.5e3,"x\u00e7\ud83d\ude00",{"b":null}],"a2":true}`, `{"a":1,"a":2}`,
 		"{\"a\":\"\xff\"}", `{"a":"\ud83d"}`, `{"a":01}`, ` { } x`, `{"\u0061":1,"a":2}`, `{"a":"\`, `[`,
 	} {
 		f.Add(seed)

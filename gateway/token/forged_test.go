@@ -105,6 +105,11 @@ func TestVerify_TimesAndClaims(t *testing.T) {
 		"claims empty":                       {"", ErrInvalid},
 		"claims twice":                       {said() + said(), ErrInvalid},
 		"claims deeply nested":               {strings.Repeat(`{"a":`, 20_000), ErrInvalid},
+		"no issuer":                          {said(`"iss":"vendorapi",`, ""), ErrInvalid},
+		"no audience":                        {said(`,"aud":["vendor:production"]`, ""), ErrInvalid},
+		"no subject":                         {said(`,"sub":"`+uuid.UUID(subject).String()+`"`, ""), ErrInvalid},
+		"subject that is no UUID":            {said(uuid.UUID(subject).String(), "someone"), ErrInvalid},
+		"expired and the wrong issuer":       {said(`"vendorapi"`, `"someone"`, stamp(Lifetime), "2", stamp(0), "1"), ErrInvalid},
 		"expired and the wrong audience":     {said("vendor:", "fleet:", stamp(Lifetime), "2", stamp(0), "1"), ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,6 +174,9 @@ func TestVerify_KeyIDs(t *testing.T) {
 	header := func(kid string) string { return strings.Replace(plainHeader, `"kid":"a"`, kid, 1) }
 	tokens := map[string]string{
 		"none":                           ours(`{"alg":"HS256","typ":"JWT"}`, said()),
+		"another key":                    forge(plainHeader, said(), key('x'), sha256.New),
+		"another key, expired":           forge(plainHeader, said(stamp(Lifetime), "2", stamp(0), "1"), key('x'), sha256.New),
+		"unknown":                        forge(header(`"kid":"z"`), said(), key('z'), sha256.New),
 		"the other key's":                ours(header(`"kid":"b"`), said()),
 		"twice, the last the other's":    ours(header(`"kid":"a","kid":"b"`), said()),
 		"a file that holds nothing":      forge(header(`"kid":"../../../../dev/null"`), said(), nil, sha256.New),
@@ -202,6 +210,12 @@ func TestVerify_Forms(t *testing.T) {
 	}
 	std := base64.StdEncoding.EncodeToString
 	refused(t, a, map[string]string{
+		"empty":                     "",
+		"no token":                  "abc",
+		"two parts":                 h + "." + c,
+		"no signature":              h + "." + c + ".",
+		"another signature":         h + "." + c + "." + encode(string(key('x'))),
+		"other claims":              h + "." + encode(said("5d9a", "5d9b")) + "." + s,
 		"dots only":                 "..",
 		"four parts":                good + "." + s,
 		"an empty fourth part":      good + ".",

@@ -116,14 +116,3 @@ func TestUnmet_NamesOperationStatusAndCode(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkJudge(b *testing.B) {
-	d, err := API("vendor")
-	if err != nil {
-		b.Fatal(err)
-	}
-	asJSON := http.Header{"Content-Type": {"application/json"}}
-	for b.Loop() {
-		d.Judge(Exchange{Method: "POST", Target: "/api/vendor/v1/orders", Header: asJSON, Body: []byte(order), Status: 201, Answer: quota(), Said: []byte(created)})
-	}
-}
