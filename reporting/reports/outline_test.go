@@ -65,11 +65,11 @@ func TestOutline_AndItsPagesAreTheReport(t *testing.T) {
 	by := map[*Report][]string{ledger: {"status"}, statement: {"fleetId"}, exceptions: {"kind", "reason"}}
 	for i, q := range questions() {
 		if r := paged()[i%4]; testserver.Long || i%4 == i/4 {
-			requirePages(t, a, r, q.params(), []int{5, 35, 150, 1000}[i%4], by[r]...)
+			requirePages(t, a, r, q.params(), []int{100, 7, 35, 1000}[i%4], by[r]...)
 		}
 	}
 	for _, r := range paged() {
-		requirePages(t, a, r, asked{from: "2026-10-29", to: "2028-03-05"}.params(), 37, by[r]...)
+		requirePages(t, a, r, asked{from: "2026-10-29", to: "2028-03-05"}.params(), 97, by[r]...)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 			continue
 		}
 		requireReports(t, a, s, q)
-		if i%3 == 0 { // it reads the four others
+		if i%10 == 0 || testserver.Long && i%3 == 0 { // it reads the four others
 			requireControl(t, a, s, q)
 		}
 	}
@@ -117,13 +117,15 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 	a := archiveOf(t, s)
 	for i, c := range cases {
 		p := Params{Store: fmt.Sprint("store-", i)}
-		for report, day := range map[*Report]string{ledger: c.createdDay, collections: c.deliveredDay} {
-			for offset := range Day(3) { // the day before, the day, the day after
-				p.From = period(t, day, day).From + offset - 1
-				p.To = p.From
-				if rows := plain(t, a, report, p); (len(rows) == 1) != (offset == 1) || len(rows) > 1 {
-					t.Errorf("%s on %s: %q", report.Name, p.String(), rows)
-				}
+		created, delivered := period(t, c.createdDay, c.createdDay).From, period(t, c.deliveredDay, c.deliveredDay).From
+		for _, look := range []struct {
+			report *Report
+			day    Day
+			rows   int
+		}{{ledger, created, 1}, {ledger, created + 1, 0}, {collections, delivered - 1, 0}, {collections, delivered, 1}} {
+			p.From, p.To = look.day, look.day
+			if rows := plain(t, a, look.report, p); len(rows) != look.rows {
+				t.Errorf("%s on %s: %q", look.report.Name, p.String(), rows)
 			}
 		}
 	}
@@ -143,7 +145,7 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	t.Parallel()
 	a, _ := exampleArchive(t)
-	for _, q := range []asked{allDays, {from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
+	for _, q := range []asked{{from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
 		digests := map[string]string{}
 		for _, row := range plain(t, a, control, q.params()) {
 			digests[row[0]] = row[len(row)-1]
@@ -183,7 +185,6 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 	for p, want := range map[Params]bool{
 		period(t, "2026-12-01", "2026-12-31"): true,  // it reaches back into November
 		period(t, "2026-12-18", "2026-12-18"): false, // it does not reach back far enough
-		period(t, "2026-11-15", "2026-11-15"): true,
 	} {
 		if got := ties(t, a, p); got != want {
 			t.Errorf("%s: ties %v", p.String(), got)
