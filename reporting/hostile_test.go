@@ -16,6 +16,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // env is a running panel, with a customer and a program of finance who use it.
@@ -161,7 +162,7 @@ func (b *env) send(t *testing.T, c odd) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testserver.Timeout)); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = io.WriteString(conn, c.bytes+"GET "+b.tracking+" HTTP/1.1\r\nHost: x\r\n\r\n") }()

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 func TestStored_Selects(t *testing.T) {
@@ -92,7 +93,7 @@ func TestStored_MayBeLeft(t *testing.T) {
 		b.Orders, b.Events = append(b.Orders, OrderOf(o, kebap)), append(b.Events, EventsOf(o)...)
 	}
 	noError(t, a.Insert(t.Context(), b))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
 	defer cancel()
 	for range 30 { // there are 24 connections
 		for _, err := range a.Stored(ctx, Selection{From: noon, To: noon}) {

@@ -129,36 +129,6 @@ func inText(v any) string {
 	return fmt.Sprintf("%q", fmt.Sprint(v))
 }
 
-func TestDriver_BindsParameters(t *testing.T) {
-	t.Parallel()
-	c, name := database(t)
-	conn := c.connect(t, name)
-	at := time.Date(2026, 3, 1, 0, 0, 0, 1e6, istanbul(t))
-	var s, n, moment, amount, list string
-	noError(t, conn.QueryRow(t.Context(), `SELECT {s:String}, toString({n:UInt64} + 1), toString({at:DateTime64(3, 'Europe/Istanbul')}),
-		toString({amount:Decimal(18, 2)}), toString({list:Array(String)}), {none:Nullable(String)} IS NULL`,
-		clickhouse.Named("s", "it's \\ a\ttab\nline {x:Y}"), clickhouse.Named("n", uint64(41)),
-		clickhouse.DateNamed("at", at, clickhouse.MilliSeconds), clickhouse.Named("amount", decimal.RequireFromString("12.30")),
-		clickhouse.Named("list", []string{"a'b", "ç"}), clickhouse.Named("none", nil)).Scan(&s, &n, &moment, &amount, &list, new(uint8)))
-	if s != "it's \\ a\ttab\nline {x:Y}" || n != "42" || moment != "2026-03-01 00:00:00.001" || amount != "12.3" || list != `['a\'b','ç']` {
-		t.Errorf("%q %q %q %q %q", s, n, moment, amount, list)
-	}
-	noError(t, conn.Exec(t.Context(), "CREATE TABLE sums (k String, v Decimal(18, 2)) ENGINE = MergeTree ORDER BY k"))
-	for i := range 3 { // parameters of a statement that changes something
-		noError(t, conn.Exec(t.Context(), "INSERT INTO sums SELECT {k:String}, {v:Decimal(18, 2)}",
-			clickhouse.Named("k", fmt.Sprint(i%2)), clickhouse.Named("v", decimal.New(int64(i), -1))))
-	}
-	noError(t, conn.Exec(t.Context(), "INSERT INTO sums VALUES ({k:String}, {v:Decimal(18, 2)})",
-		clickhouse.Named("k", "0"), clickhouse.Named("v", "7.77")))
-	noError(t, conn.Exec(t.Context(), "CREATE VIEW sum_of AS SELECT k, sum(v) AS total FROM sums WHERE k = {wanted:String} GROUP BY k"))
-	var k string
-	var total decimal.Decimal
-	noError(t, conn.QueryRow(t.Context(), "SELECT k, total FROM sum_of(wanted = {w:String})", clickhouse.Named("w", "0")).Scan(&k, &total))
-	if k != "0" || total.StringFixed(2) != "7.97" {
-		t.Errorf("%s %s", k, total)
-	}
-}
-
 func TestDriver_GetsTypedExceptions(t *testing.T) {
 	t.Parallel()
 	c, name := database(t)

@@ -13,6 +13,8 @@ import (
 
 	chcompress "github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 // An insert is acknowledged when it is stored: kill -9 takes nothing of it. Meanwhile
@@ -43,7 +45,7 @@ func refusal(t *testing.T, o childOptions) string {
 	}
 	o.DieWithParent = true
 	cmd := childCommand(o)
-	tooLong := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	tooLong := time.AfterFunc(testserver.Timeout, func() { _ = cmd.Process.Kill() })
 	defer tooLong.Stop()
 	out, err := cmd.CombinedOutput()
 	if err == nil || !tooLong.Stop() {

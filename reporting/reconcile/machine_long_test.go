@@ -4,7 +4,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -126,15 +125,6 @@ func (w *machine) move() {
 	}
 }
 
-func (w *machine) swap() {
-	o := w.pick("order", func(o *told) bool { return o.status() > delivery.Searching && !o.status().Terminal() })
-	if o == nil {
-		return
-	}
-	results, err := w.s.Ledger.CommitAll(w.ctx(), []ledger.Commit{{Order: w.s.Read(o.id), Swap: &delivery.Courier{Name: "Ayşe", Phone: "5330000000", VehicleType: "Car"}}})
-	w.must(errors.Join(err, results[0]))
-}
-
 // reportLate has a courier report a delivery too late.
 func (w *machine) reportLate() {
 	o := w.pick("order", func(o *told) bool { return o.status() == delivery.Failed })
@@ -196,24 +186,6 @@ func (w *machine) exportBadly() {
 	}
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	time.Sleep(time.Duration(rapid.IntRange(30, 200).Draw(w.T, "ms")) * time.Millisecond)
-	stop()
-	w.proxy.Handle(nil)
-}
-
-// exporterDies ends an exporter once it has stored something.
-func (w *machine) exporterDies() {
-	died := make(chan struct{}, 100)
-	w.proxy.Guard(nil, func(statement string) bool {
-		if strings.Contains(statement, "INSERT INTO") {
-			died <- struct{}{}
-		}
-		return true
-	})
-	stop := w.s.Start(w.exporter(w.name()).Run)
-	select {
-	case <-died:
-	case <-time.After(150 * time.Millisecond):
-	}
 	stop()
 	w.proxy.Handle(nil)
 }

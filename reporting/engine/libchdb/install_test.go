@@ -19,7 +19,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // registry serves one small package to the real npm.
@@ -27,7 +26,7 @@ type registry struct {
 	*httptest.Server
 	tarball  []byte
 	requests atomic.Int32
-	cut      atomic.Bool // stop in the middle of the package
+	cut      atomic.Pointer[context.CancelFunc] // stop in the middle of the package, and call it
 }
 
 const content = "not much of a library"
@@ -52,9 +51,10 @@ func newRegistry(t *testing.T) *registry {
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.requests.Add(1)
 		w.Header().Set("Content-Length", fmt.Sprint(len(r.tarball)))
-		if r.cut.Load() {
+		if stop := r.cut.Load(); stop != nil {
 			w.Write(r.tarball[:len(r.tarball)/2])
 			http.NewResponseController(w).Flush()
+			(*stop)()
 			<-req.Context().Done()
 			return
 		}
@@ -151,14 +151,8 @@ func TestInstall_ChecksIntegrity(t *testing.T) {
 // next one begins anew.
 func TestInstall_CutShort(t *testing.T) {
 	r, i, _ := setup(t)
-	r.cut.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		for r.requests.Load() == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
-		cancel()
-	}()
+	r.cut.Store(&cancel)
 	if _, err := i.install(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v", err)
 	}
@@ -169,7 +163,7 @@ func TestInstall_CutShort(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(i.target()+".partial/node_modules/@test/lib", 0o755), os.Mkdir(i.target(), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	r.cut.Store(false)
+	r.cut.Store(nil)
 	if _, err := i.install(t.Context()); err != nil || !installed(t, i) {
 		t.Errorf("%v", err)
 	}
