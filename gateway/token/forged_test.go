@@ -60,66 +60,34 @@ func TestVerify_TimesAndClaims(t *testing.T) {
 	both := func(issued, expires string) string {
 		return said(`"exp":`+stamp(Lifetime), `"exp":`+expires, `"iat":`+stamp(0), `"iat":`+issued)
 	}
-	for name, c := range map[string]struct {
-		claims string
-		want   error
-	}{
-		"as issued":                          {said(), nil},
-		"a second before the end":            {both(stamp(time.Second-Lifetime), stamp(time.Second)), nil},
-		"expired by a second":                {both(stamp(-time.Second-Lifetime), stamp(-time.Second)), ErrExpired},
-		"expired this second":                {both(stamp(-Lifetime), stamp(0)), ErrExpired},
-		"a fraction of a second":             {exp(stamp(Lifetime-time.Second) + ".25"), ErrInvalid},
-		"no expiry":                          {said(`"exp":`+stamp(Lifetime)+`,`, ""), ErrInvalid},
-		"expiry null":                        {exp("null"), ErrInvalid},
-		"expiry text":                        {exp(`"` + stamp(Lifetime) + `"`), ErrInvalid},
-		"expiry true":                        {exp("true"), ErrInvalid},
-		"expiry a list":                      {exp("[" + stamp(Lifetime) + "]"), ErrInvalid},
-		"expiry negative":                    {exp("-1"), ErrInvalid},
-		"expiry zero":                        {exp("0"), ErrInvalid},
-		"expiry 1e300":                       {exp("1e300"), ErrInvalid},
-		"expiry -1e300":                      {exp("-1e300"), ErrInvalid},
-		"expiry above 64 bits":               {exp("9223372036854775808"), ErrInvalid},
-		"expiry at the end of 64 bits":       {exp("9223372036854775807"), ErrInvalid},
-		"expiry of the year 9999":            {exp("253402300799"), ErrInvalid},
-		"a second longer than issued":        {exp(stamp(Lifetime + time.Second)), ErrInvalid},
-		"no time of issue":                   {said(`,"iat":`+stamp(0), ""), ErrInvalid},
-		"issued before all time":             {both("-9223372036854775808", stamp(Lifetime)), ErrInvalid},
-		"not yet valid":                      {said(`}`, `,"nbf":`+fmt.Sprint(time.Now().Add(time.Hour).Unix())+`}`), ErrInvalid},
-		"a fleet's audience":                 {said("vendor:", "fleet:"), ErrInvalid},
-		"the sandbox's audience":             {said("production", "sandbox"), ErrInvalid},
-		"an audience in capitals":            {said("vendor:production", "VENDOR:PRODUCTION"), ErrInvalid},
-		"an audience that begins alike":      {said("vendor:production", "vendor:production2"), ErrInvalid},
-		"audience null":                      {said(`["vendor:production"]`, "null"), ErrInvalid},
-		"audience a number":                  {said(`["vendor:production"]`, "1"), ErrInvalid},
-		"another issuer":                     {said(`"vendorapi"`, `"vendorapi2"`), ErrInvalid},
-		"issuer null":                        {said(`"vendorapi"`, "null"), ErrInvalid},
-		"issuer a list":                      {said(`"vendorapi"`, `["vendorapi"]`), ErrInvalid},
-		"subject in braces":                  {said(`"5d9a`, `"{5d9a`, `4e5f"`, `4e5f}"`), ErrInvalid},
-		"subject as a URN":                   {said(`"5d9a`, `"urn:uuid:5d9a`), ErrInvalid},
-		"subject empty":                      {said(uuid.UUID(subject).String(), ""), ErrInvalid},
-		"expiry twice, the last in the past": {said(`}`, `,"exp":`+stamp(-time.Second)+`}`), ErrExpired},
-		"audience twice, the last wrong":     {said(`}`, `,"aud":["fleet:production"]}`), ErrInvalid},
-		"no claims":                          {"{}", ErrInvalid},
-		"claims null":                        {"null", ErrInvalid},
-		"claims a list":                      {"[" + said() + "]", ErrInvalid},
-		"claims empty":                       {"", ErrInvalid},
-		"claims twice":                       {said() + said(), ErrInvalid},
-		"claims deeply nested":               {strings.Repeat(`{"a":`, 20_000), ErrInvalid},
-		"no issuer":                          {said(`"iss":"vendorapi",`, ""), ErrInvalid},
-		"no audience":                        {said(`,"aud":["vendor:production"]`, ""), ErrInvalid},
-		"no subject":                         {said(`,"sub":"`+uuid.UUID(subject).String()+`"`, ""), ErrInvalid},
-		"subject that is no UUID":            {said(uuid.UUID(subject).String(), "someone"), ErrInvalid},
-		"expired and the wrong issuer":       {said(`"vendorapi"`, `"someone"`, stamp(Lifetime), "2", stamp(0), "1"), ErrInvalid},
-		"expired and the wrong audience":     {said("vendor:", "fleet:", stamp(Lifetime), "2", stamp(0), "1"), ErrInvalid},
+	for wanted, all := range map[error][]string{
+		nil: {
+			said(), both(stamp(time.Second-Lifetime), stamp(time.Second)),
+		},
+		ErrExpired: {
+			both(stamp(-time.Second-Lifetime), stamp(-time.Second)), both(stamp(-Lifetime), stamp(0)), said(`}`, `,"exp":`+stamp(-time.Second)+`}`),
+		},
+		ErrInvalid: {
+			exp(stamp(Lifetime-time.Second) + ".25"), said(`"exp":`+stamp(Lifetime)+`,`, ""), exp("null"), exp(`"` + stamp(Lifetime) + `"`), exp("true"),
+			exp("[" + stamp(Lifetime) + "]"), exp("-1"), exp("0"), exp("1e300"), exp("-1e300"), exp("9223372036854775808"), exp("9223372036854775807"), exp("253402300799"),
+			exp(stamp(Lifetime + time.Second)), said(`,"iat":`+stamp(0), ""), both("-9223372036854775808", stamp(Lifetime)),
+			said(`}`, `,"nbf":`+fmt.Sprint(time.Now().Add(time.Hour).Unix())+`}`), said("vendor:", "fleet:"), said("production", "sandbox"),
+			said("vendor:production", "VENDOR:PRODUCTION"), said("vendor:production", "vendor:production2"), said(`["vendor:production"]`, "null"),
+			said(`["vendor:production"]`, "1"), said(`"vendorapi"`, `"vendorapi2"`), said(`"vendorapi"`, "null"), said(`"vendorapi"`, `["vendorapi"]`),
+			said(`"5d9a`, `"{5d9a`, `4e5f"`, `4e5f}"`), said(`"5d9a`, `"urn:uuid:5d9a`), said(uuid.UUID(subject).String(), ""), said(`}`, `,"aud":["fleet:production"]}`), "{}",
+			"null", "[" + said() + "]", "", said() + said(), strings.Repeat(`{"a":`, 20_000), said(`"iss":"vendorapi",`, ""), said(`,"aud":["vendor:production"]`, ""),
+			said(`,"sub":"`+uuid.UUID(subject).String()+`"`, ""), said(uuid.UUID(subject).String(), "someone"),
+			said(`"vendorapi"`, `"someone"`, stamp(Lifetime), "2", stamp(0), "1"), said("vendor:", "fleet:", stamp(Lifetime), "2", stamp(0), "1"),
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			text := []byte(ours(plainHeader, c.claims))
+		for _, claims := range all {
+			text := []byte(ours(plainHeader, claims))
 			for range 2 { // the second time perhaps from the cache
-				if _, err := a.Verify(text, now); !errors.Is(err, c.want) {
-					t.Errorf("got %v, want %v", err, c.want)
+				if _, err := a.Verify(text, now); !errors.Is(err, wanted) {
+					t.Errorf("%.200s: got %v, want %v", claims, err, wanted)
 				}
 			}
-		})
+		}
 	}
 }
 
@@ -145,48 +113,36 @@ func TestVerify_Algorithms(t *testing.T) {
 		return input + "." + base64.RawURLEncoding.EncodeToString(signature)
 	}
 	jwk := `,"jwk":{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString(key('x')) + `"}}`
-	tokens := map[string]string{
-		"RS256 by a key pair":              signedRSA(header(`"RS256"`)),
-		"HS256 by a public key":            forge(plainHeader, said(), public, sha256.New),
-		"HS256 that an RSA key signed":     signedRSA(plainHeader),
-		"HS512 by our key":                 forge(header(`"HS512"`), said(), key('a'), sha512.New),
-		"HS384 by our key":                 forge(header(`"HS384"`), said(), key('a'), sha512.New384),
-		"HS256 that is SHA-512":            forge(plainHeader, said(), key('a'), sha512.New),
-		"HS512 that is SHA-256":            ours(header(`"HS512"`), said()),
-		"HS256 by an empty key":            forge(plainHeader, said(), nil, sha256.New),
-		"HS256 by 32 zero bytes":           forge(plainHeader, said(), make([]byte, 32), sha256.New),
-		"twice, the last none":             ours(strings.Replace(plainHeader, `}`, `,"alg":"none"}`, 1), said()),
-		"a key that the header brings":     forge(strings.Replace(plainHeader, `}`, jwk, 1), said(), key('x'), sha256.New),
-		"a key that the header links to":   forge(strings.Replace(plainHeader, `}`, `,"jku":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
-		"a key that the header links to 2": forge(strings.Replace(plainHeader, `}`, `,"x5u":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
+	tokens := []string{
+		signedRSA(header(`"RS256"`)), forge(plainHeader, said(), public, sha256.New), signedRSA(plainHeader), forge(header(`"HS512"`), said(), key('a'), sha512.New),
+		forge(header(`"HS384"`), said(), key('a'), sha512.New384), forge(plainHeader, said(), key('a'), sha512.New), ours(header(`"HS512"`), said()),
+		forge(plainHeader, said(), nil, sha256.New), forge(plainHeader, said(), make([]byte, 32), sha256.New),
+		ours(strings.Replace(plainHeader, `}`, `,"alg":"none"}`, 1), said()), forge(strings.Replace(plainHeader, `}`, jwk, 1), said(), key('x'), sha256.New),
+		forge(strings.Replace(plainHeader, `}`, `,"jku":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
+		forge(strings.Replace(plainHeader, `}`, `,"x5u":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
 	}
 	for _, alg := range []string{`"none"`, `"None"`, `"NONE"`, `"nOnE"`, `""`, `"hs256"`, `"HS256 "`, `null`, `256`, `["HS256"]`, `{"alg":"HS256"}`} {
 		input := encode(header(alg)) + "." + encode(said())
-		tokens["alg "+alg+" unsigned"] = input + "."
-		tokens["alg "+alg+" signed"] = ours(header(alg), said())
+		tokens = append(tokens, input+".")
+		tokens = append(tokens, ours(header(alg), said()))
 	}
-	tokens["no alg"] = ours(`{"kid":"a","typ":"JWT"}`, said())
+	tokens = append(tokens, ours(`{"kid":"a","typ":"JWT"}`, said()))
 	refused(t, a, tokens)
 }
 
 func TestVerify_KeyIDs(t *testing.T) {
 	a := authority(t, ring("a", "b"), Vendor, "production")
 	header := func(kid string) string { return strings.Replace(plainHeader, `"kid":"a"`, kid, 1) }
-	tokens := map[string]string{
-		"none":                           ours(`{"alg":"HS256","typ":"JWT"}`, said()),
-		"another key":                    forge(plainHeader, said(), key('x'), sha256.New),
-		"another key, expired":           forge(plainHeader, said(stamp(Lifetime), "2", stamp(0), "1"), key('x'), sha256.New),
-		"unknown":                        forge(header(`"kid":"z"`), said(), key('z'), sha256.New),
-		"the other key's":                ours(header(`"kid":"b"`), said()),
-		"twice, the last the other's":    ours(header(`"kid":"a","kid":"b"`), said()),
-		"a file that holds nothing":      forge(header(`"kid":"../../../../dev/null"`), said(), nil, sha256.New),
-		"a file's content that is known": forge(header(`"kid":"/proc/sys/kernel/randomize_va_space"`), said(), []byte("2\n"), sha256.New),
-		"a statement":                    forge(header(`"kid":"a' UNION SELECT 'x"`), said(), []byte("x"), sha256.New),
-		"empty, empty key":               forge(header(`"kid":""`), said(), nil, sha256.New),
-		"very long":                      ours(header(`"kid":"`+strings.Repeat("a", 9000)+`"`), said()),
+	tokens := []string{
+		ours(`{"alg":"HS256","typ":"JWT"}`, said()), forge(plainHeader, said(), key('x'), sha256.New),
+		forge(plainHeader, said(stamp(Lifetime), "2", stamp(0), "1"), key('x'), sha256.New), forge(header(`"kid":"z"`), said(), key('z'), sha256.New),
+		ours(header(`"kid":"b"`), said()), ours(header(`"kid":"a","kid":"b"`), said()), forge(header(`"kid":"../../../../dev/null"`), said(), nil, sha256.New),
+		forge(header(`"kid":"/proc/sys/kernel/randomize_va_space"`), said(), []byte("2\n"), sha256.New),
+		forge(header(`"kid":"a' UNION SELECT 'x"`), said(), []byte("x"), sha256.New), forge(header(`"kid":""`), said(), nil, sha256.New),
+		ours(header(`"kid":"`+strings.Repeat("a", 9000)+`"`), said()),
 	}
 	for _, kid := range []string{`"A"`, `" a"`, `"a "`, `"a\u0000"`, `null`, `1`, `true`, `["a"]`, `{"a":1}`} {
-		tokens[kid] = ours(header(`"kid":`+kid), said())
+		tokens = append(tokens, ours(header(`"kid":`+kid), said()))
 	}
 	refused(t, a, tokens)
 }
@@ -209,53 +165,23 @@ func TestVerify_Forms(t *testing.T) {
 		return h + "." + c + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	}
 	std := base64.StdEncoding.EncodeToString
-	refused(t, a, map[string]string{
-		"empty":                     "",
-		"no token":                  "abc",
-		"two parts":                 h + "." + c,
-		"no signature":              h + "." + c + ".",
-		"another signature":         h + "." + c + "." + encode(string(key('x'))),
-		"other claims":              h + "." + encode(said("5d9a", "5d9b")) + "." + s,
-		"dots only":                 "..",
-		"four parts":                good + "." + s,
-		"an empty fourth part":      good + ".",
-		"an empty part in front":    "." + good,
-		"no header":                 "." + c + "." + s,
-		"no claims":                 h + ".." + s,
-		"signature twice":           good + s,
-		"parts exchanged":           c + "." + h + "." + s,
-		"blank in front":            " " + good,
-		"blank behind":              good + " ",
-		"blank within":              h + ". " + c + "." + s,
-		"line end behind":           good + "\n",
-		"line end within":           h[:8] + "\n" + h[8:] + "." + c + "." + s,
-		"line end in the signature": h + "." + c + "." + s[:8] + "\r\n" + s[8:],
-		"NUL behind":                good + "\x00",
-		"quoted":                    `"` + good + `"`,
-		"header padded":             signed(std([]byte(plainHeader)), c),
-		"claims padded":             signed(h, base64.URLEncoding.EncodeToString([]byte(said()+" "))),
-		"signature padded":          h + "." + c + "." + s + "=",
-		"signature in plain base64": h + "." + c + "." + std(signature),
-		"signature in hexadecimal":  h + "." + c + "." + fmt.Sprintf("%x", signature),
-		"claims not encoded":        h + "." + said() + "." + s,
-		"a byte order mark":         signed(encode("\ufeff"+plainHeader), c),
-		"header in UTF-16":          signed(encode("{\x00}\x00"), c),
-		"in capitals":               strings.ToUpper(good),
-		"signature cut":             h + "." + c + "." + s[:len(s)-2],
-		"a JSON serialisation":      `{"protected":"` + h + `","payload":"` + c + `","signature":"` + s + `"}`,
-		"very long":                 good + strings.Repeat("A", 1<<20),
-		"very many dots":            strings.Repeat(".", 1<<20),
+	refused(t, a, []string{
+		"", "abc", h + "." + c, h + "." + c + ".", h + "." + c + "." + encode(string(key('x'))), h + "." + encode(said("5d9a", "5d9b")) + "." + s, "..", good + "." + s,
+		good + ".", "." + good, "." + c + "." + s, h + ".." + s, good + s, c + "." + h + "." + s, " " + good, good + " ", h + ". " + c + "." + s, good + "\n",
+		h[:8] + "\n" + h[8:] + "." + c + "." + s, h + "." + c + "." + s[:8] + "\r\n" + s[8:], good + "\x00", `"` + good + `"`, signed(std([]byte(plainHeader)), c),
+		signed(h, base64.URLEncoding.EncodeToString([]byte(said()+" "))), h + "." + c + "." + s + "=", h + "." + c + "." + std(signature),
+		h + "." + c + "." + fmt.Sprintf("%x", signature), h + "." + said() + "." + s, signed(encode("\ufeff"+plainHeader), c), signed(encode("{\x00}\x00"), c),
+		strings.ToUpper(good), h + "." + c + "." + s[:len(s)-2], `{"protected":"` + h + `","payload":"` + c + `","signature":"` + s + `"}`,
+		good + strings.Repeat("A", 1<<20), strings.Repeat(".", 1<<20),
 	})
 }
 
-func refused(t *testing.T, a *Authority, tokens map[string]string) {
+func refused(t *testing.T, a *Authority, tokens []string) {
 	t.Helper()
-	for name, text := range tokens {
-		t.Run(name, func(t *testing.T) {
-			if _, err := a.Verify([]byte(text), now); !errors.Is(err, ErrInvalid) {
-				t.Errorf("got %v", err)
-			}
-		})
+	for _, text := range tokens {
+		if _, err := a.Verify([]byte(text), now); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.200s: got %v", text, err)
+		}
 	}
 }
 
