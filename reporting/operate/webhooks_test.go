@@ -125,12 +125,12 @@ func TestWebhookActions_TestAndReplay(t *testing.T) {
 	e.register(v, r.URL)
 	page := "/webhooks/" + v.id
 	e.done(e.Submit(page, page+"/test"), "webhook-tested")
-	e.await("the event and its attempt in the log", func() bool { return len(r.got()) == 1 && strings.Contains(e.Get(page+"/live").Text, r.got()[0]) })
+	e.await("the event and its attempt in the log", func() bool { return len(r.got()) >= 1 && strings.Contains(e.Get(page+"/live").Text, r.got()[0]) })
 	e.Get(page+"/live").Want(200, "webhook.test", "delivered", `name="eventIds"`).Lacks("<html")
 	e.Get("/webhooks?text="+v.id).Want(200, ">healthy<", "100.0 %")
 	event := r.got()[0]
 	e.done(e.Press(page, page+"/replay", "eventIds", event), "replayed")
-	e.await("the event again", func() bool { return len(r.got()) == 2 && r.got()[1] == event })
+	e.await("the event again", func() bool { return len(r.got()) >= 2 && r.got()[1] == event })
 
 	e.done(e.Press(page, page+"/replay", "status", "undelivered"), "replayed-none")
 	e.done(e.Press(page, page+"/replay", "status", "notSent"), "replayed-none")
@@ -144,7 +144,7 @@ func TestWebhookActions_TestAndReplay(t *testing.T) {
 	form.Del("eventIds")
 	form.Set("since", delivery.FormatTime(e.account(v).CreatedAt)[:19]) // as the browser sends local time
 	e.done(e.Post(page+"/replay", form), "replayed")
-	e.await("everything again", func() bool { return len(r.got()) == 3 })
+	e.await("everything again", func() bool { return len(r.got()) >= 3 })
 }
 
 func TestReplay_SendsWhatHadNoReceiver(t *testing.T) {
@@ -158,7 +158,7 @@ func TestReplay_SendsWhatHadNoReceiver(t *testing.T) {
 	r := e.receiver(200, "")
 	e.register(v, r.URL)
 	e.done(e.Press(page, page+"/replay", "status", "notSent"), "replayed")
-	e.await("the event", func() bool { return len(r.got()) == 1 })
+	e.await("the event", func() bool { return len(r.got()) >= 1 })
 	e.await("its attempt", func() bool { return strings.Contains(e.Get(page+"?status=delivered").Text, "store.activated") })
 }
 
