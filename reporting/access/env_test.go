@@ -20,12 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // password is everybody's; its hash takes as little time as is allowed.
 const (

@@ -35,12 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // env is a panel with downloads over a ClickHouse and a Redis.
 type env struct {

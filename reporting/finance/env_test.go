@@ -25,12 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // env is a panel with finance's pages and the downloads.
 type env struct {

@@ -20,12 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // pages are what a package of pages has: one page and one part of it.
 var pages = fstest.MapFS{"page/things.html": {Data: []byte(

@@ -61,12 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // logs are lines that several processes write at once.
 type logs struct {

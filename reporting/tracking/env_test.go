@@ -20,12 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // began is when the orders are created: 14:00 local time.
 var began = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)

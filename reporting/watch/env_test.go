@@ -24,12 +24,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = web.Must
 
 // env is an archive environment with the pages over it.
 type env struct {

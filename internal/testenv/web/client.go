@@ -165,3 +165,11 @@ func (p *Pipe) Close() error { p.once.Do(func() { close(p.closed) }); return nil
 
 // Addr is net.Listener's.
 func (p *Pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// Must ends the test on an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
