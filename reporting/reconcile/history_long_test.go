@@ -20,7 +20,7 @@ import (
 // says what happened, no more and no less, and reconcile finds nothing.
 func TestHistory_IsWhatHappened(t *testing.T) {
 	t.Parallel()
-	for name, value := range map[string]string{"rapid.checks": "5", "rapid.steps": "40"} { // who asks for a number gets that
+	for name, value := range map[string]string{"rapid.checks": "3", "rapid.steps": "40"} { // who asks for a number gets that
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			if err := f.Value.Set(value); err != nil {
 				t.Fatal(err)

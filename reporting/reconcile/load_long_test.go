@@ -21,7 +21,7 @@ func TestReconcile_IsQuietUnderLoad(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := 0; ctx.Err() == nil; i++ {
+		for i := 0; i < 1000 && ctx.Err() == nil; i++ {
 			s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Millisecond))
 		}
 	}()
