@@ -134,7 +134,7 @@ faults: ## every fault of the table, alone and in pairs, against the real system
 faults-minute: ## a minute of it, as a test with the race detector
 	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./reporting engine install
-	go test -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
+	CGO_ENABLED=1 go test -tags long -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
 
 mutants: ## defects put into a copy of the code, one at a time: make faults must catch each one (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
