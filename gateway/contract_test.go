@@ -118,6 +118,8 @@ var decidedErrors = []refusal{
 	{name: "empty body", status: 400, code: "MALFORMED_REQUEST", do: calling("POST", "/api/vendor/v1/orders", "", "Content-Length", "0")},
 
 	{name: "recipient missing", status: 422, code: "VALIDATION_FAILED", field: "recipient.name", do: ordering("recipient", "-")},
+	{name: "key in another case", status: 422, code: "VALIDATION_FAILED", field: "externalOrderId", do: ordering("externalOrderId", "-", "externalorderid", `"x"`)},
+	{name: "no token", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("")},
 	{name: "phone wins over address", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"1"`, "dropoff.text", `"x"`)},
 	{name: "address wins over coordinates", status: 422, code: "INVALID_ADDRESS", do: ordering("dropoff.text", `"x"`, "dropoff.latitude", "1")},
 	{name: "coordinates win over other fields", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "1", "payment.type", `"x"`)},
@@ -204,11 +206,11 @@ var wrongFields = map[string][]string{
 	"dropoff.text":             {"-"},
 	"dropoff.latitude":         {"-"},
 	"dropoff.longitude":        {`"29.02"`},
-	"externalOrderId":          {"-", "externalorderid", `"x"`, `"` + strings.Repeat("ş", 65) + `"`},
+	"externalOrderId":          {"-", `"` + strings.Repeat("ş", 65) + `"`},
 	"packageNote":              {`"` + strings.Repeat("ş", 501) + `"`},
 	"payment.type":             {`"cash"`},
 	"payment.collectionAmount": {"-1"},
-	"orderAmount":              {"10000000"},
+	"orderAmount":              {"10000000", "1.005", `"1.00"`},
 	"readyAt":                  {`"tomorrow"`},
 }
 
