@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -94,7 +93,7 @@ func TestHTTP2_AReceiverThatGoesAwayCostsNothing(t *testing.T) {
 	authority := newAuthority(t)
 	l := listen(t, "127.0.0.1:0")
 	var handled atomic.Int32
-	http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, _ string) {
+	http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) {
 		if f.nth == 1 && stream > 21 { // the eleventh and later ones were not looked at
 			_ = f.WriteGoAway(21, http2.ErrCodeNo, nil)
 			return
@@ -135,7 +134,7 @@ func TestHTTP2_AConnectionThatBreaksIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
-			http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, _ string) {
+			http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) {
 				if c.breaks(f.nth, stream) {
 					f.conn.Close()
 					return
@@ -210,7 +209,7 @@ func (z *freezer) freeze() {
 func TestHTTP2_ADeadConnectionIsFoundByPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, authority := listenPipes(), newAuthority(t)
-		start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(_ http.ResponseWriter, r *http.Request) {
+		start(t, l, authority.vendor(t), true, func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 		})
 		z := newFreezer(t, l)
@@ -242,7 +241,7 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, authority := listenPipes(), newAuthority(t)
 		var stalled atomic.Int32
-		http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, path string) {
+		http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, path string) {
 			if strings.HasSuffix(path, "/1") {
 				stalled.Add(1) // and its window is never updated
 				return
@@ -307,7 +306,7 @@ func TestHTTP2_WhatAReceiverSendsIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
-			http2Frames(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), func(f *frames, stream uint32, _ string) { c.send(f, stream) })
+			http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) { c.send(f, stream) })
 			if a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1)); a.class != c.class || len(a.body) > answerKept {
 				t.Errorf("%+.200v", fmt.Sprint(a))
 			}

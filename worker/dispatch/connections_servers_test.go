@@ -3,26 +3,24 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"vendorapi/internal/stack"
 )
 
 // record is what a name server answers for a name.
@@ -173,70 +171,51 @@ func resources(q dnsmessage.Question, r record) (list []dnsmessage.Resource) {
 
 // authority issues certificates.
 type authority struct {
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
+	*stack.Authority
+	own *stack.RedisTLS
 }
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := stack.NewAuthority("Test Authority")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &authority{key: key}
-	a.cert = a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test Authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, key)
-	return a
-}
-
-func (a *authority) sign(t testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	parent := a.cert
-	if parent == nil {
-		parent = template
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	own, err := ca.Issue(t.TempDir(), time.Time{}, "vendor.test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
+	return &authority{ca, own}
 }
 
 func (a *authority) roots() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
+	if text, err := os.ReadFile(a.own.CAFile); err != nil || !pool.AppendCertsFromPEM(text) {
+		panic(err)
+	}
 	return pool
 }
 
 // issue makes a server's configuration for the names, which may be addresses.
 func (a *authority) issue(t testing.TB, until time.Time, names ...string) *tls.Config {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	files, err := a.Issue(t.TempDir(), until, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	return serve(t, files)
+}
+
+// vendor is the configuration of vendor.test.
+func (a *authority) vendor(t testing.TB) *tls.Config { t.Helper(); return serve(t, a.own) }
+
+func serve(t testing.TB, files *stack.RedisTLS) *tls.Config {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	if a.cert == nil {
-		key = a.key // self-signed
-	}
-	cert := a.sign(t, template, key)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+	return &tls.Config{Certificates: []tls.Certificate{cert}}
 }
 
 // counting is a listener that counts what it accepts, and what is open of it.

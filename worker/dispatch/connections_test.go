@@ -56,7 +56,7 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, authority := listenPipes(), newAuthority(t)
-				config, most := authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), int32(endpoints*each)
+				config, most := authority.vendor(t), int32(endpoints*each)
 				if c.scheme == "http" {
 					config = nil
 				}
@@ -102,7 +102,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				former, current, authority := listenPipes(), listenPipes(), newAuthority(t)
-				config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test")
+				config := authority.vendor(t)
 				if c.scheme == "http" {
 					config = nil
 				}
@@ -149,7 +149,7 @@ func TestConnections_LeakNeitherConnectionsNorGoroutines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, authority := listenPipes(), newAuthority(t)
-				start(t, l, authority.issue(t, time.Now().Add(24*time.Hour), "vendor.test"), c.h2, misbehave)
+				start(t, l, authority.vendor(t), c.h2, misbehave)
 				s := pipeSender(t, authority, l)
 				var sends sync.WaitGroup
 				for e := range 12 {
@@ -202,7 +202,7 @@ func misbehave(w http.ResponseWriter, r *http.Request) {
 func TestConnections_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, authority := listenPipes(), newAuthority(t)
-		start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(http.ResponseWriter, *http.Request) {})
+		start(t, l, authority.vendor(t), true, func(http.ResponseWriter, *http.Request) {})
 		s := pipeSender(t, authority, l)
 		s.transport.most = 20
 		var highest int64

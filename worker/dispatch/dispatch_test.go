@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,6 +228,15 @@ func TestRole_ShutdownLetsSendsFinish(t *testing.T) {
 	e.moved("", delivery.Assigned)
 	<-arrived
 	shutDown()
+	database := " db=" + path.Base(e.RedisURL) + " "
+	e.Await("the end of the feed", func() bool { // after which Run waits for the sends
+		for client := range strings.Lines(e.Do("CLIENT", "LIST").(string)) {
+			if strings.Contains(client, database) && strings.Contains(client, " cmd=xreadgroup ") && strings.Contains(client, " flags=b ") {
+				return false
+			}
+		}
+		return e.Ledger.Ping(t.Context()) == nil
+	})
 	close(release)
 	stop()
 	if records := e.attempts(); len(records) != 1 || records[0].State != "delivered" || len(e.received()) != 1 {

@@ -57,7 +57,7 @@ func TestSend_PostsWhatItWasGivenAndNothingElse(t *testing.T) {
 	for h2, proto := range map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"} {
 		l := listen(t, "127.0.0.1:0")
 		var line, header atomic.Value
-		start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), h2, func(w http.ResponseWriter, r *http.Request) {
+		start(t, l, authority.vendor(t), h2, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			line.Store(r.Method + " " + r.RequestURI + " " + r.Proto + " " + string(body))
 			header.Store(r.Header.Clone())
@@ -246,7 +246,7 @@ func TestSend_AsksNoProxy(t *testing.T) {
 	t.Setenv("NO_PROXY", "")
 	authority := newAuthority(t)
 	l := listen(t, "127.0.0.1:0")
-	start(t, l, authority.issue(t, time.Now().Add(time.Hour), "vendor.test"), true, func(http.ResponseWriter, *http.Request) {})
+	start(t, l, authority.vendor(t), true, func(http.ResponseWriter, *http.Request) {})
 	plain := listen(t, "127.0.0.1:0")
 	start(t, plain, nil, false, func(http.ResponseWriter, *http.Request) {})
 	s := localSender(t, authority, loopbackNames(t))
