@@ -213,7 +213,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	must(t, reader.makeGroups(t.Context()))
 	for i, full := range []bool{true, true, false} {
 		must(t, reader.gather(t.Context()))
-		check(t, reader.nextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.nextRead)
+		require(t, reader.nextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.nextRead)
 	}
 	check(t, slices.Equal(c.sizes, []int{2, 2, 1}) && time.Until(reader.nextRead) > 50*time.Minute, "reads of %v, the next at %s", c.sizes, reader.nextRead)
 	reader.nextRead = time.Now().Add(50 * time.Millisecond)
