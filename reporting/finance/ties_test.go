@@ -17,7 +17,7 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	e := newEnv(t)
 	e.november(100)
 	for _, query := range []string{november + "&account=" + e.account.String(), "from=2031-01-01&to=2031-01-31"} {
-		d := e.page("/payments/control-totals/lines?" + query)
+		d := page{e.client.Get("/payments/control-totals/lines?"+query).Want(200, "<html")} // without scripts
 		if len(web.All(d.Tree(), "div", "done")) != 1 || !strings.HasPrefix(web.Words(web.All(d.Tree(), "div", "done")[0]), "Everything ties.") {
 			t.Errorf("%s: no word of tying", query)
 		}
@@ -44,6 +44,15 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 			t.Errorf("the tile says %q", web.Words(tile))
 		}
 	}
+	// The page is there at once and fetches what takes long; without scripts a link
+	// leads there.
+	d := e.page("/payments/control-totals?" + november)
+	part := web.Attribute(d.ByID("totals"), "hx-get")
+	if web.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
+		t.Fatalf("the page has %v", d.ByID("totals").Attr)
+	}
+	e.client.Get(part, "HX-Request: true").Want(200, "Everything ties.").Lacks("<html")
+	e.client.Get("/payments/control-totals/lines?from=x").Want(http.StatusUnprocessableEntity)
 }
 
 // A row whose end was lost is still delivered by its day, but does not end.
@@ -89,22 +98,6 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	if shown := web.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
 	}
-}
-
-// The page is there at once and fetches what takes long; without scripts a link
-// leads there.
-func TestControlTotals_AreFetchedByTheirPage(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.november(30)
-	d := e.page("/payments/control-totals?" + november)
-	part := web.Attribute(d.ByID("totals"), "hx-get")
-	if web.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
-		t.Fatalf("the page has %v", d.ByID("totals").Attr)
-	}
-	e.client.Get(part, "HX-Request: true").Want(200, "Everything ties.").Lacks("<html")
-	e.client.Get(part).Want(200, "Everything ties.", "<html") // without scripts
-	e.client.Get("/payments/control-totals/lines?from=x").Want(http.StatusUnprocessableEntity)
 }
 
 func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {

@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -170,6 +171,9 @@ func (e *env) call(method, path string, body any) map[string]any {
 	must(e.T, e.api.Call(e.T.Context(), method, path, body, &data))
 	return data
 }
+
+// unique makes a name that no other test has, and no other run of this one.
+func unique(name string) string { return name + " " + strings.ToLower(rand.Text()[:8]) }
 
 // vendor is an account with its credentials.
 type vendor struct {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/url"
 	"strings"
@@ -98,13 +99,14 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 
 func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	e := newEnv(t)
-	id := e.newFleet("Sayan Filo İzmir")
+	mark := rand.Text()[:8]
+	id := e.newFleet("Sayan Filo İzmir " + mark)
 	v := e.newAccount("Sayılan")
 	e.activeStore(v, "a", "A", id)
 	e.activeStore(v, "m", "M", id)
 	e.putStore(v, "p", "P", id)
 	e.call(http.MethodPost, "/accounts/"+v.id+"/stores/m/migrate", map[string]string{"closingDate": "2099-01-01"})
-	rows := web.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir")).Want(200).Tree(), "tr")
+	rows := web.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir "+mark)).Want(200).Tree(), "tr")
 	if len(rows) != 2 {
 		t.Fatalf("%d rows", len(rows))
 	}

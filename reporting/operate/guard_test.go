@@ -112,7 +112,7 @@ func TestActions_GatewayAwayKeepsWhatWasTyped(t *testing.T) {
 func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	e := newEnv(t)
 	form := e.Get("/accounts").Form("/accounts", "", "")
-	form.Set("name", "Aynı anda "+t.Name())
+	form.Set("name", unique("Aynı anda"))
 	var all sync.WaitGroup
 	secrets := make([]vendor, 8)
 	for i := range secrets {

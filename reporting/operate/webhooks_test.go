@@ -166,7 +166,7 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 	e := newEnv(t)
 	gone := e.receiver(http.StatusGone, "")
 	failing := e.receiver(http.StatusInternalServerError, "")
-	mark := "Sıra " + t.Name()
+	mark := unique("Sıra") + " "
 	var ids []string
 	for i, r := range []*receiving{nil, failing, gone, nil, nil} {
 		v := e.newAccount(fmt.Sprint(mark, i))
