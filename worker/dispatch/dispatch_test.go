@@ -174,7 +174,7 @@ func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 	defer close(release)
 	var slow []*receiver
 	for range 6 {
-		v := e.Env.Vendor()
+		v := e.Vendor()
 		slow = append(slow, register(e.Env, v, func(http.ResponseWriter, request) { <-release }))
 		for range 40 {
 			e.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())

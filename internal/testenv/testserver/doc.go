@@ -7,8 +7,9 @@
 //
 //	func TestMain(m *testing.M) { testserver.Main(m) }
 //
-//	r := testserver.NewRedis(t)       // an empty database of the shared server
-//	c := testserver.NewClickHouse(t)  // likewise
+//	r := testserver.NewRedis(t) // an empty database of the shared server
+//	c := testserver.SharedClickHouse(t)
+//	name := c.NewDatabase(t) // likewise, not created yet
 //
 // Tests whose subject is a server's death, rights, clock, configuration or
 // functions start one of their own: DedicatedRedis, DedicatedClickHouse.

@@ -53,7 +53,7 @@ func NewRedis(t testing.TB) *Redis {
 		t.Fatal(err)
 	}
 	root := redis.NewClient(options)
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing is written by it
 	n, err := root.Incr(t.Context(), counterKey).Result()
 	if err == nil && n >= databases {
 		n, err = root.LPop(t.Context(), leftKey).Int64()
