@@ -149,7 +149,7 @@ overload: ## ten times the sustainable load, full memory, full disk, ClickHouse 
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
 	@sh internal/stack/deps.sh redis-server
 	@go run ./reporting engine install
-	@FAULTS=long go test -count=1 -timeout 30m -v -run '^TestExactness' ./reporting
+	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
 
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh redis-server
