@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options) (err error) {
 	began := time.Now()
 	packages, err := testPackages(ctx, o)
 	if err != nil || len(packages) == 0 {
@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	programs := filepath.Join(dir, "bin")
 	if err := stack.Build(ctx, programs); err != nil {
 		return err
@@ -98,20 +98,17 @@ func run(ctx context.Context, o options) error {
 		defer stopLoad()
 	}
 	err = goTests(ctx, o, packages, env)
-	denied, logErr := testserver.Denied(context.WithoutCancel(ctx), redis)
-	if denied != "" {
-		err = errors.Join(err, fmt.Errorf("Redis has denied, to programs that need it (ACL LOG):\n%s", denied))
-	}
+	err = errors.Join(err, testserver.Denied(context.WithoutCancel(ctx), redis), clickHouse.Close())
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
-	return errors.Join(err, logErr, clickHouse.Close())
+	return err
 }
 
 // goTests runs go test once with the race detector and once, for what has no
 // concurrency of its own, without.
 func goTests(ctx context.Context, o options, packages, env []string) error {
-	args := []string{"test", "-vet=off", "-timeout", "60m"}
+	args := []string{"test", "-vet=off"}
 	if o.long {
-		args = append(args, "-tags", "long")
+		args = append(args, "-tags", "long", "-timeout", "40m")
 	}
 	if o.pattern != "" {
 		args = append(args, "-run", o.pattern)

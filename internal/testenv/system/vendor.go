@@ -154,7 +154,7 @@ func (l *Listener) Handle(t *testing.T, h http.Handler) {
 	t.Helper()
 	server := &http.Server{Handler: h}
 	go func() { _ = server.Serve(l) }() // ends with the listener
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { _ = server.Close() })
 }
 
 // SetWebhook registers a URL and returns the secret, which is shown the first time

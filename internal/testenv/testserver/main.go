@@ -29,11 +29,7 @@ func Run(m *testing.M) int {
 // is held to the shipped rights like a whole one.
 func stopOwn() (err error) {
 	if server := own.server; server != nil {
-		denied, logErr := Denied(context.Background(), server)
-		if denied != "" {
-			err = fmt.Errorf("Redis has denied, to programs that need it (ACL LOG):\n%s", denied)
-		}
-		err = errors.Join(err, logErr)
+		err = Denied(context.Background(), server)
 		server.Stop()
 	}
 	if engine := ownClickHouse.engine; engine != nil && ownClickHouse.dir != "" {

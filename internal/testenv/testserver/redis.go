@@ -173,9 +173,12 @@ func StartRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 	return server, nil
 }
 
-// Denied tells what the users of the shared server have tried and may not do,
-// since it started: what its ACL LOG says. Empty: nothing.
-func Denied(ctx context.Context, server *stack.Redis) (string, error) {
+// Denied is an error when users of the shared server have tried what they may not
+// do since it started: when its ACL LOG is not empty.
+func Denied(ctx context.Context, server *stack.Redis) error {
 	said, err := server.Command(ctx, "ACL", "LOG")
-	return strings.TrimSpace(said), err
+	if said = strings.TrimSpace(said); err == nil && said != "" {
+		return fmt.Errorf("denied by Redis (ACL LOG) to programs that need it:\n%s", said)
+	}
+	return err
 }

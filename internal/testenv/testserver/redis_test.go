@@ -60,13 +60,13 @@ func TestDenied_TellsWhatAProgramMayNotDo(t *testing.T) {
 	if err := program.Get(t.Context(), "{s0}o").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("a key of the sandbox: %v", err)
 	}
-	if said, err := Denied(t.Context(), server); said != "" || err != nil {
-		t.Errorf("nothing was denied: %q, %v", said, err)
+	if err := Denied(t.Context(), server); err != nil {
+		t.Errorf("nothing was denied: %v", err)
 	}
 	if program.ConfigGet(t.Context(), "*").Err() == nil {
 		t.Error("the worker reads Redis's configuration")
 	}
-	if said, err := Denied(t.Context(), server); err != nil || !strings.Contains(said, "config") || !strings.Contains(said, stack.WorkerUser) {
-		t.Errorf("denied: %q, %v", said, err)
+	if err := Denied(t.Context(), server); err == nil || !strings.Contains(err.Error(), "config") || !strings.Contains(err.Error(), stack.WorkerUser) {
+		t.Errorf("denied: %v", err)
 	}
 }
