@@ -298,6 +298,40 @@ func findMutant(t *testing.T, script, from, to string) {
 	check(t, err != nil, "the mutant was not found")
 }
 
+// A client that goes on while it is refused is admitted when its window has room
+// again: what was refused has not been counted, by no operation that has a limit.
+//
+//rule:limits-and-idempotency/every-request-of-an-authenticated
+func TestRefusals_AreNotCounted(t *testing.T) {
+	two := delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 60}}
+	unknown := delivery.MakeOrderID(0, delivery.DayOf(time.Now()), [delivery.OrderDigestSize]byte{1})
+	for name, call := range map[string]func(s *env, n int) error{
+		"create": func(s *env, n int) error { return errOf(s.CreateOrder(t.Context(), s.creation(fmt.Sprint(n), ""))) },
+		"poll":   func(s *env, _ int) error { return errOf(s.PollOrder(t.Context(), s.account, unknown)) },
+		"cancel": func(s *env, _ int) error {
+			return errOf(s.CancelOrder(t.Context(), s.account, unknown, "", "", time.Now()))
+		},
+		"token":   func(s *env, _ int) error { return errOf(s.CountToken(t.Context(), s.account, testHash)) },
+		"consume": func(s *env, _ int) error { return errOf(s.Consume(t.Context(), s.account, EndpointOrders)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+				a.Limits = delivery.Limits{Orders: two, OrderStatus: two, Cancel: two, Token: two, Stores: a.Limits.Stores}
+				return nil
+			}))(t)
+			start := time.Now().UnixMicro()
+			for n, at := range []int64{0, 0, 30, 40, 59, 60, 60} {
+				s.setClock(t, start+at*second)
+				limited := delivery.CodeOf(call(s, n)) == delivery.CodeRateLimited
+				if want := at > 0 && at < 60; limited != want {
+					t.Errorf("request %d after %d s: limited %v", n, at, limited)
+				}
+			}
+		})
+	}
+}
+
 // The log lives a little longer than the longest window, also when the limits
 // are changed to a longer one; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {

@@ -51,7 +51,7 @@ func TestStart_ChildEndsWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // it was killed
-	for over := time.Now().Add(30 * time.Second); !ended(pid); time.Sleep(10 * time.Millisecond) {
+	for over := time.Now().Add(2 * time.Minute); !ended(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(over) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("the child outlived its parent")
