@@ -123,19 +123,26 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	args := []string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name, "--clickhouse-url", p.URL, "--database", e.Database}
 	for want, person := range map[string]bool{"interrupted, " + name + " was not written": true, "Is ClickHouse there?": false} {
 		cmd := program(t, nil, args...)
-		partial := make(chan int, 100)
+		partial, started := make(chan int, 100), make(chan struct{})
 		p.Handle(func(_ string, w http.ResponseWriter, r *http.Request, forward func()) {
 			forward()
 			files, _ := filepath.Glob(name + ".partial-*")
 			partial <- len(files)
 			if person {
+				<-started
 				_ = cmd.Process.Signal(syscall.SIGINT)
 				<-r.Context().Done()
 			}
 			panic(http.ErrAbortHandler)
 		})
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v, said %q, want %q", err, out, want)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		close(started)
+		if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, said %q, want %q", err, &out, want)
 		}
 		if n := <-partial; n != 1 {
 			t.Errorf("%d files were begun", n)
