@@ -130,7 +130,9 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 	check(t, !marked(), "still marked with 4 bad minutes among the last 10")
 }
 
+//rule:fleets-and-operators/a-change-by-an-operator
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
+	check(t, 2*fleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", fleetPoll)
 	l := openTest(t)
 	must(t, l.LoadFleets(t.Context()))
 	f := newFleet(t, l)
