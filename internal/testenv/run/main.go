@@ -130,7 +130,9 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	goTest := func(cgo string, more ...string) error {
 		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
 		cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(env), "CGO_ENABLED="+cgo), os.Stdout, os.Stderr
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		// A group of its own, so that the test binaries end with go test.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 		return cmd.Run()
 	}
 	var err error
