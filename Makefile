@@ -54,11 +54,12 @@ restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using 
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
+# Vetting compiles most of what a fresh machine has to; GOGC as below.
 test: ## every rule once and one story of the whole system, 5 minutes; installs gcc, Redis and the ClickHouse library
 	@sh internal/stack/deps.sh redis-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	CGO_ENABLED=0 go vet ./...
+	GOGC=400 CGO_ENABLED=0 go vet ./...
 	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes
