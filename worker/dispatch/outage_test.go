@@ -38,7 +38,7 @@ func newOutage(t *testing.T, at time.Time) *outage {
 		}
 	})
 	s.role = s.newRole("w1")
-	s.role.settings.Lease = time.Hour // a jump of the clock is no pause of the worker
+	s.role.settings.Lease = 48 * time.Hour // longer than any jump of the clock, which is no pause of the worker
 	return s
 }
 
@@ -55,11 +55,11 @@ func (s *outage) happen() *delivery.Order {
 // awaitIdle waits until nothing is to be sent at the present time.
 func (s *outage) awaitIdle() {
 	s.T.Helper()
+	for p := range s.role.wake {
+		s.role.wakeUp(p)
+	}
 	s.Await("nothing to send now", func() bool {
 		next := s.endpoint().NextAttempt
-		for p := range s.role.wake {
-			s.role.wakeUp(p)
-		}
 		return len(s.role.slots) == 0 && (next.IsZero() || next.After(s.now()))
 	})
 }
