@@ -128,6 +128,13 @@ func (e *env) ended(result string) (n float64) {
 	return n
 }
 
+// awaitWhole waits until so many downloads are counted as whole, which happens
+// after their last byte.
+func (e *env) awaitWhole(want float64) {
+	e.T.Helper()
+	e.Await("the downloads are counted as whole", func() bool { return e.ended(resultWhole) == want })
+}
+
 // ofOurs are the statements that read this database's orders for a report.
 func (e *env) ofOurs() string {
 	return "query LIKE '%order_ledger(%' AND query NOT LIKE '%system.processes%' AND current_database = '" + e.Database + "'"

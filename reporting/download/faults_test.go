@@ -122,9 +122,7 @@ func TestDownload_TellsOldClientsTheLength(t *testing.T) {
 			t.Errorf("%d orders: %d bytes, length %s, want %d", n, len(body), resp.Header.Get("Content-Length"), len(want))
 		}
 	}
-	if n := e.ended(resultWhole); n != 4 {
-		t.Errorf("%v whole", n)
-	}
+	e.awaitWhole(4)
 }
 
 // A browser is led to the sign-in page and from there to the file.
