@@ -175,7 +175,7 @@ func TestRole_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 	var slow []*receiver
 	for range 6 {
 		v := e.Vendor()
-		slow = append(slow, register(e.Env, v, func(http.ResponseWriter, request) { <-release }))
+		slow = append(slow, register(e.Env, v, e.now, func(http.ResponseWriter, request) { <-release }))
 		for range 40 {
 			e.Move(v.Order("", time.Now()), delivery.Assigned, time.Now())
 		}

@@ -58,8 +58,9 @@ func newEnvWithClock(t *testing.T, at time.Time, answer func(http.ResponseWriter
 
 func envOf(e *testenv.Env, clock *testenv.Clock, answer func(http.ResponseWriter, request)) *env {
 	e.T.Helper()
-	v := e.Vendor()
-	return &env{Env: e, clock: clock, vendor: v, receiver: register(e, v, answer)}
+	made := &env{Env: e, clock: clock, vendor: e.Vendor()}
+	made.receiver = register(e, made.vendor, made.now, answer)
+	return made
 }
 
 func (e *env) now() time.Time {
@@ -146,6 +147,7 @@ type envelope struct {
 // receiver is a vendor's endpoint on a real HTTP server.
 type receiver struct {
 	t      *testing.T
+	now    func() time.Time
 	secret string
 	answer func(w http.ResponseWriter, q request) // nil: 200
 
@@ -155,10 +157,11 @@ type receiver struct {
 	most     int // requests at once
 }
 
-// register starts a receiver and registers it for the vendor.
-func register(e *testenv.Env, v *testenv.Vendor, answer func(http.ResponseWriter, request)) *receiver {
+// register starts a receiver and registers it for the vendor. now is its clock, by
+// which it judges how old a signature is.
+func register(e *testenv.Env, v *testenv.Vendor, now func() time.Time, answer func(http.ResponseWriter, request)) *receiver {
 	e.T.Helper()
-	rc := &receiver{t: e.T, answer: answer}
+	rc := &receiver{t: e.T, now: now, answer: answer}
 	server := httptest.NewServer(rc)
 	e.T.Cleanup(server.Close)
 	_, secret, err := e.Ledger.SetWebhookURL(e.T.Context(), v.Account, server.URL+"/hook")
@@ -170,7 +173,7 @@ func register(e *testenv.Env, v *testenv.Vendor, answer func(http.ResponseWriter
 }
 
 func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := request{at: time.Now(), header: r.Header}
+	q := request{at: rc.now(), header: r.Header}
 	q.body, _ = io.ReadAll(r.Body)
 	if err := json.Unmarshal(q.body, &q.event); err != nil {
 		rc.t.Errorf("the body %q is no JSON: %v", q.body, err)
@@ -223,7 +226,7 @@ func (rc *receiver) check(q request, spec string, standard ...string) {
 	}
 	for _, secret := range standard {
 		if err := webhook.VerifyStandard(q.header.Get("webhook-id"), q.header.Get("webhook-timestamp"),
-			q.header.Get("webhook-signature"), q.body, q.at, time.Minute, secret); err != nil {
+			q.header.Get("webhook-signature"), q.body, q.at, testserver.Timeout, secret); err != nil {
 			rc.t.Errorf("webhook-signature: %v", err)
 		}
 	}
