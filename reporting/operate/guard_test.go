@@ -74,11 +74,11 @@ func TestActions_NameTheOperatorInTheAuditLog(t *testing.T) {
 	v := e.newAccount("Denetim")
 	page := "/accounts/" + v.id
 	e.done(e.Press(page, page+"/state", "suspended", "true"), "account-suspended")
-	log, err := os.ReadFile(system.Gateway.LogPath())
-	must(t, err)
-	if !strings.Contains(string(log), `msg="admin: account changed" operator=deniz account=`+v.id+" suspended=true") {
-		t.Error("the gateway's log does not name who did it")
-	}
+	e.await("the gateway's log names who did it", func() bool {
+		log, err := os.ReadFile(system.Gateway.LogPath())
+		must(t, err)
+		return strings.Contains(string(log), `msg="admin: account changed" operator=deniz account=`+v.id+" suspended=true")
+	})
 }
 
 func TestActions_GatewayAwayKeepsWhatWasTyped(t *testing.T) {
