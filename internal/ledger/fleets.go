@@ -204,7 +204,7 @@ func (l *Ledger) Fleets() *FleetSnapshot { return l.fleets.Load() }
 // LoadFleets makes the snapshot anew if anything has changed. Fleets that are
 // unchanged keep their parsed coverage.
 func (l *Ledger) LoadFleets(ctx context.Context) error {
-	keys := l.fleetKeys()
+	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
 	if err != nil {
 		return fmt.Errorf("reading the fleets' version: %w", failure(err))
@@ -213,7 +213,6 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 		l.epoch.Store(uint32(epoch))
 	}
 	version, _ := meta[0].(string)
-	before := l.fleets.Load()
 	if before != nil && before.version == version {
 		return nil
 	}
@@ -225,7 +224,9 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.fleets.Store(s)
+	if !l.fleets.CompareAndSwap(before, s) {
+		return l.LoadFleets(ctx) // another call was quicker: this snapshot may be the older one
+	}
 	return nil
 }
 
