@@ -298,7 +298,10 @@ func (e *env) await(what string, holds func() bool) {
 
 func (e *env) awaitReady() {
 	e.Helper()
-	e.await("ready", func() bool { return e.get(e.private+"/readyz", "").status == 200 })
+	e.await("ready", func() bool {
+		a, err := e.try(request{method: "GET", url: e.private + "/readyz"})
+		return err == nil && a.status == 200
+	})
 }
 
 // answer is what came back.

@@ -174,13 +174,14 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 		return get(s.QueueStats(t.Context()))(t)
 	}
 	equal(t, len(stats()), 0, "nothing waits, but")
-	happened := s.now()
+	before := time.Now().Truncate(time.Millisecond)
 	s.moved(t, delivery.Assigned)
+	after := time.Now()
 	s.pass(t, time.Minute)
 	s.publish(t, 4)
 	healthy := stats()[EndpointHealthy]
-	age := healthy.Oldest.Sub(happened).Abs()
-	check(t, healthy.Endpoints == 1 && healthy.Events == 5 && healthy.BreakersOpen == 0 && age <= time.Second, "%+v, the oldest is %s off", healthy, age)
+	check(t, healthy.Endpoints == 1 && healthy.Events == 5 && healthy.BreakersOpen == 0, "%+v", healthy)
+	check(t, !healthy.Oldest.Before(before) && !healthy.Oldest.After(after), "the oldest is from %s, not from %s to %s", healthy.Oldest, before, after)
 	s.ends(t, failsFor(time.Hour), s.lease(t, 5)[:3]...)
 	all := stats()
 	failing := all[EndpointFailing]
@@ -334,7 +335,7 @@ func TestTries_AreNoOutcomeForReplays(t *testing.T) {
 	s.ends(t, failsFor(0), s.one(t))
 	yesterday := s.now().Add(-23 * time.Hour)
 	for range 2 {
-		s.pass(t, time.Second)
+		s.pass(t, 10*time.Minute)
 		n, err := s.ReplayOutcomes(t.Context(), s.account, outcomeUndelivered, yesterday)
 		check(t, err == nil && n == 1, "%d events, %v", n, err)
 		s.ends(t, failsFor(time.Hour), s.one(t))
