@@ -41,7 +41,9 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	testserver.Await(t, "Redis is back", func() bool { return l.Ping(t.Context()) == nil })
 	s.createMany(t, "Y", 10)
 	c.failWith(nil)
-	testserver.Await(t, "all entries", func() bool { return c.seen() == 20 })
+	testserver.Await(t, "all entries, acknowledged", func() bool {
+		return c.seen() == 20 && get(l.Stats(t.Context()))(t).Pending[RoleExport] == 0
+	})
 	stats := get(l.Stats(t.Context()))(t)
-	check(t, stats.DeadLetters == 0 && stats.Pending[RoleExport] == 0, "%+v", stats)
+	check(t, stats.DeadLetters == 0, "%+v", stats)
 }

@@ -86,10 +86,11 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 	s := startTraced(t, hooks.url, "TRACING_ENDPOINT="+c.url)
 	id := tracedOrder(t, s)
 	trace := strings.ReplaceAll(id, "-", "") // by which it is found
-	await(t, "the last webhook's span", func() bool {
-		return hooks.saw(id, "Delivered") && len(c.of(trace)["worker webhook delivery.status_changed"]) == 5
+	await(t, "the spans of both programs", func() bool {
+		spans := c.of(trace)
+		return hooks.saw(id, "Delivered") && len(spans["worker webhook delivery.status_changed"]) == 5 && len(spans["worker decide updates"]) > 0 &&
+			len(spans["gateway POST /api/vendor/v1/orders"]) > 0 && len(spans["gateway redis create_order"]) > 0
 	})
-	await(t, "the last decision's span", func() bool { return len(c.of(trace)["worker decide updates"]) > 0 })
 	spans := c.of(trace)
 	creation := spans["gateway POST /api/vendor/v1/orders"]
 	if len(creation) != 1 {

@@ -44,7 +44,7 @@ func TestDownload_OutlivesAKilledClickHouse(t *testing.T) {
 // The whole way of a stalled client, and of one that goes before anything was sent.
 func TestDownload_EndsTheQueryOfAClientThatStallsOrGoes(t *testing.T) {
 	e := newEnv(t)
-	e.serve(e.Archive, Settings{AtOnce: 1, AtOnceEach: 1, Stall: time.Second, Longest: time.Minute})
+	e.serve(e.Archive, Settings{AtOnce: 1, AtOnceEach: 1, Stall: 5 * time.Second, Longest: time.Minute})
 	e.insertOrders(many)
 	e.request("GET /reports/order-ledger.csv" + november + " HTTP/1.1")
 	e.Await("the download runs", func() bool { return e.queries() == "1" })
@@ -56,5 +56,7 @@ func TestDownload_EndsTheQueryOfAClientThatStallsOrGoes(t *testing.T) {
 	conn.Close()
 	e.Await("the query is over", func() bool { return e.queries() == "0" })
 	e.Await("the download is counted as gone", func() bool { return e.ended(resultGone) == 1 })
-	e.ask("GET", "/reports/fleet-statement.csv"+november, "finance2").Want(200)
+	e.Await("the place is free", func() bool {
+		return e.ask("GET", "/reports/fleet-statement.csv"+november, "finance2").StatusCode == 200
+	})
 }

@@ -23,7 +23,7 @@ func TestRole_RecordsAnAttemptAfterRedisWasAway(t *testing.T) {
 		once.Do(func() { env.Server.Kill(); close(killed) })
 	})
 	e.startRole("w1")
-	e.moved("", delivery.Assigned)
+	e.Move(e.vendor.Order("", e.now()), delivery.Assigned, e.now())
 	<-killed
 	time.Sleep(3 * time.Second) // an outage longer than the client's own retries
 	if err := e.Server.Start(t.Context()); err != nil {
