@@ -156,6 +156,23 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	wantCode(t, errOf(l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })), delivery.CodeFleetNotFound)
 }
 
+func TestLoadFleets_KeepsTheNewerSnapshotOfTwo(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	couriers := func(n int) {
+		get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = n; return nil }))(t)
+	}
+	couriers(1)
+	slow := &afterReply{command: "hgetall", do: func() {
+		couriers(2)
+		must(t, l.LoadFleets(t.Context()))
+	}}
+	l.rdb.AddHook(slow)
+	must(t, l.LoadFleets(t.Context()))
+	require(t, slow.do == nil, "nothing was read")
+	equal(t, l.Fleets().Fleet(f.ID).Couriers, 2, "couriers in the snapshot")
+}
+
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)

@@ -146,27 +146,30 @@ func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	clock.pass(2 * time.Minute) // the request wants to store its time
-	once := &afterGet{do: func() { must(t, l.EndSession(t.Context(), id)) }}
+	once := &afterReply{command: "get", do: func() { must(t, l.EndSession(t.Context(), id)) }}
 	l.rdb.AddHook(once)
 	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
 	require(t, once.do == nil, "nothing was read")
 	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
 }
 
-// afterGet does something once, after a GET has been answered and before its
+// afterReply does something once, after a command has been answered and before its
 // caller knows.
-type afterGet struct{ do func() }
+type afterReply struct {
+	command string
+	do      func()
+}
 
-func (a *afterGet) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *afterReply) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (a *afterGet) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (a *afterReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (a *afterGet) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (a *afterReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if do := a.do; do != nil && cmd.Name() == "get" {
+		if do := a.do; do != nil && cmd.Name() == a.command {
 			a.do = nil
 			do()
 		}

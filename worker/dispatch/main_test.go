@@ -158,7 +158,7 @@ type receiver struct {
 }
 
 // register starts a receiver and registers it for the vendor. now is its clock, by
-// which it judges how old a signature is.
+// which it checks the age of a signature.
 func register(e *testenv.Env, v *testenv.Vendor, now func() time.Time, answer func(http.ResponseWriter, request)) *receiver {
 	e.T.Helper()
 	rc := &receiver{t: e.T, now: now, answer: answer}
