@@ -173,6 +173,19 @@ func TestLoadFleets_KeepsTheNewerSnapshotOfTwo(t *testing.T) {
 	equal(t, l.Fleets().Fleet(f.ID).Couriers, 2, "couriers in the snapshot")
 }
 
+func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
+	l := openTest(t)
+	must(t, l.LoadFleets(t.Context()))
+	slow := &afterReply{command: "hmget", do: func() {
+		must(t, l.rdb.HSet(t.Context(), l.global.prefix+"meta", "epoch", 9).Err())
+		must(t, l.LoadFleets(t.Context()))
+	}}
+	l.rdb.AddHook(slow)
+	must(t, l.LoadFleets(t.Context()))
+	require(t, slow.do == nil, "nothing was read")
+	equal(t, l.epoch.Load(), 9, "epoch")
+}
+
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)

@@ -210,7 +210,7 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 		return fmt.Errorf("reading the fleets' version: %w", failure(err))
 	}
 	if epoch, err := metaNumber(meta, 1); err == nil {
-		l.epoch.Store(uint32(epoch))
+		l.raiseEpoch(uint32(epoch))
 	}
 	version, _ := meta[0].(string)
 	if before != nil && before.version == version {
@@ -228,6 +228,17 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 		return l.LoadFleets(ctx) // another call was quicker: this snapshot may be the older one
 	}
 	return nil
+}
+
+// raiseEpoch takes over an epoch that was read or written. It never goes back: a
+// reply may be older than what this process has learned since it was asked for.
+func (l *Ledger) raiseEpoch(epoch uint32) {
+	for {
+		known := l.epoch.Load()
+		if epoch <= known || l.epoch.CompareAndSwap(known, epoch) {
+			return
+		}
+	}
 }
 
 func newFleetSnapshot(version string, records map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {

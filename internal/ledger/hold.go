@@ -171,7 +171,7 @@ func (l *Ledger) Resume(ctx context.Context, backup, hold string, now time.Time)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return done, fmt.Errorf("raising the epoch: %w", failure(err))
 	}
-	l.epoch.Store(done.Epoch)
+	l.raiseEpoch(done.Epoch)
 	return done, nil
 }
 
