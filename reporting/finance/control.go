@@ -157,14 +157,19 @@ func (p *Pages) serveTies(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t := tiesOf(f, false)
-	err = within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
-		lines, err := p.controlLines(ctx, f.params)
-		t.Verdict = verdictOf(lines)
-		return err
+	err = p.attended(r.Context(), func(ctx context.Context) error {
+		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error {
+			lines, err := p.controlLines(ctx, f.params)
+			t.Verdict = verdictOf(lines)
+			return err
+		})
 	})
 	var refused *delivery.Error
-	if errors.As(err, &refused) { // it is not this one's turn, or takes too long
+	switch {
+	case errors.As(err, &refused): // it is not this one's turn, or takes too long
 		t.Verdict, t.Remark, err = "", "Not read: "+refused.Message, nil
+	case errors.Is(err, delivery.ErrUnavailable):
+		t.Verdict, t.Remark, err = "", "Not read: ClickHouse does not answer.", nil
 	}
 	if err != nil {
 		return err

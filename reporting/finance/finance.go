@@ -17,6 +17,7 @@ import (
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/frame"
+	"vendorapi/reporting/glance"
 	"vendorapi/reporting/reports"
 )
 
@@ -35,6 +36,11 @@ const (
 	// pageLimit and digestLimit end what takes too long.
 	pageLimit   = 30 * time.Second
 	digestLimit = 2 * time.Minute
+	// ClickHouse is asked every pingPause whether it answers, while a page waits
+	// for it. A report may take long; without an answer within pingLimit the page
+	// goes without figures.
+	pingPause = time.Second
+	pingLimit = 2500 * time.Millisecond
 )
 
 // Pages are finance's pages. It is safe for concurrent use.
@@ -46,6 +52,7 @@ type Pages struct {
 	log     *slog.Logger
 	// reading and digesting are turns at ClickHouse.
 	reading, digesting *semaphore.Weighted
+	pinged             glance.Glance[error] // nil: ClickHouse answers
 }
 
 // New prepares the pages. It fails for a defect of theirs only.
@@ -54,8 +61,10 @@ func New(f *frame.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("finance: %w", err)
 	}
-	return &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
-		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}, nil
+	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
+		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
+	p.pinged = glance.Glance[error]{Age: pingPause, Patience: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
+	return p, nil
 }
 
 // home is the path of the first page.
@@ -98,10 +107,12 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 		v.Lines = address(linesPath, v.Filters.Typed, 0)
 		return p.show(w, r, v, nil)
 	}
-	err = within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
-		return p.readReport(ctx, v, access.IdentityOf(r.Context()).Roles)
+	err = p.attended(r.Context(), func(ctx context.Context) error {
+		return within(ctx, p.reading, pageLimit, func(ctx context.Context) error {
+			return p.readReport(ctx, v, access.IdentityOf(r.Context()).Roles)
+		})
 	})
-	if err != nil {
+	if err = p.without(v, err); err != nil {
 		return err
 	}
 	return p.show(w, r, v, nil)
@@ -114,7 +125,10 @@ func (p *Pages) serveLines(w http.ResponseWriter, r *http.Request) error {
 	if v == nil || err != nil {
 		return p.show(w, r, v, err)
 	}
-	err = within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
+	err = p.attended(r.Context(), func(ctx context.Context) error {
+		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
+	})
+	err = p.without(v, err)
 	switch {
 	case err != nil:
 		return err
@@ -144,6 +158,40 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused er
 		title = "Payments"
 	}
 	return p.pages.Show(w, r, "payments", frame.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused})
+}
+
+// attended does something that waits for ClickHouse, and ends it with
+// ErrUnavailable once ClickHouse does not answer.
+func (p *Pages) attended(ctx context.Context, do func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		for ctx.Err() == nil {
+			failed, err := p.pinged.Get(ctx)
+			if err == nil && (errors.Is(failed, delivery.ErrUnavailable) || errors.Is(failed, context.DeadlineExceeded)) {
+				end(fmt.Errorf("%w: ClickHouse does not answer: %w", delivery.ErrUnavailable, failed))
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pingPause):
+			}
+		}
+	}()
+	err := do(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, delivery.ErrUnavailable) {
+		return cause
+	}
+	return err
+}
+
+// without makes of ClickHouse's absence a page that says so and keeps its filters.
+func (p *Pages) without(v *view, err error) error {
+	if !errors.Is(err, delivery.ErrUnavailable) {
+		return err
+	}
+	p.log.Warn("a page without figures", "report", v.Report.Name, "error", err)
+	v.Lost, v.Read, v.Control, v.Charts, v.Kinds = true, false, nil, nil, nil
+	return nil
 }
 
 // within does something when it is its turn, and no longer than limit.

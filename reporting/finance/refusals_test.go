@@ -3,9 +3,11 @@ package finance
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/glance"
 	"vendorapi/reporting/reports"
 )
 
@@ -104,22 +107,62 @@ func TestFilters_AreShortenedToWhatCanBeRight(t *testing.T) {
 	}
 }
 
+// Whether ClickHouse refuses the connection, or takes every question and never
+// answers: the page comes with its filters and says what is missing.
 func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	away, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	t.Cleanup(func() { _ = away.Close() })
-	e.serve(away)
-	for _, path := range routes() {
-		if path == pathOf(control) {
-			continue // it fetches its lines, which are among the routes
-		}
-		a := e.client.Get(path+"?"+november).Want(http.StatusServiceUnavailable, "Not available right now").Lacks("127.0.0.1")
-		if a.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: %v", path, a.Header)
-		}
+	t.Cleanup(func() { _ = silent.Close() })
+	for name, url := range map[string]string{"refuses": "http://127.0.0.1:1", "hangs": "http://" + silent.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			away, err := archive.Open(archive.Settings{URL: url, Database: e.Database})
+			must(t, err)
+			t.Cleanup(func() { _ = away.Close() })
+			e.serve(away)
+			var all sync.WaitGroup
+			for _, path := range routes() {
+				all.Go(func() {
+					a := e.client.Get(path + "?" + november).Want(http.StatusOK).Lacks("127.0.0.1")
+					switch path {
+					case pathOf(control): // it fetches its lines, which are among the routes
+					case tiesPath:
+						a.Says("Not read: ClickHouse does not answer")
+					default:
+						a.Says("The figures cannot be read right now: ClickHouse does not answer.")
+						if input := a.ByID("from"); web.Attribute(input, "value") != "2026-11-01" {
+							t.Errorf("%s: the period is lost", path)
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
 	}
+}
+
+// What takes long is waited for as long as ClickHouse answers.
+func TestAttended_EndsWithClickHouseAndNotBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var answers error
+		p := &Pages{pinged: glance.Glance[error]{Age: pingPause, Patience: pingLimit, Read: func(ctx context.Context) (error, error) {
+			if answers != nil {
+				<-ctx.Done()
+				return ctx.Err(), nil
+			}
+			return nil, nil
+		}}}
+		must(t, p.attended(t.Context(), func(ctx context.Context) error { time.Sleep(pageLimit); return ctx.Err() }))
+		answers = context.DeadlineExceeded
+		time.Sleep(pingPause + 1)
+		began := time.Now()
+		err := p.attended(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if !errors.Is(err, delivery.ErrUnavailable) || time.Since(began) > 3*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
 }
 
 // A token needs no session, so the pages outlive Redis, with ids for names.

@@ -22,8 +22,10 @@ type view struct {
 	Choices         []choice
 	Stores          []party
 	Downloads       []link
-	// Read: the report was read, and has so many rows.
+	// Read: the report was read, and has so many rows. Lost: ClickHouse did not
+	// answer.
 	Read    bool
+	Lost    bool
 	Rows    int64
 	Summary *summaryView // of home
 	Control *controlView // of control totals
