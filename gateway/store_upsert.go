@@ -27,6 +27,8 @@ import (
 //	either of these two     another, serving   AwaitingFleetApproval
 //	either of these two     none, and its fleet does not serve
 //	                        the address        AwaitingFleet
+//
+// A store that does not stay Active does not migrate any more.
 func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool, serving []*delivery.Fleet, now time.Time) (delivery.Store, error) {
 	after := delivery.Store{State: delivery.AwaitingFleet}
 	if before != nil {
@@ -51,6 +53,9 @@ func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool
 	case !after.Fleet.IsZero() && at < 0:
 		after.State = delivery.AwaitingFleet
 		after.Fleet, after.FleetName = delivery.FleetID{}, ""
+	}
+	if after.State != delivery.Active {
+		after.ClosingDate = time.Time{}
 	}
 	return after, nil
 }

@@ -114,18 +114,36 @@ func TestUpsertStore(t *testing.T) {
 	}
 }
 
-func TestUpsertStore_KeepsTheClosingDateUntilDeactivated(t *testing.T) {
-	before := storedStore(delivery.Active, fleetA)
-	before.ClosingDate = time.Date(2026, 12, 1, 0, 0, 0, 0, delivery.Istanbul)
-	asked := delivery.StoreFields{Point: kadikoy, Fleet: fleetA.ID}
-	after, err := upsertStore(before, asked, false, []*delivery.Fleet{fleetA}, time.Now())
-	if err != nil || !after.ClosingDate.Equal(before.ClosingDate) {
-		t.Errorf("%v, %v", after.ClosingDate, err)
-	}
-	before.State = delivery.Deactivated
-	after, err = upsertStore(before, delivery.StoreFields{Point: kadikoy}, false, []*delivery.Fleet{fleetA}, time.Now())
-	if err != nil || !after.ClosingDate.IsZero() {
-		t.Errorf("registered anew: %v, %v", after.ClosingDate, err)
+// A closing date belongs to an Active store: whatever takes the store out of that
+// state ends the migration.
+//
+//rule:states/stores-awaitingfleet-awaitingfleetapproval
+func TestUpsertStore_KeepsTheClosingDateWhileActive(t *testing.T) {
+	closing := time.Date(2026, 12, 1, 0, 0, 0, 0, delivery.Istanbul)
+	both, onlyB := []*delivery.Fleet{fleetA, fleetB}, []*delivery.Fleet{fleetB}
+	for _, c := range []struct {
+		name    string
+		before  delivery.StoreState
+		chosen  *delivery.Fleet
+		serving []*delivery.Fleet
+		want    time.Time
+	}{
+		{"other fields", delivery.Active, nil, both, closing},
+		{"the same fleet", delivery.Active, fleetA, both, closing},
+		{"another fleet", delivery.Active, fleetB, both, time.Time{}},
+		{"an address outside coverage", delivery.Active, nil, onlyB, time.Time{}},
+		{"registered again", delivery.Deactivated, nil, both, time.Time{}},
+	} {
+		before := storedStore(c.before, fleetA)
+		before.ClosingDate = closing
+		asked := delivery.StoreFields{Point: kadikoy, Fleet: fleetA.ID}
+		if c.chosen != nil {
+			asked.Fleet = c.chosen.ID
+		}
+		after, err := upsertStore(before, asked, c.chosen != nil, c.serving, time.Now())
+		if err != nil || !after.ClosingDate.Equal(c.want) {
+			t.Errorf("%s: %v, %v", c.name, after.ClosingDate, err)
+		}
 	}
 }
 

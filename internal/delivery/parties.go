@@ -16,7 +16,7 @@ type Store struct {
 	Fleet      FleetID // zero without a fleet
 	FleetName  string  // as of the attachment
 	// ClosingDate is the local day at whose end the store is deactivated
-	// because it is migrating; zero: not migrating.
+	// because it is migrating; zero: not migrating. Only an Active store has one.
 	ClosingDate time.Time
 	UpdatedAt   time.Time
 	// Revision counts the stored changes; a writer that read another revision

@@ -90,6 +90,10 @@ func decodeStore(record string) (*delivery.Store, error) {
 	if f.err != nil {
 		return nil, fmt.Errorf("store record: %w", f.err)
 	}
+	if s.State != delivery.Active {
+		// A release before kept it when the store changed its fleet.
+		s.ClosingDate = time.Time{}
+	}
 	return s, nil
 }
 

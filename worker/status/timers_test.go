@@ -186,6 +186,38 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	}
 }
 
+// A store that a release before left with the closing date of an earlier fleet
+// stays open when its new fleet confirms it.
+//
+//rule:states/stores-awaitingfleet-awaitingfleetapproval
+func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
+	e := newEnv(t)
+	now := time.Now()
+	old := *e.vendor.Store
+	old.State, old.ClosingDate = delivery.AwaitingFleetApproval, now.AddDate(0, 0, -3)
+	if err := e.Ledger.WriteStore(t.Context(), &old); err != nil {
+		t.Fatal(err)
+	}
+	read := func() *delivery.Store {
+		s, err := e.Ledger.Store(t.Context(), old.Account, old.ExternalID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := read()
+	if err := delivery.ConfirmStore(s, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Ledger.WriteStore(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	e.fireAll(e.role, now.AddDate(0, 0, 1))
+	if s := read(); s.State != delivery.Active || !s.ClosingDate.IsZero() {
+		t.Errorf("%s, closing %s", s.State, s.ClosingDate)
+	}
+}
+
 // Orders are ended when their time has come by both clocks, the worker's and
 // Redis's.
 func TestTimers_WaitForBothClocks(t *testing.T) {
