@@ -78,20 +78,25 @@ func (l *Ledger) Account(ctx context.Context, id delivery.AccountID) (*delivery.
 	if len(values) == 0 {
 		return nil, accountNotFound()
 	}
-	return decodeAccount(id, values)
+	return decodeAccount(id, values, l.now())
 }
 
 func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-func decodeAccount(id delivery.AccountID, values map[string]string) (*delivery.Account, error) {
+// decodeAccount reads an account as it is now: the mark of sustained excess ends by
+// time alone. One without an end was set by a release before; this one sets it again
+// with the account's next request.
+func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
 	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
 		return nil, fmt.Errorf("limits of account %s: %w", id, err)
 	}
 	a.CreatedAt = timeOf(number(values["created"]))
-	a.ExcessSince = timeOf(number(values["excess"]))
+	if now.UnixMilli() < number(values["excess_until"]) {
+		a.ExcessSince = timeOf(number(values["excess"]))
+	}
 	a.Revision = uint64(number(values["revision"]))
 	return a, nil
 }
@@ -148,7 +153,7 @@ func (l *Ledger) Accounts(ctx context.Context) ([]*delivery.Account, error) {
 			if len(reads[i].Val()) == 0 {
 				return nil, accountNotFound() // in the set, and nowhere else: a defect
 			}
-			a, err := decodeAccount(id, reads[i].Val())
+			a, err := decodeAccount(id, reads[i].Val(), l.now())
 			if err != nil {
 				return nil, err
 			}

@@ -130,6 +130,36 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 	check(t, !marked(), "still marked with 4 bad minutes among the last 10")
 }
 
+// An account that falls silent loses its mark when a chatty one would: no request
+// of its own is needed.
+//
+//rule:limits-and-idempotency/sustained-excess-in-at-least
+func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
+	start := time.Now().Truncate(time.Minute)
+	now := start
+	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+	id := newAccount(t, l, limits)
+	for n := range 8 {
+		now = start.Add(time.Duration(n) * time.Minute)
+		for range 5 {
+			_, _ = l.Consume(t.Context(), id, EndpointOrders)
+		}
+		must(t, l.FlushMinutes(t.Context(), now))
+	}
+	marked := func() bool {
+		one, all := get(l.Account(t.Context(), id))(t), get(l.Accounts(t.Context()))(t)
+		check(t, len(all) == 1 && all[0].ExcessSince.Equal(one.ExcessSince), "%v and %v", all[0].ExcessSince, one.ExcessSince)
+		return !one.ExcessSince.IsZero()
+	}
+	// The minutes 3 to 7 are five of the last ten until minute 12 is over.
+	now = start.Add(13*time.Minute - time.Millisecond)
+	check(t, marked(), "five bad minutes among the last 10, and no mark")
+	now = start.Add(13 * time.Minute)
+	check(t, !marked(), "four bad minutes among the last 10, and still marked")
+}
+
 //rule:fleets-and-operators/a-change-by-an-operator
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	check(t, 2*fleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", fleetPoll)
