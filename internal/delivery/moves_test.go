@@ -244,7 +244,7 @@ func TestDecide_KeepsTimeInOrder(t *testing.T) {
 }
 
 //rule:states/a-delivered-reported-after-that
-func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
+func TestLateDelivery_IsADeliveredAfterAnyOtherEnd(t *testing.T) {
 	late := Update{Kind: KindStatus, Status: Delivered, At: noon}
 	timedOut := orderIn(Delivering)
 	timedOut.apply(Change{Status: Failed, At: noon.Add(time.Hour), Failure: TimedOut})
@@ -256,8 +256,8 @@ func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
 		"Delivered after TimedOut":   {timedOut, late, true},
 		"PickedUp after TimedOut":    {timedOut, Update{Kind: KindStatus, Status: PickedUp}, false},
 		"accept after TimedOut":      {timedOut, Update{Kind: KindAccept, Status: Delivered}, false},
-		"Delivered after incident":   {orderIn(Failed), late, false},
-		"Delivered after Cancelled":  {orderIn(Cancelled), late, false},
+		"Delivered after incident":   {orderIn(Failed), late, true},
+		"Delivered after Cancelled":  {orderIn(Cancelled), late, true},
 		"Delivered after Delivered":  {orderIn(Delivered), late, false},
 		"Delivered while Delivering": {orderIn(Delivering), late, false},
 	} {
