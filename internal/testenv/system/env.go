@@ -34,7 +34,9 @@ func Start(t *testing.T, o stack.Options) *Env {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	o.BinDir = testserver.Programs(t)
+	if o.BinDir == "" {
+		o.BinDir = testserver.Programs(t)
+	}
 	o.Out = echo{t}
 	s, err := stack.Start(t.Context(), o)
 	if err != nil {
