@@ -206,7 +206,8 @@ func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID,
 
 // SetWebhookURL registers or changes an account's URL. The first registration
 // issues a secret, which is returned this once; issued is empty when the
-// account's secret stays. A changed URL takes the whole waiting backlog.
+// account's secret stays. A changed URL takes the whole waiting backlog; the same
+// one again is probed at once if its breaker is open.
 func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
