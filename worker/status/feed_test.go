@@ -219,21 +219,25 @@ func TestRole_APanicLosesNothing(t *testing.T) {
 	e.AwaitSettled(ledger.RoleStatus)
 }
 
+// readAndDie is a worker that reads all there is and dies before it settles any of it.
+func (e *env) readAndDie() {
+	e.T.Helper()
+	ctx, die := context.WithCancel(e.T.Context())
+	defer die()
+	_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
+		Handle: func(_ context.Context, _ int, _ []ledger.Entry) error {
+			if s := e.Stats(); s.Unread[ledger.RoleStatus] == 0 {
+				die()
+			}
+			return nil
+		}})
+}
+
 func TestRole_ClaimsTheEntriesOfADeadWorker(t *testing.T) {
 	e := newEnv(t)
 	o := e.order()
 	e.Accept(o, time.Now())
-	// This worker reads and dies before it settles anything.
-	ctx, die := context.WithCancel(t.Context())
-	_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
-		Handle: func(_ context.Context, _ int, batch []ledger.Entry) error {
-			for _, entry := range batch {
-				if entry.Update != nil {
-					die()
-				}
-			}
-			return nil
-		}})
+	e.readAndDie()
 	if e.Stats().Pending[ledger.RoleStatus] == 0 {
 		t.Fatal("the dead worker holds nothing")
 	}
