@@ -89,7 +89,11 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case KindStatus:
 		return decideStatus(o, u, now)
 	case KindSwap:
-		if o.Status > Searching && !u.Courier.IsZero() {
+		switch {
+		case o.Status == Searching || u.Courier.IsZero():
+		case u.Courier == o.Courier:
+			return Decision{Verdict: Drop}
+		default:
 			return Decision{Verdict: Swap}
 		}
 	}

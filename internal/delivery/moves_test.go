@@ -173,12 +173,12 @@ func TestParseFailureReason_KnowsItsNamesOnly(t *testing.T) {
 //rule:states/a-courier-swap-never-goes
 func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	for from := Searching; from <= Cancelled; from++ {
-		same, other, swap := "drop", "illegal", "swap"
+		same, other, swap, again := "drop", "illegal", "swap", "drop"
 		switch {
 		case from == Searching:
-			same, other, swap = "Assigned", "Assigned", "illegal"
+			same, other, swap, again = "Assigned", "Assigned", "illegal", "illegal"
 		case from.Terminal():
-			same, swap = "illegal", "illegal"
+			same, swap, again = "illegal", "illegal", "illegal"
 		}
 		for _, c := range []struct {
 			name string
@@ -188,7 +188,7 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 			{"accept by its courier", Update{Kind: KindAccept, Status: Assigned, Courier: mehmet}, same},
 			{"accept by another", Update{Kind: KindAccept, Status: Assigned, Courier: ayse}, other},
 			{"swap to another", Update{Kind: KindSwap, Courier: ayse}, swap},
-			{"swap to its courier", Update{Kind: KindSwap, Courier: mehmet}, swap},
+			{"swap to its courier", Update{Kind: KindSwap, Courier: mehmet}, again},
 			{"swap to nobody", Update{Kind: KindSwap}, "illegal"},
 			{"no kind", Update{Status: Delivered}, "illegal"},
 		} {

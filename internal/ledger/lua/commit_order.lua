@@ -9,13 +9,14 @@
 -- Replies: committed, conflict (another version, or ARGV 10 differs), missing (no
 --   such order)
 -- Repeated call: the version has moved on, so it answers conflict; reading
---   again shows that nothing is left to do.
+--   again shows that nothing is left to do. A swap moves no version: one that is
+--   the record's last entry already is not written again.
 local head = order_head(KEYS[1])
 if head == '' or order_day(head) ~= sub(ARGV[2], 13, 14) then return 'missing' end
 if sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end
 if ARGV[10] ~= '' and sub(head, 3, 3) .. sub(head, 45, 52) ~= ARGV[10] then return 'conflict' end
 if ARGV[3] == '' then
-  call('APPEND', KEYS[1], ARGV[4])
+  if call('GETRANGE', KEYS[1], -#ARGV[4], -1) ~= ARGV[4] then call('APPEND', KEYS[1], ARGV[4]) end
 else
   append_changes(ARGV[8], KEYS[1], head, ARGV[2], ARGV[3], ARGV[4],
     tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
