@@ -89,11 +89,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case KindStatus:
 		return decideStatus(o, u, now)
 	case KindSwap:
-		switch {
-		case o.Status == Searching || u.Courier.IsZero():
-		case u.Courier == o.Courier:
-			return Decision{Verdict: Drop}
-		default:
+		if o.Status > Searching && !u.Courier.IsZero() {
 			return Decision{Verdict: Swap}
 		}
 	}
@@ -165,9 +161,12 @@ func (o *Order) change(at time.Time) Change {
 	return Change{At: at, Courier: o.Courier, Location: o.Location}
 }
 
-// LateDelivery reports whether an update says Delivered of an order that has
-// ended otherwise, whatever the end. It is refused like any illegal move, and
-// listed for finance because cash may have been collected (design section 6).
+// LateDelivery reports whether an update says Delivered of an order that the
+// service has already given up as TimedOut. It is refused like any illegal
+// move, and listed for finance because cash may have been collected (design
+// section 6).
 func LateDelivery(o *Order, u Update) bool {
-	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
+	n := len(o.Changes)
+	return o.Status == Failed && n > 0 && o.Changes[n-1].Failure == TimedOut &&
+		u.Kind == KindStatus && u.Status == Delivered
 }
