@@ -13,7 +13,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest env clean
+.PHONY: help deps run test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest check-clients rolling env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -155,6 +155,15 @@ faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/k6 $(ARGS)
+
+check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
+	@for name in redis-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done
+	@go run ./loadtest/k6 -install
+	@go run ./loadtest/clients
+
+rolling: ## replace the programs of the commit BASE by these and some of them back, under load: nothing may be lost
+	@sh internal/stack/deps.sh redis-server gcc
+	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./internal/systemtest
 
 env: ## write fresh keys for docker-compose.yml to .env, once
 	@test ! -e .env || { echo ".env is there already"; exit 1; }

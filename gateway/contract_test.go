@@ -140,6 +140,12 @@ var decidedErrors = []refusal{
 	{name: "no length", status: 411, code: "LENGTH_REQUIRED", do: func(s *env) answer {
 		return s.raw("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token + "\r\n\r\n")
 	}},
+	{name: "length and chunks", status: 400, code: "MALFORMED_REQUEST", do: func(s *env) answer {
+		return s.raw(posted("POST", ordersPath, "Transfer-Encoding: chunked\r\nAuthorization: Bearer "+s.account.token+"\r\n", "2\r\n{}\r\n0\r\n\r\n"))
+	}},
+	{name: "too large in chunks", status: 413, code: "PAYLOAD_TOO_LARGE", do: func(s *env) answer {
+		return s.raw(hostileOrders + "Authorization: Bearer " + s.account.token + "\r\nTransfer-Encoding: chunked\r\n\r\n10001\r\n" + strings.Repeat(" ", 65537) + "\r\n0\r\n\r\n")
+	}},
 	{name: "too large", status: 413, code: "PAYLOAD_TOO_LARGE", do: ordering("packageNote", `"`+strings.Repeat("x", 65536)+`"`)},
 	{name: "another content type", status: 415, code: "UNSUPPORTED_MEDIA_TYPE", do: calling("POST", "/api/vendor/v1/orders", orderBody("POS-1"), "Content-Type", "text/plain")},
 	{name: "headers too large", status: 431, code: "REQUEST_HEADER_TOO_LARGE", bare: true, do: calling("GET", "/api/vendor/v1/webhook", "", "X-Large", strings.Repeat("x", 20000))},
@@ -162,12 +168,6 @@ var decidedErrors = []refusal{
 	{name: "account suspended, new token", status: 403, code: "ACCOUNT_SUSPENDED", do: func(s *env) answer {
 		s.admin("PATCH", "/accounts/"+s.account.id, `{"suspended":true}`)
 		return s.login("vendor", s.account.clientID, s.account.secret)
-	}},
-	{name: "too many earlier secrets", status: 409, code: "TOO_MANY_SECRETS", bare: true, do: func(s *env) answer {
-		for range 4 {
-			s.admin("POST", "/accounts/"+s.account.id+"/credentials", "")
-		}
-		return s.tryAdmin("POST", "/accounts/"+s.account.id+"/credentials", "")
 	}},
 	{name: "unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", "")},
 	{name: "order id that is no UUID", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/POS-1", "")},

@@ -103,10 +103,16 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 			return a
 		}
 		want(t, send("Expect: a miracle\r\nContent-Length: 0", ""), 400, "MALFORMED_REQUEST")
-		want(t, send("Transfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n"), 411, "LENGTH_REQUIRED")
+		want(t, send("Transfer-Encoding: gzip, chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
+		want(t, send("Content-Length: 2\r\nTransfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
 		if p.body == noBody {
 			continue
 		}
+		if p.body == requiredBody {
+			want(t, send("X: no length", ""), 411, "LENGTH_REQUIRED")
+		}
+		want(t, send("Transfer-Encoding: chunked", "2\r\n{}\r\n"+"x"), 400, "MALFORMED_REQUEST")
+		want(t, send("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", limit+1, strings.Repeat(" ", limit+1))), 413, "PAYLOAD_TOO_LARGE")
 		want(t, send("Content-Encoding: gzip\r\nContent-Length: 2", "{}"), 415, "UNSUPPORTED_MEDIA_TYPE")
 		// The server reads 8 kB before anything else; more would be in the way of its answer.
 		want(t, send(fmt.Sprint("Content-Length: ", limit+1), strings.Repeat(" ", 8<<10)), 413, "PAYLOAD_TOO_LARGE")
@@ -181,5 +187,38 @@ func TestListener_ClosesSilentConnectionsWithoutAWord(t *testing.T) {
 	defer conn.Close()
 	if said, err := io.ReadAll(conn); len(said) > 0 || err != nil {
 		t.Errorf("said %q, %v", said, err)
+	}
+}
+
+// Clients that stream their JSON do not know its length before it is written. They
+// are answered like others, and keep their connection.
+//
+//rule:decisions/malformed-or-unknown
+func TestEveryEndpoint_TakesBodiesInChunks(t *testing.T) {
+	e := newStoreEnv(t, everyLimit())
+	tokens := map[access]string{vendorOnly: e.account.token, fleetOnly: e.courier.token, adminOnly: adminKey}
+	for _, p := range e.endpoints(t) {
+		if p.body == noBody {
+			continue
+		}
+		host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "http://"), "/")
+		c := dialBase(t, host)
+		r := bufio.NewReader(c)
+		ask := func(framing, body string) answer {
+			fmt.Fprintf(c, "%s /%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n\r\n%s", p.method, path, tokens[p.access], framing, body)
+			a, err := readAnswerFrom(r, p.method)
+			if err != nil {
+				t.Fatalf("%s: %v", p.name, err)
+			}
+			return a
+		}
+		whole := ask(fmt.Sprint("Content-Length: ", len(anyBody)), anyBody)
+		chunked := fmt.Sprintf("5\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", anyBody[:5], len(anyBody)-5, anyBody[5:])
+		for _, framing := range []string{"Transfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nExpect: 100-continue"} {
+			if a := ask(framing, chunked); a.status != whole.status || a.code != whole.code {
+				t.Errorf("%s %s: %d %s, with a length %d %s", p.name, framing, a.status, a.body, whole.status, whole.body)
+			}
+		}
+		c.Close()
 	}
 }

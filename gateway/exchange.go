@@ -70,6 +70,10 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	defer x.release()
 	x.vendor = vendor
 	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
+	chunked := ctx.Request.Header.ContentLength() == -1
+	if chunked {
+		boundReading(ctx.Conn(), maxOverhead*limit)
+	}
 	var allow string
 	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())
 	if x.route == nil {
@@ -81,7 +85,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 			g.refuse(x, err)
 		}
 	}
-	if g.draining.Load() {
+	if chunked && !x.endChunks() || g.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
@@ -93,9 +97,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 // nowhere is the answer to a request that no route takes. It carries no quota:
 // nobody has been authenticated.
 func (x *exchange) nowhere(allow string) error {
-	if h := &x.ctx.Request.Header; h.ContentLength() == -1 || !wellFormed(h) {
-		x.ctx.SetConnectionClose()
-	}
+	_ = x.checkFraming() // only whether the connection ends
 	if allow == "" {
 		return delivery.Refuse(delivery.CodeNotFound, "there is no such path")
 	}
@@ -157,35 +159,46 @@ func (g *gateway) count(x *exchange) error {
 	return err
 }
 
-// checkHeaders judges how the body is framed and what it claims to be. The
-// length must be announced in one unambiguous way: chunked bodies, and messages
-// with Transfer-Encoding next to Content-Length, with which requests are
-// smuggled past proxies, are refused and the connection is closed.
+// checkHeaders judges how the body is framed and what it claims to be.
 func (x *exchange) checkHeaders() error {
+	if err := x.checkFraming(); err != nil {
+		return err
+	}
+	h := &x.ctx.Request.Header
+	if expect := h.Peek("Expect"); len(expect) > 0 && !bytes.EqualFold(expect, []byte("100-continue")) {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "Expect may only be 100-continue")
+	}
+	switch length := h.ContentLength(); {
+	case x.route.body == noBody:
+		return nil
+	case length > 0:
+		return x.checkContentType()
+	case length != -1 && x.route.body == requiredBody && !x.announces("content-length"):
+		return delivery.Refuse(delivery.CodeLengthRequired, "send the body with Content-Length, or with Transfer-Encoding: chunked")
+	}
+	return nil
+}
+
+// checkFraming wants the end of the body announced in one unambiguous way. A
+// message with Transfer-Encoding next to Content-Length, with which requests are
+// smuggled past proxies, is refused and the connection closed. The server has
+// refused every coding but chunked and identity.
+func (x *exchange) checkFraming() error {
 	h := &x.ctx.Request.Header
 	if !wellFormed(h) {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "send HTTP/1.1, with header lines that end in CR LF and are not folded")
 	}
-	length := h.ContentLength()
-	if length == -1 || h.ConnectionClose() && x.announces("transfer-encoding") {
+	chunked := h.ContentLength() == -1
+	if chunked && x.announces("content-length") || !chunked && h.ConnectionClose() && x.announces("transfer-encoding") {
 		x.ctx.SetConnectionClose()
-		return delivery.Refuse(delivery.CodeLengthRequired, "send Content-Length and no Transfer-Encoding")
-	}
-	if expect := h.Peek("Expect"); len(expect) > 0 && !bytes.EqualFold(expect, []byte("100-continue")) {
-		x.ctx.SetConnectionClose()
-		return delivery.Refuse(delivery.CodeMalformedRequest, "Expect may only be 100-continue")
-	}
-	switch {
-	case x.route.body == noBody:
-		return nil
-	case length > 0:
-		return x.checkContentType()
-	case x.route.body == requiredBody && !x.announces("content-length"):
-		return delivery.Refuse(delivery.CodeLengthRequired, "send the body with Content-Length")
+		return delivery.Refuse(delivery.CodeMalformedRequest, wrongFraming)
 	}
 	return nil
 }
+
+const wrongFraming = "send either Content-Length or, in HTTP/1.1, Transfer-Encoding: chunked, and no other coding"
 
 // announces looks for a header in the bytes as they came: the parsed form does
 // not tell "Content-Length: 0" from none. name is in lower case.
@@ -225,11 +238,13 @@ func (x *exchange) checkContentType() error {
 // left of it.
 func (x *exchange) readBody(limit int) error {
 	length := x.ctx.Request.Header.ContentLength()
-	if length <= 0 {
+	switch {
+	case length == -1:
+		return x.readChunks(limit)
+	case length <= 0:
 		return nil
-	}
-	if length > limit {
-		return delivery.Refuse(delivery.CodePayloadTooLarge, "the body may have at most %d bytes", limit)
+	case length > limit:
+		return oversize(limit)
 	}
 	if cap(x.body) < length {
 		x.body = make([]byte, 0, max(length, 1024))
@@ -241,6 +256,10 @@ func (x *exchange) readBody(limit int) error {
 		return delivery.Refuse(delivery.CodeMalformedRequest, "the body ended or stalled before Content-Length")
 	}
 	return nil
+}
+
+func oversize(limit int) error {
+	return delivery.Refuse(delivery.CodePayloadTooLarge, "the body may have at most %d bytes", limit)
 }
 
 // text is a copy of the body for the decoder: the strings of a decoded request

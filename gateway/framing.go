@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"reflect"
 
 	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/delivery"
 )
 
 // wellFormed reports whether a request is of HTTP/1.0, HTTP/1.1 or a later minor
@@ -36,4 +40,63 @@ func plainLines(section []byte) bool {
 		section = section[end+1:]
 	}
 	return true
+}
+
+// A chunked request may take this many times its largest body on the wire: a
+// chunk of one byte takes six, and extensions say nothing to us (RFC 9112,
+// section 7.1.1). Of a body that nobody wants, this much is read to keep the
+// connection.
+const (
+	maxOverhead = 8
+	maxUnwanted = 256 << 10
+)
+
+// readChunks reads a chunked body into the exchange. Trailers are ignored.
+func (x *exchange) readChunks(limit int) error {
+	body := bytes.NewBuffer(x.body[:0])
+	stream := x.ctx.RequestBodyStream()
+	_, err := body.ReadFrom(io.LimitReader(stream, int64(limit)+1))
+	x.body = body.Bytes()
+	switch {
+	case len(x.body) > limit:
+		x.body = x.body[:0]
+		return oversize(limit)
+	case err != nil || !ended(stream, x.trailers()):
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "the chunked body is malformed, is cut into too many bytes of framing, or ended or stalled before its last chunk")
+	case len(x.body) > 0:
+		return x.checkContentType()
+	}
+	return nil
+}
+
+// endChunks reads what is left of a chunked body once the request is answered,
+// so that the client need not see its connection reset, and reports whether the
+// next request may follow. None may behind trailers: the server takes a lone LF
+// for the end of a trailer line, which a proxy in front may not do.
+func (x *exchange) endChunks() bool {
+	if x.ctx.Response.ConnectionClose() {
+		return false
+	}
+	stream := x.ctx.RequestBodyStream()
+	n, err := io.CopyN(io.Discard, stream, maxUnwanted)
+	boundReading(x.ctx.Conn(), 0)
+	return n < maxUnwanted && err == io.EOF && !x.trailers() && ended(stream, false)
+}
+
+func (x *exchange) trailers() bool { return len(x.ctx.Request.Header.PeekTrailerKeys()) > 0 }
+
+// ended reports whether a chunked body that has been read came to its end: to
+// the server the end of the connection between two chunks is one too, and so is
+// a lone LF in place of the empty trailer section, if another request is behind
+// it. What it has really read it tells nobody, but its stream and the buffer
+// below can be looked at.
+func ended(body io.Reader, trailers bool) bool {
+	stream := reflect.ValueOf(body).Elem()
+	if !stream.FieldByName("eof").Bool() {
+		return false
+	}
+	buffer := stream.FieldByName("reader").Elem()
+	read := buffer.FieldByName("buf").Bytes()[:buffer.FieldByName("r").Int()]
+	return trailers || bytes.HasSuffix(read, []byte("\r\n"))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -109,6 +110,29 @@ type guardedConn struct {
 	net.Conn
 	leave func()
 	heard bool // the first byte of a request has come; the server's goroutine only
+	// bounded: the connection ends once left more bytes have come.
+	bounded bool
+	left    int
+}
+
+var errTooMuch = errors.New("more bytes than the body can need")
+
+func (c *guardedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.bounded {
+		if c.left -= n; c.left < 0 {
+			return 0, errTooMuch
+		}
+	}
+	return n, err
+}
+
+// boundReading lets a connection read at most n further bytes; 0 takes the bound
+// away. What has come through no listener of ours has none.
+func boundReading(c net.Conn, n int) {
+	if g := guarded(c); g != nil {
+		g.bounded, g.left = n > 0, n
+	}
 }
 
 // guarded is the connection below what the server works with; nil for one that

@@ -82,6 +82,18 @@ func TestCreateOrder_KeyThatIsTheOrderID(t *testing.T) {
 	want(t, e.order(orderBody("POS-1"), ""), 409, "DUPLICATE_ORDER", "orderId", first.data["orderId"])
 }
 
+// The body is the same however it was cut: another client, or the same one
+// behind another proxy, repeats the order.
+func TestCreateOrder_InChunksAndWhole(t *testing.T) {
+	e := newStoreEnv(t, "")
+	body := orderBody("POS-1")
+	head := "Authorization: Bearer " + e.account.token + "\r\nX-Idempotency-Key: k\r\n"
+	first := want(t, e.raw(hostileOrders+head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n1;x\r\n%s\r\n0\r\n\r\n", len(body)-1, body[:len(body)-1], body[len(body)-1:])), 201, "")
+	if a := want(t, e.order(body, "k"), 201, ""); a.body != first.body || a.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%v %s", a.header, a.body)
+	}
+}
+
 //rule:limits-and-idempotency/idempotency-scope-account-key decisions/idempotency-header-absent
 func TestCreateOrder_RefusalsAreNotRemembered(t *testing.T) {
 	e := newStoreEnv(t, "")

@@ -74,8 +74,8 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 	return &front{name: name, listener: listener, server: g.newServer(name, s, handler)}, nil
 }
 
-// newServer configures fasthttp. It streams bodies, so that an oversize or
-// chunked one is refused from its headers; what it reads ahead is bounded. It
+// newServer configures fasthttp. It streams bodies, so that an oversize
+// one is refused from its headers; what it reads ahead is bounded. It
 // never writes a header into its logs.
 func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
 	return &fasthttp.Server{
@@ -137,7 +137,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 	case errors.As(err, &timeout) && timeout.Timeout():
 		refusal = delivery.Refuse(delivery.CodeMalformedRequest, "the request did not arrive in time")
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
-		refusal = delivery.Refuse(delivery.CodeLengthRequired, "send Content-Length and no Transfer-Encoding")
+		refusal = delivery.Refuse(delivery.CodeMalformedRequest, wrongFraming)
 	}
 	g.refuse(x, refusal)
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))

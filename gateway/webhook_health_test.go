@@ -112,17 +112,69 @@ func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
 	}
 }
 
+// A vendor sees why its receiver fails, and nothing of the network that the
+// worker stands in.
 func TestWebhookHealth_VendorSeesWhatHelps(t *testing.T) {
 	e := newEnv(t)
 	e.queueEvents()
 	e.account = e.named("Vendor")
-	e.testEvents(e.account, 3)
-	e.attempts(1, accepted)
-	e.attempts(2, failed)
-	a := want(t, e.call("GET", "/webhook", ""), 200, "", "status", "failing", "waitingEvents", 2, "successRate", 0.3333)
+	want(t, e.call("GET", "/webhook", ""), 200, "", "lastAttempts", []any{})
+	e.testEvents(e.account, shownAttempts+3)
+	e.attempts(shownAttempts+1, accepted)
+	e.attempts(1, failed)
+	e.attempts(1, func(*ledger.Delivery) ledger.Outcome {
+		return ledger.Outcome{Error: "refused address: 10.1.2.3:443 is not a public address", Retry: time.Now().Add(time.Hour)}
+	})
+	a := want(t, e.call("GET", "/webhook", ""), 200, "", "status", "failing", "waitingEvents", 2)
 	names := slices.Sorted(maps.Keys(a.data))
-	if wanted := []string{"nextAttemptAt", "status", "statusSince", "successRate", "url", "waitingEvents"}; !slices.Equal(names, wanted) {
+	if wanted := []string{"lastAttempts", "nextAttemptAt", "status", "statusSince", "successRate", "url", "waitingEvents"}; !slices.Equal(names, wanted) {
 		t.Errorf("%s", a.body)
+	}
+	last := a.list("lastAttempts")
+	if len(last) != shownAttempts {
+		t.Fatalf("%d attempts are shown: %s", len(last), a.body)
+	}
+	wantMembers(t, "newest", last[0], "event", "webhook.test", "attempt", 1, "status", "retrying", "httpStatus", absent,
+		"error", "refused address: not a public address", "answer", absent)
+	wantMembers(t, "before it", last[1], "status", "retrying", "httpStatus", 500, "error", "status: 500", "answer", absent)
+	wantMembers(t, "a success", last[2], "status", "delivered", "httpStatus", 200, "error", absent)
+	if !strings.HasSuffix(fmt.Sprint(last[0]["at"]), "+03:00") || !strings.HasPrefix(fmt.Sprint(last[0]["eventId"]), "evt_") {
+		t.Errorf("%v", last[0])
+	}
+}
+
+// A vendor that has mended its receiver says so with PUT or a test; the service
+// does not wait for the next probe of its own.
+//
+//rule:webhooks/an-endpoint-whose-breaker-is
+func TestWebhookHealth_PutAndTestProbeAtOnce(t *testing.T) {
+	const same = `{"url":"https://hooks.vendor.example/"}`
+	for name, asks := range map[string]func(*env, party) answer{
+		"vendor's PUT":   func(e *env, _ party) answer { return e.call("PUT", "/webhook", same) },
+		"vendor's test":  func(e *env, _ party) answer { return e.call("POST", "/webhook/test", "") },
+		"operator's PUT": func(e *env, p party) answer { return e.tryAdmin("PUT", webhookPath(p), same) },
+		"operator's test": func(e *env, p party) answer {
+			return e.tryAdmin("POST", webhookPath(p)+"/test", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newClockEnv(t)
+			e.queueEvents()
+			e.account = e.named("Mended")
+			e.testEvents(e.account, breakerAfter)
+			e.attempts(breakerAfter, failed)
+			for range 4 { // the pauses grow
+				e.passUntil(e.health(e.account, "breaker", "open")["nextAttemptAt"])
+				e.attempts(1, failed)
+			}
+			want(t, asks(e, e.account), 200, "")
+			asked := e.clock.now()
+			e.attempts(1, accepted) // which moves the clock while nothing may go
+			if late := e.clock.now().Sub(asked); late > 0 {
+				t.Errorf("the probe comes %s after it was asked for", late)
+			}
+			e.health(e.account, "breaker", "recovering", "status", "healthy")
+		})
 	}
 }
 
@@ -198,9 +250,14 @@ func TestWebhookSettings_ChangeAndKeep(t *testing.T) {
 	if leased != 1 {
 		t.Errorf("%d in flight, the account's setting is 1", leased)
 	}
-	// The settings are the account's, whatever its URL is.
+	// The settings are the account's, whatever its URL is, and the operator's: the
+	// vendor cannot lift them.
 	e.admin("PUT", path, `{"url":"https://elsewhere.vendor.example/"}`)
 	e.health(e.account, "maxInFlight", 1)
+	e.admin("PATCH", path, `{"maxPerSecond":7}`)
+	want(t, e.call("DELETE", "/webhook", ""), 200, "")
+	want(t, e.call("PUT", "/webhook", `{"url":"https://hooks.vendor.example/"}`), 200, "")
+	e.health(e.account, "maxInFlight", 1, "maxPerSecond", 7)
 }
 
 func TestWebhookSettings_Refusals(t *testing.T) {

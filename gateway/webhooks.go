@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -16,6 +17,9 @@ type webhookView struct {
 	StatusSince string `json:"statusSince,omitempty"`
 	Waiting     int64  `json:"waitingEvents"`
 	NextAttempt string `json:"nextAttemptAt,omitempty"`
+	// LastAttempts are the newest, so that a vendor sees why they fail; only in
+	// the vendor's own GET /webhook.
+	LastAttempts []lastAttempt `json:"lastAttempts,omitzero"`
 	// SuccessRate is of the attempts in this clock hour and the one before,
 	// tries that failed and will be repeated included.
 	SuccessRate *float64 `json:"successRate,omitempty"`
@@ -27,6 +31,32 @@ func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
 		Waiting: e.Backlog, NextAttempt: formatTime(e.NextAttempt),
 		SuccessRate: successRate(e.RecentOK, e.RecentFailed),
 	}
+}
+
+// shownAttempts is how many attempts a vendor sees.
+const shownAttempts = 10
+
+// lastAttempt is an attempt as the receiver's owner sees it: what came of it, and
+// nothing of the network that the worker stands in.
+type lastAttempt struct {
+	EventID    string `json:"eventId"`
+	Event      string `json:"event"`
+	Attempt    int    `json:"attempt"`
+	At         string `json:"at"`
+	State      string `json:"status"`
+	HTTPStatus int    `json:"httpStatus,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+func viewLastAttempts(records []ledger.AttemptRecord) []lastAttempt {
+	views := make([]lastAttempt, len(records))
+	for i, a := range records {
+		views[i] = lastAttempt{EventID: a.EventID, Event: a.Event, Attempt: a.Attempt, At: formatTime(a.At), State: a.State, HTTPStatus: a.HTTPStatus, Error: a.Error}
+		if strings.HasPrefix(a.Error, "refused address: ") { // it names the address that the name led to
+			views[i].Error = "refused address: not a public address"
+		}
+	}
+	return views
 }
 
 // formatTime is a time as answers carry it; empty for none.
@@ -66,7 +96,13 @@ func (g *gateway) readWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.okJSON(viewWebhook(endpoint, ""))
+	attempts, err := l.LastAttempts(g.work, x.account, shownAttempts)
+	if err != nil {
+		return err
+	}
+	view := viewWebhook(endpoint, "")
+	view.LastAttempts = viewLastAttempts(attempts)
+	return x.okJSON(view)
 }
 
 // deleteWebhook is DELETE /webhook: from now on events are recorded as not

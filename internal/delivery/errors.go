@@ -47,7 +47,6 @@ const (
 	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
 	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
 	CodeForbidden             Code = "FORBIDDEN"
-	CodeTooManySecrets        Code = "TOO_MANY_SECRETS"
 )
 
 // httpStatuses is the one table from code to HTTP status.
@@ -88,7 +87,6 @@ var httpStatuses = map[Code]int{
 	CodeEventNotFound:         404,
 	CodeRequestHeaderTooLarge: 431,
 	CodeForbidden:             403,
-	CodeTooManySecrets:        409,
 }
 
 // HTTPStatus is the status that an answer with this code carries; a code that

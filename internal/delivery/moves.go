@@ -89,7 +89,11 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case KindStatus:
 		return decideStatus(o, u, now)
 	case KindSwap:
-		if o.Status > Searching && !u.Courier.IsZero() {
+		switch {
+		case o.Status == Searching || u.Courier.IsZero():
+		case u.Courier == o.Courier:
+			return Decision{Verdict: Drop}
+		default:
 			return Decision{Verdict: Swap}
 		}
 	}
@@ -161,12 +165,9 @@ func (o *Order) change(at time.Time) Change {
 	return Change{At: at, Courier: o.Courier, Location: o.Location}
 }
 
-// LateDelivery reports whether an update says Delivered of an order that the
-// service has already given up as TimedOut. It is refused like any illegal
-// move, and listed for finance because cash may have been collected (design
-// section 6).
+// LateDelivery reports whether an update says Delivered of an order that has
+// ended otherwise, whatever the end. It is refused like any illegal move, and
+// listed for finance because cash may have been collected (design section 6).
 func LateDelivery(o *Order, u Update) bool {
-	n := len(o.Changes)
-	return o.Status == Failed && n > 0 && o.Changes[n-1].Failure == TimedOut &&
-		u.Kind == KindStatus && u.Status == Delivered
+	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
 }

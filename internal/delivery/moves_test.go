@@ -173,12 +173,12 @@ func TestParseFailureReason_KnowsItsNamesOnly(t *testing.T) {
 //rule:states/a-courier-swap-never-goes
 func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	for from := Searching; from <= Cancelled; from++ {
-		same, other, swap := "drop", "illegal", "swap"
+		same, other, swap, again := "drop", "illegal", "swap", "drop"
 		switch {
 		case from == Searching:
-			same, other, swap = "Assigned", "Assigned", "illegal"
+			same, other, swap, again = "Assigned", "Assigned", "illegal", "illegal"
 		case from.Terminal():
-			same, swap = "illegal", "illegal"
+			same, swap, again = "illegal", "illegal", "illegal"
 		}
 		for _, c := range []struct {
 			name string
@@ -188,7 +188,7 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 			{"accept by its courier", Update{Kind: KindAccept, Status: Assigned, Courier: mehmet}, same},
 			{"accept by another", Update{Kind: KindAccept, Status: Assigned, Courier: ayse}, other},
 			{"swap to another", Update{Kind: KindSwap, Courier: ayse}, swap},
-			{"swap to its courier", Update{Kind: KindSwap, Courier: mehmet}, swap},
+			{"swap to its courier", Update{Kind: KindSwap, Courier: mehmet}, again},
 			{"swap to nobody", Update{Kind: KindSwap}, "illegal"},
 			{"no kind", Update{Status: Delivered}, "illegal"},
 		} {
@@ -244,7 +244,7 @@ func TestDecide_KeepsTimeInOrder(t *testing.T) {
 }
 
 //rule:states/a-delivered-reported-after-that
-func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
+func TestLateDelivery_IsADeliveredAfterAnyOtherEnd(t *testing.T) {
 	late := Update{Kind: KindStatus, Status: Delivered, At: noon}
 	timedOut := orderIn(Delivering)
 	timedOut.apply(Change{Status: Failed, At: noon.Add(time.Hour), Failure: TimedOut})
@@ -256,8 +256,8 @@ func TestLateDelivery_IsADeliveredAfterTimedOut(t *testing.T) {
 		"Delivered after TimedOut":   {timedOut, late, true},
 		"PickedUp after TimedOut":    {timedOut, Update{Kind: KindStatus, Status: PickedUp}, false},
 		"accept after TimedOut":      {timedOut, Update{Kind: KindAccept, Status: Delivered}, false},
-		"Delivered after incident":   {orderIn(Failed), late, false},
-		"Delivered after Cancelled":  {orderIn(Cancelled), late, false},
+		"Delivered after incident":   {orderIn(Failed), late, true},
+		"Delivered after Cancelled":  {orderIn(Cancelled), late, true},
 		"Delivered after Delivered":  {orderIn(Delivered), late, false},
 		"Delivered while Delivering": {orderIn(Delivering), late, false},
 	} {

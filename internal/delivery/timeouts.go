@@ -17,7 +17,8 @@ const (
 
 // DecideTimeout ends an order that has waited too long (design section 6):
 // NoCourierFound while Searching, TimedOut afterwards. When nothing is due,
-// next is when to look again; it is zero for a terminal order.
+// next is when to look again; it is zero for a terminal order. It must not be
+// asked of an order of which an update waits to be decided.
 func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.Time) {
 	reason, at := o.timeout()
 	if at.IsZero() || now.Before(at) {
@@ -37,20 +38,14 @@ func FirstTimeout(o *Order) time.Time {
 
 // timeout is what ends the order next and when, as far as is known now.
 func (o *Order) timeout() (FailureReason, time.Time) {
-	heard := o.LastCourierUpdate.Add(CourierSilence)
 	switch {
 	case o.Status.Terminal():
 		return "", time.Time{}
 	case o.Status == Searching:
 		setOff := later(o.CreatedAt, o.ReadyAt.Add(-time.Duration(o.Fleet.PickupMinutes)*time.Minute))
-		end := setOff.Add(SearchPatience)
-		// A courier whose report still waits to be committed has been found.
-		if o.Reported > Searching {
-			end = later(end, heard)
-		}
-		return NoCourierFound, end
+		return NoCourierFound, setOff.Add(SearchPatience)
 	}
-	return TimedOut, later(later(o.CreatedAt, o.ReadyAt).Add(Lifetime), heard)
+	return TimedOut, later(later(o.CreatedAt, o.ReadyAt).Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
 }
 
 func later(a, b time.Time) time.Time {

@@ -34,32 +34,29 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 	// Ready at 12:20, so the search ends at 12:25 and the life at 13:15.
 	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 21, hour, minute, 0, 0, Istanbul) }
 	for name, c := range map[string]struct {
-		status   Status
-		reported Status
-		heard    time.Time
-		now      time.Time
-		reason   FailureReason // empty: not due
-		next     time.Time
+		status Status
+		heard  time.Time
+		now    time.Time
+		reason FailureReason // empty: not due
+		next   time.Time
 	}{
-		"searching":                       {Searching, 0, time.Time{}, at(12, 24), "", at(12, 25)},
-		"searched enough":                 {Searching, 0, time.Time{}, at(12, 25), NoCourierFound, time.Time{}},
-		"searched for hours":              {Searching, 0, time.Time{}, at(15, 0), NoCourierFound, time.Time{}},
-		"accepted but not yet committed":  {Searching, Assigned, at(12, 24), at(12, 38), "", at(12, 39)},
-		"accepted and never committed":    {Searching, Assigned, at(12, 24), at(12, 39), NoCourierFound, time.Time{}},
-		"position of a stranger":          {Searching, 0, at(12, 24), at(12, 25), NoCourierFound, time.Time{}},
-		"assigned":                        {Assigned, 0, at(12, 1), at(12, 30), "", at(13, 15)},
-		"assigned, life over":             {Assigned, 0, at(12, 1), at(13, 15), TimedOut, time.Time{}},
-		"never heard of":                  {PickingUp, 0, time.Time{}, at(13, 15), TimedOut, time.Time{}},
-		"picked up, heard of lately":      {PickedUp, 0, at(13, 10), at(13, 15), "", at(13, 25)},
-		"delivering, heard of 15 min ago": {Delivering, 0, at(13, 0), at(13, 15), TimedOut, time.Time{}},
-		"delivering, just under 15 min":   {Delivering, 0, at(13, 1), at(13, 15), "", at(13, 16)},
-		"delivering, silent afterwards":   {Delivering, 0, at(14, 0), at(14, 15), TimedOut, time.Time{}},
-		"delivered":                       {Delivered, 0, at(12, 1), at(20, 0), "", time.Time{}},
-		"failed":                          {Failed, 0, at(12, 1), at(20, 0), "", time.Time{}},
-		"cancelled":                       {Cancelled, 0, at(12, 1), at(20, 0), "", time.Time{}},
+		"searching":                       {Searching, time.Time{}, at(12, 24), "", at(12, 25)},
+		"searched enough":                 {Searching, time.Time{}, at(12, 25), NoCourierFound, time.Time{}},
+		"searched for hours":              {Searching, time.Time{}, at(15, 0), NoCourierFound, time.Time{}},
+		"position of a stranger":          {Searching, at(12, 24), at(12, 25), NoCourierFound, time.Time{}},
+		"assigned":                        {Assigned, at(12, 1), at(12, 30), "", at(13, 15)},
+		"assigned, life over":             {Assigned, at(12, 1), at(13, 15), TimedOut, time.Time{}},
+		"never heard of":                  {PickingUp, time.Time{}, at(13, 15), TimedOut, time.Time{}},
+		"picked up, heard of lately":      {PickedUp, at(13, 10), at(13, 15), "", at(13, 25)},
+		"delivering, heard of 15 min ago": {Delivering, at(13, 0), at(13, 15), TimedOut, time.Time{}},
+		"delivering, just under 15 min":   {Delivering, at(13, 1), at(13, 15), "", at(13, 16)},
+		"delivering, silent afterwards":   {Delivering, at(14, 0), at(14, 15), TimedOut, time.Time{}},
+		"delivered":                       {Delivered, at(12, 1), at(20, 0), "", time.Time{}},
+		"failed":                          {Failed, at(12, 1), at(20, 0), "", time.Time{}},
+		"cancelled":                       {Cancelled, at(12, 1), at(20, 0), "", time.Time{}},
 	} {
 		o := orderIn(c.status)
-		o.Reported, o.LastCourierUpdate, o.Location = c.reported, c.heard, Location{Point{41, 29}, noon}
+		o.LastCourierUpdate, o.Location = c.heard, Location{Point{41, 29}, noon}
 		change, due, next := DecideTimeout(o, c.now)
 		want := Change{}
 		if c.reason != "" {
@@ -77,7 +74,6 @@ func TestTimeouts_EndEveryOrder(t *testing.T) {
 		o := orderIn(Status(rapid.IntRange(int(Searching), int(Delivering)).Draw(t, "status")))
 		o.ReadyAt = noon.Add(time.Duration(rapid.IntRange(0, 240).Draw(t, "ready in")) * time.Minute)
 		o.Fleet.PickupMinutes = rapid.IntRange(0, 60).Draw(t, "pickup")
-		o.Reported = Status(rapid.IntRange(0, int(Delivered)).Draw(t, "reported"))
 		now := o.UpdatedAt()
 		for looks := 0; ; looks++ {
 			if looks < 10 && rapid.Bool().Draw(t, "heard of") {

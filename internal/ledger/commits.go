@@ -23,6 +23,9 @@ type Commit struct {
 	Changes []delivery.Change // each becomes one version and one event
 	Swap    *delivery.Courier // replaces the courier, after the changes, without a version
 	Settles []Entry           // acknowledged with it, for RoleStatus
+	// Silent: it is a conflict, too, if a courier has been heard of since the
+	// order was read. Reports raise no version.
+	Silent bool
 }
 
 // CommitAll runs one script per commit, in one round trip. result[i] is nil,
@@ -71,9 +74,13 @@ func (l *Ledger) commitCall(c *Commit) call {
 	if c.Swap != nil {
 		entries = appendSwap(entries, *c.Swap)
 	}
+	var heard []byte
+	if c.Silent {
+		heard = binary.BigEndian.AppendUint64([]byte{byte(o.Reported)}, uint64(millis(o.LastCourierUpdate)))
+	}
 	args := []any{
 		binary.BigEndian.AppendUint64(nil, o.Version), orderMember(o.ID), statuses, entries,
-		epoch, millis(at), millis(nextTimer(o, c.Changes)), r.prefix, string(RoleStatus),
+		epoch, millis(at), millis(nextTimer(o, c.Changes)), r.prefix, string(RoleStatus), heard,
 	}
 	for _, e := range c.Settles {
 		args = append(args, e.ID)
@@ -137,6 +144,63 @@ func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Stat
 	_, err := l.run(ctx, l.scripts.settleEntry,
 		[]string{r.key(kindUpdates), r.key(kindRefused), r.key(kindEvents)}, args...)
 	return err
+}
+
+// maxUnsettled bounds what one look at unsettled updates reads.
+const maxUnsettled = 1000
+
+// UnsettledUpdates tells of which orders of a partition an update waits to be
+// decided: nobody has read it, or a worker, be it dead, has read it and not
+// settled it. known is false when that cannot be told: too many wait, or the
+// group is missing.
+//
+// The answer covers every update that was taken before the call. An entry that is
+// settled meanwhile may or may not be in it.
+func (l *Ledger) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
+	key := l.rooms[partition].key(kindUpdates)
+	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
+	if redis.HasErrorPrefix(err, "no such key") {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading groups: %w", failure(err))
+	}
+	i := slices.IndexFunc(groups, func(g redis.XInfoGroup) bool { return g.Name == string(RoleStatus) })
+	if i < 0 {
+		return nil, false, nil
+	}
+	// What had been read by then and is not settled is pending; the rest is behind it.
+	pipe := l.rdb.Pipeline()
+	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: key, Group: string(RoleStatus), Start: "-", End: "+", Count: maxUnsettled})
+	unread := pipe.XRangeN(ctx, key, "("+groups[i].LastDeliveredID, "+", maxUnsettled)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, false, fmt.Errorf("reading unsettled updates: %w", failure(err))
+	}
+	if len(pending.Val()) == maxUnsettled || len(unread.Val()) == maxUnsettled {
+		return nil, false, nil
+	}
+	entries := unread.Val()
+	if len(pending.Val()) > 0 {
+		pipe, reads := l.rdb.Pipeline(), make([]*redis.XMessageSliceCmd, len(pending.Val()))
+		for i, p := range pending.Val() {
+			reads[i] = pipe.XRange(ctx, key, p.ID, p.ID)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, false, fmt.Errorf("reading pending updates: %w", failure(err))
+		}
+		for _, read := range reads {
+			entries = append(entries, read.Val()...)
+		}
+	}
+	orders = make(map[delivery.OrderID]bool, len(entries))
+	for _, m := range entries {
+		u, err := decodeUpdate(text(m.Values["u"]))
+		if err != nil {
+			return nil, false, nil // until it is among the dead letters
+		}
+		orders[u.Order] = true
+	}
+	return orders, true, nil
 }
 
 // DueOrders lists orders of a partition whose timer has run out.

@@ -31,8 +31,8 @@ type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery
 	Notice  string           // event id of a notice; empty for an order's
-	// LateAt is when a courier says to have delivered an order that had been
-	// given up as TimedOut (delivery.LateDelivery); zero: it is not about that.
+	// LateAt is when a courier says to have delivered an order that had ended
+	// otherwise (delivery.LateDelivery); zero: it is not about that.
 	LateAt time.Time
 }
 

@@ -58,6 +58,45 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	}
 }
 
+func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	key := s.rooms[o.ID.Partition()].key(kindUpdates)
+	is := func(what string, wanted bool, orders ...delivery.OrderID) {
+		t.Helper()
+		got, known, err := s.UnsettledUpdates(t.Context(), o.ID.Partition())
+		must(t, err)
+		check(t, known == wanted && len(got) == len(orders), "%s: %v, known: %v", what, got, known)
+		for _, id := range orders {
+			check(t, got[id], "%s: it lacks %s", what, id)
+		}
+	}
+	is("an empty stream", true)
+	s.report(t, o.ID, delivery.Assigned)
+	is("without the group", false)
+	must(t, newFeedReader(s.Ledger, &Feed{Role: RoleStatus}, s.rooms).makeGroups(t.Context()))
+	is("an unread one", true, o.ID)
+	entries := collect(t, s.Ledger, RoleStatus, "dead", 2)
+	is("one that was read", true, o.ID)
+	other := s.create(t, "X-2")
+	s.report(t, other.ID, delivery.Assigned)
+	is("both", true, o.ID, other.ID)
+	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	is("the other one", true, other.ID)
+	must(t, s.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "c", 2)...))
+	is("all are settled", true)
+
+	update := encodeUpdate(&delivery.Update{Order: o.ID})
+	pipe := s.rdb.Pipeline()
+	for range maxUnsettled {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []any{"u", update}})
+	}
+	get(pipe.Exec(t.Context()))(t)
+	is("too many unread ones", false)
+	collect(t, s.Ledger, RoleStatus, "dead", maxUnsettled)
+	is("too many that were read", false)
+}
+
 func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")

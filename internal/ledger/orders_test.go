@@ -158,6 +158,10 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 	result := get(s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}}))(t)
 	must(t, result[0])
 	wantCode(t, result[1], delivery.CodeOrderNotFound)
+	key := s.rooms[o.ID.Partition()].order(o.ID.Digest())
+	before := s.rdb.StrLen(t.Context(), key).Val()
+	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}}))(t)[0]) // a repeated call
+	equal(t, s.rdb.StrLen(t.Context(), key).Val(), before, "bytes of the record")
 	swapped := get(s.Order(t.Context(), o.ID))(t)
 	check(t, swapped.Version == stored.Version && swapped.Courier == swap && swapped.Changes[0].Courier.Name == "Mehmet Yılmaz", "swapped %+v", swapped)
 }

@@ -195,24 +195,19 @@ func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, 
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
-// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED,
-// TOO_MANY_SECRETS.
+// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED.
 func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
 	reply, err := l.writeEndpoint(ctx, account, mode, args...)
-	switch {
-	case err != nil:
-		return err
-	case reply == "missing":
-		return webhookNotConfigured()
-	case reply == "full":
-		return tooManySecrets()
+	if err == nil && reply == "missing" {
+		err = webhookNotConfigured()
 	}
-	return nil
+	return err
 }
 
 // SetWebhookURL registers or changes an account's URL. The first registration
 // issues a secret, which is returned this once; issued is empty when the
-// account's secret stays. A changed URL takes the whole waiting backlog.
+// account's secret stays. A changed URL takes the whole waiting backlog; the same
+// one again is probed at once if its breaker is open.
 func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
@@ -249,16 +244,15 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// RotateWebhookSecret issues a new secret; the one before signs besides it for 24
-// hours, as every earlier one does until its own time, or they all end now
-// (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
-func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
+// RotateWebhookSecret issues a new secret; the old one signs besides it for 24
+// hours. WEBHOOK_NOT_CONFIGURED.
+func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.AccountID) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
 		return "", err
 	}
-	if err := l.changeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
+	if err := l.changeEndpoint(ctx, account, "rotate", "", sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
 		return "", err
 	}
 	return secret, nil

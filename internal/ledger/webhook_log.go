@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -182,19 +183,21 @@ func (d *Delivery) itemReference(epoch uint32) string {
 // Attempts is an account's log, newest first; state "" means all. The last 200
 // attempts are kept, at most 256 kB.
 func (l *Ledger) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
+	records, err := l.LastAttempts(ctx, account, attemptsShown)
+	return slices.DeleteFunc(records, func(a AttemptRecord) bool { return state != "" && a.State != state }), err
+}
+
+// LastAttempts are the newest n lines of an account's log, newest first.
+func (l *Ledger) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
 	r := l.roomOf(account)
-	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, attemptsShown-1).Result()
+	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, int64(n)-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading the attempt log: %w", failure(err))
 	}
-	records := make([]AttemptRecord, 0, len(lines))
-	for _, line := range lines {
-		record, err := r.decodeLine(line)
-		if err != nil {
+	records := make([]AttemptRecord, len(lines))
+	for i, line := range lines {
+		if records[i], err = r.decodeLine(line); err != nil {
 			return nil, err
-		}
-		if state == "" || record.State == state {
-			records = append(records, record)
 		}
 	}
 	return records, nil

@@ -236,10 +236,10 @@ func (l *Ledger) ReleaseLeases(ctx context.Context, holder string) (int, error) 
 	return total, nil
 }
 
-// QueueTest publishes a webhook.test event; it goes the way of every event.
-// WEBHOOK_NOT_CONFIGURED.
+// QueueTest publishes a webhook.test event; it goes the way of every event, but
+// that a receiver whose breaker is open is probed at once. WEBHOOK_NOT_CONFIGURED.
 func (l *Ledger) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
-	if _, err := l.WebhookEndpoint(ctx, account); err != nil {
+	if err := l.changeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
 	}
 	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID())

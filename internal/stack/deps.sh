@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is lacking of the named things (redis-server, gcc, curl,
-# libreoffice, chromium) from the system's packages, says so, and skips what is
-# there.
+# libreoffice, chromium, haproxy, php, java, python-requests) from the system's
+# packages, says so, and skips what is there.
 # Nothing else on the machine is touched: a service that the package brings
 # along is of no use here, since this project's Redis has ports and folders of
 # its own.
@@ -9,7 +9,10 @@ set -eu
 
 present() {
     case $1 in
-    redis-server | curl) command -v "$1" >/dev/null ;;
+    redis-server | curl | haproxy | java) command -v "$1" >/dev/null ;;
+    php) php -r 'exit(function_exists("curl_init") ? 0 : 1);' >/dev/null 2>&1 ;;
+    # Another Python may come first on PATH than the one that the package is for.
+    python-requests) python3 -c 'import requests' 2>/dev/null || /usr/bin/python3 -c 'import requests' 2>/dev/null ;;
     libreoffice) command -v soffice >/dev/null ;;
     # CHROMIUM names one that is nowhere on PATH.
     chromium)
@@ -25,7 +28,10 @@ present() {
 
 packages() {
     case $1 in
-    redis-server | curl) echo "$1" ;;
+    redis-server | curl | haproxy) echo "$1" ;;
+    php) echo php-cli php-curl ;;
+    java) echo default-jdk-headless ;;
+    python-requests) echo python3-requests ;;
     gcc) echo gcc libc6-dev ;;
     # Its spreadsheet without a window: 90 MB to fetch. Tests open reports in it.
     libreoffice) echo libreoffice-calc-nogui ;;

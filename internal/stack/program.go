@@ -38,11 +38,13 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 	return p.process.awaitReady(ctx, func(ctx context.Context) error { return getOK(ctx, p.ready) })
 }
 
-// Use makes the next Start run the program of another folder of binaries, on
-// the same addresses, with further NAME=value settings that win over the old
-// ones.
-func (p *Program) Use(binDir string, env ...string) {
+// Use makes the next Start run the program of another folder of binaries with
+// the settings of another folder, on the same addresses, with further NAME=value
+// settings that win over the old ones.
+func (p *Program) Use(binDir, configDir string, env ...string) {
 	p.process.path = filepath.Join(binDir, p.Name)
+	p.process.args = slices.Clone(p.process.args)
+	p.process.args[len(p.process.args)-1] = filepath.Join(configDir, p.Name+".yaml")
 	p.process.env = append(slices.Clone(p.process.env), env...)
 }
 

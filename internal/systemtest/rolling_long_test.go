@@ -19,28 +19,50 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// nextRelease builds gateway and worker from a copy of the project in which a
-// script has another text, so that its library is another one.
-func nextRelease(t *testing.T) string {
+// release is the programs of a release and their settings.
+type release struct{ programs, settings string }
+
+// releases are two releases: the one of the commit ROLLING_BASE and
+// this one; where that is not given, this one and one with another text in a
+// script, so that its library is another one.
+func releases(t *testing.T) (replaced, replacing release) {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
-	dir := t.TempDir()
+	present := release{testserver.Programs(t), filepath.Join(root, "configs")}
+	other := release{t.TempDir(), present.settings}
+	build := func(dir string, args ...string) {
+		t.Helper()
+		args = append(append([]string{"build", "-ldflags=-s -w", "-o", other.programs + string(filepath.Separator)}, args...),
+			"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive")
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if base := os.Getenv("ROLLING_BASE"); base != "" {
+		tree := t.TempDir()
+		checkout := exec.CommandContext(t.Context(), "sh", "-c", `git archive "$1" | tar -x -C "$2"`, "sh", base, tree)
+		checkout.Dir = root
+		if out, err := checkout.CombinedOutput(); err != nil {
+			t.Fatalf("release %s: %v\n%s", base, err, out)
+		}
+		other.settings = filepath.Join(tree, "configs")
+		build(tree)
+		return other, present
+	}
 	script := filepath.Join(root, "internal", "ledger", "lua", "clock.lua")
 	text, err := os.ReadFile(script)
 	must(t, err)
-	changed := filepath.Join(dir, "clock.lua")
+	changed := filepath.Join(other.programs, "clock.lua")
 	must(t, os.WriteFile(changed, append(text, "\nlocal release = 'next'\n"...), 0o600))
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {script: changed}})
 	must(t, err)
-	file := filepath.Join(dir, "overlay.json")
+	file := filepath.Join(other.programs, "overlay.json")
 	must(t, os.WriteFile(file, overlay, 0o600))
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", file, "-ldflags=-s -w", "-o", dir+string(filepath.Separator), "./gateway", "./worker")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
+	build(root, "-overlay", file)
+	return present, other
 }
 
 // Two gateways and two workers are replaced one after the other by a release
@@ -48,8 +70,8 @@ func nextRelease(t *testing.T) string {
 // In between both releases work on the same streams and queues.
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
-	next := nextRelease(t)
-	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond})
+	before, next := releases(t)
+	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")
@@ -57,7 +79,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	v := s.Vendor(t, system.Raised)
 	r := v.Receive(t, receiver.Options{})
 	c := openTills(t, v, []string{s.Demo.BaseURL, second}, 8, func(*client.Answer) bool { return false })
-	replace := func(p *stack.Program, folder string, env ...string) {
+	replace := func(p *stack.Program, by release, env ...string) {
 		t.Helper()
 		c.passes(t, 60)
 		began := time.Now()
@@ -66,7 +88,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 		if p.Name == "gateway" {
 			c.awaitResets(t)
 		}
-		p.Use(folder, env...)
+		p.Use(by.programs, by.settings, env...)
 		must(t, p.Start(t.Context()))
 		t.Logf("%s stopped in %.1f s, was ready after %.1f s", p.Name, stopped.Seconds(), time.Since(began).Seconds())
 	}
@@ -75,8 +97,8 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	c.passes(t, 100) // one of each, side by side
 	replace(gateway, next)
 	replace(worker, next, "WORKER_INSTANCE=pod-2")
-	replace(s.Gateway, testserver.Programs(t))
-	replace(s.Worker, testserver.Programs(t))
+	replace(s.Gateway, before)
+	replace(s.Worker, before)
 	c.passes(t, 60)
 	if lost := c.check(t, r); len(lost) > 0 {
 		t.Errorf("%d orders lost, the first %s", len(lost), lost[0].orderID)
@@ -92,7 +114,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	}
 	memory, err := s.Redis.Command(t.Context(), "INFO", "memory")
 	must(t, err)
-	if !strings.Contains(memory, "number_of_libraries:2\r\n") {
+	if before.settings == next.settings && !strings.Contains(memory, "number_of_libraries:2\r\n") {
 		t.Errorf("want the libraries of both releases: %s", memory)
 	}
 }

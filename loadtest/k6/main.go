@@ -31,6 +31,7 @@ type flags struct {
 	scale   float64
 	report  string
 	keep    bool
+	install bool
 }
 
 const manual = `Usage: make loadtest [ARGS='flags']
@@ -47,6 +48,7 @@ func main() {
 	flag.Float64Var(&f.scale, "duration-scale", 1, "multiplies the lengths of those whose length is free")
 	flag.StringVar(&f.report, "report", "", "where the page goes; empty: DATA_DIR/loadtest/report.html")
 	flag.BoolVar(&f.keep, "keep", false, "keep the system's data and every sample")
+	flag.BoolVar(&f.install, "install", false, "only make sure that k6 is there")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), manual)
 		flag.PrintDefaults()
@@ -90,7 +92,7 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		return err
 	}
 	binary, err := ensureK6(ctx, filepath.Join(data, "bin"), out)
-	if err != nil {
+	if err != nil || f.install {
 		return err
 	}
 	bin, err := os.MkdirTemp("", "vendor-load-bin-")

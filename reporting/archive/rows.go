@@ -53,7 +53,7 @@ type Event struct {
 }
 
 // LateDelivery is a row of late_deliveries: a Delivered that a courier reported
-// of an order that the service had given up as TimedOut.
+// of an order that had failed or been cancelled.
 type LateDelivery struct {
 	Account    delivery.AccountID
 	CreatedAt  time.Time // of the order

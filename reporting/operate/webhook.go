@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
@@ -100,15 +99,6 @@ func (page *webhookPage) URL() string {
 		return ""
 	}
 	return page.Receiver.URL
-}
-
-// Earlier are the secrets before the present one that still sign.
-func (page *webhookPage) Earlier() earlierSecrets {
-	var untils []time.Time
-	for _, one := range page.Receiver.Earlier {
-		untils = append(untils, one.Until)
-	}
-	return earlierOf(untils)
 }
 
 // InFlight is explained at URL.

@@ -139,6 +139,21 @@ func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id de
 	return steps, err
 }
 
+// lateDeliveries reads when couriers say to have delivered an order that had
+// ended otherwise.
+func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (late []time.Time, err error) {
+	args := append(placeArgs(id), clickhouse.Named("account", account.String()))
+	err = p.each(ctx, lateSQL, args, func(rows driver.Rows) error {
+		var at int64
+		if err := rows.Scan(&at); err != nil {
+			return err
+		}
+		late = append(late, moment(at))
+		return nil
+	})
+	return late, err
+}
+
 // attemptDays is how long after its creation an order's events can still have
 // been sent: retries end after a day, and replays with the order's stay in Redis.
 const attemptDays = 31

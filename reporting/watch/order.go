@@ -41,7 +41,8 @@ type orderView struct {
 	Recipient               *recipient      // nil: not known any more
 	Map                     *drawing.Map    // nil: there is nothing to draw
 	Steps                   []stepView
-	Omitted                 int // attempts that are not shown
+	Omitted                 int         // attempts that are not shown
+	Late                    []time.Time // when it is said to have been delivered, reported after its end
 }
 
 // recipient is the personal data of an order.
@@ -92,6 +93,7 @@ type orderSources struct {
 	store    *delivery.Store
 	account  string
 	attempts []ledger.AttemptRecord
+	late     []time.Time
 	lost     []string
 }
 
@@ -121,6 +123,12 @@ func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 		past, err = p.pastAttempts(ctx, account, id, events)
 		return err
 	})
+	if s.undelivered() {
+		more.part("late deliveries (ClickHouse)", func(ctx context.Context) (err error) {
+			s.late, err = p.lateDeliveries(ctx, account, id)
+			return err
+		})
+	}
 	s.lost = append(s.lost, more.wait()...)
 	s.attempts = mergeAttempts(id, live, past)
 	return p.view(s, time.Now()), nil
@@ -174,6 +182,17 @@ func (s *orderSources) events() (account delivery.AccountID, events []string) {
 	return account, events
 }
 
+// undelivered reports whether the order has ended otherwise than Delivered.
+func (s *orderSources) undelivered() bool {
+	var status delivery.Status
+	if s.live != nil {
+		status = s.live.Status
+	} else {
+		status = s.past.Status
+	}
+	return status.Terminal() && status != delivery.Delivered
+}
+
 // readNames reads what the order's store and account are called.
 func (p *Pages) readNames(ctx context.Context, account delivery.AccountID, s *orderSources) error {
 	a, err := p.ledger.Account(ctx, account)
@@ -217,6 +236,7 @@ func (p *Pages) view(s *orderSources, now time.Time) *orderView {
 	}
 	v.Map = s.draw(now)
 	v.Steps, v.Omitted = tell(s.id, s.steps, s.attempts, now)
+	v.Late = s.late
 	v.Live = v.RedisAway || v.InRedis && (!v.Status.Terminal() || now.Sub(v.Ended) < afterlife && waiting(v.Steps))
 	if p.TrackingURL != nil {
 		v.Tracking = p.TrackingURL(s.id)

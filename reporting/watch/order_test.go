@@ -132,6 +132,22 @@ func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	e.page(lost.ID).Says("Failed NoCourierFound", "Courier nobody yet")
 }
 
+//rule:states/a-delivered-reported-after-that
+func TestOrder_ALateDeliveryStandsInTheTimeline(t *testing.T) {
+	e := newEnv(t)
+	now := time.Now()
+	o := e.Vendor.Order("", now.Add(-time.Hour))
+	e.Commit(o, delivery.Change{Status: delivery.Failed, At: now.Add(-time.Minute), Failure: delivery.CustomerRefused})
+	e.Reach(o, delivery.Delivered, now)
+	e.refuse(delivery.Failed, "late_delivery", true)
+	e.export()
+	const line = "Reported by the fleet after the order had ended: refused. Cash may have been collected."
+	e.page(o.ID).Says("Status Failed CustomerRefused", line)
+	e.page(e.Vendor.Order("", now).ID).Hides(line)
+	e.Do("FLUSHDB") // ClickHouse alone remembers
+	e.page(o.ID).Says("This order has left Redis", line)
+}
+
 func TestOrder_UnknownIsNotFound(t *testing.T) {
 	e := newEnv(t)
 	for _, id := range []string{delivery.MakeOrderID(0, 20000, [12]byte{1}).String(), "no-id", "00000000-0000-0000-0000-000000000000", "%3Cscript%3E"} {

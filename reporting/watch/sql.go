@@ -90,6 +90,10 @@ ORDER BY version DESC LIMIT 1`
 PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
 ORDER BY sequence LIMIT 100`
 
+	lateSQL = `SELECT toUnixTimestamp64Milli(reported_at) FROM late_deliveries FINAL
+PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
+ORDER BY reported_at LIMIT 20`
+
 	// The table is sorted by account, day and event, so that what is read is as
 	// little as the order has.
 	attemptsSQL = `SELECT event_id, toUnixTimestamp64Milli(at), state, attempt, http_status, error, milliseconds, replay, probe

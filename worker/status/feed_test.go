@@ -156,19 +156,40 @@ func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 }
 
 //rule:states/a-delivered-reported-after-that
-func TestRole_ListsADeliveryThatComesAfterTimedOut(t *testing.T) {
+func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	e := newEnv(t)
-	long := time.Now().Add(-2 * time.Hour)
-	o := e.vendor.Order("", long)
-	e.Accept(o, long)
-	e.Start(e.role.Run)
-	e.AwaitStatus(o, delivery.Failed)
-	e.Reach(o, delivery.Delivered, time.Now())
-	e.Await("the refusal", func() bool {
-		return testenv.Value(t, e.role.metrics.refused.WithLabelValues(reasonLateDelivery)) == 1
-	})
-	if last := e.Read(o.ID); last.Status != delivery.Failed || last.Changes[len(last.Changes)-1].Failure != delivery.TimedOut {
-		t.Errorf("%+v", last)
+	now := time.Now()
+	ended := map[string]*delivery.Order{}
+	for _, end := range []string{"TimedOut", "NoCourierFound", "CustomerRefused", "Cancelled"} {
+		ended[end] = e.vendor.Order("", now.Add(-2*time.Hour))
+	}
+	e.Accept(ended["TimedOut"], now.Add(-2*time.Hour))
+	e.Accept(ended["CustomerRefused"], now)
+	e.Reach(ended["CustomerRefused"], delivery.Delivering, now)
+	e.Fail(ended["CustomerRefused"], delivery.CustomerRefused, now)
+	_, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, ended["Cancelled"].ID, delivery.CustomerRequest, "", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.settleFeed()
+	e.fireAll(e.role, now)
+	for _, o := range ended {
+		e.Reach(o, delivery.Delivered, now)
+	}
+	e.settleFeed()
+	refused, err := e.Ledger.RefusedUpdates(t.Context(), 10)
+	if err != nil || len(refused) != len(ended) {
+		t.Fatalf("%d refused updates, %v", len(refused), err)
+	}
+	for _, f := range refused {
+		if f.Reason != reasonLateDelivery || !f.Late {
+			t.Errorf("after %s: %s, finance was told: %v", f.Status, f.Reason, f.Late)
+		}
+	}
+	for end, o := range ended {
+		if last := e.Read(o.ID); last.Status != delivery.Cancelled && string(last.Changes[len(last.Changes)-1].Failure) != end {
+			t.Errorf("%s is now %s %+v", end, last.Status, last.Changes)
+		}
 	}
 }
 
@@ -198,21 +219,25 @@ func TestRole_APanicLosesNothing(t *testing.T) {
 	e.AwaitSettled(ledger.RoleStatus)
 }
 
+// readAndDie is a worker that reads all there is and dies before it settles any of it.
+func (e *env) readAndDie() {
+	e.T.Helper()
+	ctx, die := context.WithCancel(e.T.Context())
+	defer die()
+	_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
+		Handle: func(_ context.Context, _ int, _ []ledger.Entry) error {
+			if s := e.Stats(); s.Unread[ledger.RoleStatus] == 0 {
+				die()
+			}
+			return nil
+		}})
+}
+
 func TestRole_ClaimsTheEntriesOfADeadWorker(t *testing.T) {
 	e := newEnv(t)
 	o := e.order()
 	e.Accept(o, time.Now())
-	// This worker reads and dies before it settles anything.
-	ctx, die := context.WithCancel(t.Context())
-	_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
-		Handle: func(_ context.Context, _ int, batch []ledger.Entry) error {
-			for _, entry := range batch {
-				if entry.Update != nil {
-					die()
-				}
-			}
-			return nil
-		}})
+	e.readAndDie()
 	if e.Stats().Pending[ledger.RoleStatus] == 0 {
 		t.Fatal("the dead worker holds nothing")
 	}

@@ -40,6 +40,10 @@ func (r *Role) fireTimers(ctx context.Context, partition int, now time.Time) err
 
 // fireOrders handles one page; full says that there may be more. A page that
 // settled nothing ends the visit, because the same orders would come again.
+//
+// An order of which an update waits to be decided is left alone, however long
+// this takes: what was acknowledged to a fleet before the time-out wins. What
+// comes after the orders were read is seen by the commit.
 func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (full bool, err error) {
 	ids, err := r.ledger.DueOrders(ctx, partition, now, timerPage)
 	if err != nil {
@@ -52,15 +56,22 @@ func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (fu
 	if err != nil {
 		return false, fmt.Errorf("read %d due orders: %w", len(ids), err)
 	}
+	reported, known, err := r.ledger.UnsettledUpdates(ctx, partition)
+	if err != nil || !known {
+		return false, err
+	}
 	var commits []ledger.Commit
 	settled := 0
 	for i, order := range orders {
+		if reported[ids[i]] {
+			continue
+		}
 		change, due, next := delivery.Change{}, false, time.Time{}
 		if order != nil {
 			change, due, next = delivery.DecideTimeout(order, now)
 		}
 		if due {
-			commits = append(commits, ledger.Commit{Order: order, Changes: []delivery.Change{change}})
+			commits = append(commits, ledger.Commit{Order: order, Changes: []delivery.Change{change}, Silent: true})
 			continue
 		}
 		if err := r.ledger.Postpone(ctx, ids[i], next); err != nil {

@@ -87,6 +87,119 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 	}
 }
 
+// All status workers are stopped for 20 minutes while fleets go on reporting, and
+// one of them has died with what it had read: what was acknowledged wins against
+// every time-out that has come since.
+//
+//rule:states/no-time-out-is-decided-for
+func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
+	for name, readByTheDead := range map[string]bool{"unread": false, "read by a worker that died": true} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			now := time.Now()
+			ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
+			cancel := func(o *delivery.Order, code delivery.Code) {
+				_, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", ago(10))
+				if err != nil && delivery.CodeOf(err) != code || err == nil && code != "" {
+					t.Errorf("cancelled: %v, want %q", err, code)
+				}
+			}
+			cases := []struct {
+				name           string
+				created        int // minutes ago
+				before, during func(*delivery.Order)
+				path           string
+				failure        delivery.FailureReason
+			}{
+				{"accepted", 21, nil, func(o *delivery.Order) { e.Accept(o, ago(19)) }, "Searching Assigned", ""},
+				{"delivered by a weak fleet", 21, nil, func(o *delivery.Order) { e.Reach(o, delivery.Delivered, ago(18)) }, deliveredPath, ""},
+				{"given up by the fleet", 21, nil, func(o *delivery.Order) { e.Fail(o, delivery.OtherFailure, ago(18)) },
+					"Searching Failed", delivery.OtherFailure},
+				{"accepted and cancelled", 21, nil, func(o *delivery.Order) { e.Accept(o, ago(19)); cancel(o, "") }, "Searching Cancelled", ""},
+				{"picked up before it was to be cancelled", 21, nil, func(o *delivery.Order) {
+					e.Reach(o, delivery.PickedUp, ago(17))
+					cancel(o, delivery.CodeOrderNotCancellable)
+				}, "Searching Assigned PickingUp PickedUp", ""},
+				{"delivered", 70, func(o *delivery.Order) { e.Reach(o, delivery.Delivering, ago(25)) },
+					func(o *delivery.Order) { e.Reach(o, delivery.Delivered, ago(17)) }, deliveredPath, ""},
+				{"damaged", 70, func(o *delivery.Order) { e.Reach(o, delivery.PickedUp, ago(25)) },
+					func(o *delivery.Order) { e.Fail(o, delivery.PackageDamaged, ago(16)) },
+					"Searching Assigned PickingUp PickedUp Failed", delivery.PackageDamaged},
+				{"nothing was reported, searching", 21, nil, nil, "Searching Failed", delivery.NoCourierFound},
+				{"nothing was reported, assigned", 70, func(o *delivery.Order) { e.Accept(o, ago(30)) }, nil,
+					"Searching Assigned Failed", delivery.TimedOut},
+			}
+			orders := make([]*delivery.Order, len(cases))
+			for i, c := range cases {
+				orders[i] = e.vendor.Order("", ago(c.created))
+				if c.before != nil {
+					c.before(orders[i])
+				}
+			}
+			e.settleFeed()
+			was := make([]delivery.Status, len(cases))
+			for i, c := range cases {
+				if c.during != nil {
+					c.during(orders[i])
+				}
+				was[i] = e.Read(orders[i].ID).Status
+			}
+			if readByTheDead {
+				e.readAndDie()
+			}
+			other := e.newRole("w2")
+			e.fireAll(e.role, now)
+			e.fireAll(other, now)
+			for i, c := range cases {
+				if got := e.Read(orders[i].ID).Status; c.during != nil && got != was[i] {
+					t.Errorf("%s: it is %s before its report has been decided", c.name, got)
+				}
+			}
+			for _, r := range []*Role{e.role, other} {
+				r.settings.ClaimAfter = 200 * time.Millisecond
+				e.Start(r.Run)
+			}
+			e.AwaitSettled(ledger.RoleStatus)
+			for i, c := range cases {
+				if c.during == nil {
+					e.AwaitStatus(orders[i], delivery.Failed)
+				}
+				e.checkPath(orders[i], c.path)
+				last := e.Read(orders[i].ID)
+				if got := last.Changes[len(last.Changes)-1].Failure; got != c.failure {
+					t.Errorf("%s: failed with %q", c.name, got)
+				}
+			}
+		})
+	}
+}
+
+// An order of which a courier is heard between the look at its timer and the
+// time-out's commit goes on, in every state.
+func TestTimers_AReportInTheLastMomentWins(t *testing.T) {
+	e := newEnv(t)
+	long := time.Now().Add(-time.Hour)
+	for status := delivery.Searching; status <= delivery.Delivering; status++ {
+		o := e.vendor.Order("", long)
+		if status > delivery.Searching {
+			e.Move(o, status, long)
+		}
+		order := e.Read(o.ID)
+		change, due, _ := delivery.DecideTimeout(order, time.Now())
+		if !due {
+			t.Fatalf("%s is not due", status)
+		}
+		e.Fail(o, delivery.OtherFailure, time.Now()) // notes no status, only when it was heard
+		commit := ledger.Commit{Order: order, Changes: []delivery.Change{change}, Silent: true}
+		if ended, err := e.role.commitTimeouts(t.Context(), []ledger.Commit{commit}); ended != 0 || err != nil {
+			t.Errorf("%s: ended %d, %v", status, ended, err)
+		}
+		if got := e.Read(o.ID).Status; got != status {
+			t.Errorf("%s has become %s", status, got)
+		}
+	}
+}
+
 //rule:states/searching
 func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 	e := newEnv(t)

@@ -1,16 +1,15 @@
 -- Changes a webhook endpoint's configuration. A change of the URL clears what
 -- was known of the old receiver; the backlog goes to the new one, slowly first.
 -- KEYS 1 endpoint
--- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit' or 'delete',
---   4 set: the URL, rotate: '1' ends the earlier secrets now, 5 set (used only
---   when there is none yet), rotate: sealed secret, 6 end of the validity of the
---   one before in ms; limit: 4 most in flight, 5 events a second ('0': none of
+-- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit', 'probe' or 'delete',
+--   4 set: the URL, 5 set (used only when there is none yet), rotate: sealed
+--   secret, 6 end of the previous secret's validity in ms; limit: 4 most in
+--   flight, 5 events a second ('0': none of
 --   its own, '': as it is)
--- Replies: written, issued (set: the given secret was taken), missing (rotate,
---   limit and delete: no URL is registered), full (rotate: too many earlier secrets
---   still sign)
--- Repeated call: set and limit write the same again; rotate is told apart by the
---   sealed secret's bytes.
+-- Replies: written, issued (set: the given secret was taken), missing (all but
+--   set: no URL is registered)
+-- Repeated call: set, limit and probe write the same again; rotate would make the new
+--   secret the previous one too, so it is told apart by the sealed secret's bytes.
 local e = open_queue(ARGV[1], ARGV[2], clock())
 local secret = call('HGET', e.w, 'secret')
 local function raise()
@@ -22,6 +21,15 @@ local function limit(field, value)
   if value == '' then return end
   if value == '0' then call('HDEL', e.w, field) else call('HSET', e.w, field, value) end
 end
+-- Who sets the URL that is set, or asks for a test, says that the receiver is
+-- mended: the next probe goes out now, whatever its pause had grown to.
+local function probe_now()
+  local g = e.gate
+  if not g or g.open == 0 then return end
+  g.hold, g.changed = min(g.hold, e.now), true
+  keep_gate(e)
+  look_at(e, e.now)
+end
 if ARGV[3] == 'set' then
   if e.url ~= ARGV[4] then
     call('HSET', e.w, 'url', ARGV[4])
@@ -32,21 +40,24 @@ if ARGV[3] == 'set' then
       keep_gate(e)
       look_at(e, e.now)
     end
+  else
+    probe_now()
   end
   if secret then
     if secret == ARGV[5] then return 'issued' end
     return 'written'
   end
-  call('HDEL', e.w, 'previous') -- a release that knows nothing of it may have deleted the others
   call('HSET', e.w, 'secret', ARGV[5], 'proven', '1')
   return 'issued'
 end
 if not e.url then return 'missing' end
+if ARGV[3] == 'probe' then
+  probe_now()
+  return 'written'
+end
 if ARGV[3] == 'rotate' then
-  local done = rotate_secret(e.w, e.now, ARGV[5], tonumber(ARGV[6]), ARGV[4] == '1')
-  if done == 'full' then return done end
-  if done == 'written' then
-    call('HSET', e.w, 'proven', '0')
+  if secret ~= ARGV[5] then
+    call('HSET', e.w, 'old_secret', secret, 'old_until', ARGV[6], 'secret', ARGV[5], 'proven', '0')
     call('HINCRBY', e.w, 'version', 1)
   end
   return 'written'
@@ -57,7 +68,7 @@ if ARGV[3] == 'limit' then
   look_at(e, e.now)
   return 'written'
 end
-call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'previous', 'proven', 'in_flight', 'pace')
+call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven') -- the limits are the operator's
 raise()
 -- What still waits is handed out once more and recorded as not sent.
 look_at(e, e.now)

@@ -27,14 +27,16 @@ type Env struct {
 	Fleet *client.Client
 }
 
-// Start brings up a system that ends with the test. BinDir and, where empty,
-// DataDir are set here.
+// Start brings up a system that ends with the test. Where empty, BinDir
+// and DataDir are set here.
 func Start(t *testing.T, o stack.Options) *Env {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	o.BinDir = testserver.Programs(t)
+	if o.BinDir == "" {
+		o.BinDir = testserver.Programs(t)
+	}
 	o.Out = echo{t}
 	s, err := stack.Start(t.Context(), o)
 	if err != nil {
