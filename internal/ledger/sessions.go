@@ -160,29 +160,42 @@ func decodeSession(record string) (*Session, error) {
 	return s, nil
 }
 
-// How often a password may be tried, right or wrong: unlike a client secret a
-// password can be guessed, so the attempt is counted before it is judged. The
-// first limit is met by who guesses, the second by who tries many names, the
-// third by many machines that guess together. One machine alone stays so far
-// below the third that it cannot lock a user out of another one.
+// How often a password may be tried, right or wrong, before attempts have to wait
+// behind others: unlike a client secret a password can be guessed, so the attempt
+// is counted before it is judged. The first limit is met by who guesses, the
+// second by who tries many names, the third by many machines that guess together,
+// the last by who guesses with a browser in which the user has signed in before.
 var (
 	signInsOfUserAtAddress = redis_rate.Limit{Rate: 1, Burst: 5, Period: time.Minute}
 	signInsFromAddress     = redis_rate.Limit{Rate: 10, Burst: 30, Period: time.Minute}
 	signInsOfUser          = redis_rate.Limit{Rate: 5, Burst: 100, Period: time.Minute}
+	signInsOfDevice        = redis_rate.Limit{Rate: 5, Burst: 10, Period: time.Minute}
 )
 
 // CountSignIn counts an attempt to sign in, before the password is looked at.
 // RATE_LIMITED with RetryAfter once there were too many for the user, from the
-// address, or for both together. address is whatever stands for one caller.
+// address, or for both together; whether that refuses the attempt is the
+// caller's to say. address is whatever stands for one caller.
 func (l *Ledger) CountSignIn(ctx context.Context, user, address string) error {
-	for _, guard := range []struct {
-		key   string
-		limit redis_rate.Limit
-	}{
-		{l.signInKey("both", user, address), signInsOfUserAtAddress},
-		{l.signInKey("address", address), signInsFromAddress},
-		{l.signInKey("user", user), signInsOfUser},
-	} {
+	return l.countSignIn(ctx,
+		signInGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
+		signInGuard{l.signInKey("address", address), signInsFromAddress},
+		signInGuard{l.signInKey("user", user), signInsOfUser})
+}
+
+// CountKnownSignIn is CountSignIn for a device in which the user has signed in
+// before: what others try does not count.
+func (l *Ledger) CountKnownSignIn(ctx context.Context, user, device string) error {
+	return l.countSignIn(ctx, signInGuard{l.signInKey("device", user, device), signInsOfDevice})
+}
+
+type signInGuard struct {
+	key   string
+	limit redis_rate.Limit
+}
+
+func (l *Ledger) countSignIn(ctx context.Context, guards ...signInGuard) error {
+	for _, guard := range guards {
 		result, err := l.allow(ctx, guard.key, guard.limit)
 		if err != nil {
 			return fmt.Errorf("counting a sign-in: %w", failure(err))

@@ -14,6 +14,20 @@
 // of all vendors are nobody's business who runs webhooks, and the other way
 // round.
 //
+// A right password is refused to nobody for the wrong ones of others, so no number
+// of attempts locks anybody out: whether a password is right is known only after
+// its hash was computed, and so every attempt gets its turn. What bounds guessing,
+// and the time and memory that strangers take with it, is that there are few
+// turns, that a turn rests after a wrong password, longer where more were tried
+// than the ledger's limits by user and by address say, and that attempts wait for
+// a turn in an order (turns.order) in which whoever comes from an address of his
+// own, or asks for a user of his own, does not wait for a crowd. Behind a proxy
+// the address is the client's only if the proxy is among the trusted ones. The
+// case that is left, a crowd that tries the same user from the same address with
+// more attempts than there are turns within checkPatience, is for browsers in
+// which the user has signed in before: they carry a signed cookie and have a turn
+// of their own.
+//
 // Cookies are SameSite=Lax and not Strict, so that a link in a mail to a report
 // opens for who is signed in. Nothing changes state on GET; every other method
 // needs the session's CSRF token and must not come from another origin.

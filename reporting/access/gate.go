@@ -23,8 +23,9 @@ type Settings struct {
 	// TrustedProxies are the addresses or networks whose X-Forwarded-For is
 	// believed when attempts to sign in are counted.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// PasswordChecks is how many passwords are checked at once, 1 to 64. Each
-	// takes 64 MB for a tenth of a second; further ones wait up to 5 s.
+	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides
+	// one of a browser that is known. Each takes 64 MB for a tenth of a second;
+	// further ones wait up to 20 s.
 	PasswordChecks int `yaml:"password_checks"`
 }
 
@@ -59,6 +60,7 @@ type Gate struct {
 	users    map[string]*User
 	tokens   []Token
 	checks   *passwordChecks
+	refusals refusalLog
 	settings Settings
 	proxies  []netip.Prefix
 	origins  *http.CrossOriginProtection

@@ -119,6 +119,9 @@ func TestSession_EndsByItself(t *testing.T) {
 	busy.Get("/reports/x").Want(401, "TOKEN_INVALID")
 	busy.Get("/reports/x", web.AcceptHTML).Want(303)
 	busy.Post("/operate", nil, web.AcceptHTML).Leads("/login")
+	busy.Get("/login").Want(200, `role="alert"`, "Your session has expired. Sign in again.")
+	busy.Get("/login", "Accept-Language: tr").Want(200, "Oturumunuzun süresi doldu.")
+	e.browser().Get("/login").Want(200).Lacks("expired", `role="alert"`)
 }
 
 // A session holds on every replica, and on none once its user's line changes.

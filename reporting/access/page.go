@@ -29,7 +29,7 @@ type loginPage struct {
 type words struct {
 	Language                             string
 	Title, User, Password, SignIn        string
-	Wrong, Throttled, Busy               string
+	Wrong, Throttled, Busy, Expired      string
 	Forbidden, Unavailable, Failed, Back string
 }
 
@@ -38,6 +38,7 @@ var (
 		Wrong:       "User name or password is wrong.",
 		Throttled:   "Too many attempts. Try again in %d seconds.",
 		Busy:        "Signing in does not work right now. Try again in %d seconds.",
+		Expired:     "Your session has expired. Sign in again.",
 		Forbidden:   "You may not do this.",
 		Unavailable: "The service cannot answer right now. Try again in a moment.",
 		Failed:      "This did not work.",
@@ -47,6 +48,7 @@ var (
 		Wrong:       "Kullanıcı adı veya parola yanlış.",
 		Throttled:   "Çok fazla deneme yapıldı. %d saniye sonra yeniden deneyin.",
 		Busy:        "Şu anda giriş yapılamıyor. %d saniye sonra yeniden deneyin.",
+		Expired:     "Oturumunuzun süresi doldu. Yeniden giriş yapın.",
 		Forbidden:   "Bunun için yetkiniz yok.",
 		Unavailable: "Hizmet şu anda yanıt veremiyor. Biraz sonra yeniden deneyin.",
 		Failed:      "Bu işlem yapılamadı.",

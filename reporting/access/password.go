@@ -5,18 +5,26 @@ import (
 	"time"
 
 	"github.com/alexedwards/argon2id"
-	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/delivery"
 )
 
 // checkPatience is how long a sign-in waits for its turn.
-const checkPatience = 5 * time.Second
+const checkPatience = 20 * time.Second
+
+// How many times as long as a wrong password's check took its turn rests
+// afterwards: strangers have at most half of the time of the turns, and a quarter
+// once they have tried too many.
+const (
+	restAfterWrong = 1
+	restAfterMany  = 3
+)
 
 // passwordChecks compares passwords, a few at a time: each takes the memory that
 // its hash was made with.
 type passwordChecks struct {
-	turns *semaphore.Weighted
+	// known is for browsers in which the user has signed in before.
+	known, others turns
 	// nobody is a hash that no password fits, and costs as much as those of the
 	// users, so that an unknown name takes as long as a wrong password.
 	nobody string
@@ -38,23 +46,40 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 		return nil, err
 	}
 	nobody, err := argon2id.CreateHash(password, &cost)
-	return &passwordChecks{turns: semaphore.NewWeighted(int64(atOnce)), nobody: nobody}, err
+	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: nobody}, err
 }
 
-// fits tells whether it is the user's password; user may be nil.
-// SERVICE_UNAVAILABLE when its turn does not come.
-func (c *passwordChecks) fits(ctx context.Context, user *User, password string) (bool, error) {
+// fits tells whether it is the user's password, once it is the attempt's turn;
+// user may be nil. SERVICE_UNAVAILABLE, or RATE_LIMITED after too many, when its
+// turn does not come.
+func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, password string) (fits bool, err error) {
+	queue, rest := &c.others, restAfterWrong
+	if a.known {
+		queue = &c.known
+	}
+	if a.many != nil {
+		rest = restAfterMany
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	if err := c.turns.Acquire(ctx, 1); err != nil {
+	if !queue.take(ctx, a) {
+		if a.many != nil {
+			return false, a.many
+		}
 		return false, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
 			Message: "too many people sign in at the moment"}
 	}
-	defer c.turns.Release(1)
+	began := time.Now()
+	defer func() {
+		if fits {
+			rest = 0
+		}
+		time.AfterFunc(time.Duration(rest)*time.Since(began), queue.give)
+	}()
 	hash := c.nobody
 	if user != nil {
 		hash = user.hash
 	}
-	fits, err := argon2id.ComparePasswordAndHash(password, hash)
+	fits, err = argon2id.ComparePasswordAndHash(password, hash)
 	return fits && user != nil, err
 }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 		Leads("/reports/x?from=2026-11-01&plain=1")
 	b.Get("/reports/x", web.AcceptHTML).Want(200, "ayse is finance")
 
+	b.Get("/login").Want(200).Lacks("expired")
 	csrf, cookie := csrfOf(b), sessionOf(b)
 	b.Post("/logout", nil).Want(403)
 	b.Post("/logout", url.Values{"csrf": {"wrong"}}).Want(403)
@@ -43,6 +45,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 		t.Error("the browser still has the cookie")
 	}
 	b.Get("/reports/x").Want(401, "TOKEN_INVALID")
+	b.Get("/login").Want(200).Lacks("expired")
 	// Somebody may have copied it.
 	b.Get("/reports/x", "Cookie: "+cookie.String()).Want(401, "TOKEN_INVALID")
 }
@@ -83,11 +86,11 @@ func TestSignIn_HashesForAnUnknownUser(t *testing.T) {
 		if *nobody != *known {
 			t.Errorf("%s: %+v for nobody, %+v for somebody", name, *nobody, *known)
 		}
-		if fits, err := checks.fits(t.Context(), nil, "wrong"); fits || err != nil {
+		if fits, err := checks.fits(t.Context(), &attempt{}, nil, "wrong"); fits || err != nil {
 			t.Error(fits, err)
 		}
 		checks.nobody = "broken"
-		if _, err := checks.fits(t.Context(), nil, "wrong"); err == nil {
+		if _, err := checks.fits(t.Context(), &attempt{}, nil, "wrong"); err == nil {
 			t.Error("nothing is hashed for an unknown user")
 		}
 	}
@@ -106,32 +109,106 @@ func TestSignIn_MakesANewSession(t *testing.T) {
 	}
 }
 
-func TestSignIn_ThrottlesByUserAndAddress(t *testing.T) {
+// Strangers try the operator's name and others, from the operator's address; with
+// a proxy in front, theirs is not the operator's. The operator comes in all the
+// while, with a browser that nobody knows.
+func TestSignIn_NeverRefusesARightPasswordForOthersWrongOnes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ proxies, stranger, operator []string }{
+		"one address":    {},
+		"behind a proxy": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For: 203.0.113.9"}, []string{"X-Forwarded-For: 198.51.100.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, func(s *Settings) { s.TrustedProxies = c.proxies })
+			var strangers sync.WaitGroup
+			for i := range 4 {
+				strangers.Go(func() {
+					for j := range wrongPasswords / 4 {
+						user := []string{"ayse", fmt.Sprint("nobody", i, "-", j)}[j%2]
+						if a := signIn(e.browser().With(c.stranger...), user, "wrong"); a.StatusCode != 401 && a.StatusCode != 429 {
+							a.Want(401)
+						}
+					}
+				})
+			}
+			signIn(e.browser().With(c.operator...), "ayse", password).Want(303)
+			strangers.Wait()
+			signIn(e.browser().With(c.operator...), "ayse", password).Want(303)
+			signIn(e.browser().With(c.stranger...), "deniz", password).Want(303)
+			if held := testenv.Value(t, e.gate.metrics.signIns.WithLabelValues(resultThrottled)); held == 0 {
+				t.Errorf("%v of %d attempts were held back", held, wrongPasswords)
+			}
+		})
+	}
+}
+
+// A browser in which the user has signed in before waits behind nobody, until it
+// tries too much itself.
+func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	b := e.browser()
-	for range 4 {
-		signIn(b, "ayse", "wrong").Want(401)
+	known := e.signedIn("ayse")
+	cookie := deviceOf(known)
+	if !cookie.HttpOnly || cookie.MaxAge != int(deviceLifetime/time.Second) || cookie.SameSite != http.SameSiteLaxMode {
+		t.Errorf("%+v", cookie)
 	}
-	signIn(e.browser(), "ayse", password).Want(303) // one that is right forgives those before it
-	for range 5 {
-		signIn(b, "ayse", "wrong").Want(401)
-	}
-	a := signIn(b, "ayse", password).Want(429, "Too many attempts.")
-	if wait := a.Header.Get("Retry-After"); wait == "" || wait == "0" || len(wait) > 2 {
-		t.Errorf("Retry-After: %q", wait)
-	}
-	signIn(b, "AYSE", password).Want(429)
-	for range 5 { // a name that is nobody's is counted too
-		signIn(b, "nobody", "wrong").Want(401)
-	}
-	signIn(b, "nobody", "wrong").Want(429, "Too many attempts.")
-	signIn(b, "deniz", password).Want(303)
-	for result, want := range map[string]float64{resultThrottled: 3, resultWrong: 14, resultSignedIn: 2} {
-		if got := testenv.Value(t, e.gate.metrics.signIns.WithLabelValues(result)); got != want {
-			t.Errorf("%s: %v, want %v", result, got, want)
+	free := e.gate.checks.others.free
+	for range free { // strangers have all of their turns
+		if !e.gate.checks.others.take(t.Context(), &attempt{}) {
+			t.Fatal("no turn")
 		}
 	}
+	signIn(known, "ayse", "wrong").Want(401)
+	signIn(known, "ayse", password).Want(303)
+	for range free {
+		e.gate.checks.others.give()
+	}
+	request := func(value string) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil)
+		r.AddCookie(&http.Cookie{Name: plainDevice, Value: value})
+		return r
+	}
+	ayse, deniz := e.gate.users["ayse"], e.gate.users["deniz"]
+	another := *ayse
+	another.hash = strings.Replace(ayse.hash, "uW2B", "uW2C", 1)
+	forged := strings.Repeat("B", len(cookie.Value))
+	for name, device := range map[string]string{
+		"another user": e.gate.device(request(cookie.Value), deniz), "another password": e.gate.device(request(cookie.Value), &another),
+		"nobody": e.gate.device(request(cookie.Value), nil), "forged": e.gate.device(request(forged), ayse), "cut": e.gate.device(request(cookie.Value[:40]), ayse),
+	} {
+		if device != "" {
+			t.Errorf("%s: the browser is known", name)
+		}
+	}
+	if e.gate.device(request(cookie.Value), ayse) == "" {
+		t.Error("the browser is not known")
+	}
+	for range 10 {
+		signIn(known, "ayse", "wrong").Want(401)
+	}
+	e.gate.checks.known.free = 0 // nobody gets a turn there
+	signIn(known, "ayse", "wrong").Want(401)
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		e.gate.setDevice(w, httptest.NewRequest(http.MethodPost, "/login", nil), ayse)
+		time.Sleep(deviceLifetime)
+		if r := request(w.Result().Cookies()[0].Value); e.gate.device(r, ayse) != "" {
+			t.Error("the browser is known for ever")
+		}
+	})
+}
+
+// deviceOf is what an answer to a sign-in makes the browser known by.
+func deviceOf(b *web.Client) *http.Cookie {
+	b.T.Helper()
+	for _, c := range signIn(b, "ayse", password).Want(303).Cookies() {
+		if c.Name == plainDevice {
+			return c
+		}
+	}
+	b.T.Fatal("the browser is not made known")
+	return nil
 }
 
 // Hashing takes 64 MB at a time, however many come at once; who does not get a
@@ -140,29 +217,108 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 	t.Parallel()
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
+	many := delivery.Refuse(delivery.CodeRateLimited, "too many")
 	synctest.Test(t, func(t *testing.T) {
-		must(t, gate.checks.turns.Acquire(t.Context(), 1))
+		if !gate.checks.others.take(t.Context(), &attempt{}) {
+			t.Fatal("no turn")
+		}
 		began := time.Now()
 		var waiting sync.WaitGroup
-		for range 4 {
+		for _, c := range []struct {
+			a     attempt
+			said  string
+			wait  string
+			after time.Duration
+		}{
+			{attempt{}, "503 Signing in does not work right now.", "2", checkPatience},
+			{attempt{many: many}, "429 Too many attempts.", "1", checkPatience},
+			{attempt{known: true}, "401 User name or password is wrong.", "", 0},
+		} {
 			waiting.Go(func() {
-				_, err := gate.checks.fits(t.Context(), nil, "wrong")
-				if delivery.CodeOf(err) != delivery.CodeServiceUnavailable || time.Since(began) != checkPatience {
-					t.Errorf("got %v after %s", err, time.Since(began))
+				fits, err := gate.checks.fits(t.Context(), &c.a, nil, "wrong")
+				if fits || time.Since(began) != c.after {
+					t.Errorf("%s: got %v after %s", c.said, fits, time.Since(began))
+				}
+				if err == nil {
+					err = delivery.Refuse(delivery.CodeInvalidCredentials, "wrong")
 				}
 				w := httptest.NewRecorder()
 				gate.refuseSignIn(w, httptest.NewRequest(http.MethodPost, "/login", nil), err, loginPage{})
-				if w.Code != 503 || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), "Signing in does not work right now.") {
-					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+				status, said, _ := strings.Cut(c.said, " ")
+				if fmt.Sprint(w.Code) != status || w.Header().Get("Retry-After") != c.wait || !strings.Contains(w.Body.String(), said) {
+					t.Errorf("%s: %d %v %s", c.said, w.Code, w.Header(), w.Body)
 				}
 			})
 		}
 		waiting.Wait()
-		gate.checks.turns.Release(1)
-		if fits, err := gate.checks.fits(t.Context(), gate.users["ayse"], password); !fits || err != nil {
+		gate.checks.others.give()
+		if fits, err := gate.checks.fits(t.Context(), &attempt{}, gate.users["ayse"], password); !fits || err != nil {
 			t.Error(fits, err)
 		}
 	})
+}
+
+func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
+	t.Parallel()
+	many := delivery.Refuse(delivery.CodeRateLimited, "too many")
+	synctest.Test(t, func(t *testing.T) {
+		var queue turns
+		var served []string
+		var all sync.WaitGroup
+		wait := func(name string, a *attempt) {
+			all.Go(func() {
+				if queue.take(t.Context(), a) {
+					served = append(served, name)
+				}
+			})
+			synctest.Wait() // it waits, so the next one is newer
+		}
+		for i := range mostWaiting {
+			wait("flood", &attempt{user: "ayse", address: "A", many: many})
+			if i == 2 {
+				wait("first of B", &attempt{user: "ayse", address: "B", many: many})
+				wait("within the limits", &attempt{user: "ayse", address: "C"})
+				wait("another name", &attempt{user: "deniz", address: "A", many: many})
+			}
+		}
+		for range mostWaiting {
+			queue.give()
+			synctest.Wait()
+		}
+		all.Wait()
+		if got := strings.Join(served[:4], ", "); len(served) != mostWaiting || got != "within the limits, first of B, another name, flood" {
+			t.Errorf("%d were served: %s", len(served), got)
+		}
+		// Whoever goes away leaves no turn behind.
+		gone, leave := context.WithCancel(t.Context())
+		queue.free = 0
+		all.Go(func() {
+			if queue.take(gone, &attempt{}) {
+				t.Error("a turn that nobody gave")
+			}
+		})
+		synctest.Wait()
+		leave()
+		all.Wait()
+		if queue.give(); queue.free != 1 || len(queue.waiting) != 0 {
+			t.Errorf("%d turns, %d wait", queue.free, len(queue.waiting))
+		}
+	})
+}
+
+func TestRefusals_AreLoggedNowAndThen(t *testing.T) {
+	t.Parallel()
+	var log refusalLog
+	now, lines, told := time.Now(), 0, 0
+	for range 10 * refusalsLogged {
+		if unlogged, ok := log.take(now); ok {
+			lines, told = lines+1, told+unlogged
+		}
+	}
+	unlogged, ok := log.take(now.Add(time.Minute))
+	if lines != refusalsLogged || told != 0 || !ok || unlogged != 9*refusalsLogged {
+		t.Errorf("%d lines, %d left out; a minute later %v, %d", lines, told, ok, unlogged)
+	}
 }
 
 func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {

@@ -1,0 +1,5 @@
+//go:build long
+
+package access
+
+const wrongPasswords = 1000
