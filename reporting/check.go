@@ -55,7 +55,9 @@ func checkConfig(c *cobra.Command, roles []string) error {
 		secrets = secretNames
 		if err := checkSecrets(); err != nil {
 			wrong = errors.Join(wrong, err)
-		} else if _, err := newPanel(&s, nil, prometheus.NewRegistry()); err != nil {
+		} else if _, err := newPanel(&s, nil, prometheus.NewRegistry()); errors.Is(err, errInsecure) {
+			wrong = errors.Join(wrong, config.Locate(path, err))
+		} else if err != nil {
 			wrong = errors.Join(wrong, config.Locate(path, fmt.Errorf("panel: %w", err)))
 		}
 	}

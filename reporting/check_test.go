@@ -41,6 +41,24 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	}
 }
 
+// In production a session's cookie never goes without TLS.
+func TestServe_RefusesInsecureCookiesInProduction(t *testing.T) {
+	t.Parallel()
+	production := append(rightEnvironment(), "ENVIRONMENT=production")
+	out, err := program(t, production, "serve", "--config", settingsFile(t)).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "panel.access.secure_cookies: must be true in production") {
+		t.Errorf("%v, said %s", err, out)
+	}
+	for name, c := range map[string]struct {
+		variable string
+		args     []string
+	}{"secure": {"PANEL_SECURE_COOKIES=true", []string{"serve"}}, "no panel": {"", []string{"serve", "--roles", "export,reconcile"}}} {
+		if out, err := program(t, append(production, c.variable), append(c.args, "--check-config", "--config", settingsFile(t))...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, said %s", name, err, out)
+		}
+	}
+}
+
 func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -55,6 +73,7 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		"no admin key":    {variable: "ADMIN_KEY=", want: []string{"set ADMIN_KEY, or ADMIN_KEY_FILE"}},
 		"nobody":          {variable: "REPORT_TOKENS=", want: []string{"nobody may come in"}},
 		"malformed":       {variable: "TRACKING_KEYS=t1:AAAA", want: []string{"TRACKING_KEYS: key \"t1\" has 3 bytes"}},
+		"plain cookies":   {variable: "ENVIRONMENT=production", want: []string{"reporting.yaml:", ": panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES)"}},
 		"secret and file": {old: "days: 3", replacement: "days: 0", variable: "ADMIN_KEY=", want: []string{": reconcile.days: ", "set ADMIN_KEY"}},
 	} {
 		path := settingsFile(t)

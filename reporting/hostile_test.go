@@ -22,6 +22,7 @@ import (
 // env is a running panel, with a customer and a program of finance who use it.
 type env struct {
 	addr, token string
+	customers   string // the listener of the tracking pages alone
 	tracking    string // the path of the customer's page
 	page        string // what stands there: the order has ended, so it stays for the day
 	log         strings.Builder
@@ -32,13 +33,13 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	a := archiveenv.New(t)
 	o := a.Delivered(time.Now())
-	e := &env{addr: freeAddr(t), token: "a-token-of-finance"}
+	e := &env{addr: freeAddr(t), customers: freeAddr(t), token: "a-token-of-finance"}
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
 	e.tracking = "/track/" + keys.Token(o.ID)
 	digest := sha256.Sum256([]byte(e.token))
 	ops := freeAddr(t)
 	cmd := program(t, append(variables(a), "PANEL_ADDR="+e.addr, "REPORT_TOKENS=test:finance:sha256:"+hex.EncodeToString(digest[:]),
-		"REPORTING_OPS_ADDR="+ops), "serve", "--config", settingsFile(t))
+		"REPORTING_OPS_ADDR="+ops, "TRACKING_ADDR="+e.customers), "serve", "--config", settingsFile(t))
 	cmd.Stderr = &e.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -91,9 +92,44 @@ func TestHostile_Panel(t *testing.T) {
 			})
 		}
 	})
+	t.Run("customers", b.customersAlone)
 	if err := b.stop(); err != nil || strings.Contains(b.log.String(), "panic") {
 		t.Errorf("the panel ended with %v\n%s", err, &b.log)
 	}
+}
+
+// Customers' own listener has their pages and nothing else. However many
+// connections one address opens there, the panel's are its own.
+func (b *env) customersAlone(t *testing.T) {
+	for _, path := range []string{"/login", "/", "/overview", "/assets/panel.css", "/reports/order-ledger.json"} {
+		if got := answer("http://" + b.customers + path); !strings.HasPrefix(got, "404 ") {
+			t.Errorf("%s: %.60s", path, got)
+		}
+	}
+	customer := func() string { return steady(strings.TrimPrefix(answer("http://"+b.customers+b.tracking), "200 ")) }
+	if got := customer(); got != b.page && got != b.look() {
+		t.Errorf("the customer got %.200s", got)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	var open []net.Conn
+	for range 128 {
+		conn, err := net.Dial("tcp", b.customers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	testserver.Await(t, "one more is closed", func() bool {
+		defer http.DefaultClient.CloseIdleConnections()
+		return customer() == ""
+	})
+	if got := answer("http://" + b.addr + "/login"); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("the panel beside them: %.60s", got)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	testserver.Await(t, "their places are free again", func() bool { return customer() != "" })
 }
 
 func oddRequests(b *env) map[string]odd {

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,7 +25,14 @@ import (
 
 // panelSettings are the keys below "panel" of the configuration.
 type panelSettings struct {
-	Addr     string            `yaml:"addr"`
+	Addr string `yaml:"addr"`
+	// TrackingAddr is a listener of the tracking pages alone; empty: there is none.
+	TrackingAddr string `yaml:"tracking_addr"`
+	// Bounds of each of the two listeners.
+	MaxConnections      int `yaml:"max_connections"`
+	MaxConnectionsPerIP int `yaml:"max_connections_per_ip"`
+	MaxInFlight         int `yaml:"max_in_flight"`
+
 	Access   access.Settings   `yaml:"access"`
 	Admin    adminapi.Settings `yaml:"admin"`
 	Download download.Settings `yaml:"download"`
@@ -39,6 +42,19 @@ type panelSettings struct {
 func (s *panelSettings) Validate() error {
 	if err := config.CheckAddr(s.Addr); err != nil {
 		return fmt.Errorf("panel.addr: %w", err)
+	}
+	if s.TrackingAddr != "" {
+		if err := config.CheckAddr(s.TrackingAddr); err != nil {
+			return fmt.Errorf("panel.tracking_addr: %w", err)
+		}
+	}
+	switch {
+	case s.MaxConnections < 1:
+		return errors.New("panel.max_connections: want 1 or more")
+	case s.MaxConnectionsPerIP < 0:
+		return errors.New("panel.max_connections_per_ip: want 0 or more")
+	case s.MaxInFlight < 1:
+		return errors.New("panel.max_in_flight: want 1 or more")
 	}
 	var faults []error
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
@@ -59,13 +75,23 @@ type panel struct {
 	tracking    delivery.TrackingKeys
 	log         *slog.Logger
 	registry    prometheus.Registerer
-	// listening tells that the port is open.
-	listening atomic.Bool
+	// closed is how many listeners are not open yet.
+	closed atomic.Int32
 }
+
+// errInsecure is why production does not start: a session's cookie would be sent
+// without TLS, too.
+var errInsecure = errors.New("panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES): put TLS in front of the panel")
 
 // newPanel reads who may come in, and the secrets that the panel works with.
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
+	if s.Environment == "production" && !s.Panel.Access.SecureCookies {
+		return nil, errInsecure
+	}
 	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg}
+	if p.closed.Store(1); s.Panel.TrackingAddr != "" {
+		p.closed.Store(2)
+	}
 	var err error
 	if p.people, err = access.FromEnvironment(); err != nil {
 		return nil, err
@@ -91,9 +117,26 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	return p, nil
 }
 
-// handler is the list of what is served. history tells whether ClickHouse's
-// tables are there.
-func (p *panel) handler(l *ledger.Ledger, a *archive.Archive, history func() bool) (http.Handler, error) {
+// listeners is the list of what is served where. history tells whether
+// ClickHouse's tables are there.
+func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
+	customers := http.NewServeMux()
+	if err := p.customers(customers, l); err != nil {
+		return nil, err
+	}
+	everything, err := p.handler(l, a, history)
+	if err != nil {
+		return nil, err
+	}
+	everything.Handle("/track/", customers) // operators follow links from here
+	list := []listener{{"panel", p.settings.Addr, everything}}
+	if p.settings.TrackingAddr != "" {
+		list = append(list, listener{"tracking", p.settings.TrackingAddr, customers})
+	}
+	return list, nil
+}
+
+func (p *panel) handler(l *ledger.Ledger, a *archive.Archive, history func() bool) (*http.ServeMux, error) {
 	gate, err := access.New(l, p.people, p.settings.Access, p.log, p.registry)
 	if err != nil {
 		return nil, err
@@ -109,9 +152,6 @@ func (p *panel) handler(l *ledger.Ledger, a *archive.Archive, history func() boo
 	signIn := gate.Handler()
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
 		mux.Handle(path, signIn)
-	}
-	if err := p.customers(mux, l); err != nil {
-		return nil, err
 	}
 	if err := p.operators(mux, f, l, a); err != nil {
 		return nil, err
@@ -166,71 +206,4 @@ func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// How long the panel waits for a request and for its answer to be taken, and at
-// its end for downloads under way.
-const (
-	panelHeaderTimeout = 10 * time.Second
-	panelBodyTimeout   = 10 * time.Second
-	panelAnswerTimeout = 3 * time.Minute // longer than the slowest page takes
-	panelIdleTimeout   = 2 * time.Minute
-	panelGrace         = 10 * time.Second
-
-	panelHeaderBytes = 64 << 10
-	panelBodyBytes   = 1 << 20
-)
-
-// bounded keeps a client that sends or takes nothing from holding its connection
-// for ever, whoever it is and whatever it asks for: even a body that no handler
-// reads is waited for before the answer goes out. Downloads may take long; they
-// look after their clients themselves.
-func bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control, now := http.NewResponseController(w), time.Now()
-		if len(r.TransferEncoding) > 0 {
-			// A length beside the chunks has been dropped by now: nothing behind
-			// such a body may be taken for a request (RFC 9112, section 6.1).
-			w.Header().Set("Connection", "close")
-		}
-		if r.ContentLength != 0 {
-			r.Body = http.MaxBytesReader(w, r.Body, panelBodyBytes)
-			if control.SetReadDeadline(now.Add(panelBodyTimeout)) != nil {
-				panic(http.ErrAbortHandler) // the connection is gone
-			}
-		}
-		until := now.Add(panelAnswerTimeout)
-		if strings.HasPrefix(r.URL.Path, "/reports/") {
-			until = time.Time{}
-		}
-		if control.SetWriteDeadline(until) != nil {
-			panic(http.ErrAbortHandler)
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// listen serves until ctx ends, then lets downloads finish for a while.
-func (p *panel) listen(ctx context.Context, h http.Handler) error {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", p.settings.Addr)
-	if err != nil {
-		return fmt.Errorf("panel: %w", err)
-	}
-	p.listening.Store(true)
-	server := &http.Server{Handler: bounded(h), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("panel on %s: %w", p.settings.Addr, err)
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), panelGrace)
-	defer cancel()
-	if server.Shutdown(last) != nil {
-		p.log.Warn("downloads were cut off at the end", "close", server.Close())
-	}
-	return nil
 }

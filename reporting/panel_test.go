@@ -2,9 +2,13 @@ package main
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -58,5 +62,53 @@ func TestBounded_LetsGoOfBodiesThatDoNotCome(t *testing.T) {
 				_ = client.Close()
 			})
 		})
+	}
+}
+
+// One request more than may be in work is refused at once, and the next one after
+// an end is served.
+func TestInFlight_RefusesWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	p := &panel{settings: panelSettings{MaxInFlight: 2}, log: slog.New(slog.DiscardHandler)}
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := p.inFlight(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end }))
+	ask := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { ask() })
+		<-begun
+	}
+	if w := ask(); w.Code != 503 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	end <- struct{}{}
+	end <- struct{}{}
+	all.Wait()
+	all.Go(func() { ask() })
+	<-begun
+	end <- struct{}{}
+	all.Wait()
+}
+
+func TestBoundedListener_CountsInAllAndByAddress(t *testing.T) {
+	t.Parallel()
+	l := &boundedListener{most: 4, mostPerIP: 2}
+	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/64")
+	proxy := netip.Prefix{}
+	for i, c := range []struct {
+		from netip.Prefix
+		n    int
+		want bool
+	}{
+		{a, 1, true}, {a, 1, true}, {a, 1, false}, {b, 1, true}, {proxy, 1, true}, {b, 1, false},
+		{a, -1, true}, {proxy, 1, true}, {a, 1, false}, {proxy, -1, true}, {a, 1, true}, {a, 1, false},
+	} {
+		if got := l.count(c.from, c.n); got != c.want {
+			t.Errorf("%d: %v", i, got)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (p *server) ready(ctx context.Context) error {
 	switch {
 	case l == nil:
 		return errors.New("waiting for Redis")
-	case p.panel != nil && !p.panel.listening.Load():
+	case p.panel != nil && p.panel.closed.Load() > 0:
 		return errors.New("the panel does not listen yet")
 	case history && a == nil:
 		return errors.New("waiting for ClickHouse")
@@ -164,11 +164,13 @@ func (p *server) work(ctx context.Context) error {
 	p.log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	if p.panel != nil {
-		handler, err := p.panel.handler(l, a, func() bool { return p.archive.Load() != nil })
+		listeners, err := p.panel.listeners(l, a, func() bool { return p.archive.Load() != nil })
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return p.panel.listen(ctx, handler) })
+		for _, one := range listeners {
+			group.Go(func() error { return p.panel.listen(ctx, one) })
+		}
 	}
 	group.Go(func() error { return p.keepHistory(ctx, l, a) })
 	return group.Wait()

@@ -153,7 +153,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		}
 		return false
 	}
-	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 4, "configs/prometheus/prometheus.yml": 5} {
+	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 6, "configs/prometheus/prometheus.yml": 5} {
 		found := target.FindAllStringSubmatch(system.Read(t, name), -1)
 		if len(found) != want {
 			t.Errorf("%s names %v, want %d targets", name, found, want)
@@ -178,6 +178,11 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	for _, name := range []string{"gateway-1", "gateway-2"} {
 		if limit := p.Services[name].Environment["MAX_CONNECTIONS_PER_IP"]; limit == nil || *limit != "0" {
 			t.Errorf("%s lets in %v connections of one address", name, limit)
+		}
+	}
+	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
+		if value := p.Services["reporting"].Environment[variable]; value == nil || !strings.HasPrefix(*value, want) {
+			t.Errorf("reporting's %s is %v", variable, value)
 		}
 	}
 	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {

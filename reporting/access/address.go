@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// clientAddress stands for who asks when attempts are counted: an IPv4 address,
-// or the /64 that an IPv6 host chooses its addresses from. X-Forwarded-For is
+// clientAddress stands for who asks when attempts are counted. X-Forwarded-For is
 // read from its end, as far as trusted proxies have written it.
 func (g *Gate) clientAddress(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -27,14 +26,22 @@ func (g *Gate) clientAddress(r *http.Request) string {
 		}
 		address = before.Unmap().WithZone("")
 	}
+	return Network(address).String()
+}
+
+// Network is what counts as one caller: an IPv4 address, or the /64 that an IPv6
+// host chooses its addresses from.
+func Network(address netip.Addr) netip.Prefix {
 	bits := 64
 	if address.Is4() {
 		bits = 32
 	}
 	network, _ := address.Prefix(bits) // both are in range
-	return network.String()
+	return network
 }
 
-func (g *Gate) trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+func (g *Gate) trusts(address netip.Addr) bool { return trusted(g.proxies, address) }
+
+func trusted(proxies []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }

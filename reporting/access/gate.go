@@ -21,7 +21,8 @@ type Settings struct {
 	// are secure in any case.
 	SecureCookies bool `yaml:"secure_cookies"`
 	// TrustedProxies are the addresses or networks whose X-Forwarded-For is
-	// believed when attempts to sign in are counted.
+	// believed when attempts to sign in are counted; one text may name several,
+	// with commas.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides
 	// one of a browser that is known. Each takes 64 MB for a tenth of a second;
@@ -40,7 +41,10 @@ func (s *Settings) Validate() error {
 
 func (s *Settings) proxies() ([]netip.Prefix, error) {
 	var networks []netip.Prefix
-	for _, text := range s.TrustedProxies {
+	for text := range strings.SplitSeq(strings.Join(s.TrustedProxies, ","), ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
 			address, err := netip.ParseAddr(text)
@@ -52,6 +56,12 @@ func (s *Settings) proxies() ([]netip.Prefix, error) {
 		networks = append(networks, network)
 	}
 	return networks, nil
+}
+
+// Trusts tells whether an address is a trusted proxy's.
+func (s *Settings) Trusts(address netip.Addr) bool {
+	proxies, err := s.proxies()
+	return err == nil && trusted(proxies, address)
 }
 
 // Gate knows who is who. It is safe for concurrent use.

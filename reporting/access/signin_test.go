@@ -503,7 +503,7 @@ func FuzzLocalPath(f *testing.F) {
 
 func TestClientAddress_BelievesTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, func(s *Settings) { s.TrustedProxies = []string{"10.0.0.0/8", "192.0.2.1"} })
+	e := newEnv(t, func(s *Settings) { s.TrustedProxies = []string{"", "10.0.0.0/8, 192.0.2.1"} })
 	for _, c := range []struct {
 		peer      string
 		forwarded []string

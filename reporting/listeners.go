@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/access"
+)
+
+// boundedListener closes connections beyond so many, in all and from one address;
+// 0 of the latter: no such limit.
+type boundedListener struct {
+	*net.TCPListener
+	most, mostPerIP int
+	exempt          func(netip.Addr) bool // from the limit of one address
+
+	mu   sync.Mutex
+	open int
+	byIP map[netip.Prefix]int
+}
+
+// Accept waits for the next connection within the limits.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		var from netip.Prefix
+		if peer, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
+			if address := peer.Addr().Unmap().WithZone(""); l.mostPerIP > 0 && !l.exempt(address) {
+				from = access.Network(address)
+			}
+		}
+		if l.count(from, 1) {
+			return &countedConn{TCPConn: c, leave: sync.OnceFunc(func() { l.count(from, -1) })}, nil
+		}
+		_ = c.Close() // the peer learns from that
+	}
+}
+
+// count adds n to the open connections, unless that is too many. Those from the
+// zero network count in all only.
+func (l *boundedListener) count(from netip.Prefix, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > 0 && (l.open >= l.most || from.IsValid() && l.byIP[from] >= l.mostPerIP) {
+		return false
+	}
+	l.open += n
+	if from.IsValid() {
+		if l.byIP == nil {
+			l.byIP = map[netip.Prefix]int{}
+		}
+		if l.byIP[from] += n; l.byIP[from] == 0 {
+			delete(l.byIP, from)
+		}
+	}
+	return true
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	*net.TCPConn
+	leave func()
+}
+
+func (c *countedConn) Close() error {
+	c.leave()
+	return c.TCPConn.Close()
+}
+
+// How long the panel waits for a request and for its answer to be taken, and at
+// its end for downloads under way.
+const (
+	panelHeaderTimeout = 10 * time.Second
+	panelBodyTimeout   = 10 * time.Second
+	panelAnswerTimeout = 3 * time.Minute // longer than the slowest page takes
+	panelIdleTimeout   = 2 * time.Minute
+	panelGrace         = 10 * time.Second
+
+	panelHeaderBytes = 64 << 10
+	panelBodyBytes   = 1 << 20
+)
+
+// bounded keeps a client that sends or takes nothing from holding its connection
+// for ever, whoever it is and whatever it asks for: even a body that no handler
+// reads is waited for before the answer goes out. Downloads may take long; they
+// look after their clients themselves.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control, now := http.NewResponseController(w), time.Now()
+		if len(r.TransferEncoding) > 0 {
+			// A length beside the chunks has been dropped by now: nothing behind
+			// such a body may be taken for a request (RFC 9112, section 6.1).
+			w.Header().Set("Connection", "close")
+		}
+		if r.ContentLength != 0 {
+			r.Body = http.MaxBytesReader(w, r.Body, panelBodyBytes)
+			if control.SetReadDeadline(now.Add(panelBodyTimeout)) != nil {
+				panic(http.ErrAbortHandler) // the connection is gone
+			}
+		}
+		until := now.Add(panelAnswerTimeout)
+		if strings.HasPrefix(r.URL.Path, "/reports/") {
+			until = time.Time{}
+		}
+		if control.SetWriteDeadline(until) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// inFlight works on so many requests at once, and answers one more at once with
+// 503.
+func (p *panel) inFlight(next http.Handler) http.Handler {
+	places := make(chan struct{}, p.settings.MaxInFlight)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			access.Refuse(w, r, p.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+				Message: "too many requests at once; sending the same request again is safe"})
+		}
+	})
+}
+
+// listener is an address with what is served there.
+type listener struct {
+	name, addr string
+	handler    http.Handler
+}
+
+// listen serves until ctx ends, then lets downloads finish for a while.
+func (p *panel) listen(ctx context.Context, l listener) error {
+	var lc net.ListenConfig
+	port, err := lc.Listen(ctx, "tcp", l.addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	p.closed.Add(-1)
+	crowd := &boundedListener{TCPListener: port.(*net.TCPListener), most: p.settings.MaxConnections, mostPerIP: p.settings.MaxConnectionsPerIP, exempt: p.settings.Access.Trusts}
+	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(crowd) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("%s on %s: %w", l.name, l.addr, err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), panelGrace)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		p.log.Warn("downloads were cut off at the end", "close", server.Close())
+	}
+	return nil
+}
