@@ -17,6 +17,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/internal/testenv/web"
 )
 
 // env is a running panel, with a customer and a program of finance who use it.
@@ -38,8 +39,9 @@ func newEnv(t *testing.T) *env {
 	e.tracking = "/track/" + keys.Token(o.ID)
 	digest := sha256.Sum256([]byte(e.token))
 	ops := freeAddr(t)
-	cmd := program(t, append(variables(a), "PANEL_ADDR="+e.addr, "REPORT_TOKENS=test:finance:sha256:"+hex.EncodeToString(digest[:]),
-		"REPORTING_OPS_ADDR="+ops, "TRACKING_ADDR="+e.customers), "serve", "--config", settingsFile(t))
+	cmd := program(t, append(variables(a), "PANEL_ADDR="+e.addr, "REPORT_TOKENS=test:finance,operator:sha256:"+hex.EncodeToString(digest[:]),
+		"REPORTING_OPS_ADDR="+ops, "TRACKING_ADDR="+e.customers,
+		"OPS_URL=http://"+hanging(t), "PANEL_PROGRAMS=worker=http://127.0.0.1:1,reporting=http://"+ops), "serve", "--config", settingsFile(t))
 	cmd.Stderr = &e.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -51,6 +53,17 @@ func newEnv(t *testing.T) *env {
 	a.AwaitExported()
 	a.Want("the order", "status FROM "+a.Database+".orders WHERE order_id = '"+o.ID.String()+"'", "Delivered")
 	return e
+}
+
+// hanging is an address that takes connections and never answers.
+func hanging(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
 }
 
 // look is the customer's page as it is now: at midnight its times get their day.
@@ -93,9 +106,20 @@ func TestHostile_Panel(t *testing.T) {
 		}
 	})
 	t.Run("customers", b.customersAlone)
+	t.Run("overview", b.tellsWhoIsAway)
 	if err := b.stop(); err != nil || strings.Contains(b.log.String(), "panic") {
 		t.Errorf("the panel ended with %v\n%s", err, &b.log)
 	}
+}
+
+// The overview asks the programs: here the gateway hangs, and nobody is where the
+// worker should be.
+func (b *env) tellsWhoIsAway(t *testing.T) {
+	operator := web.New(t, "http://"+b.addr, "Authorization: Bearer "+b.token, web.AcceptHTML)
+	testserver.Await(t, "both are found away", func() bool {
+		said := operator.Get("/overview").Want(200).Words()
+		return strings.Contains(said, "gateway away") && strings.Contains(said, "worker away") && !strings.Contains(said, "reporting away")
+	})
 }
 
 // Customers' own listener has their pages and nothing else. However many

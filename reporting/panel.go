@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +16,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ops"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/adminapi"
 	"vendorapi/reporting/archive"
@@ -32,6 +37,10 @@ type panelSettings struct {
 	MaxConnections      int `yaml:"max_connections"`
 	MaxConnectionsPerIP int `yaml:"max_connections_per_ip"`
 	MaxInFlight         int `yaml:"max_in_flight"`
+
+	// Programs are asked for the overview whether they are ready: name=URL, the URL
+	// that of a private listener; one text may name several, with commas.
+	Programs []string `yaml:"programs"`
 
 	Access   access.Settings   `yaml:"access"`
 	Admin    adminapi.Settings `yaml:"admin"`
@@ -62,7 +71,33 @@ func (s *panelSettings) Validate() error {
 			faults = append(faults, fmt.Errorf("panel.%w", err))
 		}
 	}
+	if len(faults) == 0 {
+		_, err := s.programs()
+		return err
+	}
 	return errors.Join(faults...)
+}
+
+// programs are those that the overview tells of: the gateway that the panel works
+// through, and those of the settings.
+func (s *panelSettings) programs() ([]watch.Program, error) {
+	var programs []watch.Program
+	for text := range strings.SplitSeq("gateway="+s.Admin.URL+","+strings.Join(s.Programs, ","), ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		name, address, _ := strings.Cut(text, "=")
+		u, err := url.Parse(address)
+		if err != nil || name == "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+			return nil, errors.New("panel.programs: want name=http://host:port, or several with commas")
+		}
+		host, secure := u.Host, u.Scheme == "https"
+		if u.Port() == "" {
+			host = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
+		}
+		programs = append(programs, watch.Program{Name: name, Ask: func(ctx context.Context) error { return ops.Ask(ctx, host, secure) }})
+	}
+	return programs, nil
 }
 
 // panel is what people reach with a browser: operators and finance behind the
@@ -75,6 +110,7 @@ type panel struct {
 	tracking    delivery.TrackingKeys
 	log         *slog.Logger
 	registry    prometheus.Registerer
+	overview    *watch.Pages // asks the programs
 	// closed is how many listeners are not open yet.
 	closed atomic.Int32
 }
@@ -173,6 +209,10 @@ func (p *panel) operators(mux *http.ServeMux, f *frame.Frame, l *ledger.Ledger, 
 	if err != nil {
 		return err
 	}
+	if look.Programs, err = p.settings.programs(); err != nil {
+		return err
+	}
+	p.overview = look
 	look.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	look.Routes(mux)
 	act, err := operate.New(f, l, p.admin, p.log)

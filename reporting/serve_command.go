@@ -168,6 +168,7 @@ func (p *server) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		group.Go(func() error { p.panel.overview.Probe(ctx); return nil })
 		for _, one := range listeners {
 			group.Go(func() error { return p.panel.listen(ctx, one) })
 		}

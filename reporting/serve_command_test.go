@@ -28,6 +28,7 @@ func TestSettings_NameTheWrongKey(t *testing.T) {
 		{"max_in_flight: 512", "max_in_flight: 0", "panel.max_in_flight"},
 		{"tracking_addr: ${TRACKING_ADDR:-}", "tracking_addr: 8090", "panel.tracking_addr"},
 		{`trusted_proxies: ["${PANEL_TRUSTED_PROXIES:-}"]`, `trusted_proxies: ["10.0.0.0/8, haproxy"]`, "panel.access.trusted_proxies"},
+		{`programs: ["${PANEL_PROGRAMS:-}"]`, `programs: ["worker"]`, "panel.programs"},
 		{"password_checks: 2", "password_checks: 0", "panel.access.password_checks"},
 		{"url: ${CLICKHOUSE_URL:-http://127.0.0.1:8123}", "url: ftp://u:geheim@x", "clickhouse: url"},
 		{"partitions: ${PARTITIONS:-16}", "partitions: 0", "redis.partitions"},

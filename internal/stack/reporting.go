@@ -43,7 +43,7 @@ func (s *Stack) startReporting(ctx context.Context) error {
 		"serve", "--config", filepath.Join(s.options.ConfigDir, "reporting.yaml"))
 	s.Reporting.process.env = append(slices.DeleteFunc(s.Reporting.process.env, notForReporting),
 		"CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
-		"OPS_URL=http://"+reachable(o.OpsAddr),
+		"OPS_URL=http://"+reachable(o.OpsAddr), "PANEL_PROGRAMS=worker=http://"+reachable(o.WorkerOpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
 		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))
 	return s.run(ctx, s.Reporting, fmt.Sprintf("%s and %s", o.PanelAddr, o.ReportingOpsAddr))

@@ -25,7 +25,7 @@ type concern struct {
 
 // concerns lists them, the worst first and of those the oldest.
 func (s *seen) concerns() []concern {
-	all := slices.Concat(s.systemConcerns(), s.endpointConcerns(), s.accountConcerns(), s.fleetConcerns())
+	all := slices.Concat(s.programConcerns(), s.systemConcerns(), s.refusalConcerns(), s.endpointConcerns(), s.accountConcerns(), s.fleetConcerns())
 	slices.SortStableFunc(all, func(a, b concern) int {
 		return cmp.Or(cmp.Compare(a.Tone, b.Tone), a.Since.Compare(b.Since)) // "bad" comes before "warn"
 	})
@@ -45,6 +45,40 @@ func (s *seen) systemConcerns() (list []concern) {
 		if lag := s.lags[role.role]; s.late(lag, role.patience) {
 			list = append(list, concern{State: "behind", Tone: "warn", Subject: role.name + " worker", Since: lag.Oldest,
 				Note: plural(lag.Entries, "entry waits", "entries wait")})
+		}
+	}
+	return list
+}
+
+// refusalsShown is how long the overview tells of what couriers reported in vain.
+const refusalsShown = 24 * time.Hour
+
+// refusalConcerns count the refused updates of a day; late deliveries apart.
+func (s *seen) refusalConcerns() (list []concern) {
+	late := concern{State: "late", Tone: "bad", Note: "Delivered was reported after the order had ended: cash may have been collected"}
+	other := concern{State: "refused", Tone: "warn", Note: "in the last 24 hours; each with its reason in the list"}
+	var lates, others int64
+	for _, u := range s.refused { // the newest first
+		switch {
+		case s.at.Sub(u.At) > refusalsShown:
+		case u.Late:
+			lates, late.Since = lates+1, u.At
+		default:
+			others, other.Since = others+1, u.At
+		}
+	}
+	if lates > 0 {
+		late.Subject = plural(lates, "late delivery", "late deliveries")
+		list = append(list, late)
+	}
+	if others > 0 {
+		other.Subject = plural(others, "refused update", "refused updates")
+		list = append(list, other)
+	}
+	for i := range list {
+		list[i].Link = "/refused-updates"
+		if len(s.refused) == readTraces {
+			list[i].Note += "; there may be more"
 		}
 	}
 	return list

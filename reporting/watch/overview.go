@@ -20,6 +20,7 @@ const chartMinutes = 60
 const (
 	overviewAge = 3 * time.Second
 	partiesAge  = 5 * time.Second // accounts and webhook endpoints: there may be 10,000
+	refusedAge  = 10 * time.Second
 	pingAge     = 5 * time.Second
 	// pingSpare is until when ClickHouse's last word is taken while it is asked
 	// anew: when it hangs, what Redis says does not wait for it.
@@ -43,8 +44,10 @@ type seen struct {
 	fleets    []*delivery.Fleet
 	// readEndpoints and so on tell an empty list from one that could not be read.
 	readEndpoints bool
+	refused       []ledger.RefusedUpdate // the newest
 	// history says that ClickHouse answers.
-	history bool
+	history  bool
+	programs []readiness
 }
 
 // remember prepares what is shared among those who ask.
@@ -52,12 +55,16 @@ func (p *Pages) remember() {
 	p.seen = glance.Glance[*seen]{Age: overviewAge, Patience: 2 * patience, Read: p.readSeen}
 	p.accounts = glance.Glance[[]*delivery.Account]{Age: partiesAge, Patience: patience, Read: p.ledger.Accounts}
 	p.endpoints = glance.Glance[[]*ledger.WebhookEndpoint]{Age: partiesAge, Patience: patience, Read: p.ledger.WebhookEndpoints}
+	p.refused = glance.Glance[[]ledger.RefusedUpdate]{Age: refusedAge, Patience: patience,
+		Read: func(ctx context.Context) ([]ledger.RefusedUpdate, error) {
+			return p.ledger.RefusedUpdates(ctx, readTraces)
+		}}
 	p.pinged = glance.Glance[bool]{Age: pingAge, Spare: pingSpare, Patience: pingPatience,
 		Read: func(ctx context.Context) (bool, error) { return p.archive.Ping(ctx) == nil, nil }}
 }
 
 func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
-	s := &seen{at: time.Now(), lags: map[ledger.Role]ledger.Lag{}}
+	s := &seen{at: time.Now(), lags: map[ledger.Role]ledger.Lag{}, programs: p.programs()}
 	r := p.reading(ctx)
 	r.part("activity", func(ctx context.Context) (err error) {
 		s.activity, err = p.ledger.Activity(ctx, chartMinutes+1)
@@ -85,6 +92,10 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	})
 	r.part("fleets", func(ctx context.Context) (err error) {
 		s.fleets, err = p.fleets(ctx)
+		return err
+	})
+	r.part("refused updates", func(ctx context.Context) (err error) {
+		s.refused, err = p.refused.Get(ctx)
 		return err
 	})
 	r.part("ClickHouse", func(ctx context.Context) (err error) {
@@ -135,10 +146,11 @@ type overviewView struct {
 	Orders, Outcomes, Refusals *frame.Chart
 	Attention                  []concern
 	More                       int // concerns that are not listed
+	Answering                  string
 }
 
 func (s *seen) view() *overviewView {
-	v := &overviewView{At: s.at, Lost: s.lost, History: s.history, Tiles: s.tiles()}
+	v := &overviewView{At: s.at, Lost: s.lost, History: s.history, Tiles: s.tiles(), Answering: s.answering()}
 	v.Orders, v.Outcomes, v.Refusals = s.charts()
 	v.Attention = s.concerns()
 	if n := len(v.Attention) - mostConcerns; n > 0 {

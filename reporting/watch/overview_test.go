@@ -2,7 +2,9 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,10 +30,44 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	e.index()
 	a := e.get("/overview")
 	a.Says("Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often RATE_LIMITED", "Under way 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
-		"Nothing. All is well.")
+		"Nothing that can be seen here. What answers: Redis, ClickHouse.")
 	if part := e.get("/overview/live"); len(part.Text) >= len(a.Text) {
 		t.Errorf("the part has %d bytes, the page %d", len(part.Text), len(a.Text))
 	}
+}
+
+// What does not answer is told with since when, as long as it does not.
+func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
+	e := newEnv(t)
+	e.pages.seen.Age = 0
+	hangs, ready := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, func(context.Context) error { return nil }
+	waits := func(context.Context) error { return errors.New("not ready: waiting for Redis") }
+	e.pages.Programs = []Program{{"gateway", hangs}, {"worker-1", ready}, {"worker-2", waits}}
+	e.get("/overview").Says("What answers: Redis, ClickHouse.").Hides("gateway") // nobody has been asked yet
+	e.pages.probe(t.Context())
+	a := e.get("/overview").Says("gateway away", "It does not answer on its private listener.", "worker-2 not ready", "waiting for Redis").Hides("worker-1")
+	since := func() time.Time { return e.pages.programs()[0].since }
+	noticed := since()
+	if e.pages.probe(t.Context()); !since().Equal(noticed) || noticed.IsZero() || !strings.Contains(a.Text, noticed.In(delivery.Istanbul).Format("2006-01-02T15:04:05")) {
+		t.Errorf("away since %s, then %s", noticed, since())
+	}
+	e.pages.Programs[0].Ask, e.pages.Programs[2].Ask = ready, ready
+	e.pages.probe(t.Context())
+	e.get("/overview").Says("What answers: Redis, ClickHouse, gateway, worker-1, worker-2.")
+	e.pages.Programs[0].Ask = hangs
+	if e.pages.probe(t.Context()); !since().After(noticed) {
+		t.Errorf("away again since %s", since())
+	}
+}
+
+func TestOverview_TellsWhatCouriersReportedInVain(t *testing.T) {
+	e := newEnv(t)
+	for _, late := range []bool{true, false, false} {
+		o := e.Vendor.Order("", time.Now())
+		e.Reach(o, delivery.Delivered, time.Now())
+		e.refuse(delivery.Failed, "illegal_move", late)
+	}
+	e.get("/overview").Says("1 late delivery late", "cash may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
 }
 
 // Refusals are of every kind of request, so they are no share of the orders.
@@ -58,7 +94,7 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	a := e.get("/overview")
 	a.Says("Webhooks of Test gone", "1 event waits, next attempt in 59 min", "Yavaş <b>Kurye suspended", "Unreachable 1 of 1 endpoint", "Webhooks waiting 1")
 	a.Links("/webhooks/"+e.Vendor.Account.String(), "/fleets/"+suspended.ID.String(), "/refused-updates", "/dead-letters")
-	a.Hides("All is well")
+	a.Hides("What answers")
 }
 
 func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
@@ -103,5 +139,5 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 func TestOverview_WithoutRedisStillAnswers(t *testing.T) {
 	e := newEnvToStop(t)
 	e.Server.Stop()
-	e.get("/overview").Says("Cannot be read right now: accounts, activity", "Orders an hour –").Hides("ClickHouse away", "All is well")
+	e.get("/overview").Says("Cannot be read right now: accounts, activity", "Orders an hour –").Hides("ClickHouse away", "What answers")
 }

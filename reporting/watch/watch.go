@@ -29,6 +29,8 @@ type Pages struct {
 	// TrackingURL is the customers' link of an order, for operators to follow.
 	// nil: orders are shown without one. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
+	// Programs are those that Probe asks. Set them before.
+	Programs []Program
 
 	frame   *frame.Frame
 	pages   *frame.Pages
@@ -39,7 +41,11 @@ type Pages struct {
 	seen      glance.Glance[*seen]
 	accounts  glance.Glance[[]*delivery.Account]
 	endpoints glance.Glance[[]*ledger.WebhookEndpoint]
+	refused   glance.Glance[[]ledger.RefusedUpdate]
 	pinged    glance.Glance[bool] // whether ClickHouse answers
+
+	probing sync.Mutex
+	probed  []readiness // one for each of Programs; replaced, never changed
 }
 
 // New reads the templates. It connects to nothing.
