@@ -192,9 +192,16 @@ func TestAccess_UnknownClientCostsWhatAWrongSecretCosts(t *testing.T) {
 	}
 }
 
-// loginWork is how often each command ran in Redis for one wrong credential. What
-// the gateway does besides can only add to that, so the least of some is it.
+// loginWork is the work for one wrong credential.
 func (e *env) loginWork(server *stack.Redis, api, clientID string) (least map[string]int, a answer) {
+	e.Helper()
+	least = e.work(server, func() { a = want(e, e.login(api, clientID, "vas_wrong"), 401, "INVALID_CREDENTIALS") })
+	return least, a
+}
+
+// work is how often each command runs in Redis for a request. What the gateway does
+// besides can only add to that, so the least of some is it.
+func (e *env) work(server *stack.Redis, do func()) (least map[string]int) {
 	e.Helper()
 	counts := func() map[string]int {
 		info, err := server.Command(e.Context(), "INFO", "commandstats")
@@ -212,7 +219,7 @@ func (e *env) loginWork(server *stack.Redis, api, clientID string) (least map[st
 	}
 	for range 5 {
 		before := counts()
-		a = want(e, e.login(api, clientID, "vas_wrong"), 401, "INVALID_CREDENTIALS")
+		do()
 		cost := counts()
 		for name := range cost {
 			cost[name] -= before[name]
@@ -224,7 +231,7 @@ func (e *env) loginWork(server *stack.Redis, api, clientID string) (least map[st
 			least[name] = min(least[name], cost[name])
 		}
 	}
-	return least, a
+	return least
 }
 
 // Nothing but a token endpoint takes a credential, and neither takes one from

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -48,7 +49,7 @@ type jobStoreView struct {
 
 type recipientView struct {
 	Name  string `json:"name"`
-	Phone string `json:"phone"`
+	Phone string `json:"phone,omitempty"`
 }
 
 type dropoffView struct {
@@ -61,7 +62,8 @@ type dropoffView struct {
 	Note       string  `json:"note,omitempty"`
 }
 
-// paymentView is passed on as the vendor gave it; amounts are exact decimals.
+// paymentView is passed on as the vendor gave it, but for the amount of an order
+// that is paid already; amounts are exact decimals.
 type paymentView struct {
 	Type             string      `json:"type,omitempty"`
 	CollectionAmount json.Number `json:"collectionAmount,omitempty"`
@@ -75,7 +77,11 @@ type courierView struct {
 	VehicleType string `json:"vehicleType"`
 }
 
-func viewJob(o *delivery.Order, store *delivery.Store) jobView {
+// phoneShownFor is how long after an order's end its fleet still sees the customer's
+// phone: for what was left behind, or was not paid.
+const phoneShownFor = 3 * time.Hour
+
+func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	v := jobView{
 		OrderID: o.ID.String(), ExternalOrderID: o.ExternalOrderID, Status: o.Status.String(), Version: o.Version,
 		Store:     jobStoreView{AccountID: o.Account.String(), ExternalStoreID: o.ExternalStoreID},
@@ -88,9 +94,14 @@ func viewJob(o *delivery.Order, store *delivery.Store) jobView {
 		Payment: paymentView{
 			Type:             o.Payment.Type.String(),
 			CollectionAmount: json.Number(o.Payment.CollectionAmount.String()),
-			OrderAmount:      json.Number(o.OrderAmount.String()),
 		},
 		ReadyAt: formatTime(o.ReadyAt), CreatedAt: formatTime(o.CreatedAt), UpdatedAt: formatTime(o.UpdatedAt()),
+	}
+	if o.Payment.Type != delivery.Prepaid {
+		v.Payment.OrderAmount = json.Number(o.OrderAmount.String())
+	}
+	if o.Status.Terminal() && now.Sub(o.UpdatedAt()) >= phoneShownFor {
+		v.Recipient.Phone = ""
 	}
 	if store != nil {
 		v.Store.Name, v.Store.Phone, v.Store.Address = store.Name, store.Phone, store.Address
@@ -134,7 +145,7 @@ func (g *gateway) listJobs(x *exchange) error {
 	}
 	views := make([]jobView, len(orders))
 	for i, o := range orders {
-		views[i] = viewJob(o, stores[storeOf(o)])
+		views[i] = viewJob(o, stores[storeOf(o)], x.now)
 	}
 	return x.okJSON(map[string]any{"jobs": views, "cursor": next})
 }
@@ -175,22 +186,29 @@ func (g *gateway) storesOf(l *ledger.Ledger, orders []*delivery.Order) (map[stor
 	return stores, nil
 }
 
-// job reads the order that the path names if it is the fleet's; another fleet's
-// is as unknown as one that does not exist.
-func (g *gateway) job(x *exchange) (*ledger.Ledger, *delivery.Order, error) {
-	unknown := delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
+var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
+
+// jobID is the order that the path names; what is no order id names none.
+func (g *gateway) jobID(x *exchange) (*ledger.Ledger, delivery.OrderID, error) {
 	text, ok := x.param(0)
 	id, err := delivery.ParseOrderID(text)
 	if !ok || err != nil {
-		return nil, nil, unknown
+		return nil, id, errNotYourJob
 	}
 	l, err := g.ledger()
+	return l, id, err
+}
+
+// job reads the order that the path names if it is the fleet's; another fleet's
+// is as unknown as one that does not exist.
+func (g *gateway) job(x *exchange) (*ledger.Ledger, *delivery.Order, error) {
+	l, id, err := g.jobID(x)
 	if err != nil {
 		return nil, nil, err
 	}
 	order, err := l.Order(g.work, id)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound || err == nil && order.Fleet.ID != x.fleet {
-		return nil, nil, unknown
+		return nil, nil, errNotYourJob
 	}
 	return l, order, err
 }
@@ -205,5 +223,5 @@ func (g *gateway) readJob(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.okJSON(viewJob(order, store))
+	return x.okJSON(viewJob(order, store, x.now))
 }

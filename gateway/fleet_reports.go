@@ -61,20 +61,20 @@ func (c courierForm) check(f *form) delivery.Courier {
 	return courier
 }
 
-// report appends an update to the stream if the job is the fleet's and, where
-// that matters, still runs. The worker decides the move.
-func (g *gateway) report(x *exchange, u delivery.Update, running bool) (*delivery.Order, error) {
-	l, order, err := g.job(x)
+// report takes an update of the job that the path names if it is the fleet's, in
+// one round trip. The worker decides the move.
+func (g *gateway) report(x *exchange, u delivery.Update) (*delivery.Order, error) {
+	l, id, err := g.jobID(x)
 	if err != nil {
 		return nil, err
 	}
-	if running && order.Status.Terminal() {
-		return nil, &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: order.Status,
-			Message: fmt.Sprintf("the order is %s", order.Status)}
-	}
-	u.Order, u.Fleet = order.ID, x.fleet
+	u.Order, u.Fleet = id, x.fleet
 	x.order = u.Order
-	return l.Report(g.context(x), u, x.now)
+	order, err := l.Report(g.context(x), u, x.now)
+	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
+		err = errNotYourJob
+	}
+	return order, err
 }
 
 func (x *exchange) okReported(status int, o delivery.OrderID, s delivery.Status) {
@@ -85,7 +85,8 @@ func (x *exchange) okReported(status int, o delivery.OrderID, s delivery.Status)
 }
 
 // acceptJob is POST /jobs/{orderId}/accept {courier, at?}. An order that has
-// ended is 409 JOB_NOT_AVAILABLE at once.
+// ended is 409 JOB_NOT_AVAILABLE at once, one that another courier has taken 409
+// JOB_TAKEN; the same courier again is answered alike.
 func (g *gateway) acceptJob(x *exchange) error {
 	f := newForm(x.text())
 	courier, at := f.courier("courier."), f.text("at")
@@ -97,7 +98,7 @@ func (g *gateway) acceptJob(x *exchange) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	order, err := g.report(x, u, true)
+	order, err := g.report(x, u)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (g *gateway) swapCourier(x *exchange) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	order, err := g.report(x, u, true)
+	order, err := g.report(x, u)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,9 @@ func (g *gateway) swapCourier(x *exchange) error {
 }
 
 // reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
-// answered 202; whether it is legal for this one is decided by the worker.
+// answered 202; whether it is legal for this one is decided by the worker. Of an
+// order that has ended, anything but what it holds and a first Delivered is 409
+// ORDER_ENDED at once.
 func (g *gateway) reportStatus(x *exchange) error {
 	f := newForm(x.text())
 	status, at, failure, eta := f.text("status"), f.text("at"), f.text("failureReason"), f.text("etaDropoffAt")
@@ -147,7 +150,7 @@ func (g *gateway) reportStatus(x *exchange) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	order, err := g.report(x, u, false)
+	order, err := g.report(x, u)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 const mehmet = `{"courier":{"name":"Mehmet Yılmaz","phone":"+905559998877","vehicleType":"Motorcycle"}}`
@@ -127,7 +129,119 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	for action, method := range map[string]string{"/accept": "POST", "/courier": "PUT"} {
 		want(t, e.fleet(e.courier, method, path+action, mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Delivered")
 	}
-	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"PickedUp"}`), 202, "") // an illegal move is the worker's to refuse
+}
+
+// A report of an ended order is answered alike when the order holds it, and is a
+// conflict when not; neither lengthens anything. One delivery that comes too late is
+// taken: cash may have been collected.
+//
+//rule:fleets-and-operators/what-an-order-holds-already fleets-and-operators/of-an-ended-order-one fleet-api/post-jobs-orderid-status
+func TestFleetReports_OfAnEndedOrder(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.playStatusWorker()
+	report := func(id, body string) answer { return e.fleet(e.courier, "POST", "/jobs/"+id+"/status", body) }
+	ended := func(id, status string) {
+		t.Helper()
+		e.await(status, func() bool { return e.stored(id).Status.String() == status })
+	}
+	appended := func() int64 {
+		stats, err := e.ledger.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.Updates
+	}
+	delivered := e.created("POS-1")
+	want(t, report(delivered, `{"status":"Delivered"}`), 202, "")
+	ended(delivered, "Delivered")
+	failed := e.created("POS-2")
+	want(t, report(failed, `{"status":"Assigned"}`), 202, "")
+	ended(failed, "Assigned")
+	want(t, report(failed, `{"status":"Failed","failureReason":"CourierIncident"}`), 202, "")
+	ended(failed, "Failed")
+	cancelled := e.created("POS-3")
+	want(t, e.cancel(cancelled, ""), 200, "")
+	before := appended()
+	for range 3 {
+		want(t, report(delivered, `{"status":"Delivered"}`), 202, "", "orderId", delivered, "status", "Delivered")
+		want(t, report(delivered, `{"status":"PickedUp"}`), 202, "")
+		want(t, report(failed, `{"status":"Failed","failureReason":"CourierIncident"}`), 202, "")
+		want(t, report(delivered, `{"status":"Failed","failureReason":"Other"}`), 409, "ORDER_ENDED", "status", "Delivered")
+		want(t, report(failed, `{"status":"Failed","failureReason":"Other"}`), 409, "ORDER_ENDED", "status", "Failed")
+		want(t, report(failed, `{"status":"PickedUp"}`), 409, "ORDER_ENDED")
+		want(t, report(cancelled, `{"status":"PickingUp"}`), 409, "ORDER_ENDED", "status", "Cancelled")
+	}
+	if now := appended(); now != before {
+		t.Errorf("%d reports of ended orders were appended", now-before)
+	}
+	for range 2 {
+		want(t, report(failed, `{"status":"Delivered"}`), 202, "")
+		want(t, report(cancelled, `{"status":"Delivered"}`), 202, "")
+	}
+	if now := appended(); now != before+2 {
+		t.Errorf("%d late deliveries were appended, want one for each order", now-before)
+	}
+}
+
+//rule:fleet-api/post-jobs-orderid-accept
+func TestFleetJobs_OneCourierIsToldThatTheJobIsTheirs(t *testing.T) {
+	e := newStoreEnv(t, "") // without a worker: nothing is decided
+	path := "/jobs/" + e.created("POS-1") + "/accept"
+	for range 2 {
+		want(t, e.fleet(e.courier, "POST", path, mehmet), 200, "", "status", "Assigned")
+		want(t, e.fleet(e.courier, "POST", path, strings.Replace(mehmet, "Mehmet", "Ali", 1)), 409, "JOB_TAKEN", "courier", map[string]any{"name": "Mehmet Y."})
+	}
+	want(t, e.fleet(e.courier, "PUT", "/jobs/"+e.created("POS-2")+"/courier", mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Searching")
+}
+
+//rule:fleets-and-operators/what-is-no-step-forward
+func TestFleetReports_OfOneOrderAreBounded(t *testing.T) {
+	e := newStoreEnv(t, "")
+	path := "/jobs/" + e.created("POS-1")
+	want(t, e.fleet(e.courier, "POST", path+"/accept", mehmet), 200, "")
+	var a answer
+	for n := 0; n < 1000 && a.status < 400; n++ {
+		a = e.fleet(e.courier, "PUT", path+"/courier", fmt.Sprintf(`{"name":"Courier %d","phone":"5551112244","vehicleType":"Car"}`, n))
+	}
+	want(t, a, 409, "TOO_MANY_REPORTS")
+	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"Failed","failureReason":"CustomerRefused"}`), 409, "TOO_MANY_REPORTS")
+	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"Delivered"}`), 202, "")
+}
+
+// A report reads nothing besides: Redis is asked once.
+func TestFleetReports_CostOneCall(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil).withStore("")
+	path := "/jobs/" + e.created("POS-1") + "/status"
+	work := e.work(server, func() { want(t, e.fleet(e.courier, "POST", path, `{"status":"Assigned"}`), 202, "") })
+	if work["fcall"] != 1 || work["get"] > 1 {
+		t.Errorf("a report costs Redis %v", work)
+	}
+}
+
+// What the courier does not need is not shown: the amount of an order that is paid,
+// and a customer's phone once the day's questions are answered.
+//
+//rule:decisions/what-a-fleet-sees
+func TestFleetJobs_ShowWhatTheCourierNeeds(t *testing.T) {
+	e := newStoreEnv(t, "")
+	for paid, amount := range map[string]any{`"Prepaid"`: absent, `"Cash"`: 349.9, `"Card"`: 349.9} {
+		id := e.created("POS-"+paid, "payment", `{"type":`+paid+`}`)
+		job := want(t, e.fleet(e.courier, "GET", "/jobs/"+id, ""), 200, "").data
+		wantMembers(t, paid, job["payment"].(map[string]any), "orderAmount", amount)
+	}
+	id := e.created("POS-1")
+	want(t, e.cancel(id, ""), 200, "")
+	order := e.stored(id)
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{{phoneShownFor - time.Millisecond, "5321234567"}, {phoneShownFor, ""}} {
+		if got := viewJob(order, nil, order.UpdatedAt().Add(c.after)).Recipient.Phone; got != c.want {
+			t.Errorf("%s after the end the phone is %q, want %q", c.after, got, c.want)
+		}
+	}
 }
 
 //rule:fleet-api/get-jobs-orderid

@@ -47,6 +47,9 @@ const (
 	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
 	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
 	CodeForbidden             Code = "FORBIDDEN"
+	CodeOrderEnded            Code = "ORDER_ENDED"
+	CodeJobTaken              Code = "JOB_TAKEN"
+	CodeTooManyReports        Code = "TOO_MANY_REPORTS"
 )
 
 // httpStatuses is the one table from code to HTTP status.
@@ -87,6 +90,9 @@ var httpStatuses = map[Code]int{
 	CodeEventNotFound:         404,
 	CodeRequestHeaderTooLarge: 431,
 	CodeForbidden:             403,
+	CodeOrderEnded:            409,
+	CodeJobTaken:              409,
+	CodeTooManyReports:        409,
 }
 
 // HTTPStatus is the status that an answer with this code carries; a code that
@@ -127,8 +133,10 @@ type Error struct {
 	Fields []FieldError
 	// OrderID is set for a DUPLICATE_ORDER caused by a used externalOrderId.
 	OrderID OrderID
-	// Status is set for ORDER_NOT_CANCELLABLE and JOB_NOT_AVAILABLE.
+	// Status is set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED.
 	Status Status
+	// Courier is set for JOB_TAKEN: the abbreviated name of who has the job.
+	Courier string
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }

@@ -76,6 +76,9 @@ type Order struct {
 	// and that may still wait to be committed; zero when none. A reported
 	// pickup beats a cancellation (design section 6).
 	Reported Status
+	// Accepted is the courier whom the fleet was last told that the job is theirs, which
+	// may still wait to be committed; zero: nobody, or before that was noted.
+	Accepted Courier
 	// LastCourierUpdate is when the fleet last reported anything; zero: never.
 	LastCourierUpdate time.Time
 	// Location is the courier's last known position.

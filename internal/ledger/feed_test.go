@@ -260,6 +260,25 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	}
 }
 
+// No replay looks at what couriers reported: nothing of a flood stays for a day.
+//
+//rule:fleets-and-operators/what-is-decided-is-trimmed
+func TestTrim_DropsUpdatesOnceTheyAreDecided(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	partition := o.ID.Partition()
+	s.report(t, o.ID, delivery.Assigned)
+	s.report(t, o.ID, delivery.PickingUp)
+	s.report(t, o.ID, delivery.PickedUp)
+	entries := collect(t, s.Ledger, RoleStatus, "c", 4)
+	reports := slices.DeleteFunc(entries, func(e Entry) bool { return e.Update == nil })
+	must(t, s.Ack(t.Context(), RoleStatus, reports[0]))
+	equal(t, get(s.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped while two wait")
+	must(t, s.Ack(t.Context(), RoleStatus, reports[1:]...))
+	equal(t, get(s.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped; the last one marks the place")
+	equal(t, s.rdb.XLen(t.Context(), s.rooms[partition].key(kindEvents)).Val(), 1, "events")
+}
+
 // A change may be dated back by the fleet; what counts is when it was committed,
 // for that is what the groups may not have consumed yet.
 func TestRetire_WaitsForBackdatedEndings(t *testing.T) {

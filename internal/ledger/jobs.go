@@ -44,24 +44,31 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 	return u, nil
 }
 
-// Report takes a courier's update: it appends it to the stream and notes the
-// reported status in the order, in one script (design section 5). The order is
-// answered as it stood before. Errors: ORDER_NOT_FOUND, also for another fleet's
-// order; JOB_NOT_AVAILABLE with Status for an acceptance or a swap of an order
-// that has ended, which is then not appended.
+// maxSideReports bounds what an order can be reported that is no step forward: other
+// couriers and failures. Steps forward are few by themselves.
+const maxSideReports = 50
+
+// Report takes a courier's update: it appends it to the stream and notes in the
+// order what was reported, in one script (design section 5). What the order holds
+// already is answered alike and not appended. The order is answered as it stood
+// before. Errors: ORDER_NOT_FOUND, also for another fleet's order; ORDER_ENDED with
+// Status, but for the first Delivered, which is appended; JOB_NOT_AVAILABLE with
+// Status for an acceptance or a swap of an order that has ended, and for a swap
+// while nobody has it; JOB_TAKEN with Courier when another one has accepted it;
+// TOO_MANY_REPORTS.
 func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.roomOfOrder(u.Order)
 	if !ok {
 		return nil, orderNotFound()
 	}
-	reported := 0
-	if u.Kind != delivery.KindSwap && u.Status < delivery.Failed {
-		reported = int(u.Status)
+	var courier []byte
+	if u.Kind != delivery.KindStatus {
+		courier = appendAccepted(nil, u.Courier)
 	}
 	day := u.Order.Day()
 	reply, err := l.runText(ctx, l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
-		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, reported, now.UnixMilli(), encodeUpdate(&u),
-		flag(u.Kind != delivery.KindStatus))
+		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
+		courier, maxSideReports)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +80,31 @@ func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	if name == "ended" {
-		return nil, &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status,
-			Message: "the order is " + o.Status.String()}
+	return o, refusedReport(name, o, &u)
+}
+
+// refusedReport is the refusal that a reply of report_update stands for; nil when
+// the order holds what was reported, or will.
+func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
+	switch {
+	case reply == "ended" && u.Kind != delivery.KindStatus:
+		return &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status, Message: "the order is " + o.Status.String()}
+	case reply == "ended" && (o.Status != u.Status || o.Changes[len(o.Changes)-1].Failure != u.Failure):
+		return &delivery.Error{Code: delivery.CodeOrderEnded, Status: o.Status,
+			Message: "the order is " + o.Status.String() + "; only a delivery can still be reported of it"}
+	case reply == "unassigned":
+		return &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status, Message: "nobody has accepted the order yet"}
+	case reply == "taken_by_another":
+		who := o.Accepted
+		if who.IsZero() {
+			who = o.Courier
+		}
+		name := delivery.AbbreviateName(who.Name)
+		return &delivery.Error{Code: delivery.CodeJobTaken, Courier: name, Message: name + " has accepted the order"}
+	case reply == "too_many":
+		return delivery.Refuse(delivery.CodeTooManyReports, "other couriers and failures were reported of this order %d times", maxSideReports)
 	}
-	return o, nil
+	return nil
 }
 
 // Position is one line of a batch of couriers' positions.

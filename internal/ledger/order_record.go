@@ -20,8 +20,9 @@ const (
 // Entries behind an order's document: each is its kind, the length of what
 // follows (2 bytes), and that.
 const (
-	entryChange = 'S'
-	entrySwap   = 'C'
+	entryChange   = 'S'
+	entrySwap     = 'C'
+	entryAccepted = 'A' // who was told that the job is theirs, by lua/report_update.lua
 )
 
 // appendOrderRecord is the record of a new order that the given fleet takes.
@@ -113,6 +114,10 @@ func appendChange(b []byte, c *delivery.Change, epoch uint32) []byte {
 
 func appendSwap(b []byte, c delivery.Courier) []byte {
 	return appendEntry(b, entrySwap, func(b []byte) []byte { return appendCourier(b, c) })
+}
+
+func appendAccepted(b []byte, c delivery.Courier) []byte {
+	return appendEntry(b, entryAccepted, func(b []byte) []byte { return appendCourier(b, c) })
 }
 
 func appendEntry(b []byte, kind byte, body func([]byte) []byte) []byte {
@@ -230,6 +235,8 @@ func (f *fields) history(o *delivery.Order) error {
 			}
 		case entrySwap:
 			o.Courier = entry.courier()
+		case entryAccepted:
+			o.Accepted = entry.courier()
 		}
 		if entry.err != nil {
 			return fmt.Errorf("order %s, entry %d: %w", o.ID, sequence, entry.err)

@@ -236,6 +236,148 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
 }
 
+// updates is how many reports of an order's partition were appended.
+func (s *env) updates(t *testing.T, id delivery.OrderID) int64 {
+	t.Helper()
+	return s.rdb.XLen(t.Context(), s.rooms[id.Partition()].key(kindUpdates)).Val()
+}
+
+// wantReport expects the code (none: it is taken) and how many reports of the
+// partition have been appended by then.
+func (s *env) wantReport(t *testing.T, u delivery.Update, code delivery.Code, appended int64) *delivery.Error {
+	t.Helper()
+	u.Fleet, u.At = s.fleet.ID, time.Now()
+	_, err := s.Report(t.Context(), u, u.At)
+	var refusal *delivery.Error
+	if errors.As(err, &refusal); code == "" && err != nil || code != "" && (refusal == nil || refusal.Code != code) {
+		t.Errorf("%+v: got %v, want %q", u, err, code)
+	}
+	check(t, s.updates(t, u.Order) == appended, "%+v: %d reports appended, want %d", u, s.updates(t, u.Order), appended)
+	return refusal
+}
+
+//rule:fleets-and-operators/of-an-ended-order-one
+func TestReport_OfAnEndedOrderTakesOneDelivery(t *testing.T) {
+	for _, end := range []delivery.Change{{Status: delivery.Delivered}, {Status: delivery.Failed, Failure: delivery.TimedOut}, {Status: delivery.Cancelled}} {
+		t.Run(end.Status.String(), func(t *testing.T) {
+			s := newEnv(t)
+			o := s.create(t, "X-1")
+			u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}
+			s.wantReport(t, u, "", 1)
+			s.wantReport(t, u, "", 1) // its answer was lost, and it is still to be decided
+			end.At = time.Now().Truncate(time.Millisecond)
+			must(t, get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: end.At}, end}}}))(t)[0])
+			s.wantReport(t, u, "", 1)
+			failed := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.TimedOut}
+			later, delivered := u, u
+			later.Status, delivered.Status = delivery.Delivering, delivery.Delivered
+			if end.Status == delivery.Delivered {
+				s.wantReport(t, later, "", 1)
+				s.wantReport(t, delivered, "", 1)
+				s.wantReport(t, failed, delivery.CodeOrderEnded, 1)
+				return
+			}
+			refusal := s.wantReport(t, later, delivery.CodeOrderEnded, 1)
+			check(t, refusal == nil || refusal.Status == end.Status, "%+v", refusal)
+			if end.Status == delivery.Failed {
+				s.wantReport(t, failed, "", 1)
+				failed.Failure = delivery.OtherFailure
+			}
+			s.wantReport(t, failed, delivery.CodeOrderEnded, 1)
+			s.wantReport(t, delivered, "", 2)
+			s.wantReport(t, delivered, "", 2)
+		})
+	}
+}
+
+//rule:fleets-and-operators/what-an-order-holds-already fleet-api/put-jobs-orderid-courier
+func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap, Courier: delivery.Courier{Name: "Ayşe Kaya", Phone: "5551112233", VehicleType: "Car"}}
+	s.wantReport(t, swap, delivery.CodeJobNotAvailable, 0) // nobody has it
+	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
+	s.wantReport(t, swap, "", 2)
+	before := get(s.Order(t.Context(), o.ID))(t)
+	record := get(s.rdb.Get(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t)
+	s.tick(t)
+	s.wantReport(t, swap, "", 2)
+	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: before, Swap: &swap.Courier}}))(t)[0])
+	s.wantReport(t, swap, "", 2)
+	after := get(s.Order(t.Context(), o.ID))(t)
+	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
+	grown := get(s.rdb.StrLen(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
+	check(t, grown == int64(len(appendSwap(nil, swap.Courier))), "the record grew by %d bytes", grown)
+}
+
+//rule:fleets-and-operators/what-is-no-step-forward
+func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
+	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.CustomerRefused}
+	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap}
+	for n := range int64(maxSideReports) {
+		if swap.Courier = (delivery.Courier{Name: fmt.Sprint("Courier ", n), Phone: "5551112233", VehicleType: "Car"}); n%2 == 0 {
+			s.wantReport(t, swap, "", 2+n)
+		} else {
+			s.wantReport(t, u, "", 2+n)
+		}
+	}
+	swap.Courier.Name = "Another"
+	s.wantReport(t, swap, delivery.CodeTooManyReports, 1+maxSideReports)
+	s.wantReport(t, u, delivery.CodeTooManyReports, 1+maxSideReports)
+	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
+		s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: status}, "", maxSideReports+int64(status)-1)
+	}
+	entries := collectFrom(t, s.Ledger, []room{s.rooms[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
+	check(t, entries[len(entries)-1].Update.Status == delivery.Delivered, "the last report is %+v", entries[len(entries)-1].Update)
+	stored := get(s.Order(t.Context(), o.ID))(t)
+	check(t, stored.Reported == delivery.Delivered && stored.Accepted.Name == fmt.Sprint("Courier ", maxSideReports-2), "stored %+v", stored)
+}
+
+//rule:fleet-api/post-jobs-orderid-accept
+func TestReport_OnlyOneCourierIsTold(t *testing.T) {
+	s := newEnv(t)
+	mehmet := delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5321112233", VehicleType: "Motorcycle"}
+	ayse := delivery.Courier{Name: "Ayşe Kaya", Phone: "5551112233", VehicleType: "Car"}
+	accept := func(id delivery.OrderID, c delivery.Courier) delivery.Update {
+		return delivery.Update{Order: id, Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: c}
+	}
+	o := s.create(t, "X-1")
+	wantTaken := func(u delivery.Update, by string, appended int64) {
+		t.Helper()
+		refusal := s.wantReport(t, u, delivery.CodeJobTaken, appended)
+		check(t, refusal == nil || refusal.Courier == by, "%+v, want %s", refusal, by)
+	}
+	s.wantReport(t, accept(o.ID, mehmet), "", 1)
+	wantTaken(accept(o.ID, ayse), "Mehmet Y.", 1) // before the worker has decided
+	s.wantReport(t, accept(o.ID, mehmet), "", 1)
+	at := time.Now().Truncate(time.Millisecond)
+	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: mehmet}}}}))(t)[0])
+	wantTaken(accept(o.ID, ayse), "Mehmet Y.", 1)
+	swap := accept(o.ID, ayse)
+	swap.Kind, swap.Status = delivery.KindSwap, 0
+	s.wantReport(t, swap, "", 2)
+	wantTaken(accept(o.ID, mehmet), "Ayşe K.", 2)
+	s.wantReport(t, accept(o.ID, ayse), "", 2)
+
+	// As an earlier release stored it: with the commit only.
+	old := s.create(t, "X-2")
+	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: old, Changes: []delivery.Change{
+		{Status: delivery.Assigned, At: at, Courier: mehmet}, {Status: delivery.PickingUp, At: at}}}}))(t)[0])
+	wantTaken(accept(old.ID, ayse), "Mehmet Y.", 2)
+	s.wantReport(t, accept(old.ID, mehmet), "", 2)
+	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: get(s.Order(t.Context(), old.ID))(t), Swap: &ayse}}))(t)[0])
+	wantTaken(accept(old.ID, mehmet), "Ayşe K.", 2)
+
+	// A status without a courier: the acceptance that follows names one, once.
+	nobody := s.create(t, "X-3")
+	s.wantReport(t, delivery.Update{Order: nobody.ID, Kind: delivery.KindStatus, Status: delivery.PickedUp}, "", 3)
+	s.wantReport(t, accept(nobody.ID, ayse), "", 4)
+	wantTaken(accept(nobody.ID, mehmet), "Ayşe K.", 4)
+}
+
 func TestReportLocations_KeepsTheNewest(t *testing.T) {
 	s := newEnv(t)
 	o, ended := s.create(t, "X-1"), s.create(t, "X-2")

@@ -12,9 +12,9 @@ import (
 )
 
 // Trim drops a partition's stream entries that are older than keep and that
-// every group has read and settled, and of attempts that go on, which no replay
-// looks at, all that are settled; it drops nothing while a required group is
-// missing. Returns how many entries went.
+// every group has read and settled, and of what no replay looks at, couriers'
+// updates and attempts that go on, all that are settled; it drops nothing while a
+// required group is missing. Returns how many entries went.
 func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.rooms[partition]
 	total := int64(0)
@@ -27,7 +27,7 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 		if floor == "" {
 			continue
 		}
-		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); kind != kindTries && streamIDLess(horizon, floor) {
+		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor) {
 			floor = horizon
 		}
 		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()

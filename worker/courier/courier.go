@@ -220,8 +220,8 @@ func (r *Role) reportMove(ctx context.Context, u delivery.Update, now time.Time)
 	case err == nil:
 		r.reports.WithLabelValues(u.Status.String()).Inc()
 		return nil
-	case code == delivery.CodeOrderNotFound, code == delivery.CodeJobNotAvailable:
-		return nil // it has ended since it was listed
+	case code == delivery.CodeOrderNotFound, code == delivery.CodeJobNotAvailable, code == delivery.CodeOrderEnded, code == delivery.CodeJobTaken:
+		return nil // it has ended since it was listed, or a real courier has taken it
 	}
 	return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)
 }

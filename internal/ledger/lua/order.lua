@@ -4,7 +4,8 @@
 --   36 polled us 8   44 courier update ms 8   52 nonce 8   60 fingerprint 16
 --   76 account 16   92 day 2   94 location 24   118 length 4   122 fleet 16
 -- Behind it: the fleet's terms, the document (length bytes), then one entry for
--- every change. Flag 1: the idempotency key equals the external order id.
+-- every change (order_record.go). Flag 1: the idempotency key equals the external
+-- order id; the bits above it count the reports that were no step forward.
 local ORDER_HEAD = 138
 local CANCELLED, DELIVERED = 8, 6
 
@@ -14,6 +15,29 @@ local function order_reported(head) return byte(head, 3) end
 local function order_account(head) return sub(head, 77, 92) end
 local function order_fleet(head) return sub(head, 123, 138) end
 local function order_day(head) return sub(head, 93, 94) end
+
+-- Whether the courier of an entry ('A', its length, the courier) is the one who has
+-- the job: same, other, or none while nobody has it. Whoever was told so last has
+-- it, even if the worker has not decided yet; an order from before that was noted
+-- is whoever's its changes say.
+local function order_courier(order, entry)
+  local at, length, factor, last = 143, 0, 1, nil -- the fleet's name, behind its id and minutes
+  repeat
+    last = byte(order, at)
+    length, factor, at = length + last % 128 * factor, factor * 128, at + 1
+  until last < 128
+  at = at + length + parse('>I4', sub(order, 119, 122))
+  local courier, whose, told = sub(entry, 4), 'none', false
+  while at < #order do
+    local kind, from = char(byte(order, at)), at + 3
+    at = from + parse('>I2', sub(order, at + 1, at + 2))
+    if kind == 'S' then from = from + 13 end -- behind status, epoch and time
+    if kind == 'A' or not told and (kind == 'C' or sub(order, from, from + 2) ~= '\0\0\0') then
+      whose, told = sub(order, from, from + #courier - 1) == courier and 'same' or 'other', kind == 'A' or told
+    end
+  end
+  return whose
+end
 
 -- Appends changes to an order and keeps everything that follows from its
 -- status: one event per change, the fleet's job lists, the timer, and the list
