@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +18,17 @@ import (
 
 const second = int64(1_000_000)
 
-// bruteForce is what the limits mean, spelled out: every admission of every
-// window is kept, and counted again for each request.
+// bruteForce is the contract, spelled out (design section 4): never more than N
+// admissions in any T of what is in force, and never a refusal otherwise. It
+// remembers every admission for good, and counts them again for each request by
+// the limits of that moment. A bucket's debt grows by one request with each
+// admission and is paid off at the rate of the moment.
 type bruteForce struct {
 	endpoint Endpoint
 	limit    delivery.EndpointLimit
-	last     int64
-	live     [2][]int64 // admissions that each window still counts
-	debt     int64      // of a bucket, at last: microseconds x refill count
+	admitted []int64 // every admission ever
+	last     int64   // the latest time that was seen to count
+	debt     int64   // of a bucket, at last: microseconds x refill count
 }
 
 func (m *bruteForce) bucket() bool { return m.endpoint == EndpointStores }
@@ -49,7 +54,7 @@ func (m *bruteForce) request(now int64) judgement {
 			now = m.last
 		}
 	}
-	opinions, kept := m.askWindows(now)
+	opinions := m.askWindows(now)
 	debt := int64(0)
 	if m.bucket() {
 		refill, cost := int64(m.limit.Sustained.Count), int64(m.limit.Sustained.Seconds)*second
@@ -73,13 +78,7 @@ func (m *bruteForce) request(now int64) judgement {
 		j.wait = tightest.grows - now
 		return j
 	}
-	for i, w := range m.windows() {
-		m.live[i] = nil
-		if w.Count > 0 {
-			m.live[i] = append(kept[i], now)
-		}
-	}
-	m.last, m.debt = now, debt
+	m.admitted, m.last, m.debt = append(m.admitted, now), now, debt
 	return j
 }
 
@@ -89,45 +88,50 @@ type opinion struct {
 	grows            int64
 }
 
-// askWindows also tells which admissions each window still counts.
-func (m *bruteForce) askWindows(now int64) (opinions []opinion, kept [2][]int64) {
-	kept = m.live
-	for i, w := range m.windows() {
+func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
+	for _, w := range m.windows() {
 		if w.Count == 0 {
 			continue
 		}
-		kept[i] = nil
-		for _, t := range m.live[i] {
-			if t > now-int64(w.Seconds)*second {
-				kept[i] = append(kept[i], t)
-			}
-		}
 		span := int64(w.Seconds) * second
-		switch inside := len(kept[i]); {
-		case inside >= w.Count:
-			opinions = append(opinions, opinion{w.Count, -1, kept[i][inside-w.Count] + span})
-		case inside == 0:
+		inside := m.since(now - span)
+		switch n := len(inside); {
+		case n >= w.Count:
+			opinions = append(opinions, opinion{w.Count, -1, inside[n-w.Count] + span})
+		case n == 0:
 			opinions = append(opinions, opinion{w.Count, w.Count - 1, now + span})
 		default:
-			opinions = append(opinions, opinion{w.Count, w.Count - inside - 1, kept[i][0] + span})
+			opinions = append(opinions, opinion{w.Count, w.Count - n - 1, inside[0] + span})
 		}
 	}
-	return opinions, kept
+	return opinions
+}
+
+// since are the admissions after a time.
+func (m *bruteForce) since(horizon int64) []int64 {
+	first := len(m.admitted)
+	for first > 0 && m.admitted[first-1] > horizon {
+		first--
+	}
+	return m.admitted[first:]
 }
 
 func (m *bruteForce) drawToPresent(now int64) {
-	for i := range m.live {
-		for k, t := range m.live[i] {
-			m.live[i][k] = min(t, now)
-		}
+	for i, t := range m.admitted {
+		m.admitted[i] = min(t, now)
 	}
 	m.last = now
 }
 
-// change takes new limits: of a bucket, as many requests stay owed.
-func (m *bruteForce) change(limit delivery.EndpointLimit) {
-	was, is := int64(m.limit.Sustained.Seconds), int64(limit.Sustained.Seconds)
-	m.debt = (m.debt*is + was - 1) / was
+// change takes new limits at a time. Of a bucket as many requests stay owed as the
+// rate so far has left.
+func (m *bruteForce) change(limit delivery.EndpointLimit, now int64) {
+	if m.bucket() {
+		m.debt = max(0, m.debt-max(0, now-m.last)*int64(m.limit.Sustained.Count))
+		was, is := int64(m.limit.Sustained.Seconds), int64(limit.Sustained.Seconds)
+		m.debt = (m.debt*is + was - 1) / was
+		m.last = max(m.last, now)
+	}
 	m.limit = limit
 }
 
@@ -135,15 +139,21 @@ func (m *bruteForce) change(limit delivery.EndpointLimit) {
 type draws func(low, high int) int
 
 func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
+	seconds := func(most int) int { // at times an hour or three
+		if draw(0, 4) == 0 {
+			most = 10_000
+		}
+		return draw(1, most)
+	}
 	var l delivery.EndpointLimit
 	if e == EndpointStores {
-		l.Sustained = delivery.Window{Count: draw(1, 13), Seconds: draw(1, 20)}
-		l.Burst = delivery.Window{Count: draw(1, 40), Seconds: draw(1, 10)}
+		l.Sustained = delivery.Window{Count: draw(1, 13), Seconds: seconds(20)}
+		l.Burst = delivery.Window{Count: draw(1, 40), Seconds: seconds(10)}
 		return l
 	}
-	l.Sustained = delivery.Window{Count: draw(1, 60), Seconds: draw(1, 60)}
+	l.Sustained = delivery.Window{Count: draw(1, 60), Seconds: seconds(60)}
 	if draw(0, 3) > 0 {
-		l.Burst = delivery.Window{Count: draw(1, 30), Seconds: draw(1, 20)}
+		l.Burst = delivery.Window{Count: draw(1, 30), Seconds: seconds(20)}
 	}
 	return l
 }
@@ -185,8 +195,9 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
 	now := 4_000_000_000*second + int64(draw(0, 999_999))
 	for step := range steps {
-		if kind := draw(0, 99); kind == 96 {
-			m.change(drawLimit(draw, e))
+		if kind := draw(0, 99); kind >= 96 && kind < 99 {
+			l.setClock(tb, now)
+			m.change(drawLimit(draw, e), now)
 			write("update")
 		} else {
 			now = m.later(draw, kind, now)
@@ -272,7 +283,10 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 		"gcra":                      {"local function judge_bucket", gcra},
 		"second window forgotten":   {"if count2 > 0 then\n    local span", "if false then\n    local span"},
 		"future kept":               {"if last - now > 1000000 then clamp_future(now)", "if false then clamp_future(now)"},
-		"ring does not grow":        {"> capacity do grow() end", "> capacity * 1000 do grow() end"},
+		"log does not grow":         {"while capacity < MOST_KEPT and", "while capacity < RECENT and"},
+		"log keeps a minute":        {"> decided - DAY do grow", "> decided - 60000000 do grow"},
+		"laps change places":        {"odd and lap .. before or before .. lap", "odd and before .. lap or lap .. before"},
+		"tails stay in the future":  {"  find_tails(now)\n  ring_value", "  ring_value"},
 		"bucket refills too fast":   {"local cost = seconds1 * 1000000", "local cost = seconds1 * 900000"},
 		"tail not kept":             {"tail1, tail2, last, at1, at2, decided)", "0, 0, last, at1, at2, decided)"},
 		"log forgotten":             {"* ENTRY, recent)", "* ENTRY, '')"},
@@ -281,6 +295,166 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { findMutant(t, "window", mutate.from, mutate.to) })
 	}
+}
+
+func TestLimits_MutantsOfAChangeAreFound(t *testing.T) {
+	for name, mutate := range map[string]struct{ from, to string }{
+		"tails stay":             {"  find_tails(now)\n", ""},
+		"shorter window's tails": {"  find_tails(now)\n", "  seconds1 = 0 find_tails(now) seconds1 = parse('>I4', limits, 6)\n"},
+		"debt by the new rate":   {"at1 = max(0, at1 - max(0, now - last) * count1)\n    last = max(last, now)", ""},
+		"debt paid twice":        {"    last = max(last, now)\n", ""},
+		"debt in the old unit":   {"ceil(at1 * seconds1 / before)", "at1"},
+	} {
+		t.Run(name, func(t *testing.T) { findMutant(t, "write_account", mutate.from, mutate.to) })
+	}
+}
+
+// What was admitted before a change counts after it, whatever the windows are then,
+// and nothing else does.
+//
+//rule:limits-and-idempotency/the-clock-is-redis-s-own
+func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
+	window := func(count, seconds int) delivery.Window { return delivery.Window{Count: count, Seconds: seconds} }
+	only := func(count, seconds int) delivery.EndpointLimit {
+		return delivery.EndpointLimit{Sustained: window(count, seconds)}
+	}
+	for name, c := range map[string]struct {
+		endpoint      Endpoint
+		before, after delivery.EndpointLimit
+		sent          map[int]int // requests by the second; all are admitted
+		changed       int         // the second
+		want          map[int]int // how many more are admitted in a second, when all are tried
+	}{
+		"longer":            {EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 10}, 2, map[int]int{2: 0, 59: 0, 60: 10}},
+		"longer, half used": {EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 4, 30: 3}, 40, map[int]int{40: 3, 60: 4, 90: 3}},
+		"a day":             {EndpointToken, only(40, 1), only(100, 86_400), map[int]int{0: 40, 3600: 40, 7200: 10}, 80_000, map[int]int{80_000: 10, 86_400: 40, 90_000: 40}},
+		"more than it held": {EndpointOrders, only(3, 1), only(100, 3600), map[int]int{0: 3, 10: 3, 20: 3, 30: 3}, 40, map[int]int{40: 88, 3600: 3, 3610: 3}},
+		"shorter":           {EndpointOrders, only(10, 60), only(10, 5), map[int]int{0: 10}, 4, map[int]int{4: 0, 5: 10}},
+		"lower":             {EndpointCancel, only(50, 60), only(5, 60), map[int]int{0: 20, 30: 4}, 31, map[int]int{31: 0, 60: 1, 90: 4}},
+		"higher":            {EndpointCancel, only(5, 60), only(50, 60), map[int]int{0: 5}, 1, map[int]int{1: 45, 60: 5}},
+		"a burst is added": {EndpointOrderStatus, only(50, 60), delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(20, 30)},
+			map[int]int{0: 18}, 20, map[int]int{20: 2, 30: 18, 50: 2}},
+		"only the burst is longer": {EndpointOrders, delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(10, 1)},
+			delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(10, 20)}, map[int]int{0: 10}, 2, map[int]int{2: 0, 20: 10}},
+		"a bucket that refilled slowly": {EndpointStores, delivery.EndpointLimit{Sustained: window(1, 60), Burst: window(50, 1)},
+			delivery.EndpointLimit{Sustained: window(60, 60), Burst: window(50, 1)}, map[int]int{0: 50}, 120, map[int]int{120: 2, 130: 10}},
+		"a bucket that refilled quickly": {EndpointStores, delivery.EndpointLimit{Sustained: window(60, 60), Burst: window(50, 1)},
+			delivery.EndpointLimit{Sustained: window(1, 60), Burst: window(50, 1)}, map[int]int{0: 50}, 100, map[int]int{100: 50, 159: 0, 160: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openTest(t)
+			limits := delivery.DefaultLimits()
+			of := map[Endpoint]*delivery.EndpointLimit{EndpointOrders: &limits.Orders, EndpointOrderStatus: &limits.OrderStatus,
+				EndpointCancel: &limits.Cancel, EndpointStores: &limits.Stores, EndpointToken: &limits.Token}[c.endpoint]
+			*of = c.before
+			id := newAccount(t, l, limits)
+			start := 4_000_000_000 * second
+			try := func(at, most int) (admitted int) {
+				l.setClock(t, start+int64(at)*second)
+				for range most {
+					if _, err := l.Consume(t.Context(), id, c.endpoint); err == nil {
+						admitted++
+					}
+				}
+				return admitted
+			}
+			for _, at := range slices.Sorted(maps.Keys(c.sent)) {
+				if n := try(at, c.sent[at]); n != c.sent[at] {
+					t.Fatalf("%d of %d admitted after %d s", n, c.sent[at], at)
+				}
+			}
+			l.setClock(t, start+int64(c.changed)*second)
+			*of = c.after
+			get(l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error { a.Limits = limits; return nil }))(t)
+			for _, at := range slices.Sorted(maps.Keys(c.want)) {
+				if n := try(at, 200); n != c.want[at] {
+					t.Errorf("%d admitted after %d s, want %d", n, at, c.want[at])
+				}
+			}
+		})
+	}
+}
+
+// A release before kept no more than its windows held, and doubled its log with
+// every entry twice: a longer window counts what is left there, never a copy.
+func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
+	old := openTest(t, func(c *Config) {
+		c.edit = func(file, text string) string {
+			if file == "window" {
+				text = strings.Replace(text, "odd and lap .. before or before .. lap", "entries .. entries", 1)
+				text = strings.Replace(text, "while capacity < MOST_KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY",
+					"while admitted - min(tail1, tail2) > capacity", 1)
+			}
+			return text
+		}
+	})
+	l := openTest(t, sameDatabase(old))
+	draw := drawFrom(testserver.Seed(t))
+	for range 20 {
+		id := delivery.NewAccountID()
+		write := func(l *Ledger, mode string, w delivery.Window) {
+			must(t, l.writeAccount(t.Context(), mode, id, "", &delivery.Account{ID: id, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: w}}}))
+		}
+		write(old, "create", delivery.Window{Count: 1000, Seconds: 10})
+		start := 4_000_000_000 * second
+		now, admissions := start, []int64(nil)
+		// Slowly, so that the log goes round, then at once, so that it grows.
+		slow := draw(20, 60)
+		for n := range slow + draw(10, 120) {
+			if now += 1000; n < slow {
+				now += second
+			}
+			old.setClock(t, now)
+			get(old.Consume(t.Context(), id, EndpointOrders))(t)
+			admissions = append(admissions, now)
+		}
+		wide := delivery.Window{Count: 1000, Seconds: draw(10, 300)}
+		write(l, "update", wide)
+		used := get(l.Usage(t.Context(), []delivery.AccountID{id}))(t)[0][EndpointOrders].Sustained.Used
+		inside := func(seconds int) (n int) {
+			for _, at := range admissions {
+				if at > now-int64(seconds)*second {
+					n++
+				}
+			}
+			return n
+		}
+		if used > inside(wide.Seconds) || used < inside(10) {
+			t.Errorf("%d counted in %d s, admitted were %d, and %d in the window of before", used, wide.Seconds, inside(wide.Seconds), inside(10))
+		}
+	}
+}
+
+// The log holds no more than a million admissions, whoever sends how many, and
+// begins small again once it has expired.
+func TestRing_LogIsBounded(t *testing.T) {
+	check(t, delivery.MaxWindowCount < 1<<20 && delivery.MaxWindowSeconds <= 86_400, "windows reach further back than the log")
+	l := openTest(t, func(c *Config) {
+		c.edit = func(file, text string) string {
+			if file == "window" {
+				require(t, strings.Contains(text, ", 1048576"), "window.lua has another bound")
+			}
+			return strings.Replace(text, ", 1048576", ", 64", 1)
+		}
+	})
+	limits := plenty()
+	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 50, Seconds: 1}}
+	id := newAccount(t, l, limits)
+	log := l.roomOf(id).ring(EndpointOrders, id) + "l"
+	now := 4_000_000_000 * second
+	send := func(n int) {
+		for range n {
+			now += second / 40
+			l.setClock(t, now)
+			get(l.Consume(t.Context(), id, EndpointOrders))(t)
+		}
+	}
+	size := func() int64 { return l.rdb.StrLen(t.Context(), log).Val() }
+	send(500)
+	check(t, size() == 64*7, "the log takes %d bytes", size())
+	must(t, l.rdb.Del(t.Context(), log).Err())
+	send(20)
+	check(t, size() == 16*7, "a new log takes %d bytes", size())
 }
 
 func findMutant(t *testing.T, script, from, to string) {
@@ -332,8 +506,8 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 	}
 }
 
-// The log lives a little longer than the longest window, also when the limits
-// are changed to a longer one; without it an account goes on.
+// The log lives a little longer than the longest window that can be set, also when
+// a release before let it live for less; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
 	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
@@ -341,38 +515,37 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 		t.Helper()
 		get(s.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
-	outlives := func(longest time.Duration) {
+	outlives := func() {
 		t.Helper()
-		ttl := s.rdb.PTTL(t.Context(), log).Val()
-		check(t, ttl >= longest && ttl <= longest+2*time.Minute, "the log lives for %s, its windows for %s", ttl, longest)
+		day, ttl := delivery.MaxWindowSeconds*time.Second, s.rdb.PTTL(t.Context(), log).Val()
+		check(t, ttl >= day && ttl <= day+2*time.Minute, "the log lives for %s", ttl)
 	}
 	for range 20 {
 		admit()
 	}
-	outlives(time.Minute)
+	outlives()
+	must(t, s.rdb.PExpire(t.Context(), log, 2*time.Minute).Err())
 	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
 		return nil
 	}))(t)
-	outlives(time.Hour)
+	outlives()
 	must(t, s.rdb.Del(t.Context(), log).Err())
 	for range 20 {
 		admit()
 	}
 }
 
-// used is what each limit holds at a time, spelled out. Nothing is forgotten or
-// drawn to the present for it.
+// used is what each limit holds at a time, spelled out. Nothing is drawn to the
+// present for it.
 func (m *bruteForce) used(now int64) (sustained, burst int) {
 	if m.last > now && m.last-now <= second {
 		now = m.last
 	}
 	var inside [2]int
 	for i, w := range m.windows() {
-		for _, t := range m.live[i] {
-			if w.Count > 0 && t > now-int64(w.Seconds)*second {
-				inside[i]++
-			}
+		if w.Count > 0 {
+			inside[i] = len(m.since(now - int64(w.Seconds)*second))
 		}
 	}
 	if m.bucket() {

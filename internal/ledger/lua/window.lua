@@ -11,19 +11,25 @@
 --   5  seconds 1  4   seconds; count 0: no such window
 --   9  count 2    4
 --   13 seconds 2  4
---   17 capacity   4   slots of the log, a power of two; doubles, never shrinks
+--   17 capacity   4   slots of the log, a power of two; doubles while it is there
 --   21 admitted   6   admissions ever; the next admission's index
 --   27 tail 1     6   oldest index inside window 1
 --   33 tail 2     6
---   39 last       7   time of the last admission
+--   39 last       7   time of the last admission; of a bucket, that of a later
+--                     change of its limits, up to which its debt is then settled
 --   46 at 1       7   time at tail 1; of a bucket: its debt at last, in units of
 --                     1/count 1 microseconds: a request adds seconds 1 x 10^6,
 --                     every microsecond takes count 1 off, all without rounding
 --   53 at 2       7   time at tail 2
 --
 -- The first 17 bytes are the account's limits, written by write_account and
--- nowhere else: an account without this ring does not exist. The ring stays;
--- the log expires once nothing in it can count any more.
+-- nowhere else: an account without this ring does not exist. The ring stays.
+--
+-- The log is for windows that are yet to come, too: limits may be changed to any
+-- of up to a day and a million requests, and count what was admitted before. So
+-- it keeps the admissions of a day, the last million of them at most: 7 to 14
+-- bytes each, 7 MB for an account that makes so many. A day after the last of
+-- them it expires.
 --
 -- Nothing is written for a request that is refused, with one exception: times
 -- in the future, left by a clock that went back, are drawn to the present.
@@ -31,6 +37,7 @@
 -- Crash or repeat: a script is all or nothing; a repeated call whose first
 -- reply was lost counts twice, which errs on the safe side.
 local HEAD, ENTRY, RECENT = 60, 7, 16
+local DAY, MOST_KEPT = 86400000000, 1048576
 local HEAD_FORMAT, CURSOR_FORMAT = '>BI4I4I4I4I4I6I6I6I7I7I7', '>I4I6I6I6I7I7I7'
 
 -- The ring of the running call: scripts run one after the other, and open_ring
@@ -76,9 +83,10 @@ end
 -- Gallops, so an idle hour costs a handful of reads and a steady stream one.
 local function advance(tail, at, horizon)
   if tail >= admitted or at > horizon then return tail, at end
-  if last <= horizon then return admitted, 0 end
+  local newest = flags < 2 and last or entry_at(admitted - 1)
+  if newest <= horizon then return admitted, 0 end
   local low, step = tail, 1
-  local high, high_at = admitted - 1, last
+  local high, high_at = admitted - 1, newest
   while low + step < high do
     local t = entry_at(low + step)
     if t > horizon then high, high_at = low + step, t break end
@@ -92,15 +100,33 @@ local function advance(tail, at, horizon)
   return high, high_at
 end
 
--- The log's part of it. Within the windows times never fall from one index to the
--- next, so the first in the future is found by halving, and all from there on,
--- which lie in a row or two, are written at once.
-local function clamp_log(now)
-  local low, high = max(logged - capacity, min(tail1, tail2)), logged
-  while low < high do
-    local middle = floor((low + high) / 2)
-    if entry_at(middle) > now then high = middle else low = middle + 1 end
+-- The first of the log's admissions that lie in a row above the horizon, or one of
+-- the 15 before it: they are looked at 16 at a time, as they were written. Times
+-- never fall from one index to the next. What stands too late before others is the
+-- copy of a later one: a release before doubled the log with its entries twice.
+local function first_since(horizon)
+  local first, later = logged, last
+  while first > max(logged - capacity, 0) do
+    local newest = entry_at(first - 1)
+    if newest <= horizon or newest > later then break end
+    first, later = first - RECENT, newest
   end
+  return first
+end
+
+-- Puts both tails back to where the longer window begins at now, for limits or a
+-- clock that are not what the tails went by; the next request advances them.
+local function find_tails(now)
+  local first = first_since(now - max(seconds1, seconds2) * 1000000)
+  tail1, tail2, at2 = first, first, first < admitted and entry_at(first) or 0
+  if flags < 2 then at1 = at2 end
+end
+
+-- The log's part of clamp_future. Those in the future lie in a row or two of slots, each
+-- written at once.
+local function clamp_log(now)
+  local low = first_since(now)
+  while low < logged and entry_at(low) <= now do low = low + 1 end
   while low < logged do
     local last_of_row = min(logged, low - low % capacity + capacity) - 1
     call('SETRANGE', log_key(), (capacity - 1 - last_of_row % capacity) * ENTRY, string.rep(pack('>I7', now), last_of_row - low + 1))
@@ -115,8 +141,8 @@ local function clamp_future(now)
   local recent = ''
   for index = logged, admitted - 1 do recent = pack('>I7', min(now, entry_at(index))) .. recent end
   clamp_log(now)
-  last, at2 = now, min(at2, now)
-  if flags < 2 then at1 = min(at1, now) end
+  last, ring_value = now, sub(ring_value, 1, HEAD) .. recent
+  find_tails(now)
   ring_value = sub(ring_value, 1, 17) .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2) .. recent
   call('SET', ring_key, ring_value)
 end
@@ -163,23 +189,29 @@ local function judge(now)
   return remaining >= 0
 end
 
--- Doubles the log. Every live index keeps its slot in one of the two halves, so
--- the copy of the entries behind themselves is the whole move. SET, not
--- SETRANGE: growing in place would reserve twice the memory.
+-- Doubles the log. The entries of the present lap through the slots, at its end,
+-- keep their order, as do those of the lap before in front of them; in the
+-- doubled log the odd lap comes first, and what is in neither is long ago. SET,
+-- not SETRANGE: growing in place would reserve twice the memory.
 local function grow()
-  local entries = call('GET', log_key()) or ''
+  local entries = call('GET', log_key())
   entries = entries .. string.rep('\0', capacity * ENTRY - #entries)
+  local present = logged % capacity * ENTRY
+  local before = sub(entries, 1, #entries - present) .. string.rep('\0', present)
+  local lap = string.rep('\0', #entries - present) .. sub(entries, #entries - present + 1)
+  local odd = logged / capacity % 2 >= 1
   capacity = capacity * 2
-  call('SET', log_key(), entries .. entries)
+  call('SET', log_key(), odd and lap .. before or before .. lap)
 end
 
--- Moves the 16 recent admissions to the log, unless no window holds any.
+-- Moves the 16 recent admissions to the log, over the 16 oldest in it, which are
+-- more than a day old or more than can ever count. Without the log there is none
+-- of the last day in it.
 local function keep(recent)
-  local oldest = min(tail1, tail2)
-  if oldest >= admitted then return end
-  while admitted - oldest > capacity do grow() end
+  if call('EXISTS', log_key()) == 0 then capacity = RECENT end
+  while capacity < MOST_KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY do grow() end
   call('SETRANGE', log_key(), (capacity - RECENT - logged % capacity) * ENTRY, recent)
-  call('PEXPIRE', log_key(), max(seconds1, seconds2) * 1000 + 60000)
+  call('PEXPIRE', log_key(), format('%d', DAY / 1000 + 60000))
 end
 
 -- Admits the request that judge has just let pass.

@@ -9,26 +9,36 @@
 -- Repeated call: a create answers exists, which its caller, who chose the id,
 --   takes for written; an update answers conflict, and its caller applies its
 --   change once more to what it finds.
+local now = clock()
+
+-- Gives the ring of this call other limits. What was admitted counts in them, as
+-- far back as they reach. Of a bucket as many requests stay owed as the rate so far
+-- has left.
+local function count_by(limits)
+  local before = seconds1
+  if flags >= 2 then
+    at1 = max(0, at1 - max(0, now - last) * count1)
+    last = max(last, now)
+  end
+  flags, count1, seconds1, count2, seconds2 = parse('>BI4I4I4I4', limits)
+  if flags >= 2 then at1 = ceil(at1 * seconds1 / before) end
+  find_tails(now)
+end
+
 local function is_bucket(limits) return byte(limits, 1) >= 2 end
 
 local function write_limits(key, limits)
-  local before = call('GET', key)
-  -- A bucket keeps no log in its first window and a window no level: what
-  -- changes its kind starts over.
-  if not before or is_bucket(before) ~= is_bucket(limits) then
+  local value = call('GET', key)
+  -- A bucket has no first window and a window no debt: what changes its kind,
+  -- which no operator can do, starts over.
+  if not open_ring(key, value) or is_bucket(value) ~= is_bucket(limits) then
     call('SET', key, limits .. pack(CURSOR_FORMAT, RECENT, 0, 0, 0, 0, 0, 0))
     call('DEL', key .. 'l')
     return
   end
-  call('SETRANGE', key, 0, limits)
-  local _, _, seconds1, _, seconds2 = parse('>BI4I4I4I4', limits)
-  call('PEXPIRE', key .. 'l', max(seconds1, seconds2) * 1000 + 60000)
-  local was = parse('>I4', before, 6)
-  if is_bucket(limits) and was ~= seconds1 then
-    -- A bucket's debt counts in its seconds; as many requests stay owed.
-    local debt = parse('>I7', before, 47)
-    call('SETRANGE', key, 46, pack('>I7', ceil(debt * seconds1 / was)))
-  end
+  if sub(value, 2, 17) ~= sub(limits, 2) then count_by(limits) end
+  call('SET', key, limits .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2) .. sub(value, HEAD + 1))
+  call('PEXPIRE', key .. 'l', DAY / 1000 + 60000)
 end
 
 local exists = call('EXISTS', KEYS[1]) == 1
