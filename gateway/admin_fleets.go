@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
@@ -220,7 +221,7 @@ func (f fleetForm) copy(from, to *delivery.Fleet) {
 
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
 // Active stores at the fleet is told which of them are at risk (spec,
-// fleet.payment_overdue).
+// fleet.payment_overdue); once a day, so that it can be repeated.
 func (g *gateway) announceOverdue(x *exchange) error {
 	id, err := x.fleetID()
 	if err != nil {
@@ -251,6 +252,7 @@ func (g *gateway) announceOverdue(x *exchange) error {
 		notices = append(notices, ledger.Notice{
 			Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
 			Data: delivery.AppendPaymentOverdue(nil, id, fleet.Name, ids),
+			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
 		})
 	}
 	if err := l.Publish(g.work, notices...); err != nil {

@@ -176,7 +176,9 @@ func TestAdminFleets_OverdueTellsEveryAccountOfItsStores(t *testing.T) {
 	e.activeStore(e.account, e.courier, "s0")
 	e.putStore(e.account, "pending", storeBody(kadikoy, e.courier.id))
 	other := e.freshAccount()
-	want(t, e.tryAdmin("POST", "/fleets/"+e.courier.id+"/payment-overdue", ""), 200, "", "accounts", 2, "stores", 3)
+	for range 2 { // the answer of the first may have been lost
+		want(t, e.tryAdmin("POST", "/fleets/"+e.courier.id+"/payment-overdue", ""), 200, "", "accounts", 2, "stores", 3)
+	}
 	want(t, e.tryAdmin("POST", "/fleets/"+e.newFleet("Idle", istanbul).id+"/payment-overdue", ""), 200, "", "accounts", 0)
 	e.wantEvents(map[party][]delivery.EventType{
 		e.account: {delivery.StoreActivated, delivery.StoreActivated, delivery.PaymentOverdue},

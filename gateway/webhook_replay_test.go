@@ -224,3 +224,35 @@ func TestAdminReplay_Refusals(t *testing.T) {
 		want(t, e.tryAdmin("POST", webhookPath(bare)+"/replay", body), 404, "WEBHOOK_NOT_CONFIGURED")
 	}
 }
+
+// A vendor whose receiver is dead replays as often as it may: what waits does not
+// grow, and when it is as much as may wait, the answer says what to do.
+//
+//rule:webhooks/an-event-waits-at-most
+func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
+	e := newEnv(t)
+	e.queueEvents()
+	e.account = e.named("Dead")
+	e.testEvents(e.account, 1)
+	hour := since(time.Now().Add(-time.Hour))
+	for range 40 {
+		want(t, e.call("POST", "/webhook/replay", hour), 200, "", "replayed", 1)
+		e.replayed(e.account, hour, 1)
+	}
+	e.health(e.account, "waitingEvents", 1)
+	e.attempts(1, accepted)
+	id := e.account.accountID()
+	e.redis.(*testserver.Redis).Do(t, "EVAL", `for _, k in ipairs(redis.call('KEYS', '*')) do
+		if string.sub(k, -17) == 'w' .. ARGV[1] then
+			local waiting = string.match(k, '^%b{}') .. 'b' .. ARGV[1]
+			for i = 1, 100000 do redis.call('HSET', waiting, i, '') end
+			redis.call('RPUSH', string.match(k, '^%b{}') .. 'q' .. ARGV[1], 'x')
+		end
+	end`, 0, string(id[:]))
+	for _, a := range []answer{e.call("POST", "/webhook/replay", hour), e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)} {
+		want(t, a, 429, "RATE_LIMITED")
+		if a.header.Get("Retry-After") != "60" || !strings.Contains(a.message, "mend the receiver, then ask again") {
+			t.Errorf("%s %v", a.body, a.header)
+		}
+	}
+}

@@ -33,6 +33,7 @@ import (
 //	d <account>            zset    events waiting for their next attempt, ms
 //	k <account>            zset    leased events by the lease's end, us
 //	c <account>            hash    attempts made, for events that failed
+//	b <account>            hash    notices and replays that wait: event, item
 //	g <account>            list    attempt log, newest first
 //	C                      string  latest time by which endpoints' looks were planned, us
 //	p <account>            string  there while a replay of the account runs
@@ -77,6 +78,7 @@ const (
 	kindRetries       = 'd'
 	kindLeases        = 'k'
 	kindAttempts      = 'c'
+	kindWaiting       = 'b'
 	kindAttemptLog    = 'g'
 	kindSchedule      = 'W'
 	kindReplaying     = 'p'

@@ -94,10 +94,12 @@ type Ledger struct {
 	rates     *redis_rate.Limiter
 	fleets    atomic.Pointer[FleetSnapshot]
 	receivers receivers
-	now       func() time.Time
-	minutes   minuteCounts
-	activity  *activityCounts
-	log       *slog.Logger
+	// mostWaiting is mostWaiting; tests lower it.
+	mostWaiting int
+	now         func() time.Time
+	minutes     minuteCounts
+	activity    *activityCounts
+	log         *slog.Logger
 }
 
 // Open connects, checks the ledger's partitions and reads its epoch. It fails
@@ -119,7 +121,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if cfg.Partitions < 0 || cfg.Partitions > delivery.MaxPartitions {
 		return nil, fmt.Errorf("partitions: %d is not within 1 to %d", cfg.Partitions, delivery.MaxPartitions)
 	}
-	l := &Ledger{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts()}
+	l := &Ledger{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,10 +20,22 @@ type Notice struct {
 	Type       delivery.EventType
 	OccurredAt time.Time
 	Data       []byte // the JSON object of the envelope's data
+	// Day makes the same notice of the same day one event, however often it is
+	// published; "": each is one of its own.
+	Day string
 }
 
 // noticeLifetime covers the webhook's 24 hours and a replay of them.
 const noticeLifetime = 72 * time.Hour
+
+// id is the event id of a notice: of its content when it has a day.
+func (n *Notice) id() string {
+	if n.Day == "" {
+		return newNoticeID()
+	}
+	content := slices.Concat(n.Account[:], []byte(string(n.Type)+n.Day), n.Data)
+	return "evt_" + uuid.NewSHA1(uuid.Nil, content).String()
+}
 
 // newNoticeID issues an event id for a notice. Unlike an order's event id it
 // names nothing; the ledger keeps the body under it.
@@ -240,7 +253,7 @@ func (l *Ledger) DueStores(ctx context.Context, partition int, now time.Time, li
 // Publish appends notices to the event streams of their accounts.
 func (l *Ledger) Publish(ctx context.Context, notices ...Notice) error {
 	for i := range notices {
-		if _, err := l.publish(ctx, &notices[i], newNoticeID()); err != nil {
+		if _, err := l.publish(ctx, &notices[i], notices[i].id()); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (l *Ledger) sort(ctx context.Context, r room, leased []*Delivery, records [
 		}
 	}
 	if len(gone) > 0 {
-		if _, err := l.settle(ctx, gone, Grant{Lease: time.Minute}, 0); err != nil {
+		if _, err := l.settle(ctx, gone, noGrant, 0); err != nil {
 			return nil, err
 		}
 	}

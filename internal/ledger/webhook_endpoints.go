@@ -214,9 +214,16 @@ func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, 
 	if err != nil {
 		return nil, "", err
 	}
-	reply, err := l.writeEndpoint(ctx, account, "set", url, sealed)
-	if err != nil {
-		return nil, "", err
+	reply := "waiting"
+	for reply == "waiting" { // what was queued for a URL that was deleted does not come back
+		if reply, err = l.writeEndpoint(ctx, account, "set", url, sealed); err != nil {
+			return nil, "", err
+		}
+		if reply == "waiting" {
+			if err := l.dropAll(ctx, account, true); err != nil {
+				return nil, "", err
+			}
+		}
 	}
 	if reply == "issued" {
 		issued = secret
@@ -226,9 +233,13 @@ func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, 
 }
 
 // DeleteWebhook removes the URL and its secrets. What waits is recorded as not
-// sent. WEBHOOK_NOT_CONFIGURED.
+// sent: here, and if this process dies by the workers or the next SetWebhookURL.
+// What is being sent ends by itself. WEBHOOK_NOT_CONFIGURED.
 func (l *Ledger) DeleteWebhook(ctx context.Context, account delivery.AccountID) error {
-	return l.changeEndpoint(ctx, account, "delete")
+	if err := l.changeEndpoint(ctx, account, "delete"); err != nil {
+		return err
+	}
+	return l.dropAll(ctx, account, false)
 }
 
 // SetWebhookLimits changes an endpoint's own limits; a negative one stays as it

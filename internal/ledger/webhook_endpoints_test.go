@@ -58,6 +58,40 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	}
 }
 
+// What waited when a receiver was removed is recorded as not sent, and does not
+// come back with the next one: whatever it waited for, whoever is in between.
+//
+//rule:webhooks/without-a-registered-url-events
+func TestDelete_WhatWaitedIsNotSent(t *testing.T) {
+	s := newWebhookEnv(t, breakerAt)
+	s.moved(t, delivery.Assigned, delivery.PickingUp, delivery.PickedUp) // two wait behind the first
+	s.publish(t, 5+2*dropPage)
+	ds := s.take(t, 6)
+	s.ends(t, accepts, ds[0])
+	s.ends(t, failsFor(time.Hour), ds[1:3]...)
+	all := 3 + 5 + 2*dropPage
+	must(t, s.DeleteWebhook(t.Context(), s.account))
+	s.lease(t, 0)
+	s.ends(t, accepts, ds[3]) // it was on its way
+	s.ends(t, failsFor(time.Hour), ds[4])
+	e, _ := get2(s.SetWebhookURL(t.Context(), s.account, "https://second.example/hook"))(t)
+	check(t, e.Backlog == 0 && e.Delivered == 2 && int(e.NotSent) == all-2, "%+v of %d events", e, all)
+	s.lease(t, 0)
+	s.pass(t, 2*time.Hour)
+	s.lease(t, 0)
+	seen := make(map[string]int)
+	for _, a := range s.outcomes(t) {
+		seen[a.EventID]++
+	}
+	equal(t, len(seen), all, "events with an outcome")
+	equal(t, len(s.outcomes(t)), all, "outcomes")
+	for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts, kindWaiting} {
+		equal(t, s.rdb.Exists(t.Context(), s.key(kind)).Val(), 0, "key "+string(rune(kind)))
+	}
+	s.publish(t, 1)
+	s.ends(t, accepts, s.one(t))
+}
+
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
 	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)

@@ -229,12 +229,18 @@ func (p *play) checkEvents() {
 			}
 		}
 	}
-	waiting := make(map[string]int)
+	waiting := make(map[string]int) // replays of each event
 	for item, id := range p.replays {
 		account := delivery.AccountID([]byte(item[:16]))
 		n := p.now[account].places(item[16:])
 		require(p, n <= 1, "a replay of %s is in %d places", id, n)
 		waiting[id] += n
+	}
+	for id, n := range waiting {
+		require(p, n <= 1, "%d replays of %s wait", n, id)
+	}
+	for id, s := range p.notices {
+		require(p, waiting[id] == 0 || p.now[s.account].places("\x02"+id) == 0, "event %s and a replay of it wait", id)
 	}
 	for id, cycles := range p.cycles {
 		require(p, waiting[id]+p.finals[final{id, true}] == cycles, "%d replays of %s: %d wait, %d outcomes", cycles, id, waiting[id], p.finals[final{id, true}])

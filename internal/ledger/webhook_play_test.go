@@ -80,12 +80,24 @@ func (p *play) read(count int64, g Grant) {
 	p.queue(g)
 	for _, e := range p.entries {
 		if e.Event.Notice != "" {
-			p.notices[e.Event.Notice] = p.unread[e.Event.Notice]
+			if !p.replayWaits(e.Event.Notice) { // else it goes as that, once
+				p.notices[e.Event.Notice] = p.unread[e.Event.Notice]
+			}
 			delete(p.unread, e.Event.Notice)
 		} else {
 			p.orderOf(e.Event.Order).queued = int(delivery.Sequence(e.Event.Version))
 		}
 	}
+}
+
+// replayWaits tells whether a replay of an event waited before this step.
+func (p *play) replayWaits(id string) bool {
+	for item, of := range p.replays {
+		if of == id && p.now[delivery.AccountID([]byte(item[:16]))].places(item[16:]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *play) readAgain() {
@@ -249,6 +261,7 @@ func (p *play) replaySome() {
 	s := p.anyVendor()
 	p.pass(time.Millisecond) // no two replays at one time
 	since := time.UnixMilli(s.ms.Load()).Add(-24 * time.Hour)
+	before := p.rdb.LLen(p.ctx, s.key(kindQueue)).Val()
 	var n int
 	var err error
 	switch p.pick("replay", 3) {
@@ -269,8 +282,9 @@ func (p *play) replaySome() {
 		return
 	}
 	p.must(err)
-	queued := get(p.rdb.LRange(p.ctx, s.key(kindQueue), -int64(n), -1).Result())(p)
-	for _, item := range queued[len(queued)-n:] {
+	queued := get(p.rdb.LRange(p.ctx, s.key(kindQueue), before, -1).Result())(p)
+	require(p, len(queued) <= n, "%d queued of %d", len(queued), n)
+	for _, item := range queued { // the others wait already
 		id := item[9:]
 		if item[0] == eventReplay {
 			f := fields{rest: item[15:]}
@@ -494,7 +508,7 @@ func (p *play) acceptAll() {
 
 func (p *play) checkDrained() {
 	for _, s := range p.vendors {
-		for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts} {
+		for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts, kindWaiting} {
 			require(p, p.rdb.Exists(p.ctx, s.key(kind)).Val() == 0, "key %c is still there", kind)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -249,22 +250,24 @@ func testData(account delivery.AccountID) []byte {
 	return append(strconv.AppendQuote([]byte(`{"accountId":`), account.String()), '}')
 }
 
-// queueReplays puts items behind an endpoint's queue.
-func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, items []any) error {
+// queueReplays puts items behind an endpoint's queue, unless their events wait
+// already, and tells how many that are with those queued before.
+func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
 	r := l.roomOf(account)
-	for len(items) > 0 {
-		n := min(len(items), 1000)
+	for page := range slices.Chunk(items, 500) {
 		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
-			append([]any{r.prefix, account[:]}, items[:n]...)...)
-		if err != nil {
-			return err
+			append([]any{r.prefix, account[:], l.mostWaiting}, page...)...)
+		switch {
+		case err != nil:
+			return queued, err
+		case reply == "no_endpoint":
+			return queued, webhookNotConfigured()
+		case reply == "full":
+			return queued, replaysFull(queued)
 		}
-		if reply == "no_endpoint" {
-			return webhookNotConfigured()
-		}
-		items = items[n:]
+		queued += len(page)
 	}
-	return nil
+	return queued, nil
 }
 
 // errNoEndpoint ends what needs an endpoint that is not there any more.

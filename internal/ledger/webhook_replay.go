@@ -17,6 +17,17 @@ import (
 // waiting.
 const replayLease = 10 * time.Second
 
+// mostWaiting is how many replayed events, and notices, may wait for one endpoint:
+// some 30 MB of Redis.
+const mostWaiting = 100_000
+
+// replaysFull refuses what would make more of them wait; some of the replay may be
+// queued already.
+func replaysFull(queued int) error {
+	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Minute, Message: fmt.Sprintf(
+		"%d events of this replay were queued; no more replayed events may wait until some are sent, or given up after 24 hours: mend the receiver, then ask again", queued)}
+}
+
 // replaying runs one replay of an account at a time: each may read a day's
 // events of the whole partition. RATE_LIMITED while another one runs. A process
 // that is paused for longer than its lease loses it, and two may run at once,
@@ -35,10 +46,11 @@ func (l *Ledger) replaying(ctx context.Context, account delivery.AccountID, repl
 	return replay(lease)
 }
 
-// ReplayEvents queues events of the account again, under their own ids; one that
-// is named twice is sent once. EVENT_NOT_FOUND names the first that is unknown,
-// no longer stored, or another account's; then none is queued.
-// WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another replay of the account runs.
+// ReplayEvents queues events of the account again, under their own ids, and tells
+// how many wait then: one that is named twice, or waits already, waits once.
+// EVENT_NOT_FOUND names the first that is unknown, no longer stored, or another
+// account's; then none is queued. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another
+// replay of the account runs, or too many replayed events wait.
 func (l *Ledger) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(string) (int, error) {
 		items := make([]any, 0, len(eventIDs))
@@ -57,7 +69,7 @@ func (l *Ledger) ReplayEvents(ctx context.Context, account delivery.AccountID, e
 			}
 			items = append(items, item)
 		}
-		return len(items), l.queueReplays(ctx, account, items)
+		return l.queueReplays(ctx, account, items, 0)
 	})
 }
 
@@ -97,15 +109,14 @@ func replayItem(e Event, now time.Time) []byte {
 // ReplaySince queues every event of the account since a time again, in the order
 // in which they happened; at most 24 hours back, as far as the streams reach. It
 // reads its partition's stream, so it costs what all accounts there have done.
-// WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another replay of the account runs.
+// Errors as ReplayEvents has them.
 func (l *Ledger) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
 		events, err := l.eventsOf(ctx, l.roomOf(account), account, page)
 		if err == nil {
-			err = l.replay(ctx, account, events)
+			queued, err = l.replay(ctx, account, events, queued)
 		}
-		queued += len(events)
 		return queued, err
 	})
 }
@@ -141,7 +152,7 @@ func (l *Ledger) ReplayOutcomes(ctx context.Context, account delivery.AccountID,
 			return 0, nil
 		}
 		events := slices.DeleteFunc(order, func(e Event) bool { return last[e] != state })
-		return len(events), l.replay(ctx, account, events)
+		return l.replay(ctx, account, events, 0)
 	})
 }
 
@@ -171,14 +182,15 @@ func (l *Ledger) replayStream(ctx context.Context, account delivery.AccountID, k
 	})
 }
 
-// replay puts events behind the queue, each with a new window of 24 h.
-func (l *Ledger) replay(ctx context.Context, account delivery.AccountID, events []Event) error {
+// replay puts events behind the queue, each with a new window of 24 h, and tells
+// how many that are with those queued before.
+func (l *Ledger) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	now := l.now()
 	items := make([]any, len(events))
 	for i, event := range events {
 		items[i] = replayItem(event, now)
 	}
-	return l.queueReplays(ctx, account, items)
+	return l.queueReplays(ctx, account, items, queued)
 }
 
 // eventsOf are the account's events on a page of the partition's stream, without

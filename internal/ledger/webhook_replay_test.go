@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,4 +235,114 @@ func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	if e := found[s.account]; !e.BreakerOpen || e.Backlog != 3 || found[vendors[1].account].Limits.PerSecond != 9 {
 		t.Errorf("endpoint %+v", e)
 	}
+}
+
+// waiting is what waits for the account's receiver.
+func (s *env) waiting(t *testing.T) int {
+	t.Helper()
+	return int(s.endpoint(t).Backlog)
+}
+
+//rule:webhooks/an-event-waits-at-most
+func TestReplay_AnEventWaitsOnce(t *testing.T) {
+	s := newWebhookEnv(t, breakerAt)
+	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
+	s.publish(t, 1)
+	s.pass(t, 10*time.Minute) // past what Redis has stamped by its own clock meanwhile
+	since := s.now().Add(-time.Hour)
+	ids := []string{delivery.EventID(o.ID, 1<<32|2), delivery.EventID(o.ID, 1<<32|3)}
+	replay := func(want, waiting int) {
+		t.Helper()
+		for range 40 {
+			equal(t, get(s.ReplaySince(t.Context(), s.account, since))(t), want, "replayed")
+			equal(t, get(s.ReplayEvents(t.Context(), s.account, ids))(t), len(ids), "replayed by their ids")
+		}
+		equal(t, s.waiting(t), waiting, "events wait")
+	}
+	replay(3, 2) // the second version waits behind the first
+	ds := s.lease(t, 2)
+	replay(3, 2) // being sent
+	s.ends(t, failsFor(time.Hour), ds...)
+	replay(3, 3) // for their next attempts, and the second version for its first
+	ds = s.lease(t, 3)
+	check(t, ds[0].Attempt == 2 && ds[1].Attempt == 2 && ds[2].Attempt == 1, "a replay makes them due: %+v", ds)
+	s.ends(t, accepts, ds...)
+	replay(3, 3) // now as replays
+	for attempt := 1; attempt <= 2; attempt++ {
+		ds = s.lease(t, 3)
+		for _, d := range ds {
+			check(t, d.Replay && d.Attempt == attempt, "%+v", d)
+		}
+		replay(3, 3)
+		s.ends(t, failsFor(time.Hour), ds...)
+		replay(3, 3)
+	}
+	s.ends(t, failsFor(0), s.lease(t, 3)...) // given up
+	replay(3, 3)
+	s.ends(t, accepts, s.lease(t, 3)...)
+	equal(t, s.waiting(t), 0, "events wait")
+	equal(t, s.rdb.Exists(t.Context(), s.key(kindWaiting)).Val(), 0, "keys of what waits")
+}
+
+func TestReplay_NoMoreThanMayWait(t *testing.T) {
+	s := newWebhookEnv(t, breakerAt)
+	s.publish(t, 8)
+	s.ends(t, accepts, s.lease(t, 8)...)
+	s.pass(t, 10*time.Minute)
+	since := s.now().Add(-time.Hour)
+	var ids []string
+	for id := range s.ended(t) {
+		ids = append(ids, id)
+	}
+	s.mostWaiting = 5
+	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
+	refusal := wantCode(t, errOf(s.ReplaySince(t.Context(), s.account, since)), delivery.CodeRateLimited)
+	check(t, refusal.RetryAfter > 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
+	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids[:5]))(t), 5, "replayed") // three of them wait already
+	equal(t, s.waiting(t), 5, "events wait")
+	s.ends(t, accepts, s.lease(t, 5)...)
+	s.mostWaiting = 8
+	equal(t, get(s.ReplaySince(t.Context(), s.account, since))(t), 8, "replayed")
+	// Another account's queue is its own.
+	other := s.beside(t)
+	other.publish(t, 1)
+	equal(t, get(s.ReplaySince(t.Context(), other.account, since))(t), 1, "replayed of another account") // it waits for the first time
+	equal(t, other.waiting(t), 1, "events of another account wait")
+}
+
+// What an older release has settled does not stay as waiting.
+func TestReplay_AfterAnOlderRelease(t *testing.T) {
+	s := newWebhookEnv(t, breakerAt)
+	s.publish(t, 1)
+	d := s.one(t)
+	s.ends(t, accepts, d)
+	must(t, s.rdb.HSet(t.Context(), s.key(kindWaiting), d.item, d.item).Err())
+	equal(t, get(s.ReplayEvents(t.Context(), s.account, []string{d.EventID}))(t), 1, "replayed")
+	check(t, s.one(t).Replay, "not sent")
+}
+
+// A receiver that was away for longer than a day costs no call for each event.
+//
+//rule:webhooks/then-the-event-is-kept
+func TestReplay_LateEventsLeaveTogether(t *testing.T) {
+	s := newWebhookEnv(t, 1)
+	s.publish(t, 1)
+	s.ends(t, failsFor(0), s.one(t)) // opens the breaker
+	const late = 3*dropPage + 7
+	s.publish(t, late)
+	s.pass(t, 25*time.Hour)
+	s.publish(t, 2)
+	d := s.one(t)
+	require(t, d.Deadline.Before(s.now()), "%+v", d)
+	equal(t, get(s.DropExpired(t.Context(), d, s.now()))(t), late-1, "dropped")
+	equal(t, get(s.DropExpired(t.Context(), d, s.now()))(t), 0, "dropped again")
+	s.ends(t, expires, d)
+	e := s.endpoint(t)
+	check(t, e.Backlog == 2 && e.Undelivered == late+1 && e.State == EndpointUnreachable, "%+v", e)
+	equal(t, len(s.outcomes(t)), late+1, "outcomes")
+	for _, a := range s.attempts(t, "")[1:100] {
+		check(t, a.State == outcomeUndelivered && a.Error == ExpiredError && a.Attempt == 0, "%+v", a)
+	}
+	d = s.one(t)
+	check(t, d.Deadline.After(s.now()), "%+v", d)
 }

@@ -250,9 +250,6 @@ const (
 
 const lease = time.Minute
 
-// noGrant hands out nothing.
-var noGrant = Grant{Lease: lease}
-
 func grant(limit int) Grant { return Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease} }
 
 // breakerAt is how many failures in a row open the breaker, in tests that are

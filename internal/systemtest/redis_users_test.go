@@ -181,7 +181,7 @@ var rights = map[string]struct{ refused, allowed []string }{
 	"gateway": {
 		refused: []string{
 			"XTRIM {s00}e MAXLEN 0", "XDEL {s00}e 0-1", "XGROUP CREATE {s00}e g 0 MKSTREAM", "XGROUP DESTROY {s00}e status",
-			"XREADGROUP GROUP status me STREAMS {s00}e >", "XACK {s00}e status 0-1", "XSETID {s00}e 9-9", "SCAN 0", "LPOP {s00}qx", "SET rate:{p00}x 1",
+			"XREADGROUP GROUP status me STREAMS {s00}e >", "XACK {s00}e status 0-1", "XSETID {s00}e 9-9", "SCAN 0", "SET rate:{p00}x 1",
 			"SYNC", `EVAL "return redis.call('FLUSHALL')" 0`, `EVAL "return redis.call('XTRIM','{s00}e','MAXLEN','0')" 0`,
 		},
 		allowed: []string{"PING", "INFO server", "SET {s00}ox 1", "XADD {s00}e * e x", "HSET {sg}fleets x 1", "GET {s00}ox", "SET rate:{sg}logins:x 1", "FUNCTION LIST"},

@@ -54,8 +54,12 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 		r.metrics.leasesLost.Inc()
 		return o, false
 	case !now.Before(d.Deadline):
-		r.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-		return ledger.Outcome{At: now, Expired: true, Error: "deadline: the event is older than 24 h"}, true
+		more, err := r.ledger.DropExpired(ctx, d, now)
+		if err != nil {
+			r.log.Warn("late events stay in their queue for now", "account", d.Account, "error", err)
+		}
+		r.metrics.attempts.WithLabelValues(outcomeDeadline).Add(float64(1 + more))
+		return ledger.Outcome{At: now, Expired: true, Error: ledger.ExpiredError}, true
 	}
 	if retry, held := r.holdBack(d, now); held {
 		r.metrics.attempts.WithLabelValues(outcomeHeldBack).Inc()

@@ -3,10 +3,10 @@
 -- ARGV 1 key prefix {tag}, 2 lifetime of a notice in ms, then pairs: event id,
 --   notice
 -- Reply: how many.
--- Repeated call: the event is in the stream twice under one id; receivers
---   deduplicate on it.
+-- Repeated call: what has an id that is known was published and stays as it is.
 for i = 3, #ARGV, 2 do
-  call('SET', ARGV[1] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[2])
-  call('XADD', KEYS[1], '*', 'e', '\2' .. ARGV[i])
+  if call('SET', ARGV[1] .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[2], 'NX') then
+    call('XADD', KEYS[1], '*', 'e', '\2' .. ARGV[i])
+  end
 end
 return (#ARGV - 2) / 2

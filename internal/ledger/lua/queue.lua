@@ -1,7 +1,8 @@
 -- A webhook endpoint's queue: q never attempted (list), d to be tried again
 -- (zset, ms), k leased (zset, the lease's end in us, which is also its token),
--- c attempts made (hash, for those in d). W tells when each account's queue
--- needs a look; too early is harmless, too late is not.
+-- c attempts made (hash, for those in d), b which notices and replays wait in any
+-- of them (hash: the event as its first item, the item). W tells when each
+-- account's queue needs a look; too early is harmless, too late is not.
 -- Items: '\1' digest day sequence (an order's version), '\129' the same and 8
 -- more bytes for a replay (its time in ms), '\2' event id for a notice, '\130'
 -- time and event id for its replay, '\4' time for a ping.
@@ -17,6 +18,7 @@ local function open_queue(prefix, account, us)
   return {
     prefix = prefix, account = account, us = us, now = floor(us / 1000), w = w,
     q = prefix .. 'q' .. account, d = prefix .. 'd' .. account, k = prefix .. 'k' .. account,
+    b = prefix .. 'b' .. account,
     url = known[1], version = known[2] or '0', gate = known[3] and read_gate(known[3]), tally = known[4],
     state = known[5], in_flight = known[6], pace = known[7],
     moved = tonumber(known[8] or 0), ready = {}, out = {},
@@ -37,6 +39,13 @@ local function queue_next(e, key, member, queued, attempted, sequence)
     queued = attempted + 1
   end
   call('SETRANGE', key, 20, pack('>I4I4', queued, attempted))
+end
+
+-- The item under which an event was queued first.
+local function first_item(item)
+  if byte(item, 1) == 129 then return '\1' .. sub(item, 2, 19) end
+  if byte(item, 1) == 130 then return '\2' .. sub(item, 10) end
+  return item
 end
 
 -- The token of a lease: its end in us, of which the last three digits name who

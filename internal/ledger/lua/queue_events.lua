@@ -52,7 +52,8 @@ for i = 7, #ARGV, 3 do
   if byte(event, 1) == 2 then
     if call('XACK', KEYS[1], ARGV[2], ARGV[i]) == 1 and account ~= '' then
       local e = queue_of(account)
-      if e.url then e.ready[#e.ready + 1] = event else not_sent(e, event) end
+      if not e.url then not_sent(e, event)
+      elseif call('HSETNX', e.b, event, event) == 1 then e.ready[#e.ready + 1] = event end
     end
   else
     ids[#ids + 1] = ARGV[i]

@@ -1,5 +1,6 @@
 -- Settles leased events of one endpoint with what became of their attempts, and
--- hands out what may go next.
+-- hands out what may go next. An event that is not leased but waits, as the first
+-- in q or in d, can be settled without an attempt; its token is ''.
 -- KEYS 1 endpoint
 -- ARGV 1 key prefix {tag}, 2 account, 3 most to hand out, 4 most in flight to
 --   one endpoint now, 5 and while it has no limit of its own, 6 lease in us,
@@ -19,7 +20,7 @@ local RESULT = 10
 local us = clock()
 local e = open_queue(ARGV[1], ARGV[2], us)
 local lease_us, breaker = tonumber(ARGV[6]), tonumber(ARGV[7])
-local letters, lines, final, tries, settled, forgotten = {}, {}, {}, {}, {}, {}
+local letters, lines, final, tries, settled, forgotten, ended = {}, {}, {}, {}, {}, {}, {}
 local raised -- the version after a proof; results of this call still count for the one before
 
 local function settle(item, outcome, next_at, attempts)
@@ -27,9 +28,19 @@ local function settle(item, outcome, next_at, attempts)
   if outcome == 'retrying' or outcome == 'deferred' then
     call('ZADD', e.d, next_at, item)
     if outcome == 'retrying' then call('HSET', e.prefix .. 'c' .. e.account, item, attempts) end
-  elseif attempts ~= '1' then
+    return
+  end
+  if attempts ~= '1' then
     forgotten[#forgotten + 1] = item -- before a second attempt there is nothing to forget
   end
+  if byte(item, 1) ~= 1 and byte(item, 1) ~= PING then ended[#ended + 1] = first_item(item) end
+end
+
+-- Whether an event is this caller's to settle. One that waits leaves its place.
+local function takes(item, token, leased_until)
+  if token ~= '' then return leased_until and tonumber(leased_until) == tonumber(token) end
+  if call('LINDEX', e.q, 0) == item then return call('LPOP', e.q) end
+  return call('ZREM', e.d, item) == 1
 end
 
 local function end_attempt(item)
@@ -75,7 +86,7 @@ for i = 8, #ARGV, RESULT do items[#items + 1] = ARGV[i] end
 local leases = call('ZMSCORE', e.k, unpack(items))
 for n, item in ipairs(items) do
   local i = 8 + (n - 1) * RESULT
-  if leases[n] and tonumber(leases[n]) == tonumber(ARGV[i + 1]) then
+  if takes(item, ARGV[i + 1], leases[n]) then
     letters[n] = 'r'
     local outcome, line, state, pause = ARGV[i + 2], ARGV[i + 5], ARGV[i + 7], tonumber(ARGV[i + 8])
     -- What failed at an address that has changed since goes to the new one now.
@@ -103,6 +114,7 @@ for n, item in ipairs(items) do
 end
 if #settled > 0 then call('ZREM', e.k, unpack(settled)) end
 if #forgotten > 0 then call('HDEL', e.prefix .. 'c' .. e.account, unpack(forgotten)) end
+if #ended > 0 then call('HDEL', e.b, unpack(ended)) end
 if #lines > 0 then log_attempts(e, lines) end
 if #final > 0 then publish_outcomes(e, final) end
 if #tries > 0 then publish_tries(e, tries) end

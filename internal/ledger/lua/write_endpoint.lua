@@ -7,7 +7,8 @@
 --   flight, 5 events a second ('0': none of
 --   its own, '': as it is)
 -- Replies: written, issued (set: the given secret was taken), missing (all but
---   set: no URL is registered)
+--   set: no URL is registered), waiting (set: what was queued for a URL that was
+--   deleted must be settled first; nothing was written)
 -- Repeated call: set, limit and probe write the same again; rotate would make the new
 --   secret the previous one too, so it is told apart by the sealed secret's bytes.
 local e = open_queue(ARGV[1], ARGV[2], clock())
@@ -31,6 +32,7 @@ local function probe_now()
   look_at(e, e.now)
 end
 if ARGV[3] == 'set' then
+  if not e.url and call('LLEN', e.q) + call('ZCARD', e.d) + call('ZCARD', e.k) > 0 then return 'waiting' end
   if e.url ~= ARGV[4] then
     call('HSET', e.w, 'url', ARGV[4])
     raise()
@@ -70,6 +72,7 @@ if ARGV[3] == 'limit' then
 end
 call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven') -- the limits are the operator's
 raise()
--- What still waits is handed out once more and recorded as not sent.
+-- What still waits is recorded as not sent by who deletes, and if that one dies by
+-- the workers.
 look_at(e, e.now)
 return 'written'
