@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"vendorapi/internal/delivery"
 )
@@ -18,6 +19,7 @@ import (
 //	brief NOW T        14:03:05 within the same local day, 21 Nov 14:03 otherwise
 //	minute T           14:03
 //	day T              22 Nov 2026
+//	written TEXT       what a field of a date holds, such as 2026-11-22, as day and clock write it
 //	machine T          for <time datetime>
 //	ago NOW T          "3 min ago", "in 2 h"
 //	count N            12,345
@@ -25,12 +27,14 @@ import (
 //	percent R          98.2 % of a ratio 0 to 1
 //	short ID           the first 8 characters of an id
 //	fault ALERT FIELD  what is wrong with a field, or ""
+//	field NAME         the API's name of a field in words
+//	said ALERT         a refusal's message, with the fields that it names in words
 //	chart C            what panel.js draws
 func (f *Frame) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": f.assets.address,
-		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "machine": machineTime, "ago": Ago,
-		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "fault": Fault,
+		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
+		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "fault": Fault, "field": fieldName, "said": said,
 		"chart": (*Chart).json,
 	}
 }
@@ -62,6 +66,19 @@ func Minute(t time.Time) string { return local(t, "15:04") }
 
 // Date is the local day: "22 Nov 2026".
 func Date(t time.Time) string { return local(t, "2 Jan 2006") }
+
+// written is what a field of a date or of a local time holds, as the pages write
+// it; "" for anything else. Browsers show such fields in a form of their own.
+func written(field string) string {
+	for _, form := range []struct{ field, page string }{
+		{time.DateOnly, "2 Jan 2006"}, {"2006-01-02T15:04:05", "2 Jan 2006 15:04:05"}, {"2006-01-02T15:04", "2 Jan 2006 15:04:05"},
+	} {
+		if t, err := time.Parse(form.field, field); err == nil {
+			return t.Format(form.page)
+		}
+	}
+	return ""
+}
 
 func machineTime(t time.Time) string { return local(t, time.RFC3339) }
 
@@ -171,6 +188,36 @@ func Percent(ratio float64) string {
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(len(text), 8)]
+}
+
+// fieldName is the API's name of a field in words: "Orders, sustained, requests"
+// for limits.orders.sustained.count, "Closing date" for closingDate.
+func fieldName(name string) string {
+	parts := strings.Split(strings.TrimPrefix(name, "limits."), ".")
+	if last := len(parts) - 1; last > 0 && parts[last] == "count" {
+		parts[last] = "requests"
+	}
+	var b strings.Builder
+	for _, c := range strings.Join(parts, ", ") {
+		if unicode.IsUpper(c) && b.Len() > 0 {
+			b.WriteByte(' ')
+			c = unicode.ToLower(c)
+		}
+		if b.Len() == 0 {
+			c = unicode.ToUpper(c)
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// said is a refusal's message; the API names fields in it as requests have them.
+func said(alert *delivery.Error) string {
+	message := alert.Message
+	for _, f := range alert.Fields {
+		message = strings.ReplaceAll(message, f.Field+" "+f.Message, fieldName(f.Field)+" "+f.Message)
+	}
+	return message
 }
 
 // Fault is what a refusal says of one field; empty when it says nothing of it.

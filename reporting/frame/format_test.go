@@ -13,6 +13,27 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+func TestFields_AreNamedInWords(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"limits.orders.sustained.count": "Orders, sustained, requests", "limits.orderStatus.burst.seconds": "Order status, burst, seconds",
+		"closingDate": "Closing date", "to": "To", "": "", "İl": "İl",
+	} {
+		if got := fieldName(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	field := delivery.FieldError{Field: "limits.orders.sustained.count", Message: "must be 1 to 1,000,000"}
+	if got := said(&delivery.Error{Message: field.Field + " " + field.Message, Fields: []delivery.FieldError{field}}); got != "Orders, sustained, requests must be 1 to 1,000,000" {
+		t.Errorf("%q", got)
+	}
+	for field, want := range map[string]string{"2026-11-22": "22 Nov 2026", "2026-11-22T14:05": "22 Nov 2026 14:05:00", "2026-11-22T14:05:09": "22 Nov 2026 14:05:09", "22.11.2026": "", "": ""} {
+		if got := written(field); got != want {
+			t.Errorf("%s: %q", field, got)
+		}
+	}
+}
+
 func TestTimes_AreLocal(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 21, 30, 5, 0, time.UTC)

@@ -24,7 +24,7 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 		{"/stores?fleet=garbage", "fleet", "must be a fleet's id, a UUID of 36 characters"},
 		{"/stores?fleet=" + unknown, "fleet", "no fleet has this id"},
 		{"/stores?state=garbage", "state", "is no state of a store"},
-		{"/stores?account=garbage", "account", "must be an account's id, a UUID of 36 characters"},
+		{"/stores?account=garbage", "account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters"},
 		{"/stores?account=" + unknown, "account", "no account has this id"},
 		{"/webhooks?state=garbage", "state", "is no state of a receiver"},
 		{"/webhooks?page=abc", "page", "must be the number of a page, from 1"},
@@ -35,7 +35,7 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 		{"/fleets?page=99999999999999999999", "page", "must be the number of a page, from 1"},
 	} {
 		a := e.Get(c.path).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED").Lacks("Görünmeyen Şube")
-		if alert := web.Words(web.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, c.filter+" "+c.message) {
+		if alert := web.Words(web.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, strings.ToUpper(c.filter[:1])+c.filter[1:]+": "+c.message) {
 			t.Errorf("%s: %q", c.path, alert)
 		}
 		for _, link := range web.All(a.Tree(), "a") {

@@ -128,7 +128,7 @@ var sentences = frame.Done{
 	"fleet-suspended": "The fleet is suspended: it gets no new orders.",
 	"fleet-resumed":   "The fleet takes orders again.",
 	"overdue":         "The vendors of the fleet's active stores are told that its payment is overdue.",
-	"overdue-nobody":  "The fleet has no active store, so nobody was told.",
+	"overdue-nobody":  "The fleet has no active store, so no vendor got an event.",
 
 	"store-confirmed":   "The store is confirmed and takes orders.",
 	"store-rejected":    "The store is rejected and awaits another choice of fleet.",

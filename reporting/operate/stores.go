@@ -1,28 +1,30 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
 	"net/url"
-	"time"
+	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/frame"
 )
 
-// storesFound is how many stores a search shows, and fleetsToChoose up to how
-// many fleets one of them is chosen from a list; beyond that by its id.
+// storesFound is how many stores a search shows, and toChoose up to how
+// many fleets one of them is chosen from a list; beyond that by its id. Accounts likewise, and by name.
 const (
-	storesFound    = 60
-	fleetsToChoose = 100
+	storesFound = 60
+	toChoose    = 100
 )
 
 // storeList is the page /stores.
 type storeList struct {
 	Text, Account, Fleet, State string
 	AccountName                 string
+	Accounts                    []storeAccount // nil: too many to choose from, one is typed
 	Fleets                      []*delivery.Fleet
 	Tabs                        []tab
 	Stores                      []storeRow
@@ -50,7 +52,7 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 	if err := p.ledger.LoadFleets(r.Context()); err != nil {
 		return err
 	}
-	if fleets := p.ledger.Fleets().All(); len(fleets) <= fleetsToChoose {
+	if fleets := p.ledger.Fleets().All(); len(fleets) <= toChoose {
 		list.Fleets = fleets
 	}
 	accounts, err := p.accountNames(r)
@@ -60,7 +62,11 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 	if err := p.addName(r.Context(), accounts, query.Get("account")); err != nil {
 		return err
 	}
+	list.Accounts = storeAccounts(accounts)
 	filter := storeFilter(query, accounts, p.ledger.Fleets())
+	if !filter.Account.IsZero() {
+		list.Account = filter.Account.String()
+	}
 	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
 	refused := query.err()
 	if refused == nil {
@@ -98,8 +104,8 @@ func storeFilter(query *filters, accounts map[delivery.AccountID]string, fleets 
 	f := ledger.StoreFilter{Text: query.Get("text")}
 	var err error
 	if text := query.Get("account"); text != "" {
-		if f.Account, err = delivery.ParseAccountID(text); err != nil {
-			query.refuse("account", "must be an account's id, a UUID of 36 characters")
+		if f.Account, err = accountNamed(accounts, text); err != nil {
+			query.refuse("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters")
 		} else if _, there := accounts[f.Account]; !there {
 			query.refuse("account", "no account has this id")
 		}
@@ -117,6 +123,44 @@ func storeFilter(query *filters, accounts map[delivery.AccountID]string, fleets 
 		}
 	}
 	return f
+}
+
+// storeAccount is an account that stores can be looked for by.
+type storeAccount struct{ ID, Name string }
+
+// storeAccounts are all accounts by name; nil when they are too many for a list.
+func storeAccounts(names map[delivery.AccountID]string) (all []storeAccount) {
+	if len(names) > toChoose {
+		return nil
+	}
+	for id, name := range names {
+		all = append(all, storeAccount{id.String(), name})
+	}
+	slices.SortFunc(all, func(a, b storeAccount) int {
+		return cmp.Or(cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// accountNamed is the account with the id, or else the only one with the name.
+func accountNamed(names map[delivery.AccountID]string, text string) (delivery.AccountID, error) {
+	id, err := delivery.ParseAccountID(text)
+	if err == nil {
+		return id, nil
+	}
+	for other, name := range names {
+		if delivery.FoldName(name) != delivery.FoldName(text) {
+			continue
+		}
+		if !id.IsZero() {
+			return delivery.AccountID{}, err // several have it
+		}
+		id = other
+	}
+	if id.IsZero() {
+		return id, err
+	}
+	return id, nil
 }
 
 func storeTabs(query url.Values) []tab {
@@ -162,9 +206,6 @@ func storeID(r *http.Request) (string, error) {
 	}
 	return id, nil
 }
-
-// Changed is when the store last changed, as briefly as can be.
-func (s storeRow) Changed() string { return frame.Brief(time.Now(), s.UpdatedAt) }
 
 // StateName is the state in words.
 func (s storeRow) StateName() string {

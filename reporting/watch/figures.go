@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -63,14 +64,14 @@ func (s *seen) orderTiles() []tile {
 		orders.Value, orders.Note = frame.Count(h.orders), frame.Count(h.ended)+" ended"
 		refused.Value, refused.Note = frame.Count(h.refused), "in the hour"
 		if codes := h.ranked(); len(codes) > 0 {
-			refused.Note += ", most often " + string(codes[0])
+			refused.Note += ", most often " + strings.ToLower(strings.ReplaceAll(string(codes[0]), "_", " "))
 		}
 	}
 	return []tile{minute, orders, refused, s.inFlight()}
 }
 
 func (s *seen) inFlight() tile {
-	t := tile{Name: "Under way", Value: unknown, Link: "/orders?status=" + openStatus}
+	t := tile{Name: "In progress", Value: unknown, Link: "/orders?status=" + openStatus}
 	if s.stats != nil {
 		t.Value = frame.Count(s.stats.InFlight)
 	}

@@ -59,6 +59,18 @@ func (o *orderRow) PaymentName() string {
 	return o.Payment.String()
 }
 
+// ToCollect is what the courier was told to collect: nothing of a prepaid order;
+// not known without a payment type or an amount.
+func (o *orderRow) ToCollect() delivery.Money {
+	switch o.Payment {
+	case delivery.Cash, delivery.Card:
+		return o.Collection
+	case delivery.Prepaid:
+		return delivery.Money{Set: true}
+	}
+	return delivery.Money{}
+}
+
 // CourierName is shown as vendors see it.
 func (v *orderView) CourierName() string { return delivery.AbbreviateName(v.Courier.Name) }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/frame"
 )
 
@@ -138,6 +139,20 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	return kept, nil
 }
 
+func (o *orderRow) store() ledger.StoreName {
+	return ledger.StoreName{Account: o.Account, ExternalID: o.Store}
+}
+
+// namelessStores are the stores of the rows that came without a name: those of Redis.
+func namelessStores(rows []orderRow) (nameless []ledger.StoreName) {
+	for i := range rows {
+		if rows[i].StoreName == "" {
+			nameless = append(nameless, rows[i].store())
+		}
+	}
+	return nameless
+}
+
 // choice is an entry of a list to choose from.
 type choice struct {
 	Value, Name string
@@ -173,6 +188,13 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		names, err = p.accountNames(ctx)
 		return err
 	})
+	var stores map[ledger.StoreName]*delivery.Store
+	if nameless := namelessStores(f.rows); len(nameless) > 0 {
+		more.part("names of stores (Redis)", func(ctx context.Context) (err error) {
+			stores, _, err = p.ledger.Stores(ctx, nameless) // one that cannot be read has no name
+			return err
+		})
+	}
 	if len(f.rows) > 0 {
 		more.part("present states (Redis)", func(ctx context.Context) (err error) {
 			f.rows, err = p.refresh(ctx, s, f.rows)
@@ -180,6 +202,11 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	f.lost = append(f.lost, more.wait()...)
+	for i := range f.rows {
+		if o := &f.rows[i]; o.StoreName == "" && stores[o.store()] != nil {
+			o.StoreName = stores[o.store()].Name
+		}
+	}
 	v := s.view(f, names)
 	v.Account = clean(r.URL.Query().Get("account"))
 	return p.pages.Show(w, r, "orders", frame.View{Title: "Orders", Refused: refused, Data: v})
@@ -225,7 +252,7 @@ func (s *search) accountChoices(names accountNames) []choice {
 
 func (s *search) statusChoices() []choice {
 	value := s.statusValue()
-	choices := []choice{{"", "all", value == ""}, {openStatus, "under way", value == openStatus}}
+	choices := []choice{{"", "all", value == ""}, {openStatus, "in progress", value == openStatus}}
 	for status := delivery.Searching; status <= delivery.Cancelled; status++ {
 		choices = append(choices, choice{status.String(), status.String(), value == status.String()})
 	}

@@ -41,7 +41,9 @@ func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { e.finds(e.get("/orders?"+c.query.Encode()), c.want...) })
 	}
-	e.get("/orders").Says("Kadıköy Şube", "Hızlı Kurye", "Delivered", "123.45 Cash", "Test").
+	// An order that only Redis has is shown with its store's name.
+	e.get("/orders?q="+url.QueryEscape(fresh.ExternalOrderID)).Says("Kadıköy Şube", "External ids are found whole only", "Phone numbers are not searched")
+	e.get("/orders").Says("Kadıköy Şube", "Hızlı Kurye", "Delivered", "123.45 Cash, order 123.45", "Test").
 		Links("/accounts/"+other.Account.String(), "/stores/"+other.Account.String()+"/%C5%9Fube%209%2Fa", "/fleets/"+e.Fleet.ID.String())
 }
 
@@ -147,6 +149,26 @@ func TestStorePath_LeadsToStoresOfAnyName(t *testing.T) {
 	} {
 		if got := frame.StorePath(account, id, ""); got != "/stores/"+account.String()+"/"+want {
 			t.Errorf("%q: %s", id, got)
+		}
+	}
+}
+
+func TestOrders_ShowWhatIsCollected(t *testing.T) {
+	t.Parallel()
+	set := func(n int64) delivery.Money { return delivery.Money{Minor: n, Set: true} }
+	for name, c := range map[string]struct {
+		order orderRow
+		want  delivery.Money
+	}{
+		"less than the order":     {orderRow{Payment: delivery.Cash, Amount: set(10000), Collection: set(8000)}, set(8000)},
+		"no order amount":         {orderRow{Payment: delivery.Card, Collection: set(4550)}, set(4550)},
+		"no amount":               {orderRow{Payment: delivery.Cash, Amount: set(10000)}, delivery.Money{}},
+		"prepaid":                 {orderRow{Payment: delivery.Prepaid, Amount: set(10000)}, set(0)},
+		"prepaid, with an amount": {orderRow{Payment: delivery.Prepaid, Collection: set(10000)}, set(0)},
+		"no payment type":         {orderRow{Amount: set(10000), Collection: set(10000)}, delivery.Money{}},
+	} {
+		if got := c.order.ToCollect(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	must(t, e.Ledger.FlushMinutes(t.Context(), minute))
 	e.index()
 	a := e.get("/overview")
-	a.Says("Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often RATE_LIMITED", "Under way 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
+	a.Says("Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often rate limited", "In progress 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
 		"Nothing that can be seen here. What answers: Redis, ClickHouse.")
 	if part := e.get("/overview/live"); len(part.Text) >= len(a.Text) {
 		t.Errorf("the part has %d bytes, the page %d", len(part.Text), len(a.Text))
@@ -77,7 +77,7 @@ func TestOverview_NothingRefusedIsNotNothingAsked(t *testing.T) {
 		e.Vendor.Order("", time.Now())
 	}
 	must(t, e.Ledger.FlushMinutes(t.Context(), time.Now().Add(-2*time.Minute)))
-	e.get("/overview").Says("Orders an hour 6", "Requests refused 0 in the hour Under way").Hides("no request", "%")
+	e.get("/overview").Says("Orders an hour 6", "Requests refused 0 in the hour In progress").Hides("no request", "%")
 }
 
 func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
@@ -102,7 +102,7 @@ func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	e.Vendor.Order("", time.Now())
 	must(t, e.Ledger.FlushMinutes(t.Context(), time.Now().Add(-time.Minute)))
 	e.serve(e.away())
-	e.get("/overview").Says("Orders an hour 1", "Under way 0 a list needs ClickHouse", "ClickHouse away", "so history is unavailable").Hides("Cannot be read")
+	e.get("/overview").Says("Orders an hour 1", "In progress 0 a list needs ClickHouse", "ClickHouse away", "so history is unavailable").Hides("Cannot be read")
 }
 
 // A ClickHouse that takes the question and never answers is asked once for all,

@@ -155,7 +155,7 @@ func (r *refusedRow) Why() string {
 	case r.Reason == "illegal_move" && r.Status.Terminal():
 		return "The order had ended; nothing moves it any more."
 	case r.Reason == "illegal_move":
-		return "The table of moves has no such move from the order's status."
+		return "The order's status does not allow it."
 	case r.Reason == "unknown_order":
 		return "There is no such order, or it has left Redis."
 	}

@@ -23,7 +23,7 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 	e.refuse(delivery.Searching, "illegal_move", false)
 	a := e.get("/refused-updates")
 	e.finds(a, illegal.ID, late.ID)
-	a.Says("Failed, CustomerRefused", "The table of moves has no such move", "late delivery Delivered was reported after the order had ended otherwise",
+	a.Says("Failed, CustomerRefused", "The order's status does not allow it.", "late delivery Delivered was reported after the order had ended otherwise",
 		"Hızlı Kurye", "Searching", "Test").Hides("Exceptions")
 	// An id tells the day in UTC, of which three hours are the next day's here.
 	day := time.Unix(int64(late.ID.Day())*24*60*60, 0).UTC()

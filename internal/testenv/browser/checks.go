@@ -36,6 +36,7 @@ func (p *Page) unusable() (faults []string) {
 	faults = append(faults, p.rules("")...)
 	faults = append(faults, p.structure()...)
 	faults = append(faults, p.overflow(1280)...)
+	faults = append(faults, p.amounts()...)
 	p.Dark(true)
 	for _, fault := range p.rules("color-contrast") {
 		faults = append(faults, "dark: "+fault)
@@ -43,6 +44,7 @@ func (p *Page) unusable() (faults []string) {
 	p.Dark(false)
 	p.Width(phone)
 	faults = append(faults, p.overflow(phone)...)
+	faults = append(faults, p.amounts()...)
 	for _, fault := range p.rules("") {
 		faults = append(faults, "on a phone: "+fault)
 	}
@@ -109,6 +111,27 @@ func (p *Page) overflow(width int) []string {
 		const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > width + 1 && !scrolls(e.parentElement)).slice(0, 3);
 		return ['is ' + page.scrollWidth + ' pixels wide on a screen of ' + width + ': ' + wide.map(e => e.outerHTML.slice(0, 120)).join(' … ')];
 	})()`, width))
+}
+
+// amounts tells which figures are not to be seen without scrolling to the side: a
+// table may scroll, but amounts (class money) and what sums them up come first in
+// it, and none is cut off in its own cell.
+func (p *Page) amounts() []string {
+	p.t.Helper()
+	return Eval[[]string](p, `(() => {
+		const faults = [], say = (what, e) => faults.push(innerWidth + ' pixels: ' + what + ': ' + e.textContent.trim().slice(0, 60) + ' in ' + e.outerHTML.slice(0, 120));
+		for (const box of document.querySelectorAll('.table-box')) box.scrollLeft = 0;
+		for (const e of document.querySelectorAll('main .money')) {
+			const seen = e.getBoundingClientRect();
+			if (!seen.width || !e.textContent.trim()) continue; // closed, or without an amount
+			const box = e.closest('.table-box')?.getBoundingClientRect() ?? {left: 0, right: innerWidth};
+			if (seen.left < Math.max(box.left, 0) - 1 || seen.right > Math.min(box.right, innerWidth) + 1) say('an amount is beyond the edge', e);
+			else if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline') say('an amount is cut off', e);
+		}
+		for (const table of document.querySelectorAll('table.report'))
+			if (table.querySelector('.money') && !table.querySelector('.sums .money') && table.dataset.sums !== 'none') say('a table of amounts without its totals', table);
+		return faults.slice(0, 6);
+	})()`)
 }
 
 // maxStops bounds the walk through a page with the tab key.

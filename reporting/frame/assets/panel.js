@@ -105,6 +105,14 @@
     } catch { /* the text stands beside the button */ }
   });
 
+  // Browsers show a date in a form of their own; beside it stands that of the pages.
+  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  document.addEventListener("input", (e) => {
+    if (!e.target.matches("[data-date]")) return;
+    const [day, time] = e.target.value.split("T"), [y, m, d] = day.split("-").map(Number);
+    e.target.nextElementSibling.textContent = day ? `${d} ${months[m - 1]} ${y}` + (time ? " " + (time + ":00").slice(0, 8) : "") : "";
+  });
+
   // Filters that are complete by themselves need no button.
   document.addEventListener("change", (e) => {
     if (e.target.matches("form[data-auto] select, form[data-auto] input[type=date]")) e.target.form.requestSubmit();
