@@ -224,16 +224,16 @@ func (p *panel) operators(mux *http.ServeMux, f *frame.Frame, l *ledger.Ledger, 
 }
 
 func (p *panel) finance(mux *http.ServeMux, f *frame.Frame, gate *access.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
-	downloads, err := download.New(a, p.settings.Download, p.log, p.registry)
-	if err != nil {
-		return err
-	}
-	mux.Handle("/reports/", p.once(history, downloads.Handler(gate)))
 	pages, err := finance.New(f, l, a, p.log)
 	if err != nil {
 		return err
 	}
 	pages.Routes(mux)
+	downloads, err := download.New(a, pages.Named, p.settings.Download, p.log, p.registry)
+	if err != nil {
+		return err
+	}
+	mux.Handle("/reports/", p.once(history, downloads.Handler(gate)))
 	return nil
 }
 

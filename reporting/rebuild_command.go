@@ -18,8 +18,8 @@ func newRebuildCommand() *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "rebuild --from 2026-11-01",
-		Short: "Export anew all that Redis still holds",
-		Long: `Export anew all that Redis still holds of orders created on or after a local day:
+		Short: "Export again all that Redis still holds",
+		Long: `Export again all that Redis still holds of orders created on or after a local day:
 orders and their events, and of the last day also late deliveries and outcomes
 of webhooks. It may run beside the exporter and may be repeated; a row is only
 ever replaced by a later version of it.`,

@@ -24,7 +24,7 @@ func newReconcileCommand() *cobra.Command {
 		Short: "Compare Redis with ClickHouse, order by order, and the control totals",
 		Long: `Compare what Redis holds with what ClickHouse has, order by order and event by
 event, and the sums of the reports. What differs is printed, and the command then
-exits with status 1. With --fix it is exported anew, and what could be repaired
+exits with status 1. With --fix it is exported again, and what could be repaired
 is no error. Orders that have left Redis are judged by themselves and never
 touched; orders that Redis never had are removed with --remove-unknown only, for
 to a Redis that has lost its data everything is unknown.
@@ -49,7 +49,7 @@ orders by default. Differences that are only a matter of time are waited for.`,
 	f.StringVar(&w.from, "from", "", "the first of several local days")
 	f.StringVar(&w.to, "to", "", "the last of them (default: today)")
 	f.StringVar(&w.account, "account", "", "one account's id (default: all)")
-	f.BoolVar(&scope.Fix, "fix", false, "export anew what differs")
+	f.BoolVar(&scope.Fix, "fix", false, "export again what differs")
 	f.BoolVar(&scope.RemoveUnknown, "remove-unknown", false, "with --fix, also remove orders from ClickHouse that Redis never had")
 	f.DurationVar(&scope.Patience, "wait", time.Minute, "how long to wait for the exporter to catch up")
 	c.MarkFlagsMutuallyExclusive("day", "from")
@@ -131,7 +131,7 @@ func summary(d *reconcile.Day) string {
 	case d.Tied() && len(d.Differences) > 0:
 		return text + fmt.Sprintf(", %d fixed", len(d.Differences))
 	case d.Tied():
-		return text + ", tied"
+		return text + ", no difference"
 	}
 	return text + fmt.Sprintf(", %d differ", len(d.Differences))
 }

@@ -68,14 +68,15 @@ Days are local (+03:00) and both included. A file is written whole or not at
 all. The formats:
 
   table      for a terminal
-  csv        for spreadsheets: UTF-8 with a byte order mark, semicolons, decimal
+  csv        for spreadsheets in Turkish: UTF-8 with a byte order mark, semicolons, decimal
              commas, local times without milliseconds
+  csv-comma  the same with commas and decimal points: for spreadsheets in English
   csv-plain  for programs: commas, decimal points, exact times with +03:00
   xlsx       numbers and dates as such, and totals; over several sheets when long
   json       {"success":true,"data":{"rows":[…],"totals":{…}}}, amounts as texts
 
-In csv and csv-plain a text that a spreadsheet could take for a formula has an
-apostrophe before it. A spreadsheet takes a tax number in csv for a number and
+In csv, csv-comma and csv-plain a text that a spreadsheet could take for a formula has an
+apostrophe before it. A spreadsheet takes a tax number in a csv for a number and
 drops its leading zero; xlsx keeps it. control-totals has the SHA-256 of each
 report as csv-plain writes it.`,
 		Example: `  reporting report expected-collections --from 2026-11-01 --to 2026-11-30 -o november.xlsx
@@ -98,7 +99,7 @@ report as csv-plain writes it.`,
 	f.StringVar(&o.values.Account, "account", "", "only this account (id)")
 	f.StringVar(&o.values.Fleet, "fleet", "", "only this fleet (id)")
 	f.StringVar(&o.values.Store, "store", "", "only stores that the vendor calls so (externalStoreId)")
-	f.StringVar(&o.format, "format", "", "table, csv, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
+	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
 	addArchiveFlags(c)
 	return c
@@ -120,9 +121,12 @@ func listReports(w io.Writer) error {
 
 func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	p, err := o.values.Parse(time.Now())
-	var wrong *reports.ParamError
-	if errors.As(err, &wrong) {
-		return fmt.Errorf("--%s: %s", wrong.Param, wrong.Reason)
+	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
+		var faults []error
+		for _, w := range wrong {
+			faults = append(faults, fmt.Errorf("--%s: %s", w.Param, w.Reason))
+		}
+		return errors.Join(faults...)
 	} else if err != nil {
 		return err
 	}

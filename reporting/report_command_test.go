@@ -95,7 +95,7 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 		{"order-ledger --from 2026-13-01", `--from: "2026-13-01" is not a day such as 2026-11-21`},
 		{"order-ledger --from 2026-11-02 --to 2026-11-01", "--to: 2026-11-01 is before from, 2026-11-02"},
 		{"order-ledger --account me", "--account: must be the account's id"},
-		{"order-ledger --format pdf", `format "pdf" is not one of table, csv, csv-plain, xlsx, json`},
+		{"order-ledger --format pdf", `format "pdf" is not one of table, csv, csv-comma, csv-plain, xlsx, json`},
 		{"order-ledger -o november.pdf", "november.pdf: the extension is none of .csv, .xlsx, .json and .txt; give --format"},
 		{"order-ledger --clickhouse-url http://127.0.0.1:9", "Is ClickHouse there?"},
 		{"order-ledger --clickhouse-url nowhere", "wanted is http://"},

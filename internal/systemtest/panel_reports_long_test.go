@@ -62,7 +62,7 @@ func testReports(t *testing.T, e *panelEnv) {
 	p.Visit("/payments/exceptions?"+period, http.StatusOK)
 	p.Shows("KEKIK-4", "CustomerRefused")
 	p.Visit("/payments/control-totals?"+period, http.StatusOK)
-	p.WaitText("Everything ties.")
+	p.WaitText("The reports balance.")
 	testDownloads(t, p, "/payments/order-ledger?"+period)
 }
 
@@ -113,10 +113,10 @@ func grouped(number string) string {
 // totalsOf reads a report's foot: heading -> total.
 func totalsOf(p *browser.Page) map[string]string {
 	return browser.Eval[map[string]string](p, `(() => {
-		const text = e => e.textContent.trim(), table = document.querySelector('table.report');
+		const text = e => e.textContent.trim(), table = [...document.querySelectorAll('table.report')].at(-1);
 		const headings = [...table.tHead.rows[0].cells].map(text), totals = {};
 		let at = 0;
-		for (const cell of table.tFoot.rows[0].cells) {
+		for (const cell of table.querySelector(".sums").rows[0].cells) {
 			totals[headings[at]] = text(cell);
 			at += cell.colSpan;
 		}
@@ -143,7 +143,7 @@ func (e *panelEnv) ask(t *testing.T, query string) string {
 func testDownloads(t *testing.T, p *browser.Page, page string) {
 	t.Helper()
 	p.Visit(page, http.StatusOK)
-	csv, err := os.ReadFile(p.Download("Download Order ledger as CSV"))
+	csv, err := os.ReadFile(p.Download("Download Order ledger as CSV with ;"))
 	must(t, err)
 	for _, want := range []string{"\xef\xbb\xbf", "KEKIK-0", "1249,90", "12500,00", "Moda Şubesi"} {
 		if !strings.Contains(string(csv), want) {

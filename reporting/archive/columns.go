@@ -91,8 +91,8 @@ func text[R any](name string, get func(*R) string) column[R] {
 	}
 }
 
-// storeText is a text of the store, which may change while the order stays.
-func storeText[R any](name string, get func(*R) string) column[R] {
+// unstableText may change while the order's version stays.
+func unstableText[R any](name string, get func(*R) string) column[R] {
 	c := text(name, get)
 	c.unstable = true
 	return c

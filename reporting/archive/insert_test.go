@@ -90,7 +90,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		"ordered": func(o *Order) { o.OrderedAt = noon }, "ready": func(o *Order) { o.ReadyAt = noon }, "assigned": func(o *Order) { o.AssignedAt = time.Time{} },
 		"picked up": func(o *Order) { o.PickedUpAt = noon }, "delivered": func(o *Order) { o.DeliveredAt = noon }, "ended": func(o *Order) { o.EndedAt = noon },
 		"updated": func(o *Order) { o.UpdatedAt = noon }, "type": func(o *Order) { o.PaymentType = 0 }, "amount": func(o *Order) { o.OrderAmount = delivery.Money{} },
-		"zero amount": func(o *Order) { o.OrderAmount = money(0) }, "collection": func(o *Order) { o.Collection.Minor++ },
+		"zero amount": func(o *Order) { o.OrderAmount = money(0) }, "collection": func(o *Order) { o.Collection.Minor++ }, "courier": func(o *Order) { o.CourierName = "x" },
 	} {
 		token := orders.token(rows(change))
 		if other, known := seen[token]; known {

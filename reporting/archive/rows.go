@@ -33,6 +33,7 @@ type Order struct {
 	PaymentType     delivery.PaymentType
 	OrderAmount     delivery.Money
 	Collection      delivery.Money
+	CourierName     string // abbreviated; empty: none was reported
 }
 
 // Place is where rows of the order lie.
@@ -118,6 +119,7 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 		Status:    o.Status,
 		CreatedAt: o.CreatedAt, OrderedAt: o.OrderedAt, ReadyAt: o.ReadyAt, UpdatedAt: o.UpdatedAt(),
 		PaymentType: o.Payment.Type, OrderAmount: o.OrderAmount, Collection: o.Payment.CollectionAmount,
+		CourierName: delivery.AbbreviateName(o.Courier.Name),
 	}
 	if s != nil {
 		row.StoreName, row.TaxNumber = s.Name, s.TaxNumber

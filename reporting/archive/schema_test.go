@@ -84,7 +84,7 @@ func TestSchema_ClusterSQLParses(t *testing.T) {
 func TestSchema_ClusterTables(t *testing.T) {
 	t.Parallel()
 	sql := strings.Join(clusterSQL(t), ";\n")
-	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes"} {
+	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes", "reconciliations"} {
 		version := ""
 		if table == "orders" || table == "order_events" {
 			version = ", version"
@@ -100,7 +100,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 4 {
+	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 5 {
 		t.Errorf("%d tables recognise repeated inserts", n)
 	}
 	if strings.Contains(sql, "non_replicated") {

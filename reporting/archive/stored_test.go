@@ -114,7 +114,7 @@ func TestDifferences_FindEveryColumn(t *testing.T) {
 		"ready_at": "ready_at + 1", "assigned_at": "NULL", "picked_up_at": "picked_up_at + 1", "delivered_at": "NULL", "ended_at": "NULL",
 		"updated_at": "updated_at + 1", "payment_type": "''", "order_amount": "NULL", "collection_amount": "collection_amount + 0.01",
 	}
-	if want := len(orders.columns) - 5; len(columns) != want { // three keys, two of the store
+	if want := len(orders.columns) - 6; len(columns) != want { // three keys, two of the store, and the courier
 		t.Fatalf("%d columns are tried, there are %d", len(columns), want)
 	}
 	a := newArchive(t)

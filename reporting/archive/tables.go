@@ -26,8 +26,8 @@ var orders = table[Order]{
 		number("version", "UInt64", func(o *Order) uint64 { return o.Version }),
 		text("external_order_id", func(o *Order) string { return o.ExternalOrderID }),
 		text("external_store_id", func(o *Order) string { return o.ExternalStoreID }),
-		storeText("store_name", func(o *Order) string { return o.StoreName }),
-		storeText("tax_number", func(o *Order) string { return o.TaxNumber }),
+		unstableText("store_name", func(o *Order) string { return o.StoreName }),
+		unstableText("tax_number", func(o *Order) string { return o.TaxNumber }),
 		id("fleet_id", func(o *Order) [16]byte { return o.Fleet }),
 		text("fleet_name", func(o *Order) string { return o.FleetName }),
 		text("status", func(o *Order) string { return o.Status.String() }),
@@ -44,6 +44,7 @@ var orders = table[Order]{
 		text("payment_type", func(o *Order) string { return o.PaymentType.String() }),
 		amount("order_amount", func(o *Order) delivery.Money { return o.OrderAmount }),
 		amount("collection_amount", func(o *Order) delivery.Money { return o.Collection }),
+		unstableText("courier_name", func(o *Order) string { return o.CourierName }), // a swap raises no version
 	},
 	check: func(o *Order) error {
 		return errors.Join(

@@ -55,14 +55,15 @@ type Downloads struct {
 	slots    *slots
 	log      *slog.Logger
 	metrics  *metrics
+	names    Names
 }
 
 // New prepares the downloads of an archive.
-func New(a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Downloads, error) {
+func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Downloads, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	return &Downloads{archive: a, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
+	return &Downloads{archive: a, names: names, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
 		log: log.With("part", "download"), metrics: newMetrics(reg)}, nil
 }
 
@@ -72,7 +73,7 @@ func (d *Downloads) Handler(g *access.Gate) http.Handler {
 }
 
 func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := parse(r, time.Now())
+	q, err := parse(r, d.names, time.Now())
 	if err != nil {
 		if delivery.CodeOf(err) == delivery.CodeMethodNotAllowed {
 			w.Header().Set("Allow", "GET, HEAD")

@@ -47,6 +47,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 			{".csv", "", reports.CSV, ".csv"},
 			{".csv", "&plain=0", reports.CSV, ".csv"},
 			{".csv", "&plain=1", reports.CSVPlain, "_plain.csv"},
+			{".csv", "&comma=1", reports.CSVComma, "_comma.csv"},
 			{".json", "", reports.JSON, ".json"},
 			{".xlsx", "", reports.XLSX, ".xlsx"},
 		} {
@@ -158,6 +159,9 @@ func TestDownload_SaysWhatIsWrong(t *testing.T) {
 		{"a misspelt filter", "GET", ledger + "?acount=x", "finance", 422, `"field":"acount"`},
 		{"a filter twice", "GET", ledger + "?store=a&store=b", "finance", 422, `"field":"store"`},
 		{"plain XLSX", "GET", "/reports/order-ledger.xlsx?plain=1", "finance", 422, `"field":"plain"`},
+		{"two days that are none", "GET", ledger + "?from=22.11.2026&to=22.11.2026", "finance", 422, `"field":"from"`},
+		{"two forms of CSV", "GET", ledger + "?plain=1&comma=1", "finance", 422, "give one"},
+		{"XLSX with commas", "GET", "/reports/order-ledger.xlsx?comma=1", "finance", 422, `"field":"comma"`},
 		{"plain of another kind", "GET", ledger + "?plain=yes", "finance", 422, `"field":"plain"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -238,7 +242,7 @@ func TestSettings_AreJudged(t *testing.T) {
 		if err := s.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if _, err := New(nil, s, nil, nil); err == nil {
+		if _, err := New(nil, unnamed, s, nil, nil); err == nil {
 			t.Error("taken")
 		}
 	}

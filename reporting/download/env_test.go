@@ -1,6 +1,7 @@
 package download
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
 )
 
 // TestMain also checks that the reports' temporary files are gone at the end.
@@ -56,11 +58,14 @@ func newEnvOn(t *testing.T, c *testserver.ClickHouse) *env {
 	return e
 }
 
+// unnamed knows no names.
+func unnamed(_ context.Context, v reports.Values) reports.Values { return v }
+
 // serve puts downloads over an archive.
 func (e *env) serve(a *archive.Archive, s Settings) {
 	e.T.Helper()
 	var err error
-	e.downloads, err = New(a, s, panelenv.Log, prometheus.NewRegistry())
+	e.downloads, err = New(a, unnamed, s, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
 	gate := panelenv.Gate(e.T, panelenv.Ledger(e.Env.Env))
 	mux := http.NewServeMux()
@@ -79,7 +84,7 @@ SELECT reinterpretAsUUID(sipHash128('account', number %% 3)), toDate(created_at)
  reinterpretAsUUID(sipHash128('fleet', number %% 2)), 'Hızlı Kurye', 'Delivered', '', '',
  toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalMillisecond(intDiv(number * 2592000000, %d)) AS created_at,
  NULL, created_at, created_at, created_at, created_at, created_at, created_at,
- ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, if(number %% 3 = 2, NULL, toDecimal64(toInt64(number %% 100000), 0) / 100)
+ ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, if(number %% 3 = 2, NULL, toDecimal64(toInt64(number %% 100000), 0) / 100), ''
 FROM numbers(%d)`, e.Database, n, n))
 }
 

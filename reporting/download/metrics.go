@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"code"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_downloads_running",
-			Help: "Downloads under way.",
+			Help: "Downloads in progress.",
 		}),
 	}
 	reg.MustRegister(m.downloads, m.rows, m.bytes, m.seconds, m.refused, m.running)

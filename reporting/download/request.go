@@ -1,6 +1,7 @@
 package download
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -19,7 +20,7 @@ const prefix = "/reports/"
 
 // known are the parameters of a download. Another one is refused: a misspelt
 // filter would give more than was meant.
-var known = []string{"from", "to", "account", "fleet", "store", "plain"}
+var known = []string{"from", "to", "account", "fleet", "store", "plain", "comma"}
 
 // request is a download that makes sense.
 type request struct {
@@ -28,10 +29,14 @@ type request struct {
 	params reports.Params
 }
 
+// Names finds the ids of accounts, fleets and stores that are given by their names;
+// what it does not know stays as it is.
+type Names func(ctx context.Context, v reports.Values) reports.Values
+
 // parse reads a request. NOT_FOUND for another report or extension,
 // METHOD_NOT_ALLOWED, MALFORMED_REQUEST, VALIDATION_FAILED with the fields.
 // Without from or to the period is what package reports makes of now.
-func parse(r *http.Request, now time.Time) (*request, error) {
+func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	file, ok := strings.CutPrefix(r.URL.Path, prefix)
 	extension := path.Ext(file)
 	report, found := reports.Find(strings.TrimSuffix(file, extension))
@@ -49,22 +54,30 @@ func parse(r *http.Request, now time.Time) (*request, error) {
 	if err := checkNames(query); err != nil {
 		return nil, err
 	}
-	params, err := reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
-		Fleet: query.Get("fleet"), Store: query.Get("store")}.Parse(now)
-	if wrong := (*reports.ParamError)(nil); errors.As(err, &wrong) {
-		return nil, invalid(wrong.Param, wrong.Reason)
+	params, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
+		Fleet: query.Get("fleet"), Store: query.Get("store")}).Parse(now)
+	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
+		var fields []delivery.FieldError
+		for _, w := range wrong {
+			fields = append(fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
+		}
+		return nil, &delivery.Error{Code: delivery.CodeValidationFailed, Message: fields[0].Field + " " + fields[0].Message, Fields: fields}
 	}
 	if err != nil {
 		return nil, err
 	}
-	switch plain := query.Get("plain"); {
-	case plain == "" || plain == "0":
-	case plain == "1" && format == reports.CSV:
-		format = reports.CSVPlain
-	case plain == "1":
-		return nil, invalid("plain", "is for .csv only")
-	default:
-		return nil, invalid("plain", "must be 1 or 0")
+	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
+		switch given := query.Get(name); {
+		case given == "" || given == "0":
+		case given == "1" && format == reports.CSV:
+			format = other
+		case given == "1" && extension == reports.CSV.Extension():
+			return nil, invalid("plain", "and comma are two forms of a CSV file: give one")
+		case given == "1":
+			return nil, invalid(name, "is for .csv only")
+		default:
+			return nil, invalid(name, "must be 1 or 0")
+		}
 	}
 	return &request{report: report, format: format, params: params}, nil
 }
@@ -94,12 +107,15 @@ func invalid(field, reason string) error {
 }
 
 // fileName is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
-// Filters are not in it, but for plain, which tells two files of one report
+// Filters are not in it, but for plain and comma, which tell files of one report
 // apart that look alike.
 func (q *request) fileName() string {
 	name := q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String()
-	if q.format == reports.CSVPlain {
+	switch q.format {
+	case reports.CSVPlain:
 		name += "_plain"
+	case reports.CSVComma:
+		name += "_comma"
 	}
 	return name + q.format.Extension()
 }

@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, query, accept string) {
 		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Accept-Encoding": {accept}}}
 		_ = acceptsGzip(r)
-		q, err := parse(r, now)
+		q, err := parse(r, unnamed, now)
 		if err != nil {
 			if status := delivery.CodeOf(err).HTTPStatus(); status < 400 || status >= 500 {
 				t.Errorf("%q?%q: %v", path, query, err)

@@ -34,10 +34,10 @@ func (s *slots) take(user string) (leave func(), err error) {
 	switch {
 	case s.by[user] >= s.mostEach:
 		return nil, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: slotPatience,
-			Message: fmt.Sprintf("%d downloads of yours are under way, which is as many as one may have", s.by[user])}
+			Message: fmt.Sprintf("%d downloads of yours are in progress, which is as many as one may have", s.by[user])}
 	case s.taken >= s.most:
 		return nil, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotPatience,
-			Message: "too many downloads are under way"}
+			Message: "too many downloads are in progress"}
 	}
 	s.taken++
 	s.by[user]++

@@ -126,7 +126,7 @@ func (v *view) orders(o *reports.Outline) *frame.Chart {
 	}
 	return &frame.Chart{ID: "orders", Title: "Orders created per " + b.every, Unit: "orders", Stacked: true, Labels: b.labels,
 		Series: []frame.Series{countSeries("Delivered", "good", counts[0]), countSeries("Failed", "bad", counts[1]),
-			countSeries("Cancelled", "quiet", counts[2]), countSeries("Under way", "accent", counts[3])}}
+			countSeries("Cancelled", "quiet", counts[2]), countSeries("In progress", "accent", counts[3])}}
 }
 
 // outcome is what a fleet did.
@@ -137,6 +137,16 @@ type outcome struct {
 
 func (o *outcome) all() int64 { return o.delivered + o.failed + o.cancelled }
 
+// maxLabel is how many characters of a name a chart has room for.
+const maxLabel = 24
+
+func shortLabel(name string) string {
+	if runes := []rune(name); len(runes) > maxLabel {
+		return string(runes[:maxLabel-1]) + "…"
+	}
+	return name
+}
+
 // outcomes is what came of the orders of each fleet, those with the most first.
 // nil when none has ended.
 func outcomes(o *reports.Outline, known *directory) *frame.Chart {
@@ -146,7 +156,7 @@ func outcomes(o *reports.Outline, known *directory) *frame.Chart {
 		piece := &o.Pieces[i]
 		f := byFleet[piece.By[0]]
 		if f == nil {
-			f = &outcome{name: known.Fleets.label(piece.By[0])}
+			f = &outcome{name: shortLabel(known.Fleets.labelOr(piece.By[0], piece.By[1]))}
 			byFleet[piece.By[0]] = f
 		}
 		f.delivered += statement.Total(piece.Summary, "delivered")

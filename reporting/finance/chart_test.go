@@ -54,7 +54,7 @@ func TestOutcomes_ShowTheLargestFleetsAndTheRestTogether(t *testing.T) {
 			for key, n := range map[string]int{"delivered": i, "failed": 1, "cancelled": i % 3} {
 				totals[statement.Column(key)] = reports.Cell{Number: int64(n), Given: true}
 			}
-			o.Pieces = append(o.Pieces, reports.Piece{By: []string{fmt.Sprintf("fleet-%02d", i)}, Summary: reports.Summary{Rows: 1, Totals: totals}})
+			o.Pieces = append(o.Pieces, reports.Piece{By: []string{fmt.Sprintf("fleet-%02d", i), ""}, Summary: reports.Summary{Rows: 1, Totals: totals}})
 		}
 	}
 	known := &directory{}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
 
-// tiesPath is the fragment that tells whether the control totals tie.
+// tiesPath is the fragment that tells whether the control totals balance.
 const tiesPath = home + "/ties"
 
 // linesPath is where the page of control totals gets them from.
@@ -38,6 +39,8 @@ type controlView struct {
 	Reconcile string
 	// Empty: the period has no orders.
 	Empty bool
+	// Last is when Redis and ClickHouse were compared; nil: never, or not known.
+	Last *archive.Reconciliation
 }
 
 // difference is a figure of a line that is not what it should be.
@@ -55,6 +58,7 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	v.Stores = p.stores(ctx, v.Filters.params.Account)
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
+	v.Control.Last = p.lastReconciled(ctx)
 	v.Table = newTable(control, v.known, nil)
 	v.Table.fill(lines)
 	return nil
@@ -134,7 +138,7 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 	return all
 }
 
-// tiesView is the tile that tells whether the control totals tie.
+// tiesView is the tile that tells whether the control totals balance.
 type tiesView struct {
 	// Verdict is empty while it has not been asked for.
 	Verdict string
@@ -144,10 +148,21 @@ type tiesView struct {
 	Fragment, Address string
 	// AtOnce: it comes by itself.
 	AtOnce bool
+	// Last is as in controlView.
+	Last *archive.Reconciliation
 }
 
 func tiesOf(f filters, atOnce bool) tiesView {
 	return tiesView{Fragment: address(tiesPath, f.Typed, 0), Address: address(pathOf(control), f.Typed, 0), AtOnce: atOnce}
+}
+
+// lastReconciled is what the pages tell besides; without it they are shown as well.
+func (p *Pages) lastReconciled(ctx context.Context) *archive.Reconciliation {
+	last, err := p.archive.LastReconciliation(ctx)
+	if err != nil {
+		p.log.Warn("when Redis and ClickHouse were last compared cannot be read", "error", err)
+	}
+	return last
 }
 
 // serveTies answers with the tile alone.
@@ -156,11 +171,12 @@ func (p *Pages) serveTies(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	p.findStore(r.Context(), &f)
 	t := tiesOf(f, false)
 	err = p.attended(r.Context(), func(ctx context.Context) error {
 		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error {
 			lines, err := p.controlLines(ctx, f.params)
-			t.Verdict = verdictOf(lines)
+			t.Verdict, t.Last = verdictOf(lines), p.lastReconciled(ctx)
 			return err
 		})
 	})

@@ -1,14 +1,17 @@
 package finance
 
 import (
+	"cmp"
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/frame"
+	"vendorapi/reporting/reports"
 )
 
 const (
@@ -75,12 +78,10 @@ func (ps *parties) name(id string) string {
 	return id
 }
 
-// label is the name of an id, or its beginning, where there is little room.
-func (ps *parties) label(id string) string {
-	if name := ps.names[id]; name != "" {
-		return name
-	}
-	return frame.Short(id) + "…"
+// labelOr is the name of an id, else the one that it had, else its beginning:
+// there is little room for it.
+func (ps *parties) labelOr(id, earlier string) string {
+	return cmp.Or(ps.names[id], earlier, frame.Short(id)+"…")
 }
 
 // find is the id of what was typed: an id as it is, or the name of exactly one, in
@@ -106,6 +107,57 @@ func (ps *parties) find(typed string) string {
 	}
 	return typed
 }
+
+// named has ids in the place of the names of accounts and fleets.
+func (d *directory) named(v reports.Values) reports.Values {
+	v.Account, v.Fleet = d.Accounts.find(v.Account), d.Fleets.find(v.Fleet)
+	return v
+}
+
+// Named has ids in the place of names, for downloads. Nothing is read for what
+// can only be ids.
+func (p *Pages) Named(ctx context.Context, v reports.Values) reports.Values {
+	account, noAccount := delivery.ParseAccountID(v.Account)
+	_, noFleet := delivery.ParseFleetID(v.Fleet)
+	if v.Account != "" && noAccount != nil || v.Fleet != "" && noFleet != nil {
+		v = p.directory(ctx).named(v)
+		account, _ = delivery.ParseAccountID(v.Account) // what is none is refused later
+	}
+	v.Store, _ = p.storeID(ctx, account, v.Store)
+	return v
+}
+
+// storeID is the id of the store that was typed: an id as it is, or the name, in
+// any case, of stores that all have one id. known: it is one or the other, or that
+// cannot be told now.
+func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed string) (id string, known bool) {
+	if typed == "" || !utf8.ValidString(typed) {
+		return typed, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	defer cancel()
+	found, more, err := p.ledger.FindStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
+	if err != nil {
+		p.log.Warn("stores cannot be read; the filter takes ids", "error", err)
+		return typed, true
+	}
+	folded, ids := delivery.FoldName(typed), map[string]bool{}
+	for _, s := range found {
+		if s.ExternalID == typed {
+			return typed, true
+		}
+		if delivery.FoldName(s.Name) == folded {
+			ids[s.ExternalID], id = true, s.ExternalID
+		}
+	}
+	if len(ids) == 1 && !more {
+		return id, true
+	}
+	return typed, more
+}
+
+// maxStores is among how many stores that are like what was typed it is looked for.
+const maxStores = 1000
 
 // choice is the field of the filters that asks for an account or a fleet.
 type choice struct {

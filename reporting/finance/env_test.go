@@ -3,7 +3,6 @@ package finance
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +60,15 @@ func (e *env) serve(a *archive.Archive) {
 	must(e.T, err)
 	e.pages, err = New(f, l, a, panelenv.Log)
 	must(e.T, err)
-	downloads, err := download.New(a, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
+	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
+	mux.Handle("/assets/", f.Assets())
+	mux.Handle("/favicon.ico", f.Icon())
+	for _, path := range []string{"/login", "/login.css"} {
+		mux.Handle(path, gate.Handler())
+	}
 	mux.Handle("/reports/", downloads.Handler(gate))
 	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("finance"))
 }
@@ -142,21 +146,36 @@ type page struct{ *web.Answer }
 
 func (e *env) page(path string) page { e.T.Helper(); return page{e.client.Page(path)} }
 
-// report is the table of the report; nil when there is none.
+// report is the table of the report's rows, which stands below that of the fleets;
+// nil when there is none.
 func (p page) report() *html.Node {
 	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 0 {
-		return tables[0]
+		return tables[len(tables)-1]
 	}
 	return nil
 }
 
-// rows are the texts of the table's body.
+// fleets are the totals of each fleet, by the headings above them.
+func (p page) fleets() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 1 {
+		for _, tr := range web.All(tables[0], "tr")[1:] {
+			cells := cellsOf(tr)
+			all[cells[0]] = headed(tables[0], cells)
+		}
+	}
+	return all
+}
+
+// rows are the texts of the table's body; what stands below each other in a cell
+// has a | between.
 func (p page) rows() (rows [][]string) {
 	table := p.report()
 	if table == nil {
 		return nil
 	}
-	for _, tr := range web.All(web.All(table, "tbody")[0], "tr") {
+	bodies := web.All(table, "tbody")
+	for _, tr := range web.All(bodies[len(bodies)-1], "tr") {
 		rows = append(rows, cellsOf(tr))
 	}
 	return rows
@@ -164,34 +183,41 @@ func (p page) rows() (rows [][]string) {
 
 func cellsOf(tr *html.Node) (cells []string) {
 	for n := range tr.ChildNodes() {
-		if n.Type == html.ElementNode {
-			cells = append(cells, web.Words(n))
+		if n.Type != html.ElementNode {
+			continue
 		}
+		var lines []string
+		for part := range n.Descendants() {
+			if part.Type == html.TextNode && strings.TrimSpace(part.Data) != "" {
+				lines = append(lines, strings.Join(strings.Fields(part.Data), " "))
+			}
+		}
+		cells = append(cells, strings.Join(lines, "|"))
 	}
 	return cells
 }
 
-// totals are the sums below the table, by the headings above them: the foot's
-// first cell spans the columns before the sums.
+// headed are the cells that say something, by the headings above them.
+func headed(table *html.Node, cells []string) map[string]string {
+	by := map[string]string{}
+	for i, heading := range cellsOf(web.All(table, "tr")[0]) {
+		if i > 0 && cells[i] != "" {
+			by[heading] = cells[i]
+		}
+	}
+	return by
+}
+
+// totals are the sums of all rows, by the headings above them.
 func (p page) totals() map[string]string {
-	table, sums := p.report(), map[string]string{}
+	table := p.report()
 	if table == nil {
-		return sums
+		return map[string]string{}
 	}
-	headings := cellsOf(web.All(web.All(table, "thead")[0], "tr")[0])
-	for _, foot := range web.All(table, "tfoot") {
-		cells := cellsOf(web.All(foot, "tr")[0])[1:]
-		span, err := strconv.Atoi(web.Attribute(web.All(foot, "th")[0], "colspan"))
-		if err != nil || span+len(cells) != len(headings) {
-			p.T.Fatalf("a foot of %d columns and %d cells below %d headings", span, len(cells), len(headings))
-		}
-		for i, cell := range cells {
-			if cell != "" {
-				sums[headings[span+i]] = cell
-			}
-		}
+	for _, sums := range web.All(table, "tbody", "sums") {
+		return headed(table, cellsOf(web.All(sums, "tr")[0]))
 	}
-	return sums
+	return map[string]string{}
 }
 
 // told is how many rows the page says that the report has.

@@ -48,11 +48,14 @@ func readFilters(r *http.Request, known *directory, now time.Time) (filters, err
 	if err := checkNames(query); err != nil {
 		return f.refuse(), err
 	}
-	values := f.Typed
-	values.Account, values.Fleet = known.Accounts.find(values.Account), known.Fleets.find(values.Fleet)
+	values := known.named(f.Typed)
 	if f.params, err = values.Parse(now); err != nil {
-		if wrong := (*reports.ParamError)(nil); errors.As(err, &wrong) {
-			err = invalid(wrong.Param, wrong.Reason)
+		if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
+			refused := &delivery.Error{Code: delivery.CodeValidationFailed, Message: senseless}
+			for _, w := range wrong {
+				refused.Fields = append(refused.Fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
+			}
+			err = refused
 		}
 		return f.refuse(), err
 	}
@@ -93,8 +96,10 @@ func checkNames(query url.Values) error {
 	return nil
 }
 
+const senseless = "The filters make no sense as they are."
+
 func invalid(field, reason string) error {
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: "The filters make no sense as they are.",
+	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: senseless,
 		Fields: []delivery.FieldError{{Field: field, Message: reason}}}
 }
 

@@ -146,7 +146,20 @@ func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
 	if err != nil && !f.refused {
 		return nil, err
 	}
-	return newView(report, f, known), err
+	stranger := false
+	if !f.refused {
+		stranger = p.findStore(r.Context(), &f)
+	}
+	v := newView(report, f, known)
+	v.UnknownStore = stranger
+	return v, err
+}
+
+// findStore takes a store's name for its id, and tells whether no store has either.
+func (p *Pages) findStore(ctx context.Context, f *filters) (unknown bool) {
+	id, known := p.storeID(ctx, f.params.Account, f.params.Store)
+	f.Typed.Store, f.params.Store = id, id
+	return !known
 }
 
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused error) error {

@@ -130,6 +130,19 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	want("card", sums["Card expected"], frame.Money(card))
 	want("prepaid", sums["Prepaid amount"], frame.Money(prepaid))
 	want("delivered", sums["Delivered"], ended(delivery.Delivered))
+	for fleet, got := range d.fleets() {
+		var cash int64
+		for i := range e.orders {
+			if o := &e.orders[i]; o.Status == delivery.Delivered && o.PaymentType == delivery.Cash && inNovember(o, true) &&
+				(fleet == "Total of all fleets" || fleet == o.FleetName || fleet == e.Fleet.Name && o.Fleet == e.Fleet.ID) {
+				cash += o.Collection.Minor
+			}
+		}
+		want("cash of "+fleet, got["Cash expected"], frame.Money(cash))
+	}
+	if fleets := len(d.fleets()); fleets != 4 {
+		t.Errorf("%d fleets with their total", fleets)
+	}
 	for tile, sum := range map[string]int64{"Cash expected": cash, "Card expected": card, "Prepaid": prepaid} {
 		want(tile, strings.Fields(d.tile(tile))[0], frame.Money(sum)+"TRY")
 	}
@@ -186,10 +199,10 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 		if len(rows) != len(file) || pages != (len(file)+pageRows-1)/pageRows {
 			t.Fatalf("%s: %d rows on %d pages, the file has %d", report.Name, len(rows), pages, len(file))
 		}
-		column := map[string]int{"order-ledger": 0, "exceptions": 2}[report.Name]
 		if report.Name == "order-ledger" || report.Name == "exceptions" {
 			for i := range rows {
-				if id := rows[i][column]; !strings.Contains(file[i], id) {
+				lines := strings.Split(rows[i][0], "|")
+				if id := strings.TrimSuffix(lines[len(lines)-2], "…"); !strings.Contains(file[i], id) {
 					t.Fatalf("%s: row %d is %s, in the file %s", report.Name, i, id, file[i])
 				}
 			}
@@ -222,7 +235,7 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 	e.november(300)
 	e.Vendor.NewStore("şube & 2", delivery.Active)
 	d := e.page("/payments/order-ledger?from=2026-11-02&to=2026-11-29&account=" + e.account.String() + "&fleet=" + e.Fleet.ID.String())
-	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV", "JSON", "Today", "Last month"} {
+	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV with ;", "CSV with ,", "JSON", "Today", "Last month"} {
 		u, err := url.Parse(d.Link(name))
 		must(t, err)
 		q := u.Query()
@@ -259,4 +272,30 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 	if got := e.page("/payments/order-ledger?" + november + "&account=test").told(); got != "150" {
 		t.Errorf("%s rows of the account", got)
 	}
+}
+
+//rule:finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
+func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.november(300)
+	store := e.Vendor.NewStore("branch-3", delivery.Active)
+	store.Name = "Moda Şubesi"
+	must(t, e.Ledger.WriteStore(t.Context(), store))
+	for named, byID := range map[string]string{
+		"account=test": "account=" + e.account.String(),
+		"fleet=" + url.QueryEscape(strings.ToUpper(e.Fleet.Name)): "fleet=" + e.Fleet.ID.String(),
+		"store=" + url.QueryEscape("moda şubesi"):                 "store=branch-3",
+	} {
+		told := e.page("/payments/order-ledger?" + november + "&" + named).told()
+		if want := e.page("/payments/order-ledger?" + november + "&" + byID).told(); told != want || told == "0" || told == "300" {
+			t.Errorf("%s: %s rows, %s: %s", named, told, byID, want)
+		}
+		if file := e.client.Get("/reports/order-ledger.csv?plain=1&" + november + "&" + named).Want(200); fmt.Sprint(strings.Count(file.Text, "\n")-1) != told {
+			t.Errorf("%s: %d lines in the file, %s rows on the page", named, strings.Count(file.Text, "\n"), told)
+		}
+	}
+	e.client.Get("/payments?"+november+"&store=MODA-9").Want(200, "Unknown store", "MODA-9")
+	e.client.Get("/payments?from=2030-01-01&to=2030-01-02&store=branch-3").Want(200, "No order was delivered in this period.").Lacks("Unknown store")
+	e.client.Get("/reports/order-ledger.csv?fleet=nobody").Want(422, `"field":"fleet"`)
 }

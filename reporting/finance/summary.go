@@ -3,6 +3,7 @@ package finance
 import (
 	"context"
 
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
 )
@@ -15,6 +16,7 @@ type summaryView struct {
 	Exceptions int64
 	Ties       tiesView
 
+	last     *archive.Reconciliation
 	outcomes *frame.Chart // nil: no order has ended
 }
 
@@ -27,7 +29,7 @@ const mostAtOnce = 100_000
 
 // readOutcomes reads what each fleet did.
 func (p *Pages) readOutcomes(ctx context.Context, v *view, s *summaryView) error {
-	o, err := mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, "fleetId")
+	o, err := mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, byFleet...)
 	if err != nil {
 		return err
 	}
@@ -54,11 +56,18 @@ func (s *summaryView) complete(v *view) {
 		}
 		return "1 order"
 	}
+	cash, delivered := orders("cashCount"), "in the period"
+	if n := total("cashWithoutAmountCount"); n > 0 {
+		cash += ", " + frame.Count(n) + " of them without an amount"
+	}
+	if n := total("noPaymentTypeCount"); n > 0 {
+		delivered += ", " + frame.Count(n) + " of them without a payment type"
+	}
 	s.Tiles = []tile{
-		{Name: "Cash expected", Value: frame.Money(total("cashExpected")), Unit: "TRY", Remark: orders("cashCount")},
+		{Name: "Cash expected", Value: frame.Money(total("cashExpected")), Unit: "TRY", Remark: cash},
 		{Name: "Card expected", Value: frame.Money(total("cardExpected")), Unit: "TRY", Remark: orders("cardCount")},
 		{Name: "Prepaid", Value: frame.Money(total("prepaidAmount")), Unit: "TRY", Remark: orders("prepaidCount")},
-		{Name: "Delivered orders", Value: frame.Count(total("deliveredCount")), Remark: "in the period"},
+		{Name: "Delivered orders", Value: frame.Count(total("deliveredCount")), Remark: delivered},
 	}
 	exceptions := tile{Name: "Exceptions to look at", Value: frame.Count(s.Exceptions), Remark: "among orders created in the period",
 		Address: address(pathOf(mustFind("exceptions")), v.Filters.Typed, 0)}
@@ -67,6 +76,7 @@ func (s *summaryView) complete(v *view) {
 	}
 	s.Tiles = append(s.Tiles, exceptions)
 	s.Ties = tiesOf(v.Filters, v.Rows <= mostAtOnce)
+	s.Ties.Last = s.last
 	if s.outcomes != nil {
 		v.Charts = append(v.Charts, s.outcomes)
 	}

@@ -1,30 +1,27 @@
 package finance
 
 import (
-	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
 )
 
-// table is a report's rows as people read them. It has the report's columns but
-// for what says nothing here: ids whose names stand beside them, the currency,
-// which is always TRY, and what is the same in all rows of a kind. Downloads have
-// them all.
+// table is a report's rows as people read them: amounts beside what names the
+// row, so that they are in sight on every screen, then the rest. Downloads have
+// all columns, see layouts.
 type table struct {
+	Name    string
 	Columns []heading
 	Rows    []row
-	// Foot begins with the number of rows, which spans FootSpan columns.
-	FootSpan int
-	Foot     []cell
+	// Sums are the totals of all rows; a row without cells: there are none.
+	Sums row
 
-	report *reports.Report
-	known  *directory
-	shown  []int // columns of the report
+	report  *reports.Report
+	known   *directory
+	columns [][]int // of the report: what a cell shows, one below the other
 	// orders: order ids lead to the orders, for those who may see them.
 	orders bool
 }
@@ -40,91 +37,115 @@ type row struct {
 	Cells []cell
 }
 
-// cell is a value in words. Class is number, id, long, yes, no, or nothing.
-type cell struct{ Text, Class, Address string }
+// cell is a value in words. Class is money, number, yes, no, or nothing.
+type cell struct {
+	// Label is the column's heading, which a phone shows beside the value.
+	Label                string
+	Text, Class, Address string
+	// Whole is what Text is the beginning of; empty: all of it.
+	Whole string
+	// Below are further values of the row that belong to this one.
+	Below []string
+}
 
-// unshown are columns of downloads only.
-var unshown = map[string]bool{"fleetId": true, "currency": true, "reason": true, "sha256": true}
+// layouts are the columns of each report's table. A cell shows the first of its
+// keys, and the others below it.
+var layouts = map[string][][]string{
+	"order-ledger": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"expectedCollection"}, {"paymentType"},
+		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},
+	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"}, {"cashCount"},
+		{"cardExpected"}, {"cardCount"}, {"prepaidAmount"}, {"prepaidCount"}, {"deliveredCount"},
+		{"cashWithoutAmountCount"}, {"noPaymentTypeCount"}},
+	"fleet-statement": {{"month", "storeName", "externalStoreId", "fleetName", "accountId"}, {"orderAmountDelivered"}, {"cashExpected"},
+		{"cardExpected"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"}},
+	"exceptions": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"kind"}, {"paymentType"},
+		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"reportedAt"}, {"storeName", "externalStoreId"},
+		{"fleetName", "courierName", "accountId"}},
+	"control-totals": {{"line"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"},
+		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}, {"rows"}},
+}
 
 func newTable(r *reports.Report, known *directory, roles access.Roles) *table {
-	t := &table{report: r, known: known, orders: roles.Include(access.Operator)}
-	summed := false
-	for i := range r.Columns {
-		c := &r.Columns[i]
-		if unshown[c.Key] {
-			continue
+	t := &table{Name: r.Title, report: r, known: known, orders: roles.Include(access.Operator)}
+	for _, keys := range layouts[r.Name] {
+		columns := make([]int, len(keys))
+		for i, key := range keys {
+			columns[i] = r.Column(key)
 		}
-		h := heading{Name: c.Heading()}
-		if c.Numeric() {
-			h.Class = "number"
-		}
-		if summed = summed || c.Sum; !summed {
-			t.FootSpan++
-		}
-		at := len(t.shown)
-		if c.Key == "ties" { // what a line is looked up for
-			at = 1
-		}
-		t.Columns, t.shown = slices.Insert(t.Columns, at, h), slices.Insert(t.shown, at, i)
+		c := &r.Columns[columns[0]]
+		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, heading{Name: c.Heading(), Class: classOf(c.Kind)})
 	}
 	return t
+}
+
+func classOf(k reports.Kind) string {
+	switch k {
+	case reports.Money:
+		return "money number"
+	case reports.Count:
+		return "number"
+	}
+	return ""
 }
 
 func (t *table) fill(rows [][]reports.Cell) {
 	t.Rows = make([]row, len(rows))
 	for n, cells := range rows {
-		shown := make([]cell, len(t.shown))
-		for i, column := range t.shown {
-			shown[i] = t.cell(column, cells)
+		shown := make([]cell, len(t.columns))
+		for i, columns := range t.columns {
+			shown[i] = t.cell(columns[0], cells)
+			for _, below := range columns[1:] {
+				if text := t.cell(below, cells).Text; text != "" && text != shown[i].Text {
+					shown[i].Below = append(shown[i].Below, text)
+				}
+			}
 		}
 		t.Rows[n] = row{Head: shown[0], Cells: shown[1:]}
 	}
 }
 
-// total fills the foot with the totals of all rows.
+// total fills in the totals of all rows.
 func (t *table) total(s reports.Summary) {
-	for _, column := range t.shown[t.FootSpan:] {
-		c := cell{}
-		if s.Totals[column].Given {
-			c = cell{Text: write(t.report.Columns[column].Kind, s.Totals[column].Number), Class: "number"}
+	for _, columns := range t.columns[1:] {
+		c := &t.report.Columns[columns[0]]
+		sum := cell{Label: c.Heading()}
+		if c.Sum {
+			sum.Text, sum.Class = write(c.Kind, s.Totals[columns[0]].Number), classOf(c.Kind)
+			t.Sums.Head.Text = "Total of all rows"
 		}
-		t.Foot = append(t.Foot, c)
+		t.Sums.Cells = append(t.Sums.Cells, sum)
 	}
 }
 
-// longText is from how many characters on a text is broken into lines.
-const longText = 36
-
 func (t *table) cell(column int, row []reports.Cell) cell {
 	c, value := &t.report.Columns[column], &row[column]
-	if c.Kind != reports.Text {
-		shown := cell{}
-		if c.Numeric() {
-			shown.Class = "number"
-		}
-		if value.Given {
-			shown.Text = write(c.Kind, value.Number)
-		}
-		return shown
-	}
-	shown := cell{Text: value.Text}
+	shown := cell{Label: c.Heading(), Class: classOf(c.Kind)}
 	switch {
-	case c.Key == "accountId":
+	case c.Kind == reports.Text:
+		shown.Text = value.Text
+	case value.Given:
+		shown.Text = write(c.Kind, value.Number)
+	}
+	switch c.Key {
+	case "accountId":
 		shown.Text = t.known.Accounts.name(value.Text)
-	case c.Key == "fleetName" && value.Text == "":
-		shown.Text = t.known.Fleets.name(row[t.report.Column("fleetId")].Text)
-	case c.Key == "orderId":
-		shown.Class = "id"
-		if t.orders {
-			shown.Address, shown.Text = "/orders/"+value.Text, frame.Short(value.Text)+"…"
+	case "fleetName":
+		if value.Text == "" {
+			shown.Text = t.known.Fleets.name(row[t.report.Column("fleetId")].Text)
 		}
-		return shown
-	}
-	if c.Key == "ties" && (shown.Text == tiesYes || shown.Text == tiesNo) {
-		shown.Class = shown.Text
-	}
-	if utf8.RuneCountInString(shown.Text) > longText {
-		shown.Class = "long"
+	case "storeName":
+		if value.Text == "" {
+			shown.Text = row[t.report.Column("externalStoreId")].Text
+		}
+	case "orderId":
+		shown.Text, shown.Whole = frame.Short(value.Text)+"…", value.Text
+		if t.orders {
+			shown.Address = "/orders/" + value.Text
+		}
+	case "ties":
+		if value.Text == tiesYes || value.Text == tiesNo {
+			shown.Class = value.Text
+		}
 	}
 	return shown
 }

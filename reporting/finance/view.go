@@ -2,7 +2,6 @@ package finance
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,16 +23,19 @@ type view struct {
 	Downloads       []link
 	// Read: the report was read, and has so many rows. Lost: ClickHouse did not
 	// answer.
-	Read    bool
-	Lost    bool
-	Rows    int64
-	Summary *summaryView // of home
-	Control *controlView // of control totals
-	Lines   string       // of control totals that are not read yet: where they are
-	Charts  []*frame.Chart
-	Kinds   []kind // of exceptions
-	Table   *table
-	Paging  paging
+	Read bool
+	Lost bool
+	Rows int64
+	// UnknownStore: no store has the id or the name that was asked for.
+	UnknownStore bool
+	Summary      *summaryView // of home
+	Control      *controlView // of control totals
+	Lines        string       // of control totals that are not read yet: where they are
+	Charts       []*frame.Chart
+	Kinds        []kind // of exceptions
+	Fleets       *table // subtotals; nil: there are none
+	Table        *table
+	Paging       paging
 
 	known  *directory
 	totals reports.Summary
@@ -55,8 +57,11 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	if f.params.To != f.params.From {
 		v.Period += " to " + dayText(f.params.To)
 	}
-	for _, format := range []reports.Format{reports.XLSX, reports.CSV, reports.JSON} {
-		v.Downloads = append(v.Downloads, link{Name: strings.ToUpper(string(format)), Address: address(downloadPath(r, format), f.Typed, 0)})
+	for _, d := range []struct {
+		name, query string
+		format      reports.Format
+	}{{"XLSX", "", reports.XLSX}, {"CSV with ;", "", reports.CSV}, {"CSV with ,", "&comma=1", reports.CSVComma}, {"JSON", "", reports.JSON}} {
+		v.Downloads = append(v.Downloads, link{Name: d.name, Address: address(downloadPath(r, d.format), f.Typed, 0) + d.query}) // the period is always given
 	}
 	return v
 }
@@ -74,7 +79,7 @@ func downloadPath(r *reports.Report, f reports.Format) string {
 
 // outlinedBy are the columns by which a report's chart needs its totals.
 var outlinedBy = map[string][]string{
-	"order-ledger": {"status"}, "fleet-statement": {"fleetId"}, "exceptions": {"kind", "reason"},
+	"order-ledger": {"status"}, "expected-collections": byFleet, "fleet-statement": byFleet, "exceptions": {"kind", "reason"},
 }
 
 // readReport reads what the page of a report shows.
@@ -87,6 +92,10 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles access.Roles) err
 		s = &summaryView{}
 		group.Go(func() error { return p.readOutcomes(ctx, v, s) })
 		group.Go(func() error { return p.countExceptions(ctx, v, s) })
+		group.Go(func() error {
+			s.last = p.lastReconciled(ctx)
+			return nil
+		})
 	}
 	group.Go(func() error {
 		v.Stores = p.stores(ctx, v.Filters.params.Account)
@@ -122,6 +131,7 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles access.Roles) erro
 	v.Table = newTable(v.Report, v.known, roles)
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
+	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
 	v.chart(o)
 	return nil
 }

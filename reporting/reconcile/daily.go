@@ -64,7 +64,7 @@ func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger
 		}),
 		totals: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_reconcile_totals_untied",
-			Help: "Sums of reports that did not tie at the last daily comparison; each is a defect.",
+			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect.",
 		}),
 		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_reconcile_last_completed_timestamp_seconds",
@@ -117,7 +117,7 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 			d.log.Error("ClickHouse differs from Redis; `reporting reconcile --fix` repairs it", "difference", day.Differences[i].String())
 		}
 		for _, t := range day.Totals {
-			d.log.Error("a report does not tie", "day", day.Day.Format(time.DateOnly), "what", t)
+			d.log.Error("a report does not balance", "day", day.Day.Format(time.DateOnly), "what", t)
 		}
 	})
 	if ctx.Err() != nil {

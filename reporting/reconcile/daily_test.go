@@ -53,6 +53,13 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 		if n := testenv.Value(t, d.runs.WithLabelValues(step.result)); n != 1 {
 			t.Errorf("%s: the run was not counted as %s", step.what, step.result)
 		}
+		if step.result != "failed" { // the panel tells of it, too
+			last, err := s.Archive.LastReconciliation(t.Context())
+			if err != nil || last == nil || last.Differences != int(step.differences) || last.Orders == 0 || time.Since(last.At) > time.Hour ||
+				!last.From.AddDate(0, 0, 2).Equal(last.To) {
+				t.Errorf("%s: %+v was noted, %v", step.what, last, err)
+			}
+		}
 		if at := testenv.Value(t, d.succeeded); (at > 0) == (step.result == "failed" && !step.same) {
 			t.Errorf("%s: last completed at %v", step.what, at)
 		}

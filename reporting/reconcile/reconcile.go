@@ -78,9 +78,28 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 	return &Reconciler{ledger: l, archive: a}
 }
 
-// Run compares day by day and tells done of each. It returns what kept it from
-// comparing; differences are no error.
+// Run compares day by day, tells done of each, and notes the end in ClickHouse,
+// where the panel shows it. It returns what kept it from comparing; differences
+// are no error.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
+	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
+	err := r.compareDays(ctx, s, func(d *Day) {
+		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
+		for i := range d.Differences {
+			if !d.Differences[i].Fixed {
+				note.Differences++
+			}
+		}
+		done(d)
+	})
+	if err != nil {
+		return err
+	}
+	note.At = time.Now()
+	return r.archive.NoteReconciliation(ctx, &note)
+}
+
+func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) error {
 	if s.Patience == 0 {
 		s.Patience = time.Minute
 	}

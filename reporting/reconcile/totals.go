@@ -89,7 +89,7 @@ func (r *Reconciler) compareTotals(ctx context.Context, s *Scope, d *Day, expect
 	}
 	for _, line := range lines {
 		if line.ties == 0 {
-			d.Totals = append(d.Totals, line.name+" does not tie with the orders that ended on the day")
+			d.Totals = append(d.Totals, line.name+" does not balance with the orders that ended on the day")
 		}
 		if line.name == "order-ledger" {
 			d.Totals = append(d.Totals, expected.disagree(&line)...)

@@ -2,7 +2,8 @@ package reports
 
 // The columns of the reports are design section 8's. expected-collections and
 // fleet-statement have the account and the names besides, since a store's
-// external id is unique within its account only.
+// external id is unique within its account only. What was added later stands at
+// the end of a report, where files that were read by place still have the rest.
 
 const (
 	ledgerName      = "order-ledger"
@@ -48,6 +49,8 @@ var ledger = &Report{
 		{Key: "collectionAmount", Source: "collection_amount", Kind: Money, Sum: true},
 		{Key: "expectedCollection", Source: "expected_collection", Kind: Money, Sum: true},
 		{Key: "currency", Source: "currency", Kind: Text},
+		{Key: "cancelReason", Source: "cancel_reason", Kind: Text},
+		{Key: "courierName", Source: "courier_name", Kind: Text},
 	},
 }
 
@@ -69,12 +72,14 @@ var collections = &Report{
 		{Key: "cardExpected", Source: "card_expected", Kind: Money, Sum: true},
 		{Key: "prepaidCount", Source: "prepaid_count", Kind: Count, Sum: true},
 		{Key: "prepaidAmount", Source: "prepaid_amount", Kind: Money, Sum: true},
+		{Key: "cashWithoutAmountCount", Source: "cash_without_amount_count", Kind: Count, Sum: true},
+		{Key: "noPaymentTypeCount", Source: "no_payment_type_count", Kind: Count, Sum: true},
 	},
 }
 
 var statement = &Report{
 	Name: statementName, Title: "Fleet statement", view: "fleet_statement",
-	Day:   "the day on which the order was created for created, on which it ended for all else",
+	Day:   "the day of creation in the column created, the day of the end in all others",
 	order: "month, toUInt128(account_id), toUInt128(fleet_id), external_store_id", step: "month",
 	Columns: []Column{
 		{Key: "month", Source: "month", Kind: Month},
@@ -116,13 +121,15 @@ var exceptions = &Report{
 		{Key: "paymentType", Source: "payment_type", Kind: Text},
 		{Key: "orderAmount", Source: "order_amount", Kind: Money},
 		{Key: "collectionAmount", Source: "collection_amount", Kind: Money},
+		{Key: "cancelReason", Source: "cancel_reason", Kind: Text},
+		{Key: "courierName", Source: "courier_name", Kind: Text},
 	},
 }
 
 // control's last column is not in ClickHouse: see controlTotals.
 var control = &Report{
 	Name: controlName, Title: "Control totals", view: "control_totals",
-	Day:   "the days of the other reports",
+	Day:   "what it means in each of the other reports",
 	order: "line_number",
 	Columns: []Column{
 		{Key: "line", Source: "line", Kind: Text},

@@ -21,6 +21,8 @@ var (
 	// the byte order mark tells that it is UTF-8, and the decimal comma takes the
 	// separator's place. Times are local and without milliseconds.
 	spreadsheetCSV = dialect{style: style{decimal: ',', local: true}, mark: "\ufeff", separator: ';', end: "\r\n"}
+	// commaCSV is the same for one in English, and wherever the decimal point is used.
+	commaCSV = dialect{style: style{decimal: '.', local: true}, mark: "\ufeff", separator: ',', end: "\r\n"}
 	// plainCSV is for programs and for SHA-256: RFC 4180 but for the line feed at
 	// the end of a line, times exact and with their offset.
 	plainCSV = dialect{style: style{decimal: '.'}, separator: ',', end: "\n"}

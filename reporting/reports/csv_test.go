@@ -116,9 +116,10 @@ func TestValues_Parse(t *testing.T) {
 		"with time":  {Values{To: "2026-02-28T00:00:00"}, `to: "2026-02-28T00:00:00" is not a day such as 2026-11-21`},
 		"too early":  {Values{From: "1999-12-31"}, "from: 1999-12-31 is not between 2000-01-01 and 2100-12-31"},
 		"too late":   {Values{To: "2101-01-01"}, "to: 2101-01-01 is not between 2000-01-01 and 2100-12-31"},
-		"account":    {Values{Account: "42"}, "account: must be the account's id, a UUID of 36 characters"},
-		"zero":       {Values{Account: "00000000-0000-0000-0000-000000000000"}, "account: must be the account's id, a UUID of 36 characters"},
-		"fleet":      {Values{Fleet: id + " "}, "fleet: must be the fleet's id, a UUID of 36 characters"},
+		"account":    {Values{Account: "42"}, "account: must be the account's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one"},
+		"zero":       {Values{Account: "00000000-0000-0000-0000-000000000000"}, "account: must be the account's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one"},
+		"fleet":      {Values{Fleet: id + " "}, "fleet: must be the fleet's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one"},
+		"both days":  {Values{From: "22.11.2026", To: "30.11.2026"}, `to: "30.11.2026" is not a day such as 2026-11-21; from: "22.11.2026" is not a day such as 2026-11-21`},
 		"long store": {Values{Store: strings.Repeat("ş", 65)}, "store: must be the vendor's id of a store, at most 64 characters"},
 		"bad store":  {Values{Store: "\xff"}, "store: must be the vendor's id of a store, at most 64 characters"},
 	} {
@@ -126,7 +127,7 @@ func TestValues_Parse(t *testing.T) {
 		got := p.String()
 		if err != nil {
 			got = err.Error()
-			if _, ok := err.(*ParamError); !ok {
+			if _, ok := err.(ParamErrors); !ok {
 				t.Errorf("%s: %T", name, err)
 			}
 		}

@@ -15,13 +15,14 @@ type Format string
 const (
 	Table    Format = "table"
 	CSV      Format = "csv"
+	CSVComma Format = "csv-comma"
 	CSVPlain Format = "csv-plain"
 	XLSX     Format = "xlsx"
 	JSON     Format = "json"
 )
 
 // Formats lists them all.
-func Formats() []Format { return []Format{Table, CSV, CSVPlain, XLSX, JSON} }
+func Formats() []Format { return []Format{Table, CSV, CSVComma, CSVPlain, XLSX, JSON} }
 
 // ParseFormat reads a format's name.
 func ParseFormat(name string) (Format, error) {
@@ -38,7 +39,7 @@ func ParseFormat(name string) (Format, error) {
 // ContentType is the format's media type.
 func (f Format) ContentType() string {
 	switch f {
-	case CSV, CSVPlain:
+	case CSV, CSVComma, CSVPlain:
 		return "text/csv; charset=utf-8; header=present"
 	case XLSX:
 		return "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -52,7 +53,7 @@ func (f Format) ContentType() string {
 // Extension is that of the format's files, with the point.
 func (f Format) Extension() string {
 	switch f {
-	case CSV, CSVPlain:
+	case CSV, CSVComma, CSVPlain:
 		return ".csv"
 	case XLSX:
 		return ".xlsx"
@@ -80,6 +81,8 @@ func NewSink(f Format, w io.Writer) Sink {
 	switch f {
 	case CSV:
 		return newCSV(w, spreadsheetCSV)
+	case CSVComma:
+		return newCSV(w, commaCSV)
 	case CSVPlain:
 		return newCSV(w, plainCSV)
 	case XLSX:

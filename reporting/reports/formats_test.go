@@ -43,6 +43,29 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 	}
 }
 
+func TestCSVComma_DiffersInSeparatorAndDecimalPointAlone(t *testing.T) {
+	t.Parallel()
+	a, _ := exampleArchive(t)
+	p := allDays.params()
+	for _, r := range All() {
+		semicolons, _ := written(t, a, r, p, CSV)
+		want := readCSV(t, bytes.TrimPrefix(semicolons, []byte("\ufeff")), ';', r)
+		for _, row := range want {
+			for i := range row {
+				if r.Columns[i].Kind == Money {
+					row[i] = strings.Replace(row[i], ",", ".", 1)
+				}
+			}
+		}
+		commas, _ := written(t, a, r, p, CSVComma)
+		rest, found := bytes.CutPrefix(commas, []byte("\ufeff"))
+		if !found {
+			t.Errorf("%s has no byte order mark", r.Name)
+		}
+		sameRows(t, r.Name, readCSV(t, rest, ',', r), want)
+	}
+}
+
 //rule:finance/csv-in-utf-8-with-bom
 func TestJSON_SaysTheSame(t *testing.T) {
 	t.Parallel()
@@ -137,10 +160,15 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 		}
 		panes, err := f.GetPanes(r.Name)
 		noError(t, err)
-		if !panes.Freeze || panes.YSplit != 1 {
+		if !panes.Freeze || panes.YSplit != xlsxHeader {
 			t.Errorf("%s: panes %+v", r.Name, panes)
 		}
-		got := sheetRows(t, f, r, r.Name, isNumber)
+		for cell, want := range map[string]string{"A1": r.Title + ", 2026-10-01 to 2028-12-31", "A2": "Amounts in TRY; days and times of Turkey (+03:00)"} {
+			if got, err := f.GetCellValue(r.Name, cell); err != nil || got != want {
+				t.Errorf("%s: %s is %q, want %q, %v", r.Name, cell, got, want, err)
+			}
+		}
+		got := sheetRows(t, f, r, r.Name, xlsxHeader, isNumber)
 		summed := r == ledger || r == collections || r == statement
 		if summed {
 			totals := got[len(got)-1]
@@ -159,20 +187,26 @@ func isNumber(c *Column) bool { return c.Kind != Text }
 
 // sheetRows are a sheet's rows as csv-plain has them, without the header. It
 // checks that each cell is of the kind that it should be.
-func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string, isNumber func(*Column) bool) (all [][]string) {
+func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string, header int, isNumber func(*Column) bool) (all [][]string) {
 	t.Helper()
 	raw, err := f.GetRows(sheet, excelize.Options{RawCellValue: true})
 	noError(t, err)
-	if strings.Join(raw[0], " ") != strings.Join(keysOf(r), " ") {
-		t.Fatalf("%s: header %q", sheet, raw[0])
+	names := keysOf(r)
+	if header > 1 { // a workbook, which is for people
+		for i := range names {
+			names[i] = r.Columns[i].Heading()
+		}
 	}
-	for n, row := range raw[1:] {
+	if strings.Join(raw[header-1], "|") != strings.Join(names, "|") {
+		t.Fatalf("%s: header %q", sheet, raw[header-1])
+	}
+	for n, row := range raw[header:] {
 		texts := make([]string, len(r.Columns))
 		for i := range r.Columns {
 			if i >= len(row) || row[i] == "" {
 				continue
 			}
-			cell, _ := excelize.CoordinatesToCellName(i+1, n+2)
+			cell, _ := excelize.CoordinatesToCellName(i+1, n+header+1)
 			kind, err := f.GetCellType(sheet, cell)
 			noError(t, err)
 			if formula, _ := f.GetCellFormula(sheet, cell); formula != "" {
@@ -223,7 +257,7 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	want := unescaped(plain(t, a, statement, p))
-	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, 7} {
+	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, len(want) + xlsxHeader, len(want) + xlsxHeader + 1, 7} {
 		var b bytes.Buffer
 		x := newXLSX(&b)
 		x.sheetRows = rows
@@ -237,9 +271,9 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 			if i > 0 {
 				name = fmt.Sprintf("%s %d", statementName, i+1)
 			}
-			part := sheetRows(t, f, statement, sheet, isNumber)
-			if sheet != name || len(part) > rows-1 {
-				t.Errorf("sheet %q has %d rows, at most %d fit", sheet, len(part), rows-1)
+			part := sheetRows(t, f, statement, sheet, xlsxHeader, isNumber)
+			if sheet != name || len(part) > rows-xlsxHeader {
+				t.Errorf("sheet %q has %d rows, at most %d fit", sheet, len(part), rows-xlsxHeader)
 			}
 			got = append(got, part...)
 		}

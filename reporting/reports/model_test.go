@@ -92,6 +92,7 @@ func (s story) ledger(q asked) (rows [][]string) {
 			o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.TaxNumber, o.Fleet.String(), o.FleetName,
 			o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.OrderedAt), timeText(o.PickedUpAt), timeText(o.DeliveredAt), timeText(o.EndedAt),
 			o.PaymentType.String(), moneyText(o.OrderAmount), moneyText(o.Collection), lira(expected(o)), "TRY",
+			string(o.Cancel), o.CourierName,
 		})
 	}
 	return rows
@@ -101,6 +102,7 @@ func (s story) ledger(q asked) (rows [][]string) {
 type figures struct {
 	created, orders, delivered, failed, cancelled int64
 	cashCount, cardCount, prepaidCount            int64
+	cashWithoutAmount, noPaymentType              int64
 	amount, cash, card, prepaid                   int64
 	fleetName, storeName                          string
 }
@@ -128,12 +130,17 @@ func (f *figures) end(o *archive.Order) {
 		case delivery.Cash:
 			f.cashCount++
 			f.cash += expected(o)
+			if !o.Collection.Set {
+				f.cashWithoutAmount++
+			}
 		case delivery.Card:
 			f.cardCount++
 			f.card += expected(o)
 		case delivery.Prepaid:
 			f.prepaidCount++
 			f.prepaid += o.OrderAmount.Minor
+		case delivery.PaymentUnknown:
+			f.noPaymentType++
 		}
 	}
 }
@@ -175,6 +182,7 @@ func (s story) collections(q asked) (rows [][]string) {
 		rows = append(rows, []string{
 			k.when, k.account, k.fleet, f.fleetName, k.store, f.storeName, number(f.delivered),
 			number(f.cashCount), lira(f.cash), number(f.cardCount), lira(f.card), number(f.prepaidCount), lira(f.prepaid),
+			number(f.cashWithoutAmount), number(f.noPaymentType),
 		})
 	}
 	return rows
@@ -236,6 +244,7 @@ func (s story) exceptions(q asked) (rows [][]string) {
 				kind, o.Account.String(), o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.Fleet.String(), o.FleetName,
 				o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.EndedAt), timeText(reported),
 				o.PaymentType.String(), moneyText(o.OrderAmount), moneyText(o.Collection),
+				string(o.Cancel), o.CourierName,
 			})
 		}
 		all := kinds(o)

@@ -29,43 +29,58 @@ type ParamError struct {
 	Reason string
 }
 
-func (e *ParamError) Error() string { return e.Param + ": " + e.Reason }
+// ParamErrors are all that is wrong with some values.
+type ParamErrors []ParamError
+
+func (e ParamErrors) Error() string {
+	texts := make([]string, len(e))
+	for i := range e {
+		texts[i] = e[i].Param + ": " + e[i].Reason
+	}
+	return strings.Join(texts, "; ")
+}
 
 // maxStoreLength is that of an externalStoreId, in code points.
 const maxStoreLength = 64
 
 // Parse checks the values. Without from it is the first day of the month that to
 // is in, without to it is today; now says what day that is. An error is a
-// *ParamError.
+// ParamErrors.
 func (v Values) Parse(now time.Time) (Params, error) {
 	p := Params{To: DayOf(now), Store: v.Store}
-	var err error
-	if v.To != "" {
-		if p.To, err = ParseDay(v.To); err != nil {
-			return Params{}, &ParamError{Param: "to", Reason: err.Error()}
+	var wrong ParamErrors
+	note := func(param, reason string) { wrong = append(wrong, ParamError{Param: param, Reason: reason}) }
+	day := func(param, value string, to *Day) {
+		if value == "" {
+			return
+		}
+		var err error
+		if *to, err = ParseDay(value); err != nil {
+			note(param, err.Error())
 		}
 	}
+	day("to", v.To, &p.To)
 	p.From = p.To.FirstOfMonth()
-	if v.From != "" {
-		if p.From, err = ParseDay(v.From); err != nil {
-			return Params{}, &ParamError{Param: "from", Reason: err.Error()}
-		}
+	day("from", v.From, &p.From)
+	if len(wrong) == 0 && p.To < p.From {
+		note("to", fmt.Sprintf("%s is before from, %s", p.To, p.From))
 	}
-	if p.To < p.From {
-		return Params{}, &ParamError{Param: "to", Reason: fmt.Sprintf("%s is before from, %s", p.To, p.From)}
-	}
+	var err error
 	if v.Account != "" {
 		if p.Account, err = delivery.ParseAccountID(v.Account); err != nil || p.Account.IsZero() {
-			return Params{}, &ParamError{Param: "account", Reason: "must be the account's id, a UUID of 36 characters"}
+			note("account", "must be the account's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one")
 		}
 	}
 	if v.Fleet != "" {
 		if p.Fleet, err = delivery.ParseFleetID(v.Fleet); err != nil || p.Fleet.IsZero() {
-			return Params{}, &ParamError{Param: "fleet", Reason: "must be the fleet's id, a UUID of 36 characters"}
+			note("fleet", "must be the fleet's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one")
 		}
 	}
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
-		return Params{}, &ParamError{Param: "store", Reason: fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength)}
+		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
+	}
+	if len(wrong) > 0 {
+		return Params{}, wrong
 	}
 	return p, nil
 }

@@ -115,7 +115,7 @@ func newOrder(t *rapid.T, n int) archive.Order {
 	case delivery.Failed:
 		o.Failure = rapid.SampledFrom([]delivery.FailureReason{delivery.TimedOut, delivery.CustomerRefused}).Draw(t, "failure")
 	case delivery.Cancelled:
-		o.Cancel = delivery.CustomerRequest
+		o.Cancel, o.CourierName = delivery.CustomerRequest, "Mehmet Y."
 	}
 	return o
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // xlsxSink writes a workbook: texts are texts whatever they begin with, amounts
-// and counts are numbers, days and times are dates. The header is bold and stays
-// in sight, the last row has the totals. What does not fit on a sheet goes on
+// and counts are numbers, days and times are dates. Two lines say what it is, of which
+// period and in which currency; the header below them is bold and stays in sight,
+// and the last row has the totals. What does not fit on a sheet goes on
 // with the next one, "order-ledger 2".
 //
 // A cell of a workbook is a float. One of up to 15 digits is the amount to the
@@ -22,6 +23,7 @@ type xlsxSink struct {
 	sheetRows int // of a sheet, header included
 
 	report *Report
+	params Params
 	file   *excelize.File
 	sheet  *excelize.StreamWriter
 	sheets int
@@ -55,7 +57,7 @@ const widestExact = 999_999_999_999_999
 func newXLSX(w io.Writer) *xlsxSink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
 
 func (x *xlsxSink) Begin(r *Report, p Params) error {
-	x.report, x.file = r, excelize.NewFile()
+	x.report, x.params, x.file = r, p, excelize.NewFile()
 	if err := x.file.SetDocProps(&excelize.DocProperties{Title: r.Title, Subject: p.String()}); err != nil {
 		return err
 	}
@@ -110,16 +112,25 @@ func (x *xlsxSink) nextSheet() (err error) {
 		}
 	}
 	if err := x.sheet.SetPanes(&excelize.Panes{
-		Freeze: true, YSplit: 1, TopLeftCell: "A2", ActivePane: "bottomLeft",
+		Freeze: true, YSplit: xlsxHeader, TopLeftCell: fmt.Sprintf("A%d", xlsxHeader+1), ActivePane: "bottomLeft",
 	}); err != nil {
 		return err
 	}
 	x.row = 0
+	for _, line := range []string{x.report.Title + ", " + x.params.String(), "Amounts in TRY; days and times of Turkey (+03:00)"} {
+		x.put(0, x.bold, line)
+		if err := x.write(); err != nil {
+			return err
+		}
+	}
 	for i := range x.report.Columns {
-		x.put(i, x.bold, x.report.Columns[i].Key)
+		x.put(i, x.bold, x.report.Columns[i].Heading())
 	}
 	return x.write()
 }
+
+// xlsxHeader is how many rows stand above the first of the report's.
+const xlsxHeader = 3
 
 func (c *Column) width() float64 {
 	switch {

@@ -1,0 +1,17 @@
+-- One row per comparison of Redis with ClickHouse that came to its end.
+CREATE TABLE IF NOT EXISTS {{local "reconciliations"}} {{onCluster}}
+(
+    account_id UUID COMMENT 'the account that was compared; zero: all',
+    at DateTime64(3, 'Etc/GMT-3') COMMENT 'when it ended',
+    from_day Date,
+    to_day Date COMMENT 'the last local day that was compared',
+    orders UInt64 COMMENT 'that Redis held and were compared',
+    differences UInt64 COMMENT 'orders that differed and were not repaired',
+    totals UInt64 COMMENT 'sums of reports that did not balance'
+)
+ENGINE = {{replacing "reconciliations" ""}}
+PARTITION BY toYear(at)
+ORDER BY (account_id, at)
+SETTINGS {{durability}};
+
+{{distributed "reconciliations"}};
