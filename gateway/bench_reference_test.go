@@ -26,7 +26,7 @@ type reference struct {
 }
 
 func (r *reference) createOrder(g *gateway, x *exchange) error {
-	key, broken, err := x.readOrder()
+	key, broken, err := x.readOrder(true)
 	if err := errors.Join(broken, err); err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ var wrongFields = map[string][]string{
 	"dropoff.latitude":         {"-"},
 	"dropoff.longitude":        {`"29.02"`},
 	"externalOrderId":          {"-", `"` + strings.Repeat("ş", 65) + `"`},
-	"packageNote":              {`"` + strings.Repeat("ş", 501) + `"`},
+	"packageNote":              {`"` + strings.Repeat("ş", 501) + `"`, `"SIM:FAIL=Nonsense"`, `"sim:fail=Other"`, `"SIM:FOO"`, `"SIM:HOLD=assigned"`},
 	"payment.type":             {`"cash"`},
 	"payment.collectionAmount": {"-1"},
 	"orderAmount":              {"10000000", "1.005", `"1.00"`},

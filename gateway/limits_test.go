@@ -205,7 +205,7 @@ func TestProduction_AndSandbox(t *testing.T) {
 	}
 	want(t, live.as(t, box.account).call("GET", "/webhook", ""), 401, "TOKEN_INVALID")
 	want(t, live.login("vendor", box.account.clientID, box.account.secret), 401, "INVALID_CREDENTIALS")
-	for _, note := range []string{simulateUnavailable, simulateSuspended} {
+	for _, note := range []string{"SIM:FLEET_UNAVAILABLE", "SIM:FLEET_SUSPENDED", "SIM:FOO"} {
 		live.created(note, "packageNote", `"`+note+`"`)
 	}
 	never := newEnvOn(t, redis, nil, func(s *settings) { s.Webhook.LocalReceivers = receiversNever })

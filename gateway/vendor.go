@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -44,7 +42,7 @@ func (g *gateway) createOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	key, broken, err := x.readOrder()
+	key, broken, err := x.readOrder(g.sandbox())
 	if err != nil {
 		return g.counted(x, err)
 	}
@@ -75,7 +73,7 @@ func (g *gateway) createOrder(x *exchange) error {
 // readOrder reads the body into x.draft, and the idempotency key, empty when it
 // was not sent. broken is the rule that the body breaks; err that it, or the
 // key, could not be read at all.
-func (x *exchange) readOrder() (key string, broken, err error) {
+func (x *exchange) readOrder(sandbox bool) (key string, broken, err error) {
 	var request delivery.OrderRequest
 	if err := decodeOrder(x.text(), &request); err != nil {
 		return "", nil, err
@@ -83,6 +81,7 @@ func (x *exchange) readOrder() (key string, broken, err error) {
 	if key, err = x.idempotencyKey(request.ExternalOrderID.Value); err != nil {
 		return "", nil, err
 	}
+	request.Sandbox = sandbox
 	x.draft, broken = request.Check(x.now)
 	return key, broken, nil
 }
@@ -112,26 +111,22 @@ func (g *gateway) answerCreated(x *exchange, o *delivery.Order) {
 	x.ok(201, o.AppendCreated(x.data(), g.trackingURL(o.ID)))
 }
 
-// The triggers of a sandbox that are answered synchronously (design section 9);
-// the others are the sandbox courier's.
-const (
-	simulateUnavailable = "SIM:FLEET_UNAVAILABLE"
-	simulateSuspended   = "SIM:FLEET_SUSPENDED"
-)
+func (g *gateway) sandbox() bool { return g.settings.Environment == sandbox }
 
-// simulate makes the fleets refuse when a sandbox's packageNote begins with the
-// wish for it.
+// simulate makes the fleets refuse when a sandbox's packageNote asks for it
+// (design section 9); the other triggers are the worker's.
 func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
-	if g.settings.Environment != sandbox {
+	if !g.sandbox() {
 		return
 	}
-	unavailable, suspended := strings.HasPrefix(note, simulateUnavailable), strings.HasPrefix(note, simulateSuspended)
-	if !unavailable && !suspended {
-		return
-	}
+	trigger, _ := delivery.ParseTrigger(note) // Check has judged it
 	for i := range candidates {
-		candidates[i].NoCouriers = candidates[i].NoCouriers || unavailable
-		candidates[i].Suspended = candidates[i].Suspended || suspended
+		switch trigger.Kind {
+		case delivery.TriggerFleetUnavailable:
+			candidates[i].NoCouriers = true
+		case delivery.TriggerFleetSuspended:
+			candidates[i].Suspended = true
+		}
 	}
 }
 

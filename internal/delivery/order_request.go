@@ -27,6 +27,10 @@ type OrderRequest struct {
 	PaymentType             Text
 	PaymentCollectionAmount Number
 
+	// Sandbox makes a packageNote that begins like a trigger, and is none, a
+	// fault; elsewhere it is a text like any other.
+	Sandbox bool
+
 	// WrongType names the fields whose JSON type was wrong, "recipient",
 	// "dropoff" and "payment" included when they are no objects, with a
 	// message such as "must be a string".
@@ -56,6 +60,11 @@ func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 	d.Dropoff.Floor = f.text("dropoff.floor", r.DropoffFloor, false, 0, maxDropoffPart)
 	d.Dropoff.Note = f.text("dropoff.note", r.DropoffNote, false, 0, maxNote)
 	d.PackageNote = f.text("packageNote", r.PackageNote, false, 0, maxNote)
+	if r.Sandbox {
+		if _, err := ParseTrigger(d.PackageNote); err != nil {
+			f.invalid("packageNote", err.Error())
+		}
+	}
 	d.OrderAmount = f.money("orderAmount", r.OrderAmount)
 	d.Payment.Type = f.paymentType("payment.type", r.PaymentType)
 	d.Payment.CollectionAmount = f.money("payment.collectionAmount", r.PaymentCollectionAmount)

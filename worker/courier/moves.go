@@ -2,67 +2,27 @@ package courier
 
 import (
 	"encoding/binary"
-	"strings"
 	"time"
-	"unicode"
 
 	"vendorapi/internal/delivery"
 )
 
-// Triggers at the start of packageNote (design section 9). Those about the
-// fleet are the gateway's, those about webhooks the webhook role's.
-const (
-	triggerNoCourier = "SIM:NO_COURIER"
-	triggerFail      = "SIM:FAIL="
-	triggerHold      = "SIM:HOLD="
-)
-
-// script is what a packageNote asks of the sandbox courier; zero: deliver.
-type script struct {
-	noCourier bool
-	fail      delivery.FailureReason
-	hold      delivery.Status
-}
-
-// readScript reads the trigger at the start of a note, up to the first white
-// space. What is no trigger, or names no reason or status, is a note like any
-// other.
-func readScript(note string) script {
-	word := note
-	if end := strings.IndexFunc(note, unicode.IsSpace); end >= 0 {
-		word = note[:end]
-	}
-	if word == triggerNoCourier {
-		return script{noCourier: true}
-	}
-	if name, ok := strings.CutPrefix(word, triggerFail); ok {
-		if reason, err := delivery.ParseFailureReason(name); err == nil {
-			return script{fail: reason}
-		}
-	}
-	if name, ok := strings.CutPrefix(word, triggerHold); ok {
-		if status, err := delivery.ParseStatus(name); err == nil {
-			return script{hold: status}
-		}
-	}
-	return script{}
-}
-
 // nextMove is what the courier reports of the order next; false when it is not
 // time yet, when an earlier report still waits to be decided, or when the
-// order's script says to stop.
+// order's trigger says to stop.
 func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.Update, moves bool) {
-	s := readScript(o.PackageNote)
+	// One that the gateway let pass before it judged them is a note like any other.
+	trigger, _ := delivery.ParseTrigger(o.PackageNote)
 	switch {
 	case o.Status.Terminal(), o.Reported > o.Status, now.Sub(o.UpdatedAt()) < step:
 		return u, false
-	case s.noCourier && o.Status == delivery.Searching, s.hold == o.Status:
+	case trigger.Kind == delivery.TriggerNoCourier && o.Status == delivery.Searching, trigger.Hold == o.Status:
 		return u, false
 	}
 	u = delivery.Update{Order: o.ID, Fleet: o.Fleet.ID, Kind: delivery.KindStatus, At: now}
 	switch {
-	case s.fail != "" && s.fail.LegalFrom(o.Status):
-		u.Status, u.Failure = delivery.Failed, s.fail
+	case trigger.Fail != "" && trigger.Fail.LegalFrom(o.Status):
+		u.Status, u.Failure = delivery.Failed, trigger.Fail
 		return u, true
 	case o.Status == delivery.Searching:
 		u.Kind, u.Courier = delivery.KindAccept, person(o.ID)

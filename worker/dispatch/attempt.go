@@ -6,18 +6,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/webhook"
-)
-
-// Triggers at the start of packageNote in the sandbox (design section 9).
-const (
-	triggerDuplicate = "SIM:DUPLICATE"
-	triggerReorder   = "SIM:REORDER"
 )
 
 // usualBody is room for the body of most events, in bytes.
@@ -77,7 +70,7 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 	if ctx.Err() != nil && !a.ok() && a.status == 0 {
 		return o, false // cut off by the shutdown: unknown, so it is sent again
 	}
-	if a.ok() && r.triggered(d, triggerDuplicate) {
+	if a.ok() && r.triggered(d, delivery.TriggerDuplicate) {
 		r.sender.send(ctx, d.Receiver.URL, header.Clone(), body)
 	}
 	return r.judge(d, now, a), true
@@ -173,13 +166,17 @@ var (
 // longer than the courier's step, so that the one after it overtakes it. The
 // clock tells whether that has been done already.
 func (r *Role) holdBack(d *ledger.Delivery, now time.Time) (until time.Time, held bool) {
-	if !r.triggered(d, triggerReorder) || delivery.Sequence(d.Version)%2 != 0 {
+	if !r.triggered(d, delivery.TriggerReorder) || delivery.Sequence(d.Version)%2 != 0 {
 		return time.Time{}, false
 	}
 	until = d.OccurredAt.Add(r.reorder)
 	return until, d.Attempt == 1 && !d.Replay && now.Before(until)
 }
 
-func (r *Role) triggered(d *ledger.Delivery, trigger string) bool {
-	return r.sandbox && d.Order != nil && strings.HasPrefix(d.Order.PackageNote, trigger)
+func (r *Role) triggered(d *ledger.Delivery, kind delivery.TriggerKind) bool {
+	if !r.sandbox || d.Order == nil {
+		return false
+	}
+	trigger, _ := delivery.ParseTrigger(d.Order.PackageNote)
+	return trigger.Kind == kind
 }
