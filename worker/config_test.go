@@ -103,6 +103,7 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"timeout: 10s", "timeout: 2m", "webhook.timeout"},
 		{"lease: 30s", "lease: 15s", "webhook.lease"},
 		{"local_receivers: ${WEBHOOK_LOCAL_RECEIVERS:-auto}", "local_receivers: always", "webhook.local_receivers"},
+		{"own_ports: ${OWN_PORTS:-8080,8081,8082,8083,8090,8123,6379}", "own_ports: 8080,http", "webhook.own_ports"},
 		{"mode: ${COURIER:-auto}", "mode: wild", "courier.mode"},
 		{"step: ${COURIER_STEP:-5s}", "step: 0s", "courier.step"},
 		{"step: ${COURIER_STEP:-5s}", "step: 2h", "courier.step"},

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"vendorapi/internal/stack/client"
@@ -76,6 +78,8 @@ type Stack struct {
 	running []stopper // in the order of starting
 	deaths  chan *process
 	began   time.Time
+	// ownPorts are those that the system listens on, where no webhook goes.
+	ownPorts []string
 }
 
 type stopper interface{ Stop() }
@@ -182,6 +186,7 @@ func (s *Stack) prepare(context.Context) error {
 			listeners = append(listeners, listener{"CLICKHOUSE_ADDR", &s.options.ClickHouseAddr})
 		}
 	}
+	s.ownPorts = nil
 	for _, a := range listeners {
 		if *a.addr == "" {
 			if *a.addr, err = FreeAddr(); err != nil {
@@ -190,7 +195,11 @@ func (s *Stack) prepare(context.Context) error {
 		} else if err := requireFree(a.variable, *a.addr); err != nil {
 			return err
 		}
+		if a.addr != &s.options.ReceiverAddr {
+			s.own(*a.addr)
+		}
 	}
+	s.ownURL(s.options.ClickHouseURL)
 	return s.settings()
 }
 
@@ -270,9 +279,28 @@ func (s *Stack) startGateway(ctx context.Context) error {
 }
 
 func (s *Stack) startWorker(ctx context.Context) error {
+	s.ownURL(s.RedisURL(WorkerUser))
+	s.env = append(s.env, "OWN_PORTS="+strings.Join(s.ownPorts, ","))
 	s.Worker = s.program("worker", "http://"+reachable(s.options.WorkerOpsAddr)+"/readyz",
 		"-config", filepath.Join(s.options.ConfigDir, "worker.yaml"))
 	return s.run(ctx, s.Worker, s.options.WorkerOpsAddr+", courier "+s.options.Courier)
+}
+
+// own notes the port of an address that the system listens on.
+func (s *Stack) own(addr string) {
+	if _, port, err := net.SplitHostPort(addr); err == nil {
+		s.ownPorts = append(s.ownPorts, port)
+	}
+}
+
+// ownURL does it for a Redis or a ClickHouse; a cluster's addresses are in addr.
+func (s *Stack) ownURL(text string) {
+	if u, err := url.Parse(text); err == nil {
+		s.own(u.Host)
+		for _, addr := range u.Query()["addr"] {
+			s.own(addr)
+		}
+	}
 }
 
 // startReceiver comes before the worker: webhooks that wait from an earlier

@@ -54,6 +54,9 @@ type Settings struct {
 	// LocalReceivers is "auto" or "never": whether http and loopback addresses
 	// are allowed in the sandbox. Production never allows them.
 	LocalReceivers string `yaml:"local_receivers"`
+	// OwnPorts are the ports of this machine on which the system itself listens,
+	// separated by commas: no receiver is there.
+	OwnPorts string `yaml:"own_ports"`
 }
 
 // Validate names the first key whose value is out of range.
@@ -75,6 +78,9 @@ func (s *Settings) Validate() error {
 		return errors.New("webhook.lease: want at least twice webhook.timeout, or slow answers are sent twice")
 	case s.LocalReceivers != "auto" && s.LocalReceivers != "never":
 		return errors.New(`webhook.local_receivers: want "auto" or "never"`)
+	}
+	if _, err := parsePorts(s.OwnPorts); err != nil {
+		return fmt.Errorf("webhook.own_ports: %w", err)
 	}
 	return nil
 }
@@ -140,7 +146,8 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 	if r.now == nil {
 		r.now = time.Now
 	}
-	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto"}, s, o.Roots)
+	own, _ := parsePorts(s.OwnPorts) // Validate has judged it
+	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s, o.Roots)
 	r.metrics = newMetrics(reg, cap(r.slots), func() float64 { return float64(len(r.slots)) },
 		func() float64 { return float64(r.sender.transport.open.Load()) })
 	for p := range r.wake {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,6 +21,9 @@ type guard struct {
 	// local allows http and loopback, for receivers on the developer's own
 	// machine; nothing else that is special becomes allowed by it.
 	local bool
+	// own are the loopback ports on which the system itself listens: some of it
+	// trusts whoever is on this machine.
+	own []uint16
 }
 
 // refusedAddress is a connection that the guard did not let happen.
@@ -27,8 +32,11 @@ type refusedAddress struct{ address string }
 func (e *refusedAddress) Error() string { return e.address + " is not a public address" }
 
 // allows judges an address that a connection is about to be made to.
-func (g guard) allows(address netip.Addr) bool {
-	return webhook.PublicAddress(address) || g.local && address.Unmap().IsLoopback()
+func (g guard) allows(target netip.AddrPort) bool {
+	if webhook.PublicAddress(target.Addr()) {
+		return true
+	}
+	return g.local && target.Addr().Unmap().IsLoopback() && !slices.Contains(g.own, target.Port())
 }
 
 // control is net.Dialer.ControlContext: it sees every address after the name
@@ -36,11 +44,26 @@ func (g guard) allows(address netip.Addr) bool {
 // of a number and no changing answer of a name server gets past it.
 func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
-	if err != nil || !g.allows(target.Addr()) {
+	if err != nil || !g.allows(target) {
 		return &refusedAddress{address: address}
 	}
 	reached(ctx, connecting)
 	return nil
+}
+
+// parsePorts reads a list of ports, separated by commas.
+func parsePorts(list string) (ports []uint16, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
+			continue
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return nil, fmt.Errorf("%q is no port", text)
+		}
+		ports = append(ports, uint16(port))
+	}
+	return ports, nil
 }
 
 // parseURL reads an endpoint's URL at the time of sending: rules may have

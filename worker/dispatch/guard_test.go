@@ -8,14 +8,18 @@ import (
 )
 
 func TestGuard_LocalAllowsLoopbackAndNothingElse(t *testing.T) {
-	local := guard{local: true}
+	local := guard{local: true, own: []uint16{8123}}
 	for _, text := range []string{"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "8.8.8.8"} {
-		if !local.allows(netip.MustParseAddr(text)) {
+		address := netip.MustParseAddr(text)
+		if !local.allows(netip.AddrPortFrom(address, 9000)) {
 			t.Errorf("%s is refused", text)
+		}
+		if own := local.allows(netip.AddrPortFrom(address, 8123)); own != (text == "8.8.8.8") {
+			t.Errorf("%s at the port of our own: %v", text, own)
 		}
 	}
 	for _, text := range []string{"10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "fe80::1", "fd00::1", "192.168.1.1", "168.63.129.16"} {
-		if local.allows(netip.MustParseAddr(text)) {
+		if local.allows(netip.AddrPortFrom(netip.MustParseAddr(text), 9000)) {
 			t.Errorf("%s is allowed", text)
 		}
 	}
@@ -64,7 +68,8 @@ func TestGuardParseURL(t *testing.T) {
 		{"https://0x7f.1/", false, false},
 		{"https://vendor..example/", false, false},
 	} {
-		for g, want := range map[guard]bool{{}: c.public, {local: true}: c.sandbox} {
+		for local, want := range map[bool]bool{false: c.public, true: c.sandbox} {
+			g := guard{local: local}
 			u, err := g.parseURL(c.raw)
 			if (err == nil) != want {
 				t.Errorf("%+v: parseURL(%q) = %v, %v", g, c.raw, u, err)

@@ -230,6 +230,45 @@ func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 	}
 }
 
+// In the sandbox, too, no webhook reaches what the system itself listens on, by
+// whatever name of this machine: the embedded ClickHouse executed a POST to
+// /?query=INSERT….
+func TestSSRF_TheSandboxReachesNothingOfOurOwn(t *testing.T) {
+	var reached atomic.Int32
+	serve := func(network, addr string) string {
+		l, err := net.Listen(network, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() { // ends with the listener
+			_ = http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+		}()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		return port
+	}
+	own, other := serve("tcp", ":0"), serve("tcp", ":0")
+	ports, err := parsePorts("8080," + own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSender(guard{local: true, own: ports}, testSettings(), nil)
+	send := func(host, port string) answer {
+		return s.send(t.Context(), "http://"+host+":"+port+"/?query=INSERT+INTO+delivery.schema_migrations+VALUES+(99)", signedHeader(), nil)
+	}
+	for _, host := range []string{"127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "127.1", "2130706433"} {
+		if a := send(host, own); a.class != classRefused && a.class != classURL {
+			t.Errorf("%s: %+v", host, a)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+	if a := send("127.0.0.1", other); !a.ok() || reached.Load() != 1 {
+		t.Errorf("a receiver of the vendor: %+v", a)
+	}
+}
+
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.Unmap().IsLoopback()
