@@ -18,10 +18,10 @@
 // of attempts locks anybody out: whether a password is right is known only after
 // its hash was computed, and so every attempt gets its turn. What bounds guessing,
 // and the time and memory that strangers take with it, is that there are few
-// turns, that a turn rests after a wrong password, longer where more were tried
-// than the ledger's limits by user and by address say, and that attempts wait for
-// a turn in an order (turns.order) in which whoever comes from an address of his
-// own, or asks for a user of his own, does not wait for a crowd. Behind a proxy
+// turns, that a turn rests after a wrong password for as long as its check took,
+// and that attempts wait for a turn in an order (turns.order): those beyond the
+// ledger's limits by user and by address behind all others, and a crowd behind
+// whoever comes from another address or asks for another user. Behind a proxy
 // the address is the client's only if the proxy is among the trusted ones. The
 // case that is left, a crowd that tries the same user from the same address with
 // more attempts than there are turns within checkPatience, is for browsers in

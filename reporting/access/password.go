@@ -12,14 +12,6 @@ import (
 // checkPatience is how long a sign-in waits for its turn.
 const checkPatience = 20 * time.Second
 
-// How many times as long as a wrong password's check took its turn rests
-// afterwards: strangers have at most half of the time of the turns, and a quarter
-// once they have tried too many.
-const (
-	restAfterWrong = 1
-	restAfterMany  = 3
-)
-
 // passwordChecks compares passwords, a few at a time: each takes the memory that
 // its hash was made with.
 type passwordChecks struct {
@@ -53,12 +45,9 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 // user may be nil. SERVICE_UNAVAILABLE, or RATE_LIMITED after too many, when its
 // turn does not come.
 func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, password string) (fits bool, err error) {
-	queue, rest := &c.others, restAfterWrong
+	queue := &c.others
 	if a.known {
 		queue = &c.known
-	}
-	if a.many != nil {
-		rest = restAfterMany
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -72,9 +61,12 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 	began := time.Now()
 	defer func() {
 		if fits {
-			rest = 0
+			queue.give()
+			return
 		}
-		time.AfterFunc(time.Duration(rest)*time.Since(began), queue.give)
+		// The turn rests for as long as the check took: strangers have at most half
+		// of the time of the turns.
+		time.AfterFunc(time.Since(began), queue.give)
 	}()
 	hash := c.nobody
 	if user != nil {
