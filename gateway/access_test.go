@@ -354,6 +354,48 @@ func TestAccess_SuspensionAndRotatedSecrets(t *testing.T) {
 	e.created("POS-1")
 }
 
+// What was issued before a revocation opens nothing within a second, on any gateway;
+// the new secret gives tokens that are good at once, in the second of the revocation,
+// too. Others' tokens are left alone.
+func TestAccess_RevokedTokens(t *testing.T) {
+	e := newStoreEnv(t, "")
+	replicas := []*env{e, e.twin(testSecrets())}
+	for api, c := range map[string]struct {
+		path, own string
+		who       party
+	}{
+		"vendor": {"/accounts/" + e.account.id, "/api/vendor/v1/webhook", e.account},
+		"fleet":  {"/fleets/" + e.courier.id, "/api/fleet/v1/jobs", e.courier},
+	} {
+		get := func(r *env, token string) answer {
+			return r.get(map[string]string{"vendor": r.vendor, "fleet": r.private}[api]+c.own, token)
+		}
+		former := []string{c.who.token}
+		for _, r := range replicas {
+			former = append(former, r.login(api, c.who.clientID, c.who.secret).data["accessToken"].(string))
+		}
+		secret := e.admin("POST", c.path+"/credentials", `{"revokeOld":true}`).data["clientSecret"].(string)
+		for i, r := range replicas {
+			if i > 0 {
+				r.await("the revocation is known", func() bool { return get(r, former[0]).status == 401 })
+			}
+			for _, token := range former {
+				want(t, get(r, token), 401, "TOKEN_EXPIRED")
+			}
+			want(t, r.login(api, c.who.clientID, c.who.secret), 401, "INVALID_CREDENTIALS")
+			token := want(t, r.login(api, c.who.clientID, secret), 200, "").data["accessToken"].(string)
+			for _, other := range replicas {
+				if a := get(other, token); a.status == 401 {
+					t.Errorf("%s: the new token of replica %d: %s", api, i+1, a.body)
+				}
+			}
+		}
+	}
+	if a := e.get(e.vendor+"/api/vendor/v1/webhook", e.newAccount("").token); a.status != 404 {
+		t.Errorf("another account's token: %d %s", a.status, a.body)
+	}
+}
+
 // Replicas take a new key in front, then drop the old one an hour later; in
 // between tokens of both open.
 func TestAccess_TokenKeysRotateWithoutARefusal(t *testing.T) {

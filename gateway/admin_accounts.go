@@ -142,18 +142,47 @@ func (g *gateway) changeAccount(x *exchange) error {
 	return x.okJSON(viewAccount(changed))
 }
 
-// rotateCredentials is POST /accounts/{id}/credentials: a new client secret; the
-// old one works for another 24 hours.
+// readRevokeOld reads the optional body of a rotation, {revokeOld?}.
+func readRevokeOld(x *exchange) (bool, error) {
+	if len(x.body) == 0 {
+		return false, nil
+	}
+	f := newForm(x.text())
+	revoke := f.flag("revokeOld")
+	if err := f.read(); err != nil {
+		return false, err
+	}
+	return *revoke != nil && **revoke, f.err()
+}
+
+// rotated is until when the client secret before a new one works.
+func rotated(x *exchange, revokeOld bool) time.Time {
+	if revokeOld {
+		return x.now
+	}
+	return x.now.Add(oldSecretLifetime)
+}
+
+// rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}: a new client
+// secret; the one before works for another 24 hours, or all earlier ones and every
+// token end now.
 func (g *gateway) rotateCredentials(x *exchange) error {
 	l, id, err := g.openAccount(x)
 	if err != nil {
 		return err
 	}
-	secret, oldUntil := token.NewSecret(), x.now.Add(oldSecretLifetime)
-	if err := l.RotateAccountSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil); err != nil {
+	revokeOld, err := readRevokeOld(x)
+	if err != nil {
 		return err
 	}
-	g.audit(x, "client secret rotated", "account", id.String())
+	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
+	if err := l.RotateAccountSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+		return err
+	}
+	g.audit(x, "client secret rotated", "account", id.String(), "revokeOld", revokeOld)
+	if revokeOld {
+		g.refreshFleets(l)
+	}
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{
 		"clientId": id.ClientID(), "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),

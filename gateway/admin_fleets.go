@@ -174,8 +174,8 @@ func (g *gateway) changeFleet(x *exchange) error {
 	return x.okJSON(viewFleet(changed, false))
 }
 
-// rotateFleetCredentials is POST /fleets/{id}/credentials: a new client secret; the
-// old one works for another 24 hours.
+// rotateFleetCredentials is POST /fleets/{id}/credentials {revokeOld?}, as for an
+// account.
 func (g *gateway) rotateFleetCredentials(x *exchange) error {
 	id, err := x.fleetID()
 	if err != nil {
@@ -185,11 +185,15 @@ func (g *gateway) rotateFleetCredentials(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	secret, oldUntil := token.NewSecret(), x.now.Add(oldSecretLifetime)
-	if err := l.RotateFleetSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil); err != nil {
+	revokeOld, err := readRevokeOld(x)
+	if err != nil {
 		return err
 	}
-	g.audit(x, "client secret rotated", "fleet", id.String())
+	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
+	if err := l.RotateFleetSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+		return err
+	}
+	g.audit(x, "client secret rotated", "fleet", id.String(), "revokeOld", revokeOld)
 	g.refreshFleets(l)
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{

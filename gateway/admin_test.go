@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,24 +98,46 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 	}
 }
 
-// A rotated secret and the one before are good for a day.
+// Every secret that was handed out is good until the time that was promised for
+// it, however often the secret is rotated, and by however many at once. There may
+// be four earlier ones; revokeOld ends them.
 //
-//rule:admin-api/post-accounts-id-credentials
+//rule:admin-api/post-accounts-id-credentials admin-api/post-fleets-id-credentials
 func TestAdmin_RotatedSecretsOverlap(t *testing.T) {
 	e := newStoreEnv(t, "")
 	for api, c := range map[string]struct {
 		path string
 		who  party
 	}{"vendor": {"/accounts/" + e.account.id, e.account}, "fleet": {"/fleets/" + e.courier.id, e.courier}} {
+		secrets := []string{c.who.secret}
 		rotated := e.admin("POST", c.path+"/credentials", "")
 		until, err := time.Parse(time.RFC3339, rotated.data["previousValidUntil"].(string))
 		if err != nil || time.Until(until) < 23*time.Hour || time.Until(until) > 25*time.Hour || rotated.data["clientId"] != c.who.clientID {
 			t.Errorf("%s, %v", rotated.body, err)
 		}
-		want(t, e.login(api, c.who.clientID, c.who.secret), 200, "")
-		want(t, e.login(api, c.who.clientID, rotated.data["clientSecret"].(string)), 200, "")
-		e.admin("POST", c.path+"/credentials", "")
-		want(t, e.login(api, c.who.clientID, c.who.secret), 401, "INVALID_CREDENTIALS")
+		secrets = append(secrets, rotated.data["clientSecret"].(string))
+		together := make([]answer, 3)
+		var all sync.WaitGroup
+		for i := range together {
+			all.Go(func() { together[i] = e.tryAdmin("POST", c.path+"/credentials", "{}") })
+		}
+		all.Wait()
+		for _, a := range together {
+			secrets = append(secrets, want(t, a, 200, "").data["clientSecret"].(string))
+		}
+		for _, secret := range secrets {
+			want(t, e.login(api, c.who.clientID, secret), 200, "")
+		}
+		want(t, e.tryAdmin("POST", c.path+"/credentials", ""), 409, "TOO_MANY_SECRETS")
+		last := e.admin("POST", c.path+"/credentials", `{"revokeOld":true}`)
+		if ended, err := time.Parse(time.RFC3339, last.data["previousValidUntil"].(string)); err != nil || time.Until(ended) > 0 {
+			t.Errorf("%s, %v", last.body, err)
+		}
+		for _, secret := range secrets {
+			want(t, e.login(api, c.who.clientID, secret), 401, "INVALID_CREDENTIALS")
+		}
+		want(t, e.login(api, c.who.clientID, last.data["clientSecret"].(string)), 200, "")
+		wantField(t, e.tryAdmin("POST", c.path+"/credentials", `{"revokeOld":"yes"}`), 422, "VALIDATION_FAILED", "revokeOld")
 	}
 	want(t, e.tryAdmin("POST", "/fleets/00000000-0000-8000-8000-000000000000/credentials", ""), 404, "FLEET_NOT_FOUND")
 }

@@ -36,18 +36,22 @@ func (g *gateway) putAccountWebhook(x *exchange) error {
 	return x.okJSON(viewWebhook(endpoint, issued))
 }
 
-// rotateWebhookSecret is POST /accounts/{id}/webhook/rotate: a new secret; both
-// sign for 24 hours.
+// rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: a new
+// secret; the one before signs, too, for 24 hours, or the earlier ones end now.
 func (g *gateway) rotateWebhookSecret(x *exchange) error {
 	l, id, err := g.webhookOf(x)
 	if err != nil {
 		return err
 	}
-	secret, err := l.RotateWebhookSecret(g.work, id)
+	revokeOld, err := readRevokeOld(x)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook secret rotated", "account", id.String())
+	secret, err := l.RotateWebhookSecret(g.work, id, revokeOld)
+	if err != nil {
+		return err
+	}
+	g.audit(x, "webhook secret rotated", "account", id.String(), "revokeOld", revokeOld)
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
 	return x.okJSON(map[string]string{"secret": secret})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"time"
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
@@ -39,8 +40,10 @@ func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, err
 	if err != nil {
 		return [16]byte{}, err
 	}
-	id, err := authority.Verify(raw, x.now)
-	switch {
+	id, issued, err := authority.Verify(raw, x.now)
+	switch l := g.opened.Load(); {
+	case err == nil && l != nil && issued < l.Fleets().NotBefore(id):
+		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token was revoked; get a new one and send the request again")
 	case errors.Is(err, token.ErrExpired):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token has expired; get a new one and send the request again")
 	case err != nil:
@@ -131,14 +134,15 @@ func (g *gateway) vendorToken(x *exchange) error {
 	if !known {
 		return g.wrongCredentials(x, l, "")
 	}
-	x.quota, err = l.CountToken(g.work, account, c.secret)
+	var notBefore int64
+	x.quota, notBefore, err = l.CountToken(g.work, account, c.secret)
 	if delivery.CodeOf(err) == delivery.CodeInvalidCredentials {
 		return g.wrongCredentials(x, l, c.clientID)
 	}
 	if err != nil {
 		return err
 	}
-	return g.issue(x, g.vendorTokens, account)
+	return g.issue(x, g.vendorTokens, account, notBefore)
 }
 
 // fleetToken is POST /api/fleet/v1/token.
@@ -155,11 +159,15 @@ func (g *gateway) fleetToken(x *exchange) error {
 	if !known {
 		return g.wrongCredentials(x, l, "")
 	}
-	// A secret that another replica has just issued may not be known here yet.
-	if !l.VerifyFleetSecret(fleet, c.secret, x.now) && (l.LoadFleets(g.work) != nil || !l.VerifyFleetSecret(fleet, c.secret, x.now)) {
+	// What another replica has just issued or revoked may not be known here yet.
+	if err := l.LoadFleets(g.work); err != nil {
+		return err
+	}
+	notBefore := l.Fleets().NotBefore(fleet) // of no later state than the secret is judged by
+	if !l.VerifyFleetSecret(fleet, c.secret, x.now) {
 		return g.wrongCredentials(x, l, c.clientID)
 	}
-	return g.issue(x, g.fleetTokens, fleet)
+	return g.issue(x, g.fleetTokens, fleet, notBefore)
 }
 
 // wrongCredentials counts the failure by client id and address and refuses. All
@@ -172,8 +180,15 @@ func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID strin
 	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 }
 
-func (g *gateway) issue(x *exchange, authority *token.Authority, subject [16]byte) error {
-	signed, err := authority.Issue(subject, x.now)
+// issue answers with a token. One of the second in which others were revoked is
+// issued as of the next one, from which on tokens are good: a token's time has
+// whole seconds.
+func (g *gateway) issue(x *exchange, authority *token.Authority, subject [16]byte, notBefore int64) error {
+	at := x.now
+	if at.Unix() < notBefore {
+		at = time.Unix(notBefore, 0)
+	}
+	signed, err := authority.Issue(subject, at)
 	if err != nil {
 		return err
 	}

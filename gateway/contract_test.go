@@ -169,6 +169,12 @@ var decidedErrors = []refusal{
 		s.admin("PATCH", "/accounts/"+s.account.id, `{"suspended":true}`)
 		return s.login("vendor", s.account.clientID, s.account.secret)
 	}},
+	{name: "too many earlier secrets", status: 409, code: "TOO_MANY_SECRETS", bare: true, do: func(s *env) answer {
+		for range 4 {
+			s.admin("POST", "/accounts/"+s.account.id+"/credentials", "")
+		}
+		return s.tryAdmin("POST", "/accounts/"+s.account.id+"/credentials", "")
+	}},
 	{name: "unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", "")},
 	{name: "order id that is no UUID", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/POS-1", "")},
 	{name: "cancel of an unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("POST", "/api/vendor/v1/orders/POS-1/cancel", "")},

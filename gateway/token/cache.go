@@ -23,6 +23,7 @@ type cache struct {
 // verified is what a token says.
 type verified struct {
 	subject [16]byte
+	issued  int64 // Unix seconds
 	expires int64 // Unix seconds; the token is good before that
 }
 

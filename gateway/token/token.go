@@ -11,7 +11,9 @@
 //
 // It refuses any algorithm but HS256, any issuer, audience or key it does not
 // know, and tokens without an expiry or for longer than Lifetime. It does not know whether an account is
-// suspended or exists: the ledger says that with the request's first script.
+// suspended or exists: the ledger says that with the request's first script; nor
+// whether a token was revoked: the ledger's snapshot says from when on an account's
+// or a fleet's tokens are good.
 package token
 
 import (
@@ -97,25 +99,21 @@ func (a *Authority) Issue(subject [16]byte, now time.Time) (string, error) {
 	return signed, nil
 }
 
-// Verify is whom the token was issued for. The error is ErrExpired or
-// ErrInvalid. raw is not kept.
-func (a *Authority) Verify(raw []byte, now time.Time) ([16]byte, error) {
-	if v, ok := a.verified.get(raw); ok {
-		if now.Unix() >= v.expires {
-			return [16]byte{}, ErrExpired
+// Verify is whom the token was issued for, and when in Unix seconds. The error is
+// ErrExpired or ErrInvalid. raw is not kept.
+func (a *Authority) Verify(raw []byte, now time.Time) (subject [16]byte, issued int64, err error) {
+	v, ok := a.verified.get(raw)
+	if !ok {
+		text := string(raw)
+		if v, err = a.parse(text); err != nil {
+			return subject, 0, err
 		}
-		return v.subject, nil
+		a.verified.put(text, v)
 	}
-	text := string(raw)
-	v, err := a.parse(text)
-	if err != nil {
-		return [16]byte{}, err
-	}
-	a.verified.put(text, v)
 	if now.Unix() >= v.expires {
-		return [16]byte{}, ErrExpired
+		return subject, 0, ErrExpired
 	}
-	return v.subject, nil
+	return v.subject, v.issued, nil
 }
 
 // parse verifies everything but whether the token has expired yet: that is
@@ -134,7 +132,7 @@ func (a *Authority) parse(text string) (verified, error) {
 	if err != nil || len(said.Subject) != 36 || !said.ofOurLifetime() {
 		return verified{}, ErrInvalid
 	}
-	return verified{subject: subject, expires: int64(said.ExpiresAt)}, nil
+	return verified{subject: subject, issued: int64(said.IssuedAt), expires: int64(said.ExpiresAt)}, nil
 }
 
 // maxLength is far more than a token of ours has, whose key's id is the longest.

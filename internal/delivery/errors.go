@@ -50,6 +50,7 @@ const (
 	CodeOrderEnded            Code = "ORDER_ENDED"
 	CodeJobTaken              Code = "JOB_TAKEN"
 	CodeTooManyReports        Code = "TOO_MANY_REPORTS"
+	CodeTooManySecrets        Code = "TOO_MANY_SECRETS"
 )
 
 // httpStatuses is the one table from code to HTTP status.
@@ -93,6 +94,7 @@ var httpStatuses = map[Code]int{
 	CodeOrderEnded:            409,
 	CodeJobTaken:              409,
 	CodeTooManyReports:        409,
+	CodeTooManySecrets:        409,
 }
 
 // HTTPStatus is the status that an answer with this code carries; a code that

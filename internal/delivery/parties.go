@@ -34,6 +34,9 @@ type Account struct {
 	// ExcessSince is when the account began to exceed its limits in a
 	// sustained way (spec, "Limits", rule 3); zero: it does not.
 	ExcessSince time.Time
+	// EarlierSecrets is until when each client secret before the present one
+	// works; times that are over may be among them.
+	EarlierSecrets []time.Time
 	// Revision counts the stored changes, like a store's.
 	Revision uint64
 }

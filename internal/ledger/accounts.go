@@ -98,6 +98,13 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 		a.ExcessSince = timeOf(number(values["excess"]))
 	}
 	a.Revision = uint64(number(values["revision"]))
+	earlier, err := storedEarlier(values)
+	if err != nil {
+		return nil, fmt.Errorf("account %s: %w", id, err)
+	}
+	for _, one := range earlier {
+		a.EarlierSecrets = append(a.EarlierSecrets, one.Until)
+	}
 	return a, nil
 }
 
@@ -190,20 +197,26 @@ func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, chang
 	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
 }
 
-// RotateAccountSecret replaces the client secret; the old one works until
-// oldValidUntil. A repeated call with the same hash keeps the old one old.
-// ACCOUNT_NOT_FOUND.
-func (l *Ledger) RotateAccountSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, oldValidUntil time.Time) error {
-	current, err := l.rdb.HGet(ctx, l.roomOf(id).account(id), "secret").Result()
-	if errors.Is(err, redis.Nil) {
+// RotateAccountSecret replaces the client secret; the one before works until
+// validUntil, as every earlier one does until its own time. revokeOld ends them all
+// now, and with them every token that was issued before: with the next login here,
+// within a poll of the fleets everywhere else. A repeated call with the same hash
+// changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
+func (l *Ledger) RotateAccountSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+	reply, err := l.runText(ctx, l.scripts.rotateCredentials, []string{l.roomOf(id).account(id)},
+		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
+	switch {
+	case err != nil:
+		return err
+	case reply == "missing":
 		return accountNotFound()
-	}
-	if err != nil {
-		return fmt.Errorf("rotating credentials: %w", failure(err))
-	}
-	if current == string(secretHash[:]) {
+	case reply == "full":
+		return tooManySecrets()
+	case !revokeOld:
 		return nil
 	}
-	return l.writeAccount(ctx, "update", id, "", nil,
-		"secret", string(secretHash[:]), "old_secret", current, "old_until", oldValidUntil.UnixMilli())
+	// The secrets have ended; if this fails the caller is told, and repeats it all.
+	keys := l.fleetKeys()
+	_, err = l.runText(ctx, l.scripts.revokeTokens, []string{keys[3], keys[1]}, id[:], reply)
+	return err
 }

@@ -57,7 +57,7 @@ func TestAccount_NotFound(t *testing.T) {
 	l := openTest(t)
 	wantCode(t, errOf(l.Account(t.Context(), delivery.NewAccountID())), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
-	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now()), delivery.CodeAccountNotFound)
+	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now(), false), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
 }
 
@@ -71,17 +71,17 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	l.setClock(t, now.UnixMicro())
 	fresh := [32]byte{9}
 	for range 2 { // a repeated rotation keeps the old secret old
-		must(t, l.RotateAccountSecret(t.Context(), id, fresh, now.Add(time.Hour)))
+		must(t, l.RotateAccountSecret(t.Context(), id, fresh, now.Add(time.Hour), false))
 	}
 	for _, hash := range [][32]byte{testHash, fresh} {
-		get(l.CountToken(t.Context(), id, hash))(t)
+		get2(l.CountToken(t.Context(), id, hash))(t)
 	}
 	wantCode(t, errOf(l.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
 	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())
 	wantCode(t, errOf(l.CountToken(t.Context(), id, testHash)), delivery.CodeInvalidCredentials)
 	wantCode(t, errOf(l.CountToken(t.Context(), delivery.NewAccountID(), testHash)), delivery.CodeInvalidCredentials)
 	// Wrong secrets have not used up the tokens.
-	quota := get(l.CountToken(t.Context(), id, fresh))(t)
+	quota, _ := get2(l.CountToken(t.Context(), id, fresh))(t)
 	check(t, quota.Limit == 3, "quota %+v", quota)
 }
 

@@ -179,7 +179,7 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		"poll":   func() error { _, _, err := s.PollOrder(t.Context(), s.account, o.ID); return err },
 		"cancel": func() error { _, _, err := s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()); return err },
 		"store":  func() error { _, _, err := s.CountAndReadStore(t.Context(), s.account, "S-1"); return err },
-		"token":  func() error { _, err := s.CountToken(t.Context(), s.account, testHash); return err },
+		"token":  func() error { _, _, err := s.CountToken(t.Context(), s.account, testHash); return err },
 		"usage":  func() error { _, err := s.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
 		"lease":  func() error { _, _, err := s.Lease(t.Context(), 0, grant(1)); return err },
 	} {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -27,10 +28,11 @@ const updateTries = 16
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
-	// oldSecretHash works until oldUntil, Unix milliseconds; empty: there is none.
-	oldSecretHash string
-	oldUntil      int64
-	record        string // as read, for the comparison
+	// earlier are the hashes of earlier client secrets. The first one stands in the
+	// record; the others stand apart (previous), where programs that know of one
+	// only do not write over them.
+	earlier          []EarlierSecret
+	record, previous string // as read, for the comparison
 }
 
 func appendFleet(b []byte, f *storedFleet) []byte {
@@ -43,19 +45,19 @@ func appendFleet(b []byte, f *storedFleet) []byte {
 	b = binary.AppendUvarint(b, uint64(f.Couriers+1))
 	b = appendText(b, f.secretHash)
 	b = appendText(b, string(f.Coverage.JSON()))
-	if f.oldSecretHash == "" {
+	if len(f.earlier) == 0 {
 		return b // as programs wrote it that knew of one secret only
 	}
-	b = appendText(b, f.oldSecretHash)
-	return binary.AppendUvarint(b, uint64(f.oldUntil))
+	b = appendText(b, f.earlier[0].Secret)
+	return appendTime(b, f.earlier[0].Until)
 }
 
-func decodeFleet(id delivery.FleetID, record string) (*storedFleet, error) {
+func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, error) {
 	r := fields{rest: record}
 	if r.byte() != recordFormat {
 		return nil, fmt.Errorf("fleet record: %w", errShortRecord)
 	}
-	f := &storedFleet{record: record}
+	f := &storedFleet{record: record, previous: previous}
 	f.ID = id
 	f.Name = r.text()
 	f.SubRegion = r.text()
@@ -66,26 +68,33 @@ func decodeFleet(id delivery.FleetID, record string) (*storedFleet, error) {
 	f.secretHash = r.text()
 	coverage := r.text()
 	if r.rest != "" {
-		f.oldSecretHash, f.oldUntil = r.text(), int64(r.uvarint())
+		f.earlier = []EarlierSecret{{r.text(), r.time()}}
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("fleet record: %w", r.err)
 	}
-	var err error
+	more, err := parseEarlier(previous)
+	if err != nil {
+		return nil, fmt.Errorf("fleet %s: %w", id, err)
+	}
+	f.earlier = append(f.earlier, more...)
 	if f.Coverage, err = delivery.ParseCoverage([]byte(coverage)); err != nil {
 		return nil, fmt.Errorf("fleet %s: %w", id, err)
 	}
 	return f, nil
 }
 
+// fleetKeys are the fleets' records, their version, their earlier client secrets,
+// and from when on tokens of accounts and fleets are good whose secrets were revoked.
 func (l *Ledger) fleetKeys() []string {
-	return []string{l.global.prefix + "fleets", l.global.prefix + "meta"}
+	g := l.global.prefix
+	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
 }
 
 // CreateFleet stores a new fleet with the SHA-256 of its client secret.
 func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys(), f.ID[:], "", appendFleet(nil, stored))
+	reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys()[:2], f.ID[:], "", appendFleet(nil, stored))
 	if err == nil && reply == "conflict" {
 		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
 	}
@@ -99,37 +108,67 @@ func (l *Ledger) UpdateFleet(ctx context.Context, id delivery.FleetID, change fu
 	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
 }
 
-// RotateFleetSecret replaces the client secret; the old one works until
-// oldValidUntil. A repeated call with the same hash keeps the old one old.
-// FLEET_NOT_FOUND.
-func (l *Ledger) RotateFleetSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, oldValidUntil time.Time) error {
-	_, err := l.updateFleet(ctx, id, func(f *storedFleet) error {
-		if f.secretHash != string(secretHash[:]) {
-			f.oldSecretHash, f.oldUntil = f.secretHash, oldValidUntil.UnixMilli()
-			f.secretHash = string(secretHash[:])
+// RotateFleetSecret replaces the client secret; the one before works until
+// validUntil, as every earlier one does until its own time. revokeOld ends them all
+// within a poll, and with them every token that was issued before. A repeated call
+// with the same hash changes nothing more. FLEET_NOT_FOUND, TOO_MANY_SECRETS.
+func (l *Ledger) RotateFleetSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
+		hash, now := string(secretHash[:]), l.now()
+		f.earlier = valid(f.earlier, now)
+		switch {
+		case f.secretHash == hash || slices.ContainsFunc(f.earlier, func(one EarlierSecret) bool { return one.Secret == hash }):
+			return nil, errUnchanged
+		case revokeOld:
+			f.earlier = nil
+		case len(f.earlier) >= mostEarlier:
+			return nil, tooManySecrets()
+		default:
+			f.earlier = slices.Insert(f.earlier, 0, EarlierSecret{f.secretHash, validUntil})
 		}
-		return nil
+		f.secretHash = hash
+		return []any{packEarlier(f.earlier[min(1, len(f.earlier)):]), flag(revokeOld), now.Unix()}, nil
 	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
 	return err
 }
 
+var errUnchanged = errors.New("unchanged")
+
 func (l *Ledger) updateFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) error) (*delivery.Fleet, error) {
+	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(f) })
+}
+
+// writeFleet reads, changes and writes a fleet. change gives the script's arguments
+// about client secrets, if it changes them: these follow the record, so that nobody
+// wrote them in between either.
+func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
+	keys := l.fleetKeys()
 	for range updateTries {
-		record, err := l.rdb.HGet(ctx, l.fleetKeys()[0], string(id[:])).Result()
-		if errors.Is(err, redis.Nil) {
-			return nil, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
-		}
-		if err != nil {
+		pipe := l.rdb.Pipeline()
+		read, previous := pipe.HGet(ctx, keys[0], string(id[:])), pipe.HGet(ctx, keys[2], string(id[:]))
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading a fleet: %w", failure(err))
 		}
-		f, err := decodeFleet(id, record)
+		record := read.Val()
+		if record == "" {
+			return nil, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+		}
+		f, err := decodeFleet(id, record, previous.Val())
 		if err != nil {
 			return nil, err
 		}
-		if err := change(f); err != nil {
+		secrets, err := change(f)
+		if err != nil {
 			return nil, err
 		}
-		reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys(), id[:], record, appendFleet(nil, f))
+		written := keys[:2]
+		if secrets != nil {
+			written = keys
+		}
+		reply, err := l.runText(ctx, l.scripts.writeFleet, written, append([]any{id[:], record, appendFleet(nil, f)}, secrets...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -140,12 +179,18 @@ func (l *Ledger) updateFleet(ctx context.Context, id delivery.FleetID, change fu
 	return nil, fmt.Errorf("fleet %s: %w", id, ErrConflict)
 }
 
-// FleetSnapshot is every fleet as of one version. It is immutable.
+// FleetSnapshot is every fleet as of one version, and whose tokens were revoked. It
+// is immutable.
 type FleetSnapshot struct {
-	version string
-	all     []*delivery.Fleet // by name
-	byID    map[delivery.FleetID]*storedFleet
+	version   string
+	all       []*delivery.Fleet // by name
+	byID      map[delivery.FleetID]*storedFleet
+	notBefore map[[16]byte]int64
 }
+
+// NotBefore is from when on tokens of an account or a fleet are good, in Unix
+// seconds: those issued before were revoked. 0: always.
+func (s *FleetSnapshot) NotBefore(subject [16]byte) int64 { return s.notBefore[subject] }
 
 // All lists the fleets by name.
 func (s *FleetSnapshot) All() []*delivery.Fleet { return s.all }
@@ -193,9 +238,11 @@ func (l *Ledger) VerifyFleetSecret(id delivery.FleetID, secretHash [32]byte, now
 	if f == nil {
 		return false
 	}
-	current := subtle.ConstantTimeCompare([]byte(f.secretHash), secretHash[:])
-	old := subtle.ConstantTimeCompare([]byte(f.oldSecretHash), secretHash[:])
-	return current == 1 || old == 1 && now.UnixMilli() < f.oldUntil
+	right := subtle.ConstantTimeCompare([]byte(f.secretHash), secretHash[:])
+	for _, one := range valid(f.earlier, now) {
+		right |= subtle.ConstantTimeCompare([]byte(one.Secret), secretHash[:])
+	}
+	return right == 1
 }
 
 // Fleets is the latest snapshot; nil before the first was loaded.
@@ -216,13 +263,25 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 	if before != nil && before.version == version {
 		return nil
 	}
+	// A revocation is written together with a secret or behind it. So it is read
+	// first: who knows it knows the secret, and issues no token to the one before.
+	pipe := l.rdb.Pipeline()
+	revoked, previous := pipe.ZRangeWithScores(ctx, keys[3], 0, -1), pipe.HGetAll(ctx, keys[2])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reading the fleets' secrets: %w", failure(err))
+	}
 	records, err := l.rdb.HGetAll(ctx, keys[0]).Result()
 	if err != nil {
 		return fmt.Errorf("reading the fleets: %w", failure(err))
 	}
-	s, err := newFleetSnapshot(version, records, before)
+	s, err := newFleetSnapshot(version, records, previous.Val(), before)
 	if err != nil {
 		return err
+	}
+	for _, one := range revoked.Val() {
+		if subject, _ := one.Member.(string); len(subject) == 16 {
+			s.notBefore[[16]byte([]byte(subject))] = int64(one.Score)
+		}
 	}
 	if !l.fleets.CompareAndSwap(before, s) {
 		return l.LoadFleets(ctx) // another call was quicker: this snapshot may be the older one
@@ -241,19 +300,19 @@ func (l *Ledger) raiseEpoch(epoch uint32) {
 	}
 }
 
-func newFleetSnapshot(version string, records map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {
-	s := &FleetSnapshot{version: version, byID: make(map[delivery.FleetID]*storedFleet, len(records))}
+func newFleetSnapshot(version string, records, previous map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {
+	s := &FleetSnapshot{version: version, byID: make(map[delivery.FleetID]*storedFleet, len(records)), notBefore: map[[16]byte]int64{}}
 	for raw, record := range records {
 		if len(raw) != 16 {
 			return nil, fmt.Errorf("a fleet is stored under %d bytes instead of 16", len(raw))
 		}
 		id := delivery.FleetID([]byte(raw))
 		var f *storedFleet
-		if before != nil && before.byID[id] != nil && before.byID[id].record == record {
+		if before != nil && before.byID[id] != nil && before.byID[id].record == record && before.byID[id].previous == previous[raw] {
 			f = before.byID[id]
 		} else {
 			var err error
-			if f, err = decodeFleet(id, record); err != nil {
+			if f, err = decodeFleet(id, record, previous[raw]); err != nil {
 				return nil, err
 			}
 		}

@@ -125,15 +125,17 @@ func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoi
 // CountToken verifies the SHA-256 of a client secret and counts the token, in
 // one script. Errors besides Consume's: INVALID_CREDENTIALS, also for an account
 // that does not exist; nothing is counted then, so a stranger cannot use up a
-// vendor's tokens.
-func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (Quota, error) {
+// vendor's tokens. notBefore is from when on the account's tokens are good, see
+// FleetSnapshot: the token is good only if it is issued no earlier.
+func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.roomOf(account)
 	c, err := l.count(ctx, l.scripts.countToken, account,
 		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
-		return Quota{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
+		return Quota{}, 0, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 	}
-	return c.quota, err
+	f := fields{rest: c.payload}
+	return c.quota, int64(f.uint16())<<32 | int64(f.uint32()), err
 }
 
 // allow asks a limit that means spacing. The library stores until when it is used

@@ -112,7 +112,7 @@ func FuzzRecords(f *testing.F) {
 		if c, err := parseCounted(record); err == nil && !strings.HasPrefix(record, c.name) {
 			t.Errorf("%q is %+v", record, c)
 		}
-		if _, err := decodeFleet(delivery.FleetID{1}, record); err != nil && err.Error() == "" {
+		if _, err := decodeFleet(delivery.FleetID{1}, record, record); err != nil && err.Error() == "" {
 			t.Error("refused without a word")
 		}
 	})

@@ -20,17 +20,15 @@ func (l *Ledger) Reseal(ctx context.Context) (sealed int, err error) {
 	}
 	var left []string
 	for _, id := range ids {
-		for _, field := range []string{"secret", "old_secret"} {
-			done, err := l.resealField(ctx, id, field)
+		for _, field := range []string{"secret", "old_secret", "previous"} {
+			n, err := l.resealField(ctx, id, field)
 			if failed := ctx.Err(); failed != nil {
 				return sealed, failed
 			}
 			if err != nil {
 				left = append(left, fmt.Sprintf("account %s: %v", id, err))
 			}
-			if done {
-				sealed++
-			}
+			sealed += n
 		}
 	}
 	if len(left) > 0 {
@@ -39,29 +37,57 @@ func (l *Ledger) Reseal(ctx context.Context) (sealed int, err error) {
 	return sealed, nil
 }
 
-func (l *Ledger) resealField(ctx context.Context, id delivery.AccountID, field string) (bool, error) {
+// resealField seals the secrets of one field again and answers how many.
+func (l *Ledger) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.roomOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
 		values, err := l.rdb.HMGet(ctx, key, field).Result()
 		if err != nil {
-			return false, failure(err)
+			return 0, failure(err)
 		}
 		before, _ := values[0].(string)
-		if before == "" || strings.HasPrefix(before, l.secrets.Current+":") {
-			return false, nil
-		}
-		secret, err := l.secrets.open(id[:], before)
-		if err != nil {
-			return false, err
-		}
-		after, err := l.secrets.seal(id[:], secret)
-		if err != nil {
-			return false, err
+		after, n, err := l.resealed(id, field, before)
+		if err != nil || n == 0 {
+			return 0, err
 		}
 		reply, err := l.runText(ctx, l.scripts.resealSecret, []string{key}, field, before, after)
-		if err != nil || reply == "written" {
-			return err == nil, err
+		if err != nil {
+			return 0, err
+		}
+		if reply == "written" {
+			return n, nil
 		}
 	}
-	return false, ErrConflict
+	return 0, ErrConflict
+}
+
+// resealed is a field's value with every secret sealed with the current key, and how
+// many were sealed with another.
+func (l *Ledger) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
+	if value == "" {
+		return "", 0, nil
+	}
+	all := []EarlierSecret{{Secret: value}}
+	if field == "previous" {
+		if all, err = parseEarlier(value); err != nil {
+			return "", 0, err
+		}
+	}
+	for i, one := range all {
+		if strings.HasPrefix(one.Secret, l.secrets.Current+":") {
+			continue
+		}
+		secret, err := l.secrets.open(id[:], one.Secret)
+		if err != nil {
+			return "", 0, err
+		}
+		if all[i].Secret, err = l.secrets.seal(id[:], secret); err != nil {
+			return "", 0, err
+		}
+		n++
+	}
+	if field == "previous" {
+		return packEarlier(all), n, nil
+	}
+	return all[0].Secret, n, nil
 }

@@ -15,7 +15,7 @@ var luaFiles embed.FS
 
 // luaParts are the files of lua/ that operations share, in the order in which
 // they build on each other; every other file is one operation.
-var luaParts = []string{"names", "clock", "window", "order", "idempotency", "gate", "attempts", "queue"}
+var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency", "gate", "attempts", "queue"}
 
 // script is the name under which the server knows an operation: that of its
 // file and the library's digest, so code and caller always match. During a
@@ -63,7 +63,7 @@ type scripts struct {
 
 	consume, createOrder, judgeBody, pollOrder, cancelOrder, commitOrder,
 	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
-	publishNotices, writeAccount, countToken, countMinutes, writeFleet, queueEvents,
+	publishNotices, writeAccount, rotateCredentials, revokeTokens, countToken, countMinutes, writeFleet, queueEvents,
 	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, resealSecret, retireOrders,
 	settleEntry, forgetConsumers, countActivity, usage script
 }
@@ -147,6 +147,8 @@ func (s *scripts) operations() []operation {
 		{"write_store", &s.writeStore, ""},
 		{"publish_notices", &s.publishNotices, ""},
 		{"write_account", &s.writeAccount, ""},
+		{"rotate_credentials", &s.rotateCredentials, ""},
+		{"revoke_tokens", &s.revokeTokens, ""},
 		{"count_token", &s.countToken, keepsRunning},
 		{"count_minutes", &s.countMinutes, ""},
 		{"write_fleet", &s.writeFleet, ""},

@@ -195,13 +195,19 @@ func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, 
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
-// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED.
+// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED,
+// TOO_MANY_SECRETS.
 func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
 	reply, err := l.writeEndpoint(ctx, account, mode, args...)
-	if err == nil && reply == "missing" {
-		err = webhookNotConfigured()
+	switch {
+	case err != nil:
+		return err
+	case reply == "missing":
+		return webhookNotConfigured()
+	case reply == "full":
+		return tooManySecrets()
 	}
-	return err
+	return nil
 }
 
 // SetWebhookURL registers or changes an account's URL. The first registration
@@ -255,15 +261,16 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// RotateWebhookSecret issues a new secret; the old one signs besides it for 24
-// hours. WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.AccountID) (string, error) {
+// RotateWebhookSecret issues a new secret; the one before signs besides it for 24
+// hours, as every earlier one does until its own time, or they all end now
+// (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
+func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
 		return "", err
 	}
-	if err := l.changeEndpoint(ctx, account, "rotate", "", sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
+	if err := l.changeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
 		return "", err
 	}
 	return secret, nil

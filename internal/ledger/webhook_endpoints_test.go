@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +41,9 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
 		t.Errorf("after a changed URL: %+v", r)
 	}
-	secret := get(gateway.RotateWebhookSecret(t.Context(), s.account))(t)
+	secret := get(gateway.RotateWebhookSecret(t.Context(), s.account, false))(t)
 	rotated := next()
-	check(t, rotated.Secret == secret && rotated.PreviousSecret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
+	check(t, rotated.Secret == secret && rotated.Earlier[0].Secret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
 	// The previous secret ends while the receiver is remembered.
 	equal(t, rotated.Secrets(s.now()), []string{secret, first.Secret}, "secrets")
 	s.pass(t, secretOverlap)
@@ -53,7 +54,7 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil}), "a deleted endpoint still has %q", left)
 	_, issued := get2(gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook"))(t)
-	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.PreviousSecret != "" || !r.Proven {
+	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.Earlier != nil || !r.Proven {
 		t.Errorf("after a deletion and a new registration: %+v, issued %s", r, issued)
 	}
 }
@@ -94,7 +95,7 @@ func TestDelete_WhatWaitedIsNotSent(t *testing.T) {
 
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
-	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
+	secret := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
 	id := get(s.QueueTest(t.Context(), s.account, s.now()))(t)
 	s.pump(t, 1)
 	test := s.one(t)
@@ -187,11 +188,11 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	renewed := with("k2", "k2")
 	e := get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
-	second := get(renewed.RotateWebhookSecret(t.Context(), s.account))(t)
+	second := get(renewed.RotateWebhookSecret(t.Context(), s.account, false))(t)
 	sealed := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "secret", "old_secret").Val()
 	check(t, strings.HasPrefix(text(sealed[0]), "k2:") && strings.HasPrefix(text(sealed[1]), "k1:"), "sealed with %.3q and %.3q", sealed[0], sealed[1])
 	e = get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
-	check(t, e.Secret == second && e.PreviousSecret == first, "endpoint %+v", e)
+	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
 	// A process that has not been given the new key yet sends nothing to that
 	// account, serves the others, and loses nothing.
 	other := s.beside(t)
@@ -224,14 +225,14 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	s := newUnregistered(t, breakerAt)
-	wantCode(t, errOf(s.RotateWebhookSecret(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.RotateWebhookSecret(t.Context(), s.account, false)), delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
 	same, issued := get2(s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook"))(t)
 	check(t, issued == "" && same.Secret == first.Secret && same.URL == "https://other.example/hook" && same.Version > first.Version,
 		"changed URL: %+v, issued %q", same, issued)
-	secret := get(s.RotateWebhookSecret(t.Context(), s.account))(t)
+	secret := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
 	e := s.endpoint(t)
-	check(t, e.Secret == secret && e.PreviousSecret == first.Secret && !e.Proven && e.PreviousUntil.Equal(s.now().Add(secretOverlap)), "rotated: %+v", e)
+	check(t, e.Secret == secret && reflect.DeepEqual(e.Earlier, []EarlierSecret{{first.Secret, s.now().Add(secretOverlap)}}) && !e.Proven, "rotated: %+v", e)
 	raw := get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t)
 	for field, value := range raw {
 		check(t, !strings.Contains(value, "whsec_"), "field %s holds a secret in clear", field)
@@ -247,18 +248,18 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	get(s.RotateWebhookSecret(t.Context(), s.account))(t)
+	get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
 	s.publish(t, 1)
 	logged := new(strings.Builder)
 	panel := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
 		c.Now, c.Secrets, c.Log = s.now, SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	want := get(s.WebhookEndpoint(t.Context(), s.account))(t)
-	require(t, want.Secret != "" && want.PreviousSecret != "", "%+v", want)
-	want.Secret, want.PreviousSecret = "", ""
+	require(t, want.Secret != "" && len(want.Earlier) == 1, "%+v", want)
+	want.Secret, want.Earlier[0].Secret = "", ""
 	one := get(panel.WebhookEndpoint(t.Context(), s.account))(t)
 	all := get(panel.WebhookEndpoints(t.Context()))(t)
-	check(t, *one == *want && len(all) == 1 && *all[0] == *want, "without keys %+v and %+v, want %+v", one, all[0], want)
+	check(t, reflect.DeepEqual(one, want) && len(all) == 1 && reflect.DeepEqual(all[0], want), "without keys %+v and %+v, want %+v", one, all[0], want)
 	check(t, logged.Len() <= 0, "it complains: %s", logged)
 	check(t, errOf(panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")) != nil, "a secret is issued without a key")
 }
@@ -305,7 +306,7 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 		check(t, got == want, "secret %d at %s: %t", hash[0], at.Sub(now), got)
 	}
 	for range 2 { // the second time nothing changes
-		must(t, l.RotateFleetSecret(t.Context(), f.ID, second, until))
+		must(t, l.RotateFleetSecret(t.Context(), f.ID, second, until, false))
 		verify(second, now, true)
 		verify(testHash, until.Add(-time.Second), true)
 		verify(testHash, until.Add(time.Second), false)
@@ -314,11 +315,11 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	verify(second, now, true)
 	verify(testHash, now, true)
-	must(t, l.RotateFleetSecret(t.Context(), f.ID, third, until))
-	verify(testHash, now, false)
+	must(t, l.RotateFleetSecret(t.Context(), f.ID, third, until, false))
+	verify(testHash, now, true)
 	verify(second, now, true)
 	verify([32]byte{}, now, false)
-	wantCode(t, l.RotateFleetSecret(t.Context(), delivery.NewFleetID(), third, until), delivery.CodeFleetNotFound)
+	wantCode(t, l.RotateFleetSecret(t.Context(), delivery.NewFleetID(), third, until, false), delivery.CodeFleetNotFound)
 }
 
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
@@ -337,16 +338,17 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		_, issued := get2(old.SetWebhookURL(t.Context(), id, "https://example.com/"))(t)
 		secrets[id] = issued
 	}
-	rotated := get(old.RotateWebhookSecret(t.Context(), accounts[1]))(t)
+	get(old.RotateWebhookSecret(t.Context(), accounts[1], false))(t)
+	rotated := get(old.RotateWebhookSecret(t.Context(), accounts[1], false))(t)
 
 	both := openTest(t, again, with("b", "a", "b"))
-	for _, want := range []int{3, 0} { // two of them are one account's; then there is nothing left
+	for _, want := range []int{4, 0} { // three of them are one account's; then there is nothing left
 		equal(t, get(both.Reseal(t.Context()))(t), want, "sealed again")
 	}
 	alone := openTest(t, again, with("b", "b"))
 	first := get(alone.WebhookEndpoint(t.Context(), accounts[0]))(t)
 	second := get(alone.WebhookEndpoint(t.Context(), accounts[1]))(t)
-	check(t, first.Secret == secrets[accounts[0]] && second.Secret == rotated && second.PreviousSecret == secrets[accounts[1]],
+	check(t, first.Secret == secrets[accounts[0]] && second.Secret == rotated && second.Earlier[0].Secret == secrets[accounts[1]],
 		"secrets are others after they were sealed again")
 
 	// What cannot be opened is said, and left alone.

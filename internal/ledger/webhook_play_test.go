@@ -245,8 +245,11 @@ func (p *play) changeReceiver() {
 		s.url, s.secret = "", ""
 	case 3:
 		if s.url != "" {
-			secret := get(p.RotateWebhookSecret(p.ctx, s.account))(p)
-			s.secret = secret
+			secret, err := p.RotateWebhookSecret(p.ctx, s.account, p.pick("revoke", 2) == 0)
+			if delivery.CodeOf(err) != delivery.CodeTooManySecrets {
+				p.must(err)
+				s.secret = secret
+			}
 		}
 	default:
 		if s.url != "" {

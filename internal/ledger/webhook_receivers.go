@@ -11,23 +11,23 @@ import (
 // Receiver is where an account's events go, and what signs them. It is never
 // changed; a change makes another Version.
 type Receiver struct {
-	URL            string
-	Secret         string
-	PreviousSecret string // "": none was rotated away lately
-	PreviousUntil  time.Time
-	// Proven: a test event signed with Secret was accepted. Until then, and
-	// while there is a PreviousSecret, the spec's header is keyed with that one.
-	Proven  bool
+	URL    string
+	Secret string
+	// Earlier secrets sign besides it, each until its time. Until Proven the spec's
+	// header is keyed with the first of them that still does.
+	Earlier []EarlierSecret
+	Proven  bool  // a test event signed with Secret was accepted
 	Version int64 // raised by every change of URL, secret or Proven
 }
 
-// Secrets are the secrets that sign at a time, the newest first: two within 24 h
-// of a rotation.
+// Secrets are the secrets that sign at a time, the newest first: several within
+// 24 h of a rotation.
 func (r *Receiver) Secrets(now time.Time) []string {
-	if r.PreviousSecret != "" && now.Before(r.PreviousUntil) {
-		return []string{r.Secret, r.PreviousSecret}
+	secrets := []string{r.Secret}
+	for _, one := range valid(r.Earlier, now) {
+		secrets = append(secrets, one.Secret)
 	}
-	return []string{r.Secret}
+	return secrets
 }
 
 // receiversKept bounds what a process remembers; beyond it all are read again.
@@ -75,18 +75,26 @@ func (l *Ledger) decodeReceiver(account delivery.AccountID, values map[string]st
 	if r.Secret, err = l.secrets.open(account[:], values["secret"]); err != nil {
 		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
 	}
-	if until := timeOf(number(values["old_until"])); l.now().Before(until) {
-		if r.PreviousSecret, err = l.secrets.open(account[:], values["old_secret"]); err != nil {
+	if r.Earlier, err = l.earlierSecrets(values); err != nil {
+		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
+	}
+	for i, one := range r.Earlier {
+		if r.Earlier[i].Secret, err = l.secrets.open(account[:], one.Secret); err != nil {
 			return nil, fmt.Errorf("webhook of account %s: %w", account, err)
 		}
-		r.PreviousUntil = until
 	}
 	return r, nil
 }
 
+// earlierSecrets are the sealed ones that still sign.
+func (l *Ledger) earlierSecrets(values map[string]string) ([]EarlierSecret, error) {
+	all, err := storedEarlier(values)
+	return valid(all, l.now()), err
+}
+
 // shownReceiver is a receiver for operators. Of a ledger without keys, and where a
-// secret cannot be opened, its secrets are empty; until when the previous one
-// signs is told all the same. Nothing may be sent to it: leases carry their own.
+// secret cannot be opened, its secrets are empty; until when earlier ones sign is
+// told all the same. Nothing may be sent to it: leases carry their own.
 func (l *Ledger) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
 	if len(l.secrets.Keys) > 0 {
 		r, err := l.decodeReceiver(account, values)
@@ -96,8 +104,9 @@ func (l *Ledger) shownReceiver(account delivery.AccountID, values map[string]str
 		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
 	}
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
-	if until := timeOf(number(values["old_until"])); l.now().Before(until) {
-		r.PreviousUntil = until
+	r.Earlier, _ = l.earlierSecrets(values) // what cannot be read is not shown
+	for i := range r.Earlier {
+		r.Earlier[i].Secret = ""
 	}
 	return r
 }

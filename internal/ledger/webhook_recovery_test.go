@@ -118,7 +118,7 @@ func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
 	s := newWebhookEnv(t, 3)
 	s.publish(t, 2)
 	ds := s.lease(t, 2)
-	secret, err := s.RotateWebhookSecret(t.Context(), s.account) // the same receiver
+	secret, err := s.RotateWebhookSecret(t.Context(), s.account, false) // the same receiver
 	must(t, err)
 	s.ends(t, failsFor(8*time.Hour), ds[0])
 	got := s.due(t, ds[0])

@@ -266,7 +266,7 @@ func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 	e := newEnv(t, nil)
 	e.startRole("w1")
-	renewed, err := e.Ledger.RotateWebhookSecret(t.Context(), e.vendor.Account)
+	renewed, err := e.Ledger.RotateWebhookSecret(t.Context(), e.vendor.Account, false)
 	if err != nil {
 		t.Fatal(err)
 	}

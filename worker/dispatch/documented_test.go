@@ -65,9 +65,12 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	}
 	met := map[string]bool{}
 	for name, d := range events {
-		for _, old := range []string{"", webhook.NewSecret()} {
+		for earlier := range 5 {
 			d.EventID, d.Attempt, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), 3, now
-			d.Receiver = &ledger.Receiver{Secret: webhook.NewSecret(), PreviousSecret: old, PreviousUntil: now.Add(time.Hour)}
+			d.Receiver = &ledger.Receiver{Secret: webhook.NewSecret()}
+			for range earlier {
+				d.Receiver.Earlier = append(d.Receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
+			}
 			body := appendBody(nil, d)
 			header, err := headers(d, now, body)
 			if err != nil {

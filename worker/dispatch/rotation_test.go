@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/webhook"
 )
 
@@ -33,8 +34,8 @@ func TestHeaders_ChangeToTheNewSecretAfterAPingOrADay(t *testing.T) {
 	} {
 		d := someDelivery(1, rotated)
 		d.Type = c.kind
-		d.Receiver.Secret, d.Receiver.PreviousSecret = renewed, old
-		d.Receiver.PreviousUntil, d.Receiver.Proven = rotated.Add(24*time.Hour), c.proven
+		d.Receiver.Secret, d.Receiver.Proven = renewed, c.proven
+		d.Receiver.Earlier = []ledger.EarlierSecret{{Secret: old, Until: rotated.Add(24 * time.Hour)}}
 		h, err := headers(d, c.at, body)
 		if err != nil {
 			t.Fatal(err)

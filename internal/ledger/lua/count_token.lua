@@ -3,12 +3,15 @@
 -- KEYS 1 ring, 2 account
 -- ARGV 1 SHA-256 of the secret
 -- Replies: unknown and wrong_secret (nothing counted); with a quota: limited,
---   suspended, counted
+--   suspended, counted and from when on the account's tokens are good (6 bytes, Unix
+--   seconds)
 -- Repeated call: counts again.
 local started = clock()
-local known = call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until')
+local known = call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until', 'previous', 'not_before')
 if not known[1] then return 'unknown' end
-local current = known[1] == ARGV[1]
-local previous = known[2] == ARGV[1] and started / 1000 < tonumber(known[3] or 0)
-if not current and not previous then return 'wrong_secret' end
-return count_request(KEYS[1], started) or reply('counted')
+local right = known[1] == ARGV[1]
+for _, earlier in ipairs(earlier_secrets(started / 1000, known[2], known[3], known[4])) do
+  right = right or earlier[2] == ARGV[1]
+end
+if not right then return 'wrong_secret' end
+return count_request(KEYS[1], started) or reply('counted', pack('>I6', tonumber(known[5] or 0)))

@@ -2,15 +2,16 @@
 -- was known of the old receiver; the backlog goes to the new one, slowly first.
 -- KEYS 1 endpoint
 -- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit', 'probe' or 'delete',
---   4 set: the URL, 5 set (used only when there is none yet), rotate: sealed
---   secret, 6 end of the previous secret's validity in ms; limit: 4 most in
---   flight, 5 events a second ('0': none of
+--   4 set: the URL, rotate: '1' ends the earlier secrets now, 5 set (used only
+--   when there is none yet), rotate: sealed secret, 6 end of the validity of the
+--   one before in ms; limit: 4 most in flight, 5 events a second ('0': none of
 --   its own, '': as it is)
 -- Replies: written, issued (set: the given secret was taken), missing (all but
 --   set: no URL is registered), waiting (set: what was queued for a URL that was
---   deleted must be settled first; nothing was written)
--- Repeated call: set, limit and probe write the same again; rotate would make the new
---   secret the previous one too, so it is told apart by the sealed secret's bytes.
+--   deleted must be settled first; nothing was written), full (rotate: too many
+--   earlier secrets still sign)
+-- Repeated call: set, limit and probe write the same again; rotate is told apart by
+--   the sealed secret's bytes.
 local e = open_queue(ARGV[1], ARGV[2], clock())
 local secret = call('HGET', e.w, 'secret')
 local function raise()
@@ -49,6 +50,7 @@ if ARGV[3] == 'set' then
     if secret == ARGV[5] then return 'issued' end
     return 'written'
   end
+  call('HDEL', e.w, 'previous') -- a release that knows nothing of it may have deleted the others
   call('HSET', e.w, 'secret', ARGV[5], 'proven', '1')
   return 'issued'
 end
@@ -58,8 +60,10 @@ if ARGV[3] == 'probe' then
   return 'written'
 end
 if ARGV[3] == 'rotate' then
-  if secret ~= ARGV[5] then
-    call('HSET', e.w, 'old_secret', secret, 'old_until', ARGV[6], 'secret', ARGV[5], 'proven', '0')
+  local done = rotate_secret(e.w, e.now, ARGV[5], tonumber(ARGV[6]), ARGV[4] == '1')
+  if done == 'full' then return done end
+  if done == 'written' then
+    call('HSET', e.w, 'proven', '0')
     call('HINCRBY', e.w, 'version', 1)
   end
   return 'written'
@@ -70,7 +74,7 @@ if ARGV[3] == 'limit' then
   look_at(e, e.now)
   return 'written'
 end
-call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'proven') -- the limits are the operator's
+call('HDEL', e.w, 'url', 'secret', 'old_secret', 'old_until', 'previous', 'proven') -- the limits are the operator's
 raise()
 -- What still waits is recorded as not sent by who deletes, and if that one dies by
 -- the workers.
