@@ -26,6 +26,7 @@ type accountPage struct {
 	Issued     *credentials
 	// OldUntil is until when the client secret before the issued one works.
 	OldUntil time.Time
+	Revoked  bool // with the issued one every earlier one ended
 }
 
 // StoreRows are the first of the account's stores.
@@ -152,10 +153,43 @@ func (p *Pages) limitAccount(w http.ResponseWriter, r *http.Request) error {
 	return p.actOnAccount(w, r, "account-limited", body)
 }
 
-// rotateClientSecret is POST /accounts/{account}/secret, for the version of the
-// account that the page showed: two rotations in a row would end the secret that
-// the vendor uses.
+// Earlier are the client secrets before the present one that still work.
+func (page *accountPage) Earlier() earlierSecrets { return earlierOf(page.Account.EarlierSecrets) }
+
+// earlierSecrets are how many replaced secrets still work, the last one until Until.
+type earlierSecrets struct {
+	Count int
+	Until time.Time
+}
+
+func earlierOf(untils []time.Time) (e earlierSecrets) {
+	for _, until := range untils {
+		if !time.Now().Before(until) {
+			continue
+		}
+		if e.Count++; until.After(e.Until) {
+			e.Until = until
+		}
+	}
+	return e
+}
+
+// rotateClientSecret is POST /accounts/{account}/secret.
 func (p *Pages) rotateClientSecret(w http.ResponseWriter, r *http.Request) error {
+	return p.newClientSecret(w, r, nil)
+}
+
+// revokeClientSecrets is POST /accounts/{account}/revoke.
+func (p *Pages) revokeClientSecrets(w http.ResponseWriter, r *http.Request) error {
+	return p.newClientSecret(w, r, revokeOld)
+}
+
+// revokeOld is the body of a rotation that ends the earlier secrets.
+var revokeOld = map[string]bool{"revokeOld": true}
+
+// newClientSecret is for the version of the account that the page showed, so that
+// what is ended is what the page said.
+func (p *Pages) newClientSecret(w http.ResponseWriter, r *http.Request, body any) error {
 	id, err := accountID(r)
 	if err != nil {
 		return err
@@ -171,11 +205,13 @@ func (p *Pages) rotateClientSecret(w http.ResponseWriter, r *http.Request) error
 		ClientID, ClientSecret string
 		PreviousValidUntil     time.Time
 	}
-	if err := p.change(r, http.MethodPost, adminapi.Path("accounts", id.String(), "credentials"), nil, &made); err != nil {
+	if err := p.change(r, http.MethodPost, adminapi.Path("accounts", id.String(), "credentials"), body, &made); err != nil {
 		return p.answerAccount(w, r, err)
 	}
 	return p.answerAccount(w, r, nil, func(page *accountPage) {
 		page.Issued = &credentials{ClientID: made.ClientID, ClientSecret: made.ClientSecret, Name: page.Account.Name}
-		page.OldUntil = made.PreviousValidUntil
+		if page.OldUntil = made.PreviousValidUntil; body != nil {
+			page.OldUntil, page.Revoked = time.Time{}, true
+		}
 	})
 }

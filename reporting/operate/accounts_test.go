@@ -70,9 +70,20 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 	e.as(v)
 	e.as(fresh)
 	e.Get(page).Lacks(fresh.secret, v.secret)
-	// A page from before it must not rotate again: that would end the secret in use.
+	// A page from before it must not rotate again: it does not say what there is.
 	e.Post(page+"/secret", stale).Want(http.StatusUnprocessableEntity, "changed since")
 	e.as(v)
+	e.Get(page).Want(http.StatusOK, "One earlier secret still works, until")
+	e.Submit(page, page+"/secret").Want(http.StatusOK, "2 earlier secrets still work, the last one until")
+	e.as(v)
+	e.as(fresh)
+	revoked := e.Submit(page, page+"/revoke").Want(http.StatusOK, "only time", "has ended").Lacks("works until", "still work")
+	for _, former := range []vendor{v, fresh} {
+		if _, err := e.login(former); err == nil || !strings.Contains(err.Error(), string(delivery.CodeInvalidCredentials)) {
+			t.Errorf("a revoked secret: %v", err)
+		}
+	}
+	e.as(issued(t, revoked))
 	if strings.Contains(e.log.String(), fresh.secret) {
 		t.Error("the secret is in the panel's log")
 	}

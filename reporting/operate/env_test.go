@@ -208,10 +208,16 @@ func (e *env) newFleet(name string) delivery.FleetID {
 // as is the vendor's own client of the Vendor API.
 func (e *env) as(v vendor) *client.Client {
 	e.T.Helper()
+	c, err := e.login(v)
+	must(e.T, err)
+	return c
+}
+
+func (e *env) login(v vendor) (*client.Client, error) {
 	c := client.New(system.Demo.BaseURL+"/api/vendor/v1", 2)
 	var token struct{ AccessToken string }
-	must(e.T, c.Call(e.T.Context(), http.MethodPost, "/token", map[string]string{"clientId": v.clientID, "clientSecret": v.secret}, &token))
-	return c.As(c.Base, token.AccessToken)
+	err := c.Call(e.T.Context(), http.MethodPost, "/token", map[string]string{"clientId": v.clientID, "clientSecret": v.secret}, &token)
+	return c.As(c.Base, token.AccessToken), err
 }
 
 // putStore registers a store that awaits the fleet's approval.

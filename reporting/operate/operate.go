@@ -87,6 +87,7 @@ func (p *Pages) actions() map[string]frame.Handler {
 	return map[string]frame.Handler{
 		"/webhooks/{account}/url":              p.registerWebhook,
 		"/webhooks/{account}/secret":           p.rotateWebhookSecret,
+		"/webhooks/{account}/revoke":           p.revokeWebhookSecrets,
 		"/webhooks/{account}/test":             p.testWebhook,
 		"/webhooks/{account}/replay":           p.replayEvents,
 		"/webhooks/{account}/limits":           p.limitWebhook,
@@ -94,6 +95,7 @@ func (p *Pages) actions() map[string]frame.Handler {
 		"/accounts/{account}/name":             p.renameAccount,
 		"/accounts/{account}/state":            p.suspendAccount,
 		"/accounts/{account}/secret":           p.rotateClientSecret,
+		"/accounts/{account}/revoke":           p.revokeClientSecrets,
 		"/accounts/{account}/limits":           p.limitAccount,
 		"/fleets":                              p.createFleet,
 		"/fleets/{fleet}/fields":               p.changeFleet,

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
@@ -99,6 +100,15 @@ func (page *webhookPage) URL() string {
 		return ""
 	}
 	return page.Receiver.URL
+}
+
+// Earlier are the secrets before the present one that still sign.
+func (page *webhookPage) Earlier() earlierSecrets {
+	var untils []time.Time
+	for _, one := range page.Receiver.Earlier {
+		untils = append(untils, one.Until)
+	}
+	return earlierOf(untils)
 }
 
 // InFlight is explained at URL.

@@ -41,10 +41,19 @@ func (p *Pages) registerWebhook(w http.ResponseWriter, r *http.Request) error {
 	return p.answerWebhook(w, r, issued.Secret, err)
 }
 
-// rotateWebhookSecret is POST /webhooks/{account}/secret, for the version of the
-// receiver that the page showed: two rotations in a row would end the secret
-// that the vendor knows.
+// rotateWebhookSecret is POST /webhooks/{account}/secret.
 func (p *Pages) rotateWebhookSecret(w http.ResponseWriter, r *http.Request) error {
+	return p.newWebhookSecret(w, r, nil)
+}
+
+// revokeWebhookSecrets is POST /webhooks/{account}/revoke.
+func (p *Pages) revokeWebhookSecrets(w http.ResponseWriter, r *http.Request) error {
+	return p.newWebhookSecret(w, r, revokeOld)
+}
+
+// newWebhookSecret is for the version of the receiver that the page showed, so that
+// what is ended is what the page said.
+func (p *Pages) newWebhookSecret(w http.ResponseWriter, r *http.Request, body any) error {
 	id, err := accountID(r)
 	if err != nil {
 		return err
@@ -57,7 +66,7 @@ func (p *Pages) rotateWebhookSecret(w http.ResponseWriter, r *http.Request) erro
 		return p.answerWebhook(w, r, "", err)
 	}
 	var issued struct{ Secret string }
-	err = p.change(r, http.MethodPost, webhookAPI(id, "/rotate"), nil, &issued)
+	err = p.change(r, http.MethodPost, webhookAPI(id, "/rotate"), body, &issued)
 	return p.answerWebhook(w, r, issued.Secret, err)
 }
 

@@ -98,9 +98,13 @@ func TestRotateWebhookSecret_OnlyForWhatThePageShowed(t *testing.T) {
 	}
 	stale.Set("once", "another")
 	e.Post(page+"/secret", stale).Want(http.StatusUnprocessableEntity, "changed since").Lacks("whsec_")
-	e.Get(page).Lacks("whsec_")
+	e.Get(page).Want(200, "One earlier secret still works, until").Lacks("whsec_")
 	if e.endpoint(v).Version != version+1 || strings.Contains(e.log.String(), secret) {
 		t.Error("rotated again, or logged")
+	}
+	e.Submit(page, page+"/revoke").Want(200, "whsec_", "only time").Lacks("still work")
+	if left := e.endpoint(v).Earlier; len(left) != 0 {
+		t.Errorf("%d earlier secrets are left", len(left))
 	}
 }
 
