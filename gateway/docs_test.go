@@ -92,6 +92,11 @@ func TestDocumentation_IsAskedForOnce(t *testing.T) {
 			packed.ContentLength >= resp.ContentLength || packed.Header.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%s: %v and %v", path, resp.Header, packed.Header)
 		}
+		for _, accept := range []string{"gzip;q=0", "br, gzip; q=0.0", "gzipped", "identity"} {
+			if refused, _ := w.fetch(w.vendor+path, "Accept-Encoding", accept); refused.Header.Get("Content-Encoding") != "" {
+				t.Errorf("%s to %q: %v", path, accept, refused.Header)
+			}
+		}
 		again, body := w.fetch(w.vendor+path, "If-None-Match", `"other", `+resp.Header.Get("ETag"))
 		if again.StatusCode != 304 || body != "" || again.Header.Get("ETag") != resp.Header.Get("ETag") || resp.Header.Get("ETag") == "" {
 			t.Errorf("%s again: %d %v", path, again.StatusCode, again.Header)

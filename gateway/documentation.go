@@ -81,7 +81,7 @@ func (x *exchange) show(site *docs.Site, name string) error {
 	}
 	r.SetStatusCode(200)
 	r.Header.SetContentType(file.Type)
-	if x.ctx.Request.Header.HasAcceptEncoding("gzip") {
+	if acceptsGzip(x.ctx.Request.Header.Peek("Accept-Encoding")) {
 		r.Header.SetCanonical(headerEncoding, valueGzip)
 		r.SetBodyRaw(file.Packed)
 		return nil
@@ -92,4 +92,16 @@ func (x *exchange) show(site *docs.Site, name string) error {
 	}
 	r.SetBodyRaw(plain)
 	return nil
+}
+
+// acceptsGzip reads Accept-Encoding; "gzip;q=0" does not want it.
+func acceptsGzip(header []byte) bool {
+	for coding := range bytes.SplitSeq(header, []byte{','}) {
+		name, weight, _ := bytes.Cut(coding, []byte{';'})
+		if bytes.EqualFold(bytes.TrimSpace(name), valueGzip) {
+			q, weighted := bytes.CutPrefix(bytes.ToLower(bytes.TrimSpace(weight)), []byte("q="))
+			return !weighted || len(bytes.Trim(q, "0.")) > 0
+		}
+	}
+	return false
 }

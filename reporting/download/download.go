@@ -108,7 +108,7 @@ func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
 		d.refuse(w, r, err)
 		return
 	}
-	q.setHeaders(w.Header(), q.compressible() && acceptsGzip(r))
+	q.setHeaders(w.Header(), q.compressible() && access.AcceptsGzip(r))
 	w.WriteHeader(http.StatusOK)
 }
 
@@ -118,7 +118,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), d.settings.Longest)
 	defer cancel()
-	compressed := q.compressible() && acceptsGzip(r)
+	compressed := q.compressible() && access.AcceptsGzip(r)
 	t, err := newTransfer(w, d.settings.Stall, !r.ProtoAtLeast(1, 1), func(h http.Header) { q.setHeaders(h, compressed) })
 	if err != nil {
 		d.refuse(w, r, err)

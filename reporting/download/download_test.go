@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -195,16 +194,6 @@ func TestDownload_IsCompressedWhenAskedFor(t *testing.T) {
 	}
 	e.ask("GET", "/reports/order-ledger.xlsx"+november, "finance", "Accept-Encoding: gzip").Want(200, "PK").
 		Carries(map[string]string{"Content-Encoding": "", "Vary": ""})
-}
-
-func TestAcceptsGzip(t *testing.T) {
-	t.Parallel()
-	for accept, want := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "*": true, "GZIP": true, "x-gzip": true,
-		"": false, "identity": false, "br": false, "gzip;q=0": false, "*;q=0": false, "gzip;q=0, *": false, "gzip;q=x": false} {
-		if got := acceptsGzip(&http.Request{Header: http.Header{"Accept-Encoding": {accept}}}); got != want {
-			t.Errorf("%q: %v", accept, got)
-		}
-	}
 }
 
 func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {

@@ -17,7 +17,8 @@ func chooseCoding(accept string) string {
 	offered := map[string]bool{}
 	for _, part := range strings.Split(strings.ToLower(accept), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
-		offered[strings.TrimSpace(name)] = strings.TrimSpace(weight) != "q=0"
+		q, weighted := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+		offered[strings.TrimSpace(name)] = !weighted || strings.Trim(q, "0.") != ""
 	}
 	for _, coding := range []string{"gzip", "deflate", "br"} {
 		if offered[coding] {

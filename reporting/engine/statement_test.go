@@ -85,7 +85,7 @@ func TestValuesData_EndsAtTheSemicolon(t *testing.T) {
 func TestChooseCoding(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{
-		"": "", "identity": "", "gzip": "gzip", "br, gzip": "gzip", "deflate;q=0.5": "deflate", "BR": "br", "gzip;q=0, br": "br", "*": "",
+		"": "", "identity": "", "gzip": "gzip", "br, gzip": "gzip", "deflate;q=0.5": "deflate", "BR": "br", "gzip;q=0, br": "br", "gzip; q=0.0": "", "*": "",
 	} {
 		if got := chooseCoding(accept); got != want {
 			t.Errorf("%q: %q", accept, got)

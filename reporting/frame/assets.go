@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"path"
 	"strconv"
-	"strings"
 
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/drawing"
@@ -104,7 +103,7 @@ func (f *Frame) Assets() http.Handler {
 		h.Set("Content-Type", a.contentType)
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 		h.Set("Vary", "Accept-Encoding")
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if access.AcceptsGzip(r) {
 			h.Set("Content-Encoding", "gzip")
 			body = a.gzipped
 		}

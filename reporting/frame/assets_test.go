@@ -49,6 +49,9 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if got := plain.Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
 			t.Errorf("%s: Cache-Control %q", name, got)
 		}
+		if unwanted := get(t, f.Assets(), address, "gzip;q=0"); unwanted.Header().Get("Content-Encoding") != "" || unwanted.Body.String() != string(want) {
+			t.Errorf("%s: %v to who wants no gzip", name, unwanted.Header())
+		}
 		small := get(t, f.Assets(), address, "br, gzip")
 		z, err := gzip.NewReader(small.Body)
 		must(t, err)
