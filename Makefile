@@ -13,7 +13,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest check-clients rolling env clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest check-clients rolling env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -22,11 +22,14 @@ deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice, Chromium
 	@sh internal/stack/deps.sh redis-server gcc curl libreoffice chromium
 	@go run ./reporting engine install
 
-run: ## start everything and print how to use it; Ctrl-C stops it
+run: ## start everything and print how to use it; Ctrl-C or make stop stops it
 	@sh internal/stack/deps.sh redis-server
 	@$(MAKE) -s build
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
 	@exec "$(DATA_DIR)/bin/run" -die-with-parent -bin "$(DATA_DIR)/bin"
+
+stop: ## stop the run of DATA_DIR, wherever it was started; says so when there is none
+	@if [ -x "$(DATA_DIR)/bin/run" ]; then "$(DATA_DIR)/bin/run" -stop; else echo "nothing runs on $(DATA_DIR)"; fi
 
 demo: ## play a vendor's day against a system of its own, with its reports; adds up or fails (ARGS='-orders 300')
 	@sh internal/stack/deps.sh redis-server

@@ -46,6 +46,7 @@ func main() {
 	restore := flag.String("restore", "", "put this backup into DATA_DIR, and end")
 	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
 	check := flag.Bool("check-config", false, "judge the variables without starting anything, print what is in force, and end")
+	stop := flag.Bool("stop", false, "stop the run of DATA_DIR, if there is one, and end (Linux)")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
@@ -54,6 +55,9 @@ func main() {
 	work := func() error { return run(*withParent, *bin) }
 	if *check {
 		work = func() error { return checkVariables(os.Getenv, os.Stdout) }
+	}
+	if *stop {
+		work = func() error { return stopRun(dataDir(), os.Stdout) }
 	}
 	if *restore != "" {
 		work = func() error { return putBack(*restore, *bin, *replace) }
@@ -107,10 +111,7 @@ func putBack(from, bin string, replace bool) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir := os.Getenv("DATA_DIR")
-	if dir == "" {
-		dir = ".data"
-	}
+	dir := dataDir()
 	err := stack.Restore(ctx, stack.RestoreOptions{From: from, DataDir: dir, Replace: replace,
 		BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), Out: os.Stdout})
 	if err != nil {
@@ -118,6 +119,13 @@ func putBack(from, bin string, replace bool) error {
 	}
 	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", dir)
 	return nil
+}
+
+func dataDir() string {
+	if dir := os.Getenv("DATA_DIR"); dir != "" {
+		return dir
+	}
+	return ".data"
 }
 
 // options reads the variables of `make run` (README, "Configuration").
@@ -169,7 +177,7 @@ func ifFree(addr string) string {
 func printUse(out io.Writer, s *stack.Stack, o stack.Options, took time.Duration) {
 	d := s.Demo
 	fmt.Fprintf(out, `
-Ready after %.1f s. Ctrl-C stops everything.
+Ready after %.1f s. Ctrl-C, or make stop, stops everything.
 
   Vendor API          %s/api/vendor/v1
   Fleet, admin, ops   %s/api/fleet/v1, /api/admin/v1, /metrics, /healthz, /readyz

@@ -2,6 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -13,4 +18,23 @@ func dieWithParent() error {
 		return fmt.Errorf("follow the parent process: %w", errno)
 	}
 	return nil
+}
+
+// isRun reports whether a process is this program, started to run the system, and
+// has the lock's file open.
+func isRun(pid int, lock string) bool {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	program, err := os.Readlink(filepath.Join(proc, "exe"))
+	if err != nil || filepath.Base(strings.TrimSuffix(program, " (deleted)")) != "run" { // deleted: built again since
+		return false
+	}
+	arguments, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil || slices.Contains(strings.Split(string(arguments), "\x00"), "-restore") {
+		return false
+	}
+	files, err := os.ReadDir(filepath.Join(proc, "fd"))
+	return err == nil && slices.ContainsFunc(files, func(f os.DirEntry) bool {
+		opened, err := os.Readlink(filepath.Join(proc, "fd", f.Name()))
+		return err == nil && opened == lock
+	})
 }
