@@ -82,14 +82,14 @@ var specErrors = []refusal{
 		s.order(orderBody("POS-1"), "key")
 		return s.order(orderBody("POS-2"), "key")
 	}},
-	{name: "recipient.name too short", status: 422, code: "INVALID_RECIPIENT", do: ordering("recipient.name", `" A "`)},
-	{name: "recipient.phone not 10 digits", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"+90532123456"`)},
-	{name: "dropoff.text too short", status: 422, code: "INVALID_ADDRESS", do: ordering("dropoff.text", `"Moda 12"`)},
-	{name: "outside Turkey", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "52.52", "dropoff.longitude", "13.4")},
-	{name: "swapped coordinates", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "29.0276", "dropoff.longitude", "40.9871")},
+	{name: "recipient.name too short", status: 422, code: "INVALID_RECIPIENT", field: "recipient.name", do: ordering("recipient.name", `" A "`)},
+	{name: "recipient.phone not 10 digits", status: 422, code: "INVALID_PHONE", field: "recipient.phone", do: ordering("recipient.phone", `"+90532123456"`)},
+	{name: "dropoff.text too short", status: 422, code: "INVALID_ADDRESS", field: "dropoff.text", do: ordering("dropoff.text", `"Moda 12"`)},
+	{name: "outside Turkey", status: 422, code: "COORDINATE_MISMATCH", field: "dropoff.latitude", do: ordering("dropoff.latitude", "52.52", "dropoff.longitude", "13.4")},
+	{name: "swapped coordinates", status: 422, code: "COORDINATE_MISMATCH", field: "dropoff.latitude", do: ordering("dropoff.latitude", "29.0276", "dropoff.longitude", "40.9871")},
 	{name: "outside the fleet's coverage", status: 422, code: "DROPOFF_OUT_OF_COVERAGE",
 		do: ordering("dropoff.latitude", fmt.Sprint(ankara.Latitude), "dropoff.longitude", fmt.Sprint(ankara.Longitude))},
-	{name: "readyAt too far", status: 422, code: "READY_AT_TOO_FAR", do: func(s *env) answer {
+	{name: "readyAt too far", status: 422, code: "READY_AT_TOO_FAR", field: "readyAt", do: func(s *env) answer {
 		return ordering("readyAt", `"`+time.Now().Add(4*time.Hour+time.Minute).Format(time.RFC3339)+`"`)(s)
 	}},
 	{name: "fleet suspended", status: 423, code: "FLEET_SUSPENDED", do: func(s *env) answer {
@@ -120,10 +120,10 @@ var decidedErrors = []refusal{
 	{name: "recipient missing", status: 422, code: "VALIDATION_FAILED", field: "recipient.name", do: ordering("recipient", "-")},
 	{name: "key in another case", status: 422, code: "VALIDATION_FAILED", field: "externalOrderId", do: ordering("externalOrderId", "-", "externalorderid", `"x"`)},
 	{name: "no token", status: 401, code: "TOKEN_INVALID", bare: true, do: authorized("")},
-	{name: "phone wins over address", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"1"`, "dropoff.text", `"x"`)},
-	{name: "address wins over coordinates", status: 422, code: "INVALID_ADDRESS", do: ordering("dropoff.text", `"x"`, "dropoff.latitude", "1")},
-	{name: "coordinates win over other fields", status: 422, code: "COORDINATE_MISMATCH", do: ordering("dropoff.latitude", "1", "payment.type", `"x"`)},
-	{name: "fields win over the store", status: 422, code: "INVALID_PHONE", do: ordering("recipient.phone", `"1"`, "externalStoreId", `"none"`)},
+	{name: "phone wins over address", status: 422, code: "INVALID_PHONE", field: "recipient.phone", do: ordering("recipient.phone", `"1"`, "dropoff.text", `"x"`)},
+	{name: "address wins over coordinates", status: 422, code: "INVALID_ADDRESS", field: "dropoff.text", do: ordering("dropoff.text", `"x"`, "dropoff.latitude", "1")},
+	{name: "coordinates win over other fields", status: 422, code: "COORDINATE_MISMATCH", field: "dropoff.latitude", do: ordering("dropoff.latitude", "1", "payment.type", `"x"`)},
+	{name: "fields win over the store", status: 422, code: "INVALID_PHONE", field: "recipient.phone", do: ordering("recipient.phone", `"1"`, "externalStoreId", `"none"`)},
 	{name: "store wins over uniqueness", status: 409, code: "STORE_NOT_CONFIGURED", do: func(s *env) answer {
 		s.created("POS-1")
 		return ordering("externalStoreId", `"none"`)(s)
@@ -188,8 +188,8 @@ var decidedErrors = []refusal{
 	}},
 
 	{name: "store fields missing", status: 422, code: "VALIDATION_FAILED", field: "name", do: storing(`{}`)},
-	{name: "store phone wrong", status: 422, code: "INVALID_PHONE", do: storing(strings.Replace(storeBody(kadikoy, ""), "02161234567", "123", 1))},
-	{name: "store outside Turkey", status: 422, code: "COORDINATE_MISMATCH", do: storing(storeBody(delivery.Point{Latitude: 52.5, Longitude: 13.4}, ""))},
+	{name: "store phone wrong", status: 422, code: "INVALID_PHONE", field: "phone", do: storing(strings.Replace(storeBody(kadikoy, ""), "02161234567", "123", 1))},
+	{name: "store outside Turkey", status: 422, code: "COORDINATE_MISMATCH", field: "address.latitude", do: storing(storeBody(delivery.Point{Latitude: 52.5, Longitude: 13.4}, ""))},
 	{name: "taxNumber wrong", status: 422, code: "VALIDATION_FAILED", field: "taxNumber", do: storing(strings.Replace(storeBody(kadikoy, ""), "1234567890", "123456789", 1))},
 	{name: "fleetId no UUID", status: 422, code: "VALIDATION_FAILED", field: "fleetId", do: storing(storeBody(kadikoy, "kurye"))},
 	{name: "fleet unknown", status: 422, code: "FLEET_NOT_AVAILABLE", do: storing(storeBody(kadikoy, delivery.NewFleetID().String()))},

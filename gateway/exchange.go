@@ -225,10 +225,10 @@ func (x *exchange) checkContentType() error {
 			(bytes.EqualFold(value, []byte("utf-8")) || bytes.EqualFold(value, []byte("utf8")))
 	}
 	if !ok {
-		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Type must be application/json in UTF-8")
+		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Type must be application/json in UTF-8, not %.100q", x.ctx.Request.Header.ContentType())
 	}
 	if coding := x.ctx.Request.Header.Peek("Content-Encoding"); len(coding) > 0 && !bytes.EqualFold(coding, []byte("identity")) {
-		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Encoding is not supported")
+		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Encoding %.100q is not supported; send the body uncompressed", coding)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func FuzzHead(f *testing.F) {
 		x := &exchange{ctx: &ctx, route: &route{body: requiredBody}}
 		framing := x.checkHeaders()
 		key, keyErr := x.idempotencyKey("")
-		if keyErr == nil && key != "" && delivery.CheckIdempotencyKey([]byte(key)) != nil {
+		if keyErr == nil && key != "" && delivery.CheckIdempotencyKey("", []byte(key)) != nil {
 			t.Errorf("accepted the key %q", key)
 		}
 		token, tokenErr := bearer(x)
@@ -59,7 +59,9 @@ func FuzzHead(f *testing.F) {
 		if method := string(ctx.Method()); method != want.Method {
 			t.Errorf("method %q, net/http reads %q", method, want.Method)
 		}
-		checkHeaderRead(t, want.Header, "X-Idempotency-Key", key, keyErr)
+		if len(want.Header["Idempotency-Key"]) == 0 {
+			checkHeaderRead(t, want.Header, "X-Idempotency-Key", key, keyErr)
+		}
 		if tokenErr == nil {
 			value := want.Header.Get("Authorization")
 			if len(want.Header["Authorization"]) != 1 || !strings.HasSuffix(value, string(token)) {

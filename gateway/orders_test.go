@@ -94,6 +94,39 @@ func TestCreateOrder_InChunksAndWhole(t *testing.T) {
 	}
 }
 
+// The key is the same under the IETF draft's name, with that draft's quotes and
+// without.
+//
+//rule:decisions/idempotency-header-absent
+func TestCreateOrder_KeyUnderEitherName(t *testing.T) {
+	e := newStoreEnv(t, "")
+	send := func(body string, keys ...string) answer {
+		r := request{method: "POST", url: e.vendor + ordersPath, token: e.account.token, body: body, header: map[string]string{}}
+		for i := 0; i < len(keys); i += 2 {
+			r.header[keys[i]] = keys[i+1]
+		}
+		return e.send(r)
+	}
+	body := orderBody("POS-1")
+	first := want(t, send(body, "Idempotency-Key", `"k-1"`), 201, "")
+	for _, keys := range [][]string{
+		{"Idempotency-Key", `"k-1"`}, {"Idempotency-Key", "k-1"}, {"X-Idempotency-Key", "k-1"}, {"X-Idempotency-Key", "k-1", "Idempotency-Key", "k-1"},
+		{"X-Idempotency-Key", "k-1", "Idempotency-Key", `"k-1"`},
+	} {
+		if a := want(t, send(body, keys...), 201, ""); a.body != first.body || a.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%v: %v %s", keys, a.header, a.body)
+		}
+	}
+	want(t, send(orderBody("POS-2"), "Idempotency-Key", "k-1"), 409, "DUPLICATE_ORDER")
+	want(t, send(body, "X-Idempotency-Key", "k-1", "Idempotency-Key", "k-2"), 400, "MALFORMED_REQUEST")
+	want(t, send(body, "X-Idempotency-Key", `"k-1"`, "Idempotency-Key", "k-1"), 400, "MALFORMED_REQUEST")
+	for _, bad := range []string{`""`, "a b", strings.Repeat("k", 256)} {
+		wantField(t, send(body, "Idempotency-Key", bad), 422, "VALIDATION_FAILED", "Idempotency-Key")
+	}
+	// The spec's header has no quotes: what was in them always belonged to the key.
+	want(t, send(orderBody("POS-3"), "X-Idempotency-Key", `"k-1"`), 201, "")
+}
+
 //rule:limits-and-idempotency/idempotency-scope-account-key decisions/idempotency-header-absent
 func TestCreateOrder_RefusalsAreNotRemembered(t *testing.T) {
 	e := newStoreEnv(t, "")
@@ -101,6 +134,53 @@ func TestCreateOrder_RefusalsAreNotRemembered(t *testing.T) {
 	e.activeStore(e.account, e.courier, "s2")
 	if a := want(t, e.order(orderBody("POS-1", "externalStoreId", `"s2"`), "k"), 201, ""); a.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("%v", a.header)
+	}
+}
+
+//rule:decisions/payment-that-looks-wrong
+func TestCreateOrder_WarnsOfThePayment(t *testing.T) {
+	e := newStoreEnv(t, "")
+	kind := func(a answer) any {
+		warnings, _ := a.data["warnings"].([]any)
+		if len(warnings) == 0 {
+			return nil
+		}
+		return warnings[0].(map[string]any)["kind"]
+	}
+	for want, body := range map[any]string{
+		nil:                   orderBody("fine", "orderAmount", "10", "payment.type", `"Cash"`, "payment.collectionAmount", "10.00"),
+		"CollectionMissing":   orderBody("missing", "orderAmount", "10", "payment.type", `"Cash"`, "payment.collectionAmount", "-"),
+		"CollectionOnPrepaid": orderBody("prepaid", "orderAmount", "10", "payment.type", `"Prepaid"`, "payment.collectionAmount", "10"),
+		"CollectionDiffers":   orderBody("differs", "orderAmount", "10", "payment.type", `"Card"`, "payment.collectionAmount", "1000"),
+	} {
+		first := e.order(body, "key-"+fmt.Sprint(want))
+		if again := e.order(body, "key-"+fmt.Sprint(want)); first.status != 201 || kind(first) != want || again.body != first.body {
+			t.Errorf("%v: %s, again %s", want, first.body, again.body)
+		}
+	}
+}
+
+// What newcomers do wrong is answered by what to do.
+func TestRefusals_SayWhatToDo(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.activeStore(e.account, e.courier, "s2")
+	want(t, e.order(orderBody("POS-1"), "k"), 201, "")
+	read := calling("GET", ordersPath+"/POS-1", "")
+	for says, a := range map[string]answer{
+		"the body is empty":                                     calling("POST", ordersPath, " ")(e),
+		"remove it":                                             calling("POST", ordersPath, "\ufeff"+orderBody("POS-2"))(e),
+		"a decimal point, not a comma":                          calling("POST", ordersPath, `{"orderAmount":249,90}`)(e),
+		"orderAmount must be a number, without quotes":          ordering("orderAmount", `"249.90"`)(e),
+		"no blanks, dashes or brackets":                         ordering("recipient.phone", `"0532 123 45 67"`)(e),
+		`not \"text/plain\"`:                                    calling("POST", ordersPath, "x", "Content-Type", "text/plain")(e),
+		"an order of store s1; it must be unique across all":    e.order(orderBody("POS-1", "externalStoreId", `"s2"`), ""),
+		"not byte for byte the same":                            e.order(" "+orderBody("POS-1"), "k"),
+		"use the orderId that the creation answered":            read(e),
+		"recipient.name must have at least 2 characters (and 1": ordering("recipient.name", `"x"`, "recipient.phone", `"1"`)(e),
+	} {
+		if a.status < 400 || !strings.Contains(a.body, says) {
+			t.Errorf("%d %s, want %q", a.status, a.body, says)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool
 	switch {
 	case chosen && at < 0:
 		return delivery.Store{}, delivery.Refuse(delivery.CodeFleetNotAvailable,
-			"fleet %s does not serve the address; availableFleets of this response without fleetId lists those that do", asked.Fleet)
+			"fleet %s does not serve the address; repeat the call without fleetId: its availableFleets are those that do", asked.Fleet)
 	case chosen && after.Fleet != asked.Fleet:
 		after.State = delivery.AwaitingFleetApproval
 		after.Fleet, after.FleetName = asked.Fleet, serving[at].Name

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -86,24 +88,46 @@ func (x *exchange) readOrder(sandbox bool) (key string, broken, err error) {
 	return key, broken, nil
 }
 
-// idempotencyKey is the X-Idempotency-Key header; empty when it was not sent.
-// The spec suggests the order's own id, which needs no copy.
+// The names of the header that carries the idempotency key: the spec's and that
+// of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
+const (
+	headerKey      = "X-Idempotency-Key"
+	headerDraftKey = "Idempotency-Key"
+)
+
+// idempotencyKey is what either header carries; empty when neither was sent. The
+// spec suggests the order's own id, which needs no copy.
 func (x *exchange) idempotencyKey(externalOrderID string) (string, error) {
-	const name = "X-Idempotency-Key"
-	value, sent, err := x.header(name)
-	if err != nil {
-		return "", invalid(name, "must be sent once")
-	}
-	if !sent {
+	name := headerKey
+	value, sent, err := x.header(headerKey)
+	draft, draftSent, draftErr := x.header(headerDraftKey)
+	switch {
+	case err != nil:
+		return "", invalid(headerKey, "must be sent once")
+	case draftErr != nil:
+		return "", invalid(headerDraftKey, "must be sent once")
+	case !sent && !draftSent:
 		return "", nil
+	case !sent:
+		name, value = headerDraftKey, unquoted(draft)
+	case draftSent && !bytes.Equal(value, draft) && !bytes.Equal(value, unquoted(draft)):
+		return "", delivery.Refuse(delivery.CodeMalformedRequest, "%s and %s differ; send one of them", headerKey, headerDraftKey)
 	}
-	if err := delivery.CheckIdempotencyKey(value); err != nil {
+	if err := delivery.CheckIdempotencyKey(name, value); err != nil {
 		return "", err
 	}
 	if string(value) == externalOrderID {
 		return externalOrderID, nil
 	}
 	return string(value), nil
+}
+
+// unquoted is a key without the quotes that the draft wants around it.
+func unquoted(key []byte) []byte {
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		return key[1 : n-1]
+	}
+	return key
 }
 
 // answerCreated answers 201 with an order that was created, now or earlier.
@@ -144,7 +168,8 @@ func (g *gateway) orderID(x *exchange) (delivery.OrderID, error) {
 			return id, nil
 		}
 	}
-	return delivery.OrderID{}, g.counted(x, delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order"))
+	return delivery.OrderID{}, g.counted(x, delivery.Refuse(delivery.CodeOrderNotFound,
+		"there is no such order; use the orderId that the creation answered, not the externalOrderId"))
 }
 
 // readOrder is GET /orders/{orderId}.

@@ -48,21 +48,33 @@ func (r *Reader) End() error {
 // is called for every member and must consume its value with exactly one of the
 // methods below.
 func (r *Reader) Root(each func(key string)) {
-	if r.space(); r.peek() != '{' {
-		r.fail("the body must be a JSON object")
-		return
+	if r.root('{', "the body must be a JSON object") {
+		r.object(each)
 	}
-	r.object(each)
 }
 
 // RootArray reads a body that must be an array; each is called for every
 // element with its index and must consume it.
 func (r *Reader) RootArray(each func(index int)) {
-	if r.space(); r.peek() != '[' {
-		r.fail("the body must be a JSON array")
-		return
+	if r.root('[', "the body must be a JSON array") {
+		r.array(each)
 	}
-	r.array(each)
+}
+
+// root reports whether the body begins as it must.
+func (r *Reader) root(c byte, otherwise string) bool {
+	r.space()
+	switch {
+	case r.peek() == c:
+		return true
+	case r.pos == len(r.src):
+		r.fail("the body is empty")
+	case strings.HasPrefix(r.src, "\ufeff"):
+		r.fail("the body begins with a byte order mark; remove it")
+	default:
+		r.fail(otherwise)
+	}
+	return false
 }
 
 // Object reads a member that should be an object, and reports whether it is.
@@ -94,7 +106,11 @@ func (r *Reader) Text(path string, dst *delivery.Text) {
 func (r *Reader) Number(path string, dst *delivery.Number) {
 	r.space()
 	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
-		r.mismatch(path, "must be a number")
+		message := "must be a number"
+		if c == '"' {
+			message = "must be a number, without quotes"
+		}
+		r.mismatch(path, message)
 		return
 	}
 	dst.Literal, dst.Set = r.number(), true
@@ -104,7 +120,7 @@ func (r *Reader) Number(path string, dst *delivery.Number) {
 func (r *Reader) Bool(path string) *bool {
 	r.space()
 	if c := r.peek(); c != 't' && c != 'f' {
-		r.mismatch(path, "must be true or false")
+		r.mismatch(path, "must be true or false, without quotes")
 		return nil
 	}
 	value := r.peek() == 't'
@@ -175,8 +191,12 @@ func (r *Reader) object(each func(key string)) {
 	}
 	var keys keySet
 	for first := true; r.more('}', first); first = false {
-		if r.peek() != '"' {
-			r.fail("a key in quotes is expected")
+		if c := r.peek(); c != '"' {
+			what := "a key in quotes is expected"
+			if !first && c >= '0' && c <= '9' {
+				what += "; numbers have a decimal point, not a comma"
+			}
+			r.fail(what)
 			return
 		}
 		key := r.text()

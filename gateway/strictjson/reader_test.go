@@ -70,6 +70,19 @@ func TestReader_RefusesAsMalformed(t *testing.T) {
 	}
 }
 
+// The faults that beginners make are called by their names.
+func TestReader_SaysWhatToDo(t *testing.T) {
+	for body, want := range map[string]string{
+		"": "the body is empty", " \n": "the body is empty", "\ufeff{}": "begins with a byte order mark; remove it",
+		`{"a":249,90}`: "numbers have a decimal point, not a comma, at byte 9", `{"a":1, b:2}`: "a key in quotes is expected, at byte 8",
+		`{1:2}`: "a key in quotes is expected, at byte 1",
+	} {
+		if _, err := collect(body); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", body, err, want)
+		}
+	}
+}
+
 func TestReader_ReadsWhatEncodingJSONReads(t *testing.T) {
 	for _, body := range []string{
 		`{}`, " {\t\"a\" :\r\n 1 , \"b\":[ ] } \n", `{"s":"x","n":-12.50e+3,"t":true,"f":false,"z":null,"o":{"a":[1,{"b":[]}]},"0":0}`,
@@ -122,9 +135,9 @@ func TestReader_NotesWrongTypesAndReadsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []delivery.FieldError{
-		{Field: "s", Message: "must be a string"}, {Field: "n", Message: "must be a number"},
+		{Field: "s", Message: "must be a string"}, {Field: "n", Message: "must be a number, without quotes"},
 		{Field: "o", Message: "must be an object"}, {Field: "a", Message: "must be an array"},
-		{Field: "b", Message: "must be true or false"},
+		{Field: "b", Message: "must be true or false, without quotes"},
 	}
 	if !reflect.DeepEqual(r.Wrong, want) {
 		t.Errorf("wrong = %v", r.Wrong)

@@ -33,10 +33,10 @@ func (f *faults) cancelReason(field string, t Text) CancelReason {
 	return ""
 }
 
-// CheckIdempotencyKey judges the X-Idempotency-Key header: 1 to 255 visible
-// ASCII characters, 0x21 to 0x7e (design section 9). The error is a *Error
-// VALIDATION_FAILED.
-func CheckIdempotencyKey(key []byte) error {
+// CheckIdempotencyKey judges the key that the named header carries: 1 to 255
+// visible ASCII characters, 0x21 to 0x7e (design section 9). The error is a
+// *Error VALIDATION_FAILED.
+func CheckIdempotencyKey(header string, key []byte) error {
 	ok := len(key) >= 1 && len(key) <= maxIdempotencyKey
 	for _, c := range key {
 		ok = ok && c >= 0x21 && c <= 0x7e
@@ -45,6 +45,6 @@ func CheckIdempotencyKey(key []byte) error {
 		return nil
 	}
 	f := faults{}
-	f.invalid("X-Idempotency-Key", "must have 1 to 255 visible ASCII characters")
+	f.invalid(header, "must have 1 to 255 visible ASCII characters")
 	return f.result()
 }

@@ -131,7 +131,7 @@ type Error struct {
 	// RetryAfter is how long to wait before the same request can succeed;
 	// zero when waiting does not help. Answers round it up to whole seconds.
 	RetryAfter time.Duration
-	// Fields is set for VALIDATION_FAILED.
+	// Fields are all faults of a body, the one that decided the code first.
 	Fields []FieldError
 	// OrderID is set for a DUPLICATE_ORDER caused by a used externalOrderId.
 	OrderID OrderID

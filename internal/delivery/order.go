@@ -15,6 +15,9 @@ type OrderDraft struct {
 	PackageNote     string
 	OrderAmount     Money // unset when not given
 	Payment         Payment
+	// Warned: the answer to the creation has PaymentWarnings. An order of a
+	// release that gave none is replayed without them.
+	Warned bool
 }
 
 // Recipient is the customer. Phone holds exactly 10 digits.

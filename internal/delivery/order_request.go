@@ -72,6 +72,7 @@ func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 	if err := f.result(); err != nil {
 		return OrderDraft{}, err
 	}
+	d.Warned = d.needsWarning()
 	return d, nil
 }
 
@@ -103,7 +104,7 @@ func (f *faults) readyAt(t Text, now time.Time) time.Time {
 		return now
 	}
 	if at.Sub(now) > MaxReadyAtLead {
-		f.refuse(CodeReadyAtTooFar, fmt.Sprintf("readyAt must be at most 4 hours ahead of %s", FormatTime(now)))
+		f.refuse(CodeReadyAtTooFar, "readyAt", fmt.Sprintf("must be at most 4 hours ahead of %s", FormatTime(now)))
 	}
 	return at
 }

@@ -7,7 +7,7 @@ import (
 
 const phoneDigits = 10
 
-var errPhone = errors.New("must have 10 digits, the first of them not 0, after stripping +90 and a leading 0")
+var errPhone = errors.New("must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets")
 
 // NormalizePhone reads an optional +90, then an optional 0, then exactly 10
 // ASCII digits of which the first is not 0, and returns those 10 (design

@@ -15,6 +15,9 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	dst = appendFleet(append(dst, ','), o.Fleet.ID, o.Fleet.Name)
 	dst = appendText(dst, "trackingUrl", trackingURL)
 	dst = appendTimeField(dst, "estimatedPickupAt", o.EstimatedPickup())
+	if o.Warned {
+		dst = o.appendWarnings(dst)
+	}
 	return append(dst, '}')
 }
 

@@ -163,3 +163,31 @@ func TestHotPaths_DoNotAllocate(t *testing.T) {
 		check(t, n == 0, "%s: %v allocations", name, n)
 	}
 }
+
+// What finance will ask about is said at once, in the words of its report.
+//
+//rule:decisions/payment-that-looks-wrong
+func TestAppendCreated_WarnsOfThePayment(t *testing.T) {
+	amount := func(minor int64) Money { return Money{minor, true} }
+	for kinds, o := range map[string]OrderDraft{
+		"":                    {OrderAmount: amount(1000), Payment: Payment{Cash, amount(1000)}},
+		"CollectionMissing":   {OrderAmount: amount(1000), Payment: Payment{Type: Card}},
+		"CollectionOnPrepaid": {OrderAmount: amount(1000), Payment: Payment{Prepaid, amount(1000)}},
+		"CollectionDiffers":   {OrderAmount: amount(1000), Payment: Payment{Cash, amount(100000)}},
+		"PaymentTypeMissing":  {Payment: Payment{CollectionAmount: amount(1)}},
+	} {
+		o.Warned = o.needsWarning()
+		var created struct {
+			Warnings []struct{ Kind, Field, Message string }
+		}
+		must(t, json.Unmarshal((&Order{OrderDraft: o}).AppendCreated(nil, ""), &created))
+		got := ""
+		for _, w := range created.Warnings {
+			got += w.Kind
+			check(t, w.Field != "" && w.Message != "", "%+v", w)
+		}
+		check(t, got == kinds && o.Warned == (kinds != ""), "got %s, want %s", got, kinds)
+	}
+	early := Order{OrderDraft: OrderDraft{Payment: Payment{Type: Cash}}}
+	check(t, !strings.Contains(string(early.AppendCreated(nil, "")), "warnings"), "an order that was answered without warnings has some")
+}

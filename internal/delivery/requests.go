@@ -49,23 +49,19 @@ type faults struct {
 }
 
 // invalid records a field that breaks a rule without a code of its own.
-func (f *faults) invalid(field, message string) {
+func (f *faults) invalid(field, message string) { f.refuse(CodeValidationFailed, field, message) }
+
+// refuse records a field that breaks a rule; the first fault of each field counts.
+func (f *faults) refuse(code Code, field, message string) {
 	for i := range f.fields {
 		if f.fields[i].Field == field {
 			return
 		}
 	}
 	if f.first == nil {
-		f.first = &Error{Code: CodeValidationFailed}
+		f.first = &Error{Code: code, Message: field + " " + message}
 	}
 	f.fields = append(f.fields, FieldError{Field: field, Message: message})
-}
-
-// refuse records a fault for which the spec has a code.
-func (f *faults) refuse(code Code, message string) {
-	if f.first == nil {
-		f.first = &Error{Code: code, Message: message}
-	}
 }
 
 // mistyped reports whether the decoder could not read the field, or the object
@@ -88,12 +84,9 @@ func (f *faults) result() error {
 	if f.first == nil {
 		return nil
 	}
-	if f.first.Code == CodeValidationFailed {
-		f.first.Fields = f.fields
-		f.first.Message = f.fields[0].Field + " " + f.fields[0].Message
-		if more := len(f.fields) - 1; more > 0 {
-			f.first.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
-		}
+	f.first.Fields = f.fields
+	if more := len(f.fields) - 1; more > 0 {
+		f.first.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
 	}
 	return f.first
 }
@@ -132,7 +125,7 @@ func (f *faults) textWithCode(field string, t Text, code Code, least, most int) 
 	switch {
 	case !ok:
 	case length < least:
-		f.refuse(code, fmt.Sprintf("%s must have at least %d characters", field, least))
+		f.refuse(code, field, fmt.Sprintf("must have at least %d characters", least))
 	case length > most:
 		f.invalid(field, lengthMessage(least, most))
 	}
@@ -156,7 +149,7 @@ func (f *faults) phone(field string, t Text, required bool) string {
 	}
 	digits, err := NormalizePhone(t.Value)
 	if err != nil {
-		f.refuse(CodeInvalidPhone, field+" "+err.Error())
+		f.refuse(CodeInvalidPhone, field, err.Error())
 	}
 	return digits
 }
@@ -176,8 +169,8 @@ func (f *faults) point(latField string, latitude Number, lonField string, longit
 	}
 	p = Point{Latitude: lat, Longitude: lon}
 	if !InTurkey(p) {
-		f.refuse(CodeCoordinateMismatch, fmt.Sprintf("%s %s and %s %s are not in Turkey; check that they are not swapped",
-			latField, clip(latitude.Literal), lonField, clip(longitude.Literal)))
+		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf("%s and %s %s are not in Turkey; check that they are not swapped",
+			clip(latitude.Literal), lonField, clip(longitude.Literal)))
 	}
 	return p, true
 }

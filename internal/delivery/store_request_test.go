@@ -73,10 +73,10 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"name empty":        {func(r *StoreRequest) { r.Name = text(" ") }, CodeValidationFailed, "name"},
 		"name of 200":       {func(r *StoreRequest) { r.Name = text(chars(200)) }, "", ""},
 		"name of 201":       {func(r *StoreRequest) { r.Name = text(chars(201)) }, CodeValidationFailed, "name"},
-		"phone wrong":       {func(r *StoreRequest) { r.Phone = text("1") }, CodeInvalidPhone, ""},
+		"phone wrong":       {func(r *StoreRequest) { r.Phone = text("1") }, CodeInvalidPhone, "phone"},
 		"address empty":     {func(r *StoreRequest) { r.AddressText = text("") }, CodeValidationFailed, "address.text"},
 		"address of 1001":   {func(r *StoreRequest) { r.AddressText = text(chars(1001)) }, CodeValidationFailed, "address.text"},
-		"abroad":            {func(r *StoreRequest) { r.AddressLongitude = literal("-29") }, CodeCoordinateMismatch, ""},
+		"abroad":            {func(r *StoreRequest) { r.AddressLongitude = literal("-29") }, CodeCoordinateMismatch, "address.latitude"},
 		"latitude alone":    {func(r *StoreRequest) { r.AddressLongitude = Number{} }, CodeValidationFailed, "address.longitude"},
 		"tax number of 11":  {func(r *StoreRequest) { r.TaxNumber = text("12345678901") }, "", ""},
 		"tax number of 9":   {func(r *StoreRequest) { r.TaxNumber = text("123456789") }, CodeValidationFailed, "taxNumber"},
@@ -85,9 +85,9 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"fleet no UUID":     {func(r *StoreRequest) { r.FleetID = text("fleet-1") }, CodeValidationFailed, "fleetId"},
 		"fleet empty":       {func(r *StoreRequest) { r.FleetID = text("") }, CodeValidationFailed, "fleetId"},
 		"fleet of zeros":    {func(r *StoreRequest) { r.FleetID = text(FleetID{}.String()) }, CodeValidationFailed, "fleetId"},
-		"name before phone": {func(r *StoreRequest) { r.Name, r.Phone = text(""), text("1") }, CodeValidationFailed, "name"},
-		"phone before rest": {func(r *StoreRequest) { r.Phone, r.AddressText, r.TaxNumber = text("1"), text(""), text("") }, CodeInvalidPhone, ""},
-		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, ""},
+		"name before phone": {func(r *StoreRequest) { r.Name, r.Phone = text(""), text("1") }, CodeValidationFailed, "name,phone"},
+		"phone before rest": {func(r *StoreRequest) { r.Phone, r.AddressText, r.TaxNumber = text("1"), text(""), text("") }, CodeInvalidPhone, "phone,address.text,taxNumber"},
+		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, "address.latitude,taxNumber"},
 		"address no object": {func(r *StoreRequest) {
 			r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
 			r.WrongType = []FieldError{{"address", "must be an object"}}

@@ -77,7 +77,11 @@ func appendDocument(b []byte, d *delivery.OrderDraft) []byte {
 	b = appendText(b, d.PackageNote)
 	b = appendMoney(b, d.OrderAmount)
 	b = append(b, byte(d.Payment.Type))
-	return appendMoney(b, d.Payment.CollectionAmount)
+	b = appendMoney(b, d.Payment.CollectionAmount)
+	if d.Warned { // earlier releases write nothing here, and read nothing
+		b = append(b, 1)
+	}
+	return b
 }
 
 // appendMoney keeps 0 for "not given", so amounts are one higher.
@@ -203,6 +207,7 @@ func (f *fields) draft(d *delivery.OrderDraft) {
 	d.OrderAmount = f.money()
 	d.Payment.Type = delivery.PaymentType(f.byte())
 	d.Payment.CollectionAmount = f.money()
+	d.Warned = len(f.rest) > 0
 }
 
 // usualChanges is how many changes a delivered order has.

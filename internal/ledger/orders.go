@@ -86,10 +86,26 @@ func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, 
 		return Created{}, reply.quota, err
 	}
 	created, err := creationResult(&reply, r, c)
+	if reply.name == "duplicate" {
+		err = l.namingStore(ctx, err)
+	}
 	if created.Order != nil && !created.Replayed {
 		l.activity.done[doneCreated].Add(1)
 	}
 	return created, reply.quota, err
+}
+
+// namingStore adds to the refusal of a used external id whose it is: vendors look
+// for it in the wrong branch otherwise. An order that has left Redis, or cannot be
+// read now, is refused without.
+func (l *Ledger) namingStore(ctx context.Context, refusal error) error {
+	var duplicate *delivery.Error
+	if errors.As(refusal, &duplicate) {
+		if o, err := l.Order(ctx, duplicate.OrderID); err == nil {
+			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
+		}
+	}
+	return refusal
 }
 
 // fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
@@ -108,7 +124,7 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 		earlier, err := decodeOrder(reply.payload, r.number)
 		return Created{Order: earlier, Replayed: reply.name == "replayed"}, err
 	case "key_conflict":
-		return Created{}, delivery.Refuse(delivery.CodeDuplicateOrder, "this idempotency key was used with another body")
+		return Created{}, delivery.Refuse(delivery.CodeDuplicateOrder, "this idempotency key was used with a body that is not byte for byte the same; send the stored bytes again, or another key for another order")
 	case "store":
 		return Created{}, delivery.Refuse(delivery.CodeStoreNotConfigured, "the store is not registered, has no fleet, or is not Active")
 	case "fleet_suspended":
@@ -121,7 +137,7 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 	case "duplicate":
 		f := fields{rest: reply.payload}
 		return Created{}, &delivery.Error{Code: delivery.CodeDuplicateOrder,
-			Message: "externalOrderId is already used",
+			Message: "externalOrderId is already used; it must be unique across all stores of the account, for ever",
 			OrderID: delivery.MakeOrderID(r.number, f.uint16(), c.order.ID.Digest())}
 	}
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)

@@ -214,22 +214,14 @@ func (s story) statement(q asked) (rows [][]string) {
 
 // kinds are those of an order's exceptions, but for LateDelivery.
 func kinds(o *archive.Order) (all []string) {
-	atDoor := o.PaymentType == delivery.Cash || o.PaymentType == delivery.Card
-	if atDoor && o.Collection.Set && o.OrderAmount.Set && o.Collection != o.OrderAmount {
-		all = append(all, "CollectionDiffers")
-	}
-	if atDoor && !o.Collection.Set {
-		all = append(all, "CollectionMissing")
-	}
-	if o.PaymentType == delivery.Prepaid && o.Collection.Set {
-		all = append(all, "CollectionOnPrepaid")
+	made := delivery.OrderDraft{OrderAmount: o.OrderAmount, Payment: delivery.Payment{Type: o.PaymentType, CollectionAmount: o.Collection}}
+	for warning := range made.PaymentWarnings {
+		all = append(all, warning.Kind)
 	}
 	if (o.Status == delivery.Failed || o.Status == delivery.Cancelled) && o.Collection.Minor > 0 {
 		all = append(all, "CollectionUndelivered")
 	}
-	if o.PaymentType == delivery.PaymentUnknown {
-		all = append(all, "PaymentTypeMissing")
-	}
+	slices.Sort(all)
 	return all
 }
 
