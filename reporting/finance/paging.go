@@ -1,8 +1,8 @@
 package finance
 
-// pageRows is how many rows a page shows: a hundred of the longest kind, with
-// the longest names, stay below 100 kB.
-const pageRows = 100
+// pageRows is how many rows a page shows: fifty of the longest kind, with the
+// longest names and as cards for a phone, stay below 100 kB with all else.
+const pageRows = 50
 
 // paging is where a page lies in its report.
 type paging struct {
