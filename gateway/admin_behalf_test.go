@@ -40,11 +40,11 @@ func TestAdminStores_RejectSendsTheVendorBack(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id))
 	path := "/accounts/" + e.account.id + "/stores/s2"
-	want(t, e.tryAdmin("POST", path+"/reject", ""), 200, "", "status", "AwaitingFleet")
-	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
+	want(t, e.tryAdmin("POST", path+"/reject", `{"reason":"Çok uzak"}`), 200, "", "status", "AwaitingFleet")
+	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING", "status", "AwaitingFleet")
 	want(t, e.tryAdmin("POST", path+"/confirm", ""), 409, "STORE_NOT_PENDING")
 	want(t, e.putStore(e.account, "s2", `{"fleetId":"`+e.courier.id+`"}`), 200, "", "status", "AwaitingFleetApproval")
-	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated}}) // of s1
+	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated, delivery.StoreRejected}}) // of s1 and s2
 }
 
 // An operator who looks at an old page answers for nobody else.

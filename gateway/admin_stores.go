@@ -12,20 +12,24 @@ import (
 // {fleetId?}: what the store's fleet does with its own POST …/confirm, on its
 // behalf.
 func (g *gateway) confirmForFleet(x *exchange) error {
-	return g.answerForFleet(x, "store confirmed for its fleet", confirmation)
+	return g.answerForFleet(x, "store confirmed for its fleet", func(fleet delivery.FleetID, _ string) storeMove {
+		return confirmation(fleet, x.now)
+	})
 }
 
 // rejectForFleet is POST /accounts/{id}/stores/{externalStoreId}/reject
-// {fleetId?}, the fleet's no.
+// {fleetId?, reason?}, the fleet's no.
 func (g *gateway) rejectForFleet(x *exchange) error {
-	return g.answerForFleet(x, "store rejected for its fleet", rejection)
+	return g.answerForFleet(x, "store rejected for its fleet", func(fleet delivery.FleetID, reason string) storeMove {
+		return rejection(fleet, reason, x.now)
+	})
 }
 
 // answerForFleet answers for the fleet that the body names, or without one for
 // whichever the store has chosen. Naming it keeps an operator who looks at an
 // old page from answering for a fleet that the vendor has turned to since.
-func (g *gateway) answerForFleet(x *exchange, what string, answer func(delivery.FleetID, time.Time) storeMove) error {
-	fleet, err := readActingFleet(x)
+func (g *gateway) answerForFleet(x *exchange, what string, answer func(fleet delivery.FleetID, reason string) storeMove) error {
+	fleet, reason, err := readActingFleet(x)
 	if err != nil {
 		return err
 	}
@@ -33,7 +37,7 @@ func (g *gateway) answerForFleet(x *exchange, what string, answer func(delivery.
 		if !again && fleet.IsZero() {
 			fleet = s.Fleet // a later try is for the same one
 		}
-		notices, changed, err := answer(fleet, x.now)(s, again)
+		notices, changed, err := answer(fleet, reason)(s, again)
 		if errors.Is(err, errNotYourStore) {
 			err = errAnotherFleet
 		}
@@ -43,24 +47,22 @@ func (g *gateway) answerForFleet(x *exchange, what string, answer func(delivery.
 
 var errAnotherFleet = delivery.Refuse(delivery.CodeStoreNotFound, "the store is not attached to this fleet")
 
-// readActingFleet is the body's fleetId; zero when there is none.
-func readActingFleet(x *exchange) (delivery.FleetID, error) {
-	var fleet delivery.FleetID
+// readActingFleet is the body's fleetId, zero when there is none, and its reason.
+func readActingFleet(x *exchange) (fleet delivery.FleetID, reason string, err error) {
 	if len(x.body) == 0 {
-		return fleet, nil
+		return fleet, "", nil
 	}
 	f := newForm(x.text())
-	given := f.text("fleetId")
+	given, why := f.text("fleetId"), f.text("reason")
 	if err := f.read(); err != nil {
-		return fleet, err
+		return fleet, "", err
 	}
 	if given.Set {
-		var err error
 		if fleet, err = delivery.ParseFleetID(given.Value); err != nil || fleet.IsZero() {
 			f.invalid("fleetId", "must be a fleet's id")
 		}
 	}
-	return fleet, f.err()
+	return fleet, f.plain("reason", why, 0, maxReason), f.err()
 }
 
 // migrateStore is POST /accounts/{id}/stores/{externalStoreId}/migrate

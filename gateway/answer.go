@@ -181,6 +181,10 @@ func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
 		dst = append(dst, `,"status":`...)
 		dst = appendString(dst, e.Status.String())
 	}
+	if e.Store != 0 {
+		dst = append(dst, `,"status":`...)
+		dst = appendString(dst, e.Store.String())
+	}
 	if e.Courier != "" {
 		dst = append(dst, `,"courier":{"name":`...)
 		dst = append(appendString(dst, e.Courier), '}')

@@ -114,8 +114,9 @@ func confirmation(fleet delivery.FleetID, now time.Time) storeMove {
 	}
 }
 
-// rejection is a fleet's no: the vendor has to choose again.
-func rejection(fleet delivery.FleetID, now time.Time) storeMove {
+// rejection is a fleet's no: the vendor has to choose again, and store.rejected goes
+// out with the same write.
+func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
 	return func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
 		if again && s.State == delivery.AwaitingFleet {
 			return nil, false, nil // an earlier try of ours, whose answer was lost
@@ -123,7 +124,11 @@ func rejection(fleet delivery.FleetID, now time.Time) storeMove {
 		if s.Fleet != fleet {
 			return nil, false, errNotYourStore
 		}
-		return nil, true, delivery.RejectStore(s, now)
+		notice := ledger.Notice{
+			Account: s.Account, Type: delivery.StoreRejected, OccurredAt: now,
+			Data: delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason),
+		}
+		return []ledger.Notice{notice}, true, delivery.RejectStore(s, now)
 	}
 }
 
@@ -133,10 +138,25 @@ func (g *gateway) confirmStore(x *exchange) error {
 	return g.answerPending(x, confirmation(x.fleet, x.now))
 }
 
-// rejectStore is POST /stores/{accountId}/{externalStoreId}/reject.
+// rejectStore is POST /stores/{accountId}/{externalStoreId}/reject {reason?}.
 func (g *gateway) rejectStore(x *exchange) error {
-	return g.answerPending(x, rejection(x.fleet, x.now))
+	reason := ""
+	if len(x.body) > 0 {
+		f := newForm(x.text())
+		given := f.text("reason")
+		if err := f.read(); err != nil {
+			return err
+		}
+		reason = f.plain("reason", given, 0, maxReason)
+		if err := f.err(); err != nil {
+			return err
+		}
+	}
+	return g.answerPending(x, rejection(x.fleet, reason, x.now))
 }
+
+// maxReason is how long a fleet's reason may be, in code points.
+const maxReason = 256
 
 // answerPending applies a fleet's answer to the store that the path names.
 func (g *gateway) answerPending(x *exchange, move storeMove) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,11 +125,48 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	account, fleet := e.newAccount(""), e.newFleet("Kurye", istanbul)
 	e.putStore(account, "s1", storeBody(kadikoy, fleet.id))
 	path := "/stores/" + account.id + "/s1"
-	want(t, e.fleet(fleet, "POST", path+"/reject", ""), 200, "", "status", "AwaitingFleet")
+	for _, body := range []string{`{"reason":1}`, `{"reason":"` + strings.Repeat("ş", 257) + `"}`, `{"reason":"a\u0007b"}`} {
+		want(t, e.fleet(fleet, "POST", path+"/reject", body), 422, "VALIDATION_FAILED")
+	}
+	want(t, e.fleet(fleet, "POST", path+"/reject", `{`), 400, "MALFORMED_REQUEST")
+	want(t, e.fleet(fleet, "POST", path+"/reject", `{"reason":" Çok uzak "}`), 200, "", "status", "AwaitingFleet")
 	want(t, e.fleet(fleet, "POST", path+"/confirm", ""), 404, "STORE_NOT_FOUND")
 	want(t, e.putStore(account, "s1", `{"fleetId":"`+fleet.id+`"}`), 200, "", "status", "AwaitingFleetApproval")
+	want(t, e.fleet(fleet, "POST", path+"/reject", ""), 200, "", "status", "AwaitingFleet")
+	want(t, e.putStore(account, "s1", `{"fleetId":"`+fleet.id+`"}`), 200, "", "status", "AwaitingFleetApproval")
+	rejected := `{"externalStoreId":"s1","fleet":{"fleetId":"` + fleet.id + `","name":"Kurye"}`
+	for i, d := range e.events(2, account) {
+		if wanted := rejected + []string{`,"reason":"Çok uzak"}`, `}`}[i]; d.Type != delivery.StoreRejected || string(d.Data) != wanted {
+			t.Errorf("%s %s, want %s", d.Type, d.Data, wanted)
+		}
+	}
 	for _, path := range []string{"/stores/" + account.id + "/none", "/stores/" + delivery.NewAccountID().String() + "/s1", "/stores/x/s1"} {
 		want(t, e.fleet(fleet, "POST", path+"/confirm", ""), 404, "STORE_NOT_FOUND")
+	}
+}
+
+// The refusal says what is missing, for the eye and for the program.
+//
+//rule:errors/STORE_NOT_CONFIGURED
+func TestCreateOrder_SaysWhyTheStoreTakesNone(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.putStore(e.account, "chosen", storeBody(kadikoy, e.courier.id))
+	e.putStore(e.account, "bare", storeBody(kadikoy, ""))
+	e.putStore(e.account, "closed", storeBody(kadikoy, ""))
+	e.admin("POST", "/accounts/"+e.account.id+"/stores/closed/deactivate", `{"reason":"VendorRequest"}`)
+	for store, c := range map[string]struct {
+		message string
+		status  any
+	}{
+		"none":   {"no store is registered as none", nil},
+		"bare":   {"store bare has no fleet; choose one with PUT /stores/{externalStoreId} and fleetId", "AwaitingFleet"},
+		"chosen": {"store chosen is AwaitingFleetApproval, not Active", "AwaitingFleetApproval"},
+		"closed": {"store closed is Deactivated, not Active", "Deactivated"},
+	} {
+		a := want(t, e.order(orderBody("POS-1", "externalStoreId", `"`+store+`"`), ""), 409, "STORE_NOT_CONFIGURED")
+		if !strings.Contains(a.body, `"message":"`+c.message+`"`) || a.data["status"] != c.status {
+			t.Errorf("%s: %s", store, a.body)
+		}
 	}
 }
 

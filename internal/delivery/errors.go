@@ -137,6 +137,9 @@ type Error struct {
 	OrderID OrderID
 	// Status is set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED.
 	Status Status
+	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING of a store that is
+	// registered.
+	Store StoreState
 	// Courier is set for JOB_TAKEN: the abbreviated name of who has the job.
 	Courier string
 }

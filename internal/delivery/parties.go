@@ -125,6 +125,7 @@ const (
 	StoreActivated   EventType = "store.activated"
 	StoreMigrating   EventType = "store.migrating"
 	StoreDeactivated EventType = "store.deactivated"
+	StoreRejected    EventType = "store.rejected" // design section 6
 	PaymentOverdue   EventType = "fleet.payment_overdue"
 	WebhookTest      EventType = "webhook.test"
 )

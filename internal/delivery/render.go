@@ -141,6 +141,18 @@ func AppendStoreDeactivated(dst []byte, externalStoreID string, reason Deactivat
 	return append(dst, '}')
 }
 
+// AppendStoreRejected appends the data of store.rejected: the fleet that said no,
+// and its reason if it gave one (design section 9).
+func AppendStoreRejected(dst []byte, externalStoreID string, fleet FleetID, fleetName, reason string) []byte {
+	dst = append(dst, `{"externalStoreId":`...)
+	dst = appendString(dst, externalStoreID)
+	dst = appendFleet(append(dst, ','), fleet, fleetName)
+	if reason != "" {
+		dst = appendText(dst, "reason", reason)
+	}
+	return append(dst, '}')
+}
+
 // AppendPaymentOverdue appends the data of fleet.payment_overdue: the fleet and
 // the stores at risk (design section 9).
 func AppendPaymentOverdue(dst []byte, fleet FleetID, fleetName string, externalStoreIDs []string) []byte {

@@ -91,11 +91,13 @@ func TestAppendStatus_OfAVersionNeverChanges(t *testing.T) {
 func TestPartyEvents_AreWrittenAsDecided(t *testing.T) {
 	fleet := FleetID{7}
 	for want, got := range map[string][]byte{
-		`{"externalStoreId":"s\\1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"}}`: AppendStoreActivated(nil, `s\1`, fleet, "Hızlı"),
-		`{"externalStoreId":"s1","closingDate":"2026-11-21"}`:                                                  AppendStoreMigrating(nil, "s1", time.Date(2026, 11, 20, 21, 0, 0, 0, time.UTC)),
-		`{"externalStoreId":"s1","reason":"MigratedToHizliyo"}`:                                                AppendStoreDeactivated(nil, "s1", MigratedToHizliyo),
-		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":["a","b"]}`: AppendPaymentOverdue(nil, fleet, "F", []string{"a", "b"}),
-		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":[]}`:        AppendPaymentOverdue(nil, fleet, "F", nil),
+		`{"externalStoreId":"s\\1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"Hızlı"}}`:                  AppendStoreActivated(nil, `s\1`, fleet, "Hızlı"),
+		`{"externalStoreId":"s1","closingDate":"2026-11-21"}`:                                                                   AppendStoreMigrating(nil, "s1", time.Date(2026, 11, 20, 21, 0, 0, 0, time.UTC)),
+		`{"externalStoreId":"s1","reason":"MigratedToHizliyo"}`:                                                                 AppendStoreDeactivated(nil, "s1", MigratedToHizliyo),
+		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":["a","b"]}`:                  AppendPaymentOverdue(nil, fleet, "F", []string{"a", "b"}),
+		`{"fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"externalStoreIds":[]}`:                         AppendPaymentOverdue(nil, fleet, "F", nil),
+		`{"externalStoreId":"s1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"},"reason":"too \"far\""}`: AppendStoreRejected(nil, "s1", fleet, "F", `too "far"`),
+		`{"externalStoreId":"s1","fleet":{"fleetId":"07000000-0000-0000-0000-000000000000","name":"F"}}`:                        AppendStoreRejected(nil, "s1", fleet, "F", ""),
 	} {
 		check(t, string(got) == want, "got  %s\nwant %s", got, want)
 	}

@@ -91,7 +91,7 @@ func TestVocabulary_IsTheSpecs(t *testing.T) {
 		"failures":           {reasons, []string{"NoCourierFound", "TimedOut", "CourierIncident", "StoreClosed", "PackageNotReady", "PackageDamaged", "AddressNotFound", "CustomerUnreachable", "CustomerRefused", "PaymentRefused", "Other"}},
 		"cancellations":      {[]string{string(CustomerRequest), string(CancelStoreRequest), string(DuplicateOrder), string(CancelNotReady), string(OtherCancel)}, []string{"CustomerRequest", "StoreRequest", "DuplicateOrder", "PackageNotReady", "Other"}},
 		"deactivations":      {[]string{string(MigratedToHizliyo), string(FleetSuspended), string(VendorRequest)}, []string{"MigratedToHizliyo", "FleetSuspended", "VendorRequest"}},
-		"events":             {[]string{string(StatusChanged), string(StoreActivated), string(StoreMigrating), string(StoreDeactivated), string(PaymentOverdue)}, []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "fleet.payment_overdue"}},
+		"events":             {[]string{string(StatusChanged), string(StoreActivated), string(StoreMigrating), string(StoreDeactivated), string(StoreRejected), string(PaymentOverdue)}, []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected", "fleet.payment_overdue"}},
 		"the event of tests": {[]string{string(WebhookTest)}, []string{"webhook.test"}},
 	} {
 		check(t, slices.Equal(c.got, c.want), "%s: %q, want %q", name, c.got, c.want)

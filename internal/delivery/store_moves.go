@@ -36,7 +36,7 @@ func RejectStore(s *Store, now time.Time) error {
 // VALIDATION_FAILED for a day before today.
 func MigrateStore(s *Store, closing, now time.Time) error {
 	if s.State != Active {
-		return Refuse(CodeStoreNotConfigured, "store %s is %s, not Active", s.ExternalID, s.State)
+		return NotActive(s.ExternalID, s.State)
 	}
 	day := localDay(closing)
 	if day.Before(localDay(now)) {
@@ -54,7 +54,7 @@ func MigrateStore(s *Store, closing, now time.Time) error {
 // when it is closed already.
 func DeactivateStore(s *Store, now time.Time) error {
 	if s.State == Deactivated {
-		return Refuse(CodeStoreNotConfigured, "store %s is Deactivated already", s.ExternalID)
+		return NotActive(s.ExternalID, s.State)
 	}
 	s.State = Deactivated
 	s.ClosingDate = time.Time{}
@@ -72,9 +72,26 @@ func (s *Store) ClosingOver(now time.Time) bool {
 	return !now.Before(localDay(s.ClosingDate).AddDate(0, 0, 1))
 }
 
+// NotActive is the STORE_NOT_CONFIGURED for what needs an Active store; state is 0
+// when none is registered.
+func NotActive(externalID string, state StoreState) *Error {
+	refusal := &Error{Code: CodeStoreNotConfigured, Store: state}
+	switch state {
+	case 0:
+		refusal.Message = "no store is registered as " + externalID
+	case AwaitingFleet:
+		refusal.Message = "store " + externalID + " has no fleet; choose one with PUT /stores/{externalStoreId} and fleetId"
+	default:
+		refusal.Message = "store " + externalID + " is " + state.String() + ", not Active"
+	}
+	return refusal
+}
+
 func pending(s *Store) error {
 	if s.State != AwaitingFleetApproval {
-		return Refuse(CodeStoreNotPending, "store %s is %s, not AwaitingFleetApproval", s.ExternalID, s.State)
+		refusal := Refuse(CodeStoreNotPending, "store %s is %s, not AwaitingFleetApproval", s.ExternalID, s.State)
+		refusal.Store = s.State
+		return refusal
 	}
 	return nil
 }

@@ -126,7 +126,8 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 	case "key_conflict":
 		return Created{}, delivery.Refuse(delivery.CodeDuplicateOrder, "this idempotency key was used with a body that is not byte for byte the same; send the stored bytes again, or another key for another order")
 	case "store":
-		return Created{}, delivery.Refuse(delivery.CodeStoreNotConfigured, "the store is not registered, has no fleet, or is not Active")
+		f := fields{rest: reply.payload} // empty without a store
+		return Created{}, delivery.NotActive(c.order.ExternalStoreID, delivery.StoreState(f.byte()))
 	case "fleet_suspended":
 		return Created{}, delivery.Refuse(delivery.CodeFleetSuspended, "the store's fleet cannot accept orders at present")
 	case "coverage":

@@ -91,12 +91,13 @@ type Counts struct {
 	Events     map[string]int `json:"events"`     // distinct ones, by type
 }
 
-// knownEvents are the types of the spec, and the service's own test ping.
+// knownEvents are the types of the spec, and two of the service's own.
 var knownEvents = map[string]bool{
 	"delivery.status_changed": true,
 	"store.activated":         true,
 	"store.migrating":         true,
 	"store.deactivated":       true,
+	"store.rejected":          true,
 	"fleet.payment_overdue":   true,
 	"webhook.test":            true,
 }

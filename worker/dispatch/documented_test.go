@@ -58,6 +58,8 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 		"activated":   {Type: delivery.StoreActivated, Data: delivery.AppendStoreActivated(nil, "ş\"1", fleet, "Kurye \\ A")},
 		"migrating":   {Type: delivery.StoreMigrating, Data: delivery.AppendStoreMigrating(nil, "moda", now)},
 		"deactivated": {Type: delivery.StoreDeactivated, Data: delivery.AppendStoreDeactivated(nil, "moda", delivery.FleetSuspended)},
+		"rejected":    {Type: delivery.StoreRejected, Data: delivery.AppendStoreRejected(nil, "moda", fleet, "Kurye", "çok \"uzak\"")},
+		"no reason":   {Type: delivery.StoreRejected, Data: delivery.AppendStoreRejected(nil, "moda", fleet, "Kurye", "")},
 		"overdue":     {Type: delivery.PaymentOverdue, Data: delivery.AppendPaymentOverdue(nil, fleet, "Kurye", []string{"moda", "şişli"})},
 		"test":        {Type: delivery.WebhookTest, Data: fmt.Appendf(nil, `{"accountId":%q}`, delivery.NewAccountID())},
 	} {

@@ -12,7 +12,7 @@
 --   may be the store's but takes no order one byte (1 covers, 2 suspended) and
 --   its id (16), 3... records (order.lua), one for each fleet that takes orders
 -- Replies: unknown; with a quota: limited, suspended, created (id of the fleet),
---   recovered (record), replayed (record), key_conflict, store (not active),
+--   recovered (record), replayed (record), key_conflict, store (its state, nothing without one),
 --   fleet_suspended, coverage, no_couriers, duplicate (day of the order that has
 --   the id)
 -- Repeated call (the reply was lost): the order carries this call's nonce, so
@@ -42,7 +42,7 @@ if record or same then
   if name then return reply_counted(name, payload) end
 end
 
-if not store or byte(store, 2) ~= 3 then return reply_counted('store') end
+if not store or byte(store, 2) ~= 3 then return reply_counted('store', store and sub(store, 2, 2)) end
 local fleet, number = sub(store, 11, 26), 3
 while ARGV[number] and find(ARGV[number], fleet, 123, true) ~= 123 do number = number + 1 end
 if not ARGV[number] then return reply_counted(why_not(ARGV[2], 26, fleet)) end
