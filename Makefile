@@ -43,11 +43,11 @@ screenshots: ## take the README's pictures of the panel from a day that is playe
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
-	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
+	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
 
 backup: ## copy the running system, keys included, to TO (default: DATA_DIR/backups/<time>)
 	@. "$(DATA_DIR)/demo.env"; \
-	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" backup \
+	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" backup \
 		--to "$(or $(TO),$(DATA_DIR)/backups/$$(date -u +%Y%m%dT%H%M%SZ))" --include "$(DATA_DIR)/keys" --include "$(DATA_DIR)/demo.json"
 
 restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside)

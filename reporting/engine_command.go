@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/ops"
 	"vendorapi/reporting/engine"
 	"vendorapi/reporting/engine/libchdb"
@@ -22,8 +24,9 @@ func newEngineCommand() *cobra.Command {
 		Short: "Serve the embedded ClickHouse over HTTP on loopback",
 		Long: `Serve the embedded ClickHouse over ClickHouse's HTTP interface.
 
-It has no users and no passwords: whoever reaches it can read and write
-everything that this process can. GET /ping answers "Ok." once it is ready;
+Whoever reaches it can read everything that this process can. With a key in
+$ENGINE_KEY, or in the file that $ENGINE_KEY_FILE names, changes need it as the
+password of the user default; without one they need nothing. GET /ping answers "Ok." once it is ready;
 SIGTERM stops it in order.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -31,6 +34,11 @@ SIGTERM stops it in order.`,
 				return err
 			}
 			o.MaxBody = bodyMiB << 20
+			if os.Getenv("ENGINE_KEY") != "" || os.Getenv("ENGINE_KEY_FILE") != "" {
+				if o.Key, err = config.Secret("ENGINE_KEY"); err != nil {
+					return err
+				}
+			}
 			o.Ready = func(addr net.Addr) { fmt.Fprintf(c.OutOrStdout(), "http://%s\n", addr) }
 			return engine.Run(c.Context(), o)
 		},

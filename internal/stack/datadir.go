@@ -93,6 +93,7 @@ var keyFiles = map[string]string{
 	"TRACKING_KEYS": "tracking-keys",
 	"WEBHOOK_KEYS":  "webhook-keys",
 	"ADMIN_KEY":     "admin-key",
+	"ENGINE_KEY":    "engine-key",
 }
 
 // secrets generates what is lacking of the programs' keys and returns the
@@ -135,8 +136,8 @@ func (d *dataDir) redisPasswords() (map[string]string, error) {
 
 func freshSecret(variable string) string {
 	var key [32]byte
-	_, _ = rand.Read(key[:])     // never fails: crypto/rand ends the process instead
-	if variable == "ADMIN_KEY" { // and what else is sent as it is
+	_, _ = rand.Read(key[:])                                 // never fails: crypto/rand ends the process instead
+	if variable == "ADMIN_KEY" || variable == "ENGINE_KEY" { // and what else is sent as it is
 		return hex.EncodeToString(key[:])
 	}
 	return "k1:" + base64.StdEncoding.EncodeToString(key[:])

@@ -29,6 +29,16 @@ func (s *Stack) startClickHouse(ctx context.Context) error {
 	return s.run(ctx, s.ClickHouse, o.ClickHouseAddr+", embedded")
 }
 
+// ClickHouseURL is what may change things: with the key of the embedded engine,
+// which demo.json, for reading, does not have.
+func (s *Stack) ClickHouseURL() string {
+	key, err := os.ReadFile(s.data.file("keys", keyFiles["ENGINE_KEY"]))
+	if s.ClickHouse == nil || err != nil {
+		return s.Demo.ClickHouseURL
+	}
+	return strings.Replace(s.Demo.ClickHouseURL, "://", "://default:"+strings.TrimSpace(string(key))+"@", 1)
+}
+
 // startReporting starts the exporter, the daily reconciliation and the panel.
 func (s *Stack) startReporting(ctx context.Context) error {
 	o := &s.options
@@ -42,7 +52,7 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	s.Reporting = s.program("reporting", "http://"+reachable(o.ReportingOpsAddr)+"/readyz",
 		"serve", "--config", filepath.Join(s.options.ConfigDir, "reporting.yaml"))
 	s.Reporting.process.env = append(slices.DeleteFunc(s.Reporting.process.env, notForReporting),
-		"CLICKHOUSE_URL="+s.Demo.ClickHouseURL, "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
+		"CLICKHOUSE_URL="+s.ClickHouseURL(), "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
 		"OPS_URL=http://"+reachable(o.OpsAddr), "PANEL_PROGRAMS=worker=http://"+reachable(o.WorkerOpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
 		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))

@@ -107,7 +107,7 @@ func (s *Stack) makeRoom(replace bool) error {
 func (s *Stack) restoreCommand(ctx context.Context, from string, args ...string) error {
 	args = append([]string{"restore", "--from", from, "--config", filepath.Join(s.root, "configs", "reporting.yaml")}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
-	cmd.Env = append(slices.Clone(s.env), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.Demo.ClickHouseURL)
+	cmd.Env = append(slices.Clone(s.env), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
 	cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("restore: reporting restore: %w", err)

@@ -144,7 +144,7 @@ func (s *Stack) redisEnv(program string) []string {
 }
 
 // runVariables are the lines of demo.env that this run alone decides: how commands
-// of reporting reach its Redis, and where its programs tell how they are.
+// of reporting reach its Redis and change ClickHouse, and where its programs tell how they are.
 func (s *Stack) runVariables() string {
 	text := fmt.Sprintf("RUN_REDIS_URL='%s'\nBACKUP_REDIS_URL='%s'\n", s.RedisURL(ReportingUser), s.RedisURL(BackupUser))
 	if s.Redis != nil && s.Redis.tls != nil {
@@ -152,7 +152,7 @@ func (s *Stack) runVariables() string {
 	}
 	text += fmt.Sprintf("WORKER_OPS_ADDR='%s'\n", s.options.WorkerOpsAddr)
 	if s.options.Reporting {
-		text += fmt.Sprintf("REPORTING_OPS_ADDR='%s'\n", s.options.ReportingOpsAddr)
+		text += fmt.Sprintf("REPORTING_OPS_ADDR='%s'\nRUN_CLICKHOUSE_URL='%s'\n", s.options.ReportingOpsAddr, s.ClickHouseURL())
 	}
 	return text
 }

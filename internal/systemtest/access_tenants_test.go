@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -272,5 +273,38 @@ func crossWebhookReplay(t *testing.T, e *env) {
 	await(t, "the vendor's own events come again", func() bool { return activated(e.b) > own })
 	if after := activated(e.a); after != before {
 		t.Errorf("another vendor's replay sent %d events to this one", after-before)
+	}
+}
+
+// testOwnPorts: a vendor of the sandbox names what the system itself listens on as
+// its receiver, such as a statement to the embedded ClickHouse, which needs its
+// key for that besides.
+func testOwnPorts(t *testing.T, e *env) {
+	const statement = "INSERT INTO delivery.schema_migrations SELECT * FROM delivery.schema_migrations"
+	own := []string{e.Demo.ClickHouseURL, e.Demo.BaseURL, e.Demo.OpsURL, e.Demo.PanelURL, e.Redis.URL, e.ClickHouseURL()}
+	v := e.Vendor(t, system.Raised)
+	for _, origin := range own {
+		u, err := url.Parse(origin)
+		must(t, err)
+		v.SetWebhook(t, "http://localhost:"+u.Port()+"/?query="+url.QueryEscape(statement))
+		var sent struct{ EventID string }
+		must(t, v.Call(t.Context(), http.MethodPost, "/webhook/test", nil, &sent))
+		var seen struct {
+			LastAttempts []struct{ EventID, Error string }
+		}
+		await(t, "the attempt", func() bool {
+			must(t, v.Call(t.Context(), http.MethodGet, "/webhook", nil, &seen))
+			return len(seen.LastAttempts) > 0 && seen.LastAttempts[0].EventID == sent.EventID
+		})
+		if got := seen.LastAttempts[0].Error; got != "refused address: not a public address" {
+			t.Errorf("%s: %s", origin, got)
+		}
+		must(t, v.Call(t.Context(), http.MethodDelete, "/webhook", nil, nil))
+	}
+	if r := e.ask(t, http.MethodPost, e.Demo.ClickHouseURL, statement); r.status != http.StatusForbidden {
+		t.Errorf("changed without the key: %d %s", r.status, r.body)
+	}
+	if r := e.ask(t, http.MethodPost, e.Demo.ClickHouseURL, "SELECT 1"); r.status != http.StatusOK {
+		t.Errorf("reading needs a key: %d %s", r.status, r.body)
 	}
 }

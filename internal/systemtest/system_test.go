@@ -59,6 +59,7 @@ func TestSystem(t *testing.T) {
 		{"credentials open their own API only", func(t *testing.T, s *story) { testCredentials(t, s.env) }},
 		{"private routes are not public", func(t *testing.T, s *story) { testPrivateRoutes(t, s.env) }},
 		{"tenants are kept apart", func(t *testing.T, s *story) { testTenants(t, s.env) }},
+		{"no webhook reaches the system itself", func(t *testing.T, s *story) { testOwnPorts(t, s.env) }},
 		{"a second run is refused", testSecondRun},
 		{"reports balance", testReportsBalance},
 		{"nothing is lost over a restart", testRestart},

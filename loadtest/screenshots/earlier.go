@@ -63,7 +63,7 @@ func (w *world) awaitExport(ctx context.Context) error {
 
 // ask sends one statement to ClickHouse.
 func (w *world) ask(ctx context.Context, statement string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.Demo.ClickHouseURL, strings.NewReader(statement))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.ClickHouseURL(), strings.NewReader(statement))
 	if err != nil {
 		return "", err
 	}

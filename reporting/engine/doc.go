@@ -15,9 +15,9 @@
 // client goes, exceptions with their codes, an answer to an insert only when
 // its rows are stored.
 //
-// It refuses to be more than that. There are no users and no access control,
-// and file() reads whatever this process can: it is for loopback and callers
-// that are trusted with everything. Browsers' requests from other sites are
+// It refuses to be more than that. There are no users but one, whose key changes
+// need and reading does not, and file() reads whatever this process can: it is
+// for loopback and callers that are trusted with everything. Browsers' requests from other sites are
 // turned away for that reason. There are no sessions (each request has one of
 // its own), no native protocol, no Replicated or Distributed tables; a server
 // or a cluster, reached through CLICKHOUSE_URL, has these. In the Native format

@@ -64,7 +64,7 @@ func (e *execution) run(t text) error {
 	if analysis.Statements == 0 {
 		return e.explain(s.text)
 	}
-	if err := s.judge(analysis, e.q.readOnly); err != nil {
+	if err := s.judge(analysis, e.q); err != nil {
 		return err
 	}
 	if analysis.Class == libchdb.ReadOnly {
@@ -106,9 +106,9 @@ var pieces = sync.Pool{New: func() any { b := make([]byte, piece); return &b }}
 // body that ends early or turns out damaged inserts nothing, as long as the
 // data is not larger than the engine's blocks (see libchdb.Insert.Cancel).
 func (e *execution) insert(head insertHead, data io.Reader) error {
-	if e.q.readOnly {
-		s := statement{first: "INSERT"}
-		return s.judge(libchdb.Analysis{Statements: 1, Class: libchdb.Mutating}, true)
+	s := statement{first: "INSERT"}
+	if err := s.judge(libchdb.Analysis{Statements: 1, Class: libchdb.Mutating}, e.q); err != nil {
+		return err
 	}
 	insert, err := e.conn.Insert(e.marked(head.text), head.format, e.q.params)
 	if err != nil {

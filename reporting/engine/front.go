@@ -23,6 +23,7 @@ type front struct {
 	maxBody  int64
 	stall    time.Duration
 	spool    string // folder for results that are kept until they are whole
+	key      string // needed for changes; empty: nothing is
 	trusting bool   // reachable from other machines, by the operator's will
 	log      *slog.Logger
 	active   sync.WaitGroup
@@ -71,7 +72,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // foreign says why a request is none of a trusted caller's: a page in a browser
 // can send requests to loopback, directly or through a name that it points
-// there, and there is no password to stop it.
+// there, and reading needs no password.
 func (f *front) foreign(r *http.Request) string {
 	if site := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
 		return "requests of web pages are not allowed"
@@ -90,6 +91,9 @@ func (f *front) foreign(r *http.Request) string {
 func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRequest(r)
 	if err != nil {
+		return err
+	}
+	if err := q.authorize(f.key); err != nil {
 		return err
 	}
 	h := w.Header()

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"vendorapi/reporting/engine/libchdb"
 )
 
 func TestRefusals(t *testing.T) {
@@ -160,6 +162,46 @@ func TestAccepted(t *testing.T) {
 		values := params("database", name, "param_t", "values")
 		if got := c.ask(t, step.sql, values); got.status != http.StatusOK || got.body != step.want {
 			t.Errorf("%s\n got %d %q\nwant %q", step.sql, got.status, got.body, step.want)
+		}
+	}
+}
+
+// With a key reading needs none, and changes need it, whatever the method and
+// wherever the key stands.
+func TestKey_OnlyChangesNeedIt(t *testing.T) {
+	const key = "0123456789abcdef"
+	for _, c := range []struct {
+		name, key string
+		ask       func(*http.Request)
+		reads     bool
+		writes    bool
+	}{
+		{"no key is set", "", func(*http.Request) {}, true, true},
+		{"none sent", key, func(*http.Request) {}, true, false},
+		{"in the URL", key, func(r *http.Request) { r.URL.RawQuery = "user=default&password=" + key }, true, true},
+		{"as a header", key, func(r *http.Request) {
+			r.Header.Set("X-ClickHouse-User", "default")
+			r.Header.Set("X-ClickHouse-Key", key)
+		}, true, true},
+		{"as a password", key, func(r *http.Request) { r.SetBasicAuth("default", key) }, true, true},
+		{"another", key, func(r *http.Request) { r.SetBasicAuth("default", key+"0") }, false, false},
+		{"another user's", key, func(r *http.Request) { r.SetBasicAuth("root", key) }, false, false},
+		{"one where none is set", "", func(r *http.Request) { r.SetBasicAuth("default", key) }, false, false},
+	} {
+		r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}}
+		c.ask(r)
+		q, err := parseRequest(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.authorize(c.key); (err == nil) != c.reads {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, class := range []libchdb.Class{libchdb.ReadOnly, libchdb.Mutating} {
+			err := (&statement{}).judge(libchdb.Analysis{Statements: 1, Class: class}, q)
+			if c.reads && (err == nil) != (class == libchdb.ReadOnly || c.writes) {
+				t.Errorf("%s, class %v: %v", c.name, class, err)
+			}
 		}
 	}
 }

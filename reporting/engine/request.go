@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/subtle"
 	"maps"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ type request struct {
 	settings map[string]string
 	params   libchdb.Params
 	readOnly bool // GET and HEAD
+	keyless  bool // sent without the key that changes need
 
 	compress     bool   // answer in ClickHouse's compressed blocks
 	method       string // of those blocks, in capitals
@@ -136,11 +138,20 @@ func (q *request) set(name, value string) error {
 	return nil
 }
 
-func (q *request) complete() error {
-	if q.user != "" && q.user != "default" || q.secret != "" {
+// authorize judges the user and the password; key is the one that changes need,
+// empty when they need none.
+func (q *request) authorize(key string) error {
+	known := q.user == "" || q.user == "default"
+	right := key != "" && subtle.ConstantTimeCompare([]byte(q.secret), []byte(key)) == 1
+	if !known || q.secret != "" && !right {
 		return libchdb.NewException(codeAuthentication, "AUTHENTICATION_FAILED",
-			"%s: Authentication failed: the embedded engine has one user, default, without a password", q.user)
+			"%s: Authentication failed: the embedded engine has one user, default, whose password is the engine's key; reading needs none", q.user)
 	}
+	q.keyless = key != "" && !right
+	return nil
+}
+
+func (q *request) complete() error {
 	if q.format == "" {
 		q.format = "TabSeparated"
 	}

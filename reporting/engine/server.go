@@ -38,8 +38,12 @@ type Options struct {
 	// Grace is how long statements may go on after the stop was asked for;
 	// then they are killed.
 	Grace time.Duration
+	// Key is what changes need, as the password of the user default; reading needs
+	// none. Empty: changes need none either.
+	Key string
 	// TrustNetwork allows an address that other machines reach. Whoever
-	// reaches it can read and write everything that this process can.
+	// reaches it can read everything that this process can, and write it with the
+	// key.
 	TrustNetwork bool
 	// DieWithParent stops the engine when the process that started it has gone.
 	DieWithParent bool
@@ -55,7 +59,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("address %q: %w", o.Addr, err)
 	}
 	if ip := net.ParseIP(host); !o.TrustNetwork && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("address %s: the embedded engine has no passwords, so only loopback is served", o.Addr)
+		return fmt.Errorf("address %s: the embedded engine needs no password for reading, so only loopback is served", o.Addr)
 	}
 	switch {
 	case o.DataDir == "":
@@ -120,6 +124,7 @@ func serve(ctx context.Context, o Options, data *dataDir, listener net.Listener)
 		maxBody:  o.MaxBody,
 		stall:    cmp.Or(o.Stall, time.Minute),
 		spool:    data.file("spool"),
+		key:      o.Key,
 		trusting: o.TrustNetwork,
 		log:      o.Log,
 	}

@@ -117,7 +117,7 @@ var systemVerbs = map[string]bool{
 
 // judge refuses what must not run in this process. analysis is the engine's
 // own reading of s.text.
-func (s *statement) judge(analysis libchdb.Analysis, readOnly bool) error {
+func (s *statement) judge(analysis libchdb.Analysis, q *request) error {
 	switch {
 	case analysis.Statements > 1:
 		return syntaxError("%d statements in one request: multi-statements are not allowed", analysis.Statements)
@@ -125,7 +125,9 @@ func (s *statement) judge(analysis libchdb.Analysis, readOnly bool) error {
 		return notImplemented("a statement of an unknown kind")
 	case s.first == "SYSTEM" && !systemVerbs[s.second]:
 		return notImplemented("SYSTEM %s is not allowed in the embedded engine", s.second)
-	case readOnly && analysis.Class != libchdb.ReadOnly:
+	case q.keyless && analysis.Class != libchdb.ReadOnly:
+		return libchdb.NewException(codeReadOnly, "READONLY", "Cannot execute query in readonly mode: changes need the engine's key, as the password of the user default")
+	case q.readOnly && analysis.Class != libchdb.ReadOnly:
 		// As ClickHouse has it: a GET must not change anything.
 		return libchdb.NewException(codeReadOnly, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
 	}

@@ -110,7 +110,7 @@ func (e *Env) Command(t *testing.T, user string, args ...string) (string, error)
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(testserver.Programs(t), "reporting"), args...)
 	cmd.Dir = filepath.Dir(ModuleFile(t, "go.mod"))
-	cmd.Env = append(os.Environ(), "REDIS_URL="+e.RedisURL(user), "CLICKHOUSE_URL="+e.Demo.ClickHouseURL, "ENVIRONMENT=sandbox")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+e.RedisURL(user), "CLICKHOUSE_URL="+e.ClickHouseURL(), "ENVIRONMENT=sandbox")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
