@@ -71,7 +71,7 @@ func releases(t *testing.T) (replaced, replacing release) {
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
 	before, next := releases(t)
-	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings})
+	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")

@@ -96,7 +96,7 @@ func (r *rig) start(ctx context.Context, bin string, out io.Writer) (err error) 
 	r.system, err = stack.Start(ctx, stack.Options{
 		DataDir: r.dir, BinDir: bin, ConfigDir: configs, Out: out, RedisURL: r.redis.URL, Reporting: true,
 		GatewayAddr: r.links.gatewayAddr, ClickHouseAddr: r.links.clickHouseAddr, CourierStep: courierStep,
-		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn"},
+		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	})
 	if err != nil {
 		return err
