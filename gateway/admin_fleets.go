@@ -22,6 +22,8 @@ type fleetView struct {
 	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
 	PickupMinutes   int    `json:"avgPickupMinutes"`
 	Suspended       bool   `json:"suspended"`
+	Disabled        bool   `json:"disabled"`
+	RequestsPerSec  int    `json:"requestsPerSecond"`
 	// Couriers is absent while the fleet never reported.
 	Couriers *int `json:"couriers,omitempty"`
 	// Coverage is GeoJSON; lists leave it out unless asked for it.
@@ -32,6 +34,7 @@ func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
 	v := fleetView{
 		FleetID: f.ID.String(), ClientID: f.ID.ClientID(), Name: f.Name, SubRegion: f.SubRegion,
 		DeliveryMinutes: f.DeliveryMinutes, PickupMinutes: f.PickupMinutes, Suspended: f.Suspended,
+		Disabled: f.Disabled, RequestsPerSec: f.RequestsPerSecond,
 	}
 	if f.Couriers >= 0 {
 		v.Couriers = &f.Couriers
@@ -47,7 +50,9 @@ type fleetForm struct {
 	*form
 	name, subRegion  *delivery.Text
 	delivery, pickup *delivery.Number
+	requests         *delivery.Number
 	suspended        **bool
+	disabled         **bool
 	coverage         *string
 }
 
@@ -55,7 +60,8 @@ func readFleetForm(x *exchange) (fleetForm, error) {
 	f := fleetForm{form: newForm(x.text())}
 	f.name, f.subRegion = f.text("name"), f.text("subRegion")
 	f.delivery, f.pickup = f.number("avgDeliveryMinutes"), f.number("avgPickupMinutes")
-	f.suspended, f.coverage = f.flag("suspended"), f.raw("coverage")
+	f.requests = f.number("requestsPerSecond")
+	f.suspended, f.disabled, f.coverage = f.flag("suspended"), f.flag("disabled"), f.raw("coverage")
 	return f, f.read()
 }
 
@@ -75,6 +81,12 @@ func (f fleetForm) over(fleet *delivery.Fleet) error {
 	}
 	if *f.suspended != nil {
 		fleet.Suspended = **f.suspended
+	}
+	if *f.disabled != nil {
+		fleet.Disabled = **f.disabled
+	}
+	if f.requests.Set {
+		fleet.RequestsPerSecond = f.whole("requestsPerSecond", f.requests, 1, delivery.MaxFleetRequests)
 	}
 	if *f.coverage != "" {
 		coverage, err := delivery.ParseCoverage([]byte(*f.coverage))
@@ -101,7 +113,8 @@ func (g *gateway) createFleet(x *exchange) error {
 	f.require("avgDeliveryMinutes", f.delivery.Set)
 	f.require("coverage", *f.coverage != "")
 	f.require("subRegion", f.subRegion.Set)
-	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1}
+	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1,
+		RequestsPerSecond: delivery.DefaultFleetRequests}
 	if err := f.over(fleet); err != nil {
 		return err
 	}
@@ -142,7 +155,8 @@ func (g *gateway) listFleets(x *exchange) error {
 	return x.okJSON(map[string]any{"fleets": views})
 }
 
-// changeFleet is PATCH /fleets/{id}: any field of the creation, and suspended.
+// changeFleet is PATCH /fleets/{id}: any field of the creation, suspended, disabled and
+// requestsPerSecond.
 func (g *gateway) changeFleet(x *exchange) error {
 	id, err := x.fleetID()
 	if err != nil {
@@ -169,7 +183,8 @@ func (g *gateway) changeFleet(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit(x, "fleet changed", "fleet", id.String(), "suspended", changed.Suspended)
+	g.audit(x, "fleet changed", "fleet", id.String(), "suspended", changed.Suspended,
+		"disabled", changed.Disabled, "requestsPerSecond", changed.RequestsPerSecond)
 	g.refreshFleets(l)
 	return x.okJSON(viewFleet(changed, false))
 }
@@ -217,6 +232,12 @@ func (f fleetForm) copy(from, to *delivery.Fleet) {
 	}
 	if *f.suspended != nil {
 		to.Suspended = from.Suspended
+	}
+	if *f.disabled != nil {
+		to.Disabled = from.Disabled
+	}
+	if f.requests.Set {
+		to.RequestsPerSecond = from.RequestsPerSecond
 	}
 	if *f.coverage != "" {
 		to.Coverage = from.Coverage

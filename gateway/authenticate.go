@@ -52,14 +52,21 @@ func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, err
 	return id, nil
 }
 
-// knownFleet refuses the token of a fleet that this environment does not have.
+var errFleetDisabled = delivery.Refuse(delivery.CodeFleetDisabled, "the fleet is disabled; contact the operator")
+
+// knownFleet refuses the token of a fleet that this environment does not have, and
+// that of one that is disabled. It asks nobody.
 func (g *gateway) knownFleet(id delivery.FleetID) error {
 	l, err := g.ledger()
 	if err != nil {
 		return err
 	}
-	if l.Fleets().Fleet(id) == nil {
+	fleet := l.Fleets().Fleet(id)
+	if fleet == nil {
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's fleet does not exist")
+	}
+	if fleet.Disabled {
+		return errFleetDisabled
 	}
 	return nil
 }
@@ -159,6 +166,10 @@ func (g *gateway) fleetToken(x *exchange) error {
 	if !known {
 		return g.wrongCredentials(x, l, "")
 	}
+	// Before anybody is asked: a disabled fleet costs Redis nothing.
+	if f := l.Fleets().Fleet(fleet); f != nil && f.Disabled && l.VerifyFleetSecret(fleet, c.secret, x.now) {
+		return errFleetDisabled
+	}
 	// What another replica has just issued or revoked may not be known here yet.
 	if err := l.LoadFleets(g.work); err != nil {
 		return err
@@ -166,6 +177,9 @@ func (g *gateway) fleetToken(x *exchange) error {
 	notBefore := l.Fleets().NotBefore(fleet) // of no later state than the secret is judged by
 	if !l.VerifyFleetSecret(fleet, c.secret, x.now) {
 		return g.wrongCredentials(x, l, c.clientID)
+	}
+	if err := g.knownFleet(fleet); err != nil {
+		return err
 	}
 	return g.issue(x, g.fleetTokens, fleet, notBefore)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,4 +44,39 @@ func (g *gateway) crowdOf(x *exchange) *crowd {
 		return &g.vendorCrowd
 	}
 	return &g.privateCrowd
+}
+
+// maxFleetInFlight is how many requests of one fleet are in work at a gateway. When
+// Redis is slow no fleet keeps the others, or operators, out.
+const maxFleetInFlight = 64
+
+// fleetCrowds are the crowds of fleets that there are.
+type fleetCrowds struct{ byID sync.Map }
+
+func (f *fleetCrowds) of(id delivery.FleetID, shed prometheus.Counter) *crowd {
+	if c, there := f.byID.Load(id); there {
+		return c.(*crowd)
+	}
+	c := new(crowd)
+	c.bound(maxFleetInFlight, shed)
+	first, _ := f.byID.LoadOrStore(id, c)
+	return first.(*crowd)
+}
+
+// enterFleet counts a fleet's request in its limit and in its crowd, which whoever
+// got in leaves.
+func (g *gateway) enterFleet(x *exchange) (*crowd, error) {
+	l, err := g.ledger()
+	if err != nil {
+		return nil, err
+	}
+	c := g.fleetCrowds.of(x.fleet, g.privateCrowd.shed)
+	if !c.enter() {
+		return nil, errCrowded
+	}
+	if err := l.AdmitFleet(g.work, l.Fleets().Fleet(x.fleet), x.now); err != nil {
+		c.leave()
+		return nil, err
+	}
+	return c, nil
 }

@@ -130,6 +130,13 @@ func (g *gateway) handle(x *exchange, limit int) (err error) {
 		return errCrowded
 	}
 	defer crowd.leave()
+	if x.route.access == fleetOnly {
+		own, err := g.enterFleet(x)
+		if err != nil {
+			return err
+		}
+		defer own.leave()
+	}
 	if unfit != nil {
 		return g.counted(x, unfit)
 	}

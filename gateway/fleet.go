@@ -82,6 +82,7 @@ func (g *gateway) listStores(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	l.OweFleet(x.fleet, len(stores)/countedAsOne)
 	views := make([]fleetStoreView, len(stores))
 	for i, s := range stores {
 		views[i] = viewFleetStore(s)
@@ -182,6 +183,10 @@ func (g *gateway) answerPending(x *exchange, move storeMove) error {
 	return x.okJSON(viewFleetStore(store))
 }
 
+// availabilityCounts is how many requests more a change of availability counts as:
+// every gateway reads all fleets again.
+const availabilityCounts = 20
+
 // setAvailability is PUT /availability {couriers: n}: at 0 new orders get 503
 // FLEET_UNAVAILABLE.
 func (g *gateway) setAvailability(x *exchange) error {
@@ -210,6 +215,7 @@ func (g *gateway) setAvailability(x *exchange) error {
 		return err
 	}
 	if err == nil {
+		l.OweFleet(x.fleet, availabilityCounts)
 		g.refreshFleets(l)
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})

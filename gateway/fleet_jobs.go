@@ -14,6 +14,10 @@ import (
 // jobsPerPage is how many jobs one answer of GET /jobs holds.
 const jobsPerPage = 100
 
+// countedAsOne is how many positions sent, jobs or stores listed count as one request
+// more of a fleet.
+const countedAsOne = 10
+
 // storeReads is how many stores of a page are read at once.
 const storeReads = 8
 
@@ -139,6 +143,7 @@ func (g *gateway) listJobs(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	l.OweFleet(x.fleet, len(orders)/countedAsOne)
 	stores, err := g.storesOf(l, orders)
 	if err != nil {
 		return err

@@ -211,6 +211,9 @@ func (g *gateway) reportLocations(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := l.ChargeFleet(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
+		return err
+	}
 	ignored := 0
 	if len(positions) > 0 {
 		if ignored, err = l.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {

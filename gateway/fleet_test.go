@@ -290,6 +290,118 @@ func TestFleetJobs_Refusals(t *testing.T) {
 	}
 }
 
+// fleetCalls is a request to every endpoint of the fleet API that wants a token.
+var fleetCalls = [][3]string{
+	{"GET", "/stores", ""}, {"POST", "/stores/a/b/confirm", ""}, {"POST", "/stores/a/b/reject", ""},
+	{"GET", "/jobs", ""}, {"GET", "/jobs/x", ""}, {"POST", "/jobs/x/accept", mehmet}, {"POST", "/jobs/x/status", `{"status":"PickedUp"}`},
+	{"PUT", "/jobs/x/courier", mehmet}, {"POST", "/locations", "[]"}, {"PUT", "/availability", `{"couriers":3}`},
+}
+
+// A disabled fleet is refused by what every gateway knows already; one that is
+// suspended goes on reporting.
+//
+//rule:fleets-and-operators/suspended
+func TestFleet_DisabledIsRefusedAndCostsRedisNothing(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil).withStore("")
+	twin := e.twin(e.secrets)
+	path := "/jobs/" + e.created("POS-1") + "/status"
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"suspended":true}`)
+	want(t, e.fleet(e.courier, "POST", path, `{"status":"Assigned"}`), 202, "")
+	want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 200, "")
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"suspended":false,"disabled":true}`)
+	want(t, e.order(orderBody("POS-2"), ""), 423, "FLEET_SUSPENDED")
+	want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 403, "FLEET_DISABLED")
+	want(t, e.login("fleet", e.courier.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
+	e.await("the other gateway", func() bool { return twin.fleet(e.courier, "GET", "/jobs", "").status == 403 })
+	work := e.work(server, func() {
+		for _, c := range fleetCalls {
+			want(t, e.fleet(e.courier, c[0], c[1], c[2]), 403, "FLEET_DISABLED")
+		}
+		want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 403, "FLEET_DISABLED")
+	})
+	for name, n := range work {
+		if n > 0 && name != "info" && name != "hmget" { // hmget: are there changes of fleets?
+			t.Errorf("refusing costs Redis %v", work)
+		}
+	}
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"disabled":false}`)
+	want(t, e.fleet(e.courier, "POST", path, `{"status":"PickingUp"}`), 202, "")
+	if log := e.logs.String(); !strings.Contains(log, "disabled=true") || !strings.Contains(log, "disabled=false") {
+		t.Errorf("no audit line says that the fleet was disabled: %s", log)
+	}
+}
+
+//rule:fleets-and-operators/a-fleet-s-requests-are-held
+func TestFleet_IsHeldToItsLimit(t *testing.T) {
+	e := newStoreEnv(t, "")
+	wantField(t, e.tryAdmin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":0}`), 422, "VALIDATION_FAILED", "requestsPerSecond")
+	want(t, e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":1}`), 200, "", "requestsPerSecond", 1, "disabled", false)
+	for _, c := range fleetCalls {
+		var a answer
+		for n := 0; n < 1000 && a.status != 429; n++ {
+			a = e.fleet(e.courier, c[0], c[1], c[2])
+		}
+		if want(t, a, 429, "RATE_LIMITED"); a.header.Get("Retry-After") == "" || a.quota() {
+			t.Errorf("%s: %v", a.asked, a.header)
+		}
+	}
+	want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 200, "")
+	other := e.newFleet("Rival", istanbul)
+	want(t, e.fleet(other, "GET", "/jobs", ""), 200, "")
+	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_limited_total{endpoint="fleet_locations"} 1`) {
+		t.Error("the metrics tell of no limited request")
+	}
+	want(t, e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10000}`), 200, "", "requestsPerSecond", 10000)
+	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 200, "")
+}
+
+// A batch of positions is not one request: it is asked for before Redis is.
+//
+//rule:fleets-and-operators/a-batch-of-positions-and
+func TestFleet_BatchesCountByTheirSize(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10}`)
+	position := `{"orderId":"7c9e6679-7425-80de-944b-e07fc1f90ae7","latitude":1,"longitude":1}`
+	batch := "[" + strings.Repeat(position+",", 299) + position + "]"
+	want(t, e.fleet(e.courier, "POST", "/locations", batch), 200, "", "ignored", 300)
+	if a := want(t, e.fleet(e.courier, "POST", "/locations", batch), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
+		t.Errorf("60 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
+	}
+	other := e.newFleet("Rival", istanbul)
+	e.admin("PATCH", "/fleets/"+other.id, `{"requestsPerSecond":10}`)
+	for n := range 10 {
+		want(t, e.fleet(other, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, n)), 200, "")
+		if e.fleet(other, "GET", "/jobs", "").status == 429 {
+			return
+		}
+	}
+	t.Error("availability changes as often as it likes")
+}
+
+//rule:fleets-and-operators/at-most-64-requests-of
+func TestFleet_HoldsSoManyRequestsInFlight(t *testing.T) {
+	e := newStoreEnv(t, "")
+	id, err := delivery.ParseFleetID(e.courier.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := e.g.fleetCrowds.of(id, e.g.privateCrowd.shed)
+	for range maxFleetInFlight {
+		if !own.enter() {
+			t.Fatal("no place")
+		}
+	}
+	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
+	want(t, e.fleet(e.newFleet("Rival", istanbul), "GET", "/jobs", ""), 200, "")
+	own.leave()
+	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 200, "")
+	if inside := own.inside.Load(); inside != maxFleetInFlight-1 {
+		t.Errorf("%d inside", inside)
+	}
+}
+
 //rule:fleet-api/post-locations
 func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	e := newStoreEnv(t, "")

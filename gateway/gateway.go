@@ -54,6 +54,7 @@ type gateway struct {
 	faults   faultLog
 	// vendorCrowd and privateCrowd bound the requests in work of each listener.
 	vendorCrowd, privateCrowd crowd
+	fleetCrowds               fleetCrowds
 }
 
 // newGateway judges nothing but the keys; the ledger is opened by connect.

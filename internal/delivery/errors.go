@@ -47,6 +47,7 @@ const (
 	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
 	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
 	CodeForbidden             Code = "FORBIDDEN"
+	CodeFleetDisabled         Code = "FLEET_DISABLED"
 	CodeOrderEnded            Code = "ORDER_ENDED"
 	CodeJobTaken              Code = "JOB_TAKEN"
 	CodeTooManyReports        Code = "TOO_MANY_REPORTS"
@@ -91,6 +92,7 @@ var httpStatuses = map[Code]int{
 	CodeEventNotFound:         404,
 	CodeRequestHeaderTooLarge: 431,
 	CodeForbidden:             403,
+	CodeFleetDisabled:         403,
 	CodeOrderEnded:            409,
 	CodeJobTaken:              409,
 	CodeTooManyReports:        409,

@@ -98,7 +98,12 @@ type Fleet struct {
 	SubRegion       string
 	DeliveryMinutes int
 	PickupMinutes   int
-	Suspended       bool
+	// Suspended means no new orders: couriers on the road go on reporting.
+	Suspended bool
+	// Disabled means nothing at all: no token and no request either.
+	Disabled bool
+	// RequestsPerSecond bounds the fleet's requests on the average, over all gateways.
+	RequestsPerSecond int
 	// Couriers is how many couriers the fleet last said it has; -1 when it
 	// never said, which counts as available.
 	Couriers int
@@ -111,7 +116,13 @@ func (f *Fleet) Terms() FleetTerms {
 }
 
 // Available reports whether the fleet takes new orders.
-func (f *Fleet) Available() bool { return !f.Suspended && f.Couriers != 0 }
+func (f *Fleet) Available() bool { return !f.Suspended && !f.Disabled && f.Couriers != 0 }
+
+// The limit of a fleet that has none of its own, and the highest that one can have.
+const (
+	DefaultFleetRequests = 200
+	MaxFleetRequests     = 10_000
+)
 
 // DefaultPickupMinutes are the pickup minutes of a fleet that names none.
 const DefaultPickupMinutes = 10

@@ -216,6 +216,41 @@ func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
 	equal(t, l.epoch.Load(), 9, "epoch")
 }
 
+// What operators control survives a release that does not know of it, and that
+// writes the fleet's record all the same.
+func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	must(t, l.LoadFleets(t.Context()))
+	known := l.Fleets().Fleet(f.ID)
+	check(t, !known.Disabled && known.RequestsPerSecond == delivery.DefaultFleetRequests, "a new fleet is %+v", known)
+	equal(t, l.rdb.Exists(t.Context(), l.controlsKey()).Val(), 0, "controls of fleets that have none")
+	change := func(change func(f *delivery.Fleet)) *delivery.Fleet {
+		get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
+		must(t, l.LoadFleets(t.Context()))
+		return l.Fleets().Fleet(f.ID)
+	}
+	got := change(func(f *delivery.Fleet) { f.Disabled = true })
+	check(t, got.Disabled && !got.Suspended && !got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
+	check(t, !known.Disabled, "a snapshot that is in use was changed")
+	if c := l.Fleets().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32}); len(c) != 1 || !c[0].Suspended {
+		t.Errorf("a disabled fleet takes orders: %+v", c)
+	}
+	got = change(func(f *delivery.Fleet) { f.RequestsPerSecond = 7 })
+	check(t, got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
+
+	record := get(l.rdb.HGet(t.Context(), l.fleetKeys()[0], string(f.ID[:])).Result())(t)
+	old := get(decodeFleet(f.ID, record, ""))(t)
+	old.Couriers = 3
+	must(t, l.rdb.HSet(t.Context(), l.fleetKeys()[0], string(f.ID[:]), appendFleet(nil, old)).Err())
+	must(t, l.rdb.HIncrBy(t.Context(), l.fleetKeys()[1], "fleets", 1).Err())
+	must(t, l.LoadFleets(t.Context()))
+	got = l.Fleets().Fleet(f.ID)
+	check(t, got.Couriers == 3 && got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
+	got = change(func(f *delivery.Fleet) { f.Disabled, f.RequestsPerSecond = false, delivery.DefaultFleetRequests })
+	check(t, got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
+}
+
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)

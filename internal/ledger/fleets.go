@@ -31,8 +31,9 @@ type storedFleet struct {
 	// earlier are the hashes of earlier client secrets. The first one stands in the
 	// record; the others stand apart (previous), where programs that know of one
 	// only do not write over them.
-	earlier          []EarlierSecret
-	record, previous string // as read, for the comparison
+	earlier []EarlierSecret
+	// record, previous and controls are as read, for the comparison.
+	record, previous, controls string
 }
 
 func appendFleet(b []byte, f *storedFleet) []byte {
@@ -50,6 +51,40 @@ func appendFleet(b []byte, f *storedFleet) []byte {
 	}
 	b = appendText(b, f.earlier[0].Secret)
 	return appendTime(b, f.earlier[0].Until)
+}
+
+// appendControls is what operators control of a fleet besides its record: nothing for
+// one that is neither disabled nor has a limit of its own.
+func appendControls(b []byte, f *delivery.Fleet) []byte {
+	rate := f.RequestsPerSecond
+	if rate == delivery.DefaultFleetRequests {
+		rate = 0 // whatever the default becomes
+	}
+	if !f.Disabled && rate == 0 {
+		return b
+	}
+	b = append(b, recordFormat)
+	b = append(b, flag(f.Disabled)...)
+	return binary.AppendUvarint(b, uint64(rate))
+}
+
+func (f *storedFleet) decodeControls(controls string) error {
+	f.controls, f.Disabled, f.RequestsPerSecond = controls, false, delivery.DefaultFleetRequests
+	if controls == "" {
+		return nil
+	}
+	r := fields{rest: controls}
+	if r.byte() != recordFormat {
+		return fmt.Errorf("fleet controls: %w", errShortRecord)
+	}
+	f.Disabled = r.byte() == '1'
+	if rate := r.uvarint(); rate > 0 {
+		f.RequestsPerSecond = int(rate)
+	}
+	if r.err != nil {
+		return fmt.Errorf("fleet controls: %w", r.err)
+	}
+	return nil
 }
 
 func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, error) {
@@ -91,10 +126,14 @@ func (l *Ledger) fleetKeys() []string {
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
 }
 
+// controlsKey is what operators control of fleets.
+func (l *Ledger) controlsKey() string { return l.global.prefix + "fleets_controls" }
+
 // CreateFleet stores a new fleet with the SHA-256 of its client secret.
 func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	reply, err := l.runText(ctx, l.scripts.writeFleet, l.fleetKeys()[:2], f.ID[:], "", appendFleet(nil, stored))
+	reply, err := l.runText(ctx, l.scripts.writeFleet, append(l.fleetKeys()[:2:2], l.controlsKey()),
+		f.ID[:], "", appendFleet(nil, stored), "", appendControls(nil, f))
 	if err == nil && reply == "conflict" {
 		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
 	}
@@ -149,6 +188,7 @@ func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change fun
 	for range updateTries {
 		pipe := l.rdb.Pipeline()
 		read, previous := pipe.HGet(ctx, keys[0], string(id[:])), pipe.HGet(ctx, keys[2], string(id[:]))
+		controls := pipe.HGet(ctx, l.controlsKey(), string(id[:]))
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading a fleet: %w", failure(err))
 		}
@@ -157,6 +197,9 @@ func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change fun
 			return nil, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 		}
 		f, err := decodeFleet(id, record, previous.Val())
+		if err == nil {
+			err = f.decodeControls(controls.Val())
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -164,11 +207,12 @@ func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change fun
 		if err != nil {
 			return nil, err
 		}
-		written := keys[:2]
+		written := append(keys[:2:2], l.controlsKey())
 		if secrets != nil {
-			written = keys
+			written = append(written, keys[2:]...)
 		}
-		reply, err := l.runText(ctx, l.scripts.writeFleet, written, append([]any{id[:], record, appendFleet(nil, f)}, secrets...)...)
+		args := []any{id[:], record, appendFleet(nil, f), f.controls, appendControls(nil, &f.Fleet)}
+		reply, err := l.runText(ctx, l.scripts.writeFleet, written, append(args, secrets...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -204,12 +248,12 @@ func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet {
 }
 
 // AppendCandidates appends what an order at p must be judged against: every
-// fleet that covers it, and every suspended one.
+// fleet that covers it, and every one that takes no orders because operators say so.
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
 	for _, f := range s.all {
 		covers := f.Coverage.Contains(p)
-		if covers || f.Suspended {
-			dst = append(dst, Candidate{Terms: f.Terms(), Covers: covers, Suspended: f.Suspended, NoCouriers: f.Couriers == 0})
+		if closed := f.Suspended || f.Disabled; covers || closed {
+			dst = append(dst, Candidate{Terms: f.Terms(), Covers: covers, Suspended: closed, NoCouriers: f.Couriers == 0})
 		}
 	}
 	return dst
@@ -274,7 +318,11 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the fleets: %w", failure(err))
 	}
-	s, err := newFleetSnapshot(version, records, previous.Val(), before)
+	controls, err := l.rdb.HGetAll(ctx, l.controlsKey()).Result()
+	if err != nil {
+		return fmt.Errorf("reading the fleets' controls: %w", failure(err))
+	}
+	s, err := newFleetSnapshot(version, records, previous.Val(), controls, before)
 	if err != nil {
 		return err
 	}
@@ -300,7 +348,7 @@ func (l *Ledger) raiseEpoch(epoch uint32) {
 	}
 }
 
-func newFleetSnapshot(version string, records, previous map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {
+func newFleetSnapshot(version string, records, previous, controls map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {
 	s := &FleetSnapshot{version: version, byID: make(map[delivery.FleetID]*storedFleet, len(records)), notBefore: map[[16]byte]int64{}}
 	for raw, record := range records {
 		if len(raw) != 16 {
@@ -315,6 +363,13 @@ func newFleetSnapshot(version string, records, previous map[string]string, befor
 			if f, err = decodeFleet(id, record, previous[raw]); err != nil {
 				return nil, err
 			}
+		}
+		// Not those of before: they are in use.
+		if controlled := *f; f.RequestsPerSecond == 0 || f.controls != controls[raw] {
+			if err := controlled.decodeControls(controls[raw]); err != nil {
+				return nil, err
+			}
+			f = &controlled
 		}
 		s.byID[id] = f
 		s.all = append(s.all, &f.Fleet)

@@ -113,28 +113,30 @@ type Position struct {
 	Location delivery.Location
 }
 
+// positionsAtOnce keeps one script below a millisecond: others' orders wait for it.
+const positionsAtOnce = 200
+
 // ReportLocations keeps the newest position of each order. Orders that are
 // unknown, ended or another fleet's, and positions older than the known one, are
 // counted in ignored.
 func (l *Ledger) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
-	batches := make(map[int]*call)
+	var calls []call
+	open := make(map[int]int) // by partition, the call that takes more; begins with 1
 	for _, p := range positions {
 		r, ok := l.roomOfOrder(p.Order)
 		if !ok {
 			continue
 		}
-		c := batches[r.number]
-		if c == nil {
-			c = &call{args: []any{fleet[:], now.UnixMilli()}}
-			batches[r.number] = c
+		n := open[r.number] - 1
+		if n < 0 || len(calls[n].keys) == positionsAtOnce {
+			n = len(calls)
+			calls = append(calls, call{args: []any{fleet[:], now.UnixMilli()}})
+			open[r.number] = n + 1
 		}
+		c := &calls[n]
 		day := p.Order.Day()
 		c.keys = append(c.keys, r.order(p.Order.Digest()))
 		c.args = append(c.args, appendLocation([]byte{byte(day >> 8), byte(day)}, p.Location))
-	}
-	calls := make([]call, 0, len(batches))
-	for _, c := range batches {
-		calls = append(calls, *c)
 	}
 	replies, err := l.runAll(ctx, l.scripts.reportLocations, calls)
 	if err != nil {

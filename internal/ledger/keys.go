@@ -50,7 +50,8 @@ import (
 // The pace of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
 //
 // Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
-// their version, meta (partitions, epoch), the libraries' last use, and
+// what operators control of them (fleets_controls), when they were last refused for
+// their limit (fleets_limited), their version, meta (partitions, epoch), the libraries' last use, and
 //
 //	l <SHA-256 of its id>  string  a session of the panel (sessions.go)
 //	M <minute>             hash    what all processes did in that minute (activity.go)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,6 +94,7 @@ type Ledger struct {
 	secrets   SecretKeys
 	rates     *redis_rate.Limiter
 	fleets    atomic.Pointer[FleetSnapshot]
+	guards    sync.Map // *fleetGuard by FleetID, of fleets that there are
 	receivers receivers
 	// mostWaiting is mostWaiting; tests lower it.
 	mostWaiting int

@@ -69,5 +69,5 @@ func (l *Ledger) FlushMinutes(ctx context.Context, now time.Time) error {
 		})
 	}
 	_, err := l.runAll(ctx, l.scripts.countMinutes, calls)
-	return errors.Join(err, l.flushActivity(ctx, now))
+	return errors.Join(err, l.flushActivity(ctx, now), l.flushLimitedFleets(ctx))
 }

@@ -6,6 +6,7 @@
 //	disk        no room for Redis's log
 //	clickhouse  ClickHouse away for the whole run
 //	clock       Redis's clock an hour forward, and back
+//	fleet       a fleet's credential at 5,000 reports a second
 //
 // It owns the cases, the arrivals (to a schedule that no answer delays, over a
 // bounded number of connections) and the verdict. It refuses to look into the
@@ -35,7 +36,7 @@ const longest = 20 * time.Minute
 
 const manual = `Usage: go run ./loadtest/overload [flags]
 
-Overloads the real programs in five cases, each against a system of its own:
+Overloads the real programs in six cases, each against a system of its own:
 
   load        ten times the sustainable rate of orders, over many accounts, some
               at their ordinary limits: no crash, bounded memory, quick and
@@ -46,9 +47,12 @@ Overloads the real programs in five cases, each against a system of its own:
   clickhouse  ClickHouse away: orders unaffected, the export catches up
   clock       Redis's clock jumps an hour forward and back: no limit locks an
               account out for longer than its window
+  fleet       a fleet's credential at 5,000 reports a second, of open and of ended
+              orders: Redis keeps nothing of it, vendors feel nothing; once the fleet
+              is disabled Redis is not asked
 
 Prints a line for each figure and a table at the end. Ends with status 1 when
-something did not hold. About four minutes on two cores.
+something did not hold. About nine minutes on two cores.
 
 Flags:
 `
@@ -85,13 +89,14 @@ type form struct {
 	// be answered 503 or not at all, as on a machine that stands still for seconds.
 	// An answer that is wrong is never allowed.
 	share    float64
-	inFlight string // the gateway's MAX_IN_FLIGHT in the case load; empty: as it comes
+	beside   time.Duration // 99 % of the vendors' orders beside a fleet's flood take less
+	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: as it comes
 }
 
 // whole is the form of `make overload`.
 var whole = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second, jump: time.Hour,
-	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, patience: time.Minute, share: 1,
+	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, patience: time.Minute, share: 1, beside: 20 * time.Millisecond,
 }
 
 // run is one run.
@@ -112,6 +117,7 @@ var cases = []struct {
 	{"disk", "no room for Redis's log", (*run).fullDisk},
 	{"clickhouse", "ClickHouse away for the whole run", (*run).awayClickHouse},
 	{"clock", "Redis's clock jumps forward and back", (*run).jumpingClock},
+	{"fleet", "a fleet's credential at 5,000 reports a second", (*run).floodFleet},
 }
 
 func command(ctx context.Context, args []string, out io.Writer) (err error) {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 var brief = form{
 	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second, jump: time.Hour,
 	quick: time.Minute, recovery: time.Minute, normal: time.Minute, patience: 2 * time.Minute,
-	share: 0.5, inFlight: "64",
+	share: 0.5, beside: time.Minute, inFlight: "64",
 }
 
 func TestOverload_EveryCaseHolds(t *testing.T) {

@@ -83,7 +83,11 @@ func (p *Pages) answerFleet(w http.ResponseWriter, r *http.Request, refused erro
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	page := &fleetPage{action: newAction(r), fleetRow: fleetRow{Fleet: fleet}}
+	limited, err := p.ledger.LimitedFleets(r.Context())
+	if err != nil {
+		return err
+	}
+	page := &fleetPage{action: newAction(r), fleetRow: fleetRow{Fleet: fleet, Limited: limited[id]}}
 	if err := page.draw(); err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (p *Pages) actOnFleet(w http.ResponseWriter, r *http.Request, sentence stri
 // changeFleet is POST /fleets/{fleet}/fields: those that were changed in the form.
 func (p *Pages) changeFleet(w http.ResponseWriter, r *http.Request) error {
 	body := changes(r.PostForm, plainText, "name", "subRegion")
-	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes"))
+	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes", "requestsPerSecond"))
 	return p.actOnFleet(w, r, "fleet-changed", body)
 }
 
@@ -186,8 +190,15 @@ func (p *Pages) replaceCoverage(w http.ResponseWriter, r *http.Request) error {
 	return p.actOnFleet(w, r, "fleet-covered", map[string]any{"coverage": coverageOf(r.PostForm.Get("coverage"))})
 }
 
-// suspendFleet is POST /fleets/{fleet}/state: suspended is true or false.
-func (p *Pages) suspendFleet(w http.ResponseWriter, r *http.Request) error {
+// setFleetState is POST /fleets/{fleet}/state: suspended or disabled is true or false.
+func (p *Pages) setFleetState(w http.ResponseWriter, r *http.Request) error {
+	if r.PostForm.Has("disabled") {
+		wanted, sentence := flag(r.PostForm.Get("disabled")), "fleet-enabled"
+		if wanted == true {
+			sentence = "fleet-disabled"
+		}
+		return p.actOnFleet(w, r, sentence, map[string]any{"disabled": wanted})
+	}
 	wanted, sentence := flag(r.PostForm.Get("suspended")), "fleet-resumed"
 	if wanted == true {
 		sentence = "fleet-suspended"

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +36,8 @@ type fleetList struct {
 type fleetRow struct {
 	*delivery.Fleet
 	Active, Awaiting, Migrating int
+	// Limited is when it was last refused for being over its limit; zero: never.
+	Limited time.Time
 }
 
 // Status is what vendors see of the fleet, and why.
@@ -45,6 +48,8 @@ func (f fleetRow) Tone() string { return fleetTone(f.Fleet) }
 
 func fleetStatus(f *delivery.Fleet) string {
 	switch {
+	case f.Disabled:
+		return "disabled"
 	case f.Suspended:
 		return "suspended"
 	case f.Couriers == 0:
@@ -55,7 +60,7 @@ func fleetStatus(f *delivery.Fleet) string {
 
 func fleetTone(f *delivery.Fleet) string {
 	switch {
-	case f.Suspended:
+	case f.Disabled, f.Suspended:
 		return "bad"
 	case f.Couriers == 0:
 		return "warn"
@@ -95,10 +100,14 @@ func (p *Pages) answerFleets(w http.ResponseWriter, r *http.Request, issued *cre
 
 func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fleetRow, error) {
 	rows := make([]fleetRow, len(fleets))
+	limited, err := p.ledger.LimitedFleets(ctx)
+	if err != nil {
+		return nil, err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fleetsAskedFor)
 	for i, f := range fleets {
-		rows[i].Fleet = f
+		rows[i].Fleet, rows[i].Limited = f, limited[f.ID]
 		group.Go(func() error {
 			stores, err := p.ledger.FleetStores(ctx, f.ID, 0)
 			rows[i].count(stores)

@@ -59,6 +59,16 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if e.fleet(id).Suspended {
 		t.Error("still suspended")
 	}
+	e.done(e.Press(page, page+"/state", "disabled", "true"), "fleet-disabled").Want(200, ">disabled<")
+	if f := e.fleet(id); !f.Disabled || f.Suspended {
+		t.Errorf("%+v", f)
+	}
+	e.done(e.Press(page, page+"/state", "disabled", "false"), "fleet-enabled").Want(200, ">available<")
+	e.done(e.Submit(page, page+"/fields", "requestsPerSecond", "45"), "fleet-changed").Want(200, "45 requests a second")
+	if f := e.fleet(id); f.Disabled || f.RequestsPerSecond != 45 {
+		t.Errorf("%+v", f)
+	}
+	e.Submit(page, page+"/fields", "requestsPerSecond", "0").Want(http.StatusUnprocessableEntity, "requestsPerSecond-fault")
 }
 
 func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
@@ -114,7 +124,7 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	for _, cell := range web.All(rows[1], "td") {
 		cells = append(cells, web.Words(cell))
 	}
-	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not told|2|1|1|25, 10" {
+	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not told|2|1|1|25, 10|200" {
 		t.Error(got)
 	}
 }

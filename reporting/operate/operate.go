@@ -100,7 +100,7 @@ func (p *Pages) actions() map[string]frame.Handler {
 		"/fleets":                              p.createFleet,
 		"/fleets/{fleet}/fields":               p.changeFleet,
 		"/fleets/{fleet}/coverage":             p.replaceCoverage,
-		"/fleets/{fleet}/state":                p.suspendFleet,
+		"/fleets/{fleet}/state":                p.setFleetState,
 		"/fleets/{fleet}/payment-overdue":      p.announceOverdue,
 		"/stores/{account}/{store}/confirm":    p.confirmStore,
 		"/stores/{account}/{store}/reject":     p.rejectStore,
@@ -129,6 +129,8 @@ var sentences = frame.Done{
 	"fleet-covered":   "The fleet has its new coverage.",
 	"fleet-suspended": "The fleet is suspended: it gets no new orders.",
 	"fleet-resumed":   "The fleet takes orders again.",
+	"fleet-disabled":  "The fleet is disabled: every request of it is refused, and its stores get no new orders.",
+	"fleet-enabled":   "The fleet may log in and report again.",
 	"overdue":         "The vendors of the fleet's active stores are told that its payment is overdue.",
 	"overdue-nobody":  "The fleet has no active store, so no vendor got an event.",
 

@@ -130,6 +130,8 @@ func (s *seen) fleetConcerns() (list []concern) {
 	for _, f := range s.fleets {
 		c := concern{Tone: "warn", Subject: f.Name, Link: "/fleets/" + f.ID.String()}
 		switch {
+		case f.Disabled:
+			c.State, c.Note = "disabled", "every request of it is refused with "+string(delivery.CodeFleetDisabled)+", orders of its stores with "+string(delivery.CodeFleetSuspended)
 		case f.Suspended:
 			c.State, c.Note = "suspended", "orders of its stores are refused with "+string(delivery.CodeFleetSuspended)
 		case f.Couriers == 0:

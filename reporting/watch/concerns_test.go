@@ -33,7 +33,7 @@ func TestConcerns_NameWhatIsBeyondPatience(t *testing.T) {
 		"the worst comes first": {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointUnreachable, true)}}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
 		"worst, then oldest": {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)}, {Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true}, {Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)}}},
 			[]string{"bad gone Webhooks of Moda Kafe", "bad unreachable Webhooks of Moda Kafe", "bad gone Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"fleets": {seen{history: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}}}, []string{"warn suspended B", "warn no couriers C"}},
+		"fleets": {seen{history: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -129,6 +129,9 @@ func (r *Role) round(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		if fleet.Disabled {
+			continue
+		}
 		if err := r.confirmStores(ctx, fleet.ID); err != nil {
 			failures = append(failures, err)
 			continue

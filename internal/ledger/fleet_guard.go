@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+
+	"vendorapi/internal/delivery"
+)
+
+// A fleet's requests are held to its limit by permits. Redis has the bucket, which
+// all gateways share; each of them takes some of it at a time and spends them
+// without asking. What a gateway holds when the limit changes, or when it dies, is
+// lost: a tenth of a second's.
+const (
+	// fleetBurst is how many seconds' worth of permits the bucket holds.
+	fleetBurst = 5
+	// fleetBlocks is how many blocks a second's worth is taken in.
+	fleetBlocks = 10
+)
+
+// fleetGuard is what this process holds of a fleet's permits. Its lock is held while
+// Redis is asked: the fleet's other requests wait for the same answer.
+type fleetGuard struct {
+	mu      sync.Mutex
+	rate    int // permits a second; what is held was taken under it
+	permits int // less than 0: so many are owed
+	// closedUntil is when it is worth asking Redis again, and batchesUntil when for a
+	// batch that it did not have enough for. Until then they are refused without that.
+	closedUntil, batchesUntil time.Time
+	refused                   time.Time // the last refusal that operators do not know of; zero: none
+}
+
+// takePermits asks the bucket for up to n permits of so many a second.
+type takePermits func(rate, n int) (*redis_rate.Result, error)
+
+// admit spends a permit. RATE_LIMITED with RetryAfter.
+func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rate != rate {
+		g.rate, g.permits = rate, min(max(g.permits, 1-fleetBurst*rate), 0)
+		g.closedUntil, g.batchesUntil = time.Time{}, time.Time{}
+	}
+	if g.permits < 1 {
+		if now.Before(g.closedUntil) {
+			return g.refuse(now, g.closedUntil)
+		}
+		block := max(rate/fleetBlocks, 1)
+		if err := g.take(block-g.permits, take); err != nil {
+			return err
+		}
+		if g.permits < 1 {
+			g.closedUntil = now.Add(g.refilled(block - g.permits))
+			return g.refuse(now, g.closedUntil)
+		}
+	}
+	g.permits--
+	return nil
+}
+
+// charge spends n more permits for a request that was admitted, or none: then
+// RATE_LIMITED with RetryAfter. What the bucket can never have at once is not asked
+// for.
+func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n = min(n, fleetBurst*g.rate-1)
+	if g.permits < n {
+		if now.Before(g.batchesUntil) {
+			return g.refuse(now, g.batchesUntil)
+		}
+		if err := g.take(n-g.permits, take); err != nil {
+			return err
+		}
+		if g.permits < n {
+			g.batchesUntil = now.Add(g.refilled(n - g.permits))
+			return g.refuse(now, g.batchesUntil)
+		}
+	}
+	g.permits -= n
+	return nil
+}
+
+// owe notes n permits that were spent already. Those in flight bound what is owed;
+// the bucket can never give more at once than it holds.
+func (g *fleetGuard) owe(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.permits = max(g.permits-n, 1-fleetBurst*g.rate)
+}
+
+func (g *fleetGuard) take(n int, take takePermits) error {
+	result, err := take(g.rate, min(n, fleetBurst*g.rate))
+	if err != nil {
+		return fmt.Errorf("permits of a fleet: %w", failure(err))
+	}
+	g.permits += result.Allowed
+	return nil
+}
+
+// refilled is after how long an empty bucket has n permits, unless other gateways
+// take them; one more, because it rounds down.
+func (g *fleetGuard) refilled(n int) time.Duration {
+	return time.Duration(n+1) * time.Second / time.Duration(g.rate)
+}
+
+func (g *fleetGuard) refuse(now, until time.Time) error {
+	g.refused = now
+	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: until.Sub(now),
+		Message: fmt.Sprintf("the fleet's limit of %d requests a second is used up; wait as Retry-After says", g.rate)}
+}
+
+func (l *Ledger) fleetGuard(id delivery.FleetID) *fleetGuard {
+	if g, there := l.guards.Load(id); there {
+		return g.(*fleetGuard)
+	}
+	g, _ := l.guards.LoadOrStore(id, new(fleetGuard))
+	return g.(*fleetGuard)
+}
+
+// AdmitFleet counts one request of a fleet that there is. Most calls ask Redis
+// nothing. RATE_LIMITED with RetryAfter.
+func (l *Ledger) AdmitFleet(ctx context.Context, f *delivery.Fleet, now time.Time) error {
+	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
+}
+
+// ChargeFleet counts an admitted request as n more before it is done: RATE_LIMITED
+// with RetryAfter.
+func (l *Ledger) ChargeFleet(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
+	return l.fleetGuard(id).charge(n, now, l.fleetPermits(ctx, id))
+}
+
+// OweFleet counts an admitted request as n more once it is done: later ones wait.
+func (l *Ledger) OweFleet(id delivery.FleetID, n int) { l.fleetGuard(id).owe(n) }
+
+func (l *Ledger) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
+	return func(rate, n int) (*redis_rate.Result, error) {
+		limit := redis_rate.Limit{Rate: rate, Burst: fleetBurst * rate, Period: time.Second}
+		return l.allowAtMost(ctx, l.global.prefix+"fleet:"+string(id[:]), limit, n)
+	}
+}
+
+func (l *Ledger) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
+
+// flushLimitedFleets tells operators which fleets this process has refused since it
+// did so last. What fails to be written is told with the next refusal.
+func (l *Ledger) flushLimitedFleets(ctx context.Context) error {
+	var values []any
+	l.guards.Range(func(id, guard any) bool {
+		g, fleet := guard.(*fleetGuard), id.(delivery.FleetID)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.refused.IsZero() {
+			values = append(values, fleet[:], g.refused.UnixMilli())
+			g.refused = time.Time{}
+		}
+		return true
+	})
+	if len(values) == 0 {
+		return nil
+	}
+	return failureOrNil(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
+}
+
+// LimitedFleets is when each fleet was last refused for being over its limit, to
+// some seconds; a fleet that never was is not in it.
+func (l *Ledger) LimitedFleets(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
+	known, err := l.rdb.HGetAll(ctx, l.limitedFleetsKey()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading the fleets over their limit: %w", failure(err))
+	}
+	at := make(map[delivery.FleetID]time.Time, len(known))
+	for id, ms := range known {
+		if n, err := strconv.ParseInt(ms, 10, 64); err == nil && len(id) == len(delivery.FleetID{}) {
+			at[delivery.FleetID([]byte(id))] = time.UnixMilli(n)
+		}
+	}
+	return at, nil
+}
