@@ -137,8 +137,21 @@ func (g *gateway) vendorToken(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	account, known := delivery.AccountOfClient(c.clientID)
-	if !known {
+	account, possible := delivery.AccountOfClient(c.clientID)
+	if !possible {
+		c.clientID = ""
+	}
+	leave, err := g.admitLogin(x, l, c.clientID, func() (bool, error) {
+		if !possible {
+			return false, nil
+		}
+		return l.KnowsAccountSecret(g.work, account, c.secret)
+	})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if !possible {
 		return g.wrongCredentials(x, l, "")
 	}
 	var notBefore int64
@@ -162,8 +175,18 @@ func (g *gateway) fleetToken(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	fleet, known := delivery.FleetOfClient(c.clientID)
-	if !known {
+	fleet, possible := delivery.FleetOfClient(c.clientID)
+	if !possible {
+		c.clientID = ""
+	}
+	leave, err := g.admitLogin(x, l, c.clientID, func() (bool, error) {
+		return possible && l.VerifyFleetSecret(fleet, c.secret, x.now), nil
+	})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if !possible {
 		return g.wrongCredentials(x, l, "")
 	}
 	// Before anybody is asked: a disabled fleet costs Redis nothing.
@@ -182,6 +205,28 @@ func (g *gateway) fleetToken(x *exchange) error {
 		return err
 	}
 	return g.issue(x, g.fleetTokens, fleet, notBefore)
+}
+
+// admitLogin finds a place in flight for a login; whoever got one leaves it. Logins
+// have a few places of their own. Who has guessed too often, and everybody while
+// these are taken, is judged by what this process knows, which costs Redis next to
+// nothing: what is right goes on among the requests, what is wrong is refused. clientID
+// is empty where it cannot be one.
+func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
+	wait := l.LoginWait(clientID, origin(x.ctx.Conn()).String())
+	if wait <= 0 && g.logins.enter() {
+		return g.logins.leave, nil
+	}
+	crowd := g.crowdOf(x)
+	switch right, err := known(); {
+	case err != nil:
+		return nil, err
+	case !right && wait > 0:
+		return nil, ledger.TooManyLogins(wait)
+	case !right || !crowd.enter():
+		return nil, errCrowded
+	}
+	return crowd.leave, nil
 }
 
 // wrongCredentials counts the failure by client id and address and refuses. All

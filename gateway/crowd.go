@@ -16,7 +16,7 @@ import (
 type crowd struct {
 	most   int64 // 0: no bound
 	inside atomic.Int64
-	shed   prometheus.Counter
+	shed   prometheus.Counter // nil: not counted
 }
 
 // bound sets the limit (0: none) and what counts those turned away; before the
@@ -29,7 +29,9 @@ func (c *crowd) enter() bool {
 		return true
 	}
 	c.inside.Add(-1)
-	c.shed.Inc()
+	if c.shed != nil {
+		c.shed.Inc()
+	}
 	return false
 }
 
@@ -38,6 +40,10 @@ func (c *crowd) leave() { c.inside.Add(-1) }
 // errCrowded is the answer to one who got none. Nothing was counted or written.
 var errCrowded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the service is busy; sending the same request again is safe"}
+
+// maxLogins is how many logins may be in work at once on both listeners, each of
+// them waiting for Redis.
+const maxLogins = 32
 
 func (g *gateway) crowdOf(x *exchange) *crowd {
 	if x.vendor {

@@ -125,11 +125,13 @@ func (g *gateway) handle(x *exchange, limit int) (err error) {
 		unfit = x.readBody(limit)
 	}
 	// Only now: who sends a body slowly holds no place.
-	crowd := g.crowdOf(x)
-	if !crowd.enter() {
-		return errCrowded
+	if !x.route.login {
+		crowd := g.crowdOf(x)
+		if !crowd.enter() {
+			return errCrowded
+		}
+		defer crowd.leave()
 	}
-	defer crowd.leave()
 	if x.route.access == fleetOnly {
 		own, err := g.enterFleet(x)
 		if err != nil {

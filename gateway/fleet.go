@@ -28,7 +28,7 @@ func fleetRoutes() routes {
 	for i := range rs {
 		rs[i].access = fleetOnly
 	}
-	return append(rs, route{method: post, pattern: root + "/token", name: "fleet_token", access: public,
+	return append(rs, route{method: post, pattern: root + "/token", name: "fleet_token", access: public, login: true,
 		body: requiredBody, handle: (*gateway).fleetToken})
 }
 

@@ -55,6 +55,8 @@ type gateway struct {
 	// vendorCrowd and privateCrowd bound the requests in work of each listener.
 	vendorCrowd, privateCrowd crowd
 	fleetCrowds               fleetCrowds
+	// logins bounds the logins of both, so that guesses take no places of requests.
+	logins crowd
 }
 
 // newGateway judges nothing but the keys; the ledger is opened by connect.
@@ -67,6 +69,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		tracking: keys.TrackingKeys.Signer(),
 	}
 	g.vendorCrowd.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
+	g.logins.bound(maxLogins, nil)
 	g.privateCrowd.bound(s.PrivateAPI.MaxInFlight, g.metrics.shed.WithLabelValues(privateListener))
 	for _, key := range config.SplitSecrets(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))

@@ -37,6 +37,9 @@ type route struct {
 	body    bodyRule
 	// bucket is where a vendor's request counts (spec, "Limits").
 	bucket ledger.Endpoint
+	// login is a token endpoint: it finds its place in flight by itself, see
+	// admitLogin.
+	login  bool
 	handle func(*gateway, *exchange) error
 
 	segments []string

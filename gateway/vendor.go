@@ -20,7 +20,7 @@ func vendorRoutes() routes {
 			bucket: ledger.EndpointCancel, handle: (*gateway).cancelOrder},
 		{method: put, pattern: root + "/stores/{}", name: "stores_put", access: vendorOnly, body: requiredBody,
 			bucket: ledger.EndpointStores, handle: (*gateway).putStore},
-		{method: post, pattern: root + "/token", name: "token", access: public, body: requiredBody,
+		{method: post, pattern: root + "/token", name: "token", access: public, login: true, body: requiredBody,
 			bucket: ledger.EndpointToken, handle: (*gateway).vendorToken},
 		{method: put, pattern: root + "/webhook", name: "webhook_put", access: vendorOnly, body: requiredBody,
 			bucket: ledger.EndpointStores, handle: (*gateway).putWebhook},

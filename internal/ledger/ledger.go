@@ -96,6 +96,7 @@ type Ledger struct {
 	fleets    atomic.Pointer[FleetSnapshot]
 	guards    sync.Map // *fleetGuard by FleetID, of fleets that there are
 	receivers receivers
+	logins    logins
 	// mostWaiting is mostWaiting; tests lower it.
 	mostWaiting int
 	now         func() time.Time

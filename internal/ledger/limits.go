@@ -163,40 +163,6 @@ func (l *Ledger) allowed(ctx context.Context, key string, limit redis_rate.Limit
 	return ask()
 }
 
-// How many wrong credentials are answered as such before the answer is 429.
-// Guessing 32 random bytes is hopeless anyway; these only keep the noise down.
-// The first is met by who tries many client ids, and bounds what one address can
-// make Redis remember; the second by who tries many secrets of one.
-var (
-	failedLoginsFromAddress = redis_rate.Limit{Rate: 60, Burst: 60, Period: time.Minute}
-	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
-)
-
-// CountFailedLogin counts a wrong credential by address, and by client id and
-// address; address is whatever stands for one caller. It answers RATE_LIMITED
-// once there were too many. It is never asked about a credential that is right,
-// so it refuses nobody who has one.
-func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
-	for _, guard := range []struct {
-		kind, text string
-		limit      redis_rate.Limit
-	}{
-		{"logins:from:", address, failedLoginsFromAddress},
-		{"logins:", clientID[:min(len(clientID), 64)] + "\x00" + address, failedLoginsOfClient},
-	} {
-		digest := delivery.OrderDigest(delivery.AccountID{}, guard.text)
-		result, err := l.allow(ctx, l.global.prefix+guard.kind+string(digest[:]), guard.limit)
-		if err != nil {
-			return fmt.Errorf("counting a failed login: %w", failure(err))
-		}
-		if result.Allowed == 0 {
-			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
-				Message: "too many wrong credentials from this address"}
-		}
-	}
-	return nil
-}
-
 // Flags of a ring, see lua/window.lua.
 const (
 	ringSuspended = 1
