@@ -283,7 +283,7 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 		"gcra":                      {"local function judge_bucket", gcra},
 		"second window forgotten":   {"if count2 > 0 then\n    local span", "if false then\n    local span"},
 		"future kept":               {"if last - now > 1000000 then clamp_future(now)", "if false then clamp_future(now)"},
-		"log does not grow":         {"while capacity < MOST_KEPT and", "while capacity < RECENT and"},
+		"log does not grow":         {"capacity < KEPT and", "capacity < RECENT and"},
 		"log keeps a minute":        {"> decided - DAY do grow", "> decided - 60000000 do grow"},
 		"laps change places":        {"odd and lap .. before or before .. lap", "odd and before .. lap or lap .. before"},
 		"tails stay in the future":  {"  find_tails(now)\n  ring_value", "  ring_value"},
@@ -382,8 +382,7 @@ func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
 		c.edit = func(file, text string) string {
 			if file == "window" {
 				text = strings.Replace(text, "odd and lap .. before or before .. lap", "entries .. entries", 1)
-				text = strings.Replace(text, "while capacity < MOST_KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY",
-					"while admitted - min(tail1, tail2) > capacity", 1)
+				text = strings.Replace(text, " or capacity < KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY", "", 1)
 			}
 			return text
 		}
@@ -425,36 +424,42 @@ func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// The log holds no more than a million admissions, whoever sends how many, and
-// begins small again once it has expired.
+// The log holds no more than the windows in force and 16,384 admissions, whoever
+// sends how many, and begins small again once it has expired.
 func TestRing_LogIsBounded(t *testing.T) {
-	check(t, delivery.MaxWindowCount < 1<<20 && delivery.MaxWindowSeconds <= 86_400, "windows reach further back than the log")
 	l := openTest(t, func(c *Config) {
 		c.edit = func(file, text string) string {
 			if file == "window" {
-				require(t, strings.Contains(text, ", 1048576"), "window.lua has another bound")
+				require(t, strings.Contains(text, ", 16384"), "window.lua has another bound")
 			}
-			return strings.Replace(text, ", 1048576", ", 64", 1)
+			return strings.Replace(text, ", 16384", ", 64", 1)
 		}
 	})
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 50, Seconds: 1}}
+	limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 200, Seconds: 10}}
 	id := newAccount(t, l, limits)
-	log := l.roomOf(id).ring(EndpointOrders, id) + "l"
 	now := 4_000_000_000 * second
-	send := func(n int) {
+	send := func(e Endpoint, n int) (admitted int) {
 		for range n {
 			now += second / 40
 			l.setClock(t, now)
-			get(l.Consume(t.Context(), id, EndpointOrders))(t)
+			if _, err := l.Consume(t.Context(), id, e); err == nil {
+				admitted++
+			}
 		}
+		return admitted
 	}
-	size := func() int64 { return l.rdb.StrLen(t.Context(), log).Val() }
-	send(500)
-	check(t, size() == 64*7, "the log takes %d bytes", size())
-	must(t, l.rdb.Del(t.Context(), log).Err())
-	send(20)
-	check(t, size() == 16*7, "a new log takes %d bytes", size())
+	log := func(e Endpoint) string { return l.roomOf(id).ring(e, id) + "l" }
+	size := func(e Endpoint) int64 { return l.rdb.StrLen(t.Context(), log(e)).Val() }
+	check(t, send(EndpointOrders, 500) == 500, "refused within the window")
+	check(t, size(EndpointOrders) == 64*7, "the log takes %d bytes", size(EndpointOrders))
+	must(t, l.rdb.Del(t.Context(), log(EndpointOrders)).Err())
+	send(EndpointOrders, 20)
+	check(t, size(EndpointOrders) == 16*7, "a new log takes %d bytes", size(EndpointOrders))
+
+	check(t, send(EndpointCancel, 400) == 200, "a window larger than the bound forgets")
+	check(t, size(EndpointCancel) == 256*7, "the log of a large window takes %d bytes", size(EndpointCancel))
 }
 
 func findMutant(t *testing.T, script, from, to string) {

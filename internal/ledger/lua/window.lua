@@ -25,11 +25,12 @@
 -- The first 17 bytes are the account's limits, written by write_account and
 -- nowhere else: an account without this ring does not exist. The ring stays.
 --
--- The log is for windows that are yet to come, too: limits may be changed to any
--- of up to a day and a million requests, and count what was admitted before. So
--- it keeps the admissions of a day, the last million of them at most: 7 to 14
--- bytes each, 7 MB for an account that makes so many. A day after the last of
--- them it expires.
+-- The log is for windows that are yet to come, too: limits may be changed, and
+-- count what was admitted before. So beyond what the windows hold it keeps the
+-- admissions of a day, the last 16,384 of them at most, 115 kB: a window of up to so
+-- many requests is exact from the moment on in which it comes into force, a larger
+-- one that is longer than those before counts these at first. A day after the last
+-- of them it expires.
 --
 -- Nothing is written for a request that is refused, with one exception: times
 -- in the future, left by a clock that went back, are drawn to the present.
@@ -37,7 +38,7 @@
 -- Crash or repeat: a script is all or nothing; a repeated call whose first
 -- reply was lost counts twice, which errs on the safe side.
 local HEAD, ENTRY, RECENT = 60, 7, 16
-local DAY, MOST_KEPT = 86400000000, 1048576
+local DAY, KEPT = 86400000000, 16384
 local HEAD_FORMAT, CURSOR_FORMAT = '>BI4I4I4I4I4I6I6I6I7I7I7', '>I4I6I6I6I7I7I7'
 
 -- The ring of the running call: scripts run one after the other, and open_ring
@@ -194,7 +195,7 @@ end
 -- doubled log the odd lap comes first, and what is in neither is long ago. SET,
 -- not SETRANGE: growing in place would reserve twice the memory.
 local function grow()
-  local entries = call('GET', log_key())
+  local entries = call('GET', log_key()) or ''
   entries = entries .. string.rep('\0', capacity * ENTRY - #entries)
   local present = logged % capacity * ENTRY
   local before = sub(entries, 1, #entries - present) .. string.rep('\0', present)
@@ -205,11 +206,12 @@ local function grow()
 end
 
 -- Moves the 16 recent admissions to the log, over the 16 oldest in it, which are
--- more than a day old or more than can ever count. Without the log there is none
--- of the last day in it.
+-- outside the windows and more than a day old or more than are kept. Without the
+-- log there is none of the last day in it.
 local function keep(recent)
   if call('EXISTS', log_key()) == 0 then capacity = RECENT end
-  while capacity < MOST_KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY do grow() end
+  local oldest = min(tail1, tail2)
+  while admitted - oldest > capacity or capacity < KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY do grow() end
   call('SETRANGE', log_key(), (capacity - RECENT - logged % capacity) * ENTRY, recent)
   call('PEXPIRE', log_key(), format('%d', DAY / 1000 + 60000))
 end
