@@ -91,6 +91,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		"picked up": func(o *Order) { o.PickedUpAt = noon }, "delivered": func(o *Order) { o.DeliveredAt = noon }, "ended": func(o *Order) { o.EndedAt = noon },
 		"updated": func(o *Order) { o.UpdatedAt = noon }, "type": func(o *Order) { o.PaymentType = 0 }, "amount": func(o *Order) { o.OrderAmount = delivery.Money{} },
 		"zero amount": func(o *Order) { o.OrderAmount = money(0) }, "collection": func(o *Order) { o.Collection.Minor++ }, "courier": func(o *Order) { o.CourierName = "x" },
+		"no courier": func(o *Order) { o.WithoutCourier = !o.WithoutCourier },
 	} {
 		token := orders.token(rows(change))
 		if other, known := seen[token]; known {

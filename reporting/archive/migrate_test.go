@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -21,7 +22,7 @@ const tablesEnd = 4
 func insertEarlier(t testing.TB, a *Archive, b *Batch) {
 	t.Helper()
 	earlier := orders
-	earlier.columns = slices.DeleteFunc(slices.Clone(orders.columns), func(c column[Order]) bool { return c.name == "courier_name" })
+	earlier.columns = slices.DeleteFunc(slices.Clone(orders.columns), func(c column[Order]) bool { return c.name == "courier_name" || c.name == "without_courier" })
 	noError(t, insertRows(t.Context(), a, &earlier, b.Orders, true))
 	noError(t, insertRows(t.Context(), a, &orderEvents, b.Events, true))
 }
@@ -40,6 +41,7 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 			t.Fatalf("%d of %d files: %v %v", len(applied), n, applied, err)
 		}
 		o := newOrder(account(1), n, noon, toDelivered...)
+		o.Courier = delivery.Courier{Name: "Mehmet Yılmaz"}
 		if n >= tablesEnd {
 			insertEarlier(t, a, batchOf(o))
 		}
@@ -55,6 +57,7 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 		}
 		if n >= tablesEnd { // and both releases write while one replaces the other
 			later := newOrder(account(1), n+100, noon, toDelivered...)
+			later.Courier = o.Courier
 			insertEarlier(t, a, batchOf(later))
 			noError(t, a.Insert(t.Context(), batchOf(o)))
 			requireStored(t, a, noon, noon, o, later)

@@ -34,6 +34,7 @@ type Order struct {
 	OrderAmount     delivery.Money
 	Collection      delivery.Money
 	CourierName     string // abbreviated; empty: none was reported
+	WithoutCourier  bool   // Delivered, and no courier was named by then
 }
 
 // Place is where rows of the order lie.
@@ -119,7 +120,8 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 		Status:    o.Status,
 		CreatedAt: o.CreatedAt, OrderedAt: o.OrderedAt, ReadyAt: o.ReadyAt, UpdatedAt: o.UpdatedAt(),
 		PaymentType: o.Payment.Type, OrderAmount: o.OrderAmount, Collection: o.Payment.CollectionAmount,
-		CourierName: delivery.AbbreviateName(o.Courier.Name),
+		CourierName:    delivery.AbbreviateName(o.Courier.Name),
+		WithoutCourier: o.Status == delivery.Delivered && o.Courier.IsZero(),
 	}
 	if s != nil {
 		row.StoreName, row.TaxNumber = s.Name, s.TaxNumber

@@ -7,6 +7,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+//rule:states/a-delivered-without-a-courier
 func TestOrderOf_FollowsTheHistory(t *testing.T) {
 	t.Parallel()
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
@@ -35,6 +36,16 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 		if p := row.Place(); p != (Place{o.Account, time.Date(2026, 11, 21, 0, 0, 0, 0, delivery.Istanbul), o.ID}) {
 			t.Errorf("%+v", p)
 		}
+	}
+	for courier, without := range map[string]bool{"": true, "Mehmet Yılmaz": false} {
+		o := newOrder(account(1), 1, noon, toDelivered...)
+		o.Courier.Name = courier
+		if row := OrderOf(o, kebap); row.WithoutCourier != without {
+			t.Errorf("courier %q: %+v", courier, row)
+		}
+	}
+	if row := OrderOf(newOrder(account(1), 1, noon, toDelivered[:4]...), kebap); row.WithoutCourier {
+		t.Errorf("on its way: %+v", row)
 	}
 	if row := OrderOf(newOrder(account(1), 1, noon), nil); row.StoreName != "" || row.TaxNumber != "" {
 		t.Errorf("%+v", row)

@@ -113,6 +113,7 @@ func TestDifferences_FindEveryColumn(t *testing.T) {
 		"fleet_name": "'x'", "status": "'Nonsense'", "failure_reason": "'x'", "cancel_reason": "'x'", "created_at": "created_at + 1", "ordered_at": "NULL",
 		"ready_at": "ready_at + 1", "assigned_at": "NULL", "picked_up_at": "picked_up_at + 1", "delivered_at": "NULL", "ended_at": "NULL",
 		"updated_at": "updated_at + 1", "payment_type": "''", "order_amount": "NULL", "collection_amount": "collection_amount + 0.01",
+		"without_courier": "not without_courier",
 	}
 	if want := len(orders.columns) - 6; len(columns) != want { // three keys, two of the store, and the courier
 		t.Fatalf("%d columns are tried, there are %d", len(columns), want)

@@ -45,6 +45,7 @@ var orders = table[Order]{
 		amount("order_amount", func(o *Order) delivery.Money { return o.OrderAmount }),
 		amount("collection_amount", func(o *Order) delivery.Money { return o.Collection }),
 		unstableText("courier_name", func(o *Order) string { return o.CourierName }), // a swap raises no version
+		flag("without_courier", func(o *Order) bool { return o.WithoutCourier }),
 	},
 	check: func(o *Order) error {
 		return errors.Join(

@@ -221,6 +221,9 @@ func kinds(o *archive.Order) (all []string) {
 	if (o.Status == delivery.Failed || o.Status == delivery.Cancelled) && o.Collection.Minor > 0 {
 		all = append(all, "CollectionUndelivered")
 	}
+	if o.WithoutCourier {
+		all = append(all, "CourierMissing")
+	}
 	slices.Sort(all)
 	return all
 }

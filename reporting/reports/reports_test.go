@@ -54,7 +54,7 @@ func without(rows [][]string, column int) [][]string {
 	return rows
 }
 
-//rule:what-the-service-does/facts-that/payment-handling-the-service-stores order-creation-request/orderAmount states/a-delivered-reported-after-that
+//rule:what-the-service-does/facts-that/payment-handling-the-service-stores order-creation-request/orderAmount states/a-delivered-reported-after-that states/a-delivered-without-a-courier
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 	t.Parallel()

@@ -112,6 +112,7 @@ func newOrder(t *rapid.T, n int) archive.Order {
 	switch o.Status {
 	case delivery.Delivered:
 		o.PickedUpAt, o.DeliveredAt = o.CreatedAt, o.EndedAt
+		o.WithoutCourier = rapid.IntRange(0, 3).Draw(t, "courier") == 0
 	case delivery.Failed:
 		o.Failure = rapid.SampledFrom([]delivery.FailureReason{delivery.TimedOut, delivery.CustomerRefused}).Draw(t, "failure")
 	case delivery.Cancelled:
@@ -127,7 +128,7 @@ func stories(size int) *rapid.Generator[story] {
 		for n := range size {
 			o := newOrder(t, n)
 			s.orders = append(s.orders, o)
-			if o.Failure != delivery.TimedOut {
+			if o.Status != delivery.Failed && o.Status != delivery.Cancelled {
 				continue
 			}
 			for k := range rapid.IntRange(0, 2).Draw(t, "late") {

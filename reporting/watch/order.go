@@ -74,6 +74,15 @@ func (o *orderRow) ToCollect() delivery.Money {
 // CourierName is shown as vendors see it.
 func (v *orderView) CourierName() string { return delivery.AbbreviateName(v.Courier.Name) }
 
+// NoCourier is what stands in the place of a courier. A fleet may report steps
+// without ever naming one.
+func (v *orderView) NoCourier() string {
+	if v.Status == delivery.Searching {
+		return "nobody yet"
+	}
+	return "no courier reported"
+}
+
 // errCannotTell is the answer when the order is not in Redis and ClickHouse does
 // not say whether it ever was.
 var errCannotTell = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: 5 * time.Second,

@@ -129,7 +129,8 @@ func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	e.page(cancelled.ID).Says("Cancelled CustomerRequest", "Müşteri <i>vazgeçti</i>", "webhook not sent yet")
 	lost := e.Vendor.Order("", time.Now())
 	e.Commit(lost, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.NoCourierFound})
-	e.page(lost.ID).Says("Failed NoCourierFound", "Courier nobody yet")
+	e.page(lost.ID).Says("Failed NoCourierFound", "Courier no courier reported")
+	e.page(e.Vendor.Order("", time.Now()).ID).Says("Courier nobody yet")
 }
 
 //rule:states/a-delivered-reported-after-that
