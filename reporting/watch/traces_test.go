@@ -36,9 +36,8 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 
 func TestRefusedUpdates_AreCutToWhatCanBeRead(t *testing.T) {
 	e := newEnv(t)
-	o := e.Vendor.Order("", time.Now())
 	for range shownTraces + 1 {
-		e.Reach(o, delivery.Delivered, time.Now())
+		e.Reach(e.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
 	e.refuse(delivery.Searching, "illegal_move", false)
 	e.get("/refused-updates").Says("Only the newest 100 are shown")
