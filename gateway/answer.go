@@ -13,12 +13,15 @@ import (
 	"github.com/bytedance/sonic"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 var (
 	headerLimit      = []byte("X-RateLimit-Limit")
 	headerRemaining  = []byte("X-RateLimit-Remaining")
 	headerReset      = []byte("X-RateLimit-Reset")
+	headerRateLimit  = []byte("RateLimit")
+	headerRatePolicy = []byte("RateLimit-Policy")
 	headerRetryAfter = []byte("Retry-After")
 	headerReplayed   = []byte("Idempotent-Replayed")
 	headerRequestID  = []byte("X-Request-Id")
@@ -57,8 +60,20 @@ func (x *exchange) send(status int, b []byte) {
 	r.SetBody(b)
 }
 
+// bucketNames are the limits' names in RateLimit and RateLimit-Policy, those of
+// an account's limits, and what counts in them.
+var bucketNames = [...]struct{ policy, endpoint string }{
+	ledger.EndpointOrders:      {"orders", "POST /orders"},
+	ledger.EndpointOrderStatus: {"orderStatus", "GET /orders/{orderId}"},
+	ledger.EndpointCancel:      {"cancel", "POST /orders/{orderId}/cancel"},
+	ledger.EndpointStores:      {"stores", "PUT /stores/{externalStoreId} and /webhook"},
+	ledger.EndpointToken:       {"token", "POST /token"},
+}
+
 // sendQuota tells of the bucket that the request was counted in (spec,
-// "Limits", rule 2).
+// "Limits", rule 2), and the same in the fields of the IETF draft
+// (draft-ietf-httpapi-ratelimit-headers-10), which need no clock. A bucket, which
+// has no window, has no w there.
 func (x *exchange) sendQuota() {
 	if x.quota.Limit == 0 {
 		return
@@ -68,6 +83,19 @@ func (x *exchange) sendQuota() {
 	h.SetCanonical(headerLimit, strconv.AppendInt(digits[:0], int64(x.quota.Limit), 10))
 	h.SetCanonical(headerRemaining, strconv.AppendInt(digits[:0], int64(x.quota.Remaining), 10))
 	h.SetCanonical(headerReset, strconv.AppendInt(digits[:0], x.quota.Reset, 10))
+	var item [96]byte
+	name := append(append(item[:0], '"'), bucketNames[x.route.bucket].policy...)
+	if x.quota.Window > 0 {
+		name = append(strconv.AppendInt(append(name, '-'), int64(x.quota.Window), 10), 's')
+	}
+	name = append(name, '"')
+	policy := strconv.AppendInt(append(name, ";q="...), int64(x.quota.Limit), 10)
+	if x.quota.Window > 0 {
+		policy = strconv.AppendInt(append(policy, ";w="...), int64(x.quota.Window), 10)
+	}
+	h.SetCanonical(headerRatePolicy, policy)
+	left := strconv.AppendInt(append(name, ";r="...), int64(x.quota.Remaining), 10)
+	h.SetCanonical(headerRateLimit, strconv.AppendInt(append(left, ";t="...), int64(x.quota.ResetIn), 10))
 }
 
 // refuse answers an error: a *delivery.Error says what it says, a failure of
@@ -77,6 +105,11 @@ func (g *gateway) refuse(x *exchange, err error) {
 	requestID := ""
 	if !errors.As(err, &refusal) {
 		refusal, requestID = g.fault(x, err)
+	}
+	if refusal.Code == delivery.CodeRateLimited && x.quota.Limit > 0 {
+		named := *refusal
+		named.Message = bucketNames[x.route.bucket].endpoint + ": " + refusal.Message
+		refusal = &named
 	}
 	x.meter.refused(refusal)
 	g.countRefusal(x, refusal.Code)

@@ -428,7 +428,9 @@ func (a answer) firstField() string {
 }
 
 func (a answer) quota() bool {
-	return a.header.Get("X-RateLimit-Limit") != "" && a.header.Get("X-RateLimit-Remaining") != "" && a.header.Get("X-RateLimit-Reset") != ""
+	return a.header.Get("X-RateLimit-Limit") != "" && a.header.Get("X-RateLimit-Remaining") != "" && a.header.Get("X-RateLimit-Reset") != "" &&
+		strings.Contains(a.header.Get("RateLimit-Policy"), ";q="+a.header.Get("X-RateLimit-Limit")) &&
+		strings.Contains(a.header.Get("RateLimit"), ";r="+a.header.Get("X-RateLimit-Remaining")+";t=")
 }
 
 // everyLimit is so wide that nothing is refused for being too much.

@@ -42,6 +42,41 @@ func TestLimits_HeadersCountDown(t *testing.T) {
 	}
 }
 
+// The IETF draft's fields tell the same without a clock, and a 429 says which
+// limit of which endpoint it is, and when to come again.
+//
+//rule:limits-and-idempotency/headers-on-every-such-response
+func TestLimits_InSecondsAndByName(t *testing.T) {
+	e := newClockEnv(t).withStore(`{"orders":{"sustained":{"count":10,"seconds":60},"burst":{"count":2,"seconds":20}},` +
+		`"stores":{"sustained":{"count":1,"seconds":10},"burst":{"count":1000,"seconds":10}}}`)
+	tells := func(a answer, policy, left string) {
+		t.Helper()
+		if a.header.Get("RateLimit-Policy") != policy || a.header.Get("RateLimit") != left {
+			t.Errorf("RateLimit-Policy %s, RateLimit %s, want %s and %s", a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"), policy, left)
+		}
+	}
+	first := want(t, e.order(orderBody("POS-0"), ""), 201, "")
+	tells(first, `"orders-20s";q=2;w=20`, `"orders-20s";r=1;t=20`)
+	e.clock.pass(t, 4500*time.Millisecond)
+	tells(e.order(orderBody("POS-1"), ""), `"orders-20s";q=2;w=20`, `"orders-20s";r=0;t=16`) // rounded up
+	a := want(t, e.order(orderBody("POS-2"), ""), 429, "RATE_LIMITED", "retryAfterSeconds", 16)
+	tells(a, `"orders-20s";q=2;w=20`, `"orders-20s";r=0;t=16`)
+	if a.message != "POST /orders: the limit of 2 requests in any 20 seconds is used up; the next one is admitted in 16 s" {
+		t.Error(a.message)
+	}
+	id := first.data["orderId"].(string)
+	want(t, e.call("GET", "/orders/"+id, ""), 200, "")
+	polled := want(t, e.call("GET", "/orders/"+id, ""), 429, "RATE_LIMITED")
+	tells(polled, `"orderStatus-10s";q=1;w=10`, `"orderStatus-10s";r=0;t=10`)
+	if !strings.HasPrefix(polled.message, "GET /orders/{orderId}: one order may be read once") {
+		t.Error(polled.message)
+	}
+	bucket := e.call("GET", "/webhook", "").header.Get("RateLimit-Policy")
+	if bucket != `"stores";q=1000` {
+		t.Errorf("a bucket: %s", bucket)
+	}
+}
+
 //rule:errors/retry-guidance/RATE_LIMITED limits/rules/3 limits-and-idempotency/429-retry-after-and-data.retryafterseconds-rounded
 func TestLimits_RetryAfterIsTrue(t *testing.T) {
 	e := newClockEnv(t).withStore(`{"orders":{"sustained":{"count":2,"seconds":20},"burst":{"count":2,"seconds":20}}}`)

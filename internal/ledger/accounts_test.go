@@ -26,7 +26,7 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	wantCode(t, errOf(l.Consume(t.Context(), id, EndpointOrders)), delivery.CodeRateLimited)
 	limits.Orders.Sustained.Count = 9
 	get(l.UpdateAccount(t.Context(), id, narrow))(t)
-	equal(t, get(l.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60}), "quota")
+	equal(t, get(l.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60, ResetIn: 60, Window: 60}), "quota")
 	stored := get(l.Account(t.Context(), id))(t)
 	check(t, stored.Limits == limits && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
 }

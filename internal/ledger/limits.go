@@ -38,10 +38,12 @@ type Quota struct {
 	Limit     int
 	Remaining int
 	Reset     int64 // Unix seconds at which Remaining will next be larger
+	ResetIn   int   // seconds until then, by Redis's clock
+	Window    int   // seconds of the window that Limit is of; 0: a bucket
 }
 
 // quotaSize is the packed quota of a reply, see reply in lua/window.lua.
-const quotaSize = 4 + 4 + 6 + 4
+const quotaSize = 4 + 4 + 6 + 4 + 4 + 4
 
 // counted is a script's reply to a request that counts: its name, the quota,
 // how long to wait when it was refused, and whatever it answers besides.
@@ -65,6 +67,7 @@ func parseCounted(reply string) (counted, error) {
 	c.quota.Limit, c.quota.Remaining = int(f.uint32()), int(f.uint32())
 	c.quota.Reset = int64(f.uint16())<<32 | int64(f.uint32())
 	c.wait = time.Duration(f.uint32()) * time.Millisecond
+	c.quota.ResetIn, c.quota.Window = int(f.uint32()), int(f.uint32())
 	c.payload = f.rest
 	return c, nil
 }
@@ -73,8 +76,12 @@ func parseCounted(reply string) (counted, error) {
 func (c *counted) refusal() error {
 	switch c.name {
 	case "limited":
+		window := "at once"
+		if c.quota.Window > 0 {
+			window = fmt.Sprintf("in any %d seconds", c.quota.Window)
+		}
 		return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: c.wait,
-			Message: fmt.Sprintf("the limit of %d requests is used up; wait as Retry-After says", c.quota.Limit)}
+			Message: fmt.Sprintf("the limit of %d requests %s is used up; the next one is admitted in %d s", c.quota.Limit, window, c.quota.ResetIn)}
 	case "suspended":
 		return delivery.Refuse(delivery.CodeAccountSuspended, "the account is suspended; contact the operator")
 	case "unknown":

@@ -64,7 +64,7 @@ func (m *bruteForce) request(now int64) judgement {
 			remaining++
 			owed += cost
 		}
-		opinions = append(opinions, opinion{m.limit.Burst.Count, remaining, now + (owed+refill-1)/refill})
+		opinions = append([]opinion{{m.limit.Burst.Count, 0, remaining, now + (owed+refill-1)/refill}}, opinions...)
 	}
 	tightest := opinions[0]
 	for _, o := range opinions[1:] {
@@ -73,7 +73,8 @@ func (m *bruteForce) request(now int64) judgement {
 		}
 	}
 	j := judgement{admitted: tightest.remaining >= 0}
-	j.quota = Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6))}
+	j.quota = Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6)),
+		ResetIn: int((tightest.grows - now + second - 1) / second), Window: tightest.window}
 	if !j.admitted {
 		j.wait = tightest.grows - now
 		return j
@@ -84,8 +85,8 @@ func (m *bruteForce) request(now int64) judgement {
 
 // opinion is what one window, or the bucket, makes of a request.
 type opinion struct {
-	limit, remaining int // remaining -1: refused
-	grows            int64
+	limit, window, remaining int // remaining -1: refused
+	grows                    int64
 }
 
 func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
@@ -97,11 +98,11 @@ func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
 		inside := m.since(now - span)
 		switch n := len(inside); {
 		case n >= w.Count:
-			opinions = append(opinions, opinion{w.Count, -1, inside[n-w.Count] + span})
+			opinions = append(opinions, opinion{w.Count, w.Seconds, -1, inside[n-w.Count] + span})
 		case n == 0:
-			opinions = append(opinions, opinion{w.Count, w.Count - 1, now + span})
+			opinions = append(opinions, opinion{w.Count, w.Seconds, w.Count - 1, now + span})
 		default:
-			opinions = append(opinions, opinion{w.Count, w.Count - n - 1, inside[0] + span})
+			opinions = append(opinions, opinion{w.Count, w.Seconds, w.Count - n - 1, inside[0] + span})
 		}
 	}
 	return opinions

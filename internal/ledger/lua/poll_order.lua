@@ -15,7 +15,7 @@ if order and not suspended() then
   local polled, interval = parse('>I8', sub(order, 37, 44)), tonumber(ARGV[3])
   -- A poll in the future was made before the clock went back; it is forgotten.
   if polled <= now + 1000000 and now - polled < interval then
-    limit, remaining, grows, decided = 1, -1, polled + interval, now
+    limit, window, remaining, grows, decided = 1, interval / 1000000, -1, polled + interval, now
     return reply('polled_too_soon')
   end
   call('SETRANGE', KEYS[2], 36, pack('>I8', now))

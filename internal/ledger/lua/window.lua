@@ -48,11 +48,11 @@ local ring_key, ring_value
 local flags, count1, seconds1, count2, seconds2
 local capacity, admitted, tail1, tail2, last, at1, at2, logged
 
--- The verdict on the request, set by judge: the limit that decides, how many
--- requests remain after this one (-1: it is refused), and when that number
--- grows or the refused request may be tried; decided is the time it holds for,
--- debt a bucket's after this request.
-local limit, remaining, grows, decided, debt
+-- The verdict on the request, set by judge: the limit that decides, the seconds
+-- of its window (0: a bucket), how many requests remain after this one (-1: it is
+-- refused), and when that number grows or the refused request may be tried;
+-- decided is the time it holds for, debt a bucket's after this request.
+local limit, window, remaining, grows, decided, debt
 
 -- The ring's value after admit, for the caller to write.
 local counted
@@ -173,18 +173,18 @@ local function judge(now)
   end
   decided, limit = now, nil
   if flags >= 2 then
-    limit, remaining, grows = count2, judge_bucket()
+    limit, window, remaining, grows = count2, 0, judge_bucket()
   elseif count1 > 0 then
     local span = seconds1 * 1000000
     tail1, at1 = advance(tail1, at1, now - span)
-    limit, remaining, grows = count1, judge_window(count1, span, tail1, at1)
+    limit, window, remaining, grows = count1, seconds1, judge_window(count1, span, tail1, at1)
   end
   if count2 > 0 then
     local span = seconds2 * 1000000
     tail2, at2 = advance(tail2, at2, now - span)
     local remaining2, grows2 = judge_window(count2, span, tail2, at2)
     if not limit or remaining2 < remaining or remaining2 == remaining and grows2 > grows then
-      limit, remaining, grows = count2, remaining2, grows2
+      limit, window, remaining, grows = count2, seconds2, remaining2, grows2
     end
   end
   return remaining >= 0
@@ -242,11 +242,13 @@ local function suspended() return flags % 2 == 1 end
 
 -- What every counted reply begins with: its name, a line feed, and the quota as
 -- limit, remaining (4 bytes each), the Unix second at which remaining grows
--- (6 bytes) and the wait in milliseconds (4 bytes, 0 unless refused).
+-- (6 bytes), the wait in milliseconds (4 bytes, 0 unless refused), the seconds
+-- until remaining grows and those of the window (4 bytes each).
 local function reply(name, payload)
   local wait, left = 0, remaining
   if left < 0 then wait, left = max(1, ceil((grows - decided) / 1000)), 0 end
-  return name .. '\n' .. pack('>I4I4I6I4', limit, left, ceil(grows / 1000000), wait) .. (payload or '')
+  return name .. '\n' .. pack('>I4I4I6I4I4I4', limit, left, ceil(grows / 1000000), wait,
+    max(0, ceil((grows - decided) / 1000000)), window) .. (payload or '')
 end
 
 -- Writes the admission, and answers.
