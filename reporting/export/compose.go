@@ -111,15 +111,19 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 
 // outcomeRows names each line by its place in the stream, so that the same line
 // is the same row whoever exports it how often. The two streams number their
-// entries apart, but no event is in both at the same millisecond: between an
-// attempt that failed and the next one lies a pause.
+// entries apart, so those of tries are marked: one of each may have the same
+// number. What a release before exported has no marks.
 func outcomeRows(e *ledger.Entry) []archive.Outcome {
 	rows := make([]archive.Outcome, len(e.Outcomes.Records))
 	for i, r := range e.Outcomes.Records {
+		entry := e.ID
+		if r.State == "retrying" {
+			entry += "t"
+		}
 		rows[i] = archive.Outcome{
 			Account: e.Outcomes.Account, At: r.At, EventID: r.EventID, Event: delivery.EventType(r.Event), State: r.State,
 			Attempt: r.Attempt, HTTPStatus: r.HTTPStatus, Error: r.Error, Milliseconds: int(r.Millis),
-			Replay: r.Replay, Probe: r.Probe, Partition: e.Partition, Entry: e.ID, Line: i + 1,
+			Replay: r.Replay, Probe: r.Probe, Partition: e.Partition, Entry: entry, Line: i + 1,
 		}
 		if id, err := delivery.ParseOrderID(r.OrderID); err == nil {
 			rows[i].Order = id

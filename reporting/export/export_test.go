@@ -102,6 +102,23 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 }
 
 // attempt plays the sending of the one event that waits.
+// The streams of tries and of outcomes number their entries apart: an event may
+// stand in both under the same number, and has a row of each, exported twice too.
+func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	var batch archive.Batch
+	for _, state := range []string{"retrying", "undelivered", "retrying", "undelivered"} {
+		e := &ledger.Entry{ID: "1795284000000-0", Outcomes: &ledger.Outcomes{Account: s.Vendor.Account, Records: []ledger.AttemptRecord{
+			{EventID: "evt_1", At: time.UnixMilli(1_795_284_000_000), State: state}}}}
+		batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
+	}
+	if err := s.Archive.Insert(t.Context(), &batch); err != nil {
+		t.Fatal(err)
+	}
+	s.Want("rows", "count(), uniqExact(state) FROM "+s.Database+".webhook_outcomes FINAL", "2\t2")
+}
+
 func (s *env) attempt(ok bool) {
 	s.T.Helper()
 	var ds []*ledger.Delivery
