@@ -145,7 +145,7 @@ mutants: ## defects put into a copy of the code, one at a time: make faults must
 	@go run ./reporting engine install
 	@go run ./loadtest/faults/mutants $(ARGS)
 
-overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps, a fleet's flood: six cases, 10 minutes (ARGS=-help)
+overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps, a fleet's flood, a stranger's logins: seven cases, 12 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./reporting engine install
 	@go run ./loadtest/overload $(ARGS)

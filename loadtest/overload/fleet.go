@@ -27,17 +27,23 @@ const (
 	besides = 8 << 20
 )
 
-// flood counts the answers that a fleet gets, by status. It is safe for concurrent use.
+// flood counts the answers that an attacker gets, by status. It is safe for concurrent use.
 type flood struct {
 	mu       sync.Mutex
 	statuses map[int]int
+}
+
+func (f *flood) count(_ *tally, _ shot, a pace.Answer, _ time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.statuses[a.Status]++
 }
 
 func (f *flood) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text := ""
-	for _, status := range []int{202, 403, 409, 429, 503} {
+	for _, status := range []int{202, 401, 403, 409, 429, 503} {
 		text += fmt.Sprintf("%d: %d, ", status, f.statuses[status])
 		delete(f.statuses, status)
 	}
@@ -71,11 +77,7 @@ func (r *run) floodFleet(ctx context.Context) error {
 				return fmt.Appendf(dst, "POST /api/fleet/v1/jobs/%s/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 					orders[n%len(orders)], s.fleet.Bearer, len(body), body), 0, n
 			},
-			count: func(_ *tally, _ shot, a pace.Answer, _ time.Time) {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				f.statuses[a.Status]++
-			}}
+			count: f.count}
 		v.fire(ctx, newTally())
 		return f
 	}
@@ -141,6 +143,19 @@ func (r *run) beside(ctx context.Context, s *system, other func()) (t *tally, co
 	if err != nil {
 		return nil, "", 0, err
 	}
+	t, cores = r.together(ctx, s, other)
+	select {
+	case <-time.After(housekeeping):
+	case <-ctx.Done():
+		return nil, "", 0, ctx.Err()
+	}
+	after, err := s.figure(ctx, "memory", "used_memory")
+	return t, cores, after - before, err
+}
+
+// together lets the vendors order while something else is done, and answers what they
+// saw and how many cores each program used.
+func (r *run) together(ctx context.Context, s *system, other func()) (t *tally, cores string) {
 	w := watch{pids: map[string]func() int{"gateway": s.Gateway.PID, "worker": s.Worker.PID, "redis": s.redis.PID, "clients": os.Getpid}}
 	w.begin(ctx, r.form.load)
 	var all sync.WaitGroup
@@ -155,13 +170,7 @@ func (r *run) beside(ctx context.Context, s *system, other func()) (t *tally, co
 	for _, name := range []string{"gateway", "worker", "redis", "clients"} {
 		cores += fmt.Sprintf("%s %.2f ", name, traces[name].cpu/max(traces[name].seconds, 1))
 	}
-	select {
-	case <-time.After(housekeeping):
-	case <-ctx.Done():
-		return nil, "", 0, ctx.Err()
-	}
-	after, err := s.figure(ctx, "memory", "used_memory")
-	return t, strings.TrimSpace(cores), after - before, err
+	return t, strings.TrimSpace(cores)
 }
 
 // housekeeping is how often the worker trims, and a little.
@@ -172,21 +181,12 @@ func (r *run) disabledFleet(ctx context.Context, s *system, send func(time.Durat
 	if err := s.admin.Call(ctx, http.MethodPatch, "/fleets/"+s.Demo.Fleet.FleetID, map[string]bool{"disabled": true}, nil); err != nil {
 		return err
 	}
-	commands := func(do func()) (int64, error) {
-		before, err := s.figure(ctx, "stats", "total_commands_processed")
-		if err != nil {
-			return 0, err
-		}
-		do()
-		after, err := s.figure(ctx, "stats", "total_commands_processed")
-		return after - before, err
-	}
-	idle, err := commands(func() { time.Sleep(r.form.phase) })
+	idle, err := s.commands(ctx, func() { time.Sleep(r.form.phase) })
 	if err != nil {
 		return err
 	}
 	var f *flood
-	busy, err := commands(func() { f = send(r.form.phase) })
+	busy, err := s.commands(ctx, func() { f = send(r.form.phase) })
 	if err != nil {
 		return err
 	}
@@ -194,6 +194,17 @@ func (r *run) disabledFleet(ctx context.Context, s *system, send func(time.Durat
 	r.sheet.demand(refused > 0 && busy-idle < refused/10, "commands of Redis while a disabled fleet is refused", "as many as when nothing comes",
 		"%d for %d refusals, %d in the same time without", busy, refused, idle)
 	return nil
+}
+
+// commands is how many commands Redis gets while something is done.
+func (s *system) commands(ctx context.Context, do func()) (int64, error) {
+	before, err := s.figure(ctx, "stats", "total_commands_processed")
+	if err != nil {
+		return 0, err
+	}
+	do()
+	after, err := s.figure(ctx, "stats", "total_commands_processed")
+	return after - before, err
 }
 
 // figure is a number of Redis's INFO.

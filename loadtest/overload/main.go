@@ -7,6 +7,7 @@
 //	clickhouse  ClickHouse away for the whole run
 //	clock       Redis's clock an hour forward, and back
 //	fleet       a fleet's credential at 5,000 reports a second
+//	logins      a stranger with 5,000 wrong logins a second
 //
 // It owns the cases, the arrivals (to a schedule that no answer delays, over a
 // bounded number of connections) and the verdict. It refuses to look into the
@@ -36,7 +37,7 @@ const longest = 20 * time.Minute
 
 const manual = `Usage: go run ./loadtest/overload [flags]
 
-Overloads the real programs in six cases, each against a system of its own:
+Overloads the real programs in seven cases, each against a system of its own:
 
   load        ten times the sustainable rate of orders, over many accounts, some
               at their ordinary limits: no crash, bounded memory, quick and
@@ -50,9 +51,12 @@ Overloads the real programs in six cases, each against a system of its own:
   fleet       a fleet's credential at 5,000 reports a second, of open and of ended
               orders: Redis keeps nothing of it, vendors feel nothing; once the fleet
               is disabled Redis is not asked
+  logins      a stranger with 5,000 wrong logins a second over 600 connections: no
+              vendor is refused, the owner of the client logs in, and once they are
+              throttled Redis is not asked
 
 Prints a line for each figure and a table at the end. Ends with status 1 when
-something did not hold. About nine minutes on two cores.
+something did not hold. About eleven minutes on two cores.
 
 Flags:
 `
@@ -118,6 +122,7 @@ var cases = []struct {
 	{"clickhouse", "ClickHouse away for the whole run", (*run).awayClickHouse},
 	{"clock", "Redis's clock jumps forward and back", (*run).jumpingClock},
 	{"fleet", "a fleet's credential at 5,000 reports a second", (*run).floodFleet},
+	{"logins", "a stranger with 5,000 wrong logins a second", (*run).floodLogins},
 }
 
 func command(ctx context.Context, args []string, out io.Writer) (err error) {
