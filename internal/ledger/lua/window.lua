@@ -101,18 +101,23 @@ local function advance(tail, at, horizon)
   return high, high_at
 end
 
--- The first of the log's admissions that lie in a row above the horizon, or one of
--- the 15 before it: they are looked at 16 at a time, as they were written. Times
--- never fall from one index to the next. What stands too late before others is the
--- copy of a later one: a release before doubled the log with its entries twice.
+-- The first of the log's admissions above the horizon, or one of the 15 before it:
+-- rows of 16 are looked at, as they were written, back from the newest one in steps
+-- that double, then by halving. Times never fall from one index to the next. A row
+-- that is too late for its place is the copy of a later one: a release before
+-- doubled the log with its entries twice.
 local function first_since(horizon)
-  local first, later = logged, last
-  while first > max(logged - capacity, 0) do
-    local newest = entry_at(first - 1)
-    if newest <= horizon or newest > later then break end
-    first, later = first - RECENT, newest
+  local within, later, beyond, step = 0, last, min(capacity, logged) / RECENT + 1, 1
+  while beyond - within > 1 do
+    local row = min(within + step, floor((within + beyond) / 2))
+    local newest = entry_at(logged - (row - 1) * RECENT - 1)
+    if newest > horizon and newest <= later then
+      within, later, step = row, newest, step * 2
+    else
+      beyond = row
+    end
   end
-  return first
+  return logged - within * RECENT
 end
 
 -- Puts both tails back to where the longer window begins at now, for limits or a
