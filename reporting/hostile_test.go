@@ -136,7 +136,7 @@ func (b *env) customersAlone(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	var open []net.Conn
-	for range 128 {
+	for range 256 {
 		conn, err := net.Dial("tcp", b.customers)
 		if err != nil {
 			t.Fatal(err)

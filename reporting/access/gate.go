@@ -26,7 +26,7 @@ type Settings struct {
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides
 	// one of a browser that is known. Each takes 64 MB for a tenth of a second;
-	// further ones wait up to 20 s.
+	// further ones wait up to 50 s.
 	PasswordChecks int `yaml:"password_checks"`
 }
 

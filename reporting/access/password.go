@@ -9,8 +9,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// checkPatience is how long a sign-in waits for its turn.
-const checkPatience = 20 * time.Second
+// checkPatience is how long a sign-in waits for its turn; proxies commonly wait a
+// minute for an answer.
+const checkPatience = 50 * time.Second
 
 // passwordChecks compares passwords, a few at a time: each takes the memory that
 // its hash was made with.

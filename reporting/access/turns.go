@@ -9,7 +9,7 @@ import (
 
 // mostWaiting bounds how many sign-ins wait for their turn; each holds a
 // connection.
-const mostWaiting = 128
+const mostWaiting = 256
 
 // attempt is a sign-in that waits for its password to be checked.
 type attempt struct {
