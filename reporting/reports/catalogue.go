@@ -129,7 +129,7 @@ var exceptions = &Report{
 // control's last column is not in ClickHouse: see controlTotals.
 var control = &Report{
 	Name: controlName, Title: "Control totals", view: "control_totals",
-	Day:   "what it means in each of the other reports",
+	Day:   "the day that each of the other reports goes by",
 	order: "line_number",
 	Columns: []Column{
 		{Key: "line", Source: "line", Kind: Text},
