@@ -254,7 +254,7 @@ func testData(account delivery.AccountID) []byte {
 // already, and tells how many that are with those queued before.
 func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
 	r := l.roomOf(account)
-	for page := range slices.Chunk(items, 500) {
+	for page := range slices.Chunk(items, 100) { // each is looked up: others wait for one script, not for the day
 		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
 			append([]any{r.prefix, account[:], l.mostWaiting}, page...)...)
 		switch {

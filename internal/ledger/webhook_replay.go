@@ -18,7 +18,7 @@ import (
 const replayLease = 10 * time.Second
 
 // mostWaiting is how many replayed events, and notices, may wait for one endpoint:
-// some 30 MB of Redis.
+// some 20 MB of Redis.
 const mostWaiting = 100_000
 
 // replaysFull refuses what would make more of them wait; some of the replay may be
