@@ -21,12 +21,11 @@
 // turns, that a turn rests after a wrong password for as long as its check took,
 // and that attempts wait for a turn in an order (turns.order): those beyond the
 // ledger's limits by user and by address behind all others, and a crowd behind
-// whoever comes from another address or asks for another user. Behind a proxy
-// the address is the client's only if the proxy is among the trusted ones. The
-// case that is left, a crowd that tries the same user from the same address with
-// more attempts than there are turns within checkPatience, is for browsers in
-// which the user has signed in before: they carry a signed cookie and have a turn
-// of their own.
+// whoever comes from another address. Behind a proxy the address is the client's
+// only if the proxy is among the trusted ones. The case that is left, a crowd at
+// the same address with more attempts at once than there are turns within
+// checkPatience, is for browsers in which the user has signed in before: they
+// carry a signed cookie and have a turn of their own.
 //
 // Cookies are SameSite=Lax and not Strict, so that a link in a mail to a report
 // opens for who is signed in. Nothing changes state on GET; every other method

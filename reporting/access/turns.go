@@ -70,15 +70,14 @@ func (t *turns) answer(a *attempt, turn bool) {
 	a.turn <- turn
 }
 
-// order puts those within the limits first, then those of whose address and of
-// whose user there the fewest wait, and of these the oldest: nobody waits for a
-// queue that one stranger fills, and who fills it is the first to be sent away.
+// order puts those within the limits first, then those of whose address the fewest
+// wait, and of these the oldest: nobody waits for a queue that another address
+// fills, and who fills it is the first to be sent away. Users make no difference:
+// a crowd that tries ever other names would pass by whoever has one.
 func (t *turns) order() func(a, b *attempt) int {
-	type pair struct{ address, user string }
-	addresses, pairs, came := map[string]int{}, map[pair]int{}, make(map[*attempt]int, len(t.waiting))
+	addresses, came := map[string]int{}, make(map[*attempt]int, len(t.waiting))
 	for i, a := range t.waiting {
 		addresses[a.address]++
-		pairs[pair{a.address, a.user}]++
 		came[a] = i
 	}
 	late := func(a *attempt) int {
@@ -88,7 +87,6 @@ func (t *turns) order() func(a, b *attempt) int {
 		return 0
 	}
 	return func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(addresses[a.address], addresses[b.address]),
-			cmp.Compare(pairs[pair{a.address, a.user}], pairs[pair{b.address, b.user}]), cmp.Compare(came[a], came[b]))
+		return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
 	}
 }
