@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"reflect"
 
@@ -81,7 +82,7 @@ func (x *exchange) endChunks() bool {
 	stream := x.ctx.RequestBodyStream()
 	n, err := io.CopyN(io.Discard, stream, maxUnwanted)
 	boundReading(x.ctx.Conn(), 0)
-	return n < maxUnwanted && err == io.EOF && !x.trailers() && ended(stream, false)
+	return n < maxUnwanted && errors.Is(err, io.EOF) && !x.trailers() && ended(stream, false)
 }
 
 func (x *exchange) trailers() bool { return len(x.ctx.Request.Header.PeekTrailerKeys()) > 0 }

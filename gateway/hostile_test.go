@@ -58,10 +58,6 @@ func malformed(bytes string) attack {
 	return attack{bytes: bytes, status: 400, code: "MALFORMED_REQUEST", closed: true}
 }
 
-func noLength(bytes string) attack {
-	return attack{bytes: bytes, status: 411, code: "LENGTH_REQUIRED", closed: true}
-}
-
 func tooLarge(bytes string) attack {
 	return attack{bytes: bytes, status: 431, code: "REQUEST_HEADER_TOO_LARGE", closed: true}
 }
