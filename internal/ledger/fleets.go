@@ -207,7 +207,7 @@ func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change fun
 		if err != nil {
 			return nil, err
 		}
-		written := append(keys[:2:2], l.controlsKey())
+		written := []string{keys[0], keys[1], l.controlsKey()}
 		if secrets != nil {
 			written = append(written, keys[2:]...)
 		}
