@@ -223,6 +223,12 @@ func TestAdminWebhook_LifeAndReplay(t *testing.T) {
 	if rotated := e.admin("POST", path+"/rotate", ""); rotated.data["secret"] == secret || !strings.HasPrefix(rotated.data["secret"].(string), "whsec_") {
 		t.Errorf("%s", rotated.body)
 	}
+	for range 3 {
+		e.admin("POST", path+"/rotate", "")
+	}
+	want(t, e.tryAdmin("POST", path+"/rotate", ""), 409, "TOO_MANY_SECRETS")
+	wantField(t, e.tryAdmin("POST", path+"/rotate", `{"revokeOld":"yes"}`), 422, "VALIDATION_FAILED", "revokeOld")
+	e.admin("POST", path+"/rotate", `{"revokeOld":true}`)
 	want(t, e.tryAdmin("GET", path+"/deliveries?status=undelivered", ""), 200, "", "deliveries", []any{})
 	want(t, e.tryAdmin("GET", path+"/deliveries?status=lost", ""), 422, "VALIDATION_FAILED")
 	id := e.created("POS-1")

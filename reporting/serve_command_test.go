@@ -60,7 +60,7 @@ func TestCommands_SayWhatTheyDid(t *testing.T) {
 		{[]string{"rebuild", "--from", "2020-01-01"}, "rebuilt 3 orders, 18 events", false},
 		{[]string{"rebuild"}, `required flag(s) "from" not set`, true},
 		{[]string{"rebuild", "--from", "yesterday"}, `--from: "yesterday" is no day`, true},
-		{[]string{"reconcile", "--wait", "200ms"}, "3 orders compared, tied", false},
+		{[]string{"reconcile", "--wait", "200ms"}, "3 orders compared, no difference", false},
 		{[]string{"reconcile", "--account", "me"}, "--account:", true},
 		{[]string{"reconcile", "--day", "2026-13-01"}, `--day: "2026-13-01" is no day`, true},
 		{[]string{"reconcile", "--from", today, "--to", "2020-01-01"}, "--from: that is after --to", true},

@@ -84,7 +84,7 @@ SELECT reinterpretAsUUID(sipHash128('account', number %% 3)), toDate(created_at)
  reinterpretAsUUID(sipHash128('fleet', number %% 2)), 'Hızlı Kurye', 'Delivered', '', '',
  toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalMillisecond(intDiv(number * 2592000000, %d)) AS created_at,
  NULL, created_at, created_at, created_at, created_at, created_at, created_at,
- ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, if(number %% 3 = 2, NULL, toDecimal64(toInt64(number %% 100000), 0) / 100), ''
+ ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, if(number %% 3 = 2, NULL, toDecimal64(toInt64(number %% 100000), 0) / 100), '', false
 FROM numbers(%d)`, e.Database, n, n))
 }
 

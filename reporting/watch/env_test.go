@@ -208,7 +208,7 @@ SELECT reinterpretAsUUID(sipHash128('account', number %% 3)), toDate(created_at)
  reinterpretAsUUID(sipHash128('fleet', number %% 2)), 'Hızlı Kurye', ['Delivered', 'Delivered', 'Failed', 'Cancelled', 'Searching'][1 + number %% 5], '', '',
  toDateTime64(%d, 3, 'Etc/GMT-3') - toIntervalMillisecond(number * %d) AS created_at,
  NULL, created_at, NULL, NULL, NULL, NULL, created_at,
- ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, NULL, ''
+ ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, NULL, '', false
 FROM numbers(%d)`, e.Database, orderIDExpression, time.Now().Unix(), step.Milliseconds(), n))
 }
 

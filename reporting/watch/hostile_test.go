@@ -40,7 +40,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 		outcome.Error = hostile
 		return outcome
 	})
-	e.Fail(o, delivery.CustomerRefused, time.Now())
+	e.Reach(o, delivery.Delivered, time.Now())
 	e.refuse(delivery.Searching, hostile, false)
 	e.EachKey("e", "redis.call('XADD', k, '*', 'e', '<img src=x onerror=alert(1)>', '<img src=x onerror=alert(1)>', '1')")
 	e.export()

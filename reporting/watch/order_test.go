@@ -86,17 +86,20 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 	e.export()
 	a := e.page(o.ID)
 	a.Says("webhook to be tried again next attempt in 59 min", "failed", "HTTP 500", "120 ms", "<script>alert(1)</script> bakımdayız")
-	// The vendor's receiver is back, and the same event is sent once more.
+	// The vendor's receiver is back. The event that waits is sent now, and once more
+	// when it has arrived.
 	event := delivery.EventID(o.ID, e.Read(o.ID).Version)
-	if n, err := e.Ledger.ReplayEvents(t.Context(), e.Vendor.Account, []string{event}); err != nil || n != 1 {
-		t.Fatal(n, err)
+	for range 2 {
+		if n, err := e.Ledger.ReplayEvents(t.Context(), e.Vendor.Account, []string{event}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		e.leases(accepted)
 	}
-	e.leases(accepted)
 	e.export()
 	a = e.page(o.ID)
 	a.Says("webhook delivered", "HTTP 204", "replay")
-	if n := strings.Count(a.Words(), "34 ms"); n != 1 {
-		t.Errorf("the attempt that both places know stands there %d times", n)
+	if n := strings.Count(a.Words(), "34 ms"); n != 2 {
+		t.Errorf("two attempts that both places know stand there %d times", n)
 	}
 	e.Do("FLUSHDB") // ClickHouse alone remembers
 	a = e.page(o.ID)

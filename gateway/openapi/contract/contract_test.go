@@ -36,7 +36,8 @@ func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 
 // quota is the headers of an answer that was counted.
 func quota(more ...string) http.Header {
-	h := http.Header{"Content-Type": {"application/json"}, "X-Ratelimit-Limit": {"600"}, "X-Ratelimit-Remaining": {"599"}, "X-Ratelimit-Reset": {"1795339860"}}
+	h := http.Header{"Content-Type": {"application/json"}, "X-Ratelimit-Limit": {"600"}, "X-Ratelimit-Remaining": {"599"}, "X-Ratelimit-Reset": {"1795339860"},
+		"Ratelimit": {`"orders-60s";r=599;t=60`}, "Ratelimit-Policy": {`"orders-60s";q=600;w=60`}}
 	for i := 0; i+1 < len(more); i += 2 {
 		h.Set(more[i], more[i+1])
 	}
