@@ -217,7 +217,7 @@ func (c *check) walkers(ctx context.Context) []walker {
 		k6 = "k6"
 	}
 	return append(all, walker{name: "k6", command: []string{
-		k6, "run", "--quiet", "--no-summary", "--log-format=raw", "--console-output=/dev/stdout", "walk.js",
+		k6, "run", "--quiet", "--summary-mode=disabled", "--log-format=raw", "--console-output=/dev/stdout", "walk.js",
 	}})
 }
 
