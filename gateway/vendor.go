@@ -145,12 +145,8 @@ func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 	}
 	trigger, _ := delivery.ParseTrigger(note) // Check has judged it
 	for i := range candidates {
-		switch trigger.Kind {
-		case delivery.TriggerFleetUnavailable:
-			candidates[i].NoCouriers = true
-		case delivery.TriggerFleetSuspended:
-			candidates[i].Suspended = true
-		}
+		candidates[i].NoCouriers = candidates[i].NoCouriers || trigger.Kind == delivery.TriggerFleetUnavailable
+		candidates[i].Suspended = candidates[i].Suspended || trigger.Kind == delivery.TriggerFleetSuspended
 	}
 }
 

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -46,8 +47,8 @@ func ParseTrigger(note string) (Trigger, error) {
 	if len(word) < len(prefix) || !strings.EqualFold(word[:len(prefix)], prefix) {
 		return Trigger{}, nil
 	}
-	switch kind := TriggerKind(word); kind {
-	case TriggerFleetUnavailable, TriggerFleetSuspended, TriggerNoCourier, TriggerDuplicate, TriggerReorder:
+	alone := []TriggerKind{TriggerFleetUnavailable, TriggerFleetSuspended, TriggerNoCourier, TriggerDuplicate, TriggerReorder}
+	if kind := TriggerKind(word); slices.Contains(alone, kind) {
 		return Trigger{Kind: kind}, nil
 	}
 	if name, ok := strings.CutPrefix(word, string(TriggerFail)); ok {

@@ -111,10 +111,9 @@ func invalid(field, reason string) error {
 // apart that look alike.
 func (q *request) fileName() string {
 	name := q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String()
-	switch q.format {
-	case reports.CSVPlain:
+	if q.format == reports.CSVPlain {
 		name += "_plain"
-	case reports.CSVComma:
+	} else if q.format == reports.CSVComma {
 		name += "_comma"
 	}
 	return name + q.format.Extension()

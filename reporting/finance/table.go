@@ -79,10 +79,10 @@ func newTable(r *reports.Report, known *directory, roles access.Roles) *table {
 }
 
 func classOf(k reports.Kind) string {
-	switch k {
-	case reports.Money:
+	if k == reports.Money {
 		return "money number"
-	case reports.Count:
+	}
+	if k == reports.Count {
 		return "number"
 	}
 	return ""

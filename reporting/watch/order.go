@@ -62,13 +62,13 @@ func (o *orderRow) PaymentName() string {
 // ToCollect is what the courier was told to collect: nothing of a prepaid order;
 // not known without a payment type or an amount.
 func (o *orderRow) ToCollect() delivery.Money {
-	switch o.Payment {
-	case delivery.Cash, delivery.Card:
-		return o.Collection
-	case delivery.Prepaid:
+	if o.Payment == delivery.Prepaid {
 		return delivery.Money{Set: true}
 	}
-	return delivery.Money{}
+	if o.Payment == delivery.PaymentUnknown {
+		return delivery.Money{}
+	}
+	return o.Collection
 }
 
 // CourierName is shown as vendors see it.

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -48,10 +49,9 @@ func call(want int, method, path string, body object, headers ...string) object 
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer resp.Body.Close()
 	var answer struct{ Data object }
 	raw, err := io.ReadAll(resp.Body)
-	if err == nil {
+	if err = errors.Join(err, resp.Body.Close()); err == nil {
 		err = json.Unmarshal(raw, &answer)
 	}
 	if err != nil || resp.StatusCode != want {
