@@ -110,13 +110,8 @@ func invalid(field, reason string) error {
 // Filters are not in it, but for plain and comma, which tell files of one report
 // apart that look alike.
 func (q *request) fileName() string {
-	name := q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String()
-	if q.format == reports.CSVPlain {
-		name += "_plain"
-	} else if q.format == reports.CSVComma {
-		name += "_comma"
-	}
-	return name + q.format.Extension()
+	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
+	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + form + q.format.Extension()
 }
 
 // setHeaders says what the body will be.
