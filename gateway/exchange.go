@@ -168,7 +168,7 @@ func (g *gateway) count(x *exchange) error {
 	return err
 }
 
-// checkHeaders judges how the body is framed and what it claims to be.
+// checkHeaders checks how the body is framed and what it claims to be.
 func (x *exchange) checkHeaders() error {
 	if err := x.checkFraming(); err != nil {
 		return err

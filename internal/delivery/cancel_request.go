@@ -33,7 +33,7 @@ func (f *faults) cancelReason(field string, t Text) CancelReason {
 	return ""
 }
 
-// CheckIdempotencyKey judges the key that the named header carries: 1 to 255
+// CheckIdempotencyKey checks the key that the named header carries: 1 to 255
 // visible ASCII characters, 0x21 to 0x7e (design section 9). The error is a
 // *Error VALIDATION_FAILED.
 func CheckIdempotencyKey(header string, key []byte) error {

@@ -20,9 +20,9 @@
 // and the time and memory that strangers take with it, is that there are few
 // turns, that a turn rests after a wrong password for as long as its check took,
 // and that attempts wait for a turn in an order (turns.order): those beyond the
-// ledger's limits by user and by address behind all others, and a crowd behind
+// ledger's limits by user and by address behind all others, and a flood behind
 // whoever comes from another address. Behind a proxy the address is the client's
-// only if the proxy is among the trusted ones. The case that is left, a crowd at
+// only if the proxy is among the trusted ones. The case that is left, a flood from
 // the same address with more attempts at once than there are turns within
 // checkPatience, is for browsers in which the user has signed in before: they
 // carry a signed cookie and have a turn of their own.
