@@ -40,7 +40,7 @@ func (l *Ledger) replaying(ctx context.Context, account delivery.AccountID, repl
 	}
 	if !free {
 		return 0, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: replayLease,
-			Message: "another replay of this account is under way"}
+			Message: "another replay of this account is in progress"}
 	}
 	defer l.rdb.Del(context.WithoutCancel(ctx), lease)
 	return replay(lease)

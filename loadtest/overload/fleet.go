@@ -181,12 +181,7 @@ func (r *run) disabledFleet(ctx context.Context, s *system, send func(time.Durat
 	if err := s.admin.Call(ctx, http.MethodPatch, "/fleets/"+s.Demo.Fleet.FleetID, map[string]bool{"disabled": true}, nil); err != nil {
 		return err
 	}
-	idle, err := s.commands(ctx, func() { time.Sleep(r.form.phase) })
-	if err != nil {
-		return err
-	}
-	var f *flood
-	busy, err := s.commands(ctx, func() { f = send(r.form.phase) })
+	idle, busy, f, err := r.commandsOf(ctx, s, send)
 	if err != nil {
 		return err
 	}
@@ -194,6 +189,16 @@ func (r *run) disabledFleet(ctx context.Context, s *system, send func(time.Durat
 	r.sheet.demand(refused > 0 && busy-idle < refused/10, "commands of Redis while a disabled fleet is refused", "as many as when nothing comes",
 		"%d for %d refusals, %d in the same time without", busy, refused, idle)
 	return nil
+}
+
+// commandsOf is how many commands Redis gets in a phase without the flood and in one
+// with it.
+func (r *run) commandsOf(ctx context.Context, s *system, send func(time.Duration) *flood) (idle, busy int64, f *flood, err error) {
+	if idle, err = s.commands(ctx, func() { time.Sleep(r.form.phase) }); err != nil {
+		return 0, 0, nil, err
+	}
+	busy, err = s.commands(ctx, func() { f = send(r.form.phase) })
+	return idle, busy, f, err
 }
 
 // commands is how many commands Redis gets while something is done.
