@@ -114,7 +114,7 @@ func TestPage_SaysWhereTheCourierIsAndHowOldThatIs(t *testing.T) {
 	e.at(16 * time.Minute)
 	e.get(o).Want(200, `class="map-lost"`, "10 min ago").Lacks(`class="map-courier"`)
 	e.reach(o, delivery.Delivered, 17*time.Minute)
-	e.get(o).Lacks("map-", "ago", "km")
+	e.get(o).Lacks("map-", " ago", " km")
 }
 
 func TestPage_OfAnOrderForLater(t *testing.T) {
