@@ -3,6 +3,8 @@
 -- what was delivered, how many cash orders gave no amount (they count in cash_count
 -- and expect nothing) and how many orders gave no payment type, so that
 -- delivered_count = cash_count + card_count + prepaid_count + no_payment_type_count.
+-- An order that a fleet delivered without naming a courier is an exception, and a
+-- Delivered is a late delivery after any other end, not only after TimedOut.
 CREATE OR REPLACE VIEW order_ledger {{onCluster}} AS
 SELECT
     order_id, external_order_id, external_store_id, store_name, tax_number, fleet_id, fleet_name,
@@ -60,6 +62,8 @@ SELECT * FROM
             ('CollectionDiffers', 'the amount to collect is not the amount of the order'), ('', '')),
         if(status IN ('Failed', 'Cancelled') AND collection_amount > 0,
             ('CollectionUndelivered', 'an amount was to be collected, but the order was not delivered'), ('', '')),
+        if(without_courier,
+            ('CourierMissing', 'delivered, but no courier was named: it is not known who has the amount'), ('', '')),
         if(payment_type = '',
             ('PaymentTypeMissing', 'no payment type was given: nothing is expected'), ('', ''))
     ]) AS found
@@ -69,7 +73,7 @@ SELECT * FROM
         AND ({store:String} = '' OR external_store_id = {store:String})
     UNION ALL
     SELECT
-        'LateDelivery', 'a delivery was reported after the order had been given up: the amount may have been collected',
+        'LateDelivery', 'a delivery was reported after the order had failed or been cancelled: the amount may have been collected',
         account_id, order_id, external_order_id, external_store_id, store_name, fleet_id, fleet_name,
         status, failure_reason, created_at, ended_at, late.reported_at,
         payment_type, order_amount, collection_amount, cancel_reason, courier_name
@@ -86,7 +90,7 @@ SELECT * FROM
                 WHERE business_day BETWEEN {from:Date} AND {to:Date}
                     AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String}))
             )
-    ) AS given_up
+    ) AS ended
     GLOBAL INNER JOIN
     (
         SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL
