@@ -157,8 +157,9 @@ func sharedRedis() (string, error) {
 // the shipped rights its users may SELECT, because every test has a database.
 func StartRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 	server, err := stack.StartRedis(ctx, stack.RedisOptions{
-		Dir:   dir,
-		Extra: []string{"--databases", strconv.Itoa(databases), "--appendonly", "no"},
+		Dir: dir,
+		// On a machine full of other work a script may stand still for a second.
+		Extra: []string{"--databases", strconv.Itoa(databases), "--appendonly", "no", "--busy-reply-threshold", "60000"},
 		Users: &stack.Users{Passwords: passwords(), Environment: "sandbox"},
 	})
 	if err != nil {
