@@ -294,6 +294,37 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 	check(t, n == 0, "retired before its last event was consumed")
 }
 
+// The status workers were away for longer than orders are kept.
+func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	s.advance(t, o.ID, delivery.Delivered)
+	partition := o.ID.Partition()
+	twoDaysAgo := time.Now().Add(-48 * time.Hour)
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindUpdates), ID: fmt.Sprintf("%d-0", twoDaysAgo.UnixMilli()),
+		Values: []any{"u", encodeUpdate(&delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: twoDaysAgo})}}).Err())
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
+		ID: fmt.Sprintf("%d-0", time.Now().Add(24*time.Hour).UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
+	for _, role := range []Role{RoleWebhook, RoleExport} {
+		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
+	}
+	reports, events := []Entry{}, []Entry{}
+	for _, e := range collect(t, s.Ledger, RoleStatus, "c", 4) {
+		if e.Update != nil {
+			reports = append(reports, e)
+		} else {
+			events = append(events, e)
+		}
+	}
+	must(t, s.Ack(t.Context(), RoleStatus, events...))
+	retire := func() int {
+		return get(s.Retire(t.Context(), partition, time.Now().Add(3*time.Hour), 100))(t)
+	}
+	equal(t, retire(), 0, "retired while a report of two days ago is not decided")
+	must(t, s.Ack(t.Context(), RoleStatus, reports...))
+	equal(t, retire(), 1, "retired")
+}
+
 func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	s := newEnv(t)
 	ended, cancelled, open := s.create(t, "ended"), s.create(t, "cancelled"), s.create(t, "open")

@@ -79,7 +79,7 @@ func (l *Ledger) floor(ctx context.Context, key string) (floor string, unsettled
 	return floor, unsettled, nil
 }
 
-// settledUntil is the time up to which every group has settled every event: now
+// settledUntil is the time up to which every group has settled every entry: now
 // when they are done with all there are; the zero time when nothing is certain.
 func (l *Ledger) settledUntil(ctx context.Context, key string) (time.Time, error) {
 	now := time.Now() // before the look: what comes later is not settled
@@ -114,7 +114,9 @@ func splitStreamID(id string) (ms, sequence uint64) {
 }
 
 // Retire removes orders of a partition that ended before a time and whose events
-// every group has settled; their external ids stay remembered for ever. Returns
+// every group has settled; their external ids stay remembered for ever. A report
+// that waits to be decided moves that time back by its age: a Delivered that was
+// acknowledged finds its order, however long the status workers were away. Returns
 // how many entries of the lists of ended orders were settled, at most limit.
 func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.rooms[partition]
@@ -122,7 +124,11 @@ func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Tim
 	if err != nil || settled.IsZero() {
 		return 0, err
 	}
-	bound := min(endedBefore.UnixMilli(), settled.UnixMilli())
+	decided, err := l.settledUntil(ctx, r.key(kindUpdates))
+	if err != nil || decided.IsZero() {
+		return 0, err
+	}
+	bound := min(endedBefore.Add(-time.Since(decided)).UnixMilli(), settled.UnixMilli())
 	// The hour that holds the bound is not over yet.
 	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
