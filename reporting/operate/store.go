@@ -103,9 +103,10 @@ func (p *Pages) confirmStore(w http.ResponseWriter, r *http.Request) error {
 	return p.actOnStore(w, r, "confirm", "store-confirmed", map[string]string{"fleetId": r.PostForm.Get("fleetId")})
 }
 
-// rejectStore is POST …/reject, the same fleet's no.
+// rejectStore is POST …/reject, the same fleet's no, with the reason that the
+// vendor is told.
 func (p *Pages) rejectStore(w http.ResponseWriter, r *http.Request) error {
-	return p.actOnStore(w, r, "reject", "store-rejected", map[string]string{"fleetId": r.PostForm.Get("fleetId")})
+	return p.actOnStore(w, r, "reject", "store-rejected", map[string]string{"fleetId": r.PostForm.Get("fleetId"), "reason": r.PostForm.Get("because")})
 }
 
 // migrateStore is POST …/migrate.
