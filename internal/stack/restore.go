@@ -34,8 +34,8 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
-	s := &Stack{deaths: make(chan *process, 16), began: time.Now(), env: os.Environ(),
-		options: Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out}}
+	s := &Stack{deaths: make(chan *process, 16), began: time.Now(), env: append(os.Environ(), NoEngineKey),
+		options: Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out, Env: []string{NoEngineKey}}}
 	defer s.Stop()
 	var err error
 	if s.root, err = ModuleDir(); err != nil {

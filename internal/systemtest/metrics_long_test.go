@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,8 +49,10 @@ func running(t *testing.T) map[string]string {
 	must(t, err)
 	files, err := authority.Issue(t.TempDir(), time.Now().Add(time.Hour), "127.0.0.1")
 	must(t, err)
+	root, err := stack.ModuleDir()
+	must(t, err)
 	secure.Stop()
-	secure.Use(testserver.Programs(t), "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
+	secure.Use(testserver.Programs(t), filepath.Join(root, "configs"), "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
 	must(t, secure.Start(t.Context()))
 	for _, gateway := range []*stack.Program{s.Gateway, secure} {
 		resp, err := http.Get(gateway.OpsURL() + "/no/such/path")

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,16 +148,16 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 func TestAttended_EndsWithClickHouseAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var answers error
+		var silent atomic.Bool
 		p := &Pages{pinged: glance.Glance[error]{Age: pingPause, Patience: pingLimit, Read: func(ctx context.Context) (error, error) {
-			if answers != nil {
+			if silent.Load() {
 				<-ctx.Done()
 				return ctx.Err(), nil
 			}
 			return nil, nil
 		}}}
 		must(t, p.attended(t.Context(), func(ctx context.Context) error { time.Sleep(pageLimit); return ctx.Err() }))
-		answers = context.DeadlineExceeded
+		silent.Store(true)
 		time.Sleep(pingPause + 1)
 		began := time.Now()
 		err := p.attended(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })

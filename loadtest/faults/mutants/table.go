@@ -104,7 +104,7 @@ var webhookDefects = []defect{
 	},
 	{
 		"lease-unfenced", "a worker that was away for longer than its lease still records",
-		[]edit{{"internal/ledger/lua/record_attempts.lua", "", `if leases[n] and tonumber(leases[n]) == tonumber(ARGV[i + 1]) then`, `if true then`}},
+		[]edit{{"internal/ledger/lua/record_attempts.lua", "", `if token ~= '' then return leased_until and tonumber(leased_until) == tonumber(token) end`, `if token ~= '' then return true end`}},
 		"pause-worker,late-request", short, []judge.Invariant{judge.EventTwice, judge.ScheduleLeft},
 	},
 	{
@@ -134,7 +134,7 @@ var exportDefects = []defect{
 		"trim-unread", "streams are trimmed whoever has yet to read them",
 		[]edit{
 			{"internal/ledger", "Ledger.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
-			{"internal/ledger", "Ledger.Trim", `kind != kindTries && streamIDLess(horizon, floor)`, `false`},
+			{"internal/ledger", "Ledger.Trim", `kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor)`, `false`},
 		},
 		"kill-reporting,partition-export", short, []judge.Invariant{judge.EventLost, judge.ClickHouseDiffers},
 	},
