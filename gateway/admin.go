@@ -45,20 +45,16 @@ func adminRoutes() routes {
 
 // accountID reads the path's account id; what is no UUID names no account.
 func (x *exchange) accountID() (delivery.AccountID, error) {
-	if text, ok := x.param(0); ok {
-		if id, err := delivery.ParseAccountID(text); err == nil {
-			return id, nil
-		}
+	if id, err := delivery.ParseAccountID(x.param(0)); err == nil {
+		return id, nil
 	}
 	return delivery.AccountID{}, delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
 // fleetID reads the path's fleet id.
 func (x *exchange) fleetID() (delivery.FleetID, error) {
-	if text, ok := x.param(0); ok {
-		if id, err := delivery.ParseFleetID(text); err == nil {
-			return id, nil
-		}
+	if id, err := delivery.ParseFleetID(x.param(0)); err == nil {
+		return id, nil
 	}
 	return delivery.FleetID{}, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 }

@@ -209,6 +209,7 @@ var limitedEndpoints = []string{"orders", "orderStatus", "cancel", "stores", "to
 
 func newLimitsForm(f *form) *limitsForm {
 	l := &limitsForm{form: f, windows: map[string][2]*delivery.Number{}}
+	f.closed = "limits" // a misspelt limit would otherwise stay as it was
 	for _, endpoint := range limitedEndpoints {
 		for _, window := range []string{"sustained", "burst"} {
 			path := "limits." + endpoint + "." + window

@@ -90,8 +90,11 @@ func (f fleetForm) over(fleet *delivery.Fleet) error {
 	}
 	if *f.coverage != "" {
 		coverage, err := delivery.ParseCoverage([]byte(*f.coverage))
-		if err != nil {
+		switch {
+		case err != nil:
 			f.invalid("coverage", err.Error())
+		case !coverage.ReachesTurkey():
+			f.invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
 		}
 		fleet.Coverage = coverage
 	}

@@ -151,8 +151,8 @@ func (g *gateway) moveStore(x *exchange, what string, move storeMove) error {
 
 // storeID reads the path's second parameter; what is no store's id names none.
 func (x *exchange) storeID() (string, error) {
-	id, ok := x.param(1)
-	if !ok || delivery.CheckExternalStoreID(id) != nil {
+	id := x.param(1)
+	if delivery.CheckExternalStoreID(id) != nil {
 		return "", delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
 	}
 	return id, nil

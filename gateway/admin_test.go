@@ -81,6 +81,10 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 		limit("stores", `{"sustained":{"count":1,"seconds":86400},"burst":{"count":1000000,"seconds":1}}`): "limits.stores.burst.count",
 		limit("token", `{"sustained":{"count":1.5,"seconds":1}}`):                                          "limits.token.sustained.count",
 		limit("orderStatus", `{"sustained":{"count":"1","seconds":1}}`):                                    "limits.orderStatus.sustained.count",
+		limit("order", `{"sustained":{"count":1,"seconds":60}}`):                                           "limits.order",
+		limit("orders", `{"sustianed":{"count":1,"seconds":60}}`):                                          "limits.orders.sustianed",
+		limit("orders", `{"sustained":{"count":1,"seconds":60,"second":1}}`):                               "limits.orders.sustained.second",
+		limit("orders.sustained", `{"count":1,"seconds":60}`):                                              "limits.orders.sustained",
 		limit("orders", `{"sustained":{"count":99999999999999,"seconds":1.0}}`):                            "limits.orders.sustained.count",
 	} {
 		wantField(t, e.tryAdmin("POST", "/accounts", body), 422, "VALIDATION_FAILED", field)
@@ -183,6 +187,7 @@ func TestAdminFleets_Refusals(t *testing.T) {
 	for _, c := range [][2]string{
 		{"name", "-"}, {"name", "7"}, {"subRegion", "-"}, {"avgDeliveryMinutes", "-"}, {"avgDeliveryMinutes", "0"}, {"avgDeliveryMinutes", "241"},
 		{"avgDeliveryMinutes", "2.5"}, {"avgPickupMinutes", "-1"}, {"coverage", "-"}, {"coverage", "null"}, {"coverage", `"everywhere"`},
+		{"coverage", `{"type":"Polygon","coordinates":[[[40.9,28.6],[41.2,28.6],[41.2,29.4],[40.9,29.4],[40.9,28.6]]]}`}, // swapped
 		{"coverage", `{"type":"Point","coordinates":[29,41]}`}, {"coverage", `{"type":"Polygon","coordinates":[[[28,40],[29,40],[29,41],[28,41]]]}`},
 	} {
 		wantField(t, e.tryAdmin("POST", "/fleets", body(c[0], c[1])), 422, "VALIDATION_FAILED", c[0])

@@ -177,6 +177,9 @@ var decidedErrors = []refusal{
 	}},
 	{name: "unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", "")},
 	{name: "order id that is no UUID", status: 404, code: "ORDER_NOT_FOUND", do: calling("GET", "/api/vendor/v1/orders/POS-1", "")},
+	{name: "order id that is not encoded", status: 400, code: "MALFORMED_REQUEST", do: func(s *env) answer {
+		return s.raw("GET /api/vendor/v1/orders/%zz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.account.token + "\r\n\r\n")
+	}},
 	{name: "cancel of an unknown order", status: 404, code: "ORDER_NOT_FOUND", do: calling("POST", "/api/vendor/v1/orders/POS-1/cancel", "")},
 	{name: "cancel note too long", status: 422, code: "VALIDATION_FAILED", field: "note", do: func(s *env) answer {
 		return s.cancel(s.created("POS-1"), `{"note":"`+strings.Repeat("x", 257)+`"}`)

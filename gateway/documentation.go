@@ -17,8 +17,7 @@ func documentationRoutes(label string, site *docs.Site, documents map[string]str
 			return x.show(site, "")
 		}},
 		{method: get, pattern: "/docs/{}", name: label + "docs_file", handle: func(_ *gateway, x *exchange) error {
-			name, _ := x.param(0) // what is not encoded correctly names no file either
-			return x.show(site, name)
+			return x.show(site, x.param(0))
 		}},
 	}
 	for path, name := range documents {

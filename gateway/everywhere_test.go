@@ -90,8 +90,8 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 		}
 		// In one piece: a client would still be writing when the answer to a bad
 		// beginning comes, and the connection ends.
+		host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "http://"), "/")
 		send := func(header, body string) answer {
-			host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "http://"), "/")
 			c := dialBase(t, host)
 			defer c.Close()
 			fmt.Fprintf(c, "%s /%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n\r\n%s", p.method, path, tokens[p.access], header, body)
@@ -105,6 +105,12 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 		want(t, send("Expect: a miracle\r\nContent-Length: 0", ""), 400, "MALFORMED_REQUEST")
 		want(t, send("Transfer-Encoding: gzip, chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
 		want(t, send("Content-Length: 2\r\nTransfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
+		if strings.Contains(p.pattern, "{}") {
+			whole := path
+			path = strings.Replace(p.pattern[1:], "{}", "%zz", 1)
+			want(t, send("Content-Length: 0", ""), 400, "MALFORMED_REQUEST")
+			path = whole
+		}
 		if p.body == noBody {
 			continue
 		}

@@ -105,7 +105,7 @@ func (x *exchange) nowhere(allow string) error {
 	return delivery.Refuse(delivery.CodeMethodNotAllowed, "this path takes %s", allow)
 }
 
-// handle checks in the order headers, token, size, and then runs the route, if
+// handle checks in the order headers, token, path, size, and then runs the route, if
 // there is a place in the crowd. A defect that panics answers 500 instead of
 // ending the process with every other request in it.
 func (g *gateway) handle(x *exchange, limit int) (err error) {
@@ -120,6 +120,9 @@ func (g *gateway) handle(x *exchange, limit int) (err error) {
 			return unfit
 		}
 		return err
+	}
+	if unfit == nil {
+		unfit = x.checkPath()
 	}
 	if unfit == nil && x.route.body != noBody {
 		unfit = x.readBody(limit)
@@ -275,9 +278,24 @@ func oversize(limit int) error {
 // are parts of it and may outlive the exchange.
 func (x *exchange) text() string { return string(x.body) }
 
-// param is the i-th "{}" of the route's pattern, decoded; false when its
-// encoding is broken.
-func (x *exchange) param(i int) (string, bool) { return decodeSegment(x.params[i]) }
+// checkPath wants every "{}" of the route's pattern encoded correctly.
+func (x *exchange) checkPath() error {
+	for _, raw := range x.params {
+		if bytes.IndexByte(raw, '%') < 0 {
+			continue
+		}
+		if _, ok := decodeSegment(raw); !ok {
+			return delivery.Refuse(delivery.CodeMalformedRequest, "the path is not encoded correctly")
+		}
+	}
+	return nil
+}
+
+// param is the i-th "{}" of the route's pattern, decoded.
+func (x *exchange) param(i int) string {
+	text, _ := decodeSegment(x.params[i]) // see checkPath
+	return text
+}
 
 // header is the value of a request header, and whether it was sent. Sent twice,
 // it is refused: which of the two counts is anyone's guess.

@@ -195,9 +195,8 @@ var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has 
 
 // jobID is the order that the path names; what is no order id names none.
 func (g *gateway) jobID(x *exchange) (*ledger.Ledger, delivery.OrderID, error) {
-	text, ok := x.param(0)
-	id, err := delivery.ParseOrderID(text)
-	if !ok || err != nil {
+	id, err := delivery.ParseOrderID(x.param(0))
+	if err != nil {
 		return nil, id, errNotYourJob
 	}
 	l, err := g.ledger()

@@ -102,7 +102,7 @@ func (g *gateway) acceptJob(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.okReported(200, order.ID, delivery.Assigned)
+	x.okReported(200, order.ID, max(order.Status, delivery.Assigned))
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (g *gateway) swapCourier(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.okReported(200, order.ID, order.Status)
+	x.okReported(200, order.ID, max(order.Status, delivery.Assigned)) // the acceptance may still wait to be decided
 	return nil
 }
 

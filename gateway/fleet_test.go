@@ -111,11 +111,14 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	reached("status", "Assigned")
-	want(t, e.fleet(e.courier, "PUT", path+"/courier", `{"courier":{"name":"Ali Veli","phone":"5551112233","vehicleType":"Bicycle"}}`), 200, "", "status", "Assigned")
+	const ali = `{"courier":{"name":"Ali Veli","phone":"5551112233","vehicleType":"Bicycle"}}`
+	want(t, e.fleet(e.courier, "PUT", path+"/courier", ali), 200, "", "status", "Assigned")
 	reached("courier", "Ali Veli")
-	want(t, e.fleet(e.courier, "PUT", path+"/courier", `{"name":"Can Kaya","phone":"5551112244","vehicleType":"Car"}`), 200, "")
+	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"PickingUp"}`), 202, "", "status", "PickingUp")
+	reached("status", "PickingUp")
+	want(t, e.fleet(e.courier, "POST", path+"/accept", ali), 200, "", "status", "PickingUp")
+	want(t, e.fleet(e.courier, "PUT", path+"/courier", `{"name":"Can Kaya","phone":"5551112244","vehicleType":"Car"}`), 200, "", "status", "PickingUp")
 	for _, body := range []string{
-		`{"status":"PickingUp"}`,
 		`{"status":"Delivering","location":{"latitude":40.99,"longitude":29.03},"etaDropoffAt":"` + time.Now().Add(10*time.Minute).Format(time.RFC3339) + `"}`,
 		`{"status":"Delivered","at":"` + time.Now().Format(time.RFC3339) + `","failureReason":null}`,
 	} {
@@ -191,6 +194,7 @@ func TestFleetJobs_OneCourierIsToldThatTheJobIsTheirs(t *testing.T) {
 		want(t, e.fleet(e.courier, "POST", path, mehmet), 200, "", "status", "Assigned")
 		want(t, e.fleet(e.courier, "POST", path, strings.Replace(mehmet, "Mehmet", "Ali", 1)), 409, "JOB_TAKEN", "courier", map[string]any{"name": "Mehmet Y."})
 	}
+	want(t, e.fleet(e.courier, "PUT", strings.Replace(path, "/accept", "/courier", 1), strings.Replace(mehmet, "Mehmet", "Can", 1)), 200, "", "status", "Assigned")
 	want(t, e.fleet(e.courier, "PUT", "/jobs/"+e.created("POS-2")+"/courier", mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Searching")
 }
 

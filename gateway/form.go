@@ -20,6 +20,7 @@ type form struct {
 	reader strictjson.Reader
 	fields map[string]func(path string)
 	faults []delivery.FieldError
+	closed string // an object in which an unknown member is a fault, elsewhere it is ignored
 }
 
 func newForm(body string) *form {
@@ -83,20 +84,21 @@ func (f *form) read() error {
 // a dot in it names no field: {"courier.name": …} is not {"courier": {"name": …}}.
 func (f *form) member(prefix string) func(key string) {
 	return func(key string) {
-		if strings.Contains(key, ".") {
-			f.reader.Skip()
-			return
-		}
 		path := prefix + key
-		if read, named := f.fields[path]; named {
-			read(path)
-			return
-		}
-		for name := range f.fields {
-			if strings.HasPrefix(name, path+".") {
-				f.reader.Object(path, f.member(path+"."))
+		if !strings.Contains(key, ".") {
+			if read, named := f.fields[path]; named {
+				read(path)
 				return
 			}
+			for name := range f.fields {
+				if strings.HasPrefix(name, path+".") {
+					f.reader.Object(path, f.member(path+"."))
+					return
+				}
+			}
+		}
+		if f.closed != "" && strings.HasPrefix(prefix, f.closed+".") {
+			f.invalid(path, "is unknown")
 		}
 		f.reader.Skip()
 	}

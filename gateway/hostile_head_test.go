@@ -69,9 +69,10 @@ func targets(auth string) []attack {
 			"GET /api/vendor/v1/web\x01hook", "GET "+"javascript:alert(1)", "GET "+"example.com:80", "GET "+"*", "GET "+"api/vendor/v1/webhook"),
 		each(none, orders, "", "../webhook", "x/..", "."),
 		each(unknown, orders, "",
-			"%2e%2e%2fwebhook", "%252e%252e%252fwebhook", "%c0%ae%c0%ae%c0%afwebhook", "..\\webhook", "..;x=1", "%2e%2e", "x%2fcancel", "%00", "%0d%0aX-Injected:%20yes", "%",
-			"%zz%u0041", "şişli", "\xff\xfe", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "%7b00000000-0000-8000-8000-000000000000%7d",
+			"%2e%2e%2fwebhook", "%252e%252e%252fwebhook", "%c0%ae%c0%ae%c0%afwebhook", "..\\webhook", "..;x=1", "%2e%2e", "x%2fcancel", "%00", "%0d%0aX-Injected:%20yes",
+			"şişli", "\xff\xfe", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "%7b00000000-0000-8000-8000-000000000000%7d",
 			"urn:uuid:00000000-0000-8000-8000-000000000000", "00000000-0000-8fff-bfff-000000000000", strings.Repeat("0", 10_000), "*", "%7bp0%7do"),
+		each(malformed, orders, "", "%", "%zz%u0041"),
 		each(notFound, "", rest, "GET "+hookPath+"?%zz&&==&a[]=%00&\xff", "GET http://y"+hookPath, "GET http://u:p@y"+hookPath),
 		[]attack{
 			{bytes: "PUT /api/vendor/v1/stores/a%0d%0ab HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n" + auth + "\r\n{}", status: 422, code: "VALIDATION_FAILED"},

@@ -15,10 +15,7 @@ const writeTries = 32
 
 // putStore is PUT /stores/{externalStoreId}.
 func (g *gateway) putStore(x *exchange) error {
-	externalID, ok := x.param(0)
-	if !ok {
-		return g.counted(x, delivery.Refuse(delivery.CodeMalformedRequest, "the path is not encoded correctly"))
-	}
+	externalID := x.param(0)
 	if err := delivery.CheckExternalStoreID(externalID); err != nil {
 		return g.counted(x, err)
 	}

@@ -159,10 +159,8 @@ func (g *gateway) trackingURL(id delivery.OrderID) string {
 // orderID reads the path's order id. What is no id of ours names no order, and
 // the request counts like any other.
 func (g *gateway) orderID(x *exchange) (delivery.OrderID, error) {
-	if text, ok := x.param(0); ok {
-		if id, err := delivery.ParseOrderID(text); err == nil {
-			return id, nil
-		}
+	if id, err := delivery.ParseOrderID(x.param(0)); err == nil {
+		return id, nil
 	}
 	return delivery.OrderID{}, g.counted(x, delivery.Refuse(delivery.CodeOrderNotFound,
 		"there is no such order; use the orderId that the creation answered, not the externalOrderId"))

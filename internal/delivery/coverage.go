@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/geojson/geometry"
 )
@@ -74,6 +75,19 @@ func (c *Coverage) Contains(p Point) bool {
 		}
 	}
 	return false
+}
+
+// ReachesTurkey reports whether a corner of the area lies in Turkey, or the area
+// holds a point of Turkey's outline.
+func (c *Coverage) ReachesTurkey() bool {
+	for _, polygon := range c.polygons {
+		for i := range polygon.Exterior.NumPoints() {
+			if at := polygon.Exterior.PointAt(i); InTurkey(Point{Latitude: at.Y, Longitude: at.X}) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(turkeyRings, func(ring []Point) bool { return slices.ContainsFunc(ring, c.Contains) })
 }
 
 // JSON is the GeoJSON as given, without white space. The caller must not
