@@ -83,6 +83,24 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 	}
 }
 
+// Where amounts to collect are not the order amounts, what remains is said.
+func TestAddsUp_NamesWhatRemains(t *testing.T) {
+	t.Parallel()
+	r := reportNamed("fleet-statement")
+	s := reports.Summary{Totals: make([]reports.Cell, len(r.Columns))}
+	set := func(key string, n int64) { s.Totals[r.Column(key)].Number = n }
+	set("orderAmountDelivered", 100_00)
+	set("cashExpected", 60_00)
+	set("prepaidAmount", 30_00)
+	for card, rest := range map[int64]string{10_00: "", 8_00: " + 2.00 of cash and card orders that was not to be collected", 11_00: " - 1.00 of cash and card orders that was to be collected beyond the order amounts"} {
+		set("cardExpected", card)
+		want := "Amount delivered 100.00 = cash expected 60.00 + card expected " + frame.Money(card) + " + prepaid 30.00 + without payment type 0.00" + rest + "."
+		if got := addsUp(r, s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // inNovember tells a moment of the month that the tests are about.
 func inNovember(o *archive.Order, ended bool) bool {
 	at := o.CreatedAt
@@ -97,7 +115,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.november(700)
-	var cash, card, prepaid, amount int64
+	var cash, card, prepaid, untyped, delivered, amount int64
 	for i := range e.orders {
 		o := &e.orders[i]
 		if inNovember(o, false) {
@@ -106,7 +124,10 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 		if o.Status != delivery.Delivered || !inNovember(o, true) {
 			continue
 		}
+		delivered += o.OrderAmount.Minor
 		switch o.PaymentType {
+		case delivery.PaymentUnknown:
+			untyped += o.OrderAmount.Minor
 		case delivery.Cash:
 			cash += o.Collection.Minor
 		case delivery.Card:
@@ -159,7 +180,11 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	sums = e.page("/payments/order-ledger?" + november).totals()
 	want("order amounts", sums["Order amount"], frame.Money(amount))
 	want("expected", sums["Expected"], frame.Money(cash+card))
-	sums = e.page("/payments/fleet-statement?" + november).totals()
+	d = e.page("/payments/fleet-statement?" + november)
+	sums = d.totals()
+	want("amount delivered", sums["Amount delivered"], frame.Money(delivered))
+	want("what it is made of", web.Words(d.ByID("adds-up")), fmt.Sprintf("Amount delivered %s = cash expected %s + card expected %s + prepaid %s + without payment type %s.",
+		frame.Money(delivered), frame.Money(cash), frame.Money(card), frame.Money(prepaid), frame.Money(untyped)))
 	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
 		want(heading, sums[heading], ended(status))
 	}

@@ -55,13 +55,14 @@ var layouts = map[string][][]string{
 		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},
 	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"}, {"cashCount"},
 		{"cardExpected"}, {"cardCount"}, {"prepaidAmount"}, {"prepaidCount"}, {"deliveredCount"},
-		{"cashWithoutAmountCount"}, {"noPaymentTypeCount"}},
+		{"cashWithoutAmountCount"}, {"noPaymentTypeCount"}, {"noPaymentTypeAmount"}},
 	"fleet-statement": {{"month", "storeName", "externalStoreId", "fleetName", "accountId"}, {"orderAmountDelivered"}, {"cashExpected"},
-		{"cardExpected"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"}},
+		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"},
+		{"prepaidCount"}, {"noPaymentTypeCount"}},
 	"exceptions": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"kind"}, {"paymentType"},
 		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"reportedAt"}, {"storeName", "externalStoreId"},
 		{"fleetName", "courierName", "accountId"}},
-	"control-totals": {{"line"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"},
+	"control-totals": {{"line"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"},
 		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}, {"rows"}},
 }
 

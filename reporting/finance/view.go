@@ -33,6 +33,7 @@ type view struct {
 	Lines        string       // of control totals that are not read yet: where they are
 	Charts       []*frame.Chart
 	Kinds        []kind // of exceptions
+	AddsUp       string // of the fleet statement: what its amount delivered is made of
 	Fleets       *table // subtotals; nil: there are none
 	Table        *table
 	Paging       paging
@@ -132,6 +133,31 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles access.Roles) erro
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
+	v.AddsUp = addsUp(v.Report, o.Summary)
 	v.chart(o)
 	return nil
+}
+
+// addsUp says of the fleet statement what the amount delivered is made of. Cash and
+// card are amounts to collect, all else is order amounts; the rest is what an amount
+// to collect differs from its order amount.
+func addsUp(r *reports.Report, s reports.Summary) string {
+	if r.Column("orderAmountDelivered") < 0 {
+		return ""
+	}
+	rest := r.Total(s, "orderAmountDelivered")
+	text := "Amount delivered " + frame.Money(rest) + " ="
+	for _, part := range []struct{ key, name string }{
+		{"cashExpected", "cash expected"}, {"cardExpected", "+ card expected"}, {"prepaidAmount", "+ prepaid"}, {"noPaymentTypeAmount", "+ without payment type"},
+	} {
+		n := r.Total(s, part.key)
+		text, rest = text+" "+part.name+" "+frame.Money(n), rest-n
+	}
+	switch {
+	case rest > 0:
+		text += " + " + frame.Money(rest) + " of cash and card orders that was not to be collected"
+	case rest < 0:
+		text += " - " + frame.Money(-rest) + " of cash and card orders that was to be collected beyond the order amounts"
+	}
+	return text + "."
 }

@@ -74,6 +74,7 @@ var collections = &Report{
 		{Key: "prepaidAmount", Source: "prepaid_amount", Kind: Money, Sum: true},
 		{Key: "cashWithoutAmountCount", Source: "cash_without_amount_count", Kind: Count, Sum: true},
 		{Key: "noPaymentTypeCount", Source: "no_payment_type_count", Kind: Count, Sum: true},
+		{Key: "noPaymentTypeAmount", Source: "no_payment_type_amount", Kind: Money, Sum: true},
 	},
 }
 
@@ -95,6 +96,10 @@ var statement = &Report{
 		{Key: "orderAmountDelivered", Source: "order_amount_delivered", Kind: Money, Sum: true},
 		{Key: "cashExpected", Source: "cash_expected", Kind: Money, Sum: true},
 		{Key: "cardExpected", Source: "card_expected", Kind: Money, Sum: true},
+		{Key: "prepaidCount", Source: "prepaid_count", Kind: Count, Sum: true},
+		{Key: "prepaidAmount", Source: "prepaid_amount", Kind: Money, Sum: true},
+		{Key: "noPaymentTypeCount", Source: "no_payment_type_count", Kind: Count, Sum: true},
+		{Key: "noPaymentTypeAmount", Source: "no_payment_type_amount", Kind: Money, Sum: true},
 	},
 }
 
@@ -126,7 +131,7 @@ var exceptions = &Report{
 	},
 }
 
-// control's last column is not in ClickHouse: see controlTotals.
+// control's column sha256 is not in ClickHouse: see readControl.
 var control = &Report{
 	Name: controlName, Title: "Control totals", view: "control_totals",
 	Day:   "the day that each of the other reports goes by",
@@ -145,5 +150,6 @@ var control = &Report{
 		{Key: "prepaidAmount", Source: "prepaid_amount", Kind: Money},
 		{Key: "ties", Source: "multiIf(isNull(ties), '', ties, 'yes', 'no')", Kind: Text},
 		{Key: "sha256", Kind: Text},
+		{Key: "noPaymentTypeAmount", Source: "no_payment_type_amount", Kind: Money},
 	},
 }

@@ -131,9 +131,11 @@ func (d *digest) agrees(line []Cell) bool {
 		return total("expectedCollection") == number("cashExpected")+number("cardExpected")
 	case collections:
 		return total("deliveredCount") == number("delivered") && total("cashExpected") == number("cashExpected") &&
-			total("cardExpected") == number("cardExpected") && total("prepaidAmount") == number("prepaidAmount")
+			total("cardExpected") == number("cardExpected") && total("prepaidAmount") == number("prepaidAmount") &&
+			total("noPaymentTypeAmount") == number("noPaymentTypeAmount")
 	case statement:
-		for _, key := range []string{"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected"} {
+		for _, key := range []string{"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
+			"prepaidAmount", "noPaymentTypeAmount"} {
 			if total(key) != number(key) {
 				return false
 			}

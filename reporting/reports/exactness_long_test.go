@@ -253,7 +253,7 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 	at := o.CreatedAt
 	reach := func(s delivery.Status) *delivery.Change {
 		at = at.Add(time.Duration(r.Int64N(int64(time.Hour/time.Millisecond))) * time.Millisecond)
-		o.Status = s
+		o.Status, o.CourierName = s, "Mehmet Y." // as exported
 		changes = append(changes, delivery.Change{Status: s, At: at, Courier: testenv.Courier})
 		if s.Terminal() {
 			o.EndedAt = at
@@ -274,7 +274,8 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 	switch {
 	case r.IntN(8) == 0: // stays open
 	case o.Status.Cancellable() && r.IntN(2) == 0:
-		reach(delivery.Cancelled).Cancel = delivery.CustomerRequest
+		o.Cancel = delivery.CustomerRequest
+		reach(delivery.Cancelled).Cancel = o.Cancel
 	default:
 		o.Failure = []delivery.FailureReason{delivery.TimedOut, delivery.CourierIncident, delivery.OtherFailure}[r.IntN(3)]
 		reach(delivery.Failed).Failure = o.Failure

@@ -12,7 +12,7 @@ var headings = map[string]string{
 	"paymentType": "Payment", "orderAmount": "Order amount", "collectionAmount": "To collect", "expectedCollection": "Expected", "currency": "Currency",
 	"day": "Day", "month": "Month", "deliveredCount": "Delivered", "cashCount": "Cash orders", "cashExpected": "Cash expected",
 	"cardCount": "Card orders", "cardExpected": "Card expected", "prepaidCount": "Prepaid orders", "prepaidAmount": "Prepaid amount",
-	"cashWithoutAmountCount": "Cash without amount", "noPaymentTypeCount": "No payment type",
+	"cashWithoutAmountCount": "Cash without amount", "noPaymentTypeCount": "No payment type", "noPaymentTypeAmount": "Amount without type",
 	"created": "Created", "orders": "Orders", "delivered": "Delivered", "failed": "Failed", "cancelled": "Cancelled",
 	"orderAmountDelivered": "Amount delivered", "line": "Line", "rows": "Rows", "ties": "Balances", "sha256": "SHA-256",
 }

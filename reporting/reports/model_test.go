@@ -103,7 +103,7 @@ type figures struct {
 	created, orders, delivered, failed, cancelled int64
 	cashCount, cardCount, prepaidCount            int64
 	cashWithoutAmount, noPaymentType              int64
-	amount, cash, card, prepaid                   int64
+	amount, cash, card, prepaid, untyped          int64
 	fleetName, storeName                          string
 }
 
@@ -141,6 +141,7 @@ func (f *figures) end(o *archive.Order) {
 			f.prepaid += o.OrderAmount.Minor
 		case delivery.PaymentUnknown:
 			f.noPaymentType++
+			f.untyped += o.OrderAmount.Minor
 		}
 	}
 }
@@ -182,7 +183,7 @@ func (s story) collections(q asked) (rows [][]string) {
 		rows = append(rows, []string{
 			k.when, k.account, k.fleet, f.fleetName, k.store, f.storeName, number(f.delivered),
 			number(f.cashCount), lira(f.cash), number(f.cardCount), lira(f.card), number(f.prepaidCount), lira(f.prepaid),
-			number(f.cashWithoutAmount), number(f.noPaymentType),
+			number(f.cashWithoutAmount), number(f.noPaymentType), lira(f.untyped),
 		})
 	}
 	return rows
@@ -207,6 +208,7 @@ func (s story) statement(q asked) (rows [][]string) {
 		rows = append(rows, []string{
 			k.when, k.account, k.fleet, f.fleetName, k.store, f.storeName,
 			number(f.created), number(f.delivered), number(f.failed), number(f.cancelled), lira(f.amount), lira(f.cash), lira(f.card),
+			number(f.prepaidCount), lira(f.prepaid), number(f.noPaymentType), lira(f.untyped),
 		})
 	}
 	return rows
@@ -260,7 +262,7 @@ func (s story) exceptions(q asked) (rows [][]string) {
 	return rows
 }
 
-// control leaves out the last column, the digest.
+// control leaves out the digest.
 func (s story) control(q asked) [][]string {
 	var ledger, in, out, ended figures
 	var found, withFound int64
@@ -290,21 +292,19 @@ func (s story) control(q asked) [][]string {
 		seen[row[2]] = true
 	}
 	sums := func(f figures) []string {
-		return []string{number(f.orders), number(f.delivered), number(f.failed), number(f.cancelled), lira(f.amount), lira(f.cash), lira(f.card), lira(f.prepaid)}
+		return []string{number(f.orders), number(f.delivered), number(f.failed), number(f.cancelled), lira(f.amount), lira(f.cash), lira(f.card), lira(f.prepaid), lira(f.untyped)}
 	}
 	line := func(name, rows, created string, figures []string, ties string) []string {
-		return append(append([]string{name, rows, created}, figures...), ties)
+		return slices.Insert(append([]string{name, rows, created}, figures...), 11, ties) // the column before the last
 	}
 	created := number(ledger.created)
-	endedSums := sums(ended)
-	endedSums[7] = ""
 	return [][]string{
 		line(ledgerName, created, created, sums(ledger), ""),
 		line("carried-in", "", "", sums(in), ""),
 		line("carried-out", "", "", sums(out), ""),
 		line("ended-in-period", "", "", sums(ended), ""),
-		line(collectionsName, number(int64(len(s.collections(q)))), "", []string{"", number(ended.delivered), "", "", "", lira(ended.cash), lira(ended.card), lira(ended.prepaid)}, "yes"),
-		line(statementName, number(int64(len(s.statement(q)))), created, endedSums, "yes"),
-		line(exceptionsName, number(found), "", []string{number(withFound), "", "", "", "", "", "", ""}, ""),
+		line(collectionsName, number(int64(len(s.collections(q)))), "", []string{"", number(ended.delivered), "", "", "", lira(ended.cash), lira(ended.card), lira(ended.prepaid), lira(ended.untyped)}, "yes"),
+		line(statementName, number(int64(len(s.statement(q)))), created, sums(ended), "yes"),
+		line(exceptionsName, number(found), "", []string{number(withFound), "", "", "", "", "", "", "", ""}, ""),
 	}
 }

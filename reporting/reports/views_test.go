@@ -82,11 +82,12 @@ func TestReports_KeepTheColumnsThatWereReleased(t *testing.T) {
 		ledger: "orderId externalOrderId externalStoreId storeName taxNumber fleetId fleetName status failureReason createdAt orderedAt pickedUpAt deliveredAt endedAt" +
 			" paymentType orderAmount collectionAmount expectedCollection currency cancelReason courierName",
 		collections: "day accountId fleetId fleetName externalStoreId storeName deliveredCount cashCount cashExpected cardCount cardExpected prepaidCount prepaidAmount" +
-			" cashWithoutAmountCount noPaymentTypeCount",
-		statement: "month accountId fleetId fleetName externalStoreId storeName created delivered failed cancelled orderAmountDelivered cashExpected cardExpected",
+			" cashWithoutAmountCount noPaymentTypeCount noPaymentTypeAmount",
+		statement: "month accountId fleetId fleetName externalStoreId storeName created delivered failed cancelled orderAmountDelivered cashExpected cardExpected" +
+			" prepaidCount prepaidAmount noPaymentTypeCount noPaymentTypeAmount",
 		exceptions: "kind reason accountId orderId externalOrderId externalStoreId storeName fleetId fleetName status failureReason createdAt endedAt reportedAt" +
 			" paymentType orderAmount collectionAmount cancelReason courierName",
-		control: "line rows created orders delivered failed cancelled orderAmountDelivered cashExpected cardExpected prepaidAmount ties sha256",
+		control: "line rows created orders delivered failed cancelled orderAmountDelivered cashExpected cardExpected prepaidAmount ties sha256 noPaymentTypeAmount",
 	} {
 		if keys := strings.Join(keysOf(r), " "); !strings.HasPrefix(keys+" ", released+" ") {
 			t.Errorf("%s has the columns %s", r.Name, keys)
