@@ -75,7 +75,7 @@ func testFindsAnOrder(t *testing.T, e *panelEnv) {
 	p.Visit("/orders", http.StatusOK)
 	p.Fill(search, "BUL-9999")
 	p.Press("Search")
-	p.Shows("No order was found")
+	p.Shows("No order matches this search")
 	p.Visit("/orders/"+id, http.StatusOK)
 	p.Shows("Order BUL-2026", "Çınar Adisyon", "Moda Şubesi", "Assigned")
 	p.WaitText("webhook delivered", "HTTP 204")

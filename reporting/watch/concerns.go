@@ -55,7 +55,7 @@ const refusalsShown = 24 * time.Hour
 
 // refusalConcerns count the refused updates of a day; late deliveries apart.
 func (s *seen) refusalConcerns() (list []concern) {
-	late := concern{State: "late", Tone: "bad", Note: "Delivered was reported after the order had ended: cash may have been collected"}
+	late := concern{State: "late", Tone: "bad", Note: "Delivered was reported after the order had ended: the amount may have been collected"}
 	other := concern{State: "refused", Tone: "warn", Note: "in the last 24 hours; each with its reason in the list"}
 	var lates, others int64
 	for _, u := range s.refused { // the newest first

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -49,13 +51,13 @@ func (p *Pages) each(ctx context.Context, query string, args []any, take func(dr
 type pastOrder struct {
 	orderRow
 	Version uint64
-	Cancel  delivery.CancelReason
 	Ordered time.Time // zero: not given
 	Ready   time.Time
 	Updated time.Time
 }
 
-// scanOrder reads a row of orderColumns.
+// scanOrder reads a row of orderColumns. With errUnreadable it has what could be
+// read of it, its place in a list at least.
 func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	var o pastOrder
 	var account, order, fleet, status, failure, cancel, payment string
@@ -65,6 +67,9 @@ func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Failure, o.Cancel = delivery.FailureReason(failure), delivery.CancelReason(cancel)
+	o.Created, o.Ordered, o.Ready, o.Ended, o.Updated = moment(created), moment(ordered), moment(ready), moment(ended), moment(updated)
+	o.Amount, o.Collection = lira(amount), lira(collection)
 	var faults [5]error
 	o.Account, faults[0] = delivery.ParseAccountID(account)
 	o.ID, faults[1] = delivery.ParseOrderID(order)
@@ -74,11 +79,10 @@ func scanOrder(rows driver.Rows) (*pastOrder, error) {
 		o.Payment, faults[4] = delivery.ParsePaymentType(payment)
 	}
 	if err := errors.Join(faults[:]...); err != nil {
-		return nil, fmt.Errorf("order %s: %w", order, err)
+		raw, _ := uuid.Parse(order) // ClickHouse writes no other
+		o.ID = delivery.OrderID(raw)
+		return &o, fmt.Errorf("order %s %w: %w", order, errUnreadable, err)
 	}
-	o.Failure, o.Cancel = delivery.FailureReason(failure), delivery.CancelReason(cancel)
-	o.Created, o.Ordered, o.Ready, o.Ended, o.Updated = moment(created), moment(ordered), moment(ready), moment(ended), moment(updated)
-	o.Amount, o.Collection = lira(amount), lira(collection)
 	return &o, nil
 }
 
@@ -96,23 +100,54 @@ func lira(kurus int64) delivery.Money {
 	return delivery.Money{Minor: kurus, Set: true}
 }
 
-// pageOf reads at most limit rows of a search.
-func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page []orderRow, err error) {
+// errUnreadable marks a row that ClickHouse gave and this program does not
+// understand, such as one of a newer release or one that no program of this
+// service wrote.
+var errUnreadable = errors.New("cannot be understood")
+
+// pastPage are the orders of a page that could be read.
+type pastPage struct {
+	rows   []orderRow
+	unread int     // rows that could not
+	last   *cursor // the last row, read or not; nil when that was all there is
+}
+
+// pageOf reads at most limit rows of a search. One that cannot be understood is
+// counted and logged, and hides no other.
+func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage, err error) {
 	fixed, latest, args := s.conditions(limit)
+	var first error
 	err = p.each(ctx, s.pageSQL(fixed, latest), args, func(rows driver.Rows) error {
 		o, err := scanOrder(rows)
-		if err == nil {
-			page = append(page, o.orderRow)
+		switch {
+		case errors.Is(err, errUnreadable):
+			page.unread++
+			first = cmp.Or(first, err)
+		case err != nil:
+			return err
+		default:
+			page.rows = append(page.rows, o.orderRow)
 		}
-		return err
+		page.last = &cursor{created: o.Created, order: o.ID}
+		return nil
 	})
+	if len(page.rows)+page.unread < limit {
+		page.last = nil
+	}
+	if page.unread > 0 {
+		p.log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
+	}
 	return page, err
 }
 
-// pastOrder reads one order; nil when ClickHouse does not have it.
+// pastOrder reads one order; nil when ClickHouse does not have it, errUnreadable
+// when its row cannot be understood.
 func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (found *pastOrder, err error) {
 	err = p.each(ctx, orderSQL, placeArgs(id), func(rows driver.Rows) error {
-		found, err = scanOrder(rows)
+		o, err := scanOrder(rows)
+		if err == nil {
+			found = o
+		}
 		return err
 	})
 	return found, err

@@ -35,7 +35,6 @@ type orderView struct {
 	Courier                 delivery.Courier
 	Position                delivery.Location
 	PackageNote             string
-	Cancel                  delivery.CancelReason
 	CancelNote              string
 	Reported                delivery.Status // reported and not yet decided; 0: none
 	Recipient               *recipient      // nil: not known any more
@@ -171,8 +170,13 @@ func (p *Pages) findOrder(ctx context.Context, s *orderSources) error {
 		return nil
 	}
 	r = p.reading(ctx)
+	var unreadable error
 	r.part("the order as it is in ClickHouse", func(ctx context.Context) (err error) {
-		if s.past, err = p.pastOrder(ctx, s.id); err != nil || s.past == nil {
+		s.past, err = p.pastOrder(ctx, s.id)
+		if errors.Is(err, errUnreadable) { // no waiting mends that
+			unreadable, err = err, nil
+		}
+		if err != nil || s.past == nil {
 			return err
 		}
 		s.steps, err = p.pastSteps(ctx, s.past.Account, s.id)
@@ -180,6 +184,8 @@ func (p *Pages) findOrder(ctx context.Context, s *orderSources) error {
 	})
 	s.lost = append(s.lost, r.wait()...)
 	switch {
+	case unreadable != nil:
+		return unreadable
 	case s.past != nil:
 		return nil
 	case len(s.lost) > 0:
@@ -271,7 +277,7 @@ func (v *orderView) takeLive(o *delivery.Order) {
 	v.Courier, v.Position, v.PackageNote = o.Courier, position(o), o.PackageNote
 	v.Recipient = &recipient{o.Recipient, o.Dropoff}
 	if n := len(o.Changes); n > 0 {
-		v.Cancel, v.CancelNote = o.Changes[n-1].Cancel, o.Changes[n-1].Note
+		v.CancelNote = o.Changes[n-1].Note
 	}
 	if !o.Status.Terminal() {
 		v.Pickup, v.Dropoff = o.EstimatedPickup(), o.EstimatedDropoff(o.Version)
@@ -295,7 +301,7 @@ func position(o *delivery.Order) delivery.Location {
 
 func (v *orderView) takePast(o *pastOrder) {
 	v.orderRow = o.orderRow
-	v.Ordered, v.Ready, v.Updated, v.Cancel = o.Ordered, o.Ready, o.Updated, o.Cancel
+	v.Ordered, v.Ready, v.Updated = o.Ordered, o.Ready, o.Updated
 }
 
 // draw shows where the order's places are; nil when that is not known any more.

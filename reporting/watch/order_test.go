@@ -136,6 +136,13 @@ func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	e.page(e.Vendor.Order("", time.Now()).ID).Says("Courier nobody yet")
 }
 
+func TestOrder_AmountsThatAreMissingAreNotGiven(t *testing.T) {
+	e := newEnv(t)
+	e.Vendor.Edit = nil
+	o := e.Vendor.Order("", time.Now())
+	e.page(o.ID).Says("Paid by not given Order amount not given To collect not given")
+}
+
 //rule:states/a-delivered-reported-after-that
 func TestOrder_ALateDeliveryStandsInTheTimeline(t *testing.T) {
 	e := newEnv(t)
@@ -145,7 +152,7 @@ func TestOrder_ALateDeliveryStandsInTheTimeline(t *testing.T) {
 	e.Reach(o, delivery.Delivered, now)
 	e.refuse(delivery.Failed, "late_delivery", true)
 	e.export()
-	const line = "Reported by the fleet after the order had ended: refused. Cash may have been collected."
+	const line = "Reported by the fleet after the order had ended: refused. The amount may have been collected."
 	e.page(o.ID).Says("Status Failed CustomerRefused", line)
 	e.page(e.Vendor.Order("", now).ID).Hides(line)
 	e.Do("FLUSHDB") // ClickHouse alone remembers

@@ -25,7 +25,8 @@ type orderRow struct {
 	FleetName          string
 	Status             delivery.Status
 	Failure            delivery.FailureReason
-	Created, Ended     time.Time // Ended is zero before the end
+	Cancel             delivery.CancelReason // empty: the vendor gave none
+	Created, Ended     time.Time             // Ended is zero before the end
 	Payment            delivery.PaymentType
 	Amount, Collection delivery.Money
 }
@@ -43,11 +44,20 @@ func rowOf(o *delivery.Order) orderRow {
 func (o *orderRow) move(to *delivery.Order) {
 	o.Status = to.Status
 	if n := len(to.Changes); n > 0 {
-		o.Failure = to.Changes[n-1].Failure
+		o.Failure, o.Cancel = to.Changes[n-1].Failure, to.Changes[n-1].Cancel
 		if to.Status.Terminal() {
 			o.Ended = to.Changes[n-1].At
 		}
 	}
+}
+
+// Reason is why the order ended as it did; empty for one that was delivered or
+// has not ended.
+func (o *orderRow) Reason() string {
+	if o.Status == delivery.Cancelled && o.Cancel == "" {
+		return "no reason given"
+	}
+	return string(o.Failure) + string(o.Cancel)
 }
 
 // Tone is the colour of the status.
@@ -61,13 +71,16 @@ type found struct {
 	rows []orderRow
 	next *cursor // nil: that was all
 	lost []string
-	// past says that ClickHouse was read.
-	past bool
+	// past says that ClickHouse was read, and unread how many of its rows this
+	// program could not understand.
+	past   bool
+	unread int
 }
 
 // find looks in both places at once.
 func (p *Pages) find(ctx context.Context, s *search) *found {
-	var live, past []orderRow
+	var live []orderRow
+	var past pastPage
 	f := new(found)
 	r := p.reading(ctx)
 	if s.text != "" {
@@ -85,7 +98,13 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 		return err
 	})
 	f.lost = r.wait()
-	f.rows, f.next = s.merge(live, past)
+	f.rows, f.next = s.merge(live, past.rows)
+	f.unread = past.unread
+	if f.next == nil && past.unread > 0 && past.last != nil {
+		// Fewer rows than a page: the list goes on behind the last that was read.
+		f.next = past.last
+		f.rows = slices.DeleteFunc(f.rows, func(o orderRow) bool { return f.next.before(&o) })
+	}
 	return f
 }
 
@@ -167,9 +186,11 @@ type ordersView struct {
 	Rows              []orderRow
 	Lost              []string
 	Past              bool   // ClickHouse was read
+	Unread            int    // rows of it that this program cannot understand
 	Next, First       string // addresses; empty: there is none
 	Longer            string // the same search over a longer period
 	LongerName        string
+	Period            string // in which was searched
 	Filtered          bool
 }
 
@@ -213,7 +234,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *search) view(f *found, names accountNames) *ordersView {
-	v := &ordersView{Text: s.text, Rows: f.rows, Lost: f.lost, Past: f.past, Accounts: s.accountChoices(names),
+	v := &ordersView{Text: s.text, Rows: f.rows, Lost: f.lost, Past: f.past, Unread: f.unread, Period: periodName(s.days), Accounts: s.accountChoices(names),
 		Statuses: s.statusChoices(), Periods: s.periodChoices(), Filtered: s.text != "" || !s.account.IsZero() || s.statusValue() != ""}
 	for i := range v.Rows {
 		v.Rows[i].AccountName = names.of(v.Rows[i].Account)

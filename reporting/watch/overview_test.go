@@ -67,7 +67,7 @@ func TestOverview_TellsWhatCouriersReportedInVain(t *testing.T) {
 		e.Reach(o, delivery.Delivered, time.Now())
 		e.refuse(delivery.Failed, "illegal_move", late)
 	}
-	e.get("/overview").Says("1 late delivery late", "cash may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
+	e.get("/overview").Says("1 late delivery late", "the amount may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
 }
 
 // Refusals are of every kind of request, so they are no share of the orders.

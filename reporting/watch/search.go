@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ var periods = []int{1, 7, 30, 90, 366}
 
 // search is what an operator looks for.
 type search struct {
-	text    string             // external order id, store id, or part of a store's name; empty: all
+	text    string             // order id's beginning, external order id, store id, or part of a store's name; empty: all
 	account delivery.AccountID // zero: all
 	status  delivery.Status    // 0: all
 	open    bool               // those that have not ended
@@ -116,6 +117,18 @@ func (s *search) named() (delivery.OrderID, bool) {
 	}
 	id, _, err := delivery.ParseEventID(s.text)
 	return id, err == nil
+}
+
+// idPrefix is the beginning of an order's id, as lists show it, if the text is
+// one: 8 hexadecimal digits, then maybe more of the id or the sign that it goes on.
+var idPrefix = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F-]{0,27})?…?$`)
+
+// prefix is that beginning; empty: the text is none.
+func (s *search) prefix() string {
+	if !idPrefix.MatchString(s.text) {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(s.text, "…"))
 }
 
 // holds tells whether a row belongs to what is looked for, the text and the

@@ -67,8 +67,12 @@ func (s *search) conditions(limit int) (fixed, latest []string, args []any) {
 			clickhouse.Named("after", s.after.created.UnixMilli()), clickhouse.Named("after_order", s.after.order.String()))
 	}
 	if s.text != "" {
-		add(&latest, "(external_order_id = {text:String} OR external_store_id = {text:String} OR position("+foldedStore+", {folded:String}) > 0)",
-			clickhouse.Named("text", s.text), clickhouse.Named("folded", delivery.FoldName(s.text)))
+		text := "external_order_id = {text:String} OR external_store_id = {text:String} OR position(" + foldedStore + ", {folded:String}) > 0"
+		if prefix := s.prefix(); prefix != "" {
+			text += " OR startsWith(toString(order_id), {prefix:String})"
+			args = append(args, clickhouse.Named("prefix", prefix))
+		}
+		add(&latest, "("+text+")", clickhouse.Named("text", s.text), clickhouse.Named("folded", delivery.FoldName(s.text)))
 	}
 	if s.open {
 		add(&latest, "status NOT IN ('Delivered', 'Failed', 'Cancelled')")

@@ -151,7 +151,7 @@ func (r *refusedRow) Why() string {
 	case r.Unreadable:
 		return "The trace of this update cannot be read: " + r.Reason
 	case r.Late:
-		return "Delivered was reported after the order had ended otherwise. Cash may have been collected."
+		return "Delivered was reported after the order had ended otherwise. The amount may have been collected."
 	case r.Reason == "illegal_move" && r.Status.Terminal():
 		return "The order had ended; nothing moves it any more."
 	case r.Reason == "illegal_move":
