@@ -98,8 +98,14 @@ var keyFiles = map[string]string{
 
 // secrets generates what is lacking of the programs' keys and returns the
 // variables that point to them. Keys stay the same over restarts: tokens,
-// tracking links and sealed webhook secrets stay readable.
+// tracking links and sealed webhook secrets stay readable. A lost key of the
+// webhooks' secrets is an error: with another one no webhook would be sent.
 func (d *dataDir) secrets() ([]string, error) {
+	if data, err := os.ReadDir(d.file("redis")); err == nil && len(data) > 0 {
+		if _, err := os.Stat(d.file("keys", keyFiles["WEBHOOK_KEYS"])); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or begin anew with make clean", d.file("keys", keyFiles["WEBHOOK_KEYS"]))
+		}
+	}
 	var env []string
 	for variable, name := range keyFiles {
 		path := d.file("keys", name)

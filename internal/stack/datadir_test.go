@@ -2,6 +2,7 @@ package stack
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,6 +84,38 @@ func TestSecrets_AreGeneratedOnceAndReadable(t *testing.T) {
 	}
 	if _, err := d.secrets(); err != nil || !slices.Equal(before, snapshot(t, d)) {
 		t.Errorf("a second call changed the keys: %v", err)
+	}
+}
+
+// Another key would leave every endpoint's secret unreadable, and no webhook sent.
+func TestSecrets_ALostKeyOfWebhooksIsNotMadeAnewBesideData(t *testing.T) {
+	t.Parallel()
+	d, err := openDataDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.unlock()
+	if _, err := d.secrets(); err != nil {
+		t.Fatal(err)
+	}
+	for _, lost := range []string{"engine-key", "webhook-keys"} { // releases before had no engine-key
+		if err := os.Remove(d.file("keys", lost)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.secrets(); err != nil {
+			t.Errorf("without data: %v", err)
+		}
+	}
+	if err := os.WriteFile(d.file("redis", "appendonly"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ lost, want string }{{"engine-key", "<nil>"}, {"webhook-keys", "webhook-keys is missing"}} {
+		if err := os.Remove(d.file("keys", c.lost)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.secrets(); !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("beside data, without %s: %v", c.lost, err)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	pingAge     = 5 * time.Second
 	// pingSpare is until when ClickHouse's last word is taken while it is asked
 	// anew: when it hangs, what Redis says does not wait for it.
-	pingSpare = time.Minute
+	pingSpare = 10 * time.Second
 )
 
 // pingPatience is how long ClickHouse may take to say that it is there.
