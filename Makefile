@@ -181,5 +181,5 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 clean: ## forget everything under DATA_DIR (orders, keys, logs, binaries), but for backups and what a restore moved aside
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json bench-reporting.json demo.json demo.json.partial demo.env lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json bench-reporting.json demo.json demo.json.partial demo.env restore-unfinished lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

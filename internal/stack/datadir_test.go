@@ -119,6 +119,17 @@ func TestSecrets_ALostKeyOfWebhooksIsNotMadeAnewBesideData(t *testing.T) {
 	}
 }
 
+func TestStart_RefusesAHalfRestoredDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, restoringFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "REPLACE=1") {
+		t.Errorf("started: %v", err)
+	}
+}
+
 // snapshot is the content of every key file, after a check of its mode.
 func snapshot(t *testing.T, d *dataDir) (all []string) {
 	t.Helper()

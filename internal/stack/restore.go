@@ -54,12 +54,14 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 		s.build,
 		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, "--check") },
 		func(context.Context) error { return s.makeRoom(o.Replace) },
+		func(context.Context) error { return s.data.write(restoringFile, nil) },
 		func(ctx context.Context) error {
 			return s.restoreCommand(ctx, o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)
 		},
 		s.startRedis,
 		s.startClickHouse,
 		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From) },
+		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) },
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -68,6 +70,10 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 	}
 	return nil
 }
+
+// restoringFile is there from a restore's first change to its end: what lies beside
+// it is neither the old nor the restored data, and nothing starts on it.
+const restoringFile = "restore-unfinished"
 
 // restored is what a backup puts back, below the data directory.
 var restored = []string{"redis", "clickhouse", "keys", demoFile, partialFile, envFile}

@@ -168,6 +168,9 @@ func (s *Stack) prepare(context.Context) error {
 	if s.data, err = openDataDir(s.options.DataDir); err != nil {
 		return err
 	}
+	if _, err := os.Stat(s.data.file(restoringFile)); err == nil {
+		return fmt.Errorf("a restore into %s has not come to its end: repeat it with REPLACE=1, or begin anew with make clean", s.data.path)
+	}
 	type listener struct {
 		variable string
 		addr     *string
