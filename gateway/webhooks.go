@@ -48,12 +48,15 @@ type lastAttempt struct {
 	Error      string `json:"error,omitempty"`
 }
 
+const refusedAddress = "refused address: "
+
 func viewLastAttempts(records []ledger.AttemptRecord) []lastAttempt {
 	views := make([]lastAttempt, len(records))
 	for i, a := range records {
 		views[i] = lastAttempt{EventID: a.EventID, Event: a.Event, Attempt: a.Attempt, At: formatTime(a.At), State: a.State, HTTPStatus: a.HTTPStatus, Error: a.Error}
-		if strings.HasPrefix(a.Error, "refused address: ") { // it names the address that the name led to
-			views[i].Error = "refused address: not a public address"
+		if strings.HasPrefix(a.Error, refusedAddress) { // it names the address that the name led to
+			_, why, _ := strings.Cut(a.Error, " is ")
+			views[i].Error = refusedAddress + why
 		}
 	}
 	return views

@@ -27,9 +27,17 @@ type guard struct {
 }
 
 // refusedAddress is a connection that the guard did not let happen.
-type refusedAddress struct{ address string }
+type refusedAddress struct {
+	address string
+	own     bool // a port of the system itself, where other ports are allowed
+}
 
-func (e *refusedAddress) Error() string { return e.address + " is not a public address" }
+func (e *refusedAddress) Error() string {
+	if e.own {
+		return e.address + " is one of the service's own ports"
+	}
+	return e.address + " is not a public address"
+}
 
 // allows judges an address that a connection is about to be made to.
 func (g guard) allows(target netip.AddrPort) bool {
@@ -45,7 +53,7 @@ func (g guard) allows(target netip.AddrPort) bool {
 func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !g.allows(target) {
-		return &refusedAddress{address: address}
+		return &refusedAddress{address: address, own: g.local && target.Addr().Unmap().IsLoopback()}
 	}
 	reached(ctx, connecting)
 	return nil
