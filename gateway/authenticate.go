@@ -47,7 +47,7 @@ func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, err
 	case errors.Is(err, token.ErrExpired):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token has expired; get a new one and send the request again")
 	case err != nil:
-		return id, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here")
+		return id, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here; get one from POST /token")
 	}
 	return id, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"vendorapi/gateway/docs"
-	"vendorapi/internal/delivery"
 )
 
 // documentationRoutes are a listener's documentation: its pages under /docs and
@@ -65,7 +64,7 @@ func (x *exchange) show(site *docs.Site, name string) error {
 		return err
 	}
 	if !ok {
-		return delivery.Refuse(delivery.CodeNotFound, "there is no such path")
+		return x.noSuchPath()
 	}
 	r := &x.ctx.Response
 	r.Header.SetCanonical(headerETag, []byte(file.ETag))

@@ -99,10 +99,18 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 func (x *exchange) nowhere(allow string) error {
 	_ = x.checkFraming() // only whether the connection ends
 	if allow == "" {
-		return delivery.Refuse(delivery.CodeNotFound, "there is no such path")
+		return x.noSuchPath()
 	}
 	x.ctx.Response.Header.SetCanonical([]byte("Allow"), []byte(allow))
 	return delivery.Refuse(delivery.CodeMethodNotAllowed, "this path takes %s", allow)
+}
+
+func (x *exchange) noSuchPath() error {
+	begin := "/api/fleet/v1 or /api/admin/v1"
+	if x.vendor {
+		begin = "/api/vendor/v1"
+	}
+	return delivery.Refuse(delivery.CodeNotFound, "there is no such path; an API's begin with %s and have no slash at the end, see /docs", begin)
 }
 
 // handle checks in the order headers, token, path, size, and then runs the route, if

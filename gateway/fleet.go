@@ -71,7 +71,7 @@ func (g *gateway) listStores(x *exchange) error {
 	if name := x.query("status"); name != "" {
 		var err error
 		if state, err = delivery.ParseStoreState(name); err != nil {
-			return invalid("status", "must be AwaitingFleetApproval or Active")
+			return invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 		}
 	}
 	l, err := g.ledger()

@@ -24,9 +24,9 @@ func (f *form) occurred(path string, t *delivery.Text, now time.Time) time.Time 
 	case at.IsZero():
 		return now
 	case at.After(now.Add(maxAhead)):
-		f.invalid(path, "must not lie more than 5 minutes in the future")
+		f.invalid(path, "must not lie more than 5 minutes in the future"+delivery.ReadAs(t.Value, at))
 	case at.Before(now.Add(-maxBehind)):
-		f.invalid(path, "must not lie more than 24 hours in the past")
+		f.invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(t.Value, at))
 	}
 	return at
 }
@@ -183,7 +183,8 @@ func (f *form) failure(path string, t *delivery.Text, status delivery.Status) de
 	}
 	reason, err := delivery.ParseFailureReason(t.Value)
 	if err != nil {
-		f.invalid(path, "must be a failure reason such as CustomerUnreachable")
+		f.invalid(path, "must be NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, "+
+			"CustomerUnreachable, CustomerRefused, PaymentRefused or Other")
 	}
 	return reason
 }

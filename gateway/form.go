@@ -131,8 +131,12 @@ func (f *form) err() error {
 	if len(f.faults) == 0 {
 		return nil
 	}
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Fields: f.faults[:min(len(f.faults), maxFaults)],
+	e := &delivery.Error{Code: delivery.CodeValidationFailed, Fields: f.faults[:min(len(f.faults), maxFaults)],
 		Message: f.faults[0].Field + " " + f.faults[0].Message}
+	if more := len(e.Fields) - 1; more > 0 {
+		e.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
+	}
+	return e
 }
 
 // require records a field that was not given.

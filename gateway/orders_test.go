@@ -166,17 +166,36 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 	e.activeStore(e.account, e.courier, "s2")
 	want(t, e.order(orderBody("POS-1"), "k"), 201, "")
 	read := calling("GET", ordersPath+"/POS-1", "")
+	ended := e.created("POS-3")
+	want(t, e.fleet(e.courier, "POST", "/jobs/"+ended+"/status", `{"status":"Delivered"}`), 202, "")
+	e.playStatusWorker()
+	e.await("Delivered", func() bool { return e.stored(ended).Status == delivery.Delivered })
+	report := func(body string) answer { return e.fleet(e.courier, "POST", "/jobs/"+ended+"/status", body) }
+	utc := `"` + time.Now().Add(5*time.Hour).UTC().Format("2006-01-02T15:04:05Z") + `"`
 	for says, a := range map[string]answer{
-		"the body is empty":                                     calling("POST", ordersPath, " ")(e),
-		"remove it":                                             calling("POST", ordersPath, "\ufeff"+orderBody("POS-2"))(e),
-		"a decimal point, not a comma":                          calling("POST", ordersPath, `{"orderAmount":249,90}`)(e),
-		"orderAmount must be a number, without quotes":          ordering("orderAmount", `"249.90"`)(e),
-		"no blanks, dashes or brackets":                         ordering("recipient.phone", `"0532 123 45 67"`)(e),
-		`not \"text/plain\"`:                                    calling("POST", ordersPath, "x", "Content-Type", "text/plain")(e),
-		"an order of store s1; it must be unique across all":    e.order(orderBody("POS-1", "externalStoreId", `"s2"`), ""),
-		"not byte for byte the same":                            e.order(" "+orderBody("POS-1"), "k"),
-		"use the orderId that the creation answered":            read(e),
-		"recipient.name must have at least 2 characters (and 1": ordering("recipient.name", `"x"`, "recipient.phone", `"1"`)(e),
+		"the body is empty":                                              calling("POST", ordersPath, " ")(e),
+		"remove it":                                                      calling("POST", ordersPath, "\ufeff"+orderBody("POS-2"))(e),
+		"a decimal point, not a comma":                                   calling("POST", ordersPath, `{"orderAmount":249,90}`)(e),
+		"orderAmount must be a number, without quotes":                   ordering("orderAmount", `"249.90"`)(e),
+		"no blanks, dashes or brackets":                                  ordering("recipient.phone", `"0532 123 45 67"`)(e),
+		`not \"text/plain\"`:                                             calling("POST", ordersPath, "x", "Content-Type", "text/plain")(e),
+		"an order of store s1, data.orderId names it; it must":           e.order(orderBody("POS-1", "externalStoreId", `"s2"`), ""),
+		"not byte for byte the same":                                     e.order(" "+orderBody("POS-1"), "k"),
+		"use the orderId that the creation answered":                     read(e),
+		"recipient.name must have at least 2 characters (and 1":          ordering("recipient.name", `"x"`, "recipient.phone", `"1"`)(e),
+		"clientId is required (and 1 more in data.fields)":               calling("POST", "/api/vendor/v1/token", "{}")(e),
+		"courier.name is required (and 2 more in data.fields)":           e.fleet(e.courier, "POST", "/jobs/"+ended+"/accept", "{}"),
+		"begin with /api/vendor/v1 and have no slash at":                 calling("GET", ordersPath+"/", "")(e),
+		"begin with /api/fleet/v1 or /api/admin/v1":                      e.get(e.private+"/", ""),
+		"get one from POST /token":                                       authorized("Bearer x")(e),
+		"register one with PUT /webhook":                                 e.as(t, e.newAccount("")).call("POST", "/webhook/test", ""),
+		"the order is Delivered; nothing more can be reported":           report(`{"status":"Failed","failureReason":"Other"}`),
+		"PaymentRefused or Other":                                        report(`{"status":"Failed","failureReason":"Rain"}`),
+		"AwaitingFleetApproval, Active or Deactivated":                   e.fleet(e.courier, "GET", "/stores?status=waiting", ""),
+		"+03:00, a local time has no Z":                                  ordering("readyAt", utc)(e),
+		"lie in the future; it is read as 20":                            replaying(`{"since":` + utc + `}`)(e),
+		"5 minutes in the future; it is read as 20":                      report(`{"status":"Delivered","at":` + utc + `}`),
+		`{"field":"dropoff.longitude","message":"2 and dropoff.latitude`: ordering("dropoff.longitude", "2")(e),
 	} {
 		if a.status < 400 || !strings.Contains(a.body, says) {
 			t.Errorf("%d %s, want %q", a.status, a.body, says)

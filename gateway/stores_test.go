@@ -158,9 +158,9 @@ func TestCreateOrder_SaysWhyTheStoreTakesNone(t *testing.T) {
 		message string
 		status  any
 	}{
-		"none":   {"no store is registered as none", nil},
+		"none":   {"no store is registered as none; register it with PUT /stores/{externalStoreId}", nil},
 		"bare":   {"store bare has no fleet; choose one with PUT /stores/{externalStoreId} and fleetId", "AwaitingFleet"},
-		"chosen": {"store chosen is AwaitingFleetApproval, not Active", "AwaitingFleetApproval"},
+		"chosen": {"store chosen is AwaitingFleetApproval, not Active; wait for store.activated", "AwaitingFleetApproval"},
 		"closed": {"store closed is Deactivated, not Active", "Deactivated"},
 	} {
 		a := want(t, e.order(orderBody("POS-1", "externalStoreId", `"`+store+`"`), ""), 409, "STORE_NOT_CONFIGURED")

@@ -55,9 +55,9 @@ func (f *form) replayFrom(path string, t *delivery.Text, now time.Time) time.Tim
 	switch {
 	case !t.Set:
 	case from.Before(now.Add(-replayReach - clockTolerance)):
-		f.invalid(path, "must not be more than 24 hours ago")
+		f.invalid(path, "must not be more than 24 hours ago"+delivery.ReadAs(t.Value, from))
 	case from.After(now.Add(clockTolerance)):
-		f.invalid(path, "must not lie in the future")
+		f.invalid(path, "must not lie in the future"+delivery.ReadAs(t.Value, from))
 	}
 	return from
 }

@@ -108,7 +108,7 @@ func (r *Reader) Number(path string, dst *delivery.Number) {
 	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
 		message := "must be a number"
 		if c == '"' {
-			message = "must be a number, without quotes"
+			message = "must be a number, without quotes; decimals follow a point"
 		}
 		r.mismatch(path, message)
 		return
@@ -192,9 +192,12 @@ func (r *Reader) object(each func(key string)) {
 	var keys keySet
 	for first := true; r.more('}', first); first = false {
 		if c := r.peek(); c != '"' {
-			what := "a key in quotes is expected"
-			if !first && c >= '0' && c <= '9' {
+			what := "a key in double quotes is expected"
+			switch {
+			case !first && c >= '0' && c <= '9':
 				what += "; numbers have a decimal point, not a comma"
+			case !first && c == '}':
+				what += "; no comma stands before }"
 			}
 			r.fail(what)
 			return

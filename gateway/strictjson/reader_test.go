@@ -74,8 +74,8 @@ func TestReader_RefusesAsMalformed(t *testing.T) {
 func TestReader_SaysWhatToDo(t *testing.T) {
 	for body, want := range map[string]string{
 		"": "the body is empty", " \n": "the body is empty", "\ufeff{}": "begins with a byte order mark; remove it",
-		`{"a":249,90}`: "numbers have a decimal point, not a comma, at byte 9", `{"a":1, b:2}`: "a key in quotes is expected, at byte 8",
-		`{1:2}`: "a key in quotes is expected, at byte 1",
+		`{"a":249,90}`: "numbers have a decimal point, not a comma, at byte 9", `{"a":1, b:2}`: "a key in double quotes is expected, at byte 8",
+		`{1:2}`: "a key in double quotes is expected, at byte 1", `{'a':1}`: "a key in double quotes", `{"a":1,}`: "no comma stands before }, at byte 7",
 	} {
 		if _, err := collect(body); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", body, err, want)
@@ -135,7 +135,7 @@ func TestReader_NotesWrongTypesAndReadsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []delivery.FieldError{
-		{Field: "s", Message: "must be a string"}, {Field: "n", Message: "must be a number, without quotes"},
+		{Field: "s", Message: "must be a string"}, {Field: "n", Message: "must be a number, without quotes; decimals follow a point"},
 		{Field: "o", Message: "must be an object"}, {Field: "a", Message: "must be an array"},
 		{Field: "b", Message: "must be true or false, without quotes"},
 	}

@@ -1,9 +1,6 @@
 package delivery
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // MaxReadyAtLead is how far ahead readyAt may lie; exactly that is allowed
 // (spec, "Order (creation request)").
@@ -104,7 +101,7 @@ func (f *faults) readyAt(t Text, now time.Time) time.Time {
 		return now
 	}
 	if at.Sub(now) > MaxReadyAtLead {
-		f.refuse(CodeReadyAtTooFar, "readyAt", fmt.Sprintf("must be at most 4 hours ahead of %s", FormatTime(now)))
+		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAs(t.Value, at))
 	}
 	return at
 }

@@ -104,10 +104,10 @@ func TestOrderRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"text with U+FFFD":    {func(r *OrderRequest) { r.DropoffText = text("Bağdat Caddesi \ufffd") }, "", ""},
 		"no latitude":         {func(r *OrderRequest) { r.DropoffLatitude = Number{} }, CodeValidationFailed, "dropoff.latitude"},
 		"no coordinates":      {func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = Number{}, Number{} }, CodeValidationFailed, "dropoff.latitude,dropoff.longitude"},
-		"swapped":             {func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude }, CodeCoordinateMismatch, "dropoff.latitude"},
-		"latitude of 91":      {func(r *OrderRequest) { r.DropoffLatitude = literal("91") }, CodeCoordinateMismatch, "dropoff.latitude"},
-		"longitude beyond":    {func(r *OrderRequest) { r.DropoffLongitude = literal("1e999") }, CodeCoordinateMismatch, "dropoff.latitude"},
-		"longitude turned":    {func(r *OrderRequest) { r.DropoffLongitude = literal("389.029") }, CodeCoordinateMismatch, "dropoff.latitude"},
+		"swapped":             {func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude }, CodeCoordinateMismatch, "dropoff.latitude,dropoff.longitude"},
+		"latitude of 91":      {func(r *OrderRequest) { r.DropoffLatitude = literal("91") }, CodeCoordinateMismatch, "dropoff.latitude,dropoff.longitude"},
+		"longitude beyond":    {func(r *OrderRequest) { r.DropoffLongitude = literal("1e999") }, CodeCoordinateMismatch, "dropoff.latitude,dropoff.longitude"},
+		"longitude turned":    {func(r *OrderRequest) { r.DropoffLongitude = literal("389.029") }, CodeCoordinateMismatch, "dropoff.latitude,dropoff.longitude"},
 		"latitude no number":  {func(r *OrderRequest) { r.DropoffLatitude = literal("NaN") }, CodeValidationFailed, "dropoff.latitude"},
 		"exponent":            {func(r *OrderRequest) { r.DropoffLatitude = literal("4.09903e1") }, "", ""},
 		"readyAt nonsense":    {func(r *OrderRequest) { r.ReadyAt = text("soon") }, CodeValidationFailed, "readyAt"},
@@ -175,7 +175,7 @@ func TestOrderRequest_TheFirstOfSeveralFaultsDecides(t *testing.T) {
 			f.spoil(&r)
 		}
 		_, err := r.Check(noon)
-		all := []string{"recipient.name", "recipient.phone", "dropoff.text", "dropoff.latitude", "readyAt", "payment.type"}
+		all := []string{"recipient.name", "recipient.phone", "dropoff.text", "dropoff.latitude,dropoff.longitude", "readyAt", "payment.type"}
 		checkRefusal(t, fmt.Sprintf("from fault %d on", i), err, first.code, strings.Join(all[i:], ","))
 	}
 }
@@ -223,14 +223,15 @@ func TestOrderRequest_RefusesWrongTypes(t *testing.T) {
 func TestRefusals_SayWhatToDo(t *testing.T) {
 	for want, change := range map[string]func(*OrderRequest){
 		"recipient.phone must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets": func(r *OrderRequest) { r.RecipientPhone = text("0532 123 45 67") },
-		"recipient.name must have at least 2 characters":                                                                               func(r *OrderRequest) { r.RecipientName = text("") },
-		"dropoff.latitude 29.029 and dropoff.longitude 40.9903 are not in Turkey; check that they are not swapped":                     func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude },
-		"readyAt must be at most 4 hours ahead of 2026-11-21T12:00:00.000+03:00":                                                       func(r *OrderRequest) { r.ReadyAt = text("2027-11-21T12:00:00") },
-		"orderAmount must be a number from 0 to 9999999.99 with at most two decimals":                                                  func(r *OrderRequest) { r.OrderAmount = literal("1e9") },
-		"orderedAt must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00":                                                         func(r *OrderRequest) { r.OrderedAt = text("x") },
-		"externalOrderId must have 1 to 64 characters":                                                                                 func(r *OrderRequest) { r.ExternalOrderID = text("") },
-		"packageNote must have at most 500 characters":                                                                                 func(r *OrderRequest) { r.PackageNote = text(chars(501)) },
-		"dropoff.latitude 111111111111111111111111... and dropoff.longitude 29.029 are not in Turkey; check that they are not swapped": func(r *OrderRequest) { r.DropoffLatitude = literal(strings.Repeat("1", 1000)) },
+		"recipient.name must have at least 2 characters":                                                                                             func(r *OrderRequest) { r.RecipientName = text("") },
+		"dropoff.latitude 29.029 and dropoff.longitude 40.9903 are not in Turkey; check that they are not swapped":                                   func(r *OrderRequest) { r.DropoffLatitude, r.DropoffLongitude = r.DropoffLongitude, r.DropoffLatitude },
+		"readyAt must be at most 4 hours ahead of 2026-11-21T12:00:00.000+03:00; it is read as 2027-11-21T12:00:00.000+03:00":                        func(r *OrderRequest) { r.ReadyAt = text("2027-11-21T12:00:00") },
+		"readyAt must be at most 4 hours ahead of 2026-11-21T12:00:00.000+03:00; it is read as 2026-11-21T16:30:00.000+03:00, a local time has no Z": func(r *OrderRequest) { r.ReadyAt = text("2026-11-21T13:30Z") },
+		"orderAmount must be a number from 0 to 9999999.99 with at most two decimals":                                                                func(r *OrderRequest) { r.OrderAmount = literal("1e9") },
+		"orderedAt must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00":                                                                       func(r *OrderRequest) { r.OrderedAt = text("x") },
+		"externalOrderId must have 1 to 64 characters":                                                                                               func(r *OrderRequest) { r.ExternalOrderID = text("") },
+		"packageNote must have at most 500 characters":                                                                                               func(r *OrderRequest) { r.PackageNote = text(chars(501)) },
+		"dropoff.latitude 111111111111111111111111... and dropoff.longitude 29.029 are not in Turkey; check that they are not swapped":               func(r *OrderRequest) { r.DropoffLatitude = literal(strings.Repeat("1", 1000)) },
 	} {
 		r := validOrder()
 		change(&r)

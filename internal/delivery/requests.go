@@ -85,7 +85,11 @@ func (f *faults) result() error {
 		return nil
 	}
 	f.first.Fields = f.fields
-	if more := len(f.fields) - 1; more > 0 {
+	more := len(f.fields) - 1
+	if f.first.Code == CodeCoordinateMismatch {
+		more-- // the message names both
+	}
+	if more > 0 {
 		f.first.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
 	}
 	return f.first
@@ -169,8 +173,9 @@ func (f *faults) point(latField string, latitude Number, lonField string, longit
 	}
 	p = Point{Latitude: lat, Longitude: lon}
 	if !InTurkey(p) {
-		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf("%s and %s %s are not in Turkey; check that they are not swapped",
-			clip(latitude.Literal), lonField, clip(longitude.Literal)))
+		const outside = "%s and %s %s are not in Turkey; check that they are not swapped"
+		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf(outside, clip(latitude.Literal), lonField, clip(longitude.Literal)))
+		f.refuse(CodeCoordinateMismatch, lonField, fmt.Sprintf(outside, clip(longitude.Literal), latField, clip(latitude.Literal)))
 	}
 	return p, true
 }

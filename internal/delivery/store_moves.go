@@ -78,11 +78,14 @@ func NotActive(externalID string, state StoreState) *Error {
 	refusal := &Error{Code: CodeStoreNotConfigured, Store: state}
 	switch state {
 	case 0:
-		refusal.Message = "no store is registered as " + externalID
+		refusal.Message = "no store is registered as " + externalID + "; register it with PUT /stores/{externalStoreId}"
 	case AwaitingFleet:
 		refusal.Message = "store " + externalID + " has no fleet; choose one with PUT /stores/{externalStoreId} and fleetId"
 	default:
 		refusal.Message = "store " + externalID + " is " + state.String() + ", not Active"
+		if state == AwaitingFleetApproval {
+			refusal.Message += "; wait for store.activated"
+		}
 	}
 	return refusal
 }

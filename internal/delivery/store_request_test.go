@@ -76,7 +76,7 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"phone wrong":       {func(r *StoreRequest) { r.Phone = text("1") }, CodeInvalidPhone, "phone"},
 		"address empty":     {func(r *StoreRequest) { r.AddressText = text("") }, CodeValidationFailed, "address.text"},
 		"address of 1001":   {func(r *StoreRequest) { r.AddressText = text(chars(1001)) }, CodeValidationFailed, "address.text"},
-		"abroad":            {func(r *StoreRequest) { r.AddressLongitude = literal("-29") }, CodeCoordinateMismatch, "address.latitude"},
+		"abroad":            {func(r *StoreRequest) { r.AddressLongitude = literal("-29") }, CodeCoordinateMismatch, "address.latitude,address.longitude"},
 		"latitude alone":    {func(r *StoreRequest) { r.AddressLongitude = Number{} }, CodeValidationFailed, "address.longitude"},
 		"tax number of 11":  {func(r *StoreRequest) { r.TaxNumber = text("12345678901") }, "", ""},
 		"tax number of 9":   {func(r *StoreRequest) { r.TaxNumber = text("123456789") }, CodeValidationFailed, "taxNumber"},
@@ -87,7 +87,7 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"fleet of zeros":    {func(r *StoreRequest) { r.FleetID = text(FleetID{}.String()) }, CodeValidationFailed, "fleetId"},
 		"name before phone": {func(r *StoreRequest) { r.Name, r.Phone = text(""), text("1") }, CodeValidationFailed, "name,phone"},
 		"phone before rest": {func(r *StoreRequest) { r.Phone, r.AddressText, r.TaxNumber = text("1"), text(""), text("") }, CodeInvalidPhone, "phone,address.text,taxNumber"},
-		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, "address.latitude,taxNumber"},
+		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, "address.latitude,address.longitude,taxNumber"},
 		"address no object": {func(r *StoreRequest) {
 			r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
 			r.WrongType = []FieldError{{"address", "must be an object"}}

@@ -59,6 +59,15 @@ func FormatTime(t time.Time) string {
 	return string(AppendTime(make([]byte, 0, len(timeLayout)), t))
 }
 
+// ReadAs ends the message about a time that is refused: how it was understood. A
+// local time with a Z behind it is three hours late.
+func ReadAs(given string, at time.Time) string {
+	if strings.HasSuffix(given, "Z") {
+		return "; it is read as " + FormatTime(at) + ", a local time has no Z"
+	}
+	return "; it is read as " + FormatTime(at)
+}
+
 // appendDate appends the local day, "2026-11-21".
 func appendDate(dst []byte, t time.Time) []byte {
 	return t.In(Istanbul).AppendFormat(dst, dateLayout)

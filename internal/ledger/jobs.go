@@ -90,8 +90,11 @@ func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 	case reply == "ended" && u.Kind != delivery.KindStatus:
 		return &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status, Message: "the order is " + o.Status.String()}
 	case reply == "ended" && (o.Status != u.Status || o.Changes[len(o.Changes)-1].Failure != u.Failure):
-		return &delivery.Error{Code: delivery.CodeOrderEnded, Status: o.Status,
-			Message: "the order is " + o.Status.String() + "; only a delivery can still be reported of it"}
+		left := "only a delivery can still be reported of it"
+		if o.Status == delivery.Delivered {
+			left = "nothing more can be reported of it"
+		}
+		return &delivery.Error{Code: delivery.CodeOrderEnded, Status: o.Status, Message: "the order is " + o.Status.String() + "; " + left}
 	case reply == "unassigned":
 		return &delivery.Error{Code: delivery.CodeJobNotAvailable, Status: o.Status, Message: "nobody has accepted the order yet"}
 	case reply == "taken_by_another":

@@ -102,7 +102,7 @@ func (l *Ledger) namingStore(ctx context.Context, refusal error) error {
 	var duplicate *delivery.Error
 	if errors.As(refusal, &duplicate) {
 		if o, err := l.Order(ctx, duplicate.OrderID); err == nil {
-			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
+			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s, data.orderId names it; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
 		}
 	}
 	return refusal
@@ -138,7 +138,7 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 	case "duplicate":
 		f := fields{rest: reply.payload}
 		return Created{}, &delivery.Error{Code: delivery.CodeDuplicateOrder,
-			Message: "externalOrderId is already used; it must be unique across all stores of the account, for ever",
+			Message: "externalOrderId is already used, data.orderId names the order; it must be unique across all stores of the account, for ever",
 			OrderID: delivery.MakeOrderID(r.number, f.uint16(), c.order.ID.Digest())}
 	}
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)

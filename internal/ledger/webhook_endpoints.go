@@ -89,7 +89,7 @@ func WorstFirst(a, b *WebhookEndpoint) int {
 }
 
 func webhookNotConfigured() error {
-	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered")
+	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered; register one with PUT /webhook")
 }
 
 // endpointReads are the commands that tell all of an endpoint.
