@@ -138,7 +138,7 @@ func (g *gateway) changeAccount(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g.audit(x, "account changed", "account", id.String(), "suspended", changed.Suspended)
+	g.audit(x, "account changed", "account", id.String(), "suspended", changed.Suspended, "limits", changed.Limits)
 	return x.okJSON(viewAccount(changed))
 }
 

@@ -151,7 +151,7 @@ func TestAudit_NamesTheOperator(t *testing.T) {
 			if !strings.Contains(line, "admin: ") {
 				continue
 			}
-			if audits++; !strings.HasSuffix(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+" suspended=false\n") {
+			if audits++; !strings.HasSuffix(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+fmt.Sprintf(" suspended=false limits=\"%+v\"\n", delivery.DefaultLimits())) {
 				t.Errorf("%q is logged as %q", headers, line)
 			}
 		}

@@ -56,6 +56,9 @@ func TestAdminAccounts_Life(t *testing.T) {
 	if fmt.Sprint(changed.data["limits"].(map[string]any)["orders"]) != "map[burst:map[count:9 seconds:3] sustained:map[count:1200 seconds:60]]" {
 		t.Errorf("%s", changed.body)
 	}
+	if !strings.Contains(e.logs.String(), `msg="admin: account changed" account=`+id+` suspended=true limits="{Orders:{Sustained:{Count:1200 Seconds:60} Burst:{Count:9 Seconds:3}}`) {
+		t.Error("the audit log does not tell the limits")
+	}
 	if again := e.admin("PATCH", "/accounts/"+id, `{}`); again.body != changed.body {
 		t.Errorf("an empty change changed: %s", again.body)
 	}
