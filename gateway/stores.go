@@ -36,7 +36,7 @@ func (g *gateway) putStore(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.ok(200, appendStore(x.data(), store, serving))
+	x.ok(200, appendStore(x.data(), store, serving, request.FleetID.Set))
 	return nil
 }
 
@@ -103,10 +103,10 @@ func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, exte
 	return nil, errContended
 }
 
-// appendStore appends the store as a vendor sees it: with the fleets that serve
-// it while none is attached (spec, "Store"), otherwise with its fleet (design
-// section 9).
-func appendStore(dst []byte, s *delivery.Store, serving []*delivery.Fleet) []byte {
+// appendStore appends the store as a vendor sees it: with its fleet (design section
+// 9), and unless the request has named one with the fleets that serve it (spec,
+// "Store").
+func appendStore(dst []byte, s *delivery.Store, serving []*delivery.Fleet, chosen bool) []byte {
 	dst = append(dst, '{')
 	if !s.Fleet.IsZero() {
 		dst = append(dst, `"externalStoreId":`...)
@@ -116,15 +116,17 @@ func appendStore(dst []byte, s *delivery.Store, serving []*delivery.Fleet) []byt
 	dst = appendString(dst, s.State.String())
 	dst = append(dst, `,"subRegion":`...)
 	dst = appendString(dst, s.SubRegion)
-	if s.Fleet.IsZero() {
-		dst = append(dst, `,"availableFleets":`...)
-		return append(appendFleetOptions(dst, serving), '}')
+	if !s.Fleet.IsZero() {
+		dst = append(dst, `,"fleet":{"fleetId":`...)
+		dst = appendString(dst, s.Fleet.String())
+		dst = append(dst, `,"name":`...)
+		dst = append(appendString(dst, s.FleetName), '}')
 	}
-	dst = append(dst, `,"fleet":{"fleetId":`...)
-	dst = appendString(dst, s.Fleet.String())
-	dst = append(dst, `,"name":`...)
-	dst = appendString(dst, s.FleetName)
-	return append(dst, `}}`...)
+	if !chosen {
+		dst = append(dst, `,"availableFleets":`...)
+		dst = appendFleetOptions(dst, serving)
+	}
+	return append(dst, '}')
 }
 
 func appendFleetOptions(dst []byte, fleets []*delivery.Fleet) []byte {

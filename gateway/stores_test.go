@@ -62,8 +62,12 @@ func TestPutStore_LaterPutsMayOmitFields(t *testing.T) {
 func TestPutStore_OnAnActiveStore(t *testing.T) {
 	e := newStoreEnv(t, "")
 	before := e.storedStore(e.account, "s1")
-	for _, body := range []string{storeBody(kadikoy, e.courier.id), storeBody(kadikoy, ""), `{}`} {
-		want(t, e.putStore(e.account, "s1", body), 200, "", "status", "Active")
+	want(t, e.putStore(e.account, "s1", storeBody(kadikoy, e.courier.id)), 200, "", "status", "Active", "availableFleets", absent)
+	for _, body := range []string{storeBody(kadikoy, ""), `{}`} {
+		a := want(t, e.putStore(e.account, "s1", body), 200, "", "status", "Active")
+		if fleets := a.list("availableFleets"); len(fleets) != 1 || fleets[0]["fleetId"] != e.courier.id {
+			t.Errorf("%s: it cannot turn to another fleet: %s", body, a.body)
+		}
 	}
 	if after := e.storedStore(e.account, "s1"); *after != *before { // nothing changed, so nothing is written
 		t.Errorf("got %+v, want %+v", after, before)
