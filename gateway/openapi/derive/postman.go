@@ -61,7 +61,7 @@ var steps = []step{
 
 // variables are what the collection is given, and what it finds out for itself.
 var variables = []variable{
-	{"base_url", "http://127.0.0.1:8080"}, {"client_id", ""}, {"client_secret", ""},
+	{"base_url", ""}, {"client_id", ""}, {"client_secret", ""},
 	{"webhook_url", "https://pos.example/hooks/delivery"}, {"external_store_id", "moda"},
 	{"token", ""}, {"fleet_id", ""}, {"external_order_id", ""}, {"order_id", ""}, {"webhook_secret", ""}, {"since", ""},
 }

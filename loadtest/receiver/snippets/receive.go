@@ -19,7 +19,7 @@ import (
 // Receiver is an http.Handler. What it remembers belongs in your database: the
 // eventId as a unique key, written in one transaction with the order.
 type Receiver struct {
-	Secrets []string         // whole, "whsec_…"; after a rotation the old and the new one for 24 h
+	Secrets []string         // whole, "whsec_…"; after a rotation the new one beside the old for 24 h, then POST /webhook/test
 	Seen    map[string]bool  // by eventId
 	Orders  map[string]Order // by orderId
 	mu      sync.Mutex

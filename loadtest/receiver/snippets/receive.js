@@ -28,7 +28,7 @@ function receive(state, secrets, headers, body) {
 }
 
 // Tells whether a webhook is the service's and at most five minutes old. `secrets` are whole, "whsec_…"; after a
-// rotation the old and the new one for 24 h.
+// rotation the new one beside the old for 24 h, then POST /webhook/test.
 function verify(secrets, headers, body) {
   const id = headers['webhook-id'], timestamp = headers['webhook-timestamp'];
   if (!(Math.abs(Date.now() / 1000 - Number(timestamp)) <= 300)) return false;

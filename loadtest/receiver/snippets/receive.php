@@ -35,7 +35,7 @@ function receive(array &$state, array $secrets, array $headers, string $body): i
 }
 
 // Tells whether a webhook is the service's and at most five minutes old. $secrets are whole, "whsec_…"; after a
-// rotation the old and the new one for 24 h.
+// rotation the new one beside the old for 24 h, then POST /webhook/test.
 function verify(array $secrets, array $headers, string $body): bool
 {
     [$id, $timestamp] = [$headers['webhook-id'] ?? '', $headers['webhook-timestamp'] ?? ''];
