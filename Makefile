@@ -79,7 +79,7 @@ openapi: ## renew what is derived from the OpenAPI documents: the Postman collec
 alerts: ## check the alert rules and play their tests with promtool (Debian's, fetched once into the cache, not installed)
 	@cd configs/prometheus && sh promtool.sh check rules alerts.yml && sh promtool.sh check config prometheus.yml && sh promtool.sh test rules alerts_test.yml
 
-check-config: ## judge each program's settings and secrets, as they are in the environment, without starting anything
+check-config: ## judge each program's settings and secrets, as they are in the environment, without starting anything (those of make run: check in the runbook)
 	@for program in "gateway -check-config" "worker -check-config" "reporting serve --check-config"; do \
 		echo "$$program"; go run ./$$program || failed=1; done; [ -z "$$failed" ]
 
@@ -97,7 +97,7 @@ licences: ## list what others wrote in the programs and under which licence; fai
 # GOGC: the compiler collects less often, which saves a fresh machine seconds.
 build: ## compile the programs into DATA_DIR/bin
 	@mkdir -p "$(DATA_DIR)/bin"
-	@echo "building into $(DATA_DIR)/bin (about a minute when nothing is cached)"
+	@echo "building into $(DATA_DIR)/bin (the first make run takes about two minutes)"
 	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run
 
 fuzz: ## run every fuzz target for FUZZ_TIME each
