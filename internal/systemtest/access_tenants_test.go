@@ -298,7 +298,7 @@ func testOwnPorts(t *testing.T, e *env) {
 			must(t, v.Call(t.Context(), http.MethodGet, "/webhook", nil, &seen))
 			return len(seen.LastAttempts) > 0 && seen.LastAttempts[0].EventID == sent.EventID
 		})
-		if got := seen.LastAttempts[0].Error; got != "refused address: not a public address" {
+		if got := seen.LastAttempts[0].Error; got != "refused address: one of the service's own ports" {
 			t.Errorf("%s: %s", origin, got)
 		}
 		must(t, v.Call(t.Context(), http.MethodDelete, "/webhook", nil, nil))
