@@ -228,6 +228,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 	if nowhere.status != http.StatusNotFound || nowhere.code() != "NOT_FOUND" {
 		t.Fatalf("an unknown path: %d %s", nowhere.status, nowhere.body)
 	}
+	nowherePrivate := e.ask(t, http.MethodGet, e.Demo.OpsURL+"/nowhere", "") // names the APIs of that listener
 	for _, shown := range all {
 		for _, api := range []string{"fleet", "admin"} {
 			if own[shown.name] != api {
@@ -242,7 +243,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 		if own[shown.name] == "vendor" {
 			for _, r := range append(slices.Clone(apiRoutes["vendor"]), tokenRoutes["vendor"]) {
 				got := e.ask(t, r.method, e.Demo.OpsURL+"/api/vendor/v1"+e.filled(r.path), r.body, shown.headers...)
-				alike(t, "on the private listener "+r.name, got, nowhere)
+				alike(t, "on the private listener "+r.name, got, nowherePrivate)
 			}
 		}
 	}
