@@ -103,7 +103,7 @@ var statement = &Report{
 	},
 }
 
-// exceptions has no sums: an order can be in it more than once.
+// exceptions has sums of its rows, of which an order can have several.
 var exceptions = &Report{
 	Name: exceptionsName, Title: "Exceptions", view: "exceptions",
 	Day:   "the day on which the order was created",
@@ -124,8 +124,8 @@ var exceptions = &Report{
 		{Key: "endedAt", Source: "ended_at", Kind: Time},
 		{Key: "reportedAt", Source: "reported_at", Kind: Time},
 		{Key: "paymentType", Source: "payment_type", Kind: Text},
-		{Key: "orderAmount", Source: "order_amount", Kind: Money},
-		{Key: "collectionAmount", Source: "collection_amount", Kind: Money},
+		{Key: "orderAmount", Source: "order_amount", Kind: Money, Sum: true},
+		{Key: "collectionAmount", Source: "collection_amount", Kind: Money, Sum: true},
 		{Key: "cancelReason", Source: "cancel_reason", Kind: Text},
 		{Key: "courierName", Source: "courier_name", Kind: Text},
 	},
@@ -134,7 +134,7 @@ var exceptions = &Report{
 // control's column sha256 is not in ClickHouse: see readControl.
 var control = &Report{
 	Name: controlName, Title: "Control totals", view: "control_totals",
-	Day:   "the day that each of the other reports goes by",
+	Day:   "for each line what it means in that report",
 	order: "line_number",
 	Columns: []Column{
 		{Key: "line", Source: "line", Kind: Text},

@@ -36,11 +36,15 @@ func DayOf(t time.Time) Day {
 func ParseDay(s string) (Day, error) {
 	t, err := time.Parse(dayLayout, s)
 	if err != nil {
+		var year, month, day int
+		if _, scanned := fmt.Sscanf(s, "%4d-%2d-%2d", &year, &month, &day); scanned == nil && len(s) == len(dayLayout) && 1 <= month && month <= 12 {
+			return 0, fmt.Errorf("%d %s %d does not exist", day, time.Month(month).String()[:3], year)
+		}
 		return 0, fmt.Errorf("%q is not a day such as 2026-11-21", s)
 	}
 	day := Day(t.Unix() / 86400)
 	if day < firstDay || day > lastDay {
-		return 0, fmt.Errorf("%s is not between %s and %s", s, firstDay, lastDay)
+		return 0, fmt.Errorf("%s is not between %s and %s", day.Text(), firstDay.Text(), lastDay.Text())
 	}
 	return day, nil
 }
@@ -50,6 +54,9 @@ func (d Day) midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
 // String is 2006-01-02.
 func (d Day) String() string { return d.midnight().Format(dayLayout) }
+
+// Text is the day as pages have it: 2 Jan 2006.
+func (d Day) Text() string { return d.midnight().Format("2 Jan 2006") }
 
 // FirstOfMonth is the first day of the same month.
 func (d Day) FirstOfMonth() Day {

@@ -150,6 +150,7 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 	t.Parallel()
 	a, _ := exampleArchive(t)
 	p := allDays.params()
+	p.Asked = moment("2026-11-22T14:03:05.678+03:00")
 	for _, r := range All() {
 		b, s := written(t, a, r, p, XLSX)
 		f, err := excelize.OpenReader(bytes.NewReader(b))
@@ -163,14 +164,25 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 		if !panes.Freeze || panes.YSplit != xlsxHeader {
 			t.Errorf("%s: panes %+v", r.Name, panes)
 		}
-		for cell, want := range map[string]string{"A1": r.Title + ", 2026-10-01 to 2028-12-31", "A2": "Amounts in TRY; days and times of Turkey (+03:00)"} {
+		for cell, want := range map[string]string{"A1": r.Title + ", 2026-10-01 to 2028-12-31", "A2": "Amounts in TRY; days and times of Turkey (+03:00); as of 2026-11-22 14:03:05"} {
 			if got, err := f.GetCellValue(r.Name, cell); err != nil || got != want {
 				t.Errorf("%s: %s is %q, want %q, %v", r.Name, cell, got, want, err)
 			}
 		}
 		got := sheetRows(t, f, r, r.Name, xlsxHeader, isNumber)
-		summed := r == ledger || r == collections || r == statement
-		if summed {
+		page, err := f.GetPageLayout(r.Name)
+		noError(t, err)
+		fitted, err := f.GetSheetProps(r.Name)
+		noError(t, err)
+		if *page.Orientation != "landscape" || page.FitToWidth == nil || *page.FitToWidth != 1 || *page.FitToHeight != 0 || !*fitted.FitToPage {
+			t.Errorf("%s: printed as %+v", r.Name, page)
+		}
+		last, err := excelize.CoordinatesToCellName(len(r.Columns), xlsxHeader+len(plain(t, a, r, p)), true)
+		noError(t, err)
+		if names := f.GetDefinedName(); len(names) != 1 || names[0].Name != "_xlnm._FilterDatabase" || names[0].RefersTo != "'"+r.Name+"'!$A$3:"+last {
+			t.Errorf("%s: filters %+v, want to %s", r.Name, names, last)
+		}
+		if r != control {
 			totals := got[len(got)-1]
 			got = got[:len(got)-1]
 			for i := range r.Columns {

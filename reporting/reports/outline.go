@@ -123,7 +123,7 @@ func (r *Report) outlineSQL(by []string) (string, error) {
 		}
 	}
 	list := strings.Join(keys, ", ")
-	return "SELECT " + strings.Join(selected, ", ") + " FROM " + r.view + call + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
+	return "SELECT " + strings.Join(selected, ", ") + r.from() + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
 }
 
 // Page reads rows of the report, in its order: at most limit, 1 to 1000, after

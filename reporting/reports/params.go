@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -15,17 +16,21 @@ type Params struct {
 	Account  delivery.AccountID // zero: all
 	Fleet    delivery.FleetID   // zero: all
 	Store    string             // the vendor's id of a store, in any account; empty: all
+	Kind     string             // of exceptions; empty: all
+	// AccountName and FleetName stand in titles instead of the ids; empty: not known.
+	AccountName, FleetName string
+	Asked                  time.Time // when it was asked for
 }
 
 // Values are parameters as people write them; an empty one is not given.
 type Values struct {
-	From, To, Account, Fleet, Store string
+	From, To, Account, Fleet, Store, Kind string
 }
 
 // ParamError says which parameter is wrong, and why. Its text is for the person
 // who gave it.
 type ParamError struct {
-	Param  string // from, to, account, fleet or store
+	Param  string // from, to, account, fleet, store or kind
 	Reason string
 }
 
@@ -47,7 +52,7 @@ const maxStoreLength = 64
 // is in, without to it is today; now says what day that is. An error is a
 // ParamErrors.
 func (v Values) Parse(now time.Time) (Params, error) {
-	p := Params{To: DayOf(now), Store: v.Store}
+	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now}
 	var wrong ParamErrors
 	note := func(param, reason string) { wrong = append(wrong, ParamError{Param: param, Reason: reason}) }
 	day := func(param, value string, to *Day) {
@@ -62,27 +67,39 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	day("to", v.To, &p.To)
 	p.From = p.To.FirstOfMonth()
 	day("from", v.From, &p.From)
-	if len(wrong) == 0 && p.To < p.From {
-		note("to", fmt.Sprintf("%s is before from, %s", p.To, p.From))
+	switch {
+	case len(wrong) > 0 || p.To >= p.From:
+	case v.To == "":
+		note("from", p.From.Text()+" lies in the future: give the last day, too")
+	default:
+		note("to", p.To.Text()+" is before the first day, "+p.From.Text())
 	}
 	var err error
 	if v.Account != "" {
 		if p.Account, err = delivery.ParseAccountID(v.Account); err != nil || p.Account.IsZero() {
-			note("account", "must be the account's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one")
+			note("account", strange("an account", v.Account))
 		}
 	}
 	if v.Fleet != "" {
 		if p.Fleet, err = delivery.ParseFleetID(v.Fleet); err != nil || p.Fleet.IsZero() {
-			note("fleet", "must be the fleet's id, a UUID of 36 characters, or on pages and in downloads the name of exactly one")
+			note("fleet", strange("a fleet", v.Fleet))
 		}
 	}
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
 		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
 	}
+	if v.Kind != "" && !isKind(v.Kind) {
+		note("kind", "is no kind of exceptions; there is "+kindNames())
+	}
 	if len(wrong) > 0 {
 		return Params{}, wrong
 	}
 	return p, nil
+}
+
+// strange says that a value is no id. Names are taken on pages and in downloads.
+func strange(what, value string) string {
+	return fmt.Sprintf("%q is neither the id of %s nor the name of exactly one", value, what)
 }
 
 // account and fleet are as the views take them: empty means all.
@@ -105,7 +122,7 @@ func (p *Params) String() string {
 	var b strings.Builder
 	b.WriteString(p.From.String() + " to " + p.To.String())
 	for _, given := range []struct{ name, value string }{
-		{"account", p.account()}, {"fleet", p.fleet()}, {"store", p.Store},
+		{"account", cmp.Or(p.AccountName, p.account())}, {"fleet", cmp.Or(p.FleetName, p.fleet())}, {"store", p.Store}, {"kind", p.Kind},
 	} {
 		if given.value != "" {
 			b.WriteString(", " + given.name + " " + given.value)

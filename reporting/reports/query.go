@@ -51,7 +51,7 @@ func (r *Report) selection() string {
 			separator = ", "
 		}
 	}
-	b.WriteString(" FROM " + r.view + call + " ORDER BY " + r.order)
+	b.WriteString(r.from() + " ORDER BY " + r.order)
 	return b.String()
 }
 

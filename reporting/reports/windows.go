@@ -76,6 +76,6 @@ func (p *Params) cut(counts []dayCount, size int64) []Params {
 func (p *Params) named() []any {
 	return []any{
 		clickhouse.Named("from", p.From.String()), clickhouse.Named("to", p.To.String()),
-		clickhouse.Named("account", p.account()), clickhouse.Named("fleet", p.fleet()), clickhouse.Named("store", p.Store),
+		clickhouse.Named("account", p.account()), clickhouse.Named("fleet", p.fleet()), clickhouse.Named("store", p.Store), clickhouse.Named("kind", p.Kind),
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"io"
 
 	"github.com/xuri/excelize/v2"
+
+	"vendorapi/internal/delivery"
 )
 
 // xlsxSink writes a workbook: texts are texts whatever they begin with, amounts
 // and counts are numbers, days and times are dates. Two lines say what it is, of which
-// period and in which currency; the header below them is bold and stays in sight,
-// and the last row has the totals. What does not fit on a sheet goes on
+// period, in which currency and when it was asked for; the header below them is bold,
+// stays in sight and has filters, and the last row has the totals. What does not fit on a sheet goes on
 // with the next one, "order-ledger 2".
 //
 // A cell of a workbook is a float. One of up to 15 digits is the amount to the
@@ -28,6 +30,7 @@ type xlsxSink struct {
 	sheet  *excelize.StreamWriter
 	sheets int
 	row    int // the last one written
+	last   int // the same without that of the totals
 	styles map[Kind]int
 	totals map[Kind]int // the same in bold
 	bold   int
@@ -94,13 +97,16 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if x.sheets == 1 {
 		err = x.file.SetSheetName(x.file.GetSheetName(0), name)
 	} else {
-		if err := x.sheet.Flush(); err != nil {
+		if err := x.endSheet(); err != nil {
 			return err
 		}
 		name = fmt.Sprintf("%s %d", name, x.sheets)
 		_, err = x.file.NewSheet(name)
 	}
 	if err != nil {
+		return err
+	}
+	if err := x.layOut(name); err != nil {
 		return err
 	}
 	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
@@ -117,7 +123,11 @@ func (x *xlsxSink) nextSheet() (err error) {
 		return err
 	}
 	x.row = 0
-	for _, line := range []string{x.report.Title + ", " + x.params.String(), "Amounts in TRY; days and times of Turkey (+03:00)"} {
+	about := "Amounts in TRY; days and times of Turkey (+03:00)"
+	if !x.params.Asked.IsZero() {
+		about += "; as of " + x.params.Asked.In(delivery.Istanbul).Format(localLayout)
+	}
+	for _, line := range []string{x.report.Title + ", " + x.params.String(), about} {
 		x.put(0, x.bold, line)
 		if err := x.write(); err != nil {
 			return err
@@ -126,7 +136,30 @@ func (x *xlsxSink) nextSheet() (err error) {
 	for i := range x.report.Columns {
 		x.put(i, x.bold, x.report.Columns[i].Heading())
 	}
+	x.last = xlsxHeader
 	return x.write()
+}
+
+// layOut makes a sheet print on landscape pages, one page wide.
+func (x *xlsxSink) layOut(sheet string) error {
+	fit, landscape, a4, one, any := true, "landscape", 9, 1, 0
+	if err := x.file.SetSheetProps(sheet, &excelize.SheetPropsOptions{FitToPage: &fit}); err != nil {
+		return err
+	}
+	return x.file.SetPageLayout(sheet, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &any})
+}
+
+// endSheet puts filters into the header of the rows up to the last one that is no
+// total, and writes the sheet.
+func (x *xlsxSink) endSheet() error {
+	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), x.last)
+	if err != nil {
+		return err
+	}
+	if err := x.file.AutoFilter(x.sheet.Sheet, fmt.Sprintf("A%d:%s", xlsxHeader, last), nil); err != nil {
+		return err
+	}
+	return x.sheet.Flush()
 }
 
 // xlsxHeader is how many rows stand above the first of the report's.
@@ -175,6 +208,7 @@ func (x *xlsxSink) Row(cells []Cell) error {
 			x.put(i, x.styles[kind], xlsxValue(kind, cells[i].Number))
 		}
 	}
+	x.last = x.row + 1
 	return x.write()
 }
 
@@ -219,7 +253,7 @@ func (x *xlsxSink) End(s Summary) error {
 			return err
 		}
 	}
-	if err := x.sheet.Flush(); err != nil {
+	if err := x.endSheet(); err != nil {
 		return err
 	}
 	x.file.SetZipWriter(x.zipWriter)
