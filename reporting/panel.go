@@ -233,6 +233,7 @@ func (p *panel) finance(mux *http.ServeMux, f *frame.Frame, gate *access.Gate, l
 	if err != nil {
 		return err
 	}
+	downloads.Refuse = f.Refuse // a page for a browser
 	mux.Handle("/reports/", p.once(history, downloads.Handler(gate)))
 	return nil
 }

@@ -56,6 +56,8 @@ type Downloads struct {
 	log      *slog.Logger
 	metrics  *metrics
 	names    Names
+	// Refuse answers an error; by default in the service's envelope.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // New prepares the downloads of an archive.
@@ -63,8 +65,10 @@ func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	return &Downloads{archive: a, names: names, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
-		log: log.With("part", "download"), metrics: newMetrics(reg)}, nil
+	d := &Downloads{archive: a, names: names, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
+		log: log.With("part", "download"), metrics: newMetrics(reg)}
+	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { access.Refuse(w, r, d.log, err) }
+	return d, nil
 }
 
 // Handler serves everything below /reports/ to those with the role finance.
@@ -98,7 +102,7 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 
 func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.metrics.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc()
-	access.Refuse(w, r, d.log, err)
+	d.Refuse(w, r, err)
 }
 
 // head tells what GET would send, and whether ClickHouse answers. The length is
@@ -126,6 +130,10 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	}
 	defer t.close()
 	rows, err := d.write(ctx, q, t, compressed)
+	if errors.Is(err, errUnknown) {
+		d.refuse(w, r, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}})
+		return
+	}
 	result := resultOf(r.Context(), ctx, t, err)
 	d.note(r, q, t, rows, result, time.Since(began), err)
 	switch {
@@ -133,12 +141,15 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	case t.begun:
 		panic(http.ErrAbortHandler) // the one way to end a body so that it is seen to be cut
 	case result == resultTooLong:
-		access.Refuse(w, r, d.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotPatience,
+		d.Refuse(w, r, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotPatience,
 			Message: "the report takes too long; ask for a shorter period"})
 	default:
-		access.Refuse(w, r, d.log, err)
+		d.Refuse(w, r, err)
 	}
 }
+
+// errUnknown: the report has no rows, and its account, fleet or store does not exist.
+var errUnknown = errors.New("nobody has such an id or name")
 
 // write runs the report into the transfer and tells how many rows were read,
 // to the last thousand if it fails.
@@ -151,7 +162,10 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compress
 		}
 		out = packed
 	}
-	_, err = q.report.Run(ctx, d.archive, q.params, reports.NewSink(q.format, out), func(n int64) { rows = n })
+	summary, err := q.report.Run(ctx, d.archive, q.params, reports.NewSink(q.format, out), func(n int64) { rows = n })
+	if err == nil && summary.Rows == 0 && q.unknown != nil {
+		return 0, errUnknown
+	}
 	if err == nil && packed != nil {
 		err = packed.Close()
 	}

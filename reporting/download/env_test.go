@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
@@ -59,7 +60,10 @@ func newEnvOn(t *testing.T, c *testserver.ClickHouse) *env {
 }
 
 // unnamed knows no names.
-func unnamed(_ context.Context, v reports.Values) reports.Values { return v }
+func unnamed(_ context.Context, v reports.Values, now time.Time) (reports.Params, *delivery.FieldError, error) {
+	p, err := v.Parse(now)
+	return p, nil, err
+}
 
 // serve puts downloads over an archive.
 func (e *env) serve(a *archive.Archive, s Settings) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/reports"
@@ -20,18 +21,20 @@ const prefix = "/reports/"
 
 // known are the parameters of a download. Another one is refused: a misspelt
 // filter would give more than was meant.
-var known = []string{"from", "to", "account", "fleet", "store", "plain", "comma"}
+var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain", "comma"}
 
 // request is a download that makes sense.
 type request struct {
 	report *reports.Report
 	format reports.Format
 	params reports.Params
+	// unknown: no account, fleet or store has such an id or name; nil: all exist.
+	unknown *delivery.FieldError
 }
 
-// Names finds the ids of accounts, fleets and stores that are given by their names;
-// what it does not know stays as it is.
-type Names func(ctx context.Context, v reports.Values) reports.Values
+// Names reads parameters in which accounts, fleets and stores are given by their ids
+// or names. unknown is that none has it, which is no error where history knows more.
+type Names func(ctx context.Context, v reports.Values, now time.Time) (p reports.Params, unknown *delivery.FieldError, err error)
 
 // parse reads a request. NOT_FOUND for another report or extension,
 // METHOD_NOT_ALLOWED, MALFORMED_REQUEST, VALIDATION_FAILED with the fields.
@@ -54,8 +57,8 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if err := checkNames(query); err != nil {
 		return nil, err
 	}
-	params, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
-		Fleet: query.Get("fleet"), Store: query.Get("store")}).Parse(now)
+	params, unknown, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
+		Fleet: query.Get("fleet"), Store: query.Get("store"), Kind: query.Get("kind")}, now)
 	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
 		var fields []delivery.FieldError
 		for _, w := range wrong {
@@ -65,6 +68,9 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if params.Kind != "" && !report.HasKinds() {
+		return nil, invalid("kind", "is for exceptions only")
 	}
 	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
 		switch given := query.Get(name); {
@@ -79,7 +85,7 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 			return nil, invalid(name, "must be 1 or 0")
 		}
 	}
-	return &request{report: report, format: format, params: params}, nil
+	return &request{report: report, format: format, params: params, unknown: unknown}, nil
 }
 
 // formats are those that can be downloaded. A table is for terminals.
@@ -107,17 +113,46 @@ func invalid(field, reason string) error {
 }
 
 // fileName is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
-// Filters are not in it, but for plain and comma, which tell files of one report
-// apart that look alike.
+// plain and comma are in it: they tell files of one report apart that look alike.
 func (q *request) fileName() string {
+	return q.name("")
+}
+
+func (q *request) name(filters string) string {
 	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
-	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + form + q.format.Extension()
+	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
+}
+
+// longestFilter is how many characters of a filter's name a file's has.
+const longestFilter = 40
+
+// filteredName has the filters in it, as letters and digits of any language.
+func (q *request) filteredName() string {
+	var filters strings.Builder
+	for _, filter := range q.params.Filters() {
+		filters.WriteByte('_')
+		n := 0
+		for _, c := range filter.Value {
+			if n++; n > longestFilter {
+				break
+			}
+			if !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+				c = '-'
+			}
+			filters.WriteRune(c)
+		}
+	}
+	return q.name(filters.String())
 }
 
 // setHeaders says what the body will be.
 func (q *request) setHeaders(h http.Header, compressed bool) {
 	h.Set("Content-Type", q.format.ContentType())
-	h.Set("Content-Disposition", `attachment; filename="`+q.fileName()+`"`) // of letters, digits, - _ and . only
+	disposition := `attachment; filename="` + q.fileName() + `"` // of letters, digits, - _ and . only
+	if full := q.filteredName(); full != q.fileName() {
+		disposition += "; filename*=UTF-8''" + url.PathEscape(full) // what every browser takes
+	}
+	h.Set("Content-Disposition", disposition)
 	h.Set("Accept-Ranges", "none")
 	if q.compressible() {
 		h.Add("Vary", "Accept-Encoding")

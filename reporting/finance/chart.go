@@ -26,7 +26,7 @@ func (v *view) chart(o *reports.Outline) {
 	case "fleet-statement":
 		v.Charts = append(v.Charts, outcomes(o, v.known))
 	case "exceptions":
-		v.Kinds = kindsOf(o)
+		v.Kinds = v.kindsOf(o)
 		v.Charts = append(v.Charts, exceptionKinds(v.Kinds))
 	}
 }
@@ -124,7 +124,7 @@ func (v *view) orders(o *reports.Outline) *frame.Chart {
 		}
 		b.add(counts[place], o.Pieces[i].Day, o.Pieces[i].Rows)
 	}
-	return &frame.Chart{ID: "orders", Title: "Orders created per " + b.every, Unit: "orders", Stacked: true, Labels: b.labels,
+	return &frame.Chart{ID: "orders", Title: "Orders created per " + b.every, Stacked: true, Labels: b.labels,
 		Series: []frame.Series{countSeries("Delivered", "good", counts[0]), countSeries("Failed", "bad", counts[1]),
 			countSeries("Cancelled", "quiet", counts[2]), countSeries("In progress", "accent", counts[3])}}
 }
@@ -177,7 +177,7 @@ func outcomes(o *reports.Outline, known *directory) *frame.Chart {
 		}
 		fleets = append(fleets[:maxFleets-1], others)
 	}
-	c := &frame.Chart{ID: "outcomes", Title: "Outcomes by fleet", Unit: "orders", Stacked: true, Across: true}
+	c := &frame.Chart{ID: "outcomes", Title: "Orders by outcome and fleet", Stacked: true, Across: true}
 	var delivered, failed, cancelled []int64
 	for _, f := range fleets {
 		c.Labels = append(c.Labels, f.name)
@@ -187,29 +187,44 @@ func outcomes(o *reports.Outline, known *directory) *frame.Chart {
 	return c
 }
 
-// kind is a kind of exceptions, and what it means: the report's column reason.
+// kind is a kind of exceptions, what it means (the report's column reason), what to do,
+// and where its rows are.
 type kind struct {
-	Name, Meaning string
-	Rows          int64
+	Name, Meaning, Todo, Address string
+	Rows, Amount, Collection     int64
 }
 
-// kindsOf counts the exceptions, the most frequent kind first.
-func kindsOf(o *reports.Outline) []kind {
-	counts := map[kind]int64{}
+// kindsOf adds up the exceptions of each kind, the most frequent one first.
+func (v *view) kindsOf(o *reports.Outline) []kind {
+	sums := map[string]*kind{}
 	for i := range o.Pieces {
-		counts[kind{Name: o.Pieces[i].By[0], Meaning: o.Pieces[i].By[1]}] += o.Pieces[i].Rows
+		piece := &o.Pieces[i]
+		k := sums[piece.By[0]]
+		if k == nil {
+			only := v.Filters.Typed
+			only.Kind = piece.By[0]
+			k = &kind{Name: piece.By[0], Meaning: piece.By[1], Address: address(pathOf(v.Report), only, 0)}
+			sums[k.Name] = k
+		}
+		k.Rows += piece.Rows
+		k.Amount += v.Report.Total(piece.Summary, "orderAmount")
+		k.Collection += v.Report.Total(piece.Summary, "collectionAmount")
 	}
 	var kinds []kind
-	for k, rows := range counts {
-		k.Rows = rows
-		kinds = append(kinds, k)
+	for _, known := range reports.ExceptionKinds() {
+		if k := sums[known.Name]; k != nil {
+			k.Todo = known.Todo
+		}
+	}
+	for _, k := range sums {
+		kinds = append(kinds, *k)
 	}
 	slices.SortFunc(kinds, func(a, b kind) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Name, b.Name)) })
 	return kinds
 }
 
 func exceptionKinds(kinds []kind) *frame.Chart {
-	c := &frame.Chart{ID: "kinds", Title: "Exceptions by kind", Unit: "exceptions", Across: true}
+	c := &frame.Chart{ID: "kinds", Title: "Exceptions by kind", Across: true}
 	var counts []int64
 	for _, k := range kinds {
 		c.Labels, counts = append(c.Labels, k.Name), append(counts, k.Rows)

@@ -37,8 +37,10 @@ type controlView struct {
 	Digests     []digest
 	// Reconcile is the command that compares the period with Redis.
 	Reconcile string
-	// Empty: the period has no orders.
-	Empty bool
+	// Empty: the period has no orders; Future: it has not begun.
+	Empty, Future bool
+	// Unknown is as in view.
+	Unknown *delivery.FieldError
 	// Last is when Redis and ClickHouse were compared; nil: never, or not known.
 	Last *archive.Reconciliation
 }
@@ -58,6 +60,7 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	v.Stores = p.stores(ctx, v.Filters.params.Account)
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
+	v.Control.Future, v.Control.Unknown = v.Future, v.Unknown
 	v.Control.Last = p.lastReconciled(ctx)
 	v.Table = newTable(control, v.known, nil)
 	v.Table.fill(lines)
@@ -68,6 +71,17 @@ func (p *Pages) controlLines(ctx context.Context, params reports.Params) ([][]re
 	var c collected
 	_, err := control.Run(ctx, p.archive, params, &c, nil)
 	return c.rows, err
+}
+
+// lineNames are the lines of control totals in words, and what they are.
+var lineNames = map[string][2]string{
+	"order-ledger":         {"Order ledger", "created in the period"},
+	"carried-in":           {"Carried in", "created before the period, ended in it"},
+	"carried-out":          {"Carried out", "created in the period, not ended in it"},
+	"ended-in-period":      {"Ended in the period", "order ledger + carried in - carried out"},
+	"expected-collections": {"Expected collections", "must be what was delivered of those ended in the period"},
+	"fleet-statement":      {"Fleet statement", "must be those ended in the period; created: the order ledger"},
+	"exceptions":           {"Exceptions", "among those created in the period"},
 }
 
 // verdictOf is the worst that a line says: a difference, then that nothing is
@@ -132,8 +146,8 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 		if other == nil || !other[i].Given || other[i].Number == line[i].Number {
 			continue
 		}
-		all = append(all, difference{Line: line[control.Column("line")].Text, Figure: c.Heading(), Is: write(c.Kind, line[i].Number),
-			Compared: compared, ShouldBe: write(c.Kind, other[i].Number)})
+		all = append(all, difference{Line: lineNames[line[control.Column("line")].Text][0], Figure: c.Heading(), Is: write(c.Kind, line[i].Number),
+			Compared: lineNames[compared][0], ShouldBe: write(c.Kind, other[i].Number)})
 	}
 	return all
 }
@@ -171,7 +185,7 @@ func (p *Pages) serveTies(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.findStore(r.Context(), &f)
+	p.findNames(r.Context(), &directory{}, &f.params)
 	t := tiesOf(f, false)
 	err = p.attended(r.Context(), func(ctx context.Context) error {
 		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error {

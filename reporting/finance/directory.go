@@ -114,17 +114,38 @@ func (d *directory) named(v reports.Values) reports.Values {
 	return v
 }
 
-// Named has ids in the place of names, for downloads. Nothing is read for what
-// can only be ids.
-func (p *Pages) Named(ctx context.Context, v reports.Values) reports.Values {
-	account, noAccount := delivery.ParseAccountID(v.Account)
-	_, noFleet := delivery.ParseFleetID(v.Fleet)
-	if v.Account != "" && noAccount != nil || v.Fleet != "" && noFleet != nil {
-		v = p.directory(ctx).named(v)
-		account, _ = delivery.ParseAccountID(v.Account) // what is none is refused later
+// Named reads the parameters of downloads, with names in the place of ids or ids.
+// unknown is that none has such an id or name, in Redis: a report without rows is then
+// a mistake.
+func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (params reports.Params, unknown *delivery.FieldError, err error) {
+	known := &directory{}
+	if v.Account != "" || v.Fleet != "" {
+		known = p.directory(ctx)
 	}
-	v.Store, _ = p.storeID(ctx, account, v.Store)
-	return v
+	if params, err = known.named(v).Parse(now); err != nil {
+		return reports.Params{}, nil, err
+	}
+	return params, p.findNames(ctx, known, &params), nil
+}
+
+// findNames completes the parameters: the names of account and fleet, and the id of a
+// store that was given by its name. unknown is as for Named.
+func (p *Pages) findNames(ctx context.Context, known *directory, params *reports.Params) (unknown *delivery.FieldError) {
+	if id := params.Account; !id.IsZero() {
+		if params.AccountName = known.Accounts.names[id.String()]; params.AccountName == "" && len(known.Accounts.all) > 0 {
+			unknown = &delivery.FieldError{Field: "account", Message: "Unknown account: no account has the id " + id.String() + "."}
+		}
+	}
+	if id := params.Fleet; !id.IsZero() {
+		if params.FleetName = known.Fleets.names[id.String()]; params.FleetName == "" && len(known.Fleets.all) > 0 {
+			unknown = &delivery.FieldError{Field: "fleet", Message: "Unknown fleet: no fleet has the id " + id.String() + "."}
+		}
+	}
+	id, found := p.storeID(ctx, params.Account, params.Store)
+	if params.Store = id; !found {
+		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}
+	}
+	return unknown
 }
 
 // storeID is the id of the store that was typed: an id as it is, or the name, in

@@ -62,6 +62,7 @@ func (e *env) serve(a *archive.Archive) {
 	must(e.T, err)
 	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
+	downloads.Refuse = f.Refuse
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	mux.Handle("/assets/", f.Assets())

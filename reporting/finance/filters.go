@@ -16,7 +16,7 @@ import (
 
 // The parameters of every page. Another one is refused, as downloads do: a
 // misspelt filter would show more than was meant.
-var parameters = []string{"from", "to", "account", "fleet", "store", "page"}
+var parameters = []string{"from", "to", "account", "fleet", "store", "kind", "page"}
 
 // maxTyped is how many characters of a value are looked at and shown again. No
 // right value is longer.
@@ -41,7 +41,7 @@ func readFilters(r *http.Request, known *directory, now time.Time) (filters, err
 		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
 	}
 	get := func(name string) string { return shortened(query.Get(name)) }
-	f := filters{Typed: reports.Values{From: get("from"), To: get("to"), Account: get("account"), Fleet: get("fleet"), Store: get("store")}}
+	f := filters{Typed: reports.Values{From: get("from"), To: get("to"), Account: get("account"), Fleet: get("fleet"), Store: get("store"), Kind: get("kind")}}
 	if f.page, err = strconv.ParseInt(get("page"), 10, 64); err != nil {
 		f.page = 1
 	}
@@ -67,7 +67,7 @@ func readFilters(r *http.Request, known *directory, now time.Time) (filters, err
 // refuse makes the values fit to be shown again.
 func (f filters) refuse() filters {
 	f.refused = true
-	for _, value := range []*string{&f.Typed.From, &f.Typed.To, &f.Typed.Account, &f.Typed.Fleet, &f.Typed.Store} {
+	for _, value := range []*string{&f.Typed.From, &f.Typed.To, &f.Typed.Account, &f.Typed.Fleet, &f.Typed.Store, &f.Typed.Kind} {
 		*value = strings.ToValidUTF8(*value, "\uFFFD")
 	}
 	return f
@@ -96,7 +96,7 @@ func checkNames(query url.Values) error {
 	return nil
 }
 
-const senseless = "The filters make no sense as they are."
+const senseless = "Nothing is shown, because the period or a filter cannot be right."
 
 func invalid(field, reason string) error {
 	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: senseless,
@@ -107,7 +107,7 @@ func invalid(field, reason string) error {
 func address(path string, v reports.Values, page int64) string {
 	query := url.Values{}
 	for _, given := range []struct{ name, value string }{
-		{"from", v.From}, {"to", v.To}, {"account", v.Account}, {"fleet", v.Fleet}, {"store", v.Store},
+		{"from", v.From}, {"to", v.To}, {"account", v.Account}, {"fleet", v.Fleet}, {"store", v.Store}, {"kind", v.Kind},
 	} {
 		if given.value != "" {
 			query.Set(given.name, given.value)
@@ -138,7 +138,7 @@ func (f *filters) shortcuts(path string, now time.Time) []link {
 		name     string
 		from, to reports.Day
 	}{
-		{"Today", today, today}, {"Yesterday", today - 1, today - 1},
+		{"Today", today, today}, {"Yesterday", today - 1, today - 1}, {"Last 7 days", today - 6, today},
 		{"This month", month, today}, {"Last month", (month - 1).FirstOfMonth(), month - 1},
 	} {
 		v := f.Typed

@@ -146,20 +146,17 @@ func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
 	if err != nil && !f.refused {
 		return nil, err
 	}
-	stranger := false
+	if err == nil && f.Typed.Kind != "" && !report.HasKinds() {
+		err, f = invalid("kind", "is a filter of exceptions only"), f.refuse()
+	}
+	var unknown *delivery.FieldError
 	if !f.refused {
-		stranger = p.findStore(r.Context(), &f)
+		unknown = p.findNames(r.Context(), known, &f.params)
+		f.Typed.Store = f.params.Store
 	}
 	v := newView(report, f, known)
-	v.UnknownStore = stranger
+	v.Unknown = unknown
 	return v, err
-}
-
-// findStore takes a store's name for its id, and tells whether no store has either.
-func (p *Pages) findStore(ctx context.Context, f *filters) (unknown bool) {
-	id, known := p.storeID(ctx, f.params.Account, f.params.Store)
-	f.Typed.Store, f.params.Store = id, id
-	return !known
 }
 
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused error) error {
@@ -170,7 +167,7 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused er
 	if r.URL.Path == home {
 		title = "Payments"
 	}
-	return p.pages.Show(w, r, "payments", frame.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused})
+	return p.pages.Show(w, r, "payments", frame.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused, Plain: true})
 }
 
 // attended does something that waits for ClickHouse, and ends it with

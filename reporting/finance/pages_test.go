@@ -1,6 +1,7 @@
 package finance
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -8,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xuri/excelize/v2"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/web"
+	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
@@ -168,7 +172,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 		want(tile, strings.Fields(d.tile(tile))[0], frame.Money(sum)+"TRY")
 	}
 	_, exceptions := e.downloaded(reportNamed("exceptions"), november)
-	want("exceptions", d.tile("Exceptions to look at"), frame.Count(exceptions)+"among orders created in the period")
+	want("exceptions", d.tile("Exceptions to look at"), frame.Count(exceptions)+"rows, of orders created in the period")
 	var drawn int64
 	for _, figures := range d.chart("collections") {
 		drawn += kurus(t, figures[0]) + kurus(t, figures[1])
@@ -260,14 +264,14 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 	e.november(300)
 	e.Vendor.NewStore("şube & 2", delivery.Active)
 	d := e.page("/payments/order-ledger?from=2026-11-02&to=2026-11-29&account=" + e.account.String() + "&fleet=" + e.Fleet.ID.String())
-	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV with ;", "CSV with ,", "JSON", "Today", "Last month"} {
+	for _, name := range []string{"Expected collections", "Fleet statement", "Exceptions", "Control totals", "XLSX", "CSV with ;", "CSV with ,", "JSON", "Today", "Last 7 days", "Last month"} {
 		u, err := url.Parse(d.Link(name))
 		must(t, err)
 		q := u.Query()
 		if q.Get("account") != e.account.String() || q.Get("fleet") != e.Fleet.ID.String() || q.Get("from") == "" || q.Get("to") == "" {
 			t.Errorf("%s leads to %s", name, u)
 		}
-		if name != "Today" && name != "Last month" && q.Get("from") != "2026-11-02" {
+		if name != "Today" && name != "Last 7 days" && name != "Last month" && q.Get("from") != "2026-11-02" {
 			t.Errorf("%s leads to %s", name, u)
 		}
 		e.page(d.Link(name))
@@ -320,7 +324,107 @@ func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 			t.Errorf("%s: %d lines in the file, %s rows on the page", named, strings.Count(file.Text, "\n"), told)
 		}
 	}
-	e.client.Get("/payments?"+november+"&store=MODA-9").Want(200, "Unknown store", "MODA-9")
-	e.client.Get("/payments?from=2030-01-01&to=2030-01-02&store=branch-3").Want(200, "No order was delivered in this period.").Lacks("Unknown store")
-	e.client.Get("/reports/order-ledger.csv?fleet=nobody").Want(422, `"field":"fleet"`)
+	e.client.Get("/payments?"+november+"&store=MODA-9").Want(200, "Unknown store", "MODA-9").Lacks("Try a longer period")
+	e.client.Get("/payments?from=2020-01-01&to=2020-01-02&store=branch-3").Want(200, "No order was delivered in this period with these filters. Try").Lacks("Unknown store")
+	e.client.Get("/payments?from=2030-01-01&to=2030-01-02").Want(200, "This period lies in the future.").Lacks("Try a longer period")
+	e.client.Get("/reports/order-ledger.csv?fleet=nobody", "Accept: application/json").Want(422, `"field":"fleet"`)
+}
+
+// A mistake in a filter is none in a file without rows; a browser gets a page.
+func TestDownloads_RefuseWhatNobodyIsCalled(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.november(20) // branch-2 and two of the fleets are in ClickHouse alone
+	file := "/reports/expected-collections.csv?plain=1&" + november
+	nobody := delivery.NewFleetID().String()
+	for query, want := range map[string]string{
+		"&store=yoktur": "Unknown store: no store has the id or the name “yoktur”.", "&fleet=" + nobody: "Unknown fleet: no fleet has the id " + nobody,
+	} {
+		e.client.Get(file+query, "Accept: application/json").Want(422, "VALIDATION_FAILED", want)
+		e.client.Get(file+query).Want(422, "<html", want).Carries(map[string]string{"Content-Disposition": "", "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": access.PolicyScripts})
+		e.client.Get("/payments?"+november+query).Want(200, want)
+	}
+	for _, query := range []string{"&store=branch-2", "&fleet=" + e.fleets[1].String()} {
+		if a := e.client.Get(file + query).Want(200); strings.Count(a.Text, "\n") < 2 {
+			t.Errorf("%s: %s", query, a.Text)
+		}
+	}
+	e.client.Get("/reports/expected-collections.csv?from=2026-11-23&to=2026-11-10").Want(422, "<html", "10 Nov 2026 is before the first day, 23 Nov 2026")
+	// What was found stands in the title and the name of the file.
+	a := e.client.Get("/reports/order-ledger.xlsx?" + november + "&account=" + e.account.String() + "&fleet=" + e.Fleet.ID.String()).Want(200)
+	if got, want := a.Header.Get("Content-Disposition"), "; filename*=UTF-8''order-ledger_2026-11-01_2026-11-30_Test_"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q in it", got, want)
+	}
+	book, err := excelize.OpenReader(strings.NewReader(a.Text))
+	must(t, err)
+	defer book.Close()
+	if title, err := book.GetCellValue("order-ledger", "A1"); err != nil || title != "Order ledger, 2026-11-01 to 2026-11-30, account Test, fleet "+e.Fleet.Name {
+		t.Errorf("%q, %v", title, err)
+	}
+}
+
+// What is to be done, how much it is, and the rows of one kind, here and in files.
+func TestExceptions_ByKind(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.november(300)
+	d := e.page("/payments/exceptions?" + november)
+	orders := map[string]bool{}
+	var amount int64
+	all, err := csv.NewReader(strings.NewReader(e.client.Get("/reports/exceptions.csv?plain=1&" + november).Text)).ReadAll()
+	must(t, err)
+	all = all[1:]
+	var rows int
+	for _, cells := range all {
+		orders[cells[3]] = true
+		if cells[0] == "PaymentTypeMissing" {
+			rows++
+		}
+	}
+	for i := range e.orders {
+		if o := &e.orders[i]; o.PaymentType == delivery.PaymentUnknown && inNovember(o, false) {
+			amount += o.OrderAmount.Minor
+		}
+	}
+	if said, want := web.Words(d.ByID("orders")), fmt.Sprintf("%d rows of %d orders", len(all), len(orders)); !strings.HasPrefix(said, want) || len(orders) == len(all) {
+		t.Errorf("%q, want %q", said, want)
+	}
+	d.Says("Ask the vendor how it was paid. Orders that were not delivered are listed, too", "Order amounts "+frame.Money(amount)+" TRY")
+	only := e.page(d.Link("PaymentTypeMissing"))
+	if only.told() != fmt.Sprint(rows) || only.totals()["Order amount"] != frame.Money(amount) || only.ByID("orders") != nil {
+		t.Errorf("%s rows, %v, want %d, %s", only.told(), only.totals(), rows, frame.Money(amount))
+	}
+	if file := e.client.Get(only.Link("JSON")).Want(200); strings.Count(file.Text, `"kind":"PaymentTypeMissing"`) != rows || strings.Count(file.Text, `"kind":`) != rows {
+		t.Errorf("the file has %d rows", strings.Count(file.Text, `"kind":`))
+	}
+	if link := only.Link("Order ledger"); strings.Contains(link, "kind") {
+		t.Errorf("the order ledger is at %s", link)
+	}
+	for _, refused := range []string{"/payments/order-ledger?kind=LateDelivery", "/payments/exceptions?kind=late", "/reports/order-ledger.csv?kind=LateDelivery", "/reports/exceptions.csv?kind=late"} {
+		e.client.Get(refused).Want(422)
+	}
+}
+
+// What an order does not have is said, also where each row is a card of its own.
+func TestRows_SayWhatIsNotGiven(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.order(8, local("2026-11-15 12:00:00.000"))
+	o.PaymentType, o.Collection = delivery.PaymentUnknown, delivery.Money{}
+	e.store(o)
+	for _, report := range []string{"order-ledger", "exceptions"} {
+		d := e.page("/payments/" + report + "?" + november)
+		row := headed(d.report(), d.rows()[0])
+		if row["Payment"] != "not given" || row["To collect"] != "–" {
+			t.Errorf("%s: %v", report, row)
+		}
+		headings := cellsOf(web.All(d.report(), "tr")[0])
+		if headings[0] != "Order, vendor's order" || !slices.ContainsFunc(headings, func(h string) bool { return strings.HasPrefix(h, "Fleet, courier") }) || !slices.Contains(headings, "Status, reason") {
+			t.Errorf("%s: %q", report, headings)
+		}
+	}
+	d := e.page("/payments?" + november)
+	if heading := cellsOf(web.All(d.report(), "tr")[0])[0]; heading != "Day, store, fleet, account" {
+		t.Error(heading)
+	}
 }

@@ -69,7 +69,7 @@ func (s *summaryView) complete(v *view) {
 		{Name: "Prepaid", Value: frame.Money(total("prepaidAmount")), Unit: "TRY", Remark: orders("prepaidCount")},
 		{Name: "Delivered orders", Value: frame.Count(total("deliveredCount")), Remark: delivered},
 	}
-	exceptions := tile{Name: "Exceptions to look at", Value: frame.Count(s.Exceptions), Remark: "among orders created in the period",
+	exceptions := tile{Name: "Exceptions to look at", Value: frame.Count(s.Exceptions), Remark: "rows, of orders created in the period",
 		Address: address(pathOf(mustFind("exceptions")), v.Filters.Typed, 0)}
 	if s.Exceptions > 0 {
 		exceptions.Class = "warn"

@@ -2,6 +2,7 @@ package finance
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"vendorapi/reporting/access"
@@ -74,9 +75,25 @@ func newTable(r *reports.Report, known *directory, roles access.Roles) *table {
 			columns[i] = r.Column(key)
 		}
 		c := &r.Columns[columns[0]]
-		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, heading{Name: c.Heading(), Class: classOf(c.Kind)})
+		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, heading{Name: titleOf(r, columns), Class: classOf(c.Kind)})
 	}
 	return t
+}
+
+// titleOf names all that stands in a cell: Day, store, fleet, account.
+func titleOf(r *reports.Report, columns []int) string {
+	title := r.Columns[columns[0]].Heading()
+	for _, i := range columns[1:] {
+		switch c := &r.Columns[i]; c.Key {
+		case "externalStoreId": // stands below the store's name
+		case "failureReason":
+			title += ", reason"
+		case "cancelReason": // an order has one of both reasons
+		default:
+			title += ", " + strings.ToLower(c.Heading()[:1]) + c.Heading()[1:]
+		}
+	}
+	return title
 }
 
 func classOf(k reports.Kind) string {
@@ -95,6 +112,7 @@ func (t *table) fill(rows [][]reports.Cell) {
 		shown := make([]cell, len(t.columns))
 		for i, columns := range t.columns {
 			shown[i] = t.cell(columns[0], cells)
+			shown[i].Label = t.Columns[i].Name
 			for _, below := range columns[1:] {
 				if text := t.cell(below, cells).Text; text != "" && text != shown[i].Text {
 					shown[i].Below = append(shown[i].Below, text)
@@ -143,8 +161,22 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 		if t.orders {
 			shown.Address = "/orders/" + value.Text
 		}
+	case "paymentType":
+		if value.Text == "" {
+			shown.Text = "not given"
+		}
+	case "orderAmount", "collectionAmount":
+		if !value.Given {
+			shown.Text = "–" // as the pages of orders have it
+		}
+	case "line":
+		name := lineNames[value.Text]
+		shown.Text, shown.Below = name[0], []string{name[1]}
 	case "ties":
-		if value.Text == tiesYes || value.Text == tiesNo {
+		switch value.Text {
+		case "":
+			shown.Text = "not compared"
+		case tiesYes, tiesNo:
 			shown.Class = value.Text
 		}
 	}
@@ -172,5 +204,5 @@ func write(kind reports.Kind, n int64) string {
 // dateOf is the day's beginning, in UTC for formatting alone.
 func dateOf(d reports.Day) time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
-func dayText(d reports.Day) string   { return dateOf(d).Format("2 Jan 2006") }
+func dayText(d reports.Day) string   { return d.Text() }
 func monthText(d reports.Day) string { return dateOf(d).Format("Jan 2006") }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/web"
@@ -18,11 +19,12 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	e.november(100)
 	for _, query := range []string{november + "&account=" + e.account.String(), "from=2031-01-01&to=2031-01-31"} {
 		d := page{e.client.Get("/payments/control-totals/lines?"+query).Want(200, "<html")} // without scripts
-		if len(web.All(d.Tree(), "div", "done")) != 1 || !strings.HasPrefix(web.Words(web.All(d.Tree(), "div", "done")[0]), "The reports balance.") {
-			t.Errorf("%s: no word of balancing", query)
+		said := "The reports balance."
+		if strings.Contains(query, "2031") {
+			said = "There is nothing to compare: this period lies in the future."
 		}
-		if empty := strings.Contains(web.Words(d.Tree()), "There are no orders in this period"); empty != strings.Contains(query, "2031") {
-			t.Errorf("%s: empty %v", query, empty)
+		if done := web.All(d.Tree(), "div", "done"); len(done) != 1 || !strings.HasPrefix(web.Words(done[0]), said) {
+			t.Errorf("%s: not said: %s", query, said)
 		}
 		for _, name := range []string{"Order ledger", "Expected collections", "Fleet statement", "Exceptions"} {
 			address := ""
@@ -72,16 +74,17 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 		t.Fatalf("%d alerts", len(alerts))
 	}
 	said := web.Words(alerts[0])
-	for _, want := range []string{"The reports do not balance.", "expected-collections Cash expected: ", "expected-collections Delivered: ", "while ended-in-period has"} {
+	for _, want := range []string{"The reports do not balance.", "Expected collections, Cash expected: ", "Expected collections, Delivered: ", "while Ended in the period has"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in %q", want, said)
 		}
 	}
 	lines := map[string]string{}
 	for _, row := range d.rows() {
-		lines[row[0]] = row[1]
+		name, _, _ := strings.Cut(row[0], "|")
+		lines[name] = row[1]
 	}
-	if lines["expected-collections"] != "no" || lines["fleet-statement"] != "yes" {
+	if lines["Expected collections"] != "no" || lines["Fleet statement"] != "yes" || lines["Carried in"] != "not compared" || len(lines) != 7 {
 		t.Errorf("ties: %v", lines)
 	}
 	tile := e.page("/payments/ties?" + november).ByID("ties")
@@ -97,6 +100,39 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	}
 	if shown := web.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
+	}
+}
+
+// What was found is coloured, and nothing else.
+func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.november(3)
+	said := func() string {
+		return web.Words(page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled"))
+	}
+	if got := said(); got != "Redis and ClickHouse: not compared yet, or that cannot be read now." {
+		t.Error(got)
+	}
+	day := func(d int) time.Time { return time.Date(2026, 11, d, 0, 0, 0, 0, time.UTC) }
+	for i, c := range []struct {
+		last  archive.Reconciliation
+		want  string
+		pills int
+	}{
+		{archive.Reconciliation{From: day(20), To: day(22), Orders: 1234}, "compared 1,234 orders of 20 Nov 2026 to 22 Nov 2026 on 23 Nov 2026 02:00:00: none differs.", 0},
+		{archive.Reconciliation{From: day(22), To: day(22), Differences: 795}, "compared 0 orders of 22 Nov 2026 on 23 Nov 2026 02:00:01: 795 differ.", 1},
+		{archive.Reconciliation{From: day(22), To: day(22), Orders: 5, Totals: 2}, "compared 5 orders of 22 Nov 2026 on 23 Nov 2026 02:00:02: none differs, 2 sums do not balance.", 1},
+	} {
+		c.last.At = local("2026-11-23 02:00:00.000").Add(time.Duration(i) * time.Second)
+		must(t, e.Archive.NoteReconciliation(t.Context(), &c.last))
+		if got := said(); got != "Redis and ClickHouse: "+c.want+" Orders of today are compared when the day is over." {
+			t.Error(got)
+		}
+		p := page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled")
+		if pills := web.All(p, "span", "pill"); len(pills) != c.pills || len(web.All(p, "strong")) > 0 {
+			t.Errorf("%s: %d marks", c.want, len(pills))
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/reporting/access"
 	"vendorapi/reporting/frame"
 	"vendorapi/reporting/reports"
@@ -26,17 +27,23 @@ type view struct {
 	Read bool
 	Lost bool
 	Rows int64
-	// UnknownStore: no store has the id or the name that was asked for.
-	UnknownStore bool
-	Summary      *summaryView // of home
-	Control      *controlView // of control totals
-	Lines        string       // of control totals that are not read yet: where they are
-	Charts       []*frame.Chart
-	Kinds        []kind // of exceptions
-	AddsUp       string // of the fleet statement: what its amount delivered is made of
-	Fleets       *table // subtotals; nil: there are none
-	Table        *table
-	Paging       paging
+	// Unknown: nobody has the id or the name that was asked for.
+	Unknown *delivery.FieldError
+	// Future: the period has not begun. Filtered: there are filters besides it.
+	Future, Filtered bool
+	// Orders is of how many orders the exceptions are.
+	Orders int64
+	// KindChoices are those of exceptions.
+	KindChoices []reports.ExceptionKind
+	Summary     *summaryView // of home
+	Control     *controlView // of control totals
+	Lines       string       // of control totals that are not read yet: where they are
+	Charts      []*frame.Chart
+	Kinds       []kind // of exceptions
+	AddsUp      string // of the fleet statement: what its amount delivered is made of
+	Fleets      *table // subtotals; nil: there are none
+	Table       *table
+	Paging      paging
 
 	known  *directory
 	totals reports.Summary
@@ -48,12 +55,21 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	}}
 	path := pathOf(r)
 	for _, other := range reports.All() {
-		v.Tabs = append(v.Tabs, link{Name: other.Title, Address: address(pathOf(other), f.Typed, 0), Current: other == r})
+		kept := f.Typed
+		if !other.HasKinds() {
+			kept.Kind = ""
+		}
+		v.Tabs = append(v.Tabs, link{Name: other.Title, Address: address(pathOf(other), kept, 0), Current: other == r})
 	}
 	v.Shortcuts = f.shortcuts(path, time.Now())
+	if r.HasKinds() {
+		v.KindChoices = reports.ExceptionKinds()
+	}
 	if f.refused {
 		return v
 	}
+	v.Future = f.params.From > reports.DayOf(time.Now())
+	v.Filtered = len(f.params.Filters()) > 0
 	v.Period = dayText(f.params.From)
 	if f.params.To != f.params.From {
 		v.Period += " to " + dayText(f.params.To)
@@ -88,6 +104,12 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles access.Roles) err
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(queriesAtOnce)
 	group.Go(func() error { return p.readTable(ctx, v, roles) })
+	if v.Report.HasKinds() {
+		group.Go(func() (err error) {
+			v.Orders, err = reports.CountOrders(ctx, p.archive, v.Filters.params)
+			return err
+		})
+	}
 	var s *summaryView
 	if v.Report == summary {
 		s = &summaryView{}

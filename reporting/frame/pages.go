@@ -70,6 +70,8 @@ type View struct {
 	// the content, and its code decides the status. See the function "fault" for
 	// messages of single fields.
 	Refused error
+	// Plain leaves the code out of a refusal: the message and the fields say what to do.
+	Plain bool
 }
 
 // Page is what the layout and every content template gets.
@@ -183,6 +185,7 @@ func (f *Frame) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e, requestID := access.Explain(r, f.log, err)
 	page := f.own.page(r, View{Title: refusalTitle(e)})
 	page.Alert, page.RequestID = e, requestID
+	w.Header().Set("Content-Security-Policy", access.PolicyScripts) // whatever handler it stands in for
 	if wait := access.WaitSeconds(e); wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
 	}

@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -121,12 +122,18 @@ func (p *Params) fleet() string {
 func (p *Params) String() string {
 	var b strings.Builder
 	b.WriteString(p.From.String() + " to " + p.To.String())
-	for _, given := range []struct{ name, value string }{
-		{"account", cmp.Or(p.AccountName, p.account())}, {"fleet", cmp.Or(p.FleetName, p.fleet())}, {"store", p.Store}, {"kind", p.Kind},
-	} {
-		if given.value != "" {
-			b.WriteString(", " + given.name + " " + given.value)
-		}
+	for _, f := range p.Filters() {
+		b.WriteString(", " + f.Name + " " + f.Value)
 	}
 	return b.String()
+}
+
+// Filter is a parameter besides the period, for people.
+type Filter struct{ Name, Value string }
+
+// Filters are those that were given.
+func (p *Params) Filters() []Filter {
+	return slices.DeleteFunc([]Filter{
+		{"account", cmp.Or(p.AccountName, p.account())}, {"fleet", cmp.Or(p.FleetName, p.fleet())}, {"store", p.Store}, {"kind", p.Kind},
+	}, func(f Filter) bool { return f.Value == "" })
 }
