@@ -23,6 +23,7 @@ type loginPage struct {
 	User  string // what was typed
 	Next  string
 	Alert string // why it did not work
+	Asked bool   // a page was asked for without a session
 }
 
 // words of the pages, in one language.
@@ -30,6 +31,7 @@ type words struct {
 	Language                             string
 	Title, User, Password, SignIn        string
 	Wrong, Throttled, Busy, Expired      string
+	Asked                                string
 	Forbidden, Unavailable, Failed, Back string
 }
 
@@ -39,6 +41,7 @@ var (
 		Throttled:   "Too many attempts. Try again in %d seconds.",
 		Busy:        "Signing in does not work right now. Try again in %d seconds.",
 		Expired:     "Your session has expired. Sign in again.",
+		Asked:       "You were signed out, or have not signed in yet. Sign in to go on to the page that you asked for.",
 		Forbidden:   "You may not do this.",
 		Unavailable: "The service cannot answer right now. Try again in a moment.",
 		Failed:      "This did not work.",
@@ -49,6 +52,7 @@ var (
 		Throttled:   "Çok fazla deneme yapıldı. %d saniye sonra yeniden deneyin.",
 		Busy:        "Şu anda giriş yapılamıyor. %d saniye sonra yeniden deneyin.",
 		Expired:     "Oturumunuzun süresi doldu. Yeniden giriş yapın.",
+		Asked:       "Oturumunuz kapandı ya da henüz giriş yapmadınız. İstediğiniz sayfaya gitmek için giriş yapın.",
 		Forbidden:   "Bunun için yetkiniz yok.",
 		Unavailable: "Hizmet şu anda yanıt veremiyor. Biraz sonra yeniden deneyin.",
 		Failed:      "Bu işlem yapılamadı.",

@@ -30,6 +30,7 @@ func (g *Gate) Handler() http.Handler {
 		if _, err := g.authenticateSession(r); g.sessionID(r) != "" && delivery.CodeOf(err) == delivery.CodeTokenInvalid {
 			p.Alert = wordsFor(r).Expired
 		}
+		p.Asked = p.Alert == "" && localPath(p.Next) != "/"
 		g.page(w, r, http.StatusOK, p)
 	})
 	mux.HandleFunc("POST /login", g.signIn)

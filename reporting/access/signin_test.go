@@ -28,13 +28,13 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 	t.Parallel()
 	b := newEnv(t).browser()
 	b.Get("/reports/x", web.AcceptHTML).Leads("/login?next=%2Freports%2Fx")
-	b.Get("/login?next=%2Freports%2Fx").Want(200, `name="next" value="/reports/x"`)
+	b.Get("/login?next=%2Freports%2Fx").Want(200, `name="next" value="/reports/x"`, "You were signed out, or have not signed in yet.")
 	b.Get("/login?next=%2Freports%2F%ff%fex").Want(200, `name="next" value="/reports/x"`)
 	b.Post("/login", url.Values{"user": {" Ayse "}, "password": {password}, "next": {"/reports/x?from=2026-11-01&plain=1"}}).
 		Leads("/reports/x?from=2026-11-01&plain=1")
 	b.Get("/reports/x", web.AcceptHTML).Want(200, "ayse is finance")
 
-	b.Get("/login").Want(200).Lacks("expired")
+	b.Get("/login").Want(200).Lacks("expired", "signed out")
 	csrf, cookie := csrfOf(b), sessionOf(b)
 	b.Post("/logout", nil).Want(403)
 	b.Post("/logout", url.Values{"csrf": {"wrong"}}).Want(403)
@@ -45,7 +45,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 		t.Error("the browser still has the cookie")
 	}
 	b.Get("/reports/x").Want(401, "TOKEN_INVALID")
-	b.Get("/login").Want(200).Lacks("expired")
+	b.Get("/login").Want(200).Lacks("expired", "signed out")
 	// Somebody may have copied it.
 	b.Get("/reports/x", "Cookie: "+cookie.String()).Want(401, "TOKEN_INVALID")
 }
