@@ -26,6 +26,7 @@ import (
 //	money M            1,234.56; M is kuruş (int64) or delivery.Money
 //	percent R          98.2 % of a ratio 0 to 1
 //	short ID           the first 8 characters of an id
+//	keep TEXT          the class "keep", which breaks over no line, of a text that fits one cell
 //	fault ALERT FIELD  what is wrong with a field, or ""
 //	field NAME         the API's name of a field in words
 //	said ALERT         a refusal's message, with the fields that it names in words
@@ -34,7 +35,7 @@ func (f *Frame) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": f.assets.address,
 		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
-		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "fault": Fault, "field": fieldName, "said": said,
+		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "keep": keep, "fault": Fault, "field": fieldName, "said": said,
 		"chart": (*Chart).json,
 	}
 }
@@ -188,6 +189,21 @@ func Percent(ratio float64) string {
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(len(text), 8)]
+}
+
+// keptLetters is how many letters of the latin alphabet fit the cell of a table.
+const keptLetters = 17
+
+// keep is the class of an id that vendors wrote: one that fits a cell is broken
+// nowhere, also not at its hyphens.
+func keep(text string) string {
+	letters := 0
+	for _, c := range text {
+		if letters++; letters > keptLetters || c > unicode.MaxLatin1 && !unicode.Is(unicode.Latin, c) {
+			return ""
+		}
+	}
+	return "keep"
 }
 
 // fieldName is the API's name of a field in words: "Orders, sustained, requests"

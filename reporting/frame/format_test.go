@@ -119,3 +119,14 @@ func TestChart_IsData(t *testing.T) {
 		t.Error("a value is written otherwise than its text says")
 	}
 }
+
+func TestKeep_IDsThatFitACell(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"besiktas-03-20067": "keep", "AS-S-İstanbul-2": "keep", "besiktas-03-200678": "", "店舗": "", `s-"><b>`: "keep", "": "keep",
+	} {
+		if got := keep(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

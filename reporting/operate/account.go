@@ -39,7 +39,7 @@ func (page *accountPage) StoreRows() []storeRow {
 }
 
 // Refill is what the stores' bucket gets back.
-func (page *accountPage) Refill() string { return windowText(page.Account.Limits.Stores.Sustained) }
+func (page *accountPage) Refill() string { return shownWindow(page.Account.Limits.Stores.Sustained) }
 
 // showAccount is GET /accounts/{account}.
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request) error {

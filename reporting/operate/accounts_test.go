@@ -168,7 +168,7 @@ func TestAccounts_FindsTheTurkishWayAndPutsTheNoticeableFirst(t *testing.T) {
 			t.Errorf("%q became %q", text, a.Value("text"))
 		}
 	}
-	e.Get("/accounts?text=hiçbiri-böyle-değil").Want(200, "No account is like this")
+	e.Get("/accounts?text=hiçbiri-böyle-değil").Want(200, "No account matches this search")
 }
 
 func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
@@ -182,9 +182,10 @@ func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
 		must(t, err)
 	}
 	a := e.Get("/accounts?text=" + v.id).Want(200)
-	if got := fmt.Sprint(web.Words(web.All(a.Tree(), "tbody")[0])); !strings.Contains(got, "4 of 600 in 86400 s") || !strings.Contains(got, "4 of 120 in 3600 s") {
+	if got := fmt.Sprint(web.Words(web.All(a.Tree(), "tbody")[0])); !strings.Contains(got, "4 of 600 in 86,400 s") || !strings.Contains(got, "4 of 120 in 3,600 s") {
 		t.Error(got)
 	}
+	e.Get("/accounts/"+v.id).Want(200, "3,000 in 60 s", "An existing burst limit can be changed but not removed.").Lacks("3000 in 60 s</td>")
 }
 
 func TestNoticeableFirst_ExcessThenSuspendedThenByName(t *testing.T) {

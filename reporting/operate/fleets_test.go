@@ -82,7 +82,7 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 	e.putStore(other, "s3", "Bekleyen", id)
 	r := e.receiver(200, "")
 	e.register(v, r.URL)
-	a := e.Get(page).Want(200, "2 active stores", "Uyarılan", "Moda Şubesi", "Bostancı Şubesi", "Bekleyen").Lacks("Uyarılmayan")
+	a := e.Get(page).Want(200, "2 active stores", "Tell one vendor that", "Uyarılan", "Moda Şubesi", "Bostancı Şubesi", "Bekleyen").Lacks("Uyarılmayan")
 	form := a.Form(page+"/payment-overdue", "", "")
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")        // a second click tells nobody again
@@ -124,7 +124,7 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	for _, cell := range web.All(rows[1], "td") {
 		cells = append(cells, web.Words(cell))
 	}
-	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not told|2|1|1|25, 10|200" {
+	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|1|25, 10|200" {
 		t.Error(got)
 	}
 }

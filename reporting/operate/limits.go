@@ -8,6 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/frame"
 )
 
 // limitRow is one window of the limits' table.
@@ -107,6 +108,7 @@ func (a accountRow) High() int { return highOf(a.Orders.Sustained) }
 
 func highOf(use ledger.WindowUse) int { return int(math.Ceil(0.8 * float64(use.Window.Count))) }
 
+// windowText is a limit as forms note it.
 func windowText(w delivery.Window) string {
 	if w.Count == 0 {
 		return ""
@@ -116,10 +118,15 @@ func windowText(w delivery.Window) string {
 
 // DefaultText is the limit of a new account in words.
 func (l limitRow) DefaultText() string {
-	if text := windowText(l.Default); text != "" {
-		return text
+	if l.Default.Count == 0 {
+		return "none"
 	}
-	return "none"
+	return shownWindow(l.Default)
+}
+
+// shownWindow is a limit as pages write numbers.
+func shownWindow(w delivery.Window) string {
+	return fmt.Sprintf("%s in %s s", frame.Count(int64(w.Count)), frame.Count(int64(w.Seconds)))
 }
 
 // changedLimits are the windows of a form that differ from what the form noted

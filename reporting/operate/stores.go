@@ -74,7 +74,11 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		list.More = more
+		if list.More = more; !more { // a part of them by name would look like the first
+			slices.SortStableFunc(stores, func(a, b *delivery.Store) int {
+				return cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
+			})
+		}
 		for _, s := range stores {
 			list.Stores = append(list.Stores, storeRow{s, accounts[s.Account]})
 		}

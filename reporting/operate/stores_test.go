@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/frame"
 )
 
@@ -111,5 +112,23 @@ func TestStores_Filters(t *testing.T) {
 		if got := [2]bool{strings.Contains(a.Text, "İnci Pastanesi"), strings.Contains(a.Text, "Işık Lokantası")}; got != want {
 			t.Errorf("%s: %v, want %v", query, got, want)
 		}
+	}
+}
+
+// All stores stand in the order of their names, of whichever account and id.
+func TestStores_InTheOrderOfTheirNames(t *testing.T) {
+	e := newEnv(t)
+	v, fleet := e.newAccount("Sıralı"), e.newFleet("Sıralayan")
+	for i, name := range []string{"Işık Lokantası", "Kahve Dünyası", "Zeytin Dalı", "Bahçe"} {
+		e.putStore(v, fmt.Sprint(i), name, fleet)
+	}
+	var got []string
+	for _, link := range web.All(e.Get("/stores?account="+v.id).Want(200).Tree(), "a") {
+		if strings.HasPrefix(web.Attribute(link, "href"), "/stores/"+v.id) {
+			got = append(got, web.Words(link))
+		}
+	}
+	if want := "Bahçe, Işık Lokantası, Kahve Dünyası, Zeytin Dalı"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

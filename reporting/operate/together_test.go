@@ -152,7 +152,7 @@ func TestLists_AreReadOnceForAllWhoLook(t *testing.T) {
 	}
 	all.Wait()
 	e.Get("/accounts?text="+v.id).Want(http.StatusOK, "Paylaşılan")
-	e.Get("/accounts?text=nobody").Want(http.StatusOK, "No account is like this")
+	e.Get("/accounts?text=nobody").Want(http.StatusOK, "No account matches this search")
 	if reads.Load() != 1 {
 		t.Errorf("%d reads for 20 who look", reads.Load())
 	}

@@ -74,7 +74,8 @@ func TestRegisterWebhook_ShowsTheSecretOnce(t *testing.T) {
 	for _, path := range []string{page, "/webhooks?text=" + v.id, "/accounts/" + v.id} {
 		e.Get(path).Want(200, "vendor.example").Lacks(secret, "whsec_")
 	}
-	e.Get(page+"/live").Want(200, "healthy").Lacks("whsec_")
+	e.Get(page+"/live").Want(200, "healthy", "0 retries").Lacks("whsec_")
+	e.Get(page).Want(200, "Events that wait are sent to the new URL")
 	e.done(e.Submit(page, page+"/url", "url", "https://other.example/"), "webhook-moved").Lacks("whsec_")
 	if e.endpoint(v).URL != "https://other.example/" {
 		t.Error("the URL did not change")

@@ -37,6 +37,7 @@ func (p *Page) unusable() (faults []string) {
 	faults = append(faults, p.structure()...)
 	faults = append(faults, p.overflow(1280)...)
 	faults = append(faults, p.amounts()...)
+	faults = append(faults, p.cut()...)
 	p.Dark(true)
 	for _, fault := range p.rules("color-contrast") {
 		faults = append(faults, "dark: "+fault)
@@ -45,6 +46,7 @@ func (p *Page) unusable() (faults []string) {
 	p.Width(phone)
 	faults = append(faults, p.overflow(phone)...)
 	faults = append(faults, p.amounts()...)
+	faults = append(faults, p.cut()...)
 	for _, fault := range p.rules("") {
 		faults = append(faults, "on a phone: "+fault)
 	}
@@ -55,9 +57,11 @@ func (p *Page) unusable() (faults []string) {
 // rules runs axe, all rules or one, and names what violates them.
 func (p *Page) rules(only string) (faults []string) {
 	p.t.Helper()
-	// The library is brought in past the page's policy, which binds pages only.
+	// The library is brought in past the page's policy, which binds pages only. On
+	// the shade at a table's edge it would not judge contrasts.
 	if !Eval[bool](p, "'axe' in window") {
 		Eval[chromium.Nothing](p, axe+"\nundefined")
+		Eval[chromium.Nothing](p, `const plain = new CSSStyleSheet(); plain.replaceSync('.table-box { background: none !important; }'); document.adoptedStyleSheets = [plain]; undefined`)
 	}
 	options := `{resultTypes: ['violations'], runOnly: {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}}`
 	if only != "" {
@@ -133,6 +137,34 @@ func (p *Page) amounts() []string {
 		return faults.slice(0, 6);
 	})()`)
 }
+
+// cut tells what is hidden beyond an edge or broken within a word: lists fit the
+// screen, whatever names hold (charts' figures and reports may scroll), tabs show
+// all of their names, and words of up to keptWhole letters stay whole.
+func (p *Page) cut() []string {
+	p.t.Helper()
+	return Eval[[]string](p, fmt.Sprintf(`(() => {
+		const faults = [], say = (what, e) => faults.push(innerWidth + ' pixels: ' + what + ': ' + e.textContent.trim().slice(0, 60) + ' in ' + e.outerHTML.slice(0, 120));
+		for (const box of document.querySelectorAll('.table-box:not(:has(.report)):not(.chart .table-box)'))
+			if (box.scrollWidth > box.clientWidth + 1) say('a list of ' + box.scrollWidth + ' pixels in ' + box.clientWidth, box);
+		for (const tabs of document.querySelectorAll('.tabs'))
+			if (tabs.scrollWidth > tabs.clientWidth + 1) say('tabs are cut off', tabs);
+		const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+		for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+			if (!text.parentElement.closest('td, th, dd, .tabs') || text.parentElement.closest('pre, .unseen, .report')) continue;
+			for (const word of text.data.matchAll(/[^\s\-]+/g)) {
+				if (!/^[\p{L}\p{N}]{1,%d}$/u.test(word[0])) continue;
+				range.setStart(text, word.index);
+				range.setEnd(text, word.index + word[0].length);
+				if (new Set([...range.getClientRects()].filter(r => r.width).map(r => Math.round(r.top))).size > 1) say('the word ' + word[0] + ' is broken', text.parentElement);
+			}
+		}
+		return faults.slice(0, 6);
+	})()`, keptWhole))
+}
+
+// keptWhole is how many letters a word has that no page breaks.
+const keptWhole = 16
 
 // maxStops bounds the walk through a page with the tab key.
 const maxStops = 60
