@@ -93,8 +93,8 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"orders", `there is no report "orders"; there are order-ledger, expected-collections, fleet-statement, exceptions, control-totals`},
 		{"order-ledger --from 2026-13-01", `--from: "2026-13-01" is not a day such as 2026-11-21`},
-		{"order-ledger --from 2026-11-02 --to 2026-11-01", "--to: 2026-11-01 is before from, 2026-11-02"},
-		{"order-ledger --account me", "--account: must be the account's id"},
+		{"order-ledger --from 2026-11-02 --to 2026-11-01", "--to: 1 Nov 2026 is before the first day, 2 Nov 2026"},
+		{"order-ledger --account me", `--account: "me" is neither the id of an account`},
 		{"order-ledger --format pdf", `format "pdf" is not one of table, csv, csv-comma, csv-plain, xlsx, json`},
 		{"order-ledger -o november.pdf", "november.pdf: the extension is none of .csv, .xlsx, .json and .txt; give --format"},
 		{"order-ledger --clickhouse-url http://127.0.0.1:9", "Is ClickHouse there?"},
