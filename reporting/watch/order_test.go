@@ -136,11 +136,12 @@ func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	e.page(e.Vendor.Order("", time.Now()).ID).Says("Courier nobody yet")
 }
 
-func TestOrder_AmountsThatAreMissingAreNotGiven(t *testing.T) {
+// As on the pages of payments.
+func TestOrder_WhatIsMissingReadsAsInThePayments(t *testing.T) {
 	e := newEnv(t)
 	e.Vendor.Edit = nil
 	o := e.Vendor.Order("", time.Now())
-	e.page(o.ID).Says("Paid by not given Order amount not given To collect not given")
+	e.page(o.ID).Says("Paid by not given Order amount – To collect –")
 }
 
 //rule:states/a-delivered-reported-after-that
