@@ -54,17 +54,17 @@ type cell struct {
 var layouts = map[string][][]string{
 	"order-ledger": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"expectedCollection"}, {"paymentType"},
 		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},
-	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"}, {"cashCount"},
-		{"cardExpected"}, {"cardCount"}, {"prepaidAmount"}, {"prepaidCount"}, {"deliveredCount"},
-		{"cashWithoutAmountCount"}, {"noPaymentTypeCount"}, {"noPaymentTypeAmount"}},
+	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"},
+		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"deliveredCount"}, {"cashCount"}, {"cardCount"}, {"prepaidCount"},
+		{"noPaymentTypeCount"}, {"cashWithoutAmountCount"}},
 	"fleet-statement": {{"month", "storeName", "externalStoreId", "fleetName", "accountId"}, {"orderAmountDelivered"}, {"cashExpected"},
 		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"},
 		{"prepaidCount"}, {"noPaymentTypeCount"}},
 	"exceptions": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"kind"}, {"paymentType"},
 		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"reportedAt"}, {"storeName", "externalStoreId"},
 		{"fleetName", "courierName", "accountId"}},
-	"control-totals": {{"line"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"},
-		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}, {"rows"}},
+	"control-totals": {{"line", "rows"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"},
+		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}},
 }
 
 func newTable(r *reports.Report, known *directory, roles access.Roles) *table {
@@ -168,6 +168,12 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 	case "orderAmount", "collectionAmount":
 		if !value.Given {
 			shown.Text = "–" // as the pages of orders have it
+		}
+	case "rows":
+		if shown.Text == "1" {
+			shown.Text = "1 row"
+		} else if value.Given {
+			shown.Text += " rows"
 		}
 	case "line":
 		name := lineNames[value.Text]

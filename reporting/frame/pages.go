@@ -183,7 +183,7 @@ func (f *Frame) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	e, requestID := access.Explain(r, f.log, err)
-	page := f.own.page(r, View{Title: refusalTitle(e)})
+	page := f.own.page(r, View{Title: refusalTitle(e), Plain: len(e.Fields) > 0})
 	page.Alert, page.RequestID = e, requestID
 	w.Header().Set("Content-Security-Policy", access.PolicyScripts) // whatever handler it stands in for
 	if wait := access.WaitSeconds(e); wait > 0 {
