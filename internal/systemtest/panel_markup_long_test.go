@@ -14,6 +14,9 @@ import (
 	"vendorapi/internal/testenv/system"
 )
 
+// unbroken is as wide a word as names of 60 characters have beside the markup.
+const unbroken = " WWWWWWWWWWWWWWWWWWWW"
+
 // filled puts ids into a path of the panel.
 func (e *panelEnv) filled(path string, b *vendor, order string) string {
 	return strings.NewReplacer("{account}", b.AccountID, "{fleet}", e.Demo.Fleet.FleetID,
@@ -113,7 +116,7 @@ func (e *panelEnv) hostileFleet(t *testing.T) stack.DemoFleet {
 	t.Helper()
 	var made stack.DemoFleet
 	must(t, e.Admin.Call(t.Context(), http.MethodPost, "/fleets", map[string]any{
-		"name": "Filo " + markup, "subRegion": "Bölge " + markup, "avgDeliveryMinutes": 25,
+		"name": "Filo " + markup + unbroken, "subRegion": "Bölge " + markup + unbroken, "avgDeliveryMinutes": 25,
 		"coverage": json.RawMessage(`{"type":"Polygon","coordinates":[[[28.5,40.8],[29.5,40.8],[29.5,41.2],[28.5,41.2],[28.5,40.8]]]}`),
 	}, &made))
 	return made
@@ -123,10 +126,10 @@ func (e *panelEnv) hostileFleet(t *testing.T) stack.DemoFleet {
 // for its fleet.
 func (e *panelEnv) hostileShop(t *testing.T, fleet stack.DemoFleet) *vendor {
 	t.Helper()
-	b := e.vendorNamed(t, "Hesap "+markup)
+	b := e.vendorNamed(t, "Hesap "+markup+unbroken)
 	for _, id := range []string{"s-" + markup, "w-" + markup} {
 		body := system.StoreBody(fleet.FleetID)
-		body["name"] = "Şube " + markup
+		body["name"] = "Şube " + markup + unbroken
 		body["address"] = map[string]any{"text": "Moda Caddesi " + markup, "latitude": 40.9816, "longitude": 29.0258}
 		must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(id), body, nil))
 	}
