@@ -142,11 +142,11 @@ func (x *xlsxSink) nextSheet() (err error) {
 
 // layOut makes a sheet print on landscape pages, one page wide.
 func (x *xlsxSink) layOut(sheet string) error {
-	fit, landscape, a4, one, any := true, "landscape", 9, 1, 0
+	fit, landscape, a4, one, many := true, "landscape", 9, 1, 0
 	if err := x.file.SetSheetProps(sheet, &excelize.SheetPropsOptions{FitToPage: &fit}); err != nil {
 		return err
 	}
-	return x.file.SetPageLayout(sheet, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &any})
+	return x.file.SetPageLayout(sheet, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many})
 }
 
 // endSheet puts filters into the header of the rows up to the last one that is no
