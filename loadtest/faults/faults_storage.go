@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"vendorapi/loadtest/faults/inject"
@@ -43,8 +42,6 @@ func slowFsync(ctx context.Context, h *harm) error {
 		return h.revive(ctx, h.redis, startPatience)
 	})
 }
-
-func (h *harm) redisDir() string { return filepath.Join(h.dir, "redis") }
 
 // aofTorn adds what a write that never ended leaves behind. Nothing that was
 // acknowledged is touched.

@@ -75,6 +75,9 @@ func newRig(ctx context.Context, dir, bin string, out io.Writer) (*rig, error) {
 	return r, nil
 }
 
+// redisDir is none of the data directory's: redis/ there is of a run's own.
+func (r *rig) redisDir() string { return filepath.Join(r.dir, "ledger") }
+
 func (r *rig) start(ctx context.Context, bin string, out io.Writer) (err error) {
 	users := &stack.Users{Environment: "sandbox", Passwords: make(map[string]string)}
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
@@ -83,7 +86,7 @@ func (r *rig) start(ctx context.Context, bin string, out io.Writer) (err error) 
 	if r.disk, err = shim.New(ctx, filepath.Join(r.dir, "shim")); err != nil {
 		return err
 	}
-	if r.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(r.dir, "redis"), Users: users, Env: r.disk.Env()}); err != nil {
+	if r.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: r.redisDir(), Users: users, Env: r.disk.Env()}); err != nil {
 		return err
 	}
 	if err := r.link(); err != nil {
