@@ -125,7 +125,7 @@ func (w *machine) move() {
 	}
 }
 
-// reportLate has a courier report a delivery too late.
+// reportLate has a courier report a delivery too late, of which the first counts.
 func (w *machine) reportLate() {
 	o := w.pick("order", func(o *told) bool { return o.status() == delivery.Failed })
 	if o == nil {
@@ -133,7 +133,9 @@ func (w *machine) reportLate() {
 	}
 	at := o.steps[len(o.steps)-1].at.Add(time.Duration(1+len(o.late)) * time.Minute)
 	w.s.Reach(&delivery.Order{ID: o.id}, delivery.Delivered, at)
-	o.late = append(o.late, at)
+	if !o.reported {
+		o.late, o.reported = append(o.late, at), true
+	}
 	w.consumeUpdates()
 }
 
@@ -242,7 +244,7 @@ func (w *machine) restore() {
 		return
 	}
 	w.s.Record("o", o.id.Digest(), "redis.call('SET', k, redis.call('GET', 'backup:' .. d))")
-	o.steps, o.saved = o.steps[:o.saved:o.saved], -1
+	o.steps, o.saved, o.reported = o.steps[:o.saved:o.saved], -1, false
 	w.rolled[o.id], w.restored = true, true
 	w.epoch = w.raiseEpoch()
 }

@@ -25,7 +25,8 @@ type told struct {
 	epoch      uint64 // of its creation
 	steps      []step
 	late       []time.Time
-	saved      int // steps at the time of the backup; -1: there is none
+	reported   bool // a late delivery, since the last restore
+	saved      int  // steps at the time of the backup; -1: there is none
 	retired    bool
 }
 
