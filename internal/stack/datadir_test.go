@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,6 +128,32 @@ func TestStart_RefusesAHalfRestoredDirectory(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "REPLACE=1") {
 		t.Errorf("started: %v", err)
+	}
+}
+
+// A restore that is refused leaves the directory as it was; one that is cut off at any
+// time after leaves the mark.
+func TestRestore_MarksADirectoryBeforeItsFirstChange(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ there, replace, refused bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
+		data, err := openDataDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(data.unlock)
+		s := &Stack{data: data, options: Options{Out: io.Discard}}
+		demo := s.data.file(demoFile)
+		if c.there {
+			if err := os.WriteFile(demo, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = s.makeRoom(c.replace)
+		_, unmarked := os.Stat(s.data.file(restoringFile))
+		_, moved := os.Stat(demo)
+		if (err != nil) != c.refused || (unmarked != nil) != c.refused || c.there && (moved == nil) != c.refused {
+			t.Errorf("%+v: %v; mark %v, demo.json %v", c, err, unmarked, moved)
+		}
 	}
 }
 

@@ -54,7 +54,6 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 		s.build,
 		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, "--check") },
 		func(context.Context) error { return s.makeRoom(o.Replace) },
-		func(context.Context) error { return s.data.write(restoringFile, nil) },
 		func(ctx context.Context) error {
 			return s.restoreCommand(ctx, o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)
 		},
@@ -88,11 +87,11 @@ func (s *Stack) makeRoom(replace bool) error {
 			there = append(there, name)
 		}
 	}
-	if len(there) == 0 {
-		return nil
-	}
-	if !replace {
+	if len(there) > 0 && !replace {
 		return fmt.Errorf("restore: %s is not empty (%s): use an empty DATA_DIR, or REPLACE=1 to move these aside", s.data.path, there[0])
+	}
+	if err := s.data.write(restoringFile, nil); err != nil || len(there) == 0 {
+		return err
 	}
 	aside := s.data.file("before-" + time.Now().UTC().Format("20060102T150405Z"))
 	err := os.Mkdir(aside, 0o700)
