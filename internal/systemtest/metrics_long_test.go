@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,12 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 			if !strings.HasPrefix(p.Metric, "go_") && !strings.HasPrefix(p.Metric, "process_") {
 				t.Errorf("%s: %s: %s", program, p.Metric, p.Text)
 			}
+		}
+	}
+	runbook := strings.Split(system.Read(t, "configs/prometheus/RUNBOOK.md"), "\n")
+	for _, r := range readRules(t) {
+		if want := "configs/prometheus/RUNBOOK.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
+			t.Errorf("alert %s has no section of its own: %s", r.Alert, r.Annotations["runbook_url"])
 		}
 	}
 	for where, text := range expressions(t) {
