@@ -183,8 +183,7 @@ func (f *form) failure(path string, t *delivery.Text, status delivery.Status) de
 	}
 	reason, err := delivery.ParseFailureReason(t.Value)
 	if err != nil {
-		f.invalid(path, "must be NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, "+
-			"CustomerUnreachable, CustomerRefused, PaymentRefused or Other")
+		f.invalid(path, err.Error())
 	}
 	return reason
 }

@@ -131,12 +131,9 @@ func (f *form) err() error {
 	if len(f.faults) == 0 {
 		return nil
 	}
-	e := &delivery.Error{Code: delivery.CodeValidationFailed, Fields: f.faults[:min(len(f.faults), maxFaults)],
-		Message: f.faults[0].Field + " " + f.faults[0].Message}
-	if more := len(e.Fields) - 1; more > 0 {
-		e.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
-	}
-	return e
+	fields := f.faults[:min(len(f.faults), maxFaults)]
+	return &delivery.Error{Code: delivery.CodeValidationFailed, Fields: fields,
+		Message: delivery.WithMore(fields[0].Field+" "+fields[0].Message, len(fields)-1)}
 }
 
 // require records a field that was not given.

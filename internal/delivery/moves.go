@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,14 +56,18 @@ func (r FailureReason) LegalFrom(s Status) bool {
 	return ok && (r == OtherFailure || slices.Contains(reasons, r))
 }
 
-// ParseFailureReason reads a reason's name, case-sensitively.
+const failureNames = "NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, " +
+	"CustomerUnreachable, CustomerRefused, PaymentRefused or Other"
+
+// ParseFailureReason reads a reason's name, case-sensitively. The error continues
+// the name of a field.
 func ParseFailureReason(name string) (FailureReason, error) {
 	for s := range failures {
 		if reason := FailureReason(name); reason.LegalFrom(s) {
 			return reason, nil
 		}
 	}
-	return "", fmt.Errorf("%q is not a failure reason", name)
+	return "", errors.New("must be " + failureNames)
 }
 
 // Decide judges a fleet's update by the table of moves (design section 6). A

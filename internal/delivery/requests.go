@@ -85,14 +85,20 @@ func (f *faults) result() error {
 		return nil
 	}
 	f.first.Fields = f.fields
-	more := len(f.fields) - 1
+	named := 1
 	if f.first.Code == CodeCoordinateMismatch {
-		more-- // the message names both
+		named = 2 // latitude and longitude
 	}
-	if more > 0 {
-		f.first.Message += fmt.Sprintf(" (and %d more in data.fields)", more)
-	}
+	f.first.Message = WithMore(f.first.Message, len(f.fields)-named)
 	return f.first
+}
+
+// WithMore ends a message with how many fields of the refusal it does not name.
+func WithMore(message string, more int) string {
+	if more <= 0 {
+		return message
+	}
+	return fmt.Sprintf("%s (and %d more in data.fields)", message, more)
 }
 
 // present reports whether a value of the right type was given; a required one

@@ -32,8 +32,7 @@ type Trigger struct {
 // errTrigger continues the name of the field.
 var errTrigger = errors.New("begins with SIM:, which a sandbox reads as one of SIM:FLEET_UNAVAILABLE, SIM:FLEET_SUSPENDED, " +
 	"SIM:NO_COURIER, SIM:DUPLICATE, SIM:REORDER, SIM:HOLD= with Searching, Assigned, PickingUp, PickedUp or Delivering, and " +
-	"SIM:FAIL= with NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, " +
-	"CustomerUnreachable, CustomerRefused, PaymentRefused or Other, exactly so and up to a space")
+	"SIM:FAIL= with " + failureNames + ", exactly so and up to a space")
 
 // ParseTrigger reads the first word of a note, up to white space. A word that
 // begins with SIM: in whatever case, and is no trigger exactly as it is written
