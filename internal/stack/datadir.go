@@ -103,7 +103,7 @@ var keyFiles = map[string]string{
 func (d *dataDir) secrets() ([]string, error) {
 	if data, err := os.ReadDir(d.file("redis")); err == nil && len(data) > 0 {
 		if _, err := os.Stat(d.file("keys", keyFiles["WEBHOOK_KEYS"])); errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or begin anew with make clean", d.file("keys", keyFiles["WEBHOOK_KEYS"]))
+			return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or start again with make clean", d.file("keys", keyFiles["WEBHOOK_KEYS"]))
 		}
 	}
 	var env []string

@@ -89,7 +89,7 @@ func TestSecrets_AreGeneratedOnceAndReadable(t *testing.T) {
 }
 
 // Another key would leave every endpoint's secret unreadable, and no webhook sent.
-func TestSecrets_ALostKeyOfWebhooksIsNotMadeAnewBesideData(t *testing.T) {
+func TestSecrets_ALostKeyOfWebhooksIsNotReplacedBesideData(t *testing.T) {
 	t.Parallel()
 	d, err := openDataDir(t.TempDir())
 	if err != nil {

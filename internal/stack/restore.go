@@ -77,7 +77,8 @@ const restoringFile = "restore-unfinished"
 // restored is what a backup puts back, below the data directory.
 var restored = []string{"redis", "clickhouse", "keys", demoFile, partialFile, envFile}
 
-// makeRoom sees to it that nothing is where the backup goes.
+// makeRoom marks the restore as unfinished and moves aside what is where the backup
+// goes; without replace that is an error, before anything has changed.
 func (s *Stack) makeRoom(replace bool) error {
 	var there []string
 	for _, name := range restored {

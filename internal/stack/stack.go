@@ -169,7 +169,7 @@ func (s *Stack) prepare(context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(s.data.file(restoringFile)); err == nil {
-		return fmt.Errorf("a restore into %s has not come to its end: repeat it with REPLACE=1, or begin anew with make clean", s.data.path)
+		return fmt.Errorf("a restore into %s has not finished: repeat it with REPLACE=1, or start again with make clean", s.data.path)
 	}
 	type listener struct {
 		variable string

@@ -75,7 +75,7 @@ func newRig(ctx context.Context, dir, bin string, out io.Writer) (*rig, error) {
 	return r, nil
 }
 
-// redisDir is none of the data directory's: redis/ there is of a run's own.
+// redisDir is not redis/, which the data directory keeps for a Redis of its own.
 func (r *rig) redisDir() string { return filepath.Join(r.dir, "ledger") }
 
 func (r *rig) start(ctx context.Context, bin string, out io.Writer) (err error) {

@@ -57,8 +57,8 @@ func (p *Page) unusable() (faults []string) {
 // rules runs axe, all rules or one, and names what violates them.
 func (p *Page) rules(only string) (faults []string) {
 	p.t.Helper()
-	// The library is brought in past the page's policy, which binds pages only. On
-	// the shade at a table's edge it would not judge contrasts.
+	// The library is brought in past the page's policy, which binds pages only. It
+	// cannot compute contrasts on a gradient, such as that of a table's edge.
 	if !Eval[bool](p, "'axe' in window") {
 		Eval[chromium.Nothing](p, axe+"\nundefined")
 		Eval[chromium.Nothing](p, `const plain = new CSSStyleSheet(); plain.replaceSync('.table-box { background: none !important; }'); document.adoptedStyleSheets = [plain]; undefined`)
