@@ -10,6 +10,23 @@ import (
 	"vendorapi/loadtest/pace"
 )
 
+// The benchmarks of other packages run once, and say what the table asks of them.
+func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
+	t.Parallel()
+	b := &bench{dir: t.TempDir(), out: &strings.Builder{}, compiled: map[string]*testBinary{}}
+	for _, c := range []struct{ pkg, name, unit string }{
+		{"./gateway", "BenchmarkServe/*", "orders/s"}, {"./gateway", "BenchmarkDecode/*/*", "ns/op"}, {"./internal/ledger", "BenchmarkRedisCost/*", redisCost},
+	} {
+		compiled, err := b.compileTests(t.Context(), c.pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := compiled.run(t.Context(), c.name, 20); err != nil || found[c.unit] == 0 {
+			t.Errorf("%s: %v, %v", c.name, found, err)
+		}
+	}
+}
+
 // One system, for a moment: what is sent is accepted, what is created is
 // delivered, every webhook is verified, and what it cost is known.
 func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
