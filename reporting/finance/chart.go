@@ -194,7 +194,7 @@ type kind struct {
 	Rows, Amount, Collection     int64
 }
 
-// kindsOf adds up the exceptions of each kind, the most frequent one first.
+// kindsOf sums the exceptions of each kind, the most frequent one first.
 func (v *view) kindsOf(o *reports.Outline) []kind {
 	sums := map[string]*kind{}
 	for i := range o.Pieces {
@@ -203,7 +203,7 @@ func (v *view) kindsOf(o *reports.Outline) []kind {
 		if k == nil {
 			only := v.Filters.Typed
 			only.Kind = piece.By[0]
-			k = &kind{Name: piece.By[0], Meaning: piece.By[1], Address: address(pathOf(v.Report), only, 0)}
+			k = &kind{Name: piece.By[0], Meaning: piece.By[1], Todo: reports.Todo(piece.By[0]), Address: address(pathOf(v.Report), only, 0)}
 			sums[k.Name] = k
 		}
 		k.Rows += piece.Rows
@@ -211,11 +211,6 @@ func (v *view) kindsOf(o *reports.Outline) []kind {
 		k.Collection += v.Report.Total(piece.Summary, "collectionAmount")
 	}
 	var kinds []kind
-	for _, known := range reports.ExceptionKinds() {
-		if k := sums[known.Name]; k != nil {
-			k.Todo = known.Todo
-		}
-	}
 	for _, k := range sums {
 		kinds = append(kinds, *k)
 	}

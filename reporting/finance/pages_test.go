@@ -88,7 +88,7 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 }
 
 // Where amounts to collect are not the order amounts, what remains is said.
-func TestAddsUp_NamesWhatRemains(t *testing.T) {
+func TestBalance_NamesWhatRemains(t *testing.T) {
 	t.Parallel()
 	r := reportNamed("fleet-statement")
 	s := reports.Summary{Totals: make([]reports.Cell, len(r.Columns))}
@@ -99,7 +99,7 @@ func TestAddsUp_NamesWhatRemains(t *testing.T) {
 	for card, rest := range map[int64]string{10_00: "", 8_00: " + 2.00 of cash and card orders that was not to be collected", 11_00: " - 1.00 of cash and card orders that was to be collected beyond the order amounts"} {
 		set("cardExpected", card)
 		want := "Amount delivered 100.00 = cash expected 60.00 + card expected " + frame.Money(card) + " + prepaid 30.00 + without payment type 0.00" + rest + "."
-		if got := addsUp(r, s); got != want {
+		if got := balance(r, s); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	d = e.page("/payments/fleet-statement?" + november)
 	sums = d.totals()
 	want("amount delivered", sums["Amount delivered"], frame.Money(delivered))
-	want("what it is made of", web.Words(d.ByID("adds-up")), fmt.Sprintf("Amount delivered %s = cash expected %s + card expected %s + prepaid %s + without payment type %s.",
+	want("what it is made of", web.Words(d.ByID("balance")), fmt.Sprintf("Amount delivered %s = cash expected %s + card expected %s + prepaid %s + without payment type %s.",
 		frame.Money(delivered), frame.Money(cash), frame.Money(card), frame.Money(prepaid), frame.Money(untyped)))
 	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
 		want(heading, sums[heading], ended(status))

@@ -197,7 +197,7 @@ func write(kind reports.Kind, n int64) string {
 	case reports.Count:
 		return frame.Count(n)
 	case reports.DayOnly:
-		return dayText(reports.Day(n))
+		return reports.Day(n).Text()
 	case reports.Month:
 		return monthText(reports.Day(n))
 	case reports.Time:
@@ -210,5 +210,4 @@ func write(kind reports.Kind, n int64) string {
 // dateOf is the day's beginning, in UTC for formatting alone.
 func dateOf(d reports.Day) time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
-func dayText(d reports.Day) string   { return d.Text() }
 func monthText(d reports.Day) string { return dateOf(d).Format("Jan 2006") }

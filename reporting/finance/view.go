@@ -40,7 +40,7 @@ type view struct {
 	Lines       string       // of control totals that are not read yet: where they are
 	Charts      []*frame.Chart
 	Kinds       []kind // of exceptions
-	AddsUp      string // of the fleet statement: what its amount delivered is made of
+	Balance     string // of the fleet statement: what its amount delivered is made of
 	Fleets      *table // subtotals; nil: there are none
 	Table       *table
 	Paging      paging
@@ -70,9 +70,9 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	}
 	v.Future = f.params.From > reports.DayOf(time.Now())
 	v.Filtered = len(f.params.Filters()) > 0
-	v.Period = dayText(f.params.From)
+	v.Period = f.params.From.Text()
 	if f.params.To != f.params.From {
-		v.Period += " to " + dayText(f.params.To)
+		v.Period += " to " + f.params.To.Text()
 	}
 	for _, d := range []struct {
 		name, query string
@@ -155,15 +155,15 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles access.Roles) erro
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
-	v.AddsUp = addsUp(v.Report, o.Summary)
+	v.Balance = balance(v.Report, o.Summary)
 	v.chart(o)
 	return nil
 }
 
-// addsUp says of the fleet statement what the amount delivered is made of. Cash and
+// balance says of the fleet statement what the amount delivered is made of. Cash and
 // card are amounts to collect, all else is order amounts; the rest is what an amount
 // to collect differs from its order amount.
-func addsUp(r *reports.Report, s reports.Summary) string {
+func balance(r *reports.Report, s reports.Summary) string {
 	if r.Column("orderAmountDelivered") < 0 {
 		return ""
 	}

@@ -112,7 +112,7 @@ func TestValues_Parse(t *testing.T) {
 		"one day":    {Values{From: "2028-02-29", To: "2028-02-29"}, "2028-02-29 to 2028-02-29"},
 		"all":        {Values{"2026-01-01", "2026-12-31", id, fleets[0].String(), "şube", "LateDelivery"}, "2026-01-01 to 2026-12-31, account " + id + ", fleet " + fleets[0].String() + ", store şube, kind LateDelivery"},
 		"backwards":  {Values{From: "2026-11-02", To: "2026-11-01"}, "to: 1 Nov 2026 is before the first day, 2 Nov 2026"},
-		"no day":     {Values{From: "2026-02-29"}, "from: 29 Feb 2026 does not exist"},
+		"no day":     {Values{From: "2026-02-29"}, "from: there is no day 2026-02-29"},
 		"with time":  {Values{To: "2026-02-28T00:00:00"}, `to: "2026-02-28T00:00:00" is not a day such as 2026-11-21`},
 		"too early":  {Values{From: "1999-12-31"}, "from: 31 Dec 1999 is not between 1 Jan 2000 and 31 Dec 2100"},
 		"too late":   {Values{To: "2101-01-01"}, "to: 1 Jan 2101 is not between 1 Jan 2000 and 31 Dec 2100"},

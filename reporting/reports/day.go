@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,11 +36,10 @@ func DayOf(t time.Time) Day {
 // ParseDay reads 2006-01-02, from 2000 to 2100.
 func ParseDay(s string) (Day, error) {
 	t, err := time.Parse(dayLayout, s)
+	if wrong := (*time.ParseError)(nil); errors.As(err, &wrong) && wrong.Message == ": day out of range" {
+		return 0, fmt.Errorf("there is no day %s", s)
+	}
 	if err != nil {
-		var year, month, day int
-		if _, scanned := fmt.Sscanf(s, "%4d-%2d-%2d", &year, &month, &day); scanned == nil && len(s) == len(dayLayout) && 1 <= month && month <= 12 {
-			return 0, fmt.Errorf("%d %s %d does not exist", day, time.Month(month).String()[:3], year)
-		}
 		return 0, fmt.Errorf("%q is not a day such as 2026-11-21", s)
 	}
 	day := Day(t.Unix() / 86400)

@@ -26,8 +26,14 @@ var exceptionKinds = []ExceptionKind{
 // ExceptionKinds are all of them, by name.
 func ExceptionKinds() []ExceptionKind { return slices.Clone(exceptionKinds) }
 
-func isKind(name string) bool {
-	return slices.ContainsFunc(exceptionKinds, func(k ExceptionKind) bool { return k.Name == name })
+// Todo is what finance can do about a kind; empty for another name.
+func Todo(kind string) string {
+	for _, k := range exceptionKinds {
+		if k.Name == kind {
+			return k.Todo
+		}
+	}
+	return ""
 }
 
 func kindNames() string {

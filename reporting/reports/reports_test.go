@@ -192,6 +192,27 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 	}
 }
 
+// A kind that the view has and the list lacks could not be asked for.
+func TestExceptionKinds_AreThoseOfTheReport(t *testing.T) {
+	t.Parallel()
+	a, _ := exampleArchive(t)
+	p := allDays.params()
+	counts := map[string]int{}
+	for _, row := range plain(t, a, exceptions, p) {
+		counts[row[0]]++
+	}
+	for _, k := range ExceptionKinds() {
+		p.Kind = k.Name
+		if got := len(plain(t, a, exceptions, p)); got == 0 || got != counts[k.Name] {
+			t.Errorf("%s: %d rows, want %d", k.Name, got, counts[k.Name])
+		}
+		delete(counts, k.Name)
+	}
+	if len(counts) > 0 {
+		t.Errorf("not in the list: %v", counts)
+	}
+}
+
 // The parameters bind as values.
 func TestReports_TakeNoSQLFromParameters(t *testing.T) {
 	t.Parallel()

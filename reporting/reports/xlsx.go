@@ -30,7 +30,6 @@ type xlsxSink struct {
 	sheet  *excelize.StreamWriter
 	sheets int
 	row    int // the last one written
-	last   int // the same without that of the totals
 	styles map[Kind]int
 	totals map[Kind]int // the same in bold
 	bold   int
@@ -97,7 +96,7 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if x.sheets == 1 {
 		err = x.file.SetSheetName(x.file.GetSheetName(0), name)
 	} else {
-		if err := x.endSheet(); err != nil {
+		if err := x.endSheet(x.row); err != nil {
 			return err
 		}
 		name = fmt.Sprintf("%s %d", name, x.sheets)
@@ -136,7 +135,6 @@ func (x *xlsxSink) nextSheet() (err error) {
 	for i := range x.report.Columns {
 		x.put(i, x.bold, x.report.Columns[i].Heading())
 	}
-	x.last = xlsxHeader
 	return x.write()
 }
 
@@ -149,10 +147,10 @@ func (x *xlsxSink) layOut(sheet string) error {
 	return x.file.SetPageLayout(sheet, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many})
 }
 
-// endSheet puts filters into the header of the rows up to the last one that is no
+// endSheet puts filters into the header of the rows up to the last one, which is no
 // total, and writes the sheet.
-func (x *xlsxSink) endSheet() error {
-	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), x.last)
+func (x *xlsxSink) endSheet(lastRow int) error {
+	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), lastRow)
 	if err != nil {
 		return err
 	}
@@ -208,7 +206,6 @@ func (x *xlsxSink) Row(cells []Cell) error {
 			x.put(i, x.styles[kind], xlsxValue(kind, cells[i].Number))
 		}
 	}
-	x.last = x.row + 1
 	return x.write()
 }
 
@@ -240,7 +237,7 @@ func (x *xlsxSink) End(s Summary) error {
 			return err
 		}
 	}
-	summed := false
+	last, summed := x.row, false
 	for i := range x.report.Columns {
 		if kind := x.report.Columns[i].Kind; s.Totals[i].Given {
 			summed = true
@@ -253,7 +250,7 @@ func (x *xlsxSink) End(s Summary) error {
 			return err
 		}
 	}
-	if err := x.endSheet(); err != nil {
+	if err := x.endSheet(last); err != nil {
 		return err
 	}
 	x.file.SetZipWriter(x.zipWriter)
