@@ -10,7 +10,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 )
 
 // command is what the command line asks for.
@@ -88,7 +88,7 @@ func (s *settings) checkFiles() error {
 
 // askHealth is -health.
 func askHealth(ctx context.Context, s *settings) error {
-	return ops.Ask(ctx, s.PrivateAPI.Addr, s.PrivateAPI.TLSCertFile != "")
+	return service.Ask(ctx, s.PrivateAPI.Addr, s.PrivateAPI.TLSCertFile != "")
 }
 
 // ledgerConfig is how the gateway uses Redis.

@@ -18,7 +18,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -172,7 +172,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	e := &env{TB: t, logs: new(logBuffer), client: &http.Client{Transport: &http.Transport{}}, secrets: keys}
 	log := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	if e.g, err = newGateway(work, s, keys, log, ops.NewRegistry()); err != nil {
+	if e.g, err = newGateway(work, s, keys, log, service.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range change {

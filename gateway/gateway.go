@@ -18,7 +18,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 )
 
@@ -64,7 +64,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g := &gateway{
 		settings: s, secrets: keys, log: log, work: work,
 		metrics:  newMetrics(registry),
-		scripts:  ops.ScriptDurations(registry),
+		scripts:  service.ScriptDurations(registry),
 		registry: registry,
 		tracking: keys.TrackingKeys.Signer(),
 	}
@@ -86,7 +86,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	}
 	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), vendorDocumentation(s.VendorAPI.PublicURL)...))
 	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(), privateDocumentation(s.PrivateAPI.PublicURL)))
-	g.operations = fasthttpadaptor.NewFastHTTPHandler(ops.Handler(registry, g.ready, s.Pprof))
+	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(registry, g.ready, s.Pprof))
 	return g, nil
 }
 

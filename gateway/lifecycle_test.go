@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -106,7 +106,7 @@ func TestGateway_RefusesAnotherNumberOfPartitions(t *testing.T) {
 	e := newEnv(t)
 	s := e.g.settings
 	s.Redis.Partitions = 8
-	g, err := newGateway(t.Context(), s, testSecrets(), e.g.log, ops.NewRegistry())
+	g, err := newGateway(t.Context(), s, testSecrets(), e.g.log, service.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 // server behind that waits for connections for ever.
 func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
 	t.Parallel()
-	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler), ops.NewRegistry())
+	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler), service.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 )
 
 func main() {
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := ops.NewLogger(logs, s.Log.Level, s.Log.Format)
+	log, err := service.NewLogger(logs, s.Log.Level, s.Log.Format)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	// Requests outlive ctx: they are let finish.
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	g, err := newGateway(work, s, keys, log, ops.NewRegistry())
+	g, err := newGateway(work, s, keys, log, service.NewRegistry())
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 )
 
@@ -102,7 +102,7 @@ func (s *settings) Validate() error {
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
 	demand(s.VendorAPI.Addr != s.PrivateAPI.Addr || strings.HasSuffix(s.VendorAPI.Addr, ":0"),
 		"private_api.addr: the same as vendor_api.addr")
-	faults = append(faults, ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate())
+	faults = append(faults, service.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate())
 	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/ops"
-	"vendorapi/reporting/access"
+	"vendorapi/internal/service"
+	"vendorapi/reporting/panel/auth"
 )
 
 // The flags of the commands that run until SIGTERM.
@@ -32,7 +32,7 @@ func flagSet(c *cobra.Command, name string) bool {
 
 // secretNames are the variables that hold the panel's secrets; the other roles
 // have none.
-var secretNames = []string{access.UsersVariable, access.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS"}
+var secretNames = []string{auth.UsersVariable, auth.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS"}
 
 // checkConfig judges everything that can be judged without connecting, for the
 // given roles or else those of the settings, and writes what is in force.
@@ -69,7 +69,7 @@ func checkConfig(c *cobra.Command, roles []string) error {
 
 // checkSecrets names every secret of the panel that is missing or malformed.
 func checkSecrets() error {
-	_, people := access.FromEnvironment()
+	_, people := auth.FromEnvironment()
 	_, key := config.Secret("ADMIN_KEY")
 	_, tracking := config.Keys("TRACKING_KEYS")
 	return errors.Join(people, key, tracking)
@@ -93,5 +93,5 @@ func askHealth(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return ops.Ask(c.Context(), s.Ops.Addr, false)
+	return service.Ask(c.Context(), s.Ops.Addr, false)
 }

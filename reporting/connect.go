@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -33,7 +33,7 @@ func loadSettings(c *cobra.Command) (settings, *slog.Logger, error) {
 	if err := config.Load(path, &s); err != nil {
 		return s, nil, err
 	}
-	log, err := ops.NewLogger(c.ErrOrStderr(), s.Log.Level, s.Log.Format)
+	log, err := service.NewLogger(c.ErrOrStderr(), s.Log.Level, s.Log.Format)
 	return s, log, err
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/ops"
-	"vendorapi/reporting/engine"
-	"vendorapi/reporting/engine/libchdb"
+	"vendorapi/internal/devclickhouse"
+	"vendorapi/internal/devclickhouse/libchdb"
+	"vendorapi/internal/service"
 )
 
 // newEngineCommand is `reporting engine`.
 func newEngineCommand() *cobra.Command {
-	var o engine.Options
+	var o devclickhouse.Options
 	var level, format string
 	var bodyMiB int64
 	command := &cobra.Command{
@@ -30,7 +30,7 @@ password of the user default; without one they need nothing. GET /ping answers "
 SIGTERM stops it in order.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if o.Log, err = ops.NewLogger(c.ErrOrStderr(), level, format); err != nil {
+			if o.Log, err = service.NewLogger(c.ErrOrStderr(), level, format); err != nil {
 				return err
 			}
 			o.MaxBody = bodyMiB << 20
@@ -40,7 +40,7 @@ SIGTERM stops it in order.`,
 				}
 			}
 			o.Ready = func(addr net.Addr) { fmt.Fprintf(c.OutOrStdout(), "http://%s\n", addr) }
-			return engine.Run(c.Context(), o)
+			return devclickhouse.Run(c.Context(), o)
 		},
 	}
 	f := command.Flags()

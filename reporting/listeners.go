@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/access"
+	"vendorapi/reporting/panel/auth"
 )
 
 // boundedListener closes connections beyond so many, in all and from one address;
@@ -37,7 +37,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		var from netip.Prefix
 		if peer, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 			if address := peer.Addr().Unmap().WithZone(""); l.mostPerIP > 0 && !l.exempt(address) {
-				from = access.Network(address)
+				from = auth.Network(address)
 			}
 		}
 		if l.count(from, 1) {
@@ -130,7 +130,7 @@ func (p *panel) inFlight(next http.Handler) http.Handler {
 			defer func() { <-places }()
 			next.ServeHTTP(w, r)
 		default:
-			access.Refuse(w, r, p.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+			auth.Refuse(w, r, p.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 				Message: "too many requests at once; sending the same request again is safe"})
 		}
 	})

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/devclickhouse/libchdb"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/reporting/engine/libchdb"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }

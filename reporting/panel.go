@@ -16,16 +16,16 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
-	"vendorapi/reporting/access"
-	"vendorapi/reporting/adminapi"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/download"
-	"vendorapi/reporting/finance"
-	"vendorapi/reporting/frame"
-	"vendorapi/reporting/operate"
+	"vendorapi/reporting/panel/admin"
+	"vendorapi/reporting/panel/adminapi"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/dashboard"
+	"vendorapi/reporting/panel/finance"
+	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/tracking"
-	"vendorapi/reporting/watch"
 )
 
 // panelSettings are the keys below "panel" of the configuration.
@@ -42,7 +42,7 @@ type panelSettings struct {
 	// that of a private listener; one text may name several, with commas.
 	Programs []string `yaml:"programs"`
 
-	Access   access.Settings   `yaml:"access"`
+	Access   auth.Settings     `yaml:"access"`
 	Admin    adminapi.Settings `yaml:"admin"`
 	Download download.Settings `yaml:"download"`
 }
@@ -80,8 +80,8 @@ func (s *panelSettings) Validate() error {
 
 // programs are those that the overview tells of: the gateway that the panel works
 // through, and those of the settings.
-func (s *panelSettings) programs() ([]watch.Program, error) {
-	var programs []watch.Program
+func (s *panelSettings) programs() ([]dashboard.Program, error) {
+	var programs []dashboard.Program
 	for text := range strings.SplitSeq("gateway="+s.Admin.URL+","+strings.Join(s.Programs, ","), ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
@@ -95,7 +95,7 @@ func (s *panelSettings) programs() ([]watch.Program, error) {
 		if u.Port() == "" {
 			host = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
 		}
-		programs = append(programs, watch.Program{Name: name, Ask: func(ctx context.Context) error { return ops.Ask(ctx, host, secure) }})
+		programs = append(programs, dashboard.Program{Name: name, Ask: func(ctx context.Context) error { return service.Ask(ctx, host, secure) }})
 	}
 	return programs, nil
 }
@@ -105,12 +105,12 @@ func (s *panelSettings) programs() ([]watch.Program, error) {
 type panel struct {
 	settings    panelSettings
 	environment string
-	people      access.People
+	people      auth.People
 	admin       *adminapi.Client
 	tracking    delivery.TrackingKeys
 	log         *slog.Logger
 	registry    prometheus.Registerer
-	overview    *watch.Pages // asks the programs
+	overview    *dashboard.Pages // asks the programs
 	// closed is how many listeners are not open yet.
 	closed atomic.Int32
 }
@@ -129,7 +129,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 		p.closed.Store(2)
 	}
 	var err error
-	if p.people, err = access.FromEnvironment(); err != nil {
+	if p.people, err = auth.FromEnvironment(); err != nil {
 		return nil, err
 	}
 	key, err := config.Secret("ADMIN_KEY")
@@ -173,11 +173,11 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 }
 
 func (p *panel) handler(l *ledger.Ledger, a *archive.Archive, history func() bool) (*http.ServeMux, error) {
-	gate, err := access.New(l, p.people, p.settings.Access, p.log, p.registry)
+	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)
 	if err != nil {
 		return nil, err
 	}
-	f, err := frame.New(gate, p.environment, p.log)
+	f, err := layout.New(gate, p.environment, p.log)
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +204,8 @@ func (p *panel) customers(mux *http.ServeMux, l *ledger.Ledger) error {
 	return err
 }
 
-func (p *panel) operators(mux *http.ServeMux, f *frame.Frame, l *ledger.Ledger, a *archive.Archive) error {
-	look, err := watch.New(f, l, a, p.log)
+func (p *panel) operators(mux *http.ServeMux, f *layout.Frame, l *ledger.Ledger, a *archive.Archive) error {
+	look, err := dashboard.New(f, l, a, p.log)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (p *panel) operators(mux *http.ServeMux, f *frame.Frame, l *ledger.Ledger, 
 	p.overview = look
 	look.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	look.Routes(mux)
-	act, err := operate.New(f, l, p.admin, p.log)
+	act, err := admin.New(f, l, p.admin, p.log)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (p *panel) operators(mux *http.ServeMux, f *frame.Frame, l *ledger.Ledger, 
 	return nil
 }
 
-func (p *panel) finance(mux *http.ServeMux, f *frame.Frame, gate *access.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
+func (p *panel) finance(mux *http.ServeMux, f *layout.Frame, gate *auth.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
 	pages, err := finance.New(f, l, a, p.log)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (p *panel) finance(mux *http.ServeMux, f *frame.Frame, gate *access.Gate, l
 func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !history() {
-			access.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
+			auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
 			return
 		}
 		next.ServeHTTP(w, r)

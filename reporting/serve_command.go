@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -73,7 +73,7 @@ func serve(c *cobra.Command, roles []string) error {
 	if err := s.narrow(roles); err != nil {
 		return err
 	}
-	p := &server{settings: s, log: log, registry: ops.NewRegistry()}
+	p := &server{settings: s, log: log, registry: service.NewRegistry()}
 	if slices.Contains(s.Roles, rolePanel) {
 		if p.panel, err = newPanel(&s, log, p.registry); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (p *server) run(ctx context.Context) (err error) {
 	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return ops.Serve(ctx, p.settings.Ops.Addr, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
+		return service.Serve(ctx, p.settings.Ops.Addr, service.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
 	})
 	group.Go(func() error { return p.work(ctx) })
 	return group.Wait()

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -75,7 +75,7 @@ func (s *settings) Validate() error {
 	if err := s.ClickHouse.Validate(); err != nil {
 		return fmt.Errorf("clickhouse: %w", err)
 	}
-	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+	return errors.Join(service.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 
 func checkRoles(roles []string) error {

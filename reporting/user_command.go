@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"vendorapi/reporting/access"
+	"vendorapi/reporting/panel/auth"
 )
 
 // newUserCommand is `reporting user`.
@@ -32,10 +32,10 @@ $%[1]s), is printed on the standard output:
 A password has at least %[2]d characters. Names are of a-z 0-9 . _ @ + -. Roles
 are operator (runs accounts, webhooks, fleets) and finance (reads and downloads
 reports), or both with a comma. Programs read the file when they start; a
-changed line ends the sessions that were begun with the old one.`, access.UsersVariable, access.LeastPassword),
+changed line ends the sessions that were begun with the old one.`, auth.UsersVariable, auth.LeastPassword),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			parsed, err := access.ParseRoles(roles)
+			parsed, err := auth.ParseRoles(roles)
 			if err != nil {
 				return fmt.Errorf("--roles: %w", err)
 			}
@@ -43,7 +43,7 @@ changed line ends the sessions that were begun with the old one.`, access.UsersV
 			if err != nil {
 				return err
 			}
-			user, err := access.NewUser(args[0], parsed, password)
+			user, err := auth.NewUser(args[0], parsed, password)
 			if err != nil {
 				return err
 			}
@@ -72,14 +72,14 @@ names (or into $%[1]s), is printed on the standard output:
 
   reporting token erp --roles finance >> report-tokens
 
-The program then sends the header "Authorization: Bearer TOKEN".`, access.TokensVariable),
+The program then sends the header "Authorization: Bearer TOKEN".`, auth.TokensVariable),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			parsed, err := access.ParseRoles(roles)
+			parsed, err := auth.ParseRoles(roles)
 			if err != nil {
 				return fmt.Errorf("--roles: %w", err)
 			}
-			text, token, err := access.NewToken(args[0], parsed)
+			text, token, err := auth.NewToken(args[0], parsed)
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 }
 
 func readPassword(in io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(in, 4*access.MostPassword)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(in, 4*auth.MostPassword)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the password: %w", err)
 	}

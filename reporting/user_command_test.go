@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vendorapi/reporting/access"
+	"vendorapi/reporting/panel/auth"
 )
 
 const longPassword = "doğru at pil zımba"
@@ -31,7 +31,7 @@ func TestUser_PrintsALineThatIsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		users, err := access.ParseUsers(out)
+		users, err := auth.ParseUsers(out)
 		if err != nil || len(users) != 1 || users[0].Name != "ayse" || users[0].Roles.String() != "finance,operator" {
 			t.Errorf("%q: %v, %v", out, users, err)
 		}
@@ -47,7 +47,7 @@ func TestToken_PrintsItOnceAndALineThatIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := access.ParseTokens(out)
+	tokens, err := auth.ParseTokens(out)
 	if err != nil || len(tokens) != 1 || tokens[0].Name != "erp" || tokens[0].Roles.String() != "finance" {
 		t.Errorf("%q: %v, %v", out, tokens, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/worker/courier"
 	"vendorapi/worker/dispatch"
@@ -79,7 +79,7 @@ func (s *settings) Validate() error {
 	if err := checkRoles(s.Roles); err != nil {
 		return fmt.Errorf("roles: %w", err)
 	}
-	return errors.Join(ops.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
+	return errors.Join(service.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate(), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
 }
 
 func checkRoles(roles []string) error {

@@ -33,7 +33,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/worker/courier"
 	"vendorapi/worker/dispatch"
@@ -72,13 +72,13 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		return err
 	}
 	if asked.health {
-		return ops.Ask(ctx, s.Ops.Addr, false)
+		return service.Ask(ctx, s.Ops.Addr, false)
 	}
 	roles, err := s.chooseRoles(asked.roles)
 	if err != nil {
 		return err
 	}
-	log, err := ops.NewLogger(logs, s.Log.Level, s.Log.Format)
+	log, err := service.NewLogger(logs, s.Log.Level, s.Log.Format)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ type program struct {
 }
 
 func newProgram(s settings, roles []string, secrets ledger.SecretKeys, log *slog.Logger) *program {
-	registry := ops.NewRegistry()
-	return &program{settings: s, roles: roles, secrets: secrets, log: log, registry: registry, scripts: ops.ScriptDurations(registry)}
+	registry := service.NewRegistry()
+	return &program{settings: s, roles: roles, secrets: secrets, log: log, registry: registry, scripts: service.ScriptDurations(registry)}
 }
 
 // watchScript measures the calls of one Redis script.
@@ -130,12 +130,12 @@ func (p *program) run(ctx context.Context) (err error) {
 	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		listener, err := ops.Listen(ctx, p.settings.Ops.Addr)
+		listener, err := service.Listen(ctx, p.settings.Ops.Addr)
 		if err != nil {
 			return err
 		}
 		p.log.Info("listening for operators", "address", listener.Addr())
-		return ops.ServeOn(ctx, listener, ops.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
+		return service.ServeOn(ctx, listener, service.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
 	})
 	group.Go(func() error { return p.work(ctx) })
 	return group.Wait()

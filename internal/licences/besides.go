@@ -16,12 +16,12 @@ var kept = []struct {
 	declared          string // what the package's metadata on npm says; it comes without a text
 }{
 	{
-		name: "htmx.org", in: "reporting, served to browsers", licence: "reporting/frame/assets/vendor/htmx.LICENCE",
-		file: "reporting/frame/assets/vendor/README.md", version: `htmx\.org ([0-9.]+)`,
+		name: "htmx.org", in: "reporting, served to browsers", licence: "reporting/panel/layout/assets/vendor/htmx.LICENCE",
+		file: "reporting/panel/layout/assets/vendor/README.md", version: `htmx\.org ([0-9.]+)`,
 	},
 	{
-		name: "chart.js (with @kurkle/color)", in: "reporting, served to browsers", licence: "reporting/frame/assets/vendor/chart.LICENCE",
-		file: "reporting/frame/assets/vendor/chart.umd.min.js", version: `Chart\.js v([0-9.]+)`,
+		name: "chart.js (with @kurkle/color)", in: "reporting, served to browsers", licence: "reporting/panel/layout/assets/vendor/chart.LICENCE",
+		file: "reporting/panel/layout/assets/vendor/chart.umd.min.js", version: `Chart\.js v([0-9.]+)`,
 	},
 	{
 		name: "Swagger UI (in github.com/swaggest/swgui)", in: "gateway, served to browsers", declared: "Apache-2.0",
@@ -33,7 +33,7 @@ var kept = []struct {
 	},
 	{
 		name: "@chdb/lib (ClickHouse as a library)", in: "no program; `reporting engine install` fetches it from npm", declared: "Apache-2.0",
-		file: "reporting/engine/libchdb/platform.go", version: `const Version = "([^"]+)"`,
+		file: "internal/devclickhouse/libchdb/platform.go", version: `const Version = "([^"]+)"`,
 	},
 }
 

@@ -35,7 +35,7 @@ func TestJudge_RefusesWhatIsNotAllowed(t *testing.T) {
 		"unknown":                {work{texts: []text{{"LICENSE", []byte("Do with it what your conscience tells you.")}}}, "no licence that is known"},
 		"a part not allowed":     {work{texts: []text{{"LICENSE", []byte(isc)}, {"sub/COPYING", []byte(mpl)}}}, "sub/COPYING is under MPL-2.0"},
 		"with further terms":     {work{texts: []text{{"LICENSE", []byte(isc + strings.Repeat("You shall pay us a share of what you earn with it. ", 40))}}}, "no licence that is known"},
-		"more than one, allowed": {work{texts: []text{{"LICENSE", []byte(isc)}, {"b/LICENSE", []byte(read("reporting/frame/assets/vendor/chart.LICENCE"))}}}, ""},
+		"more than one, allowed": {work{texts: []text{{"LICENSE", []byte(isc)}, {"b/LICENSE", []byte(read("reporting/panel/layout/assets/vendor/chart.LICENCE"))}}}, ""},
 	} {
 		err := c.work.judge()
 		switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/access"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reports"
 )
 
@@ -67,13 +67,13 @@ func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prom
 	}
 	d := &Downloads{archive: a, names: names, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
 		log: log.With("part", "download"), metrics: newMetrics(reg)}
-	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { access.Refuse(w, r, d.log, err) }
+	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, d.log, err) }
 	return d, nil
 }
 
 // Handler serves everything below /reports/ to those with the role finance.
-func (d *Downloads) Handler(g *access.Gate) http.Handler {
-	return access.Protect(access.PolicyData, g.Require(http.HandlerFunc(d.serve), access.Finance))
+func (d *Downloads) Handler(g *auth.Gate) http.Handler {
+	return auth.Protect(auth.PolicyData, g.Require(http.HandlerFunc(d.serve), auth.Finance))
 }
 
 func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 		d.head(w, r, q)
 		return
 	}
-	leave, err := d.slots.take(access.IdentityOf(r.Context()).Name)
+	leave, err := d.slots.take(auth.IdentityOf(r.Context()).Name)
 	if err != nil {
 		d.refuse(w, r, err)
 		return
@@ -112,7 +112,7 @@ func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
 		d.refuse(w, r, err)
 		return
 	}
-	q.setHeaders(w.Header(), q.compressible() && access.AcceptsGzip(r))
+	q.setHeaders(w.Header(), q.compressible() && auth.AcceptsGzip(r))
 	w.WriteHeader(http.StatusOK)
 }
 
@@ -122,7 +122,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), d.settings.Longest)
 	defer cancel()
-	compressed := q.compressible() && access.AcceptsGzip(r)
+	compressed := q.compressible() && auth.AcceptsGzip(r)
 	t, err := newTransfer(w, d.settings.Stall, !r.ProtoAtLeast(1, 1), func(h http.Header) { q.setHeaders(h, compressed) })
 	if err != nil {
 		d.refuse(w, r, err)
@@ -202,7 +202,7 @@ func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, r
 	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
 	d.metrics.rows.WithLabelValues(name, format).Add(float64(rows))
 	d.metrics.bytes.WithLabelValues(name, format).Add(float64(t.bytes))
-	log := d.log.With("report", name, "format", format, "params", q.params.String(), "by", access.IdentityOf(r.Context()).Name,
+	log := d.log.With("report", name, "format", format, "params", q.params.String(), "by", auth.IdentityOf(r.Context()).Name,
 		"result", result, "rows", rows, "bytes", t.bytes, "ms", took.Milliseconds())
 	if err != nil {
 		log.Warn("download ended early", "error", err)

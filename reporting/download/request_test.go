@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/access"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reports"
 )
 
@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, method, path, query, accept string) {
 		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Accept-Encoding": {accept}}}
-		_ = access.AcceptsGzip(r)
+		_ = auth.AcceptsGzip(r)
 		q, err := parse(r, unnamed, now)
 		if err != nil {
 			if status := delivery.CodeOf(err).HTTPStatus(); status < 400 || status >= 500 {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"vendorapi/reporting/drawing"
+	"vendorapi/reporting/panel/svgmap"
 )
 
 //go:embed page
@@ -27,7 +27,7 @@ var (
 
 func loadAssets() map[string]asset {
 	return map[string]asset{
-		"track.css": {"text/css; charset=utf-8", append([]byte(drawing.Stylesheet), file("track.css")...)},
+		"track.css": {"text/css; charset=utf-8", append([]byte(svgmap.Stylesheet), file("track.css")...)},
 		"track.js":  {"text/javascript; charset=utf-8", file("track.js")},
 		"icon.svg":  {"image/svg+xml", file("icon.svg")},
 	}

@@ -13,7 +13,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/web"
-	"vendorapi/reporting/drawing"
+	"vendorapi/reporting/panel/svgmap"
 )
 
 // coordinate finds a position written out.
@@ -77,10 +77,10 @@ func TestCoarsely_MovesAPlaceByLessThanItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := delivery.Point{Latitude: rapid.Float64Range(35.8, 42.2).Draw(t, "latitude"), Longitude: rapid.Float64Range(25.6, 44.9).Draw(t, "longitude")}
 		at := coarsely(p)
-		if moved := drawing.Distance(p, at); moved > coarseMetres {
+		if moved := svgmap.Distance(p, at); moved > coarseMetres {
 			t.Fatalf("%v is moved %v m", p, moved)
 		}
-		if again := coarsely(at); drawing.Distance(at, again) > 0.001 {
+		if again := coarsely(at); svgmap.Distance(at, again) > 0.001 {
 			t.Fatalf("%v is moved again, to %v", at, again)
 		}
 		if off := math.Abs(at.Latitude/coarse - math.Round(at.Latitude/coarse)); off > 1e-6 {

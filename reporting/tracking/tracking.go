@@ -14,8 +14,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/access"
-	"vendorapi/reporting/drawing"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/svgmap"
 )
 
 // policy lets the page load its own files and fetch its own fragment, and
@@ -52,7 +52,7 @@ func (p *Pages) Handler() http.Handler {
 		w.Header().Set("Allow", "GET, HEAD")
 		p.notice(w, r, full, http.StatusMethodNotAllowed, wordsFor(r).ReadOnly)
 	})
-	return access.Protect(policy, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return auth.Protect(policy, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The link is the key: no site may learn it from a Referer, no search
 		// engine may list it.
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -160,7 +160,7 @@ var templates = parseTemplates()
 func parseTemplates() *template.Template {
 	set, err := template.ParseFS(files, "page/*.html")
 	if err == nil {
-		set, err = drawing.Define(set)
+		set, err = svgmap.Define(set)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("the embedded tracking pages: %v", err))

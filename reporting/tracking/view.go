@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/drawing"
+	"vendorapi/reporting/panel/svgmap"
 )
 
 // view is an order as the page shows it: words and times, no more than whoever
@@ -29,7 +29,7 @@ type view struct {
 	Store, Fleet                  string
 	Courier, CourierMark, Vehicle string // empty: nobody yet
 	Steps                         []step
-	Map                           *drawing.Map // nil: none
+	Map                           *svgmap.Map // nil: none
 	CourierShown, CourierLost     bool
 	Whereabouts, Position         string
 	Updated                       moment
@@ -192,7 +192,7 @@ func (v *view) place(w *words, o *delivery.Order, store *delivery.Store, now tim
 		return
 	}
 	dropoff := coarsely(o.Dropoff.Point)
-	places := drawing.Places{Dropoff: &dropoff, Blur: coarseMetres}
+	places := svgmap.Places{Dropoff: &dropoff, Blur: coarseMetres}
 	if store != nil {
 		places.Store = &store.Point
 	}
@@ -203,7 +203,7 @@ func (v *view) place(w *words, o *delivery.Order, store *delivery.Store, now tim
 		v.Position = fmt.Sprintf(w.Position, w.age(age))
 		v.Whereabouts = whereabouts(w, o.Status, courier, dropoff, store)
 	}
-	v.Map = drawing.Surroundings(places, w.Map, describe(w, v))
+	v.Map = svgmap.Surroundings(places, w.Map, describe(w, v))
 }
 
 // whereabouts says how far the courier is from where the courier goes next.
@@ -215,7 +215,7 @@ func whereabouts(w *words, s delivery.Status, courier, dropoff delivery.Point, s
 		}
 		to, far, near = store.Point, w.CourierFromStore, w.CourierAtStore
 	}
-	metres := drawing.Distance(courier, to)
+	metres := svgmap.Distance(courier, to)
 	if metres < nearBy {
 		return near
 	}

@@ -13,7 +13,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/web"
-	"vendorapi/reporting/access"
+	"vendorapi/reporting/panel/auth"
 )
 
 // Password is that of all users, whose hashes take as little time as is allowed.
@@ -25,24 +25,24 @@ const (
 // Log is where nobody reads.
 var Log = slog.New(slog.DiscardHandler)
 
-var roles = map[string]access.Roles{
-	"operator": {access.Operator}, "finance": {access.Finance}, "both": {access.Operator, access.Finance}, "finance2": {access.Finance},
+var roles = map[string]auth.Roles{
+	"operator": {auth.Operator}, "finance": {auth.Finance}, "both": {auth.Operator, auth.Finance}, "finance2": {auth.Finance},
 }
 
 // people are the users ayse (finance), deniz (operator) and ece (both), and a
 // token for each name of roles.
 var people = sync.OnceValue(func() (p struct {
-	access.People
+	auth.People
 	tokens map[string]string
 }) {
 	p.tokens = map[string]string{}
 	var err error
-	p.Users, err = access.ParseUsers("ayse:finance:" + hash + "\ndeniz:operator:" + hash + "\nece:finance,operator:" + hash)
+	p.Users, err = auth.ParseUsers("ayse:finance:" + hash + "\ndeniz:operator:" + hash + "\nece:finance,operator:" + hash)
 	if err != nil {
 		panic(err)
 	}
 	for name, r := range roles {
-		text, token, err := access.NewToken(name, r)
+		text, token, err := auth.NewToken(name, r)
 		if err != nil {
 			panic(err)
 		}
@@ -52,7 +52,7 @@ var people = sync.OnceValue(func() (p struct {
 })
 
 // People are those whom Gate lets in.
-func People() access.People { return people().People }
+func People() auth.People { return people().People }
 
 // As is the header of a program with a role: operator, finance, finance2 or both.
 // A token needs no Redis.
@@ -73,9 +73,9 @@ func Ledger(e *testenv.Env) *ledger.Ledger {
 }
 
 // Gate lets these people in.
-func Gate(t testing.TB, l *ledger.Ledger) *access.Gate {
+func Gate(t testing.TB, l *ledger.Ledger) *auth.Gate {
 	t.Helper()
-	gate, err := access.New(l, People(), access.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
+	gate, err := auth.New(l, People(), auth.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

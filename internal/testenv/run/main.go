@@ -30,7 +30,7 @@ import (
 
 // concurrent are the packages, with those below them, whose goroutines share state:
 // the gate runs their tests under the race detector. The long run does so with all.
-var concurrent = []string{"gateway", "internal/ledger", "worker", "reporting/export", "reporting/access", "reporting/engine"}
+var concurrent = []string{"gateway", "internal/ledger", "worker", "reporting/export", "reporting/panel/auth", "internal/devclickhouse"}
 
 type options struct {
 	long     bool

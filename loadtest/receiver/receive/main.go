@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"vendorapi/internal/ops"
+	"vendorapi/internal/service"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -61,7 +61,7 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return ops.Serve(ctx, *addr, routes(r))
+	return service.Serve(ctx, *addr, routes(r))
 }
 
 func readSecret(path string) (string, error) {

@@ -1,0 +1,71 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// revision is the commit that the program was built from, when the build says
+// so: go build -ldflags "-X vendorapi/internal/service.revision=…", else what the go
+// command noted.
+var revision string
+
+func builtFrom() string {
+	if revision != "" {
+		return revision
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+func newBuildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "vendorapi_build_info", Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"revision": builtFrom(), "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+}
+
+// registerReady shows on /metrics what /readyz would answer.
+func registerReady(reg *prometheus.Registry, ready func(context.Context) error) {
+	err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "vendorapi_ready", Help: "1 when /readyz answers 200, else 0; asked at every scrape.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		if ready(ctx) != nil {
+			return 0
+		}
+		return 1
+	}))
+	if known := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &known) {
+		panic(err) // a defect: the name or the help is malformed
+	}
+}
+
+// ScriptDurations measures the calls of Redis scripts, each under the name it is
+// asked for; what it returns allocates nothing.
+func ScriptDurations(reg prometheus.Registerer) func(script string) func(took time.Duration) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "vendorapi_redis_script_duration_seconds",
+		Help:    "From sending a call of a Redis script to its answer, repetitions included.",
+		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 3},
+	}, []string{"script"})
+	reg.MustRegister(seconds)
+	return func(script string) func(time.Duration) {
+		// A script that is never called has no series.
+		of := sync.OnceValue(func() prometheus.Observer { return seconds.WithLabelValues(script) })
+		return func(took time.Duration) { of().Observe(took.Seconds()) }
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !long
-
-package access
-
-// wrongPasswords is how many strangers try; the long tests try more.
-const wrongPasswords = 80

@@ -1,5 +1,0 @@
-//go:build long
-
-package access
-
-const wrongPasswords = 1000

@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/web"
+)
+
+// What is none of the values of a filter is told, with the filter's name.
+func TestFilters_SayWhatMakesNoSense(t *testing.T) {
+	e := newEnv(t)
+	v, fleet := e.newAccount("Süzgeç"), e.newFleet("Süzgeç filosu")
+	e.activeStore(v, "s1", "Görünmeyen Şube", fleet)
+	e.register(v, "https://vendor.example/")
+	unknown := delivery.NewAccountID().String()
+	for _, c := range []struct{ path, filter, message string }{
+		{"/stores?fleet=garbage", "fleet", "must be a fleet's id, a UUID of 36 characters"},
+		{"/stores?fleet=" + unknown, "fleet", "no fleet has this id"},
+		{"/stores?state=garbage", "state", "is no state of a store"},
+		{"/stores?account=garbage", "account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters"},
+		{"/stores?account=" + unknown, "account", "no account has this id"},
+		{"/webhooks?state=garbage", "state", "is no state of a receiver"},
+		{"/webhooks?page=abc", "page", "must be the number of a page, from 1"},
+		{"/webhooks?page=0", "page", "must be the number of a page, from 1"},
+		{"/webhooks/" + v.id + "?status=garbage", "status", "must be delivered, retrying, undelivered, notSent or nothing"},
+		{"/webhooks/" + v.id + "?page=1.5", "page", "must be the number of a page, from 1"},
+		{"/accounts?page=-1", "page", "must be the number of a page, from 1"},
+		{"/fleets?page=99999999999999999999", "page", "must be the number of a page, from 1"},
+	} {
+		a := e.Get(c.path).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED").Lacks("Görünmeyen Şube")
+		if alert := web.Words(web.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, strings.ToUpper(c.filter[:1])+c.filter[1:]+": "+c.message) {
+			t.Errorf("%s: %q", c.path, alert)
+		}
+		for _, link := range web.All(a.Tree(), "a") {
+			if to := web.Attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "page=abc") {
+				t.Errorf("%s: a link to %s", c.path, to)
+			}
+		}
+	}
+	for _, field := range []string{"fleet", "account"} {
+		a := e.Get("/stores?" + field + "=garbage&text=kept")
+		if a.Fault(field) == "" || searched(a, field) != "garbage" || searched(a, "text") != "kept" {
+			t.Errorf("%s: %q, %q, %q", field, a.Fault(field), searched(a, field), searched(a, "text"))
+		}
+	}
+	// What refreshes itself is refused as a whole: nobody would see why.
+	for _, path := range []string{"/webhooks/live?state=garbage", "/webhooks/" + v.id + "/live?status=garbage"} {
+		e.Get(path).Want(http.StatusUnprocessableEntity)
+	}
+	// A number beyond the end is the last page: the list may have shrunk.
+	e.Get("/webhooks?page=999999&text="+v.id).Want(http.StatusOK, "/webhooks/"+v.id)
+}
+
+// An action's answer is the page without filters: a secret is not lost for one
+// that makes no sense.
+func TestFilters_AreNoneOfAnActions(t *testing.T) {
+	e := newEnv(t)
+	form := e.Get("/accounts").Form("/accounts", "", "")
+	form.Set("name", "Süzgeçsiz "+t.Name())
+	issued(t, e.Post("/accounts?page=garbage", form).Want(http.StatusOK))
+}
+
+// Whatever an address holds, a page's number is one that there is or is refused.
+func TestFilters_PageIsOneOrRefused(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		given := rapid.OneOf(rapid.String(), rapid.StringMatching(`-?[0-9]{1,25}`)).Draw(t, "page")
+		r := httptest.NewRequest(http.MethodGet, "/x?"+url.Values{"page": {given}}.Encode(), nil)
+		f := filtersOf(r, "page")
+		asked := f.Get("page")
+		n := f.page()
+		if n < 1 || (f.err() != nil) == f.Has("page") && asked != "" {
+			t.Fatalf("%q: %d, %v", given, n, f.err())
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build long
+
+package auth
+
+const wrongPasswords = 1000

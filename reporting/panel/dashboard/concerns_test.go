@@ -1,0 +1,88 @@
+package dashboard
+
+import (
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+//rule:limits-and-idempotency/sustained-excess-in-at-least webhooks/then-the-event-is-kept webhooks/nothing-is-disabled-in-silence
+func TestConcerns_NameWhatIsBeyondPatience(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
+	lag := func(age time.Duration) ledger.Lag { return ledger.Lag{Entries: 7, Oldest: now.Add(-age)} }
+	endpoint := func(state ledger.EndpointState, breaker bool) *ledger.WebhookEndpoint {
+		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-2 * time.Hour), BreakerOpen: breaker, Backlog: 3, NextAttempt: now}
+	}
+	for name, c := range map[string]struct {
+		seen seen
+		want []string // tone, state and subject
+	}{
+		"nothing":               {seen{history: true}, nil},
+		"ClickHouse away":       {seen{}, []string{"bad away ClickHouse"}},
+		"a lag that may be":     {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(time.Minute), ledger.RoleStatus: lag(20 * time.Second)}}, nil},
+		"an exporter behind":    {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(3 * time.Minute)}}, []string{"warn behind Export worker"}},
+		"a status worker":       {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleStatus: lag(31 * time.Second)}}, []string{"warn behind Status worker"}},
+		"dead letters":          {seen{history: true, stats: &ledger.Stats{DeadLetters: 1}}, []string{"bad lost 1 dead letter"}},
+		"healthy endpoint":      {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointHealthy, false)}}, nil},
+		"a failure or two":      {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, false)}}, nil},
+		"a breaker":             {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, true)}, accounts: []*delivery.Account{{ID: account.ID, Name: "Moda Kafe"}}}, []string{"warn breaker open Webhooks of Moda Kafe"}},
+		"the worst comes first": {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointUnreachable, true)}}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
+		"worst, then oldest": {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)}, {Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true}, {Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)}}},
+			[]string{"bad gone Webhooks of Moda Kafe", "bad unreachable Webhooks of Moda Kafe", "bad gone Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
+		"fleets": {seen{history: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.seen.at = now
+			got := c.seen.concerns()
+			if len(got) != len(c.want) {
+				t.Fatalf("%+v, want %q", got, c.want)
+			}
+			for i := range got {
+				if text := got[i].Tone + " " + got[i].State + " " + got[i].Subject; text != c.want[i] {
+					t.Errorf("%q, want %q", text, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
+	t.Parallel()
+	s := seen{at: time.Now(), history: true}
+	for range mostConcerns + 4 {
+		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
+	}
+	if v := s.view(); len(v.Attention) != mostConcerns || v.More != 4 {
+		t.Errorf("%d and %d more", len(v.Attention), v.More)
+	}
+}
+
+func TestCharts_LeaveOutTheMinuteUnderWayAndRankCodes(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1_795_000_020, 0)
+	s := seen{at: begin}
+	codes := delivery.Codes()
+	refused := map[delivery.Code]int64{}
+	for i, code := range codes {
+		refused[code] = int64(i + 1)
+	}
+	for i := range chartMinutes + 1 {
+		m := ledger.MinuteActivity{At: begin.Add(time.Duration(i) * time.Minute), Created: int64(i)}
+		if i == 0 {
+			m.Refused = refused
+		}
+		s.activity = append(s.activity, m)
+	}
+	orders, outcomes, byCode := s.charts()
+	if n := len(orders.Labels); n != chartMinutes || len(outcomes.Labels) != n || orders.Series[0].Values[n-1] != chartMinutes-1 {
+		t.Errorf("%d minutes, the last with %v", n, orders.Series[0].Values[n-1])
+	}
+	if n := len(byCode.Labels); n != rankedCodes+1 || byCode.Labels[0] != string(codes[len(codes)-1]) || byCode.Labels[n-1] != "all others" {
+		t.Errorf("%v %v", byCode.Labels, byCode.Series)
+	}
+}

@@ -1,0 +1,219 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/internal/testenv/web"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/export"
+	"vendorapi/reporting/panel/layout"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+var must = web.Must
+
+// env is an archive environment with the pages over it.
+type env struct {
+	*archiveenv.Env
+	pages  *Pages
+	client *web.Client // an operator's browser, which sends a token
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	t.Parallel()
+	return newEnvOn(t, testenv.New(t))
+}
+
+// newEnvToStop is on a Redis of its own, which the test may stop.
+func newEnvToStop(t *testing.T) *env {
+	t.Helper()
+	t.Parallel()
+	return newEnvOn(t, testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})))
+}
+
+func newEnvOn(t *testing.T, base *testenv.Env) *env {
+	t.Helper()
+	e := &env{Env: archiveenv.On(base, testserver.SharedClickHouse(t))}
+	e.serve(e.Archive)
+	return e
+}
+
+// serve puts the pages over the environment's Redis and an archive.
+func (e *env) serve(a *archive.Archive) {
+	e.T.Helper()
+	l := panelenv.Ledger(e.Env.Env)
+	f, err := layout.New(panelenv.Gate(e.T, l), "sandbox", panelenv.Log)
+	must(e.T, err)
+	e.pages, err = New(f, l, a, panelenv.Log)
+	must(e.T, err)
+	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
+	mux := http.NewServeMux()
+	e.pages.Routes(mux)
+	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("operator"))
+}
+
+// away is an archive that nobody answers.
+func (e *env) away() *archive.Archive {
+	e.T.Helper()
+	a, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
+	must(e.T, err)
+	e.T.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// get asks as an operator for a page that is there and not too large.
+func (e *env) get(path string) *web.Answer {
+	e.T.Helper()
+	a := e.client.Page(path)
+	if len(a.Text) > 100_000 {
+		e.T.Errorf("%s has %d bytes", path, len(a.Text))
+	}
+	return a
+}
+
+// finds wants the page to list these orders, in this order.
+func (e *env) finds(a *web.Answer, ids ...delivery.OrderID) *web.Answer {
+	e.T.Helper()
+	var want []string
+	for _, id := range ids {
+		want = append(want, id.String())
+	}
+	if got := listed(a); strings.Join(got, " ") != strings.Join(want, " ") {
+		e.T.Errorf("%s: found %v, want %v", a, got, want)
+	}
+	return a
+}
+
+// listed are the ids of the orders that a page lists.
+func listed(a *web.Answer) (ids []string) {
+	for _, n := range web.All(a.Tree(), "a") {
+		if id, ok := strings.CutPrefix(web.Attribute(n, "href"), "/orders/"); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// export runs an exporter until everything is in ClickHouse.
+func (e *env) export() {
+	e.T.Helper()
+	x := export.New(e.Ledger, e.Archive, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Minute}, "test",
+		panelenv.Log, prometheus.NewRegistry())
+	stop := e.Start(x.Run)
+	e.AwaitExported()
+	stop()
+}
+
+// register gives the vendor's account a URL.
+func (e *env) register(v *testenv.Vendor) {
+	e.T.Helper()
+	_, _, err := e.Ledger.SetWebhookURL(e.T.Context(), v.Account, "https://vendor.example/hook")
+	must(e.T, err)
+}
+
+var grant = ledger.Grant{Limit: 100, Share: 32, InFlight: 32, Lease: time.Minute}
+
+// sends plays the webhook worker: it takes every event that is to be sent now,
+// and lets answer say what became of it.
+func (e *env) sends(answer func(*ledger.Delivery) ledger.Outcome) {
+	e.T.Helper()
+	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
+		leased, err := e.Ledger.QueueEvents(e.T.Context(), partition, batch, grant)
+		for err == nil && len(leased.Deliveries) > 0 {
+			results := make([]ledger.Result, len(leased.Deliveries))
+			for i, d := range leased.Deliveries {
+				results[i] = ledger.Result{Delivery: d, Outcome: answer(d)}
+			}
+			var recorded ledger.Recorded
+			recorded, err = e.Ledger.RecordAttempts(e.T.Context(), results, grant, 1000)
+			leased = recorded.Leased
+		}
+		return err
+	})
+}
+
+// leases plays the webhook worker for what waits in the queues.
+func (e *env) leases(answer func(*ledger.Delivery) ledger.Outcome) {
+	e.T.Helper()
+	for partition := range e.Ledger.Partitions() {
+		ds, _, err := e.Ledger.Lease(e.T.Context(), partition, grant)
+		must(e.T, err)
+		for _, d := range ds {
+			_, err := e.Ledger.RecordAttempts(e.T.Context(), []ledger.Result{{Delivery: d, Outcome: answer(d)}}, ledger.Grant{}, 1000)
+			must(e.T, err)
+		}
+	}
+}
+
+func accepted(*ledger.Delivery) ledger.Outcome {
+	return ledger.Outcome{At: time.Now(), OK: true, Status: 204, Duration: 34 * time.Millisecond}
+}
+
+func failed(answer string) func(*ledger.Delivery) ledger.Outcome {
+	return func(*ledger.Delivery) ledger.Outcome {
+		return ledger.Outcome{At: time.Now(), Status: 500, Error: "status: 500", Answer: []byte(answer),
+			Duration: 120 * time.Millisecond, Retry: time.Now().Add(time.Hour)}
+	}
+}
+
+// refuse keeps the trace of an update as the status worker does.
+func (e *env) refuse(status delivery.Status, reason string, late bool) {
+	e.T.Helper()
+	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
+		for _, entry := range batch {
+			var err error
+			if entry.Update == nil {
+				err = e.Ledger.Ack(e.T.Context(), ledger.RoleStatus, entry)
+			} else {
+				err = e.Ledger.RefuseUpdate(e.T.Context(), entry, status, reason, late)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// index plays the status worker for new orders.
+func (e *env) index() {
+	e.T.Helper()
+	e.Feed(ledger.RoleStatus, func(partition int, batch []ledger.Entry) error {
+		return e.Ledger.IndexJobs(e.T.Context(), partition, batch)
+	})
+}
+
+// insertOrders puts n orders into ClickHouse alone, one every step back from now,
+// of accounts, stores and fleets with Turkish names.
+func (e *env) insertOrders(n int, step time.Duration) {
+	e.T.Helper()
+	e.ClickHouse.Exec(e.T, fmt.Sprintf(`INSERT INTO %s.orders
+SELECT reinterpretAsUUID(sipHash128('account', number %% 3)), toDate(created_at), %s, 4294967301,
+ concat('A-', toString(number)), concat('şube-', toString(number %% 7)), concat('Çiğköfteci "Ömer" ISPARTA ', toString(number %% 7)), '1234567890',
+ reinterpretAsUUID(sipHash128('fleet', number %% 2)), 'Hızlı Kurye', ['Delivered', 'Delivered', 'Failed', 'Cancelled', 'Searching'][1 + number %% 5], '', '',
+ toDateTime64(%d, 3, 'Etc/GMT-3') - toIntervalMillisecond(number * %d) AS created_at,
+ NULL, created_at, NULL, NULL, NULL, NULL, created_at,
+ ['Cash', 'Card', 'Prepaid'][1 + number %% 3], toDecimal64(toInt64(number %% 100000), 0) / 100, NULL, '', false
+FROM numbers(%d)`, e.Database, orderIDExpression, time.Now().Unix(), step.Milliseconds(), n))
+}
+
+// orderIDExpression makes an id that this service could have issued, of
+// partition 0 and the day of created_at in UTC.
+const orderIDExpression = `toUUID(concat(substring(hex(sipHash128('order', number)) AS h, 1, 8), '-', substring(h, 9, 4), '-80',
+ lower(leftPad(hex(toUInt8(intDiv(toRelativeDayNum(toTimeZone(created_at, 'UTC')), 256))), 2, '0')), '-80',
+ lower(leftPad(hex(toUInt8(toRelativeDayNum(toTimeZone(created_at, 'UTC')) % 256)), 2, '0')), '-', substring(h, 13, 12)))`

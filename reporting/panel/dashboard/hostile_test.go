@@ -1,0 +1,58 @@
+package dashboard
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// hostile is markup that would do something wherever it were not escaped.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>' onfocus='alert(1)`
+
+// Everything that others wrote is text on every page, and links lead nowhere but
+// to the panel.
+func TestPages_ShowHostileTextAsText(t *testing.T) {
+	e := newEnv(t)
+	e.Fleet.Name = hostile
+	_, err := e.Ledger.UpdateFleet(t.Context(), e.Fleet.ID, func(f *delivery.Fleet) error { f.Name, f.Suspended = hostile, true; return nil })
+	must(t, err)
+	_, err = e.Ledger.UpdateAccount(t.Context(), e.Vendor.Account, func(a *delivery.Account) error { a.Name = hostile; return nil })
+	must(t, err)
+	store := e.Vendor.NewStore(hostile, delivery.Active)
+	store.Name = hostile
+	must(t, e.Ledger.WriteStore(t.Context(), store))
+	e.Vendor.Store = store
+	e.Vendor.Edit = func(d *delivery.OrderDraft) {
+		d.ExternalOrderID += hostile
+		d.Recipient.Name, d.PackageNote = hostile, hostile
+		d.Dropoff.Text, d.Dropoff.Note, d.Dropoff.DoorNo, d.Dropoff.Floor, d.Dropoff.BuildingNo = hostile, hostile, hostile, hostile, hostile
+	}
+	e.register(e.Vendor)
+	o := e.Vendor.Order("", time.Now())
+	e.Commit(o, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
+		delivery.Change{Status: delivery.Cancelled, At: time.Now(), Note: hostile, Cancel: hostile})
+	e.sends(func(d *ledger.Delivery) ledger.Outcome {
+		outcome := failed(hostile)(d)
+		outcome.Error = hostile
+		return outcome
+	})
+	e.Reach(o, delivery.Delivered, time.Now())
+	e.refuse(delivery.Searching, hostile, false)
+	e.EachKey("e", "redis.call('XADD', k, '*', 'e', '<img src=x onerror=alert(1)>', '<img src=x onerror=alert(1)>', '1')")
+	e.export()
+	for path, times := range map[string]int{
+		"/overview": 1, "/overview/live": 1, "/orders": 4, "/orders?q=" + url.QueryEscape(hostile): 1, "/orders/" + o.ID.String(): 10,
+		"/orders/" + o.ID.String() + "/live": 8, "/refused-updates": 3, "/refused-updates?fleet=" + url.QueryEscape(hostile): 0, "/dead-letters": 1,
+	} {
+		a := e.client.Get(path).Harmless("https://t.example/")
+		if n := strings.Count(a.Words(), "onerror=alert(1)>"); n < times {
+			t.Errorf("%s shows it %d times, want %d or more", path, n, times)
+		}
+	}
+	e.Do("FLUSHDB")
+	e.get("/orders/" + o.ID.String()).Harmless("https://t.example/")
+}

@@ -1,0 +1,232 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/panel/layout"
+)
+
+// step is a status that an order reached.
+type step struct {
+	Version uint64
+	Status  delivery.Status
+	At      time.Time
+	Failure delivery.FailureReason
+	Cancel  delivery.CancelReason
+	Note    string
+	Courier delivery.Courier // zero: nobody, or not known any more
+}
+
+// event reports whether the step sent a webhook: all do but the creation, whose
+// answer was synchronous.
+func (s *step) event() bool { return delivery.Sequence(s.Version) > 1 }
+
+// stepsOf are the steps of an order that is in Redis.
+func stepsOf(o *delivery.Order) []step {
+	steps := make([]step, 0, 1+len(o.Changes))
+	steps = append(steps, step{Version: 1, Status: delivery.Searching, At: o.CreatedAt})
+	for _, c := range o.Changes {
+		steps = append(steps, step{Version: c.Version, Status: c.Status, At: c.At, Failure: c.Failure,
+			Cancel: c.Cancel, Note: c.Note, Courier: c.Courier})
+	}
+	return steps
+}
+
+// Bounds of what an order's page shows of its webhooks.
+const (
+	attemptsOfEvent = 40
+	// answersOfPage is how many bytes the answers of a page may take, the newest
+	// first; of those beyond only the beginning is shown.
+	answersOfPage = 24 << 10
+	shortAnswer   = 80
+)
+
+// stepView is a step with the attempts to tell the vendor of it.
+type stepView struct {
+	step
+	After    string // since the creation
+	EventID  string // empty: the step sends no event
+	Attempts []attemptView
+	Omitted  int // older ones that are not shown
+	State    string
+	Tone     string
+	NextAt   time.Time // zero: nothing is planned, as far as is known
+	// Due: the planned time is past, and the receiver's breaker or another event
+	// of its queue comes first.
+	Due bool
+}
+
+// attemptView is an attempt as the page shows it.
+type attemptView struct {
+	ledger.AttemptRecord
+	ID string // on the page
+}
+
+// Tone is the colour of its result.
+func (a *attemptView) Tone() string { return attemptTone(a.State) }
+
+func attemptTone(state string) string {
+	switch state {
+	case "delivered":
+		return "good"
+	case "retrying":
+		return "warn"
+	case "undelivered":
+		return "bad"
+	}
+	return "quiet"
+}
+
+// Result is what came back: the answer's status, and what went wrong if the
+// status alone does not say it.
+func (a *attemptView) Result() string {
+	status := ""
+	if a.HTTPStatus != 0 {
+		status = fmt.Sprintf("HTTP %d", a.HTTPStatus)
+	}
+	if a.Error == "" || a.Error == fmt.Sprintf("status: %d", a.HTTPStatus) {
+		return status
+	}
+	return strings.TrimSpace(status + " " + a.Error)
+}
+
+// Sent reports whether anything went out at all.
+func (a *attemptView) Sent() bool { return a.State != "notSent" }
+
+// StateName is the result in words.
+func (a *attemptView) StateName() string { return stateName(a.State) }
+
+func stateName(state string) string {
+	switch state {
+	case "retrying":
+		return "failed"
+	case "notSent":
+		return "not sent"
+	case "undelivered":
+		return "given up"
+	}
+	return state
+}
+
+// StepTone is the colour of the step in the timeline.
+func (s *stepView) StepTone() string { return statusTone(s.Status) }
+
+// CourierName is shown as vendors see it.
+func (s *stepView) CourierName() string { return delivery.AbbreviateName(s.Courier.Name) }
+
+// attemptKey tells attempts apart that both places know.
+type attemptKey struct {
+	event         string
+	attempt       int
+	at            int64 // ms
+	replay, probe bool
+}
+
+// mergeAttempts are the attempts of an order's events from both places, each
+// once, oldest first. Those of Redis have the answers.
+func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) []ledger.AttemptRecord {
+	order := id.String()
+	var all []ledger.AttemptRecord
+	seen := map[attemptKey]bool{}
+	for _, list := range [][]ledger.AttemptRecord{live, past} {
+		for _, a := range list {
+			key := attemptKey{a.EventID, a.Attempt, a.At.UnixMilli(), a.Replay, a.Probe}
+			if a.OrderID != order || seen[key] {
+				continue
+			}
+			seen[key] = true
+			all = append(all, a)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ledger.AttemptRecord) int {
+		if c := a.At.Compare(b.At); c != 0 {
+			return c
+		}
+		return a.Attempt - b.Attempt
+	})
+	return all
+}
+
+// tell puts the attempts beside their steps. What belongs to no step, because
+// the history was lost with a part of Redis, is counted as omitted.
+func tell(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
+	byEvent := map[string][]ledger.AttemptRecord{}
+	for _, a := range attempts {
+		byEvent[a.EventID] = append(byEvent[a.EventID], a)
+	}
+	views = make([]stepView, len(steps))
+	shown := 0
+	for i, s := range steps {
+		views[i] = stepView{step: s}
+		if i > 0 {
+			views[i].After = layout.Span(max(s.At.Sub(steps[0].At), 0))
+		}
+		if s.event() {
+			views[i].EventID = delivery.EventID(id, s.Version)
+			views[i].take(byEvent[views[i].EventID], i, now)
+			shown += len(views[i].Attempts) + views[i].Omitted
+		}
+	}
+	cutAnswers(views)
+	return views, len(attempts) - shown
+}
+
+func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Time) {
+	if n := len(attempts) - attemptsOfEvent; n > 0 {
+		attempts, s.Omitted = attempts[n:], n
+	}
+	for i, a := range attempts {
+		s.Attempts = append(s.Attempts, attemptView{a, fmt.Sprintf("answer-%d-%d", number, i+s.Omitted)})
+	}
+	if len(attempts) == 0 {
+		s.State, s.Tone = "without a recorded attempt", "quiet"
+		if now.Sub(s.At) < afterlife {
+			s.State = "not sent yet"
+		}
+		return
+	}
+	last := attempts[len(attempts)-1]
+	s.State, s.Tone = stateName(last.State), attemptTone(last.State)
+	if last.State == "retrying" {
+		s.State = "to be tried again"
+		switch late := now.Sub(last.NextAt); {
+		case last.NextAt.IsZero():
+		case late < 0:
+			s.NextAt = last.NextAt
+		case late < retriedFor:
+			s.Due = true
+		}
+	}
+}
+
+// retriedFor is how long an event is tried (design section 7).
+const retriedFor = 24 * time.Hour
+
+// waiting reports whether an event is still on its way.
+func waiting(steps []stepView) bool {
+	return slices.ContainsFunc(steps, func(s stepView) bool {
+		return s.EventID != "" && (len(s.Attempts) == 0 || s.Attempts[len(s.Attempts)-1].State == "retrying")
+	})
+}
+
+// cutAnswers keeps the page small, whatever receivers answer.
+func cutAnswers(steps []stepView) {
+	left := answersOfPage
+	for i := len(steps) - 1; i >= 0; i-- {
+		for j := len(steps[i].Attempts) - 1; j >= 0; j-- {
+			a := &steps[i].Attempts[j]
+			size := len(template.HTMLEscapeString(a.Answer))
+			if size > left && len(a.Answer) > shortAnswer {
+				a.Answer = strings.ToValidUTF8(a.Answer[:shortAnswer], "") + "…"
+				continue
+			}
+			left = max(left-size, 0)
+		}
+	}
+}

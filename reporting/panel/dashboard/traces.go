@@ -1,0 +1,224 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/layout"
+)
+
+// Bounds of the lists: how many traces are read, of these how many are shown.
+const (
+	readTraces  = 1000
+	shownTraces = 100
+)
+
+// refusedView is what the template "refused-updates" shows.
+type refusedView struct {
+	Lost    []string
+	Fleets  []choice
+	Fleet   string
+	Rows    []refusedRow
+	More    bool
+	Finance bool // who looks may see the exceptions
+	Read    bool
+}
+
+// refusedRow is an update that was refused.
+type refusedRow struct {
+	ledger.RefusedUpdate
+	AccountName, FleetName string
+	// Unreadable says that no more than the time and the reason are known.
+	Unreadable bool
+}
+
+func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
+	v := &refusedView{Fleet: r.URL.Query().Get("fleet")}
+	var only delivery.FleetID
+	var refused error
+	if v.Fleet != "" {
+		var err error
+		if only, err = delivery.ParseFleetID(v.Fleet); err != nil {
+			refused = &delivery.Error{Code: delivery.CodeValidationFailed, Message: "this filter cannot be understood",
+				Fields: []delivery.FieldError{{Field: "fleet", Message: "must be a fleet's id, a UUID of 36 characters"}}}
+		}
+	}
+	var updates []ledger.RefusedUpdate
+	var fleets []*delivery.Fleet
+	var names accountNames
+	parts := p.reading(r.Context())
+	parts.part("refused updates", func(ctx context.Context) (err error) {
+		updates, err = p.ledger.RefusedUpdates(ctx, readTraces)
+		v.Read = err == nil
+		return err
+	})
+	parts.part("names of fleets", func(ctx context.Context) (err error) {
+		fleets, err = p.fleets(ctx)
+		return err
+	})
+	parts.part("names of accounts", func(ctx context.Context) (err error) {
+		names, err = p.accountNames(ctx)
+		return err
+	})
+	v.Lost = parts.wait()
+	fleetNames := v.offer(fleets, only)
+	v.take(updates, only, names, fleetNames)
+	identity := auth.IdentityOf(r.Context())
+	v.Finance = identity.Roles.Include(auth.Finance)
+	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: refused, Data: v})
+}
+
+// offer lists the fleets to choose from, and answers their names.
+func (v *refusedView) offer(fleets []*delivery.Fleet, chosen delivery.FleetID) map[delivery.FleetID]string {
+	names := make(map[delivery.FleetID]string, len(fleets))
+	v.Fleets = []choice{{"", "all", chosen.IsZero()}}
+	for _, f := range fleets {
+		names[f.ID] = f.Name
+		v.Fleets = append(v.Fleets, choice{f.ID.String(), f.Name, f.ID == chosen})
+	}
+	if !chosen.IsZero() && names[chosen] == "" {
+		v.Fleets = append(v.Fleets, choice{chosen.String(), "fleet " + layout.Short(chosen), true})
+	}
+	return names
+}
+
+func (v *refusedView) take(updates []ledger.RefusedUpdate, only delivery.FleetID, accounts accountNames, fleets map[delivery.FleetID]string) {
+	for _, u := range updates {
+		if !only.IsZero() && u.Update.Fleet != only {
+			continue
+		}
+		if len(v.Rows) == shownTraces {
+			v.More = true
+			return
+		}
+		row := refusedRow{RefusedUpdate: u, Unreadable: u.Update.Order.IsZero(), FleetName: fleets[u.Update.Fleet]}
+		if row.FleetName == "" {
+			row.FleetName = "fleet " + layout.Short(u.Update.Fleet)
+		}
+		if !u.Account.IsZero() {
+			row.AccountName = accounts.of(u.Account)
+		}
+		v.Rows = append(v.Rows, row)
+	}
+}
+
+// Reported is what the courier's fleet wanted to say.
+func (r *refusedRow) Reported() string {
+	switch r.Update.Kind {
+	case delivery.KindAccept:
+		return "takes the job"
+	case delivery.KindSwap:
+		return "another courier"
+	case delivery.KindStatus:
+		if r.Update.Failure != "" {
+			return r.Update.Status.String() + ", " + string(r.Update.Failure)
+		}
+		return r.Update.Status.String()
+	}
+	return "cannot be read"
+}
+
+// ReportedTone is the colour of the reported status.
+func (r *refusedRow) ReportedTone() string {
+	if r.Update.Kind == delivery.KindStatus {
+		return statusTone(r.Update.Status)
+	}
+	return "quiet"
+}
+
+// StatusTone is the colour of the order's status.
+func (r *refusedRow) StatusTone() string { return statusTone(r.Status) }
+
+// StatusName is the order's status; empty when there was none.
+func (r *refusedRow) StatusName() string {
+	if r.Status == 0 {
+		return ""
+	}
+	return r.Status.String()
+}
+
+// CourierName is shown as vendors see it.
+func (r *refusedRow) CourierName() string { return delivery.AbbreviateName(r.Update.Courier.Name) }
+
+// Why is the reason in words. Reasons are the status worker's.
+func (r *refusedRow) Why() string {
+	switch {
+	case r.Unreadable:
+		return "The trace of this update cannot be read: " + r.Reason
+	case r.Late:
+		return "Delivered was reported after the order had ended otherwise. The amount may have been collected."
+	case r.Reason == "illegal_move" && r.Status.Terminal():
+		return "The order had ended; nothing moves it any more."
+	case r.Reason == "illegal_move":
+		return "The order's status does not allow it."
+	case r.Reason == "unknown_order":
+		return "There is no such order, or it has left Redis."
+	}
+	return r.Reason
+}
+
+// Exceptions leads to finance's list of the day on which the order was created.
+func (r *refusedRow) Exceptions() string {
+	from, to := creationDays(r.Update.Order)
+	query := "?from=" + dateText(from) + "&to=" + dateText(to)
+	if !r.Account.IsZero() {
+		query += "&account=" + r.Account.String()
+	}
+	return "/payments/exceptions" + query
+}
+
+// lettersView is what the template "dead-letters" shows.
+type lettersView struct {
+	Lost    []string
+	Read    bool
+	Letters []letter
+	More    bool
+}
+
+// letter is an entry that nobody could read or handle.
+type letter struct {
+	ledger.DeadLetter
+	Order delivery.OrderID // zero: it names none
+	Lines []field
+}
+
+type field struct{ Name, Value string }
+
+func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
+	v := new(lettersView)
+	parts := p.reading(r.Context())
+	parts.part("dead letters", func(ctx context.Context) error {
+		letters, err := p.ledger.DeadLetters(ctx, shownTraces+1)
+		v.Read = err == nil
+		v.take(letters)
+		return err
+	})
+	v.Lost = parts.wait()
+	return p.pages.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
+}
+
+func (v *lettersView) take(letters []ledger.DeadLetter) {
+	for i, l := range letters {
+		if i == shownTraces {
+			v.More = true
+			return
+		}
+		shown := letter{DeadLetter: l}
+		for name, value := range l.Fields {
+			if name == "order" {
+				if id, err := delivery.ParseOrderID(value); err == nil {
+					shown.Order = id
+					continue
+				}
+			}
+			shown.Lines = append(shown.Lines, field{name, value})
+		}
+		slices.SortFunc(shown.Lines, func(a, b field) int { return cmp.Compare(a.Name, b.Name) })
+		v.Letters = append(v.Letters, shown)
+	}
+}

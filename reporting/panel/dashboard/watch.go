@@ -1,0 +1,153 @@
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/glance"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/layout"
+)
+
+//go:embed page/*.html
+var files embed.FS
+
+// patience is how long a part of a page may take to be read. Whoever waits
+// longer is told that it cannot be read.
+const patience = 3 * time.Second
+
+// Pages answers the paths that Routes registers. It is safe for concurrent use.
+type Pages struct {
+	// TrackingURL is the customers' link of an order, for operators to follow.
+	// nil: orders are shown without one. Set it before Routes.
+	TrackingURL func(delivery.OrderID) string
+	// Programs are those that Probe asks. Set them before.
+	Programs []Program
+
+	frame   *layout.Frame
+	pages   *layout.Pages
+	ledger  *ledger.Ledger
+	archive *archive.Archive
+	log     *slog.Logger
+	// What many look at is read once for all of them.
+	seen      glance.Glance[*seen]
+	accounts  glance.Glance[[]*delivery.Account]
+	endpoints glance.Glance[[]*ledger.WebhookEndpoint]
+	refused   glance.Glance[[]ledger.RefusedUpdate]
+	pinged    glance.Glance[bool] // whether ClickHouse answers
+
+	probing sync.Mutex
+	probed  []readiness // one for each of Programs; replaced, never changed
+}
+
+// New reads the templates. It connects to nothing.
+func New(f *layout.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
+	pages, err := f.Parse(files, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "watch")}
+	p.remember()
+	return p, nil
+}
+
+// Routes registers the pages, all for operators and all to be read only.
+func (p *Pages) Routes(mux *http.ServeMux) {
+	for pattern, serve := range map[string]layout.Handler{
+		"GET /overview":         p.overview,
+		"GET /overview/live":    p.overviewLive,
+		"GET /orders":           p.orders,
+		"GET /orders/{id}":      p.order,
+		"GET /orders/{id}/live": p.orderLive,
+		"GET /refused-updates":  p.refusedUpdates,
+		"GET /dead-letters":     p.deadLetters,
+	} {
+		p.frame.Handle(mux, pattern, auth.Operator, serve)
+	}
+}
+
+// reading reads the parts of a page side by side and remembers those that could
+// not be read.
+type reading struct {
+	ctx  context.Context
+	log  *slog.Logger
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	lost []string
+}
+
+func (p *Pages) reading(ctx context.Context) *reading { return &reading{ctx: ctx, log: p.log} }
+
+// part reads one; what is the words in which the page names it.
+func (r *reading) part(what string, read func(context.Context) error) {
+	r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(r.ctx, patience)
+		defer cancel()
+		if err := read(ctx); err != nil {
+			r.log.Warn("a part of a page cannot be read", "what", what, "error", err)
+			r.mu.Lock()
+			r.lost = append(r.lost, what)
+			r.mu.Unlock()
+		}
+	})
+}
+
+// wait ends when all parts have been read or given up, and names the latter.
+func (r *reading) wait() []string {
+	r.wg.Wait()
+	slices.Sort(r.lost)
+	return r.lost
+}
+
+// accountNames are the names of accounts by id.
+type accountNames map[delivery.AccountID]string
+
+func (p *Pages) accountNames(ctx context.Context) (accountNames, error) {
+	accounts, err := p.accounts.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(accountNames, len(accounts))
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	return names, nil
+}
+
+// of is a name, or the beginning of the id where there is none to be had.
+func (n accountNames) of(id delivery.AccountID) string {
+	if name := n[id]; name != "" {
+		return name
+	}
+	return "account " + layout.Short(id)
+}
+
+// fleets are all fleets, as they are now.
+func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
+	if err := p.ledger.LoadFleets(ctx); err != nil {
+		return nil, err
+	}
+	return p.ledger.Fleets().All(), nil
+}
+
+// statusTone is the colour of a status.
+func statusTone(s delivery.Status) string {
+	switch s {
+	case delivery.Delivered:
+		return "good"
+	case delivery.Failed:
+		return "bad"
+	case delivery.Cancelled:
+		return "quiet"
+	default:
+		return "accent"
+	}
+}

@@ -1,0 +1,258 @@
+package finance
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/html"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/internal/testenv/web"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/download"
+	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/reports"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+var must = web.Must
+
+// env is a panel with finance's pages and the downloads.
+type env struct {
+	*archiveenv.Env
+	pages  *Pages
+	client *web.Client // finance's browser, which sends a token
+	// account and fleet are known in Redis; the others only in ClickHouse.
+	account, stranger delivery.AccountID
+	fleets            []delivery.FleetID
+	orders            []archive.Order
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	return newEnvOn(t, testenv.New(t))
+}
+
+func newEnvOn(t *testing.T, redis *testenv.Env) *env {
+	t.Helper()
+	e := &env{Env: archiveenv.On(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
+	e.account = e.Vendor.Account
+	e.fleets = []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
+	e.serve(e.Archive)
+	return e
+}
+
+// serve puts the pages over an archive.
+func (e *env) serve(a *archive.Archive) {
+	e.T.Helper()
+	l := panelenv.Ledger(e.Env.Env)
+	gate := panelenv.Gate(e.T, l)
+	f, err := layout.New(gate, "sandbox", panelenv.Log)
+	must(e.T, err)
+	e.pages, err = New(f, l, a, panelenv.Log)
+	must(e.T, err)
+	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
+	must(e.T, err)
+	downloads.Refuse = f.Refuse
+	mux := http.NewServeMux()
+	e.pages.Routes(mux)
+	mux.Handle("/assets/", f.Assets())
+	mux.Handle("/favicon.ico", f.Icon())
+	for _, path := range []string{"/login", "/login.css"} {
+		mux.Handle(path, gate.Handler())
+	}
+	mux.Handle("/reports/", downloads.Handler(gate))
+	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("finance"))
+}
+
+// local is a moment of 2026 or later, in local time.
+func local(s string) time.Time {
+	t, err := time.ParseInLocation("2006-01-02 15:04:05.000", s, delivery.Istanbul)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// order makes an order; n tells it from all others, and what it is like.
+func (e *env) order(n int, created time.Time) archive.Order {
+	account := []delivery.AccountID{e.account, e.stranger}[n%2]
+	external := fmt.Sprintf("A-%05d", n)
+	o := archive.Order{
+		Account: account, Version: 1<<32 | 7, ExternalOrderID: external, ExternalStoreID: fmt.Sprintf("branch-%d", n%7),
+		StoreName: fmt.Sprintf("Çiğköfteci Ömer %d", n%7), TaxNumber: "1234567890", Fleet: e.fleets[n%3], FleetName: fmt.Sprintf("Hızlı Kurye %d", n%3),
+		Status: delivery.Delivered, CreatedAt: created, OrderedAt: created.Add(-time.Second), ReadyAt: created, AssignedAt: created.Add(time.Minute),
+		UpdatedAt: created, PaymentType: delivery.PaymentType(n % 4), OrderAmount: delivery.Money{Minor: int64(n*37+5) % 100_000, Set: true},
+		ID: delivery.MakeOrderID(n%16, delivery.DayOf(created), delivery.OrderDigest(account, external)),
+	}
+	if o.PaymentType == delivery.Cash || o.PaymentType == delivery.Card || n%11 == 0 {
+		o.Collection = o.OrderAmount
+	}
+	o.EndedAt = created.Add(30 * time.Minute)
+	switch {
+	case n%13 == 5:
+		o.Status, o.Failure = delivery.Failed, delivery.TimedOut
+	case n%17 == 3:
+		o.Status = delivery.Cancelled
+	case n%19 == 4:
+		o.Status, o.EndedAt = delivery.Searching, time.Time{}
+	default:
+		o.PickedUpAt, o.DeliveredAt = created.Add(10*time.Minute), o.EndedAt
+	}
+	return o
+}
+
+// store stores orders.
+func (e *env) store(orders ...archive.Order) {
+	e.T.Helper()
+	e.orders = append(e.orders, orders...)
+	must(e.T, e.Archive.InsertAnew(e.T.Context(), &archive.Batch{Orders: orders}))
+}
+
+// november stores n orders, spread over November 2026.
+func (e *env) november(n int) {
+	e.T.Helper()
+	var orders []archive.Order
+	for i := range n {
+		orders = append(orders, e.order(i, local("2026-11-01 00:00:00.000").Add(30*24*time.Hour/time.Duration(n)*time.Duration(i)).Truncate(time.Millisecond)))
+	}
+	e.store(orders...)
+}
+
+const november = "from=2026-11-01&to=2026-11-30"
+
+// kept are the environment's orders that a condition holds for.
+func (e *env) kept(condition func(o *archive.Order) bool) (n int64) {
+	for i := range e.orders {
+		if condition(&e.orders[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func reportNamed(name string) *reports.Report { return mustFind(name) }
+
+// page is an answer with a report.
+type page struct{ *web.Answer }
+
+func (e *env) page(path string) page { e.T.Helper(); return page{e.client.Page(path)} }
+
+// report is the table of the report's rows, which stands below that of the fleets;
+// nil when there is none.
+func (p page) report() *html.Node {
+	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 0 {
+		return tables[len(tables)-1]
+	}
+	return nil
+}
+
+// fleets are the totals of each fleet, by the headings above them.
+func (p page) fleets() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 1 {
+		for _, tr := range web.All(tables[0], "tr")[1:] {
+			cells := cellsOf(tr)
+			all[cells[0]] = headed(tables[0], cells)
+		}
+	}
+	return all
+}
+
+// rows are the texts of the table's body; what stands below each other in a cell
+// has a | between.
+func (p page) rows() (rows [][]string) {
+	table := p.report()
+	if table == nil {
+		return nil
+	}
+	bodies := web.All(table, "tbody")
+	for _, tr := range web.All(bodies[len(bodies)-1], "tr") {
+		rows = append(rows, cellsOf(tr))
+	}
+	return rows
+}
+
+func cellsOf(tr *html.Node) (cells []string) {
+	for n := range tr.ChildNodes() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		var lines []string
+		for part := range n.Descendants() {
+			if part.Type == html.TextNode && strings.TrimSpace(part.Data) != "" {
+				lines = append(lines, strings.Join(strings.Fields(part.Data), " "))
+			}
+		}
+		cells = append(cells, strings.Join(lines, "|"))
+	}
+	return cells
+}
+
+// headed are the cells that say something, by the headings above them.
+func headed(table *html.Node, cells []string) map[string]string {
+	by := map[string]string{}
+	for i, heading := range cellsOf(web.All(table, "tr")[0]) {
+		if i > 0 && cells[i] != "" {
+			by[heading] = cells[i]
+		}
+	}
+	return by
+}
+
+// totals are the sums of all rows, by the headings above them.
+func (p page) totals() map[string]string {
+	table := p.report()
+	if table == nil {
+		return map[string]string{}
+	}
+	for _, sums := range web.All(table, "tbody", "sums") {
+		return headed(table, cellsOf(web.All(sums, "tr")[0]))
+	}
+	return map[string]string{}
+}
+
+// told is how many rows the page says that the report has.
+func (p page) told() string {
+	navs := web.All(p.Tree(), "nav", "buttons")
+	if len(navs) == 0 {
+		return "0"
+	}
+	said := web.Words(web.All(navs[0], "span")[0])
+	if _, after, several := strings.Cut(said, " of "); several {
+		said = after
+	}
+	return strings.ReplaceAll(strings.Fields(said)[0], ",", "")
+}
+
+// chart are the figures of a chart, by label and then in the order of its
+// series.
+func (p page) chart(id string) map[string][]string {
+	figures := map[string][]string{}
+	if figure := p.ByID(id); figure != nil {
+		for _, tr := range web.All(web.All(figure, "tbody")[0], "tr") {
+			cells := cellsOf(tr)
+			figures[cells[0]] = cells[1:]
+		}
+	}
+	return figures
+}
+
+// tile is the text of a tile by its name.
+func (p page) tile(name string) string {
+	for _, tile := range web.All(p.Tree(), "div", "tile") {
+		if said := web.Words(tile); strings.HasPrefix(said, name) {
+			return strings.TrimSpace(strings.TrimPrefix(said, name))
+		}
+	}
+	return ""
+}

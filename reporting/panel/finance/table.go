@@ -1,0 +1,213 @@
+package finance
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/reports"
+)
+
+// table is a report's rows as people read them: amounts beside what names the
+// row, so that they are in sight on every screen, then the rest. Downloads have
+// all columns, see layouts.
+type table struct {
+	Name    string
+	Columns []heading
+	Rows    []row
+	// Sums are the totals of all rows; a row without cells: there are none.
+	Sums row
+
+	report  *reports.Report
+	known   *directory
+	columns [][]int // of the report: what a cell shows, one below the other
+	// orders: order ids lead to the orders, for those who may see them.
+	orders bool
+}
+
+type heading struct {
+	Name  string
+	Class string
+}
+
+// row is a row whose first cell names it.
+type row struct {
+	Head  cell
+	Cells []cell
+}
+
+// cell is a value in words. Class is money, number, yes, no, or nothing.
+type cell struct {
+	// Label is the column's heading, which a phone shows beside the value.
+	Label                string
+	Text, Class, Address string
+	// Whole is what Text is the beginning of; empty: all of it.
+	Whole string
+	// Below are further values of the row that belong to this one.
+	Below []string
+}
+
+// layouts are the columns of each report's table. A cell shows the first of its
+// keys, and the others below it.
+var layouts = map[string][][]string{
+	"order-ledger": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"expectedCollection"}, {"paymentType"},
+		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},
+	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"},
+		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"deliveredCount"}, {"cashCount"}, {"cardCount"}, {"prepaidCount"},
+		{"noPaymentTypeCount"}, {"cashWithoutAmountCount"}},
+	"fleet-statement": {{"month", "storeName", "externalStoreId", "fleetName", "accountId"}, {"orderAmountDelivered"}, {"cashExpected"},
+		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"},
+		{"prepaidCount"}, {"noPaymentTypeCount"}},
+	"exceptions": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"kind"}, {"paymentType"},
+		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"reportedAt"}, {"storeName", "externalStoreId"},
+		{"fleetName", "courierName", "accountId"}},
+	"control-totals": {{"line", "rows"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"},
+		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}},
+}
+
+func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
+	t := &table{Name: r.Title, report: r, known: known, orders: roles.Include(auth.Operator)}
+	for _, keys := range layouts[r.Name] {
+		columns := make([]int, len(keys))
+		for i, key := range keys {
+			columns[i] = r.Column(key)
+		}
+		c := &r.Columns[columns[0]]
+		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, heading{Name: titleOf(r, columns), Class: classOf(c.Kind)})
+	}
+	return t
+}
+
+// titleOf names all that stands in a cell: Day, store, fleet, account.
+func titleOf(r *reports.Report, columns []int) string {
+	title := r.Columns[columns[0]].Heading()
+	for _, i := range columns[1:] {
+		switch c := &r.Columns[i]; c.Key {
+		case "externalStoreId": // stands below the store's name
+		case "failureReason":
+			title += ", reason"
+		case "cancelReason": // an order has one of both reasons
+		default:
+			title += ", " + strings.ToLower(c.Heading()[:1]) + c.Heading()[1:]
+		}
+	}
+	return title
+}
+
+func classOf(k reports.Kind) string {
+	if k == reports.Money {
+		return "money number"
+	}
+	if k == reports.Count {
+		return "number"
+	}
+	return ""
+}
+
+func (t *table) fill(rows [][]reports.Cell) {
+	t.Rows = make([]row, len(rows))
+	for n, cells := range rows {
+		shown := make([]cell, len(t.columns))
+		for i, columns := range t.columns {
+			shown[i] = t.cell(columns[0], cells)
+			shown[i].Label = t.Columns[i].Name
+			for _, below := range columns[1:] {
+				if text := t.cell(below, cells).Text; text != "" && text != shown[i].Text {
+					shown[i].Below = append(shown[i].Below, text)
+				}
+			}
+		}
+		t.Rows[n] = row{Head: shown[0], Cells: shown[1:]}
+	}
+}
+
+// total fills in the totals of all rows.
+func (t *table) total(s reports.Summary) {
+	for _, columns := range t.columns[1:] {
+		c := &t.report.Columns[columns[0]]
+		sum := cell{Label: c.Heading()}
+		if c.Sum {
+			sum.Text, sum.Class = write(c.Kind, s.Totals[columns[0]].Number), classOf(c.Kind)
+			t.Sums.Head.Text = "Total of all rows"
+		}
+		t.Sums.Cells = append(t.Sums.Cells, sum)
+	}
+}
+
+func (t *table) cell(column int, row []reports.Cell) cell {
+	c, value := &t.report.Columns[column], &row[column]
+	shown := cell{Label: c.Heading(), Class: classOf(c.Kind)}
+	switch {
+	case c.Kind == reports.Text:
+		shown.Text = value.Text
+	case value.Given:
+		shown.Text = write(c.Kind, value.Number)
+	}
+	switch c.Key {
+	case "accountId":
+		shown.Text = t.known.Accounts.name(value.Text)
+	case "fleetName":
+		if value.Text == "" {
+			shown.Text = t.known.Fleets.name(row[t.report.Column("fleetId")].Text)
+		}
+	case "storeName":
+		if value.Text == "" {
+			shown.Text = row[t.report.Column("externalStoreId")].Text
+		}
+	case "orderId":
+		shown.Text, shown.Whole = layout.Short(value.Text)+"…", value.Text
+		if t.orders {
+			shown.Address = "/orders/" + value.Text
+		}
+	case "paymentType":
+		if value.Text == "" {
+			shown.Text = "not given"
+		}
+	case "orderAmount", "collectionAmount":
+		if !value.Given {
+			shown.Text = "–" // as the pages of orders have it
+		}
+	case "rows":
+		if shown.Text == "1" {
+			shown.Text = "1 row"
+		} else if value.Given {
+			shown.Text += " rows"
+		}
+	case "line":
+		name := lineNames[value.Text]
+		shown.Text, shown.Below = name[0], []string{name[1]}
+	case "ties":
+		switch value.Text {
+		case "":
+			shown.Text = "not compared"
+		case tiesYes, tiesNo:
+			shown.Class = value.Text
+		}
+	}
+	return shown
+}
+
+// write is a given value that is no text.
+func write(kind reports.Kind, n int64) string {
+	switch kind {
+	case reports.Money:
+		return layout.Money(n)
+	case reports.Count:
+		return layout.Count(n)
+	case reports.DayOnly:
+		return reports.Day(n).Text()
+	case reports.Month:
+		return monthText(reports.Day(n))
+	case reports.Time:
+		return layout.Clock(time.UnixMilli(n))
+	default:
+		return strconv.FormatInt(n, 10)
+	}
+}
+
+// dateOf is the day's beginning, in UTC for formatting alone.
+func dateOf(d reports.Day) time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
+
+func monthText(d reports.Day) string { return dateOf(d).Format("Jan 2006") }

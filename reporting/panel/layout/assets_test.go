@@ -1,0 +1,92 @@
+package layout
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"vendorapi/reporting/panel/svgmap"
+)
+
+// What is vendored is what its authors built.
+func TestVendoredFiles_AreAsPublished(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"htmx.min.js":      "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
+		"chart.umd.min.js": "87364cc2b2a76a6684929e7d6b80b18a897794db38400caff1fcf1791c6925d2",
+	} {
+		content, err := files.ReadFile("assets/vendor/" + name)
+		must(t, err)
+		if digest := sha256.Sum256(content); hex.EncodeToString(digest[:]) != want {
+			t.Errorf("%s has another content: %x", name, digest)
+		}
+	}
+}
+
+func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
+	t.Parallel()
+	f := &Frame{}
+	var err error
+	f.assets, err = loadAssets()
+	must(t, err)
+	for _, name := range served {
+		address, err := f.assets.address(name)
+		must(t, err)
+		plain := get(t, f.Assets(), address, "")
+		want, err := files.ReadFile("assets/" + name)
+		must(t, err)
+		if name == "panel.css" {
+			want = append(want, svgmap.Stylesheet...)
+		}
+		if plain.Code != http.StatusOK || plain.Body.String() != string(want) {
+			t.Errorf("%s: %d, %d bytes", name, plain.Code, plain.Body.Len())
+		}
+		if got := plain.Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
+			t.Errorf("%s: Cache-Control %q", name, got)
+		}
+		if unwanted := get(t, f.Assets(), address, "gzip;q=0"); unwanted.Header().Get("Content-Encoding") != "" || unwanted.Body.String() != string(want) {
+			t.Errorf("%s: %v to who wants no gzip", name, unwanted.Header())
+		}
+		small := get(t, f.Assets(), address, "br, gzip")
+		z, err := gzip.NewReader(small.Body)
+		must(t, err)
+		content, err := io.ReadAll(z)
+		must(t, err)
+		if small.Header().Get("Content-Encoding") != "gzip" || string(content) != string(want) {
+			t.Errorf("%s: compressed, it is another file", name)
+		}
+	}
+	if icon := get(t, f.Icon(), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
+		t.Errorf("the icon is %v", icon.Header())
+	}
+	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/panel.css", "/assets/../frame.go"} {
+		if got := get(t, f.Assets(), path, ""); got.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, got.Code)
+		}
+	}
+	if _, err := f.assets.address("nothing.js"); err == nil {
+		t.Error("an address for an asset that is not there")
+	}
+	request := httptest.NewRequest(http.MethodPost, f.assets.byName["panel.js"].address, nil)
+	w := httptest.NewRecorder()
+	f.Assets().ServeHTTP(w, request)
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+}
+
+func get(t *testing.T, h http.Handler, path, encoding string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	if encoding != "" {
+		r.Header.Set("Accept-Encoding", encoding)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

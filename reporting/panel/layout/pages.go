@@ -1,0 +1,209 @@
+package layout
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/auth"
+)
+
+// Done are the sentences that say what was done, by the key that Redirect puts
+// into the address. Text in an address is never shown.
+type Done map[string]string
+
+// Pages are the templates of one package, with the layout around them.
+type Pages struct {
+	frame *Frame
+	parts *template.Template
+	// whole has for each of the package's templates a set in which the layout's
+	// content is that template.
+	whole map[string]*template.Template
+	done  Done
+}
+
+// Parse reads a package's templates; without patterns those in page/. It fails
+// for a defect of theirs only.
+func (f *Frame) Parse(files fs.FS, done Done, patterns ...string) (*Pages, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"page/*.html"}
+	}
+	parts, err := f.layout.Clone()
+	if err == nil {
+		parts, err = parts.ParseFS(files, patterns...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("frame: templates: %w", err)
+	}
+	p := &Pages{frame: f, parts: parts, whole: map[string]*template.Template{}, done: done}
+	for _, t := range parts.Templates() {
+		if t.Tree == nil || f.layout.Lookup(t.Name()) != nil {
+			continue
+		}
+		set, err := parts.Clone()
+		if err == nil {
+			_, err = set.AddParseTree("content", t.Tree.Copy())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("frame: template %s: %w", t.Name(), err)
+		}
+		p.whole[t.Name()] = set
+	}
+	return p, nil
+}
+
+// View is what a handler shows.
+type View struct {
+	Title string
+	Data  any
+	// Charts says that the page has some: their script is loaded.
+	Charts bool
+	// Refused is why what was asked for was not done: its message stands above
+	// the content, and its code decides the status. See the function "fault" for
+	// messages of single fields.
+	Refused error
+	// Plain leaves the code out of a refusal: the message and the fields say what to do.
+	Plain bool
+}
+
+// Page is what the layout and every content template gets.
+type Page struct {
+	View
+	User, CSRF  string
+	Sections    []section
+	Environment string
+	Now         time.Time
+	// DoneText says what the request before this one did.
+	DoneText string
+	Alert    *delivery.Error
+	// RequestID is what the log knows a failure by.
+	RequestID string
+	// Path of the request, for what refreshes itself and for forms.
+	Path string
+	// Query of the request as it came, for links that keep the filters.
+	Query string
+}
+
+// Show answers with a whole page: the template of this name within the layout.
+func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View) error {
+	page := p.page(r, v)
+	status := http.StatusOK
+	if v.Refused != nil {
+		page.Alert, page.RequestID = auth.Explain(r, p.frame.log, v.Refused)
+		status = page.Alert.Code.HTTPStatus()
+	}
+	return p.show(w, status, name, page)
+}
+
+// Part answers with a template alone, for what refreshes itself.
+func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data any) error {
+	return p.write(w, http.StatusOK, p.parts, name, p.page(r, View{Data: data}))
+}
+
+func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page) error {
+	set := p.whole[name]
+	if set == nil {
+		return fmt.Errorf("frame: no template %q", name)
+	}
+	return p.write(w, status, set, "layout", page)
+}
+
+func (p *Pages) page(r *http.Request, v View) *Page {
+	who := auth.IdentityOf(r.Context())
+	page := &Page{
+		View: v, User: who.Name, CSRF: who.CSRF, Environment: p.frame.environment, Now: time.Now(),
+		DoneText: p.done[r.URL.Query().Get(doneKey)], Path: r.URL.Path, Query: r.URL.RawQuery,
+	}
+	for _, s := range sections {
+		if who.Roles.Include(s.role) {
+			s.Current = r.URL.Path == s.Path || strings.HasPrefix(r.URL.Path, s.Path+"/")
+			page.Sections = append(page.Sections, s)
+		}
+	}
+	return page
+}
+
+// write renders into memory first, so that a template that fails is a refusal
+// and not half a page. Pages are sent uncompressed: they repeat what was typed
+// next to the session's proof, which compression would let others guess (BREACH).
+func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template, name string, page *Page) error {
+	var out bytes.Buffer
+	if err := set.ExecuteTemplate(&out, name, page); err != nil {
+		return fmt.Errorf("frame: %w", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	if page.RequestID != "" {
+		h.Set("X-Request-Id", page.RequestID)
+	}
+	h.Set("Content-Length", strconv.Itoa(out.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // the asker may have gone
+	return nil
+}
+
+const doneKey = "done"
+
+// Redirect ends an action: the browser goes on to a path of the panel, escaped
+// and maybe with a query, where the sentence of this key tells what was done.
+func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
+	u, err := url.Parse(path)
+	if err != nil {
+		return fmt.Errorf("frame: redirect: %w", err)
+	}
+	query := u.Query()
+	query.Set(doneKey, done)
+	u.RawQuery = query.Encode()
+	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+	return nil
+}
+
+var (
+	errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
+	errToken   = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
+)
+
+// Refuse answers an error: as a page for who navigates or submits a form, in the
+// service's envelope for everything else. Nothing of the answer may have been
+// written.
+func (f *Frame) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler) // the way out of an answer that has begun
+	}
+	if !auth.WantsPage(r) {
+		auth.Refuse(w, r, f.log, err)
+		return
+	}
+	e, requestID := auth.Explain(r, f.log, err)
+	page := f.own.page(r, View{Title: refusalTitle(e), Plain: len(e.Fields) > 0})
+	page.Alert, page.RequestID = e, requestID
+	w.Header().Set("Content-Security-Policy", auth.PolicyScripts) // whatever handler it stands in for
+	if wait := auth.WaitSeconds(e); wait > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+	}
+	if err := f.own.show(w, e.Code.HTTPStatus(), "refusal", page); err != nil {
+		auth.Refuse(w, r, f.log, err)
+	}
+}
+
+func refusalTitle(e *delivery.Error) string {
+	switch status := e.Code.HTTPStatus(); {
+	case status == http.StatusNotFound:
+		return "Not found"
+	case status == http.StatusForbidden:
+		return "Not allowed"
+	case status == http.StatusServiceUnavailable:
+		return "Not available right now"
+	case status >= http.StatusInternalServerError:
+		return "Something went wrong"
+	}
+	return "This did not work"
+}
