@@ -117,7 +117,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	must(t, err)
 	e.pages, err = New(f, e.ledger, admin, log)
 	must(t, err)
-	e.pages.accounts.Age, e.pages.receivers.Age = 0, 0 // tests change things themselves
+	e.pages.accounts.MaxAge, e.pages.receivers.MaxAge = 0, 0 // tests change things themselves
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	mux.Handle("/login", gate.Handler())

@@ -11,9 +11,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/glance"
 	"vendorapi/reporting/panel/adminapi"
 	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -31,8 +31,8 @@ type Pages struct {
 	sent   sentForms
 	// What every list needs is read once for all who look; what this process
 	// changes is seen at once, what others change a moment later.
-	accounts  glance.Glance[[]*delivery.Account]
-	receivers glance.Glance[[]*ledger.WebhookEndpoint]
+	accounts  cache.Cache[[]*delivery.Account]
+	receivers cache.Cache[[]*ledger.WebhookEndpoint]
 }
 
 // How old the lists may be that those who look share, and how long their reads
@@ -50,8 +50,8 @@ func New(f *layout.Frame, l *ledger.Ledger, admin *adminapi.Client, log *slog.Lo
 		return nil, err
 	}
 	return &Pages{frame: f, pages: pages, ledger: l, admin: admin, log: log.With("part", "operate"),
-		accounts:  glance.Glance[[]*delivery.Account]{Age: accountsAge, Patience: readPatience, Read: l.Accounts},
-		receivers: glance.Glance[[]*ledger.WebhookEndpoint]{Age: receiversAge, Patience: readPatience, Read: l.WebhookEndpoints},
+		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: accountsAge, Timeout: readPatience, Read: l.Accounts},
+		receivers: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: receiversAge, Timeout: readPatience, Read: l.WebhookEndpoints},
 	}, nil
 }
 

@@ -139,7 +139,7 @@ func TestLists_AreReadOnceForAllWhoLook(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Paylaşılan " + t.Name())
 	e.register(v, "https://vendor.example/önce")
-	e.pages.accounts.Age, e.pages.receivers.Age = time.Minute, time.Minute
+	e.pages.accounts.MaxAge, e.pages.receivers.MaxAge = time.Minute, time.Minute
 	var reads atomic.Int64
 	read := e.pages.receivers.Read
 	e.pages.receivers.Read = func(ctx context.Context) ([]*ledger.WebhookEndpoint, error) {

@@ -8,7 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/glance"
+	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -52,14 +52,14 @@ type seen struct {
 
 // remember prepares what is shared among those who ask.
 func (p *Pages) remember() {
-	p.seen = glance.Glance[*seen]{Age: overviewAge, Patience: 2 * patience, Read: p.readSeen}
-	p.accounts = glance.Glance[[]*delivery.Account]{Age: partiesAge, Patience: patience, Read: p.ledger.Accounts}
-	p.endpoints = glance.Glance[[]*ledger.WebhookEndpoint]{Age: partiesAge, Patience: patience, Read: p.ledger.WebhookEndpoints}
-	p.refused = glance.Glance[[]ledger.RefusedUpdate]{Age: refusedAge, Patience: patience,
+	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * patience, Read: p.readSeen}
+	p.accounts = cache.Cache[[]*delivery.Account]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Accounts}
+	p.endpoints = cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.WebhookEndpoints}
+	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: patience,
 		Read: func(ctx context.Context) ([]ledger.RefusedUpdate, error) {
 			return p.ledger.RefusedUpdates(ctx, readTraces)
 		}}
-	p.pinged = glance.Glance[bool]{Age: pingAge, Spare: pingSpare, Patience: pingPatience,
+	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingSpare, Timeout: pingPatience,
 		Read: func(ctx context.Context) (bool, error) { return p.archive.Ping(ctx) == nil, nil }}
 }
 

@@ -39,7 +39,7 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 // What does not answer is told with since when, as long as it does not.
 func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	e := newEnv(t)
-	e.pages.seen.Age = 0
+	e.pages.seen.MaxAge = 0
 	hangs, ready := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, func(context.Context) error { return nil }
 	waits := func(context.Context) error { return errors.New("not ready: waiting for Redis") }
 	e.pages.Programs = []Program{{"gateway", hangs}, {"worker-1", ready}, {"worker-2", waits}}
@@ -118,7 +118,7 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 	e.serve(hanging)
 	ask := func() { e.get("/overview/live").Says("ClickHouse away", "Orders an hour 0") }
 	pinged := &e.pages.pinged
-	pinged.Patience = 10 * time.Millisecond
+	pinged.Timeout = 10 * time.Millisecond
 	var all sync.WaitGroup
 	for range 15 {
 		all.Go(ask)
@@ -126,7 +126,7 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 	all.Wait()
 	var asked atomic.Int64
 	pinged.Read = func(context.Context) (bool, error) { asked.Add(1); <-t.Context().Done(); return false, nil }
-	pinged.Age, e.pages.seen.Age = 0, 0 // what is known is too old at once
+	pinged.MaxAge, e.pages.seen.MaxAge = 0, 0 // what is known is too old at once
 	ask()
 	e.Await("ClickHouse is asked again", func() bool { return asked.Load() == 1 })
 	ask()

@@ -12,8 +12,8 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/glance"
 	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -38,11 +38,11 @@ type Pages struct {
 	archive *archive.Archive
 	log     *slog.Logger
 	// What many look at is read once for all of them.
-	seen      glance.Glance[*seen]
-	accounts  glance.Glance[[]*delivery.Account]
-	endpoints glance.Glance[[]*ledger.WebhookEndpoint]
-	refused   glance.Glance[[]ledger.RefusedUpdate]
-	pinged    glance.Glance[bool] // whether ClickHouse answers
+	seen      cache.Cache[*seen]
+	accounts  cache.Cache[[]*delivery.Account]
+	endpoints cache.Cache[[]*ledger.WebhookEndpoint]
+	refused   cache.Cache[[]ledger.RefusedUpdate]
+	pinged    cache.Cache[bool] // whether ClickHouse answers
 
 	probing sync.Mutex
 	probed  []readiness // one for each of Programs; replaced, never changed

@@ -15,8 +15,8 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/glance"
 	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
@@ -52,7 +52,7 @@ type Pages struct {
 	log     *slog.Logger
 	// reading and digesting are turns at ClickHouse.
 	reading, digesting *semaphore.Weighted
-	pinged             glance.Glance[error] // nil: ClickHouse answers
+	pinged             cache.Cache[error] // nil: ClickHouse answers
 }
 
 // New prepares the pages. It fails for a defect of theirs only.
@@ -63,7 +63,7 @@ func New(f *layout.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger
 	}
 	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
-	p.pinged = glance.Glance[error]{Age: pingPause, Patience: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
+	p.pinged = cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
 	return p, nil
 }
 

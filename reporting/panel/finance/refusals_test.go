@@ -22,8 +22,8 @@ import (
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/glance"
 	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/reports"
 )
 
@@ -150,7 +150,7 @@ func TestAttended_EndsWithClickHouseAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
-		p := &Pages{pinged: glance.Glance[error]{Age: pingPause, Patience: pingLimit, Read: func(ctx context.Context) (error, error) {
+		p := &Pages{pinged: cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
 			if silent.Load() {
 				<-ctx.Done()
 				return ctx.Err(), nil
