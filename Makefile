@@ -36,7 +36,7 @@ demo: ## play a vendor's day against a system of its own, with its reports; adds
 	@go run ./reporting engine install
 	@go run ./loadtest/demo $(ARGS)
 
-screenshots: ## take the README's pictures of the panel from a day that is played for them (ARGS=-help)
+screenshots: ## take PANEL.md's pictures of the panel from a day that is played for them (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server chromium
 	@go run ./reporting engine install
 	@go run ./loadtest/screenshots $(ARGS)

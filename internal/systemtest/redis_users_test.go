@@ -92,7 +92,7 @@ func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
 	}
 }
 
-// As the README says: the new password is added, programs are restarted one after
+// As configs/REDIS.md says: the new password is added, programs are restarted one after
 // the other, the old one is taken away.
 func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@
 // on free ports and in a temporary folder, plays a day on it that has what a
 // real one has (several vendors and fleets, receivers of webhooks that fail, one
 // that is unreachable, refusals, couriers under way), takes the pictures of the
-// README with a Chromium, and measures every page of the panel: its bytes over
+// panel for reporting/PANEL.md with a Chromium, and measures every page of the panel: its bytes over
 // the wire and how long it takes to be answered.
 //
 // It exits 0 when every picture was taken, nothing in the browser's console spoke
@@ -43,7 +43,7 @@ type flags struct {
 
 const usage = `Usage: make screenshots [ARGS='flags']
 
-Plays a day against a whole system of its own and takes the README's pictures of
+Plays a day against a whole system of its own and takes PANEL.md's pictures of
 the panel and the tracking page with a Chromium. Exits 0 only when every page is
 small enough and no browser complained.
 

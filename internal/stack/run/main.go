@@ -33,7 +33,7 @@ it, and stops everything on Ctrl-C or when one of its programs ends.
 
   run [flags]
 
-Variables (README, "Configuration"): DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
+Variables (configs/CONFIGURATION.md): DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
 REDIS_URL, REDIS_TLS, CLICKHOUSE_URL, CLICKHOUSE_ADDR, COURIER, COURIER_STEP,
 WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR.
 
@@ -128,7 +128,7 @@ func dataDir() string {
 	return ".data"
 }
 
-// options reads the variables of `make run` (README, "Configuration").
+// options reads the variables of `make run` (configs/CONFIGURATION.md).
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
 	value := func(name, fallback string) string {
 		if v := env(name); v != "" {
@@ -194,7 +194,7 @@ Ready after %.1f s. Ctrl-C, or make stop, stops everything.
   Documentation       %s/docs of the Vendor API, %s/docs of the fleet and admin APIs
   All of this         %s, and for a shell %s
 
-README.md has a walk through the API to paste. It begins with a token:
+README.md has an order to paste, from the token to its delivery. It begins with a token:
 
   curl -s %s/api/vendor/v1/token -H 'Content-Type: application/json' \
     -d '{"clientId":"%s","clientSecret":"%s"}'
