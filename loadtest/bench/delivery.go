@@ -10,8 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -48,7 +47,7 @@ func (b *bench) measureDelivery(ctx context.Context, s *system, round int) (perS
 			return 0, errors.Join(err, context.Cause(ctx))
 		}
 		perSecond = float64(d.done.Load()) / time.Unix(0, d.last.Load()).Sub(began).Seconds()
-		b.progress(round, "%s orders/s delivered, %d webhooks verified", figures.Number(perSecond), d.webhooks.Load())
+		b.progress(round, "%s orders/s delivered, %d webhooks verified", harness.Number(perSecond), d.webhooks.Load())
 		orders := float64(d.done.Load())
 		b.costs.add(costDelivered+".webhooks", float64(d.webhooks.Load())/orders)
 		b.costs.add(costDelivered+".webhook_bytes", float64(s.hooks.bytes.Load()-bytesBefore)/orders)
@@ -93,12 +92,12 @@ func (d *delivery) seen(e receiver.Event) {
 // departs, hands over.
 func (d *delivery) lane(ctx context.Context, until time.Time) error {
 	deadline := until.Add(deliveryPatience)
-	vendor, err := pace.Dial(ctx, d.s.vendorAddrs[0], deadline)
+	vendor, err := harness.Dial(ctx, d.s.vendorAddrs[0], deadline)
 	if err != nil {
 		return err
 	}
 	defer vendor.Close()
-	fleet, err := pace.Dial(ctx, d.s.privateAddr, deadline)
+	fleet, err := harness.Dial(ctx, d.s.privateAddr, deadline)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (d *delivery) lane(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-func exchange(c *pace.Conn, request []byte, want int) ([]byte, error) {
+func exchange(c *harness.Conn, request []byte, want int) ([]byte, error) {
 	a, err := c.Exchange(request)
 	if err != nil {
 		return nil, err

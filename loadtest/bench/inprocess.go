@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // trial is one sub-benchmark and how many operations a whole run gives it:
@@ -44,7 +44,7 @@ func (b *bench) interleave(ctx context.Context, t *testBinary, ts trials) (resul
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			b.progress(round, "%-31s %9s %s", name, figures.Number(shown), ts.unit)
+			b.progress(round, "%-31s %9s %s", name, harness.Number(shown), ts.unit)
 			found[one.name] = append(found[one.name], counted)
 		}
 	}
@@ -74,7 +74,7 @@ func (r results) better(unit, one, other string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if figures.Median(second) > figures.Median(first) {
+	if harness.Median(second) > harness.Median(first) {
 		return other, nil
 	}
 	return one, nil

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // limit is what is accepted of one line. Exactly one of AtLeast and AtMost is
@@ -49,7 +49,7 @@ func (l *limit) String() string {
 	if bound == nil {
 		sign, bound = "<=", l.AtMost
 	}
-	return fmt.Sprintf("%s %s %s", l.Of, sign, figures.Number(*bound))
+	return fmt.Sprintf("%s %s %s", l.Of, sign, harness.Number(*bound))
 }
 
 // holds reports whether a median is within the limit.
@@ -159,5 +159,5 @@ func (j *judgedLine) judge(quick bool) error {
 		return nil
 	}
 	j.Verdict = failed
-	return fmt.Errorf("%s: %s is beyond the accepted %s", j.Key, figures.Number(figure.Median), j.Limit)
+	return fmt.Errorf("%s: %s is beyond the accepted %s", j.Key, harness.Number(figure.Median), j.Limit)
 }

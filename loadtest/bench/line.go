@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // line is one row of the table: a figure and its baseline, both measured once
@@ -60,5 +60,5 @@ func spreadOf(rounds []float64) *spread {
 	if len(rounds) == 0 {
 		return nil
 	}
-	return &spread{Median: figures.Median(rounds), Min: slices.Min(rounds), Max: slices.Max(rounds)}
+	return &spread{Median: harness.Median(rounds), Min: slices.Min(rounds), Max: slices.Max(rounds)}
 }

@@ -29,8 +29,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // longest bounds a whole run, whatever hangs.
@@ -201,7 +200,7 @@ func (b *bench) runRatios(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m := machine.Describe(ctx)
+	m := harness.DescribeMachine(ctx)
 	fmt.Fprintf(b.out, "%s\n", m)
 	only := regexp.MustCompile(b.only) // compiled once before, in settle
 	var lines []line
@@ -221,7 +220,7 @@ func (b *bench) runRatios(ctx context.Context) error {
 	judged, verdict := judge(lines, accepted, b.quick, b.only == "")
 	r := report{Machine: m, Rounds: b.rounds, Quick: b.quick, Seconds: time.Since(began).Seconds(), Lines: judged, Costs: b.costs.spreads()}
 	r.print(b.out)
-	return errors.Join(verdict, figures.WriteJSON(b.json, r, b.out))
+	return errors.Join(verdict, harness.WriteJSON(b.json, r, b.out))
 }
 
 // progress shows one line per measurement.

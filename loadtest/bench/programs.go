@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 // rate is the fixed rate of the open loop, in orders per second.
@@ -90,7 +89,7 @@ var nothing = []byte("GET /nothing HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
 
 // measureWaits sends orders, and requests for nothing, at a fixed rate.
 func (b *bench) measureWaits(ctx context.Context, s *system, round int, w *waits) error {
-	o := pace.Options{
+	o := harness.Load{
 		Addrs: s.vendorAddrs[:1], Connections: connections, Rate: rate, Duration: b.lasting(5 * time.Second),
 		Want: 404, Request: func(dst []byte, _ int) []byte { return append(dst, nothing...) },
 	}
@@ -108,11 +107,8 @@ func (b *bench) measureWaits(ctx context.Context, s *system, round int, w *waits
 	return s.settle(ctx)
 }
 
-func openLoop(ctx context.Context, o pace.Options) ([]float64, error) {
-	r, err := pace.Open(ctx, o)
-	if err == nil {
-		err = r.Err()
-	}
+func openLoop(ctx context.Context, o harness.Load) ([]float64, error) {
+	r, err := harness.OpenLoop(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
@@ -129,7 +125,7 @@ func milliseconds(list []float64) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += figures.Number(v)
+		text += harness.Number(v)
 	}
 	return text
 }
@@ -143,7 +139,7 @@ func (b *bench) measureCreation(ctx context.Context, s *system, round int) (perS
 			return 0, err
 		}
 		perSecond = r.PerSecond()
-		b.progress(round, "%s orders/s created", figures.Number(perSecond))
+		b.progress(round, "%s orders/s created", harness.Number(perSecond))
 		orders := float64(r.Answered)
 		b.costs.add(costCreated+".http_in_bytes", float64(r.Sent)/orders)
 		b.costs.add(costCreated+".http_out_bytes", float64(r.Received)/orders)
@@ -153,13 +149,10 @@ func (b *bench) measureCreation(ctx context.Context, s *system, round int) (perS
 }
 
 // create keeps the connections busy with new orders; the gateways take turns.
-func (s *system) create(ctx context.Context, addrs []string, length time.Duration) (*pace.Result, error) {
-	r, err := pace.Closed(ctx, pace.Options{
+func (s *system) create(ctx context.Context, addrs []string, length time.Duration) (*harness.Answers, error) {
+	r, err := harness.ClosedLoop(ctx, harness.Load{
 		Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.orders.batch(),
 	})
-	if err == nil {
-		err = r.Err()
-	}
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 // The benchmarks of other packages run once, and say what the table asks of them.
@@ -37,10 +37,10 @@ func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	r, err := pace.Open(t.Context(), pace.Options{
+	r, err := harness.OpenLoop(t.Context(), harness.Load{
 		Addrs: s.vendorAddrs, Connections: 8, Rate: 200, Duration: 300 * time.Millisecond, Want: 201, Request: s.orders.batch(),
 	})
-	if err != nil || r.Err() != nil || r.Answered != 60 {
+	if err != nil || r.Answered != 60 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	err = s.account(t.Context(), costDelivered, b.costs, func() (float64, error) {

@@ -5,13 +5,12 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // report is what a run leaves behind.
 type report struct {
-	Machine machine.Machine `json:"machine"`
+	Machine harness.Machine `json:"machine"`
 	Rounds  int             `json:"rounds"`
 	Quick   bool            `json:"quick"`
 	Seconds float64         `json:"seconds"`
@@ -30,12 +29,12 @@ func (r *report) print(out io.Writer) {
 	for _, l := range r.Lines {
 		base, ratio := "", ""
 		if l.Base != nil {
-			base = fmt.Sprintf("%s  %s", figures.Number(l.Base.Median), l.Baseline)
+			base = fmt.Sprintf("%s  %s", harness.Number(l.Base.Median), l.Baseline)
 		}
 		if l.Ratio != nil {
 			ratio = l.Ratio.String()
 		}
-		measured := figures.Number(l.Measured.Median) + " " + l.Unit
+		measured := harness.Number(l.Measured.Median) + " " + l.Unit
 		if l.Limit != nil && l.Limit.Of == ofMeasured {
 			measured = l.Measured.String() + " " + l.Unit
 		}
@@ -56,5 +55,5 @@ func (r *report) print(out io.Writer) {
 
 // String is "0.52 (0.50..0.55)".
 func (s *spread) String() string {
-	return fmt.Sprintf("%s (%s..%s)", figures.Number(s.Median), figures.Number(s.Min), figures.Number(s.Max))
+	return fmt.Sprintf("%s (%s..%s)", harness.Number(s.Median), harness.Number(s.Min), harness.Number(s.Max))
 }

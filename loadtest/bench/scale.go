@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // masters of the cluster; the fewest that Redis Cluster takes.
@@ -37,7 +36,7 @@ type cell struct {
 
 // scaleReport is what -scale leaves behind.
 type scaleReport struct {
-	Machine    machine.Machine `json:"machine"`
+	Machine    harness.Machine `json:"machine"`
 	Rounds     int             `json:"rounds"`
 	Topologies []scaledFigures `json:"topologies"`
 }
@@ -57,7 +56,7 @@ type scaledFigures struct {
 // runScale puts the same load, as many orders as are accepted, on each topology
 // in turn. All of them are up all the time; those without load are idle.
 func (b *bench) runScale(ctx context.Context) error {
-	m := machine.Describe(ctx)
+	m := harness.DescribeMachine(ctx)
 	fmt.Fprintf(b.out, "%s\n", m)
 	single, err := b.startSystem(ctx, "single", "")
 	if err != nil {
@@ -92,7 +91,7 @@ func (b *bench) runScale(ctx context.Context) error {
 	}
 	r.Machine = m
 	r.print(b.out)
-	return figures.WriteJSON(b.json, r, b.out)
+	return harness.WriteJSON(b.json, r, b.out)
 }
 
 func (b *bench) measureScale(ctx context.Context, topologies []*topology) (scaleReport, error) {
@@ -110,7 +109,7 @@ func (b *bench) measureScale(ctx context.Context, topologies []*topology) (scale
 				return r, fmt.Errorf("%s: %w", t.title, err)
 			}
 			t.cells = append(t.cells, c)
-			b.progress(round, "%-26s %9s orders/s", t.title, figures.Number(c.orders))
+			b.progress(round, "%-26s %9s orders/s", t.title, harness.Number(c.orders))
 		}
 	}
 	for _, t := range topologies {
@@ -186,7 +185,7 @@ func (t *topology) figures(first *topology) scaledFigures {
 
 // busy is "0.80, 33 us": cores, and microseconds of them per order.
 func (t *scaledFigures) busy(cores *spread) string {
-	return fmt.Sprintf("%.2f, %s us", cores.Median, figures.Number(cores.Median*1e6/t.Orders.Median))
+	return fmt.Sprintf("%.2f, %s us", cores.Median, harness.Number(cores.Median*1e6/t.Orders.Median))
 }
 
 func (r *scaleReport) print(out io.Writer) {

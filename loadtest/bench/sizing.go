@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // sizing is a file that an operator fills in: what one order costs, measured by
@@ -167,7 +167,7 @@ func (s *sizing) print(out io.Writer, rates []float64) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "orders per second at the peak")
 	for _, rate := range rates {
-		fmt.Fprintf(w, "\t%s", figures.Number(rate))
+		fmt.Fprintf(w, "\t%s", harness.Number(rate))
 	}
 	fmt.Fprintln(w, "\t= formula")
 	for _, n := range needs {
@@ -178,7 +178,7 @@ func (s *sizing) print(out io.Writer, rates []float64) {
 				fmt.Fprint(w, "\tnot measured")
 				continue
 			}
-			fmt.Fprintf(w, "\t%s", strings.TrimSpace(figures.Number(v)+" "+n.unit))
+			fmt.Fprintf(w, "\t%s", strings.TrimSpace(harness.Number(v)+" "+n.unit))
 		}
 		fmt.Fprintf(w, "\t= %s\n", n.formula)
 	}

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/k6/report"
-	"vendorapi/loadtest/machine"
 )
 
 type flags struct {
@@ -127,7 +127,7 @@ func (p *player) playAll(ctx context.Context, chosen []script, path string) erro
 	if len(all) == 0 {
 		return broken // and an earlier page stays
 	}
-	page := compose(all, began, machineFacts(machine.Describe(context.WithoutCancel(ctx))))
+	page := compose(all, began, machineFacts(harness.DescribeMachine(context.WithoutCancel(ctx))))
 	if broken != nil {
 		page.Interrupted = broken.Error()
 	}
@@ -164,7 +164,7 @@ func tell(out io.Writer, p *played) {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // machineFacts is the page's line about where the figures were taken.
-func machineFacts(m machine.Machine) []report.Fact {
+func machineFacts(m harness.Machine) []report.Fact {
 	return []report.Fact{
 		{Name: "Processors", Value: fmt.Sprint(m.Cores)},
 		{Name: "Model", Value: m.CPU},

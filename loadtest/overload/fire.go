@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 // volley is a series of requests to one gateway.
@@ -21,7 +21,7 @@ type volley struct {
 	// request appends request n to dst and says whose it is and of which order.
 	request func(dst []byte, n int) (request []byte, vendor, number int)
 	// count records an answer.
-	count func(t *tally, s shot, a pace.Answer, at time.Time)
+	count func(t *tally, s shot, a harness.Answer, at time.Time)
 }
 
 // answerWithin bounds how long a client waits for what is under way at the end.
@@ -95,7 +95,7 @@ func (v *volley) feed(ctx context.Context, t *tally, arrivals chan<- shot, until
 // serve is one connection's life.
 func (v *volley) serve(ctx context.Context, t *tally, arrivals <-chan shot) {
 	deadline, _ := ctx.Deadline() // fire has set one
-	var conn *pace.Conn
+	var conn *harness.Conn
 	var request []byte
 	for s := range arrivals {
 		if s.due.IsZero() {
@@ -103,7 +103,7 @@ func (v *volley) serve(ctx context.Context, t *tally, arrivals <-chan shot) {
 		}
 		request, s.vendor, s.number = v.request(request[:0], s.n)
 		if conn == nil {
-			fresh, err := pace.Dial(ctx, v.addr, deadline)
+			fresh, err := harness.Dial(ctx, v.addr, deadline)
 			if err != nil {
 				t.lost(s)
 				continue

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 // A fleet's credential in wrong hands: so many reports a second, over so many
@@ -33,7 +33,7 @@ type flood struct {
 	statuses map[int]int
 }
 
-func (f *flood) count(_ *tally, _ shot, a pace.Answer, _ time.Time) {
+func (f *flood) count(_ *tally, _ shot, a harness.Answer, _ time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.statuses[a.Status]++

@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // longest bounds a whole run, whatever hangs.
@@ -162,7 +162,7 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	r := &run{form: f, dir: dir, bin: *bin, sheet: sheet{out: out}}
-	fmt.Fprintln(out, machine.Describe(ctx))
+	fmt.Fprintln(out, harness.DescribeMachine(ctx))
 	return r.play(ctx, pattern)
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 const storeID = "kadikoy-1"
@@ -130,7 +130,7 @@ func (s *system) reading(orders []placed, connections int, rate float64, d time.
 			o := &orders[n]
 			return s.vendors[o.vendor].read(dst, o.id), o.vendor, o.number
 		},
-		count: func(t *tally, sh shot, a pace.Answer, at time.Time) {
+		count: func(t *tally, sh shot, a harness.Answer, at time.Time) {
 			t.countRead(sh, a, at, `"orderId":"`+orders[sh.n].id+`"`)
 		},
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -41,15 +41,15 @@ func TestSaysWhen_WantsTheSameWaitTwice(t *testing.T) {
 	const limited = `{"success":false,"message":"m","data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":12}}`
 	for _, c := range []struct {
 		name string
-		a    pace.Answer
+		a    harness.Answer
 		want bool
 	}{
-		{"right", pace.Answer{RetryAfter: 12, Body: []byte(limited)}, true},
-		{"no header", pace.Answer{Body: []byte(limited)}, false},
-		{"another wait", pace.Answer{RetryAfter: 13, Body: []byte(limited)}, false},
-		{"a wait that begins alike", pace.Answer{RetryAfter: 1, Body: []byte(limited)}, false},
-		{"another code", pace.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"DUPLICATE_ORDER","retryAfterSeconds":12}}`)}, false},
-		{"no wait in the body", pace.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"RATE_LIMITED"}}`)}, false},
+		{"right", harness.Answer{RetryAfter: 12, Body: []byte(limited)}, true},
+		{"no header", harness.Answer{Body: []byte(limited)}, false},
+		{"another wait", harness.Answer{RetryAfter: 13, Body: []byte(limited)}, false},
+		{"a wait that begins alike", harness.Answer{RetryAfter: 1, Body: []byte(limited)}, false},
+		{"another code", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"DUPLICATE_ORDER","retryAfterSeconds":12}}`)}, false},
+		{"no wait in the body", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"RATE_LIMITED"}}`)}, false},
 	} {
 		if got := saysWhen(c.a, "RATE_LIMITED"); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
@@ -61,7 +61,7 @@ func TestCount_SortsAnswers(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	tally := newTally()
 	now := time.Now()
-	for _, a := range []pace.Answer{
+	for _, a := range []harness.Answer{
 		{Status: 201, Body: []byte(`{"data":{"orderId":"` + id + `"}}`)},
 		{Status: 201, Body: []byte(`{"data":{}}`)},
 		{Status: 429, RetryAfter: 1, Body: []byte(`{"data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":1}}`)},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"vendorapi/loadtest/pace"
+	"vendorapi/loadtest/harness"
 )
 
 // placed is an order that was answered 201.
@@ -46,7 +46,7 @@ type shot struct {
 }
 
 // count records an answer to the creation of an order.
-func (t *tally) count(s shot, a pace.Answer, at time.Time) {
+func (t *tally) count(s shot, a harness.Answer, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	took := at.Sub(s.due)
@@ -73,7 +73,7 @@ func (t *tally) count(s shot, a pace.Answer, at time.Time) {
 }
 
 // countRead records an answer that should be 200 and hold the text.
-func (t *tally) countRead(s shot, a pace.Answer, at time.Time, text string) {
+func (t *tally) countRead(s shot, a harness.Answer, at time.Time, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	took := at.Sub(s.due)
@@ -110,7 +110,7 @@ func (t *tally) served(n int64, share float64) bool {
 }
 
 // strange needs mu held.
-func (t *tally) strange(a pace.Answer) {
+func (t *tally) strange(a harness.Answer) {
 	t.wrong++
 	if t.sample == "" {
 		t.sample = fmt.Sprintf("%d %.200s", a.Status, a.Body)
@@ -130,7 +130,7 @@ func orderIDOf(body []byte) string {
 
 // saysWhen reports whether a refusal has the code and says in both places, header
 // and body, the same number of seconds to wait.
-func saysWhen(a pace.Answer, code string) bool {
+func saysWhen(a harness.Answer, code string) bool {
 	var seconds [20]byte
 	told := append(append([]byte(`"retryAfterSeconds":`), strconv.AppendInt(seconds[:0], int64(a.RetryAfter), 10)...), 0)
 	told = told[:len(told)-1]

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 // measureDownloads downloads the order ledger of the whole year over HTTP and
 // writes it to a file, and a fifth of it as a workbook. Every process is started
 // anew before, so that its peak is that of one download.
-func (b *bench) measureDownloads(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measureDownloads(ctx context.Context) (sheet []harness.Figure, err error) {
 	y, err := b.openYear(ctx)
 	if err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func (b *bench) measureDownloads(ctx context.Context) (sheet []figures.Figure, e
 		return sheet, err
 	}
 	sheet = append(sheet,
-		figures.Figure{Key: "download.file.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{written.Seconds()},
-			Note: figures.Number(float64(truth.rows)/written.Seconds()) + " rows/s"},
-		figures.Figure{Key: "download.differs", Title: "  rows and sums that are not ClickHouse's, in either", Rounds: []float64{float64(differs)}, Limit: figures.Always(figures.AtMost(0))})
+		harness.Figure{Key: "download.file.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{written.Seconds()},
+			Note: harness.Number(float64(truth.rows)/written.Seconds()) + " rows/s"},
+		harness.Figure{Key: "download.differs", Title: "  rows and sums that are not ClickHouse's, in either", Rounds: []float64{float64(differs)}, Limit: harness.Always(harness.AtMost(0))})
 	if err := os.Remove(path); err != nil {
 		return sheet, err
 	}
@@ -90,7 +90,7 @@ func (r *received) Write(p []byte) (int, error) {
 
 // downloadCSV downloads the ledger from a panel and an engine that have done
 // nothing before.
-func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []figures.Figure, error) {
+func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []harness.Figure, error) {
 	if err := y.panel.Stop(); err != nil {
 		return nil, nil, err
 	}
@@ -124,15 +124,15 @@ func (y *year) downloadCSV(ctx context.Context, s *scope) (*received, []figures.
 	if err != nil {
 		return nil, nil, err
 	}
-	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", figures.Grouped(to.lines), seconds, float64(panel.peak)/megabyte)
+	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", harness.Grouped(to.lines), seconds, float64(panel.peak)/megabyte)
 	rows := float64(to.lines - 1) // the header is one
-	return to, []figures.Figure{
-		{Key: "download.http.memory", Title: fmt.Sprintf("%s rows as CSV over HTTP: peak memory of reporting", figures.Grouped(to.lines-1)), Unit: "MB",
-			Rounds: []float64{float64(panel.peak) / megabyte}, Limit: figures.Always(figures.AtMost(mostMemory))},
+	return to, []harness.Figure{
+		{Key: "download.http.memory", Title: fmt.Sprintf("%s rows as CSV over HTTP: peak memory of reporting", harness.Grouped(to.lines-1)), Unit: "MB",
+			Rounds: []float64{float64(panel.peak) / megabyte}, Limit: harness.Always(harness.AtMost(mostMemory))},
 		{Key: "download.http.engine", Title: "  peak memory of the engine", Unit: "MB", Rounds: []float64{float64(engine.peak) / megabyte},
-			Note: "before " + figures.Number(float64(before.now)/megabyte) + " MB"},
+			Note: "before " + harness.Number(float64(before.now)/megabyte) + " MB"},
 		{Key: "download.http.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{seconds},
-			Note: fmt.Sprintf("%s rows/s, %s MB/s, first byte after %s ms", figures.Number(rows/seconds), figures.Number(float64(to.bytes)/megabyte/seconds), figures.Number(milliseconds(first.after)))},
+			Note: fmt.Sprintf("%s rows/s, %s MB/s, first byte after %s ms", harness.Number(rows/seconds), harness.Number(float64(to.bytes)/megabyte/seconds), harness.Number(milliseconds(first.after)))},
 	}, nil
 }
 
@@ -151,7 +151,7 @@ func (f *firstByte) Write(p []byte) (int, error) {
 }
 
 // writeReport lets `reporting report` write the order ledger to a file.
-func (y *year) writeReport(ctx context.Context, key, title, path string, s *scope) (took time.Duration, sheet []figures.Figure, err error) {
+func (y *year) writeReport(ctx context.Context, key, title, path string, s *scope) (took time.Duration, sheet []harness.Figure, err error) {
 	p := y.program("report", nil, "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
 	began := time.Now()
 	if err := p.Start(ctx); err != nil {
@@ -165,18 +165,18 @@ func (y *year) writeReport(ctx context.Context, key, title, path string, s *scop
 		return 0, nil, err
 	}
 	y.bench.progress("%s: %.1f s, peak of reporting %.0f MB", title, took.Seconds(), peak)
-	return took, []figures.Figure{{Key: key + ".memory", Title: title + ": peak memory of reporting", Unit: "MB", Rounds: []float64{peak}, Limit: figures.Always(figures.AtMost(mostMemory))}}, nil
+	return took, []harness.Figure{{Key: key + ".memory", Title: title + ": peak memory of reporting", Unit: "MB", Rounds: []float64{peak}, Limit: harness.Always(harness.AtMost(mostMemory))}}, nil
 }
 
 // writeWorkbook writes the first fifth of the year as XLSX.
-func (y *year) writeWorkbook(ctx context.Context) ([]figures.Figure, error) {
+func (y *year) writeWorkbook(ctx context.Context) ([]harness.Figure, error) {
 	s := &scope{from: yearFirst, to: "2026-03-14"} // the first 73 days
 	truth, err := y.truth(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(y.dir, "order-ledger.xlsx")
-	took, sheet, err := y.writeReport(ctx, "download.xlsx", figures.Grouped(truth.rows)+" rows as XLSX", path, s)
+	took, sheet, err := y.writeReport(ctx, "download.xlsx", harness.Grouped(truth.rows)+" rows as XLSX", path, s)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +184,8 @@ func (y *year) writeWorkbook(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(sheet, figures.Figure{Key: "download.xlsx.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{took.Seconds()},
-		Note: fmt.Sprintf("%s rows/s, %s MB", figures.Number(float64(truth.rows)/took.Seconds()), figures.Number(float64(file.Size())/megabyte))}), os.Remove(path)
+	return append(sheet, harness.Figure{Key: "download.xlsx.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{took.Seconds()},
+		Note: fmt.Sprintf("%s rows/s, %s MB", harness.Number(float64(truth.rows)/took.Seconds()), harness.Number(float64(file.Size())/megabyte))}), os.Remove(path)
 }
 
 // compareLedgers counts what differs between the file and what was sent over

@@ -13,7 +13,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/program"
 )
 
@@ -33,7 +33,7 @@ func (e *exported) each(seconds float64) float64 { return 1e6 * seconds / (e.ord
 // measureExport fills Redis while nobody exports, then lets an exporter work it
 // off, into a new database each time. Redis is filled without waiting for the
 // disk, and synced as in production while it is measured.
-func (b *bench) measureExport(ctx context.Context) (_ []figures.Figure, err error) {
+func (b *bench) measureExport(ctx context.Context) (_ []harness.Figure, err error) {
 	r, err := b.newRig(ctx, "export", "--appendfsync", "no")
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (b *bench) measureExport(ctx context.Context) (_ []figures.Figure, err erro
 	if err != nil {
 		return nil, err
 	}
-	b.progress("export: filled Redis with %s orders in %.0f s", figures.Grouped(int64(b.orders)), time.Since(began).Seconds())
+	b.progress("export: filled Redis with %s orders in %.0f s", harness.Grouped(int64(b.orders)), time.Since(began).Seconds())
 	if err := r.tellRedis(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (b *bench) measureExport(ctx context.Context) (_ []figures.Figure, err erro
 		if rounds[i], err = b.exportOnce(ctx, r, t, i, kurus); err != nil {
 			return nil, err
 		}
-		b.progress("export %d: %s rows/s", i+1, figures.Number(rounds[i].rate()))
+		b.progress("export %d: %s rows/s", i+1, harness.Number(rounds[i].rate()))
 	}
 	return exportFigures(rounds, b.orders), nil
 }
@@ -175,7 +175,7 @@ func awaitEntries(ctx context.Context, p *program.Program, ops string, wanted in
 			stored, moved = now, time.Now()
 		case time.Since(moved) > exportPatience:
 			return fmt.Errorf("%s of %s entries are exported, and it does not go on; the end of its log:\n%s",
-				figures.Number(now), figures.Number(float64(wanted)), p.LastWords())
+				harness.Number(now), harness.Number(float64(wanted)), p.LastWords())
 		}
 		select {
 		case <-ctx.Done():
@@ -237,7 +237,7 @@ func readMetrics(ctx context.Context, ops string) (map[string]float64, error) {
 	return metrics, lines.Err()
 }
 
-func exportFigures(rounds []exported, orders int) []figures.Figure {
+func exportFigures(rounds []exported, orders int) []harness.Figure {
 	column := func(of func(*exported) float64) (sheet []float64) {
 		for i := range rounds {
 			sheet = append(sheet, of(&rounds[i]))
@@ -248,8 +248,8 @@ func exportFigures(rounds []exported, orders int) []figures.Figure {
 	for i := range rounds {
 		wrong, lagged = wrong+rounds[i].wrong, lagged+rounds[i].lagged
 	}
-	return []figures.Figure{
-		{Key: "export.rows", Title: "rows exported per second, orders and events", Unit: "/s", Rounds: column((*exported).rate), Limit: figures.AtLeast(50_000)},
+	return []harness.Figure{
+		{Key: "export.rows", Title: "rows exported per second, orders and events", Unit: "/s", Rounds: column((*exported).rate), Limit: harness.AtLeast(50_000)},
 		{Key: "export.orders", Title: "  orders finished per second, each with six events", Unit: "/s",
 			Rounds: column(func(e *exported) float64 { return float64(orders) / e.seconds })},
 		{Key: "export.rows_per_order", Title: "  rows of orders that were sent, for each order",
@@ -261,7 +261,7 @@ func exportFigures(rounds []exported, orders int) []figures.Figure {
 			Rounds: column(func(e *exported) float64 { return e.turns / e.seconds })},
 		{Key: "export.busy", Title: "  processors busy", Unit: "cores", Rounds: column(func(e *exported) float64 { return e.used.busy / e.seconds })},
 		{Key: "export.others", Title: "    with other programs", Unit: "cores", Rounds: column(func(e *exported) float64 { return e.used.others() })},
-		{Key: "export.wrong", Title: "  counts and sums in ClickHouse that are not what was made", Rounds: []float64{float64(wrong)}, Limit: figures.Always(figures.AtMost(0))},
-		{Key: "export.left", Title: "  entries left", Rounds: []float64{float64(lagged)}, Limit: figures.Always(figures.AtMost(0))},
+		{Key: "export.wrong", Title: "  counts and sums in ClickHouse that are not what was made", Rounds: []float64{float64(wrong)}, Limit: harness.Always(harness.AtMost(0))},
+		{Key: "export.left", Title: "  entries left", Rounds: []float64{float64(lagged)}, Limit: harness.Always(harness.AtMost(0))},
 	}
 }

@@ -29,8 +29,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // longest bounds a whole run, whatever hangs.
@@ -159,7 +158,7 @@ func (b *bench) progress(format string, a ...any) { fmt.Fprintf(b.out, format+"\
 // part is a group of figures that are measured together.
 type part struct {
 	name string
-	run  func(*bench, context.Context) ([]figures.Figure, error)
+	run  func(*bench, context.Context) ([]harness.Figure, error)
 }
 
 var parts = []part{
@@ -192,7 +191,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	b := &bench{flags: f, dir: dir, out: out}
-	began, m := time.Now(), machine.Describe(ctx)
+	began, m := time.Now(), harness.DescribeMachine(ctx)
 	b.progress("%s", m)
 	if err := stack.Build(ctx, b.file("bin"), "reporting"); err != nil {
 		return err
@@ -201,15 +200,15 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(sheet) == 0 {
 		return failure
 	}
-	all, verdict := figures.Judge(sheet, f.quick)
+	all, verdict := harness.Judge(sheet, f.quick)
 	r := report{Machine: m, Quick: f.quick, Orders: f.orders, History: f.history, Seconds: time.Since(began).Seconds(), Figures: all}
 	r.print(out)
-	return errors.Join(failure, verdict, figures.WriteJSON(f.json, &r, out))
+	return errors.Join(failure, verdict, harness.WriteJSON(f.json, &r, out))
 }
 
 // measure runs the parts that are asked for, one after the other. After a
 // failure it answers what was measured before.
-func (b *bench) measure(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measure(ctx context.Context) (sheet []harness.Figure, err error) {
 	defer func() {
 		if b.year != nil {
 			err = errors.Join(err, b.year.stop())

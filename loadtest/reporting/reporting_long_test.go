@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // The quick form, whole and small: orders through Redis into ClickHouse, every
@@ -36,13 +36,13 @@ func TestQuickRun_IsExact(t *testing.T) {
 	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]figures.Judged{}
+	got := map[string]harness.Judged{}
 	for _, f := range r.Figures {
 		got[f.Key] = f
 	}
 	for _, key := range []string{"export.wrong", "export.left", "download.differs",
 		"download.http.memory", "download.file.memory", "download.xlsx.memory"} {
-		if f := got[key]; f.Verdict != figures.Passed {
+		if f := got[key]; f.Verdict != harness.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}

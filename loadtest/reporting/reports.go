@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // asked is a report by its name, and by that of its view for the bare query.
@@ -34,13 +34,13 @@ const (
 
 // measureReports asks for every report of every scope as JSON over HTTP: once
 // cold, then warm; and for its rows in ClickHouse alone.
-func (b *bench) measureReports(ctx context.Context) ([]figures.Figure, error) {
+func (b *bench) measureReports(ctx context.Context) ([]harness.Figure, error) {
 	y, err := b.openYear(ctx)
 	if err != nil {
 		return nil, err
 	}
 	b.progress("reports: %s", coldMeans)
-	var sheet []figures.Figure
+	var sheet []harness.Figure
 	for _, s := range y.scopes() {
 		for i, r := range reports {
 			// A quick run starts the engine anew for the first report only.
@@ -48,7 +48,7 @@ func (b *bench) measureReports(ctx context.Context) ([]figures.Figure, error) {
 			if err != nil {
 				return sheet, fmt.Errorf("%s, %s: %w", r.name, s.title, err)
 			}
-			b.progress("%s: %s %s, %s", f.Title, figures.Number(figures.Median(f.Rounds)), f.Unit, f.Note)
+			b.progress("%s: %s %s, %s", f.Title, harness.Number(harness.Median(f.Rounds)), f.Unit, f.Note)
 			sheet = append(sheet, f)
 		}
 	}
@@ -59,11 +59,11 @@ func (b *bench) measureReports(ctx context.Context) ([]figures.Figure, error) {
 func (y *year) scopes() []scope {
 	all := []scope{
 		{key: "account_month", title: "an account's month", from: monthFirst, to: monthLast, account: y.account,
-			judged: everyReport, accepted: figures.AtMost(100)},
+			judged: everyReport, accepted: harness.AtMost(100)},
 		{key: "fleet_month", title: "a fleet's month", from: monthFirst, to: monthLast, fleet: y.fleet},
 		{key: "month", title: "the month of all", from: monthFirst, to: monthLast},
 		{key: "year", title: "the year of all", from: yearFirst, to: yearLast,
-			judged: "fleet-statement", accepted: figures.AtMost(2000)},
+			judged: "fleet-statement", accepted: harness.AtMost(2000)},
 	}
 	if y.bench.quick {
 		return []scope{all[0], all[len(all)-1]}
@@ -78,10 +78,10 @@ const (
 	controlMillis = 500
 )
 
-func (s *scope) limit(report string) *figures.Limit {
+func (s *scope) limit(report string) *harness.Limit {
 	switch {
 	case s.judged == everyReport && report == controlTotals:
-		return figures.AtMost(controlMillis)
+		return harness.AtMost(controlMillis)
 	case s.judged == report || s.judged == everyReport:
 		return s.accepted
 	}
@@ -94,8 +94,8 @@ type answer struct {
 	rows, bytes int64
 }
 
-func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) (f figures.Figure, err error) {
-	f = figures.Figure{Key: "reports." + s.key + "." + r.name, Title: r.name + ", " + s.title, Unit: "ms", Limit: s.limit(r.name)}
+func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) (f harness.Figure, err error) {
+	f = harness.Figure{Key: "reports." + s.key + "." + r.name, Title: r.name + ", " + s.title, Unit: "ms", Limit: s.limit(r.name)}
 	if cold {
 		if err := y.restart(ctx, true); err != nil {
 			return f, err
@@ -120,20 +120,20 @@ func (y *year) measureReport(ctx context.Context, r asked, s *scope, cold bool) 
 	if err != nil {
 		return f, err
 	}
-	f.Note = fmt.Sprintf("bare query %s ms; %s rows, %s kB", figures.Number(figures.Median(bare)), figures.Grouped(first.rows), figures.Number(float64(first.bytes)/1000))
-	f.Aside = []figures.Figure{
+	f.Note = fmt.Sprintf("bare query %s ms; %s rows, %s kB", harness.Number(harness.Median(bare)), harness.Grouped(first.rows), harness.Number(float64(first.bytes)/1000))
+	f.Aside = []harness.Figure{
 		{Key: f.Key + ".bare", Title: f.Title + ", bare query", Unit: "ms", Rounds: bare},
 		{Key: f.Key + ".rows", Title: f.Title + ", rows", Rounds: []float64{float64(first.rows)}},
 	}
 	if used := after.since(&before); used.others() > disturbing {
-		f.Note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", figures.Number(used.others()))
+		f.Note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", harness.Number(used.others()))
 	}
 	if !cold {
 		return f, nil
 	}
 	took := milliseconds(first.took)
-	f.Aside = append(f.Aside, figures.Figure{Key: f.Key + ".cold", Title: f.Title + ", cold", Unit: "ms", Rounds: []float64{took}})
-	f.Note = fmt.Sprintf("cold %s ms, %s", figures.Number(took), f.Note)
+	f.Aside = append(f.Aside, harness.Figure{Key: f.Key + ".cold", Title: f.Title + ", cold", Unit: "ms", Rounds: []float64{took}})
+	f.Note = fmt.Sprintf("cold %s ms, %s", harness.Number(took), f.Note)
 	if len(f.Rounds) == 0 {
 		f.Rounds, f.Note = f.Aside[len(f.Aside)-1].Rounds, "this is "+f.Note
 	}

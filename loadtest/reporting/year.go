@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/program"
 )
 
@@ -99,7 +99,7 @@ func (y *year) fill(ctx context.Context) error {
 		}
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			y.bench.progress("year: %s of %s orders", figures.Grouped(int64(from+count)), figures.Grouped(int64(y.orders)))
+			y.bench.progress("year: %s of %s orders", harness.Grouped(int64(from+count)), harness.Grouped(int64(y.orders)))
 		}
 	}
 	if _, err := y.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 20)
@@ -111,7 +111,7 @@ func (y *year) fill(ctx context.Context) error {
 		WHERE database = 'delivery' AND table = 'orders' AND active`); err != nil {
 		return err
 	}
-	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", figures.Grouped(int64(y.orders)), figures.Grouped(rows), parts, time.Since(began).Seconds())
+	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(int64(y.orders)), harness.Grouped(rows), parts, time.Since(began).Seconds())
 	return y.choose(ctx)
 }
 
@@ -184,7 +184,7 @@ type scope struct {
 	from, to       string
 	account, fleet string
 	judged         string         // the name of a report, or everyReport; empty: none
-	accepted       *figures.Limit // of those that are judged, in milliseconds
+	accepted       *harness.Limit // of those that are judged, in milliseconds
 }
 
 const everyReport = "*"

@@ -10,7 +10,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // agedShare is which part of the waiting events happened almost a day ago, so
@@ -35,7 +35,7 @@ type backlog struct {
 	perWaiting, perRetry, perSettled float64 // bytes per event
 }
 
-func (b *bench) measureBacklog(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measureBacklog(ctx context.Context) (sheet []harness.Figure, err error) {
 	l := &backlog{bench: b, events: 100_000, healthy: make(map[*rig][]*vendor)}
 	forgetting := 75 * time.Second
 	if b.quick {
@@ -62,12 +62,12 @@ func (b *bench) measureBacklog(ctx context.Context) (sheet []figures.Figure, err
 	if err != nil {
 		return nil, err
 	}
-	sheet = compare("backlog", fmt.Sprintf("healthy beside %s waiting events", figures.Number(float64(l.events))), pairs)
+	sheet = compare("backlog", fmt.Sprintf("healthy beside %s waiting events", harness.Number(float64(l.events))), pairs)
 	if !b.quick {
 		sheet = append(sheet,
-			figures.Figure{Key: "backlog.bytes", Title: "Redis memory per waiting event beyond the event", Unit: "B", Rounds: []float64{l.perWaiting}, Limit: figures.AtMost(300)},
-			figures.Figure{Key: "backlog.retry_bytes", Title: "  when it has been tried and waits for its next attempt", Unit: "B", Rounds: []float64{l.perRetry}, Limit: figures.AtMost(300)},
-			figures.Figure{Key: "backlog.settled_bytes", Title: "  what a settled one leaves, for comparison", Unit: "B", Rounds: []float64{l.perSettled}})
+			harness.Figure{Key: "backlog.bytes", Title: "Redis memory per waiting event beyond the event", Unit: "B", Rounds: []float64{l.perWaiting}, Limit: harness.AtMost(300)},
+			harness.Figure{Key: "backlog.retry_bytes", Title: "  when it has been tried and waits for its next attempt", Unit: "B", Rounds: []float64{l.perRetry}, Limit: harness.AtMost(300)},
+			harness.Figure{Key: "backlog.settled_bytes", Title: "  what a settled one leaves, for comparison", Unit: "B", Rounds: []float64{l.perSettled}})
 	}
 	return append(sheet, drain...), nil
 }
@@ -101,7 +101,7 @@ func (l *backlog) fill(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	l.progress("backlog: %s events made in %.1f s", figures.Number(float64(l.events)), time.Since(began).Seconds())
+	l.progress("backlog: %s events made in %.1f s", harness.Number(float64(l.events)), time.Since(began).Seconds())
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (l *backlog) bytes(each float64) string {
 	if l.quick {
 		return ""
 	}
-	return fmt.Sprintf("; %s B each", figures.Number(each))
+	return fmt.Sprintf("; %s B each", harness.Number(each))
 }
 
 const (
@@ -228,7 +228,7 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	l.progress("backlog: %s events wait after %.1f s, %d aged ones are given up%s", figures.Number(float64(endpoint.Backlog)),
+	l.progress("backlog: %s events wait after %.1f s, %d aged ones are given up%s", harness.Number(float64(endpoint.Backlog)),
 		time.Since(began).Seconds(), endpoint.Undelivered, l.bytes(l.perWaiting))
 	if waiting := endpoint.Backlog + endpoint.Undelivered; waiting < int64(l.events) {
 		return fmt.Errorf("only %d of %d events wait", waiting, l.events)
@@ -277,7 +277,7 @@ func (l *backlog) retry(ctx context.Context) (err error) {
 		}
 		return errors.New("not every event was tried in time")
 	})
-	l.progress("backlog: %s events have been tried and wait%s", figures.Number(events), l.bytes(l.perRetry))
+	l.progress("backlog: %s events have been tried and wait%s", harness.Number(events), l.bytes(l.perRetry))
 	return err
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // troubled is the isolation case: of ten events two go to an endpoint that takes
@@ -17,7 +17,7 @@ var troubled = [10]manner{answers, slow, answers, refuses, answers, answers, slo
 // measureIsolation compares healthy endpoints beside bad ones with the same
 // endpoints and the same traffic to them alone, each turn in a Redis of its own,
 // so that no round inherits what another left waiting.
-func (b *bench) measureIsolation(ctx context.Context) ([]figures.Figure, error) {
+func (b *bench) measureIsolation(ctx context.Context) ([]harness.Figure, error) {
 	var sum counts
 	pairs, err := b.takeTurns("isolation", func(round int, bad bool) (turn, error) {
 		t, received, err := b.isolate(ctx, fmt.Sprintf("isolation-%d-%v", round, bad), bad)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // flows, and starts it again under the same name. What it had leased and not
 // recorded is sent again once the lease has run out; that is what duplicates
 // come from, and what the end waits for.
-func (b *bench) measureKills(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err error) {
 	times, edits, lease := kills, []edit(nil), 30*time.Second
 	if b.quick {
 		// Shorter leases, or half a minute would pass before the last event.
@@ -65,10 +65,10 @@ func (b *bench) measureKills(ctx context.Context) (sheet []figures.Figure, err e
 	again := duplicates("kill", sum)
 	if b.quick {
 		// Few events for each kill, and on a busy machine many under way at each.
-		again.Limit = figures.Always(figures.AtMost(20))
+		again.Limit = harness.Always(harness.AtMost(20))
 	}
-	head := figures.Figure{Key: "kill.kills", Title: "kill -9 of the worker at 500 events/s", Unit: "times", Rounds: []float64{float64(times)}}
-	return []figures.Figure{head, lost("kill", sum), again, invalid("kill", sum)}, nil
+	head := harness.Figure{Key: "kill.kills", Title: "kill -9 of the worker at 500 events/s", Unit: "times", Rounds: []float64{float64(times)}}
+	return []harness.Figure{head, lost("kill", sum), again, invalid("kill", sum)}, nil
 }
 
 // killBesideTraffic returns when the last kill's worker has started again and

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 const (
@@ -36,7 +36,7 @@ func (b *bench) warmUp() time.Duration {
 
 // measureLatency is what an event takes from the commit that makes it to its
 // receipt, at a rate far below saturation.
-func (b *bench) measureLatency(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measureLatency(ctx context.Context) (sheet []harness.Figure, err error) {
 	r, err := b.newRig(ctx, "latency")
 	if err != nil {
 		return nil, err
@@ -59,12 +59,12 @@ func (b *bench) measureLatency(ctx context.Context) (sheet []figures.Figure, err
 	}
 	var p50, p99, leftOut []float64
 	for i := range turns {
-		p50, p99 = append(p50, figures.Quantile(turns[i].waits, 0.50)), append(p99, figures.Quantile(turns[i].waits, 0.99))
+		p50, p99 = append(p50, harness.Quantile(turns[i].waits, 0.50)), append(p99, harness.Quantile(turns[i].waits, 0.99))
 		leftOut = append(leftOut, 100*turns[i].leftOut)
 	}
 	sum := sumOf(vendors)
-	return []figures.Figure{
-		{Key: "latency.p50", Title: "commit to receipt at 200/s, p50", Unit: "ms", Rounds: p50, Limit: figures.AtMost(10)},
+	return []harness.Figure{
+		{Key: "latency.p50", Title: "commit to receipt at 200/s, p50", Unit: "ms", Rounds: p50, Limit: harness.AtMost(10)},
 		{Key: "latency.p99", Title: "  p99", Unit: "ms", Rounds: p99},
 		{Key: "latency.left_out", Title: "  events left out because others were busy", Unit: "%", Rounds: leftOut},
 		lost("latency", sum), duplicates("latency", sum), invalid("latency", sum),

@@ -35,8 +35,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/figures"
-	"vendorapi/loadtest/machine"
+	"vendorapi/loadtest/harness"
 )
 
 // longest bounds a whole run, whatever hangs.
@@ -161,7 +160,7 @@ func (b *bench) progress(format string, a ...any) {
 // part is a group of figures that are measured together.
 type part struct {
 	name string
-	run  func(*bench, context.Context) ([]figures.Figure, error)
+	run  func(*bench, context.Context) ([]harness.Figure, error)
 	// beside marks what a quick run does beside all the others, because most of
 	// its time is waiting.
 	beside bool
@@ -192,7 +191,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	b := &bench{flags: f, dir: dir, bin: filepath.Join(dir, "bin"), key: newKey(), out: out}
-	began, m := time.Now(), machine.Describe(ctx)
+	began, m := time.Now(), harness.DescribeMachine(ctx)
 	b.progress("%s", m)
 	if err := stack.Build(ctx, b.bin, "worker"); err != nil {
 		return err
@@ -201,18 +200,18 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(sheet) == 0 {
 		return failure
 	}
-	all, verdict := figures.Judge(sheet, f.quick)
+	all, verdict := harness.Judge(sheet, f.quick)
 	r := report{Machine: m, Quick: f.quick, Seed: f.seed, Seconds: time.Since(began).Seconds(), Figures: all}
 	r.print(out)
-	return errors.Join(failure, verdict, figures.WriteJSON(f.json, &r, out))
+	return errors.Join(failure, verdict, harness.WriteJSON(f.json, &r, out))
 }
 
 // measure runs the parts that are asked for, one after the other; in a quick run
 // some are beside the others. After a failure it answers what was measured
 // before.
-func (b *bench) measure(ctx context.Context) ([]figures.Figure, error) {
+func (b *bench) measure(ctx context.Context) ([]harness.Figure, error) {
 	only := regexp.MustCompile(b.only) // compiled once before, in parseFlags
-	measured := make([][]figures.Figure, len(parts))
+	measured := make([][]harness.Figure, len(parts))
 	lane := func(ctx context.Context, takes func(part) bool) (err error) {
 		for i, p := range parts {
 			if !takes(p) || !only.MatchString(p.name) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // drainPatience bounds how long a backlog may take from the moment in which its
@@ -17,7 +17,7 @@ const drainPatience = 3 * time.Minute
 
 // heal lets the dead endpoint listen and watches its backlog drain, with the
 // healthy traffic beside it.
-func (l *backlog) heal(ctx context.Context) ([]figures.Figure, error) {
+func (l *backlog) heal(ctx context.Context) ([]harness.Figure, error) {
 	r := l.waiting
 	// The aged events' deadline has passed before anything can be sent.
 	if err := sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
@@ -50,7 +50,7 @@ func (l *backlog) heal(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.drained(ctx, curve, figures.Quantile(t.waits, 0.99))
+	return l.drained(ctx, curve, harness.Quantile(t.waits, 0.99))
 }
 
 // point is how many events had been received at a time after the recovery.
@@ -103,7 +103,7 @@ func rates(curve []point) string {
 			}
 		}
 		if end.seconds > begin.seconds {
-			spans = append(spans, fmt.Sprintf("%.1f s: %s/s", end.seconds, figures.Number(float64(end.received-begin.received)/(end.seconds-begin.seconds))))
+			spans = append(spans, fmt.Sprintf("%.1f s: %s/s", end.seconds, harness.Number(float64(end.received-begin.received)/(end.seconds-begin.seconds))))
 			begin = end
 		}
 	}
@@ -111,7 +111,7 @@ func rates(curve []point) string {
 }
 
 // drained is what the recovery comes to.
-func (l *backlog) drained(ctx context.Context, curve []point, p99 float64) ([]figures.Figure, error) {
+func (l *backlog) drained(ctx context.Context, curve []point, p99 float64) ([]harness.Figure, error) {
 	l.dead.expire(time.Now())
 	l.lively.expire(time.Now())
 	sum := l.dead.sum()
@@ -124,15 +124,15 @@ func (l *backlog) drained(ctx context.Context, curve []point, p99 float64) ([]fi
 	all := sumOf(l.waiting.vendors)
 	all.add(sumOf(l.settled.vendors))
 	one := func(v float64) []float64 { return []float64{v} }
-	return []figures.Figure{
+	return []harness.Figure{
 		{Key: "backlog.noticed", Title: "recovery: first event received after", Unit: "s", Rounds: one(after(curve, 1))},
 		{Key: "backlog.half", Title: "  half of the backlog received after", Unit: "s", Rounds: one(after(curve, (l.events-l.aged)/2))},
-		{Key: "backlog.drained", Title: "  all of it after", Unit: "s", Rounds: one(end), Limit: figures.Always(figures.AtMost(drainPatience.Seconds()))},
+		{Key: "backlog.drained", Title: "  all of it after", Unit: "s", Rounds: one(end), Limit: harness.Always(harness.AtMost(drainPatience.Seconds()))},
 		{Key: "backlog.drain_rate", Title: "  per second, from the first to the last", Unit: "/s", Rounds: one(float64(sum.Received) / (end - after(curve, 1)))},
 		{Key: "backlog.drain_p99", Title: "  healthy endpoints' p99 meanwhile", Unit: "ms", Rounds: one(p99)},
-		{Key: "backlog.left", Title: "  left in the queue", Rounds: one(float64(endpoint.Backlog)), Limit: figures.Always(figures.AtMost(0))},
-		{Key: "backlog.late", Title: fmt.Sprintf("  sent past the deadline, of %d events that had reached it", l.aged), Rounds: one(float64(all.Late)), Limit: figures.Always(figures.AtMost(0))},
-		{Key: "backlog.unrecorded", Title: "  of those, not recorded as undelivered", Rounds: one(float64(int64(sum.Expired) - endpoint.Undelivered)), Limit: figures.Always(figures.AtMost(0))},
+		{Key: "backlog.left", Title: "  left in the queue", Rounds: one(float64(endpoint.Backlog)), Limit: harness.Always(harness.AtMost(0))},
+		{Key: "backlog.late", Title: fmt.Sprintf("  sent past the deadline, of %d events that had reached it", l.aged), Rounds: one(float64(all.Late)), Limit: harness.Always(harness.AtMost(0))},
+		{Key: "backlog.unrecorded", Title: "  of those, not recorded as undelivered", Rounds: one(float64(int64(sum.Expired) - endpoint.Undelivered)), Limit: harness.Always(harness.AtMost(0))},
 		lost("backlog", all), duplicates("backlog", all), invalid("backlog", all),
 	}, nil
 }

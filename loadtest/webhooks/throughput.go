@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // vendorCount is how many endpoints the even traffic goes to, four in each
@@ -17,7 +17,7 @@ const vendorCount = 64
 // measureThroughput fills the streams while no worker runs, then starts one and
 // watches it work them off. The first tenth of the receipts, while connections
 // are opened, is not counted; the last one is.
-func (b *bench) measureThroughput(ctx context.Context) (sheet []figures.Figure, err error) {
+func (b *bench) measureThroughput(ctx context.Context) (sheet []harness.Figure, err error) {
 	events := 60_000
 	if b.quick {
 		events = 5_000
@@ -49,8 +49,8 @@ func (b *bench) measureThroughput(ctx context.Context) (sheet []figures.Figure, 
 		return sheet
 	}
 	sum := sumOf(r.vendors)
-	return []figures.Figure{
-		{Key: "throughput", Title: "webhooks per second at saturation", Unit: "/s", Rounds: column((*saturation).rate), Limit: figures.AtLeast(5000)},
+	return []harness.Figure{
+		{Key: "throughput", Title: "webhooks per second at saturation", Unit: "/s", Rounds: column((*saturation).rate), Limit: harness.AtLeast(5000)},
 		{Key: "throughput.worker_us", Title: "  CPU of the worker per webhook", Unit: "us",
 			Rounds: column(func(s *saturation) float64 { return s.each(s.used.worker) })},
 		{Key: "throughput.receiver_us", Title: "  CPU of the endpoints per webhook", Unit: "us",
@@ -81,9 +81,9 @@ func (s *saturation) calm() bool           { return s.others() <= 0.25 }
 func (s *saturation) each(seconds float64) float64 { return seconds / s.webhooks * 1e6 }
 
 func (s *saturation) String() string {
-	return fmt.Sprintf("%s webhooks/s; CPU of each: worker %s us, endpoint %s us, Redis %s us; %s cores busy, others took %s", figures.Number(s.rate()),
-		figures.Number(s.each(s.used.worker)), figures.Number(s.each(s.used.receiver)), figures.Number(s.each(s.used.redis)),
-		figures.Number(s.used.busy/s.seconds), figures.Number(s.others()))
+	return fmt.Sprintf("%s webhooks/s; CPU of each: worker %s us, endpoint %s us, Redis %s us; %s cores busy, others took %s", harness.Number(s.rate()),
+		harness.Number(s.each(s.used.worker)), harness.Number(s.each(s.used.receiver)), harness.Number(s.each(s.used.redis)),
+		harness.Number(s.used.busy/s.seconds), harness.Number(s.others()))
 }
 
 // saturate is one round: fill, start, watch, stop.

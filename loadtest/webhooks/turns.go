@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // turn is one half of a comparison, measured once.
@@ -41,7 +41,7 @@ func (t *turn) disturbance() float64 { return t.leftOut }
 func (t *turn) calm() bool           { return t.leftOut <= mostLeftOut }
 
 func (t *turn) String() string {
-	text := fmt.Sprintf("p50 %s ms, p99 %s ms", figures.Number(figures.Quantile(t.waits, 0.50)), figures.Number(figures.Quantile(t.waits, 0.99)))
+	text := fmt.Sprintf("p50 %s ms, p99 %s ms", harness.Number(harness.Quantile(t.waits, 0.50)), harness.Number(harness.Quantile(t.waits, 0.99)))
 	if t.leftOut > 0 {
 		text += fmt.Sprintf(" (others were busy for %.0f %%)", 100*t.leftOut)
 	}
@@ -111,19 +111,19 @@ func (b *bench) takeTurns(part string, measure func(round int, with bool) (turn,
 }
 
 // compare tells of both halves, and judges the ratio of their p99s.
-func compare(part, what string, pairs []pair) []figures.Figure {
+func compare(part, what string, pairs []pair) []harness.Figure {
 	var ratios, p50, p50Alone, p99, p99Alone, leftOut, waits, waitsAlone []float64
 	for i := range pairs {
 		with, without := &pairs[i].with, &pairs[i].without
-		p50, p50Alone = append(p50, figures.Quantile(with.waits, 0.50)), append(p50Alone, figures.Quantile(without.waits, 0.50))
-		p99, p99Alone = append(p99, figures.Quantile(with.waits, 0.99)), append(p99Alone, figures.Quantile(without.waits, 0.99))
+		p50, p50Alone = append(p50, harness.Quantile(with.waits, 0.50)), append(p50Alone, harness.Quantile(without.waits, 0.50))
+		p99, p99Alone = append(p99, harness.Quantile(with.waits, 0.99)), append(p99Alone, harness.Quantile(without.waits, 0.99))
 		ratios = append(ratios, p99[i]/p99Alone[i])
 		leftOut = append(leftOut, 100*pairs[i].disturbance())
 		waits, waitsAlone = append(waits, with.waits...), append(waitsAlone, without.waits...)
 	}
-	pooled := []float64{figures.Quantile(waits, 0.99) / figures.Quantile(waitsAlone, 0.99)}
-	return []figures.Figure{
-		{Key: part + ".p99_ratio", Title: what + ": p99, times that without", Rounds: ratios, Limit: figures.AtMost(1.5)},
+	pooled := []float64{harness.Quantile(waits, 0.99) / harness.Quantile(waitsAlone, 0.99)}
+	return []harness.Figure{
+		{Key: part + ".p99_ratio", Title: what + ": p99, times that without", Rounds: ratios, Limit: harness.AtMost(1.5)},
 		{Key: part + ".p99_ratio_pooled", Title: "  the same of all rounds' events together", Rounds: pooled},
 		{Key: part + ".p50", Title: "  p50", Unit: "ms", Rounds: p50},
 		{Key: part + ".p50_without", Title: "  p50 without", Unit: "ms", Rounds: p50Alone},

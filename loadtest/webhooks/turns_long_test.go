@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
@@ -48,10 +48,10 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 		waits = append(waits, wait{moment(i) * 100 * time.Millisecond, took})
 	}
 	got, err := newTurn(waits, noise{{3 * time.Second, 3100 * time.Millisecond}})
-	if err != nil || figures.Quantile(got.waits, 1) != 2 || len(got.waits) != 95 || got.leftOut < 0.049 || got.leftOut > 0.051 {
+	if err != nil || harness.Quantile(got.waits, 1) != 2 || len(got.waits) != 95 || got.leftOut < 0.049 || got.leftOut > 0.051 {
 		t.Errorf("%v of %d, %v", got.leftOut, len(got.waits), err)
 	}
-	if got, err = newTurn(waits, nil); err != nil || len(got.waits) != 100 || got.leftOut != 0 || figures.Quantile(got.waits, 0.99) != 90 {
+	if got, err = newTurn(waits, nil); err != nil || len(got.waits) != 100 || got.leftOut != 0 || harness.Quantile(got.waits, 0.99) != 90 {
 		t.Errorf("calm: %v, %v", got, err)
 	}
 	if got, err = newTurn(waits, noise{{0, time.Minute}}); err != nil || len(got.waits) != 100 || got.leftOut != 1 {

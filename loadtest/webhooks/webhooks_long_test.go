@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/loadtest/figures"
+	"vendorapi/loadtest/harness"
 )
 
 // The quick form, whole: a worker, Redis, endpoints of every manner, a backlog
@@ -35,7 +35,7 @@ func TestQuickRun_LosesNothing(t *testing.T) {
 	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]figures.Judged{}
+	got := map[string]harness.Judged{}
 	for _, f := range r.Figures {
 		got[f.Key] = f
 	}
@@ -44,7 +44,7 @@ func TestQuickRun_LosesNothing(t *testing.T) {
 		keys = append(keys, p.name+".lost", p.name+".duplicates", p.name+".invalid")
 	}
 	for _, key := range keys {
-		if f := got[key]; f.Verdict != figures.Passed {
+		if f := got[key]; f.Verdict != harness.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}

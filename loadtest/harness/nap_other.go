@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pace
+package harness
 
 import "time"
 

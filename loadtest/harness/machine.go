@@ -1,9 +1,4 @@
-// Package machine tells where and on what a measurement was taken, so that its
-// figures are never read without it.
-//
-// It owns the description. It refuses to judge: machines differ, and one
-// machine differs from day to day.
-package machine
+package harness
 
 import (
 	"context"
@@ -17,7 +12,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Machine is the description. What could not be found out is "unknown", memory 0.
+// Machine is where a measurement was taken. What could not be found out is
+// "unknown", memory 0.
 type Machine struct {
 	CPU    string    `json:"cpu"`
 	Cores  int       `json:"cores"`
@@ -29,8 +25,8 @@ type Machine struct {
 	Date   time.Time `json:"date"`
 }
 
-// Describe asks the system, git and redis-server.
-func Describe(ctx context.Context) Machine {
+// DescribeMachine asks the system, git and redis-server.
+func DescribeMachine(ctx context.Context) Machine {
 	m := Machine{
 		CPU: "unknown", Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(),
 		Redis:  firstMatch(ctx, `\bv=([0-9.]+)`, "redis-server", "--version"),
@@ -53,13 +49,13 @@ func Describe(ctx context.Context) Machine {
 	return m
 }
 
-// firstMatch is what the pattern's group finds in what a command says.
+// firstMatch is what the pattern's group finds in the output of a command.
 func firstMatch(ctx context.Context, pattern, name string, args ...string) string {
-	said, err := exec.CommandContext(ctx, name, args...).Output()
+	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
 		return "unknown"
 	}
-	if found := regexp.MustCompile(pattern).FindSubmatch(said); found != nil {
+	if found := regexp.MustCompile(pattern).FindSubmatch(out); found != nil {
 		return string(found[1])
 	}
 	return "unknown"

@@ -1,6 +1,6 @@
 //go:build long
 
-package pace
+package harness
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func get(dst []byte, n int) []byte {
 
 // Every request that was due while a server stands still is counted with its delay.
 // Only one was under way: a generator that counts from the writing would tell of one.
-func TestOpen_CountsWhatAStallDelays(t *testing.T) {
+func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 	t.Parallel()
 	const rate, stall = 200, 500 * time.Millisecond
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -40,13 +40,13 @@ func TestOpen_CountsWhatAStallDelays(t *testing.T) {
 		}
 		answerOK(w, r)
 	})
-	r, err := Open(t.Context(), Options{
+	r, err := OpenLoop(t.Context(), Load{
 		Addrs: []string{addr}, Connections: 1, Rate: rate, Duration: time.Second, Request: get, Want: 200,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Answered != 200 || r.Strange != 0 || r.Latency.TotalCount() != 200 || r.Lateness.TotalCount() != 200 {
+	if r.Answered != 200 || r.Unexpected != 0 || r.Latency.TotalCount() != 200 {
 		t.Fatalf("%+v", r)
 	}
 	// Request n is due n/200 s after the first and answered after the stall; other
@@ -59,18 +59,18 @@ func TestOpen_CountsWhatAStallDelays(t *testing.T) {
 }
 
 // The schedule depends on nothing that happens during the run.
-func TestOpen_ScheduleIsFixed(t *testing.T) {
+func TestOpenLoop_ScheduleIsFixed(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
-	l := openLoop{o: &Options{Rate: 2000}, start: start}
+	l := openLoop{load: &Load{Rate: 2000}, start: start}
 	for n, want := range map[int]time.Duration{0: 0, 1: 500 * time.Microsecond, 2000: time.Second, 12_001: 6*time.Second + 500*time.Microsecond} {
-		if got := l.due(n).Sub(start); got != want {
+		if got := l.at(n).Sub(start); got != want {
 			t.Errorf("request %d is due at %v, want %v", n, got, want)
 		}
 	}
 }
 
-func TestOpen_Refuses(t *testing.T) {
+func TestOpenLoop_Refuses(t *testing.T) {
 	t.Parallel()
 	broken := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -78,34 +78,34 @@ func TestOpen_Refuses(t *testing.T) {
 			conn.Close()
 		}
 	})
-	good := Options{Addrs: []string{broken}, Connections: 2, Rate: 100, Duration: 100 * time.Millisecond, Request: get, Want: 200}
+	good := Load{Addrs: []string{broken}, Connections: 2, Rate: 100, Duration: 100 * time.Millisecond, Request: get, Want: 200}
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	nobody.Close()
-	for name, change := range map[string]func(*Options){
-		"a broken connection": func(*Options) {},
-		"nobody listening":    func(o *Options) { o.Addrs = []string{nobody.Addr().String()} },
-		"no rate":             func(o *Options) { o.Rate = 0 },
-		"no connections":      func(o *Options) { o.Connections = 0 },
-		"no address":          func(o *Options) { o.Addrs = nil },
+	for name, change := range map[string]func(*Load){
+		"a broken connection": func(*Load) {},
+		"nobody listening":    func(o *Load) { o.Addrs = []string{nobody.Addr().String()} },
+		"no rate":             func(o *Load) { o.Rate = 0 },
+		"no connections":      func(o *Load) { o.Connections = 0 },
+		"no address":          func(o *Load) { o.Addrs = nil },
 	} {
 		o := good
 		change(&o)
-		if _, err := Open(t.Context(), o); err == nil {
+		if _, err := OpenLoop(t.Context(), o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	good.Addrs = []string{serve(t, answerOK)}
-	if _, err := Open(ctx, good); !errors.Is(err, context.Canceled) {
+	if _, err := OpenLoop(ctx, good); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
-func TestClosed_KeepsEveryConnectionBusy(t *testing.T) {
+func TestClosedLoop_KeepsEveryConnectionBusy(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int64
 	counting := func(n *atomic.Int64) http.HandlerFunc {
@@ -118,33 +118,30 @@ func TestClosed_KeepsEveryConnectionBusy(t *testing.T) {
 			answerOK(w, r)
 		}
 	}
-	r, err := Closed(t.Context(), Options{
+	r, err := ClosedLoop(t.Context(), Load{
 		Addrs:       []string{serve(t, counting(&first)), serve(t, counting(&second))},
 		Connections: 4, Duration: 200 * time.Millisecond, Request: get, Want: 200,
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err == nil || !strings.Contains(err.Error(), "418 seven") {
+		t.Fatalf("error %v", err)
 	}
 	if first.Load() == 0 || second.Load() == 0 || int(first.Load()+second.Load()) != r.Answered || int64(r.Answered) != r.Latency.TotalCount() {
 		t.Errorf("%d and %d requests, result %+v", first.Load(), second.Load(), r)
 	}
 	// Each number is used once, so every tenth ends in 7.
-	if tenth := r.Answered / 10; r.Strange < tenth || r.Strange > tenth+1 {
-		t.Errorf("%d of %d answers were strange", r.Strange, r.Answered)
-	}
-	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "418 seven") {
-		t.Errorf("Err: %v", err)
+	if tenth := r.Answered / 10; r.Unexpected < tenth || r.Unexpected > tenth+1 {
+		t.Errorf("%d of %d answers were unexpected", r.Unexpected, r.Answered)
 	}
 }
 
-func TestClosed_EndsWithItsContext(t *testing.T) {
+func TestClosedLoop_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		answerOK(w, r)
 	})
-	_, err := Closed(ctx, Options{Addrs: []string{addr}, Connections: 2, Duration: time.Minute, Request: get, Want: 200})
+	_, err := ClosedLoop(ctx, Load{Addrs: []string{addr}, Connections: 2, Duration: time.Minute, Request: get, Want: 200})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -1,8 +1,9 @@
 //go:build long
 
-package figures
+package harness
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -26,11 +27,27 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	all, err = Judge(sheet, true)
-	if err == nil || strings.Contains(err.Error(), "slow") || all[1].Limit != nil {
+	if err == nil || strings.Contains(err.Error(), "slow") || all[1].Verdict != "" {
 		t.Errorf("quick: %v, %+v", err, all)
 	}
 	if _, err := Judge([]Figure{{Key: "empty"}}, false); err == nil {
 		t.Error("a figure without a measurement passes")
+	}
+	half := Figure{Key: "half", Rounds: []float64{50, 25, 55}, Base: []float64{100, 50, 100}, Baseline: "b", Limit: Ratio(AtLeast(0.5))}
+	all, err = Judge([]Figure{half}, false)
+	if err != nil || *all[0].Ratio != (Spread{0.5, 0.5, 0.55}) || all[0].Limit.String() != "ratio >= 0.50" {
+		t.Errorf("a ratio is taken round by round: %v, %+v", err, all)
+	}
+	for name, change := range map[string]func(*Figure){
+		"a round of the baseline is missing": func(f *Figure) { f.Base = f.Base[:2] },
+		"a baseline of 0":                    func(f *Figure) { f.Base = []float64{0, 0, 0} },
+		"no number":                          func(f *Figure) { f.Base = []float64{1, 2, math.NaN()} },
+	} {
+		broken := half
+		change(&broken)
+		if _, err := Judge([]Figure{broken}, false); err == nil {
+			t.Errorf("%s: judged", name)
+		}
 	}
 	if _, err := Judge([]Figure{{Key: "fast", Rounds: []float64{1}, Aside: []Figure{{Key: "empty"}}}}, false); err == nil {
 		t.Error("a figure without a measurement passes at the side")

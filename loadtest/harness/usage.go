@@ -1,0 +1,152 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Process is a running process and the name that its figures have. Those of the
+// same name are added up.
+type Process struct {
+	Name string
+	PID  int
+}
+
+// Self is this process.
+func Self(name string) Process { return Process{name, os.Getpid()} }
+
+// Usage is CPU time in seconds; that of processes comes in steps of 10 ms.
+type Usage struct {
+	Seconds    float64            // since the epoch, or between two measurements
+	CPU        map[string]float64 // by the processes' names
+	Busy, Idle float64            // of all processors; waiting for a disk is idle
+}
+
+// Measure is what the processes and the machine have used since they started.
+func Measure(processes ...Process) (Usage, error) {
+	u := Usage{Seconds: float64(time.Now().UnixNano()) / 1e9, CPU: map[string]float64{}}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return u, err
+	}
+	for _, p := range processes {
+		stat, err := statOf(fs, p.PID)
+		if err != nil {
+			return u, fmt.Errorf("CPU time of %s: %w", p.Name, err)
+		}
+		u.CPU[p.Name] += stat.CPUTime()
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return u, err
+	}
+	t := stat.CPUTotal
+	u.Busy, u.Idle = t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal, t.Idle+t.Iowait
+	return u, nil
+}
+
+func statOf(fs procfs.FS, pid int) (procfs.ProcStat, error) {
+	p, err := fs.Proc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return p.Stat()
+}
+
+// Since is what was used between an earlier measurement and this one.
+func (u Usage) Since(before Usage) Usage {
+	d := Usage{Seconds: u.Seconds - before.Seconds, CPU: map[string]float64{}, Busy: u.Busy - before.Busy, Idle: u.Idle - before.Idle}
+	for name, cpu := range u.CPU {
+		d.CPU[name] = cpu - before.CPU[name]
+	}
+	return d
+}
+
+// Others is how many processors were kept busy by programs that were not
+// measured.
+func (u Usage) Others() float64 {
+	others := u.Busy
+	for _, cpu := range u.CPU {
+		others -= cpu
+	}
+	return max(0, others) / u.Seconds
+}
+
+// Memory is a process's resident memory in bytes.
+type Memory struct{ Now, Peak uint64 }
+
+// MemoryOf asks the kernel.
+func MemoryOf(pid int) (m Memory, err error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return m, err
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		return m, err
+	}
+	if status.VmHWM == 0 {
+		return m, fmt.Errorf("process %d has no memory", pid) // it has ended and waits for its parent
+	}
+	return Memory{status.VmRSS, status.VmHWM}, nil
+}
+
+// Watched is what one process has used while it was watched.
+type Watched struct {
+	Name  string
+	CPU   time.Duration
+	Begin uint64 // resident memory in bytes, at the first look
+	Memory
+}
+
+// Watch looks at processes until stop is called, which returns what they have
+// used. A process that ends is known up to the last look; one that was never
+// seen is left out.
+func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop func() []Watched) {
+	ctx, cancel := context.WithCancel(ctx)
+	seen := make([]Watched, len(processes))
+	begun := make([]float64, len(processes)) // CPU time at the first look
+	look := func() {
+		for i, p := range processes {
+			used, err := Measure(p)
+			memory, failure := MemoryOf(p.PID)
+			if err != nil || failure != nil {
+				continue
+			}
+			w := &seen[i]
+			if w.Name == "" {
+				w.Name, w.Begin, begun[i] = p.Name, memory.Now, used.CPU[p.Name]
+			}
+			w.CPU, w.Memory = time.Duration((used.CPU[p.Name]-begun[i])*float64(time.Second)), memory
+		}
+	}
+	var watching sync.WaitGroup
+	look()
+	watching.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+				look()
+			}
+		}
+	})
+	return func() (found []Watched) {
+		cancel()
+		watching.Wait()
+		look()
+		for _, w := range seen {
+			if w.Name != "" {
+				found = append(found, w)
+			}
+		}
+		return found
+	}
+}
