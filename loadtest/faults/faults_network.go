@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/faults/failpoint"
 )
 
 var networkFaults = []fault{
@@ -13,9 +13,9 @@ var networkFaults = []fault{
 	{"answer-lost", "the gateway has answered and the client's connection is cut before", "connections lost", false, answerLost},
 	{"late-request", "a request reaches Redis seconds after its sender has given it up", "503", true, lateRequest},
 	{"latency", "every way between two processes is slow", "slow answers", false, latency},
-	{"partition-gateway", "gateway and Redis are parted, noticed or not", "503", false, partitions(func(l *links) []*inject.Proxy { return []*inject.Proxy{l.gatewayRedis} })},
-	{"partition-worker", "worker and Redis are parted, noticed or not", "nothing; webhooks later", false, partitions(func(l *links) []*inject.Proxy { return []*inject.Proxy{l.workerRedis} })},
-	{"partition-export", "the exporter is parted from ClickHouse or Redis, noticed or not", "nothing", false, partitions(func(l *links) []*inject.Proxy { return []*inject.Proxy{l.clickHouse, l.reportingRedis} })},
+	{"partition-gateway", "gateway and Redis are parted, noticed or not", "503", false, partitions(func(l *links) []*failpoint.Proxy { return []*failpoint.Proxy{l.gatewayRedis} })},
+	{"partition-worker", "worker and Redis are parted, noticed or not", "nothing; webhooks later", false, partitions(func(l *links) []*failpoint.Proxy { return []*failpoint.Proxy{l.workerRedis} })},
+	{"partition-export", "the exporter is parted from ClickHouse or Redis, noticed or not", "nothing", false, partitions(func(l *links) []*failpoint.Proxy { return []*failpoint.Proxy{l.clickHouse, l.reportingRedis} })},
 }
 
 // replyLost loses the reply, and half of the time that of the gateway's own
@@ -23,7 +23,7 @@ var networkFaults = []fault{
 func replyLost(ctx context.Context, h *harm) error {
 	return h.repeatedly(ctx, func(ctx context.Context) error {
 		for range 1 + h.random.IntN(2) {
-			t, err := h.spring(ctx, h.links.gatewayRedis, acceptCalls, inject.After)
+			t, err := h.spring(ctx, h.links.gatewayRedis, acceptCalls, failpoint.After)
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func replyLost(ctx context.Context, h *harm) error {
 
 func replyLostBehind(ctx context.Context, h *harm) error {
 	ways := []struct {
-		proxy *inject.Proxy
+		proxy *failpoint.Proxy
 		calls []string
 	}{
 		{h.links.workerRedis, decideCalls}, {h.links.workerRedis, dispatchCalls},
@@ -45,7 +45,7 @@ func replyLostBehind(ctx context.Context, h *harm) error {
 	}
 	return h.repeatedly(ctx, func(ctx context.Context) error {
 		w := ways[h.random.IntN(len(ways))]
-		t, err := h.spring(ctx, w.proxy, w.calls, inject.After)
+		t, err := h.spring(ctx, w.proxy, w.calls, failpoint.After)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func replyLostBehind(ctx context.Context, h *harm) error {
 
 func answerLost(ctx context.Context, h *harm) error {
 	return h.repeatedly(ctx, func(ctx context.Context) error {
-		t, err := h.spring(ctx, h.links.gateway, []string{"POST /api/vendor/v1/orders"}, inject.After)
+		t, err := h.spring(ctx, h.links.gateway, []string{"POST /api/vendor/v1/orders"}, failpoint.After)
 		if err != nil {
 			return err
 		}
@@ -75,18 +75,18 @@ func answerLost(ctx context.Context, h *harm) error {
 func lateRequest(ctx context.Context, h *harm) error {
 	began := time.Now()
 	for _, w := range []struct {
-		proxy *inject.Proxy
+		proxy *failpoint.Proxy
 		calls []string
 	}{
 		{h.links.gatewayRedis, acceptCalls}, {h.links.workerRedis, []string{"commit_order_"}},
 		{h.links.workerRedis, []string{"record_attempts_"}}, {h.links.gatewayRedis, acceptCalls},
 	} {
-		if _, err := h.spring(ctx, w.proxy, w.calls, inject.Late); err != nil {
+		if _, err := h.spring(ctx, w.proxy, w.calls, failpoint.Late); err != nil {
 			return err
 		}
 	}
 	// All of them arrive before the round is over.
-	return sleep(ctx, time.Until(began.Add(inject.Lateness+2*time.Second)))
+	return sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
 }
 
 func latency(ctx context.Context, h *harm) error {
@@ -100,7 +100,7 @@ func latency(ctx context.Context, h *harm) error {
 
 // partitions parts programs from servers, one way or the other: refused at once,
 // or nothing comes back at all.
-func partitions(which func(*links) []*inject.Proxy) func(context.Context, *harm) error {
+func partitions(which func(*links) []*failpoint.Proxy) func(context.Context, *harm) error {
 	return func(ctx context.Context, h *harm) error {
 		return h.repeatedly(ctx, func(ctx context.Context) error {
 			ways := which(&h.links)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/faults/failpoint"
 )
 
 // Requests by which a trap knows what a program is about to do. Functions in
@@ -105,7 +105,7 @@ func crashExport(ctx context.Context, h *harm) error {
 
 func crashInsert(ctx context.Context, h *harm) error {
 	return h.repeatedly(ctx, func(ctx context.Context) error {
-		t, err := h.spring(ctx, h.links.clickHouse, []string{exportInsert}, inject.Within)
+		t, err := h.spring(ctx, h.links.clickHouse, []string{exportInsert}, failpoint.Within)
 		if err != nil {
 			return err
 		}

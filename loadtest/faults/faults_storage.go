@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/faults/failpoint"
 )
 
 var storageFaults = []fault{
@@ -52,7 +55,7 @@ func aofTorn(ctx context.Context, h *harm) error {
 		}
 		h.kill(h.redis)
 		h.struck()
-		if err := inject.TearTail(h.redisDir(), h.random.IntN(1000)); err != nil {
+		if err := failpoint.TearTail(h.redisDir(), h.random.IntN(1000)); err != nil {
 			return err
 		}
 		return h.revive(ctx, h.redis, startPatience)
@@ -69,11 +72,11 @@ func aofCut(ctx context.Context, h *harm) error {
 		if err := h.hold(ctx, 500*time.Millisecond, time.Second); err != nil {
 			return err
 		}
-		ways := []*inject.Proxy{h.links.gatewayRedis, h.links.workerRedis, h.links.reportingRedis}
+		ways := []*failpoint.Proxy{h.links.gatewayRedis, h.links.workerRedis, h.links.reportingRedis}
 		for _, p := range ways {
 			p.Mute()
 		}
-		tail, err := inject.EndOf(h.redisDir())
+		tail, err := failpoint.EndOf(h.redisDir())
 		if err != nil {
 			return err
 		}
@@ -96,15 +99,13 @@ func aofCut(ctx context.Context, h *harm) error {
 	})
 }
 
-func (h *harm) operator() inject.Redis { return inject.Redis{Redis: h.redis} }
-
 func scriptsGone(ctx context.Context, h *harm) error {
 	return h.repeatedly(ctx, func(ctx context.Context) error {
 		if err := h.hold(ctx, 100*time.Millisecond, 500*time.Millisecond); err != nil {
 			return err
 		}
 		h.struck()
-		return h.insist(ctx, func() error { return h.operator().FlushScripts(ctx) })
+		return h.insist(ctx, func() error { return flushScripts(ctx, h.redis) })
 	})
 }
 
@@ -120,20 +121,20 @@ func groupsGone(ctx context.Context, h *harm) error {
 }
 
 func (h *harm) destroyGroups(ctx context.Context) error {
-	streams, err := h.operator().Streams(ctx)
+	names, err := streams(ctx, h.redis)
 	if err != nil {
 		return err
 	}
-	for _, stream := range streams {
+	for _, stream := range names {
 		for _, group := range []string{"status", "webhook", "export"} {
 			if h.random.IntN(3) > 0 {
 				continue
 			}
-			gone, err := h.operator().DestroyGroup(ctx, stream, group)
+			reply, err := h.redis.Command(ctx, "XGROUP", "DESTROY", stream, group)
 			if err != nil {
-				return err
+				return fmt.Errorf("XGROUP DESTROY: %w", err)
 			}
-			if gone {
+			if reply == "1" {
 				h.struck()
 			}
 		}
@@ -147,13 +148,13 @@ func memoryFull(ctx context.Context, h *harm) error {
 			return err
 		}
 		h.struck()
-		if err := h.insist(ctx, func() error { return h.operator().Fill(ctx) }); err != nil {
+		if err := h.insist(ctx, func() error { return limitMemory(ctx, h.redis, "1mb") }); err != nil {
 			return err
 		}
 		if err := h.hold(ctx, 500*time.Millisecond, 2500*time.Millisecond); err != nil {
 			return err
 		}
-		return h.insist(ctx, func() error { return h.operator().Unfill(ctx) })
+		return h.insist(ctx, func() error { return limitMemory(ctx, h.redis, "0") })
 	})
 }
 
@@ -172,4 +173,39 @@ func receivers(ctx context.Context, h *harm) error {
 		}
 	}
 	return h.hold(ctx, harmLength, harmLength)
+}
+
+// flushScripts makes Redis forget every function and script, as a fresh server in a
+// failover has none.
+func flushScripts(ctx context.Context, redis *stack.Redis) error {
+	for _, command := range [][]string{{"FUNCTION", "FLUSH", "SYNC"}, {"SCRIPT", "FLUSH"}} {
+		if _, err := redis.Command(ctx, command...); err != nil {
+			return fmt.Errorf("%s FLUSH: %w", command[0], err)
+		}
+	}
+	return nil
+}
+
+// streams are the names of all streams.
+func streams(ctx context.Context, redis *stack.Redis) (names []string, err error) {
+	for cursor := "0"; ; {
+		reply, err := redis.Command(ctx, "SCAN", cursor, "TYPE", "stream", "COUNT", "10000")
+		if err != nil {
+			return nil, fmt.Errorf("SCAN: %w", err)
+		}
+		cursor, reply, _ = strings.Cut(reply, "\n")
+		names = append(names, strings.Fields(reply)...)
+		if cursor == "0" {
+			return names, nil
+		}
+	}
+}
+
+// limitMemory sets maxmemory: "1mb" is in use already, so that every write is
+// refused; "0" is no limit.
+func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
+	if _, err := redis.Command(ctx, "CONFIG", "SET", "maxmemory", limit); err != nil {
+		return fmt.Errorf("CONFIG SET maxmemory: %w", err)
+	}
+	return nil
 }

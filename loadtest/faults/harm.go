@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/faults/failpoint"
 )
 
 // harmLength is about how long a fault goes on in a round.
@@ -99,13 +99,13 @@ const trapPatience = 8 * time.Second
 // spring waits for a request at a moment that is drawn. What follows must undo
 // it: Release, after the program was killed or by itself. Another fault may need
 // the same way meanwhile; then the trap is set again.
-func (h *harm) spring(ctx context.Context, p *inject.Proxy, markers []string, moments ...inject.Moment) (*inject.Trap, error) {
+func (h *harm) spring(ctx context.Context, p *failpoint.Proxy, markers []string, moments ...failpoint.Moment) (*failpoint.Trap, error) {
 	marker, moment := markers[h.random.IntN(len(markers))], moments[h.random.IntN(len(moments))]
 	ctx, cancel := context.WithTimeout(ctx, trapPatience)
 	defer cancel()
 	t := p.Set(marker, moment)
 	for err := t.Await(ctx); err != nil; err = t.Await(ctx) {
-		if !errors.Is(err, inject.ErrTaken) {
+		if !errors.Is(err, failpoint.ErrRemoved) {
 			return nil, err
 		}
 		if err := h.hold(ctx, 100*time.Millisecond, 400*time.Millisecond); err != nil {
@@ -119,11 +119,11 @@ func (h *harm) spring(ctx context.Context, p *inject.Proxy, markers []string, mo
 }
 
 // crashAt kills a program at the moment of one of its requests.
-func (h *harm) crashAt(ctx context.Context, p runnable, way *inject.Proxy, markers ...string) error {
+func (h *harm) crashAt(ctx context.Context, p runnable, way *failpoint.Proxy, markers ...string) error {
 	if err := h.hold(ctx, 0, 500*time.Millisecond); err != nil {
 		return err
 	}
-	t, err := h.spring(ctx, way, markers, inject.Before, inject.After)
+	t, err := h.spring(ctx, way, markers, failpoint.Before, failpoint.After)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@
 //	go run ./loadtest/faults -duration 10m
 //	go run ./loadtest/faults -only aof-cut,kill-worker -seed 7 -duration 1m
 //
-// It owns the faults and the traffic; package inject does the harm, package
+// It owns the faults and the traffic; package failpoint does the harm, package
 // history keeps what clients saw, package judge says what it is worth. Each round
 // has fresh accounts: traffic, faults, healing, a wait until nothing is left to
 // do, and the verdict. First every fault has a round to itself, then two at a

@@ -17,7 +17,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/shim"
 )
 
@@ -47,14 +47,14 @@ type rig struct {
 
 // links are the ways between processes.
 type links struct {
-	gateway                                   *inject.Proxy // in front of it
-	gatewayRedis, workerRedis, reportingRedis *inject.Proxy
-	clickHouse                                *inject.Proxy
+	gateway                                   *failpoint.Proxy // in front of it
+	gatewayRedis, workerRedis, reportingRedis *failpoint.Proxy
+	clickHouse                                *failpoint.Proxy
 	gatewayAddr, clickHouseAddr               string
 }
 
-func (l *links) all() []*inject.Proxy {
-	return []*inject.Proxy{l.gateway, l.gatewayRedis, l.workerRedis, l.reportingRedis, l.clickHouse}
+func (l *links) all() []*failpoint.Proxy {
+	return []*failpoint.Proxy{l.gateway, l.gatewayRedis, l.workerRedis, l.reportingRedis, l.clickHouse}
 }
 
 // runnable is a process of the system.
@@ -120,21 +120,10 @@ func (r *rig) link() (err error) {
 			return err
 		}
 	}
-	for _, w := range []struct {
-		proxy        **inject.Proxy
-		name, server string
-	}{
-		{&l.gateway, "clients to gateway", l.gatewayAddr},
-		{&l.gatewayRedis, "gateway to redis", r.redis.Addr},
-		{&l.workerRedis, "worker to redis", r.redis.Addr},
-		{&l.reportingRedis, "reporting to redis", r.redis.Addr},
-		{&l.clickHouse, "reporting to clickhouse", l.clickHouseAddr},
+	for proxy, server := range map[**failpoint.Proxy]string{
+		&l.gateway: l.gatewayAddr, &l.gatewayRedis: r.redis.Addr, &l.workerRedis: r.redis.Addr, &l.reportingRedis: r.redis.Addr, &l.clickHouse: l.clickHouseAddr,
 	} {
-		addr, err := stack.FreeAddr()
-		if err != nil {
-			return err
-		}
-		if *w.proxy, err = inject.NewProxy(w.name, addr, w.server); err != nil {
+		if *proxy, err = failpoint.NewProxy(server); err != nil {
 			return err
 		}
 	}
@@ -187,7 +176,7 @@ func (r *rig) stop() {
 	closeAll(r.vendors)
 	for _, p := range r.links.all() {
 		if p != nil {
-			p.Close()
+			p.Refuse()
 		}
 	}
 	if r.redis != nil {
@@ -263,7 +252,7 @@ func (r *rig) heal(ctx context.Context, spare bool) error {
 	if err := r.revive(ctx, r.redis, time.Minute); err != nil {
 		return err
 	}
-	if err := (inject.Redis{Redis: r.redis}).Unfill(ctx); err != nil {
+	if err := limitMemory(ctx, r.redis, "0"); err != nil {
 		return err
 	}
 	for _, p := range r.links.all() {

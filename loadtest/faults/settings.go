@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/faults/inject"
+	"vendorapi/loadtest/faults/failpoint"
 )
 
 // courierStep is the time between two moves of an order: it lives about a
@@ -53,7 +53,7 @@ func (l *links) writeSettings(dir string, server *stack.Redis) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	through := func(user string, proxy *inject.Proxy) string {
+	through := func(user string, proxy *failpoint.Proxy) string {
 		return strings.Replace(server.URLFor(user), server.Addr, proxy.Addr, 1)
 	}
 	for name, places := range map[string]map[string]string{

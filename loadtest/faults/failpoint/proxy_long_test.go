@@ -1,6 +1,6 @@
 //go:build long
 
-package inject
+package failpoint
 
 import (
 	"bufio"
@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -80,15 +79,11 @@ func (s *lineServer) serve(conn net.Conn) {
 }
 
 func newProxyTo(t *testing.T, s *lineServer) *Proxy {
-	addr, err := stack.FreeAddr()
+	p, err := NewProxy(s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewProxy("test", addr, s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	t.Cleanup(p.Refuse)
 	return p
 }
 
@@ -209,12 +204,11 @@ func TestTrap_GivesUp(t *testing.T) {
 	program.expect("re never\n")
 }
 
-// A trap that another fault takes away, by healing or with a trap of its own,
-// must not keep who waits at it.
-func TestTrap_TakenAway(t *testing.T) {
+// A trap that another fault removes, by healing or with its own trap, ends the wait.
+func TestTrap_Removed(t *testing.T) {
 	t.Parallel()
 	p := newProxyTo(t, newLineServer(t))
-	for name, take := range map[string]func(){
+	for name, remove := range map[string]func(){
 		"by healing": func() {
 			if err := p.Heal(); err != nil {
 				t.Error(err)
@@ -225,20 +219,20 @@ func TestTrap_TakenAway(t *testing.T) {
 		trap := p.Set("never comes", Before)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		take()
+		remove()
 		if err := trap.Await(over); err == nil {
 			t.Errorf("%s: Await returned as if a request had gone by", name)
 		}
-		if err := trap.Await(t.Context()); !errors.Is(err, ErrTaken) {
-			t.Errorf("%s: %v, want ErrTaken", name, err)
+		if err := trap.Await(t.Context()); !errors.Is(err, ErrRemoved) {
+			t.Errorf("%s: %v, want ErrRemoved", name, err)
 		}
 	}
 }
 
-func TestProxy_HarmsAndHeals(t *testing.T) {
+func TestProxy_DamagesAndHeals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		harm    func(*Proxy)
+		damage  func(*Proxy)
 		arrives string // what the server has of what was sent meanwhile
 	}{
 		"refuse":  {(*Proxy).Refuse, ""},
@@ -252,7 +246,7 @@ func TestProxy_HarmsAndHeals(t *testing.T) {
 			program := dial(t, p)
 			program.send("one\n")
 			program.expect("re one\n")
-			c.harm(p)
+			c.damage(p)
 			_, _ = io.WriteString(program.conn, "two\n") // the connection may be gone
 			s.await(t, "one\n"+c.arrives)
 			if err := p.Heal(); err != nil {
@@ -267,13 +261,12 @@ func TestProxy_HarmsAndHeals(t *testing.T) {
 	}
 }
 
-// Neither a slow way nor a parted one stays shut after it was healed, however much
-// is on it.
+// A slow or partitioned proxy works again after Heal, however much traffic it has.
 func TestProxy_HealsUnderTraffic(t *testing.T) {
 	t.Parallel()
 	p := newProxyTo(t, newLineServer(t))
-	for _, harm := range []func(){func() { p.Delay(100*time.Millisecond, 50*time.Millisecond) }, p.Swallow, p.Mute} {
-		harm()
+	for _, damage := range []func(){func() { p.Delay(100*time.Millisecond, 50*time.Millisecond) }, p.Swallow, p.Mute} {
+		damage()
 		for range 20 {
 			busy := dial(t, p)
 			for range 50 {

@@ -1,31 +1,32 @@
 //go:build long
 
-package inject
+package failpoint
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
-func startRedis(t *testing.T) Redis {
+type redis struct{ *stack.Redis }
+
+func startRedis(t *testing.T) redis {
 	t.Helper()
-	return Redis{testserver.DedicatedRedis(t, stack.RedisOptions{})}
+	return redis{testserver.DedicatedRedis(t, stack.RedisOptions{})}
 }
 
-func (r Redis) must(t *testing.T, args ...string) string {
+func (r redis) must(t *testing.T, args ...string) string {
 	t.Helper()
-	reply, err := r.do(t.Context(), args...)
+	reply, err := r.Command(t.Context(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reply
 }
 
-func (r Redis) restart(t *testing.T) {
+func (r redis) restart(t *testing.T) {
 	t.Helper()
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -72,35 +73,4 @@ func TestCutSince_TakesOnlyWhatCameAfter(t *testing.T) {
 	if got := r.must(t, "EXISTS", "before") + r.must(t, "EXISTS", "after"); got != "10" {
 		t.Errorf("before and after: %s", got)
 	}
-}
-
-func TestRedis_OperatorsHarm(t *testing.T) {
-	t.Parallel()
-	r := startRedis(t)
-	r.must(t, "FUNCTION", "LOAD", "#!lua name=f\nredis.register_function('f', function() return 1 end)")
-	r.must(t, "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
-	if streams, err := r.Streams(t.Context()); err != nil || len(streams) != 1 || streams[0] != "s" {
-		t.Errorf("%q, %v", streams, err)
-	}
-	for _, want := range []bool{true, false} {
-		if gone, err := r.DestroyGroup(t.Context(), "s", "g"); err != nil || gone != want {
-			t.Errorf("%t, %v", gone, err)
-		}
-	}
-	if err := r.FlushScripts(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.do(t.Context(), "FCALL", "f", "0"); err == nil {
-		t.Error("the function is still there")
-	}
-	if err := r.Fill(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.do(t.Context(), "SET", "k", strings.Repeat("v", 1<<20)); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("written to a full server: %v", err)
-	}
-	if err := r.Unfill(t.Context()); err != nil {
-		t.Error(err)
-	}
-	r.must(t, "SET", "k", "v")
 }

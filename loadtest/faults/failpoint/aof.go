@@ -1,0 +1,77 @@
+package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// Position is an end of the append-only file of a Redis.
+type Position struct {
+	path string
+	size int64
+}
+
+// manifestLine is the increment in use, as in
+// "file appendonly.aof.3.incr.aof seq 3 type i".
+var manifestLine = regexp.MustCompile(`(?m)^file (\S+) seq \d+ type i\b`)
+
+// EndOf is the present end of the file of a Redis in dir.
+func EndOf(dir string) (Position, error) {
+	folder := filepath.Join(dir, "appendonlydir")
+	manifest, err := os.ReadFile(filepath.Join(folder, "appendonly.aof.manifest"))
+	if err != nil {
+		return Position{}, fmt.Errorf("append-only file: %w", err)
+	}
+	lines := manifestLine.FindAllSubmatch(manifest, -1)
+	if len(lines) == 0 {
+		return Position{}, errors.New("append-only file: none in the manifest")
+	}
+	path := filepath.Join(folder, string(lines[len(lines)-1][1]))
+	info, err := os.Stat(path)
+	if err != nil {
+		return Position{}, fmt.Errorf("append-only file: %w", err)
+	}
+	return Position{path, info.Size()}, nil
+}
+
+// CutSince removes a part of what a Redis that does not run wrote after the
+// position, as a power failure does with what was not synced. It calls draw with
+// the number of bytes that may go; draw returns how many do. It returns both; 0
+// when the server has begun another file since.
+func (p Position) CutSince(dir string, draw func(int64) int64) (cut, of int64, err error) {
+	now, err := EndOf(dir)
+	if err != nil || now.path != p.path || now.size <= p.size {
+		return 0, 0, err
+	}
+	of = now.size - p.size
+	cut = draw(of)
+	if err := os.Truncate(p.path, now.size-cut); err != nil {
+		return 0, of, fmt.Errorf("append-only file: %w", err)
+	}
+	return cut, of, nil
+}
+
+// transaction is the effect of a script as the server writes it.
+const transaction = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$11\r\nfaults:torn\r\n$4\r\nhalf\r\n*1\r\n$4\r\nEXEC\r\n"
+
+// TearTail appends the first n bytes of a transaction (modulo its length, at least
+// one, never all) to the file of a Redis that does not run, as a crash in the
+// middle of a write does.
+func TearTail(dir string, n int) error {
+	end, err := EndOf(dir)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(end.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("append-only file: %w", err)
+	}
+	_, err = file.WriteString(transaction[:1+n%(len(transaction)-1)])
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("append-only file: %w", err)
+	}
+	return nil
+}

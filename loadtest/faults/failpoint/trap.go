@@ -1,0 +1,125 @@
+package failpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Moment is when a trap acts, relative to the request that it waits for.
+type Moment int
+
+// The moments.
+const (
+	Before Moment = iota // the request has been sent and never arrives
+	Within               // half of it arrives
+	After                // it arrives and takes effect, the answer is lost
+	Late                 // it arrives after Lateness, when its sender has given up
+)
+
+// String is the moment's name in reports.
+func (m Moment) String() string { return [...]string{"before", "within", "after", "late"}[m] }
+
+// Lateness is the delay of a Late request: longer than a lease in the suite's
+// settings and longer than any client waits.
+const Lateness = 4500 * time.Millisecond
+
+// effect is how long a request gets to take effect before Await returns: far more
+// than a script and its fsync take.
+const effect = 50 * time.Millisecond
+
+// Trap waits on a proxy for a request that contains some bytes. The first one is
+// treated as the moment says. Except for Late, no answer passes the proxy from then
+// on.
+type Trap struct {
+	marker    []byte
+	moment    Moment
+	proxy     *Proxy
+	triggered chan struct{} // closed when the request has passed
+	removed   chan struct{} // closed when the trap was removed before
+}
+
+// Set places a trap in place of an earlier one. The marker must occur in no other
+// request: a function's name in Redis, a path.
+func (p *Proxy) Set(marker string, moment Moment) *Trap {
+	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, triggered: make(chan struct{}), removed: make(chan struct{})}
+	p.setTrap(t)
+	return t
+}
+
+func (p *Proxy) setTrap(t *Trap) {
+	if before := p.trap.Swap(t); before != nil {
+		close(before.removed)
+	}
+}
+
+// ErrRemoved is returned by Await when Heal or another trap took the trap's place.
+var ErrRemoved = errors.New("the trap was removed")
+
+// Await returns when the request has passed and, for Within and After, had time to
+// take effect. The caller then kills the program or the server, and calls Release.
+// After an error, the end of ctx or ErrRemoved, the trap is gone.
+func (t *Trap) Await(ctx context.Context) error {
+	select {
+	case <-t.triggered:
+	case <-t.removed:
+		return ErrRemoved
+	case <-ctx.Done():
+		if t.proxy.trap.CompareAndSwap(t, nil) {
+			return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
+		}
+		select {
+		case <-t.triggered: // just now
+		case <-t.removed:
+			return ErrRemoved
+		}
+	}
+	if t.moment == Within || t.moment == After {
+		time.Sleep(effect)
+	}
+	return nil
+}
+
+// Release closes every connection of the proxy, so that what was held back is lost,
+// and lets new ones pass.
+func (t *Trap) Release() error {
+	p := t.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeAll()
+	p.noAnswers.Store(false)
+	return p.listen()
+}
+
+// take removes the trap for the connection that calls and holds back the server's
+// answers. It is false when another connection was faster.
+func (t *Trap) take() bool {
+	if !t.proxy.trap.CompareAndSwap(t, nil) {
+		return false
+	}
+	if t.moment != Late {
+		t.proxy.noAnswers.Store(true) // before the request is passed on
+	}
+	return true
+}
+
+// pass writes as much of the chunk with the marker as the moment allows. It reports
+// whether the connection goes on.
+func (t *Trap) pass(server net.Conn, chunk []byte) bool {
+	if t.moment == Late {
+		close(t.triggered)
+		time.Sleep(Lateness)
+		_, err := server.Write(chunk)
+		return err == nil
+	}
+	defer close(t.triggered)
+	switch t.moment {
+	case Within:
+		_, _ = server.Write(chunk[:(len(chunk)+1)/2]) // the connection is lost either way
+	case After:
+		_, _ = server.Write(chunk)
+	}
+	return false
+}
