@@ -139,6 +139,24 @@ func (p *process) end(s syscall.Signal) {
 	}
 }
 
+// endedByItself tells whether the present run has ended and was not asked to.
+func (p *process) endedByItself() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil && !p.asked && ended(p.done)
+}
+
+// result is nil when the present run has ended with success.
+func (p *process) result() error {
+	p.mu.Lock()
+	err := p.err
+	p.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	return p.failure()
+}
+
 // failure describes how the present run ended, with the last lines of its log.
 func (p *process) failure() error {
 	p.mu.Lock()

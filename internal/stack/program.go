@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,12 +15,29 @@ import (
 // the longest time a start takes with Redis at hand.
 const programStartTimeout = time.Minute
 
-// Program is one of the system's own programs. It can be killed and started
-// again on the same addresses, as the fault tests do.
+// Program is one of the system's programs, or one of NewProgram. It can be
+// killed and started again on the same addresses.
 type Program struct {
 	Name    string
 	process *process
-	ready   string // URL that answers 200 when the program is ready
+	ready   string // URL that answers 200 when the program is ready; empty: it is at once
+}
+
+// ProgramOptions describe a program that is no part of a Stack.
+type ProgramOptions struct {
+	Name  string
+	Path  string
+	Args  []string
+	Env   []string // besides this process's own
+	Log   string   // file that its output is appended to
+	Ready string   // URL that answers 200 when it is ready; empty: it is at once
+}
+
+// NewProgram prepares a program that is not started yet.
+func NewProgram(o ProgramOptions) *Program {
+	return &Program{Name: o.Name, ready: o.Ready, process: &process{
+		name: o.Name, path: o.Path, args: o.Args, env: append(os.Environ(), o.Env...), logPath: o.Log,
+	}}
 }
 
 // Start runs the program and returns when it is ready; after Stop or Kill it
@@ -33,9 +51,31 @@ func (p *Program) Start(ctx context.Context) error {
 
 // AwaitReady returns when the running program says that it is ready.
 func (p *Program) AwaitReady(ctx context.Context) error {
+	if p.ready == "" {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
 	defer cancel()
 	return p.process.awaitReady(ctx, func(ctx context.Context) error { return getOK(ctx, p.ready) })
+}
+
+// Wait returns when the present run has ended by itself: nil with success.
+func (p *Program) Wait(ctx context.Context) error {
+	select {
+	case <-p.process.exited():
+		return p.process.result()
+	case <-ctx.Done():
+		p.Stop()
+		return context.Cause(ctx)
+	}
+}
+
+// Check is an error once the present run has ended without being asked to.
+func (p *Program) Check() error {
+	if p.process.endedByItself() {
+		return p.process.failure()
+	}
+	return nil
 }
 
 // Use makes the next Start run the program of another folder of binaries with

@@ -28,7 +28,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/loadtest/program"
 )
 
 const (
@@ -99,7 +98,7 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = proxy.Stop() }() // nothing of it is needed any more
+		defer proxy.Stop()
 	}
 	return c.walkAll(ctx, c.walkers(ctx), missing)
 }
@@ -132,7 +131,7 @@ backend gateway
 `
 
 // startProxy starts haproxy with a certificate of a CA made for this run.
-func (c *check) startProxy(ctx context.Context, gateway string) (*program.Program, error) {
+func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program, error) {
 	authority, err := stack.NewAuthority("check-clients")
 	if err != nil {
 		return nil, err
@@ -173,13 +172,13 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*program.Progra
 		"REQUESTS_CA_BUNDLE=" + files.CAFile, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=changeit -Djavax.net.ssl.trustStore=" + trust,
 	}
 	c.tlsURL = "https://localhost:" + addr[strings.LastIndexByte(addr, ':')+1:]
-	proxy := &program.Program{
+	proxy := stack.NewProgram(stack.ProgramOptions{
 		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", config}, Log: filepath.Join(c.dir, "haproxy.log"),
-		Ready: "http://" + health + "/healthz", StartPatience: 20 * time.Second, StopPatience: 10 * time.Second,
-	}
+		Ready: "http://" + health + "/healthz",
+	})
 	if err := proxy.Start(ctx); err != nil {
-		log, _ := os.ReadFile(proxy.Log) // without it the error says less
-		return nil, fmt.Errorf("%w\n%s", err, log)
+		proxy.Stop()
+		return nil, err
 	}
 	return proxy, nil
 }

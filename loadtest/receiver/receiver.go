@@ -1,12 +1,8 @@
-// Package receiver is a vendor's end of the webhooks, built as the spec asks
-// of one ("Webhook receiver", "Delivery rules"): it verifies before it parses,
-// deduplicates on eventId, orders by occurredAt, and answers 2xx as soon as an
-// event is stored.
-//
-// It owns an independent check of the wire contract: nothing here is shared
-// with the code that signs and sends. It keeps everything in memory and never
-// forgets, so its life is a demo, a test or a load run. It refuses to act on
-// what it could not verify.
+// Package receiver receives webhooks as the spec asks of a vendor ("Webhook
+// receiver", "Delivery rules"): it verifies before it parses, deduplicates on
+// eventId, orders by occurredAt, and answers 2xx as soon as an event is stored.
+// It shares no code with what signs and sends, and keeps everything in memory:
+// it is for demos, tests and load runs.
 package receiver
 
 import (
@@ -17,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,17 +28,16 @@ const maxBody = 256 << 10
 type Options struct {
 	// Secrets are tried in turn: two during a rotation.
 	Secrets []string
-	// Now is the clock of the replay window; nil: the system's.
+	// Now is the clock of the replay window; default: the system's.
 	Now func() time.Time
-	// Refuse is asked of every verified event before it is stored; a status
-	// other than 0 is answered instead, as a receiver in trouble would. nil:
-	// never.
+	// Refuse is called with every verified event before it is stored; a status
+	// other than 0 is answered instead, as a failing receiver would. Optional.
 	Refuse func(Event) int
-	// Refused is told every request that was not taken, with the answer's status
-	// and why; nil: nobody is.
+	// Refused is called for every request that was not taken, with the answer's
+	// status and the reason. Optional.
 	Refused func(status int, reason string)
-	// Seen is told every event that was stored, duplicates included; nil:
-	// nobody. It runs on the request's path.
+	// Seen is called with every event that was stored, duplicates included, before
+	// the answer. Optional.
 	Seen func(e Event, duplicate bool)
 }
 
@@ -106,6 +102,18 @@ var knownEvents = map[string]bool{
 var ranks = map[string]int{
 	"Searching": 1, "Assigned": 2, "PickingUp": 3, "PickedUp": 4, "Delivering": 5,
 	"Delivered": 6, "Failed": 6, "Cancelled": 6,
+}
+
+// Serve answers with a handler on a free port of this machine until stop is
+// called.
+func Serve(h http.Handler) (url string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("receiver: %w", err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(l) }()                                      // ends with stop
+	return "http://" + l.Addr().String(), func() { _ = server.Close() }, nil // closes the listener, too
 }
 
 // Receiver is an http.Handler. It is safe for concurrent use.
