@@ -20,7 +20,6 @@ import (
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/panel/admin"
-	"vendorapi/reporting/panel/adminapi"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/dashboard"
 	"vendorapi/reporting/panel/finance"
@@ -43,7 +42,7 @@ type panelSettings struct {
 	Programs []string `yaml:"programs"`
 
 	Access   auth.Settings     `yaml:"access"`
-	Admin    adminapi.Settings `yaml:"admin"`
+	Admin    admin.Settings    `yaml:"admin"`
 	Download download.Settings `yaml:"download"`
 }
 
@@ -106,7 +105,7 @@ type panel struct {
 	settings    panelSettings
 	environment string
 	people      auth.People
-	admin       *adminapi.Client
+	admin       *admin.Client
 	tracking    delivery.TrackingKeys
 	log         *slog.Logger
 	registry    prometheus.Registerer
@@ -139,7 +138,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	if keys := config.SplitSecrets(key); len(keys) > 0 {
 		key = keys[0] // several while it is rotated; the gateway takes each
 	}
-	if p.admin, err = adminapi.New(s.Panel.Admin, key); err != nil {
+	if p.admin, err = admin.NewClient(s.Panel.Admin, key); err != nil {
 		return nil, err
 	}
 	ring, err := config.Keys("TRACKING_KEYS")
@@ -204,7 +203,7 @@ func (p *panel) customers(mux *http.ServeMux, l *ledger.Ledger) error {
 	return err
 }
 
-func (p *panel) operators(mux *http.ServeMux, f *layout.Frame, l *ledger.Ledger, a *archive.Archive) error {
+func (p *panel) operators(mux *http.ServeMux, f *layout.Layout, l *ledger.Ledger, a *archive.Archive) error {
 	look, err := dashboard.New(f, l, a, p.log)
 	if err != nil {
 		return err
@@ -223,7 +222,7 @@ func (p *panel) operators(mux *http.ServeMux, f *layout.Frame, l *ledger.Ledger,
 	return nil
 }
 
-func (p *panel) finance(mux *http.ServeMux, f *layout.Frame, gate *auth.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
+func (p *panel) finance(mux *http.ServeMux, f *layout.Layout, gate *auth.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
 	pages, err := finance.New(f, l, a, p.log)
 	if err != nil {
 		return err

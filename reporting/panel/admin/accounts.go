@@ -2,35 +2,29 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"net/http"
-	"net/url"
 	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/adminapi"
 	"vendorapi/reporting/panel/layout"
 )
 
-// accountsShown is how many accounts a page of the list has.
-const accountsShown = 40
-
-// credentials are what was just issued: shown once.
-type credentials struct {
-	ClientID, ClientSecret string
-	// Name of whom they are for, and the way there.
-	Name, Address string
-}
+const (
+	accountsShown = 40 // on a page of the list
+	storesOnPage  = 20 // on the pages of accounts and fleets
+)
 
 // accountList is the page /accounts.
 type accountList struct {
-	action
+	formPage
 	Text      string
 	Accounts  []accountRow
-	Pager     pager
-	Suspended int // over all that were found
+	Pager     layout.Pager
+	Suspended int // of all that were found
 	Excessive int
-	Issued    *credentials
 }
 
 // accountRow is an account with what it has used of its limit of orders.
@@ -40,17 +34,13 @@ type accountRow struct {
 }
 
 // listAccounts is GET /accounts?text=&page=.
-func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request) error {
-	return p.answerAccounts(w, r, nil, nil)
-}
-
-func (p *Pages) answerAccounts(w http.ResponseWriter, r *http.Request, issued *credentials, refused error) error {
+func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
 	all, err := p.accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
-	query := filtersOf(r, "text", "page")
-	list := &accountList{action: newAction(r), Text: query.Get("text"), Issued: issued}
+	query := layout.FiltersOf(r, "text", "page")
+	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text")}
 	wanted := search(list.Text)
 	all = slices.DeleteFunc(slices.Clone(all), func(a *delivery.Account) bool {
 		return !matches(wanted, a.Name, a.ID.String(), a.ID.ClientID())
@@ -63,39 +53,32 @@ func (p *Pages) answerAccounts(w http.ResponseWriter, r *http.Request, issued *c
 			list.Excessive++
 		}
 	}
-	slices.SortStableFunc(all, noticeableFirst)
-	shown, pg := cut(all, accountsShown, "/accounts", query)
-	list.Pager = pg
-	if list.Accounts, err = p.withUse(r, shown); err != nil {
+	slices.SortStableFunc(all, func(a, b *delivery.Account) int { return cmp.Compare(accountRank(a), accountRank(b)) })
+	all, list.Pager = layout.Cut(all, accountsShown, "/accounts", query)
+	if list.Accounts, err = p.withUse(r.Context(), all); err != nil {
 		return err
 	}
-	if refused == nil {
-		refused = query.err()
-	}
-	return p.pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: refused})
+	return p.pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
-// noticeableFirst puts accounts in sustained excess first, then suspended ones,
-// then the others; within each, they stay by name.
-func noticeableFirst(a, b *delivery.Account) int {
-	rank := func(a *delivery.Account) int {
-		switch {
-		case !a.ExcessSince.IsZero():
-			return 0
-		case a.Suspended:
-			return 1
-		}
-		return 2
+// accountRank puts accounts in sustained excess first, then suspended ones, then
+// the others; within each they stay by name.
+func accountRank(a *delivery.Account) int {
+	switch {
+	case !a.ExcessSince.IsZero():
+		return 0
+	case a.Suspended:
+		return 1
 	}
-	return cmp.Compare(rank(a), rank(b))
+	return 2
 }
 
-func (p *Pages) withUse(r *http.Request, accounts []*delivery.Account) ([]accountRow, error) {
+func (p *Pages) withUse(ctx context.Context, accounts []*delivery.Account) ([]accountRow, error) {
 	ids := make([]delivery.AccountID, len(accounts))
 	for i, a := range accounts {
 		ids[i] = a.ID
 	}
-	uses, err := p.ledger.Usage(r.Context(), ids)
+	uses, err := p.ledger.Usage(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +94,135 @@ func (p *Pages) withUse(r *http.Request, accounts []*delivery.Account) ([]accoun
 	return rows, nil
 }
 
-// createAccount is POST /accounts. The answer shows the client secret.
-func (p *Pages) createAccount(w http.ResponseWriter, r *http.Request) error {
-	var made struct{ AccountID, ClientID, ClientSecret string }
-	name := r.PostForm.Get("name")
-	err := p.change(r, http.MethodPost, adminapi.Path("accounts"), map[string]string{"name": name}, &made)
-	if err != nil {
-		return p.answerAccounts(w, r, nil, err)
-	}
-	r.PostForm = url.Values{} // what was typed is done with
-	return p.answerAccounts(w, r, &credentials{made.ClientID, made.ClientSecret, name, "/accounts/" + url.PathEscape(made.AccountID)}, nil)
+// accountPage is the page /accounts/{account}.
+type accountPage struct {
+	formPage
+	Account    *delivery.Account
+	Limits     []limitRow
+	Stores     []storeRow // the first ones
+	MoreStores bool
+	Receiver   *receiver // nil: none is registered
 }
 
-func accountPath(id delivery.AccountID) string { return "/accounts/" + id.String() }
+// Refill is what the stores' bucket gets back.
+func (page *accountPage) Refill() string { return shownWindow(page.Account.Limits.Stores.Sustained) }
+
+// Earlier are the client secrets before the present one that still work.
+func (page *accountPage) Earlier() earlierSecrets { return earlierOf(page.Account.EarlierSecrets) }
+
+// showAccount is GET /accounts/{account}.
+func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
+	page := &accountPage{formPage: newFormPage(r, o)}
+	var err error
+	if page.Account, page.Limits, err = p.accountLimits(r); err != nil {
+		return err
+	}
+	keepTyped(page.Limits, r.PostForm)
+	id := page.Account.ID
+	stores, more, err := p.ledger.FindStores(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
+	if err != nil {
+		return err
+	}
+	page.Stores, page.MoreStores = storeRows(stores, map[delivery.AccountID]string{id: page.Account.Name}), more
+	if page.Receiver, err = p.receiver(r.Context(), page.Account); err != nil {
+		return err
+	}
+	if page.Issued != nil {
+		page.Issued.Name = page.Account.Name
+	}
+	return p.pages.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
+}
+
+// showUse is GET /accounts/{account}/use: how much of the limits is used now.
+func (p *Pages) showUse(w http.ResponseWriter, r *http.Request) error {
+	_, limits, err := p.accountLimits(r)
+	if err != nil {
+		return err
+	}
+	return p.pages.Part(w, r, "use", limits)
+}
+
+func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, error) {
+	id, err := accountID(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	account, err := p.ledger.Account(r.Context(), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	uses, err := p.ledger.Usage(r.Context(), []delivery.AccountID{id})
+	if err != nil {
+		return nil, nil, err
+	}
+	return account, limitRows(account.Limits, uses[0]), nil
+}
+
+// newAccount is POST /accounts. The answer shows the client secret.
+func newAccount(r *http.Request) action {
+	return action{body: map[string]any{"name": r.PostForm.Get("name")}}
+}
+
+// renameAccount is POST /accounts/{account}/name.
+func renameAccount(r *http.Request) action {
+	return action{body: changes(r.PostForm, plainText, "name"), done: "account-renamed"}
+}
+
+// setAccountState is POST /accounts/{account}/state: suspended is true or false.
+func setAccountState(r *http.Request) action {
+	return setFlag(r, "suspended", "account-suspended", "account-resumed")
+}
+
+// limitAccount is POST /accounts/{account}/limits: the windows that were changed.
+func limitAccount(r *http.Request) action {
+	body := map[string]any{}
+	if changed := changedLimits(r.PostForm); len(changed) > 0 {
+		body["limits"] = changed
+	}
+	return action{body: body, done: "account-limited"}
+}
+
+// newClientSecret is POST /accounts/{account}/secret or revoke, which also ends
+// the earlier secrets. It is for the version of the account that the page showed,
+// so that what is ended is what the page said.
+func (p *Pages) newClientSecret(revoke bool) func(*http.Request) action {
+	return func(r *http.Request) action {
+		a := rotation("/credentials", revoke)
+		id, err := accountID(r)
+		if err == nil {
+			var account *delivery.Account
+			if account, err = p.ledger.Account(r.Context(), id); err == nil {
+				err = sameVersion(r, account.Revision)
+			}
+		}
+		a.err = err
+		return a
+	}
+}
+
+// rotation issues a new secret.
+func rotation(path string, revoke bool) action {
+	a := action{method: http.MethodPost, path: path, revoke: revoke}
+	if revoke {
+		a.body = map[string]any{"revokeOld": true}
+	}
+	return a
+}
+
+// earlierSecrets are how many replaced secrets still work, the last one until Until.
+type earlierSecrets struct {
+	Count int
+	Until time.Time
+}
+
+func earlierOf(untils []time.Time) (e earlierSecrets) {
+	for _, until := range untils {
+		if !time.Now().Before(until) {
+			continue
+		}
+		if e.Count++; until.After(e.Until) {
+			e.Until = until
+		}
+	}
+	return e
+}

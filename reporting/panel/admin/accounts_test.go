@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,7 +19,7 @@ func TestCreateAccount_ShowsTheSecretOnceAndItWorks(t *testing.T) {
 	e := newEnv(t)
 	name := "Yeni Entegratör " + t.Name()
 	a := e.Submit("/accounts", "/accounts", "name", "  "+name).Want(http.StatusOK, "only time")
-	v := issued(t, a)
+	v := issuedTo(t, a)
 	account := e.account(v)
 	if account.Name != name || account.Limits != delivery.DefaultLimits() {
 		t.Errorf("%+v", account)
@@ -40,7 +41,7 @@ func TestCreateAccount_ShowsTheSecretOnceAndItWorks(t *testing.T) {
 }
 
 // issued reads the credentials that a page shows.
-func issued(t *testing.T, a *web.Answer) vendor {
+func issuedTo(t *testing.T, a *web.Answer) vendor {
 	t.Helper()
 	codes := secrets(a)
 	id, ok := delivery.AccountOfClient(codes[0])
@@ -60,7 +61,7 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 	}
 	before := until()
 	a := e.Submit(page, page+"/secret").Want(http.StatusOK, "only time", "24 hours")
-	fresh := issued(t, a)
+	fresh := issuedTo(t, a)
 	if fresh.id != v.id || fresh.secret == v.secret {
 		t.Fatalf("%+v", fresh)
 	}
@@ -83,7 +84,7 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 			t.Errorf("a revoked secret: %v", err)
 		}
 	}
-	e.as(issued(t, revoked))
+	e.as(issuedTo(t, revoked))
 	if strings.Contains(e.log.String(), fresh.secret) {
 		t.Error("the secret is in the panel's log")
 	}
@@ -188,11 +189,11 @@ func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
 	e.Get("/accounts/"+v.id).Want(200, "3,000 in 60 s", "An existing burst limit can be changed but not removed.").Lacks("3000 in 60 s</td>")
 }
 
-func TestNoticeableFirst_ExcessThenSuspendedThenByName(t *testing.T) {
+func TestAccountRank_ExcessThenSuspendedThenByName(t *testing.T) {
 	t.Parallel()
 	since := time.Now()
 	accounts := []*delivery.Account{{Name: "a"}, {Name: "b", Suspended: true}, {Name: "c"}, {Name: "d", ExcessSince: since}, {Name: "e", ExcessSince: since, Suspended: true}, {Name: "f", Suspended: true}}
-	slices.SortStableFunc(accounts, noticeableFirst)
+	slices.SortStableFunc(accounts, func(a, b *delivery.Account) int { return cmp.Compare(accountRank(a), accountRank(b)) })
 	var names string
 	for _, a := range accounts {
 		names += a.Name

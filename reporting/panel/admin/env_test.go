@@ -23,7 +23,6 @@ import (
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/testenv/web"
-	"vendorapi/reporting/panel/adminapi"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 )
@@ -113,7 +112,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	must(t, err)
 	f, err := layout.New(gate, "sandbox", log)
 	must(t, err)
-	admin, err := adminapi.New(adminapi.Settings{URL: gateway}, system.Demo.AdminKey)
+	admin, err := NewClient(Settings{URL: gateway}, system.Demo.AdminKey)
 	must(t, err)
 	e.pages, err = New(f, e.ledger, admin, log)
 	must(t, err)
@@ -234,7 +233,7 @@ func (e *env) putStore(v vendor, id, name string, fleet delivery.FleetID) {
 func (e *env) activeStore(v vendor, id, name string, fleet delivery.FleetID) {
 	e.T.Helper()
 	e.putStore(v, id, name, fleet)
-	e.call(http.MethodPost, adminapi.Path("accounts", v.id, "stores", id, "confirm"), nil)
+	e.call(http.MethodPost, Path("accounts", v.id, "stores", id, "confirm"), nil)
 }
 
 func (e *env) store(v vendor, id string) *delivery.Store {

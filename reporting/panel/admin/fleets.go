@@ -1,35 +1,36 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/adminapi"
 	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/panel/svgmap"
 )
 
-// fleetsShown is how many fleets a page of the list has: each of them is asked
-// for its stores, some at a time.
+// fleetsShown is how many fleets a page of the list has. The stores of each are
+// read, of so many fleets at a time.
 const (
-	fleetsShown    = 25
-	fleetsAskedFor = 4
+	fleetsShown   = 25
+	fleetsAtATime = 4
 )
 
 // fleetList is the page /fleets.
 type fleetList struct {
-	action
+	formPage
 	Text   string
 	Fleets []fleetRow
-	Pager  pager
-	Issued *credentials
+	Pager  layout.Pager
 }
 
 // fleetRow is a fleet with how many stores it has by state.
@@ -41,12 +42,7 @@ type fleetRow struct {
 }
 
 // Status is what vendors see of the fleet, and why.
-func (f fleetRow) Status() string { return fleetStatus(f.Fleet) }
-
-// Tone is the status' colour.
-func (f fleetRow) Tone() string { return fleetTone(f.Fleet) }
-
-func fleetStatus(f *delivery.Fleet) string {
+func (f fleetRow) Status() string {
 	switch {
 	case f.Disabled:
 		return "disabled"
@@ -58,7 +54,8 @@ func fleetStatus(f *delivery.Fleet) string {
 	return "available"
 }
 
-func fleetTone(f *delivery.Fleet) string {
+// Tone is the status' colour.
+func (f fleetRow) Tone() string {
 	switch {
 	case f.Disabled, f.Suspended:
 		return "bad"
@@ -68,17 +65,27 @@ func fleetTone(f *delivery.Fleet) string {
 	return "good"
 }
 
-// listFleets is GET /fleets?text=&page=.
-func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request) error {
-	return p.answerFleets(w, r, nil, nil)
+func (f *fleetRow) count(stores []*delivery.Store) {
+	for _, s := range stores {
+		switch {
+		case s.State == delivery.AwaitingFleetApproval:
+			f.Awaiting++
+		case s.State == delivery.Active && !s.ClosingDate.IsZero():
+			f.Migrating++
+			f.Active++
+		case s.State == delivery.Active:
+			f.Active++
+		}
+	}
 }
 
-func (p *Pages) answerFleets(w http.ResponseWriter, r *http.Request, issued *credentials, refused error) error {
+// listFleets is GET /fleets?text=&page=.
+func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
 	if err := p.ledger.LoadFleets(r.Context()); err != nil {
 		return err
 	}
-	query := filtersOf(r, "text", "page")
-	list := &fleetList{action: newAction(r), Text: query.Get("text"), Issued: issued}
+	query := layout.FiltersOf(r, "text", "page")
+	list := &fleetList{formPage: newFormPage(r, o), Text: query.Get("text")}
 	var found []*delivery.Fleet
 	wanted := search(list.Text)
 	for _, f := range p.ledger.Fleets().All() {
@@ -86,16 +93,12 @@ func (p *Pages) answerFleets(w http.ResponseWriter, r *http.Request, issued *cre
 			found = append(found, f)
 		}
 	}
-	shown, pg := cut(found, fleetsShown, "/fleets", query)
-	list.Pager = pg
+	found, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
 	var err error
-	if list.Fleets, err = p.withStores(r.Context(), shown); err != nil {
+	if list.Fleets, err = p.withStores(r.Context(), found); err != nil {
 		return err
 	}
-	if refused == nil {
-		refused = query.err()
-	}
-	return p.pages.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: refused})
+	return p.pages.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
 func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fleetRow, error) {
@@ -105,7 +108,7 @@ func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fle
 		return nil, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fleetsAskedFor)
+	group.SetLimit(fleetsAtATime)
 	for i, f := range fleets {
 		rows[i].Fleet, rows[i].Limited = f, limited[f.ID]
 		group.Go(func() error {
@@ -117,45 +120,153 @@ func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fle
 	return rows, group.Wait()
 }
 
-func (f *fleetRow) count(stores []*delivery.Store) {
-	for _, s := range stores {
-		if s.State == delivery.AwaitingFleetApproval {
-			f.Awaiting++
-		}
-		if s.State == delivery.Active {
-			f.Active++
-			if !s.ClosingDate.IsZero() {
-				f.Migrating++
-			}
-		}
-	}
+// fleetPage is the page /fleets/{fleet}.
+type fleetPage struct {
+	formPage
+	fleetRow
+	Country, CloseUp *svgmap.Map // CloseUp may be nil
+	// AwaitingStores are those that wait for the fleet's answer, Stores the
+	// others; of both the first ones by name.
+	AwaitingStores, Stores []storeRow
+	MoreStores             bool
+	// Vendors would be told of an overdue payment: the first ones, and how many
+	// there are in all.
+	Vendors    []vendorAtRisk
+	AllVendors int
 }
 
-// createFleet is POST /fleets. The answer shows the client secret.
-func (p *Pages) createFleet(w http.ResponseWriter, r *http.Request) error {
-	body := fieldsOf(r.PostForm)
-	body["coverage"] = coverageOf(r.PostForm.Get("coverage"))
-	var made struct{ FleetID, ClientID, ClientSecret string }
-	err := explainCoverage(p.change(r, http.MethodPost, adminapi.Path("fleets"), body, &made), r.PostForm.Get("coverage"))
+// vendorAtRisk is an account with its active stores at the fleet.
+type vendorAtRisk struct {
+	ID     delivery.AccountID
+	Name   string
+	Stores int
+	Some   []string // the first of their names
+}
+
+const (
+	someStores   = 5  // names of stores beside a vendor
+	vendorsShown = 20 // vendors at risk
+)
+
+// OtherVendors is how many of the vendors at risk are not named.
+func (page *fleetPage) OtherVendors() int { return page.AllVendors - len(page.Vendors) }
+
+// showFleet is GET /fleets/{fleet}.
+func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) error {
+	id, err := fleetID(r)
 	if err != nil {
-		return p.answerFleets(w, r, nil, err)
+		return err
 	}
-	name := r.PostForm.Get("name")
-	r.PostForm = url.Values{} // what was typed is done with
-	return p.answerFleets(w, r, &credentials{made.ClientID, made.ClientSecret, name, "/fleets/" + url.PathEscape(made.FleetID)}, nil)
+	ctx := r.Context()
+	if err := p.ledger.LoadFleets(ctx); err != nil {
+		return err
+	}
+	fleet := p.ledger.Fleets().Fleet(id)
+	if fleet == nil {
+		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+	}
+	limited, err := p.ledger.LimitedFleets(ctx)
+	if err != nil {
+		return err
+	}
+	page := &fleetPage{formPage: newFormPage(r, o), fleetRow: fleetRow{Fleet: fleet, Limited: limited[id]}}
+	if page.Country, err = svgmap.Country(fleet.Coverage, "Coverage of "+fleet.Name+" in Turkey", "The area that the fleet serves, on the outline of Turkey."); err != nil {
+		return err
+	}
+	if page.CloseUp, err = svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits."); err != nil {
+		return err
+	}
+	stores, err := p.ledger.FleetStores(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	accounts, err := p.accounts.Get(ctx) // by name
+	if err != nil {
+		return err
+	}
+	page.take(stores, accounts)
+	return p.pages.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
 }
 
-// fieldsOf are a new fleet's fields but for its coverage. Pickup minutes that are
-// left empty are the service's default.
-func fieldsOf(form url.Values) map[string]any {
+// take divides the fleet's stores and keeps the first ones.
+func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Account) {
+	slices.SortFunc(stores, func(a, b *delivery.Store) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ExternalID, b.ExternalID), slices.Compare(a.Account[:], b.Account[:]))
+	})
+	names := make(map[delivery.AccountID]string, len(accounts))
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	page.count(stores)
+	for _, s := range storeRows(stores, names) {
+		list := &page.Stores
+		if s.State == delivery.AwaitingFleetApproval {
+			list = &page.AwaitingStores
+		}
+		if len(*list) == storesOnPage {
+			page.MoreStores = true
+			continue
+		}
+		*list = append(*list, s)
+	}
+	vendors := atRisk(stores, accounts)
+	page.Vendors, page.AllVendors = vendors[:min(len(vendors), vendorsShown)], len(vendors)
+}
+
+// atRisk are the accounts with active stores among those of a fleet, as the
+// announcement of an overdue payment would reach them; in the accounts' order.
+func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []vendorAtRisk) {
+	active := map[delivery.AccountID][]string{}
+	for _, s := range stores {
+		if s.State == delivery.Active {
+			active[s.Account] = append(active[s.Account], s.Name)
+		}
+	}
+	for _, a := range accounts {
+		if names := active[a.ID]; len(names) > 0 {
+			vendors = append(vendors, vendorAtRisk{ID: a.ID, Name: a.Name, Stores: len(names), Some: names[:min(len(names), someStores)]})
+		}
+	}
+	return vendors
+}
+
+// newFleet is POST /fleets. The answer shows the client secret. Pickup minutes that
+// are left empty are the service's default.
+func newFleet(r *http.Request) action {
+	form := r.PostForm
 	body := map[string]any{
 		"name": form.Get("name"), "subRegion": form.Get("subRegion"),
-		"avgDeliveryMinutes": number(form.Get("avgDeliveryMinutes")),
+		"avgDeliveryMinutes": number(form.Get("avgDeliveryMinutes")), "coverage": coverageOf(form.Get("coverage")),
 	}
 	if pickup := numberOrNull(form.Get("avgPickupMinutes")); pickup != nil {
 		body["avgPickupMinutes"] = pickup
 	}
-	return body
+	return action{body: body}
+}
+
+// changeFleet is POST /fleets/{fleet}/fields: those that were changed in the form.
+func changeFleet(r *http.Request) action {
+	body := changes(r.PostForm, plainText, "name", "subRegion")
+	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes", "requestsPerSecond"))
+	return action{body: body, done: "fleet-changed"}
+}
+
+// replaceCoverage is POST /fleets/{fleet}/coverage.
+func replaceCoverage(r *http.Request) action {
+	return action{body: map[string]any{"coverage": coverageOf(r.PostForm.Get("coverage"))}, done: "fleet-covered"}
+}
+
+// setFleetState is POST /fleets/{fleet}/state: suspended or disabled is true or false.
+func setFleetState(r *http.Request) action {
+	if r.PostForm.Has("disabled") {
+		return setFlag(r, "disabled", "fleet-disabled", "fleet-enabled")
+	}
+	return setFlag(r, "suspended", "fleet-suspended", "fleet-resumed")
+}
+
+// announceOverdue is POST /fleets/{fleet}/payment-overdue.
+func announceOverdue(*http.Request) action {
+	return action{method: http.MethodPost, path: "/payment-overdue", done: "overdue", nobody: "overdue-nobody"}
 }
 
 // coverageOf is a pasted area as it goes into a body. What is no JSON goes as a

@@ -1,47 +1,128 @@
 package admin
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 )
 
-// longestForm is the most that a form may have in bytes, as for package access:
-// a coverage of the largest kind fits unless it is written very loosely.
-const longestForm = 1 << 20
+// action is what a form asks of the admin API.
+type action struct {
+	method, path string
+	body         map[string]any // nil: none; empty: nothing was changed
+	done         string         // the sentence of page/done.html that says what was done
+	nobody       string         // the one when it concerned nobody and nothing
+	next         string         // the page to go on to; empty: the one with the form
+	revoke       bool           // ends every earlier secret
+	err          error          // why it is not sent
+}
 
-// readForm parses a form that the gate had no reason to parse: one with the
-// page's proof in a header. What is not UTF-8 could not be sent on as it was
-// typed.
-func readForm(w http.ResponseWriter, r *http.Request) error {
-	if r.PostForm == nil {
-		r.Body = http.MaxBytesReader(w, r.Body, longestForm)
+// issued is what the admin API answers to an action. A secret is shown once.
+type issued struct {
+	AccountID, FleetID             string
+	ClientID, ClientSecret, Secret string
+	PreviousValidUntil             time.Time
+	Accounts, Replayed             int
+
+	Name    string // of whom the secret is for
+	Revoked bool   // every earlier secret has ended
+}
+
+// Address is the page of what was created; empty: nothing was.
+func (i *issued) Address() string {
+	switch {
+	case i.AccountID != "":
+		return "/accounts/" + url.PathEscape(i.AccountID)
+	case i.FleetID != "":
+		return "/fleets/" + url.PathEscape(i.FleetID)
 	}
-	if err := r.ParseForm(); err != nil {
-		return delivery.Refuse(delivery.CodeMalformedRequest, "the form cannot be read or is too large")
+	return ""
+}
+
+// outcome is what a page shows of an action: a secret, or why it was refused.
+type outcome struct {
+	issued  *issued
+	refused error
+}
+
+// show is a page without an action before it.
+func (p *Pages) show(page func(http.ResponseWriter, *http.Request, outcome) error) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error { return page(w, r, outcome{}) }
+}
+
+// perform carries out an action and leads back to the page with its form. A secret
+// that was issued, and a refusal, are shown at once.
+func (p *Pages) perform(w http.ResponseWriter, r *http.Request, a action, show func(http.ResponseWriter, *http.Request, outcome) error) error {
+	if a.body != nil && len(a.body) == 0 {
+		return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
 	}
-	broken := func(text string) bool { return !utf8.ValidString(text) }
-	for field, values := range r.PostForm {
-		if broken(field) || slices.ContainsFunc(values, broken) {
-			return delivery.Refuse(delivery.CodeMalformedRequest, "the form is not UTF-8")
-		}
+	var made issued
+	err := a.err
+	if err == nil {
+		err = p.change(r, a, &made)
 	}
-	return nil
+	switch {
+	case err != nil:
+		return show(w, r, outcome{refused: err})
+	case made.ClientSecret != "" || made.Secret != "":
+		made.Name, made.Revoked = r.PostForm.Get("name"), a.revoke
+		r.PostForm = url.Values{} // what was typed is done with
+		return show(w, r, outcome{issued: &made})
+	case a.nobody != "" && made.Accounts+made.Replayed == 0:
+		a.done = a.nobody
+	}
+	if a.next == "" {
+		a.next = pageOf(r.URL)
+	}
+	return layout.Redirect(w, r, a.next, a.done)
+}
+
+// change is one request of the admin API, in the operator's name. It is completed
+// even when the browser goes away. An error is fit to be shown.
+func (p *Pages) change(r *http.Request, a action, into any) error {
+	operator := auth.IdentityOf(r.Context()).Name
+	var body any
+	if a.body != nil {
+		body = a.body
+	}
+	err := p.admin.Do(context.WithoutCancel(r.Context()), operator, a.method, a.path, body, into)
+	p.accounts.Forget()
+	p.receivers.Forget()
+	if errors.Is(err, delivery.ErrUnavailable) {
+		p.log.Warn("the admin API is unavailable", "error", err)
+		return delivery.Refuse(delivery.CodeServiceUnavailable,
+			"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be.")
+	}
+	return explainCoverage(err, r.PostForm.Get("coverage"))
+}
+
+// sameVersion refuses a form about a record that was changed since the form was
+// shown.
+func sameVersion(r *http.Request, version uint64) error {
+	if r.PostForm.Get("version") == strconv.FormatUint(version, 10) {
+		return nil
+	}
+	return delivery.Refuse(delivery.CodeValidationFailed,
+		"This was changed since the page was shown, so nothing was done. Look at it as it is now, then decide.")
 }
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,14})$`)
 
-// number is what was typed as the JSON number that it looks like; anything else
-// goes as the text that it is, for the API to refuse.
+// number is what was typed as the JSON number that it looks like; anything else is
+// sent as text, for the API to refuse.
 func number(text string) any {
 	text = strings.TrimSpace(text)
 	if wholeNumber.MatchString(text) {
@@ -50,7 +131,7 @@ func number(text string) any {
 	return text
 }
 
-// numberOrNull is number, where nothing typed asks for the default.
+// numberOrNull is number, where an empty field asks for the default.
 func numberOrNull(text string) any {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -58,13 +139,37 @@ func numberOrNull(text string) any {
 	return number(text)
 }
 
+// plainText is what was typed, as it is.
+func plainText(text string) any { return text }
+
+// flag is true or false as it was sent; anything else is sent as text, for the API
+// to refuse.
+func flag(text string) any {
+	switch text {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	return text
+}
+
+// setFlag is the action that sets a field to true or false.
+func setFlag(r *http.Request, field, doneTrue, doneFalse string) action {
+	wanted := flag(r.PostForm.Get(field))
+	if wanted == true {
+		return action{body: map[string]any{field: wanted}, done: doneTrue}
+	}
+	return action{body: map[string]any{field: wanted}, done: doneFalse}
+}
+
 // shownSuffix names the hidden input in which a form notes what a field held when
 // the form was shown.
 const shownSuffix = ".shown"
 
-// changedIn tells whether somebody changed a field of the form: whether it holds
-// something else than when the form was shown. Only what was changed is sent, so
-// that of two operators the second does not put back what the first one changed.
+// changedIn tells whether a field of the form holds something else than when the
+// form was shown. Only what was changed is sent, so that of two operators the
+// second does not undo what the first one changed.
 func changedIn(form url.Values, field string) bool {
 	if !form.Has(field) {
 		return false
@@ -72,8 +177,7 @@ func changedIn(form url.Values, field string) bool {
 	return !form.Has(field+shownSuffix) || strings.TrimSpace(form.Get(field)) != strings.TrimSpace(form.Get(field+shownSuffix))
 }
 
-// changes are those of the fields that somebody changed, each as read makes it of
-// what was typed.
+// changes are the fields that were changed, each as read makes it of what was typed.
 func changes(form url.Values, read func(string) any, fields ...string) map[string]any {
 	changed := map[string]any{}
 	for _, field := range fields {
@@ -84,26 +188,34 @@ func changes(form url.Values, read func(string) any, fields ...string) map[strin
 	return changed
 }
 
-// plainText is what was typed, as it is.
-func plainText(text string) any { return text }
-
-// unchanged answers a form in which nothing was changed.
-func unchanged(w http.ResponseWriter, r *http.Request) error {
-	return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
+// formPage is what every page with forms has.
+type formPage struct {
+	// Once is the number of this showing of the page; see Pages.once.
+	Once string
+	// Typed is what a refused form held.
+	Typed  typed
+	Issued *issued // nil: no secret was
 }
 
-// typed is a form as it was sent; before anything was, it is empty.
+func newFormPage(r *http.Request, o outcome) formPage {
+	return formPage{Once: rand.Text(), Typed: typed{r.PostForm}, Issued: o.issued}
+}
+
+// typed is a form as it was sent; empty before one was.
 type typed struct{ form url.Values }
+
+// Has tells whether a form with this field was sent.
+func (t typed) Has(field string) bool { return t.form.Has(field) }
 
 // Or is what was typed into a field, and what is stored while nothing was.
 func (t typed) Or(field string, stored any) string {
-	if values := t.form[field]; len(values) > 0 {
-		return values[0]
+	if t.Has(field) {
+		return t.form.Get(field)
 	}
 	return fmt.Sprint(stored)
 }
 
-// Kept is Or for a field that notes what it held: where nothing was changed, a
+// Kept is Or for a field with a note of what it held: where nothing was changed, a
 // refused form shows what is stored by now.
 func (t typed) Kept(field string, stored any) string {
 	if changedIn(t.form, field) {
@@ -112,10 +224,10 @@ func (t typed) Kept(field string, stored any) string {
 	return fmt.Sprint(stored)
 }
 
-// Shown is the note of such a field. It stays with what was typed: who takes
-// that back has changed nothing.
+// Shown is the note of such a field. It stays with what was typed: who takes that
+// back has changed nothing.
 func (t typed) Shown(field string, stored any) string {
-	if changedIn(t.form, field) && t.form.Has(field+shownSuffix) {
+	if changedIn(t.form, field) && t.Has(field+shownSuffix) {
 		return t.form.Get(field + shownSuffix)
 	}
 	return fmt.Sprint(stored)
@@ -133,10 +245,7 @@ func (t typed) Area() string {
 	return t.form.Get("coverage")
 }
 
-// AreaLeftOut is explained at Area.
+// AreaLeftOut tells whether the coverage is too long to be shown again.
 func (t typed) AreaLeftOut() bool {
 	return len(template.HTMLEscapeString(t.form.Get("coverage"))) > longestArea
 }
-
-// Has tells whether a form with this field was sent.
-func (t typed) Has(field string) bool { return t.form.Has(field) }

@@ -102,39 +102,3 @@ func TestStorePath_LeadsBackToItsStore(t *testing.T) {
 		}
 	})
 }
-
-func TestCut_ShowsEveryOneOnce(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		list := make([]int, rapid.IntRange(0, 50).Draw(t, "length"))
-		for i := range list {
-			list[i] = i
-		}
-		size := rapid.IntRange(1, 10).Draw(t, "size")
-		var seen []int
-		query := &filters{Values: url.Values{"text": {"ı &=?"}}}
-		for {
-			part, pg := cut(list, size, "/x", query)
-			seen = append(seen, part...)
-			if len(part) > size || pg.Total != len(list) || (pg.Prev == "") != (pg.Page == 1) {
-				t.Fatalf("%+v", pg)
-			}
-			if pg.Next == "" {
-				break
-			}
-			next, err := url.Parse(pg.Next)
-			if err != nil || next.Query().Get("text") != "ı &=?" {
-				t.Fatalf("%s %v", pg.Next, err)
-			}
-			query.Values = next.Query()
-		}
-		for i, n := range seen {
-			if i != n {
-				t.Fatalf("%v", seen)
-			}
-		}
-		if len(seen) != len(list) {
-			t.Fatalf("%d of %d", len(seen), len(list))
-		}
-	})
-}

@@ -117,7 +117,7 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	var all sync.WaitGroup
 	secrets := make([]vendor, 8)
 	for i := range secrets {
-		all.Go(func() { secrets[i] = issued(t, e.Post("/accounts", form)) })
+		all.Go(func() { secrets[i] = issuedTo(t, e.Post("/accounts", form)) })
 	}
 	all.Wait()
 	for _, v := range secrets {
@@ -130,15 +130,13 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 		t.Errorf("%d accounts", n)
 	}
 	// What is remembered of it later says only that it was done.
-	e.pages.sent.mu.Lock()
-	for _, sent := range e.pages.sent.last {
-		sent.answer = nil
+	for key := range e.pages.sent.answers {
+		e.pages.sent.forgetAnswer(key)
 	}
-	e.pages.sent.mu.Unlock()
 	e.done(e.Post("/accounts", form), "sent-before")
 	// Another content under the same number is another request.
 	form.Set("name", "Başka bir "+t.Name())
-	if v := issued(t, e.Post("/accounts", form).Want(200)); v == secrets[0] {
+	if v := issuedTo(t, e.Post("/accounts", form).Want(200)); v == secrets[0] {
 		t.Error("another form got the first one's answer")
 	}
 }
@@ -177,22 +175,19 @@ func TestForms_ThatAreNotUTF8AreRefused(t *testing.T) {
 }
 
 func TestOnce_PanicEndsTheAction(t *testing.T) {
-	e := newEnv(t)
-	form, first := e.pages.sent.begin(formKey{1})
-	if !first {
-		t.Fatal("not the first")
-	}
+	t.Parallel()
+	var forms sentForms
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		e.pages.carryOut(func(http.ResponseWriter, *http.Request) error { panic("broken") }, form, formKey{1}, nil, nil)
+		_, _ = forms.carryOut(formKey{1}, func() (*recording, error) { panic("broken") })
 	}()
-	<-form.ended
-	if _, first := e.pages.sent.begin(formKey{1}); form.err == nil || !first {
-		t.Errorf("%v, may be sent again: %v", form.err, first)
+	answer, err := forms.carryOut(formKey{1}, func() (*recording, error) { return &recording{status: http.StatusOK}, nil })
+	if answer == nil || err != nil {
+		t.Errorf("it may not be sent again: %v", err)
 	}
 }
 
@@ -200,12 +195,17 @@ func TestOnce_IsBounded(t *testing.T) {
 	t.Parallel()
 	var forms sentForms
 	for i := range mostSentForms + 10 {
-		if _, first := forms.begin(formKey{byte(i), byte(i >> 8), byte(i >> 16)}); !first {
+		first := false
+		_, _ = forms.carryOut(formKey{byte(i), byte(i >> 8), byte(i >> 16)}, func() (*recording, error) {
+			first = true
+			return &recording{status: http.StatusOK}, nil
+		})
+		if !first {
 			t.Fatal("not the first")
 		}
 	}
-	if len(forms.last) != mostSentForms {
-		t.Error(len(forms.last))
+	if len(forms.answers) != mostSentForms {
+		t.Error(len(forms.answers))
 	}
 }
 

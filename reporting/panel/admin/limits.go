@@ -14,7 +14,6 @@ import (
 // limitRow is one window of the limits' table.
 type limitRow struct {
 	Path string // the API's name: limits.orders.sustained
-	ID   string // the same as an element's id
 	Of   string // the requests that count; empty: as in the row before
 	Kind string // sustained, burst, refill
 	// Count and Seconds are the inputs' values; empty: there is no such window.
@@ -27,21 +26,20 @@ type limitRow struct {
 }
 
 // limitedRequests says in words what an endpoint's limit counts.
-var limitedRequests = map[string]string{
-	"orders": "POST /orders", "orderStatus": "GET /orders/{orderId}", "cancel": "POST /orders/{orderId}/cancel",
-	"stores": "PUT /stores and /webhook", "token": "POST /token",
+var limitedRequests = map[ledger.Endpoint]string{
+	ledger.EndpointOrders: "POST /orders", ledger.EndpointOrderStatus: "GET /orders/{orderId}", ledger.EndpointCancel: "POST /orders/{orderId}/cancel",
+	ledger.EndpointStores: "PUT /stores and /webhook", ledger.EndpointToken: "POST /token",
 }
 
-// endpointLimits are the limits by the API's names, in the ledger's order.
+// endpointLimits are the limits in the ledger's order of endpoints.
 func endpointLimits(l delivery.Limits) []delivery.EndpointLimit {
 	return []delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}
 }
 
-// rowsOf are two rows for each endpoint: its sustained window and its burst. The
+// limitRows are two rows for each endpoint: its sustained window and its burst. The
 // use is in the ledger's order; a missing one shows no use.
-func rowsOf(limits delivery.Limits, uses []ledger.EndpointUse) []limitRow {
+func limitRows(limits delivery.Limits, uses []ledger.EndpointUse) (rows []limitRow) {
 	defaults := endpointLimits(delivery.DefaultLimits())
-	var rows []limitRow
 	for i, limit := range endpointLimits(limits) {
 		endpoint := ledger.Endpoint(i)
 		use := ledger.EndpointUse{}
@@ -49,23 +47,32 @@ func rowsOf(limits delivery.Limits, uses []ledger.EndpointUse) []limitRow {
 			use = uses[i]
 		}
 		path := "limits." + endpoint.String()
-		sustained := rowOf(path+".sustained", "sustained", limit.Sustained, defaults[i].Sustained, use.Sustained)
-		sustained.Of = limitedRequests[endpoint.String()]
+		sustained := limitRowOf(path+".sustained", "sustained", limit.Sustained, defaults[i].Sustained, use.Sustained)
+		sustained.Of = limitedRequests[endpoint]
 		if endpoint == ledger.EndpointStores {
 			sustained.Kind = "refill"
 		}
-		rows = append(rows, sustained, rowOf(path+".burst", "burst", limit.Burst, defaults[i].Burst, use.Burst))
+		rows = append(rows, sustained, limitRowOf(path+".burst", "burst", limit.Burst, defaults[i].Burst, use.Burst))
 	}
 	return rows
 }
 
-func rowOf(path, kind string, limit, preset delivery.Window, use ledger.WindowUse) limitRow {
-	return limitRow{Path: path, ID: strings.ReplaceAll(path, ".", "-"), Kind: kind, Default: preset, Use: use,
-		Count: inputOf(limit.Count), Seconds: inputOf(limit.Seconds), Shown: windowText(limit)}
+func limitRowOf(path, kind string, limit, preset delivery.Window, use ledger.WindowUse) limitRow {
+	row := limitRow{Path: path, Kind: kind, Default: preset, Use: use, Count: inputOf(limit.Count), Seconds: inputOf(limit.Seconds)}
+	row.Shown = windowNote(row.Count, row.Seconds)
+	return row
 }
 
-// keepTyped shows again what a refused form held, in the windows that were
-// changed in it; see typed.Kept and typed.Shown.
+// windowNote is a limit as forms note it.
+func windowNote(count, seconds string) string {
+	if count == "" && seconds == "" {
+		return ""
+	}
+	return count + " in " + seconds + " s"
+}
+
+// keepTyped shows again what a refused form held, in the windows that were changed
+// in it; see typed.Kept and typed.Shown.
 func keepTyped(rows []limitRow, form url.Values) {
 	for i := range rows {
 		if row := &rows[i]; windowChanged(form, row.Path) {
@@ -76,45 +83,41 @@ func keepTyped(rows []limitRow, form url.Values) {
 
 // windowChanged is changedIn for the two fields of a window, which have one note.
 func windowChanged(form url.Values, path string) bool {
-	count, seconds := strings.TrimSpace(form.Get(path+".count")), strings.TrimSpace(form.Get(path+".seconds"))
-	held := ""
-	if count != "" || seconds != "" {
-		held = fmt.Sprintf("%s in %s s", count, seconds)
-	}
+	held := windowNote(strings.TrimSpace(form.Get(path+".count")), strings.TrimSpace(form.Get(path+".seconds")))
 	return form.Has(path+".count") && held != form.Get(path+shownSuffix)
 }
+
+// changedLimits are the windows that were changed, as the API takes them. A window
+// cannot be removed: emptied fields are sent as they are, for the API to refuse.
+func changedLimits(form url.Values) map[string]map[string]map[string]any {
+	changed := map[string]map[string]map[string]any{}
+	for _, row := range limitRows(delivery.Limits{}, nil) {
+		if !windowChanged(form, row.Path) {
+			continue
+		}
+		endpoint, window := row.Endpoint(), row.Path[strings.LastIndex(row.Path, ".")+1:]
+		if changed[endpoint] == nil {
+			changed[endpoint] = map[string]map[string]any{}
+		}
+		changed[endpoint][window] = map[string]any{
+			"count": number(form.Get(row.Path + ".count")), "seconds": number(form.Get(row.Path + ".seconds"))}
+	}
+	return changed
+}
+
+// ID is the row's element.
+func (l limitRow) ID() string { return strings.ReplaceAll(l.Path, ".", "-") }
 
 // Endpoint is the name of what is limited.
 func (l limitRow) Endpoint() string { return strings.Split(l.Path, ".")[1] }
 
-// Name is the row's, for who hears it without its table.
+// Name is the row's for a screen reader: "orders, sustained".
 func (l limitRow) Name() string {
-	_, name, _ := strings.Cut(l.Path, ".")
-	return strings.ReplaceAll(name, ".", ", ")
-}
-
-func inputOf(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
+	return strings.ReplaceAll(strings.TrimPrefix(l.Path, "limits."), ".", ", ")
 }
 
 // High is from where on a meter warns: four fifths of the limit.
-func (l limitRow) High() int { return highOf(l.Use) }
-
-// High is the same for the list of accounts.
-func (a accountRow) High() int { return highOf(a.Orders.Sustained) }
-
-func highOf(use ledger.WindowUse) int { return int(math.Ceil(0.8 * float64(use.Window.Count))) }
-
-// windowText is a limit as forms note it.
-func windowText(w delivery.Window) string {
-	if w.Count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d in %d s", w.Count, w.Seconds)
-}
+func (l limitRow) High() int { return int(math.Ceil(0.8 * float64(l.Use.Window.Count))) }
 
 // DefaultText is the limit of a new account in words.
 func (l limitRow) DefaultText() string {
@@ -129,22 +132,10 @@ func shownWindow(w delivery.Window) string {
 	return fmt.Sprintf("%s in %s s", layout.Count(int64(w.Count)), layout.Count(int64(w.Seconds)))
 }
 
-// changedLimits are the windows of a form that differ from what the form noted
-// when it was shown, as the API takes them. A window that there was cannot be
-// taken away: when its fields are emptied they go as they are, for the API to
-// refuse.
-func changedLimits(form url.Values) map[string]map[string]map[string]any {
-	changed := map[string]map[string]map[string]any{}
-	for _, row := range rowsOf(delivery.Limits{}, nil) {
-		if !windowChanged(form, row.Path) {
-			continue
-		}
-		parts := strings.Split(row.Path, ".")
-		if changed[parts[1]] == nil {
-			changed[parts[1]] = map[string]map[string]any{}
-		}
-		changed[parts[1]][parts[2]] = map[string]any{
-			"count": number(form.Get(row.Path + ".count")), "seconds": number(form.Get(row.Path + ".seconds"))}
+// inputOf is the value of an input for a number; empty for 0, which is none.
+func inputOf(n int) string {
+	if n == 0 {
+		return ""
 	}
-	return changed
+	return fmt.Sprint(n)
 }

@@ -4,74 +4,57 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 )
 
-// Every showing of a form has a number of its own; a form without one is no form
-// of these pages and is refused. A form that arrives again
-// with the same number and the same content is the same deed once more: a
-// double click, or a page that was loaded again. Within repeatAnswer it gets the
-// first one's answer, because a browser shows only the last and the first may
-// have held a secret; after that it is told that it was sent before.
+// Every showing of a form has a number of its own. A form that arrives again with
+// the same number and the same content is a double click, or a page that was
+// loaded again. Within repeatAnswer it gets the first one's answer, because a
+// browser shows only the last and the first may have held a secret; after that it
+// is told that it was sent before.
 //
 // This process remembers it, for an hour. Behind several replicas a second click
-// may reach another one: panel.js keeps most of those back, and where doing it
-// twice would hurt, the form also says which version of the record it is about.
+// may reach another one: panel.js prevents most of those, and where doing it twice
+// would hurt, the form also carries the version of the record that it is about.
 const (
 	repeatAnswer  = 30 * time.Second
 	rememberSent  = time.Hour
 	mostSentForms = 4096
-	longestAct    = 20 * time.Second
+	actionTimeout = 20 * time.Second
 )
 
-type formKey [sha256.Size]byte
-
-// sentForms are the forms that were carried out.
-type sentForms struct {
-	mu   sync.Mutex
-	last map[formKey]*sentForm
-}
-
-// sentForm is one of them; ended is closed when its answer is there.
-type sentForm struct {
-	ended  chan struct{}
-	answer *recording // nil: it failed, or it was long ago
-	err    error
-}
-
 // once carries out a form that may arrive twice. What was refused may be sent
-// again. The deed is ended even when the browser goes away.
+// again. The action is completed even when the browser goes away.
 func (p *Pages) once(act layout.Handler) layout.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := readForm(w, r); err != nil {
-			return err
+		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
+			return delivery.Refuse(delivery.CodeMalformedRequest, "the form is not UTF-8")
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), longestAct)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
 		if r.PostForm.Get("once") == "" {
 			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
 		}
-		key := keyOf(r)
-		form, first := p.sent.begin(key)
-		if first {
-			p.carryOut(act, form, key, w.Header().Clone(), r)
-		}
-		<-form.ended
-		answer := p.sent.answer(form)
+		answer, err := p.sent.carryOut(keyOf(r), func() (*recording, error) {
+			answer := &recording{header: w.Header().Clone()}
+			return answer, act(answer, r)
+		})
 		switch {
-		case form.err != nil:
-			return form.err
+		case err != nil:
+			return err
 		case answer == nil:
 			return layout.Redirect(w, r, pageOf(r.URL), "sent-before")
 		}
@@ -80,14 +63,7 @@ func (p *Pages) once(act layout.Handler) layout.Handler {
 	}
 }
 
-// errBroken stands for a deed that ended in a panic.
-var errBroken = errors.New("the action broke off")
-
-func (p *Pages) carryOut(act layout.Handler, form *sentForm, key formKey, header http.Header, r *http.Request) {
-	form.answer, form.err = &recording{header: header}, errBroken
-	defer p.sent.end(key, form)
-	form.err = act(form.answer, r)
-}
+type formKey [sha256.Size]byte
 
 // keyOf tells forms apart by who sent what where.
 func keyOf(r *http.Request) formKey {
@@ -109,51 +85,58 @@ func pageOf(action *url.URL) string {
 	return page
 }
 
-// begin finds a form, or notes one that was not sent before.
-func (s *sentForms) begin(key formKey) (form *sentForm, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last = map[formKey]*sentForm{}
-	}
-	if form = s.last[key]; form != nil {
-		return form, false
-	}
-	form = &sentForm{ended: make(chan struct{})}
-	if len(s.last) < mostSentForms {
-		s.last[key] = form
-	}
-	return form, true
+// sentForms are the answers of the forms that were carried out, or are just now.
+type sentForms struct {
+	mu      sync.Mutex
+	answers map[formKey]func() (*recording, error)
 }
 
-// end tells those who wait. A refusal is forgotten, and of a deed the answer
-// first, then that it was done.
-func (s *sentForms) end(key formKey, form *sentForm) {
-	close(form.ended)
-	if form.err != nil || form.answer.status >= http.StatusBadRequest {
-		s.forget(key, form)
+// carryOut is act's answer, of the first call with this key for all. It is nil when
+// act was carried out longer than repeatAnswer ago.
+func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*recording, error) {
+	s.mu.Lock()
+	answer := s.answers[key]
+	if answer == nil {
+		answer = sync.OnceValues(func() (*recording, error) {
+			done := false
+			defer func() { s.end(key, done) }() // also when act panics
+			answer, err := act()
+			done = err == nil && answer.status < http.StatusBadRequest
+			return answer, err
+		})
+		if s.answers == nil {
+			s.answers = map[formKey]func() (*recording, error){}
+		}
+		if len(s.answers) < mostSentForms {
+			s.answers[key] = answer
+		}
+	}
+	s.mu.Unlock()
+	return answer()
+}
+
+// end forgets a refusal at once, and of what was done the answer first.
+func (s *sentForms) end(key formKey, done bool) {
+	if !done {
+		s.forget(key)
 		return
 	}
-	time.AfterFunc(repeatAnswer, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		form.answer = nil
-		time.AfterFunc(rememberSent-repeatAnswer, func() { s.forget(key, form) })
-	})
+	time.AfterFunc(repeatAnswer, func() { s.forgetAnswer(key) })
+	time.AfterFunc(rememberSent, func() { s.forget(key) })
 }
 
-func (s *sentForms) forget(key formKey, form *sentForm) {
+func (s *sentForms) forget(key formKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last[key] == form {
-		delete(s.last, key)
+	delete(s.answers, key)
+}
+
+func (s *sentForms) forgetAnswer(key formKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[key] != nil {
+		s.answers[key] = func() (*recording, error) { return nil, nil }
 	}
-}
-
-func (s *sentForms) answer(form *sentForm) *recording {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return form.answer
 }
 
 // recording is an answer that can be given more than once.
@@ -177,9 +160,7 @@ func (a *recording) Write(b []byte) (int, error) {
 }
 
 func (a *recording) replay(w http.ResponseWriter) {
-	for name, values := range a.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // the asker may have gone
+	_, _ = w.Write(a.body.Bytes()) // the browser may have gone
 }

@@ -3,30 +3,30 @@ package admin
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/panel/svgmap"
 )
 
-// storesFound is how many stores a search shows, and toChoose up to how
-// many fleets one of them is chosen from a list; beyond that by its id. Accounts likewise, and by name.
 const (
-	storesFound = 60
-	toChoose    = 100
+	storesFound = 60 // that a search shows
+	// toChoose is up to how many accounts or fleets one is chosen from a list;
+	// beyond that an account is typed by name or id, a fleet by id.
+	toChoose = 100
 )
 
 // storeList is the page /stores.
 type storeList struct {
 	Text, Account, Fleet, State string
 	AccountName                 string
-	Accounts                    []storeAccount // nil: too many to choose from, one is typed
-	Fleets                      []*delivery.Fleet
-	Tabs                        []tab
+	Accounts, Fleets            []layout.Choice // nil: too many to choose from
+	Tabs                        []layout.Link
 	Stores                      []storeRow
 	More                        bool
 }
@@ -35,6 +35,14 @@ type storeList struct {
 type storeRow struct {
 	*delivery.Store
 	AccountName string
+}
+
+func storeRows(stores []*delivery.Store, names map[delivery.AccountID]string) []storeRow {
+	rows := make([]storeRow, len(stores))
+	for i, s := range stores {
+		rows[i] = storeRow{s, names[s.Account]}
+	}
+	return rows
 }
 
 var storeStates = []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.AwaitingFleet, delivery.Active, delivery.Deactivated}
@@ -47,28 +55,25 @@ var stateNames = map[delivery.StoreState]string{
 
 // listStores is GET /stores?text=&account=&fleet=&state=.
 func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
-	query := filtersOf(r, "text", "account", "fleet", "state")
+	query := layout.FiltersOf(r, "text", "account", "fleet", "state")
 	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
 	if err := p.ledger.LoadFleets(r.Context()); err != nil {
 		return err
 	}
-	if fleets := p.ledger.Fleets().All(); len(fleets) <= toChoose {
-		list.Fleets = fleets
-	}
-	accounts, err := p.accountNames(r)
+	accounts, err := p.accountNames(r.Context())
 	if err != nil {
 		return err
 	}
-	if err := p.addName(r.Context(), accounts, query.Get("account")); err != nil {
+	if err := p.addName(r.Context(), accounts, list.Account); err != nil {
 		return err
 	}
-	list.Accounts = storeAccounts(accounts)
 	filter := storeFilter(query, accounts, p.ledger.Fleets())
 	if !filter.Account.IsZero() {
 		list.Account = filter.Account.String()
 	}
 	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
-	refused := query.err()
+	list.offer(accounts, p.ledger.Fleets().All())
+	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.ledger.FindStores(r.Context(), filter, storesFound)
 		if err != nil {
@@ -79,9 +84,7 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 				return cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
 			})
 		}
-		for _, s := range stores {
-			list.Stores = append(list.Stores, storeRow{s, accounts[s.Account]})
-		}
+		list.Stores = storeRows(stores, accounts)
 	}
 	return p.pages.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused})
 }
@@ -102,48 +105,48 @@ func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string
 	return nil
 }
 
-// storeFilter is what the query asks for, of the accounts and fleets that there
-// are; what is none of them is refused.
-func storeFilter(query *filters, accounts map[delivery.AccountID]string, fleets *ledger.FleetSnapshot) ledger.StoreFilter {
+// storeFilter is what the query asks for. An account or a fleet that does not exist
+// is refused.
+func storeFilter(query *layout.Filters, accounts map[delivery.AccountID]string, fleets *ledger.FleetSnapshot) ledger.StoreFilter {
 	f := ledger.StoreFilter{Text: query.Get("text")}
 	var err error
 	if text := query.Get("account"); text != "" {
 		if f.Account, err = accountNamed(accounts, text); err != nil {
-			query.refuse("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters")
+			query.Refuse("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters")
 		} else if _, there := accounts[f.Account]; !there {
-			query.refuse("account", "no account has this id")
+			query.Refuse("account", "no account has this id")
 		}
 	}
 	if text := query.Get("fleet"); text != "" {
 		if f.Fleet, err = delivery.ParseFleetID(text); err != nil {
-			query.refuse("fleet", "must be a fleet's id, a UUID of 36 characters")
+			query.Refuse("fleet", "must be a fleet's id, a UUID of 36 characters")
 		} else if fleets.Fleet(f.Fleet) == nil {
-			query.refuse("fleet", "no fleet has this id")
+			query.Refuse("fleet", "no fleet has this id")
 		}
 	}
 	if text := query.Get("state"); text != "" {
 		if f.State, err = delivery.ParseStoreState(text); err != nil {
-			query.refuse("state", "is no state of a store")
+			query.Refuse("state", "is no state of a store")
 		}
 	}
 	return f
 }
 
-// storeAccount is an account that stores can be looked for by.
-type storeAccount struct{ ID, Name string }
-
-// storeAccounts are all accounts by name; nil when they are too many for a list.
-func storeAccounts(names map[delivery.AccountID]string) (all []storeAccount) {
-	if len(names) > toChoose {
-		return nil
+// offer lists the accounts and the fleets by name, unless they are too many.
+func (list *storeList) offer(accounts map[delivery.AccountID]string, fleets []*delivery.Fleet) {
+	if len(accounts) <= toChoose {
+		for id, name := range accounts {
+			list.Accounts = append(list.Accounts, layout.Choice{Value: id.String(), Name: name, Chosen: id.String() == list.Account})
+		}
+		slices.SortFunc(list.Accounts, func(a, b layout.Choice) int {
+			return cmp.Or(cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), cmp.Compare(a.Value, b.Value))
+		})
 	}
-	for id, name := range names {
-		all = append(all, storeAccount{id.String(), name})
+	if len(fleets) <= toChoose {
+		for _, f := range fleets {
+			list.Fleets = append(list.Fleets, layout.Choice{Value: f.ID.String(), Name: f.Name, Chosen: f.ID.String() == list.Fleet})
+		}
 	}
-	slices.SortFunc(all, func(a, b storeAccount) int {
-		return cmp.Or(cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), cmp.Compare(a.ID, b.ID))
-	})
-	return all
 }
 
 // accountNamed is the account with the id, or else the only one with the name.
@@ -167,28 +170,14 @@ func accountNamed(names map[delivery.AccountID]string, text string) (delivery.Ac
 	return id, nil
 }
 
-func storeTabs(query url.Values) []tab {
-	tabs := []tab{{Name: "All"}}
-	for _, state := range storeStates {
-		tabs = append(tabs, tab{Name: stateNames[state]})
-	}
-	for i := range tabs {
-		q := maps.Clone(query)
-		if q.Del("state"); i > 0 {
-			q.Set("state", storeStates[i-1].String())
-		}
-		tabs[i].Address, tabs[i].Current = address("/stores", q), q.Get("state") == query.Get("state")
+func storeTabs(query url.Values) []layout.Link {
+	state := query.Get("state")
+	tabs := []layout.Link{{Name: "All", Address: layout.Address("/stores", layout.With(query, "state", "")), Current: state == ""}}
+	for _, s := range storeStates {
+		tabs = append(tabs, layout.Link{Name: stateNames[s], Current: s.String() == state,
+			Address: layout.Address("/stores", layout.With(query, "state", s.String()))})
 	}
 	return tabs
-}
-
-func (p *Pages) accountNames(r *http.Request) (map[delivery.AccountID]string, error) {
-	accounts, err := p.accounts.Get(r.Context())
-	names := make(map[delivery.AccountID]string, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	return names, err
 }
 
 // Path is the address of a store's page.
@@ -197,18 +186,6 @@ func (s storeRow) Path() string { return layout.StorePath(s.Account, s.ExternalI
 // Action is the address of one of the store's actions.
 func (s storeRow) Action(name string) string {
 	return layout.StorePath(s.Account, s.ExternalID, "/"+name)
-}
-
-// storeID reads the path's store.
-func storeID(r *http.Request) (string, error) {
-	id := r.PathValue("store")
-	if given := r.URL.Query().Get("id"); id == layout.NoSegment && given != "" {
-		id = given
-	}
-	if delivery.CheckExternalStoreID(id) != nil {
-		return "", delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
-	}
-	return id, nil
 }
 
 // StateName is the state in words.
@@ -230,4 +207,98 @@ func (s storeRow) Tone() string {
 		return "accent"
 	}
 	return ""
+}
+
+// storePage is the page /stores/{account}/{store}.
+type storePage struct {
+	formPage
+	storeRow
+	Serving *fleetRow   // its fleet; nil: none
+	Map     *svgmap.Map // nil: the position cannot be drawn
+	Today   string      // the first day on which it can close
+	Closing string      // the closing date as the input has it; empty: none
+	Reasons []delivery.DeactivationReason
+}
+
+var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
+
+// Confirmable tells whether the store waits for its fleet's answer.
+func (s *storePage) Confirmable() bool { return s.State == delivery.AwaitingFleetApproval }
+
+// Migratable tells whether the store can get a closing date.
+func (s *storePage) Migratable() bool { return s.State == delivery.Active }
+
+// Closable tells whether the store can be deactivated.
+func (s *storePage) Closable() bool { return s.State != delivery.Deactivated }
+
+// showStore is GET /stores/{account}/{store}.
+func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) error {
+	account, err := accountID(r)
+	if err != nil {
+		return err
+	}
+	id, err := storeID(r)
+	if err != nil {
+		return err
+	}
+	store, err := p.ledger.Store(r.Context(), account, id)
+	if err != nil {
+		return err
+	}
+	owner, err := p.ledger.Account(r.Context(), account)
+	if err != nil {
+		return err
+	}
+	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+		return err
+	}
+	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons,
+		Today: dateInput(time.Now()), Closing: dateInput(store.ClosingDate)}
+	var served *delivery.Coverage
+	if fleet := p.ledger.Fleets().Fleet(store.Fleet); fleet != nil {
+		page.Serving, served = &fleetRow{Fleet: fleet}, fleet.Coverage
+	}
+	page.Map, err = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
+	if err != nil {
+		return err
+	}
+	return p.pages.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
+}
+
+// dateInput is the local day of a time as inputs have it; empty for the zero time.
+func dateInput(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.In(delivery.Istanbul).Format(time.DateOnly)
+}
+
+// storeAction is one change of a store. The fleet's page has such forms, too.
+func storeAction(r *http.Request, path, done string, body map[string]any) action {
+	a := action{path: path, done: done, body: body}
+	if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil {
+		a.next = "/fleets/" + fleet.String()
+	}
+	return a
+}
+
+// confirmStore is POST …/confirm on behalf of the fleet that the page showed.
+func confirmStore(r *http.Request) action {
+	return storeAction(r, "/confirm", "store-confirmed", map[string]any{"fleetId": r.PostForm.Get("fleetId")})
+}
+
+// rejectStore is POST …/reject, the same fleet's no, with the reason that the
+// vendor is told.
+func rejectStore(r *http.Request) action {
+	return storeAction(r, "/reject", "store-rejected", map[string]any{"fleetId": r.PostForm.Get("fleetId"), "reason": r.PostForm.Get("because")})
+}
+
+// migrateStore is POST …/migrate.
+func migrateStore(r *http.Request) action {
+	return storeAction(r, "/migrate", "store-migrating", map[string]any{"closingDate": r.PostForm.Get("closingDate")})
+}
+
+// deactivateStore is POST …/deactivate.
+func deactivateStore(r *http.Request) action {
+	return storeAction(r, "/deactivate", "store-deactivated", map[string]any{"reason": r.PostForm.Get("reason")})
 }

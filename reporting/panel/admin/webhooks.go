@@ -1,17 +1,30 @@
 package admin
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
 )
 
-// receiversShown is how many receivers a page of the list has.
-const receiversShown = 40
+const (
+	receiversShown = 40  // on a page of the list
+	longestURL     = 100 // characters in the list
+	// attemptsListed is how many attempts a page of the log has, and answerShown
+	// how many characters of a receiver's answer: with both at their most a page
+	// stays below 100 kB.
+	attemptsListed = 20
+	answerShown    = 800
+)
 
 // receiver is an account's endpoint as the lists show it.
 type receiver struct {
@@ -23,11 +36,21 @@ var receiverStates = []ledger.EndpointState{
 	ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy,
 }
 
-// Tone is the colour of the state.
-func (r receiver) Tone() string { return receiverTone(r.State) }
+// receiver is the account's; nil: none is registered.
+func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, error) {
+	endpoint, err := p.ledger.WebhookEndpoint(ctx, a.ID)
+	switch {
+	case err == nil:
+		return &receiver{endpoint, a.Name}, nil
+	case delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured:
+		return nil, nil
+	}
+	return nil, err
+}
 
-func receiverTone(state ledger.EndpointState) string {
-	switch state.Severity() {
+// Tone is the colour of the state.
+func (r receiver) Tone() string {
+	switch r.State.Severity() {
 	case 0:
 		return "good"
 	case 1:
@@ -36,47 +59,38 @@ func receiverTone(state ledger.EndpointState) string {
 	return "bad"
 }
 
-// longestURL is how many characters of a URL a list shows.
-const longestURL = 100
-
 // ShortURL is the beginning of the URL; the receiver's page has all of it.
 func (r receiver) ShortURL() string {
-	shown := 0
-	for i := range r.URL {
-		if shown++; shown > longestURL {
-			return r.URL[:i] + "…"
-		}
+	if short := beginning(r.URL, longestURL); short != r.URL {
+		return short + "…"
 	}
 	return r.URL
 }
 
-// Attempted tells whether there were attempts lately; SuccessRate is how many of
-// them succeeded, 0 to 1. They are those in this hour of the clock and the one
-// before.
-func (r receiver) Attempted() bool { return r.RecentAttempts() > 0 }
-
-// RecentAttempts are all of them.
+// RecentAttempts are those in this hour of the clock and the one before.
 func (r receiver) RecentAttempts() int64 { return r.RecentOK + r.RecentFailed }
 
-// SuccessRate is explained at Attempted.
+// Attempted tells whether there were recent attempts.
+func (r receiver) Attempted() bool { return r.RecentAttempts() > 0 }
+
+// SuccessRate is how many of the recent attempts succeeded, 0 to 1.
 func (r receiver) SuccessRate() float64 {
 	return float64(r.RecentOK) / float64(max(r.RecentAttempts(), 1))
 }
 
 // receiverList is the page /webhooks.
 type receiverList struct {
-	Text      string
-	State     string
-	Tabs      []tab
-	Live      string // the address of the part that refreshes itself
-	Receivers []receiver
-	Pager     pager
-	Without   int // accounts without an endpoint
-	Waiting   int64
+	Text, State string
+	Tabs        []layout.Link
+	Live        string // the address of the part that refreshes itself
+	Receivers   []receiver
+	Pager       layout.Pager
+	Without     int // accounts without an endpoint
+	Waiting     int64
 }
 
-// listWebhooks is GET /webhooks?state=&text=&page=.
-func (p *Pages) listWebhooks(w http.ResponseWriter, r *http.Request) error {
+// listReceivers is GET /webhooks?state=&text=&page=.
+func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request) error {
 	list, refused, err := p.readReceivers(r)
 	if err != nil {
 		return err
@@ -84,46 +98,43 @@ func (p *Pages) listWebhooks(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: refused})
 }
 
-// listWebhooksLive is the part of it that refreshes itself.
-func (p *Pages) listWebhooksLive(w http.ResponseWriter, r *http.Request) error {
+// listReceiversLive is the part of it that refreshes itself.
+func (p *Pages) listReceiversLive(w http.ResponseWriter, r *http.Request) error {
 	list, refused, err := p.readReceivers(r)
-	if err == nil {
-		err = refused
-	}
-	if err != nil {
+	if err := cmp.Or(err, refused); err != nil {
 		return err
 	}
 	return p.pages.Part(w, r, "webhooks-live", list)
 }
 
-// readReceivers lists those that the request asks for; refused says why it cannot be
-// understood.
+// readReceivers lists those that the request asks for. refused says why the request
+// cannot be understood.
 func (p *Pages) readReceivers(r *http.Request) (list *receiverList, refused, err error) {
 	endpoints, err := p.receivers.Get(r.Context())
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := p.accountNames(r)
+	names, err := p.accountNames(r.Context())
 	if err != nil {
 		return nil, nil, err
 	}
-	query := filtersOf(r, "state", "text", "page")
+	query := layout.FiltersOf(r, "state", "text", "page")
 	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
-		query.refuse("state", "is no state of a receiver")
+		query.Refuse("state", "is no state of a receiver")
 	}
 	list = &receiverList{Text: query.Get("text"), State: query.Get("state")}
 	found := list.find(endpoints, names)
 	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
-	list.Receivers, list.Pager = cut(found, receiversShown, "/webhooks", query)
-	list.Live = address("/webhooks/live", query.Values)
-	return list, query.err(), nil
+	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
+	list.Live = layout.Address("/webhooks/live", query.Values)
+	return list, query.Err(), nil
 }
 
 // find picks the receivers that are asked for, and counts all.
 func (list *receiverList) find(endpoints []*ledger.WebhookEndpoint, names map[delivery.AccountID]string) []receiver {
 	found := make([]receiver, 0, len(endpoints))
-	counts := map[string]int{}
-	wanted := search(list.Text)
+	counts := map[ledger.EndpointState]int{}
+	all, wanted := 0, search(list.Text)
 	for _, e := range endpoints {
 		one := receiver{e, names[e.Account]}
 		delete(names, e.Account)
@@ -131,25 +142,214 @@ func (list *receiverList) find(endpoints []*ledger.WebhookEndpoint, names map[de
 		if !matches(wanted, one.Name, e.Account.String(), e.URL) {
 			continue
 		}
-		counts[string(e.State)]++
-		counts[""]++
+		counts[e.State]++
+		all++
 		if list.State == "" || string(e.State) == list.State {
 			found = append(found, one)
 		}
 	}
 	list.Without = len(names)
-	list.Tabs = receiverTabs(list, counts)
+	text := url.Values{"text": {list.Text}}
+	list.Tabs = []layout.Link{{Name: "All " + layout.Count(int64(all)), Address: layout.Address("/webhooks", text), Current: list.State == ""}}
+	for _, state := range receiverStates {
+		list.Tabs = append(list.Tabs, layout.Link{Name: string(state) + " " + layout.Count(int64(counts[state])),
+			Address: layout.Address("/webhooks", layout.With(text, "state", string(state))), Current: list.State == string(state)})
+	}
 	return found
 }
 
-func receiverTabs(list *receiverList, counts map[string]int) []tab {
-	tabs := []tab{{Name: "All " + layout.Count(int64(counts[""])), Address: address("/webhooks", url.Values{"text": {list.Text}}), Current: list.State == ""}}
-	for _, state := range receiverStates {
-		tabs = append(tabs, tab{
-			Name:    string(state) + " " + layout.Count(int64(counts[string(state)])),
-			Address: address("/webhooks", url.Values{"text": {list.Text}, "state": {string(state)}}),
-			Current: list.State == string(state),
-		})
+// webhookPage is the page /webhooks/{account}.
+type webhookPage struct {
+	formPage
+	Account  *delivery.Account
+	Receiver *receiver // nil: none is registered
+	Log      attemptLog
+	Live     string // the address of the parts that refresh themselves
+}
+
+// attemptLog is a part of a receiver's attempts, the newest first.
+type attemptLog struct {
+	Tabs     []layout.Link
+	Attempts []attempt
+	Pager    layout.Pager
+}
+
+// Earlier are the secrets before the present one that still sign.
+func (page *webhookPage) Earlier() earlierSecrets {
+	var untils []time.Time
+	for _, one := range page.Receiver.Earlier {
+		untils = append(untils, one.Until)
 	}
-	return tabs
+	return earlierOf(untils)
+}
+
+// URL is the form's stored value; empty: none.
+func (page *webhookPage) URL() string {
+	if page.Receiver == nil {
+		return ""
+	}
+	return page.Receiver.URL
+}
+
+// InFlight is the form's stored value; empty: the default.
+func (page *webhookPage) InFlight() string { return inputOf(page.Receiver.Limits.InFlight) }
+
+// PerSecond is the form's stored value; empty: the default.
+func (page *webhookPage) PerSecond() string { return inputOf(page.Receiver.Limits.PerSecond) }
+
+// showWebhook is GET /webhooks/{account}?status=&page=.
+func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
+	page, misread, err := p.readWebhook(r, o)
+	if err != nil {
+		return err
+	}
+	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: cmp.Or(o.refused, misread)})
+}
+
+// showWebhookLive is the part of it that refreshes itself.
+func (p *Pages) showWebhookLive(w http.ResponseWriter, r *http.Request) error {
+	page, misread, err := p.readWebhook(r, outcome{})
+	if err := cmp.Or(err, misread); err != nil {
+		return err
+	}
+	return p.pages.Part(w, r, "webhook-live", page)
+}
+
+// readWebhook is what the page shows. misread says why the log's filters cannot be
+// understood.
+func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misread, err error) {
+	id, err := accountID(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	page = &webhookPage{formPage: newFormPage(r, o)}
+	if page.Account, err = p.ledger.Account(r.Context(), id); err != nil {
+		return nil, nil, err
+	}
+	if page.Receiver, err = p.receiver(r.Context(), page.Account); err != nil {
+		return nil, nil, err
+	}
+	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+id.String()
+	state := query.Get("status")
+	if state != "" && !slices.Contains(outcomes, state) {
+		query.Refuse("status", "must be "+strings.Join(outcomes, ", ")+" or nothing")
+		state = ""
+	}
+	records, err := p.ledger.Attempts(r.Context(), id, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, page.Log.Pager = layout.Cut(records, attemptsListed, path, query)
+	for _, a := range records {
+		page.Log.Attempts = append(page.Log.Attempts, attempt{a})
+	}
+	page.Log.Tabs = []layout.Link{{Name: "all", Address: path, Current: state == ""}}
+	for _, o := range outcomes {
+		page.Log.Tabs = append(page.Log.Tabs, layout.Link{Name: outcomeName(o), Address: path + "?status=" + o, Current: o == state})
+	}
+	page.Live = layout.Address(path+"/live", query.Values)
+	return page, query.Err(), nil
+}
+
+// attempt is a line of the log.
+type attempt struct{ ledger.AttemptRecord }
+
+// Key tells the attempt's elements from those of others.
+func (a attempt) Key() string {
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z') {
+			return r
+		}
+		return '-'
+	}, a.EventID) + a.At.UTC().Format("-150405000000")
+}
+
+var outcomes = []string{"delivered", "retrying", "undelivered", "notSent"}
+
+func outcomeName(state string) string {
+	if state == "notSent" {
+		return "not sent"
+	}
+	return state
+}
+
+// Outcome is how the attempt ended, in words.
+func (a attempt) Outcome() string { return outcomeName(a.State) }
+
+// Tone is the colour of its outcome.
+func (a attempt) Tone() string {
+	switch a.State {
+	case "delivered":
+		return "good"
+	case "retrying":
+		return "warn"
+	case "notSent":
+		return ""
+	}
+	return "bad"
+}
+
+// Beginning is the beginning of the answer.
+func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }
+
+// IsCut tells that there was more of the answer.
+func (a attempt) IsCut() bool { return len(a.Beginning()) < len(a.Answer) }
+
+// Problem is what went wrong, where the HTTP status does not say it already.
+func (a attempt) Problem() string {
+	if a.HTTPStatus != 0 && a.Error == fmt.Sprintf("status: %d", a.HTTPStatus) {
+		return ""
+	}
+	return a.Error
+}
+
+// ShortID is the end of the event's id: versions of one order differ there.
+func (a attempt) ShortID() string { return "…" + a.EventID[max(0, len(a.EventID)-8):] }
+
+// registerWebhook is POST /webhooks/{account}/url: the first URL issues a secret.
+func registerWebhook(r *http.Request) action {
+	return action{method: http.MethodPut, body: map[string]any{"url": r.PostForm.Get("url")}, done: "webhook-moved"}
+}
+
+// testWebhook is POST /webhooks/{account}/test.
+func testWebhook(*http.Request) action {
+	return action{method: http.MethodPost, path: "/test", done: "webhook-tested"}
+}
+
+// limitWebhook is POST /webhooks/{account}/limits: those that were changed in the
+// form. What was emptied is the default again.
+func limitWebhook(r *http.Request) action {
+	return action{body: changes(r.PostForm, numberOrNull, "maxInFlight", "maxPerSecond"), done: "webhook-limited"}
+}
+
+// replayEvents is POST /webhooks/{account}/replay: one event by its id, all of a
+// status, or all since a time, whichever the pressed button stands for.
+func replayEvents(r *http.Request) action {
+	body := map[string]any{}
+	switch form := r.PostForm; {
+	case form.Has("eventIds"):
+		body["eventIds"] = form["eventIds"]
+	case form.Has("status"):
+		body["status"] = form.Get("status")
+	default:
+		body["since"] = form.Get("since")
+	}
+	return action{method: http.MethodPost, path: "/replay", body: body, done: "replayed", nobody: "replayed-none"}
+}
+
+// newWebhookSecret is POST /webhooks/{account}/secret or revoke, which also ends
+// the earlier secrets; for the version of the receiver that the page showed.
+func (p *Pages) newWebhookSecret(revoke bool) func(*http.Request) action {
+	return func(r *http.Request) action {
+		a := rotation("/rotate", revoke)
+		id, err := accountID(r)
+		if err == nil {
+			var endpoint *ledger.WebhookEndpoint
+			if endpoint, err = p.ledger.WebhookEndpoint(r.Context(), id); err == nil {
+				err = sameVersion(r, uint64(endpoint.Version))
+			}
+		}
+		a.err = err
+		return a
+	}
 }

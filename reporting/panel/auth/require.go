@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"fmt"
@@ -66,13 +67,12 @@ func (g *Gate) demandProof(w http.ResponseWriter, r *http.Request, csrf string) 
 	if err := g.origins.Check(r); err != nil {
 		return delivery.Refuse(delivery.CodeForbidden, "the request comes from another site")
 	}
-	given := r.Header.Get(csrfHeader)
-	if given == "" && isForm(r) {
+	if isForm(r) {
 		if err := readForm(w, r, maxForm); err != nil {
 			return err
 		}
-		given = r.PostForm.Get(csrfField)
 	}
+	given := cmp.Or(r.Header.Get(csrfHeader), r.PostForm.Get(csrfField))
 	if subtle.ConstantTimeCompare([]byte(given), []byte(csrf)) != 1 {
 		return delivery.Refuse(delivery.CodeForbidden, "the request lacks the page's proof, or the page is from before you signed in; load it again")
 	}

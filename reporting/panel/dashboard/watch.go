@@ -32,7 +32,7 @@ type Pages struct {
 	// Programs are those that Probe asks. Set them before.
 	Programs []Program
 
-	frame   *layout.Frame
+	frame   *layout.Layout
 	pages   *layout.Pages
 	ledger  *ledger.Ledger
 	archive *archive.Archive
@@ -49,8 +49,8 @@ type Pages struct {
 }
 
 // New reads the templates. It connects to nothing.
-func New(f *layout.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
-	pages, err := f.Parse(files, nil)
+func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
+	pages, err := f.Parse(files)
 	if err != nil {
 		return nil, err
 	}

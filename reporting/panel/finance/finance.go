@@ -45,7 +45,7 @@ const (
 
 // Pages are finance's pages. It is safe for concurrent use.
 type Pages struct {
-	frame   *layout.Frame
+	frame   *layout.Layout
 	pages   *layout.Pages
 	ledger  *ledger.Ledger
 	archive *archive.Archive
@@ -56,8 +56,8 @@ type Pages struct {
 }
 
 // New prepares the pages. It fails for a defect of theirs only.
-func New(f *layout.Frame, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
-	pages, err := f.Parse(files, nil)
+func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
+	pages, err := f.Parse(files)
 	if err != nil {
 		return nil, fmt.Errorf("finance: %w", err)
 	}

@@ -31,9 +31,9 @@ import (
 //	field NAME         the API's name of a field in words
 //	said ALERT         a refusal's message, with the fields that it names in words
 //	chart C            what panel.js draws
-func (f *Frame) functions() template.FuncMap {
+func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset": f.assets.address,
+		"asset": l.address,
 		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
 		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "keep": keep, "fault": Fault, "field": fieldName, "said": said,
 		"chart": (*Chart).json,

@@ -104,10 +104,8 @@ func TestChart_IsData(t *testing.T) {
 	t.Parallel()
 	hostile := `"><script>alert(1)</script>`
 	c := &Chart{ID: "c", Title: hostile, Unit: "orders", Labels: []string{hostile}, Series: []Series{{Name: hostile, Values: []float64{1.5}}}}
-	f := &Frame{}
-	var err error
-	f.assets, err = loadAssets()
-	must(t, err)
+	f := &Layout{}
+	must(t, f.loadAssets())
 	set, err := template.New("").Funcs(f.functions()).ParseFS(files, "page/parts.html")
 	must(t, err)
 	var b strings.Builder

@@ -16,36 +16,32 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
-// Done are the sentences that say what was done, by the key that Redirect puts
-// into the address. Text in an address is never shown.
-type Done map[string]string
-
 // Pages are the templates of one package, with the layout around them.
 type Pages struct {
-	frame *Frame
-	parts *template.Template
+	layout *Layout
+	parts  *template.Template
 	// whole has for each of the package's templates a set in which the layout's
 	// content is that template.
 	whole map[string]*template.Template
-	done  Done
 }
 
 // Parse reads a package's templates; without patterns those in page/. It fails
-// for a defect of theirs only.
-func (f *Frame) Parse(files fs.FS, done Done, patterns ...string) (*Pages, error) {
+// for a defect of theirs only. A template "done" has the sentences that say what
+// was done, by the key that Redirect puts into the address.
+func (l *Layout) Parse(files fs.FS, patterns ...string) (*Pages, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"page/*.html"}
 	}
-	parts, err := f.layout.Clone()
+	parts, err := l.templates.Clone()
 	if err == nil {
 		parts, err = parts.ParseFS(files, patterns...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("frame: templates: %w", err)
+		return nil, fmt.Errorf("layout: templates: %w", err)
 	}
-	p := &Pages{frame: f, parts: parts, whole: map[string]*template.Template{}, done: done}
+	p := &Pages{layout: l, parts: parts, whole: map[string]*template.Template{}}
 	for _, t := range parts.Templates() {
-		if t.Tree == nil || f.layout.Lookup(t.Name()) != nil {
+		if t.Tree == nil || l.templates.Lookup(t.Name()) != nil {
 			continue
 		}
 		set, err := parts.Clone()
@@ -53,7 +49,7 @@ func (f *Frame) Parse(files fs.FS, done Done, patterns ...string) (*Pages, error
 			_, err = set.AddParseTree("content", t.Tree.Copy())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("frame: template %s: %w", t.Name(), err)
+			return nil, fmt.Errorf("layout: template %s: %w", t.Name(), err)
 		}
 		p.whole[t.Name()] = set
 	}
@@ -81,15 +77,13 @@ type Page struct {
 	Sections    []section
 	Environment string
 	Now         time.Time
-	// DoneText says what the request before this one did.
-	DoneText string
-	Alert    *delivery.Error
+	// Done says what the request before this one did; see Redirect.
+	Done  template.HTML
+	Alert *delivery.Error
 	// RequestID is what the log knows a failure by.
 	RequestID string
-	// Path of the request, for what refreshes itself and for forms.
+	// Path of the request, for forms.
 	Path string
-	// Query of the request as it came, for links that keep the filters.
-	Query string
 }
 
 // Show answers with a whole page: the template of this name within the layout.
@@ -97,7 +91,7 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 	page := p.page(r, v)
 	status := http.StatusOK
 	if v.Refused != nil {
-		page.Alert, page.RequestID = auth.Explain(r, p.frame.log, v.Refused)
+		page.Alert, page.RequestID = auth.Explain(r, p.layout.log, v.Refused)
 		status = page.Alert.Code.HTTPStatus()
 	}
 	return p.show(w, status, name, page)
@@ -111,7 +105,7 @@ func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data a
 func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page) error {
 	set := p.whole[name]
 	if set == nil {
-		return fmt.Errorf("frame: no template %q", name)
+		return fmt.Errorf("layout: no template %q", name)
 	}
 	return p.write(w, status, set, "layout", page)
 }
@@ -119,8 +113,12 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page)
 func (p *Pages) page(r *http.Request, v View) *Page {
 	who := auth.IdentityOf(r.Context())
 	page := &Page{
-		View: v, User: who.Name, CSRF: who.CSRF, Environment: p.frame.environment, Now: time.Now(),
-		DoneText: p.done[r.URL.Query().Get(doneKey)], Path: r.URL.Path, Query: r.URL.RawQuery,
+		View: v, User: who.Name, CSRF: who.CSRF, Environment: p.layout.environment, Now: time.Now(),
+		Path: r.URL.Path,
+	}
+	var done strings.Builder
+	if key := r.URL.Query().Get(doneKey); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
+		page.Done = template.HTML(strings.TrimSpace(done.String()))
 	}
 	for _, s := range sections {
 		if who.Roles.Include(s.role) {
@@ -133,11 +131,11 @@ func (p *Pages) page(r *http.Request, v View) *Page {
 
 // write renders into memory first, so that a template that fails is a refusal
 // and not half a page. Pages are sent uncompressed: they repeat what was typed
-// next to the session's proof, which compression would let others guess (BREACH).
+// next to the CSRF token, which compression would let others guess (BREACH).
 func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template, name string, page *Page) error {
 	var out bytes.Buffer
 	if err := set.ExecuteTemplate(&out, name, page); err != nil {
-		return fmt.Errorf("frame: %w", err)
+		return fmt.Errorf("layout: %w", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -146,18 +144,19 @@ func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template,
 	}
 	h.Set("Content-Length", strconv.Itoa(out.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the asker may have gone
+	_, _ = w.Write(out.Bytes()) // the browser may have gone
 	return nil
 }
 
 const doneKey = "done"
 
 // Redirect ends an action: the browser goes on to a path of the panel, escaped
-// and maybe with a query, where the sentence of this key tells what was done.
+// and maybe with a query, where the sentence with this key says what was done.
+// Text in an address is never shown.
 func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
 	u, err := url.Parse(path)
 	if err != nil {
-		return fmt.Errorf("frame: redirect: %w", err)
+		return fmt.Errorf("layout: redirect: %w", err)
 	}
 	query := u.Query()
 	query.Set(doneKey, done)
@@ -174,23 +173,23 @@ var (
 // Refuse answers an error: as a page for who navigates or submits a form, in the
 // service's envelope for everything else. Nothing of the answer may have been
 // written.
-func (f *Frame) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler) // the way out of an answer that has begun
 	}
 	if !auth.WantsPage(r) {
-		auth.Refuse(w, r, f.log, err)
+		auth.Refuse(w, r, l.log, err)
 		return
 	}
-	e, requestID := auth.Explain(r, f.log, err)
-	page := f.own.page(r, View{Title: refusalTitle(e), Plain: len(e.Fields) > 0})
+	e, requestID := auth.Explain(r, l.log, err)
+	page := l.own.page(r, View{Title: refusalTitle(e), Plain: len(e.Fields) > 0})
 	page.Alert, page.RequestID = e, requestID
 	w.Header().Set("Content-Security-Policy", auth.PolicyScripts) // whatever handler it stands in for
 	if wait := auth.WaitSeconds(e); wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
-	if err := f.own.show(w, e.Code.HTTPStatus(), "refusal", page); err != nil {
-		auth.Refuse(w, r, f.log, err)
+	if err := l.own.show(w, e.Code.HTTPStatus(), "refusal", page); err != nil {
+		auth.Refuse(w, r, l.log, err)
 	}
 }
 

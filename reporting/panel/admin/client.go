@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"vendorapi/internal/delivery"
+)
+
+// Bounds of one request to the admin API.
+const (
+	timeout       = 5 * time.Second // from dialing to the answer's last byte
+	largestAnswer = 1 << 20         // bytes
+	largestHeader = 64 << 10        // bytes
+	mostOperator  = 64              // characters
+	leastKey      = 16              // characters, the gateway's own rule for ADMIN_KEY
+	longestWait   = 24 * time.Hour  // that an answer may ask an operator to wait
+)
+
+// Connections to the gateway. They are closed well before the gateway closes them
+// (75 s), so that none is used in vain.
+const (
+	mostConnections = 64
+	keptConnections = 8
+	idleTimeout     = 30 * time.Second
+)
+
+// Settings say where the admin API is.
+type Settings struct {
+	// URL is the gateway's private listener, such as http://gateway:8081,
+	// without the API's own path.
+	URL string `yaml:"url"`
+}
+
+// Validate names the key whose value is wrong. It never shows the value, which
+// could hold a password.
+func (s *Settings) Validate() error {
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.ForceQuery || strings.Contains(s.URL, "#") || strings.HasSuffix(s.URL, "/") {
+		return errors.New("url: want http:// or https:// and a host, without credentials, query and slash at the end")
+	}
+	return nil
+}
+
+// ErrWrongKey: the gateway does not accept the panel's ADMIN_KEY, which is no
+// mistake of the operator's.
+var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both need the same one")
+
+// Client calls the gateway's admin API (design section 5). It is safe for
+// concurrent use. It never tries again: after a timeout nobody knows whether the
+// change was made, and that is for the operator to look at.
+type Client struct {
+	root string // up to and with the API's version
+	key  string
+	http *http.Client
+}
+
+// NewClient makes a client with the admin key, which has 16 printable ASCII
+// characters or more. It sends nothing yet. Errors never show the key.
+func NewClient(s Settings, key string) (*Client, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if len(key) < leastKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, fmt.Errorf("ADMIN_KEY: want at least %d printable ASCII characters without blanks", leastKey)
+	}
+	return &Client{root: s.URL + "/api/admin/v1", key: key, http: &http.Client{
+		// A redirect would carry the key to wherever it points.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{ // without Proxy: the listener is private
+			MaxConnsPerHost: mostConnections, MaxIdleConnsPerHost: keptConnections, IdleConnTimeout: idleTimeout,
+			TLSHandshakeTimeout: timeout, MaxResponseHeaderBytes: largestHeader, DisableCompression: true,
+		},
+	}}, nil
+}
+
+// Path joins the segments of a path below the API, each escaped:
+// Path("accounts", id, "stores", storeID, "confirm").
+func Path(segments ...string) string {
+	path := ""
+	for _, s := range segments {
+		escaped := url.PathEscape(s)
+		if s == "." || s == ".." { // a store may have this id; unescaped it is a step
+			escaped = strings.ReplaceAll(s, ".", "%2E")
+		}
+		path += "/" + escaped
+	}
+	return path
+}
+
+// Do sends one request on behalf of an operator and waits at most 5 s for the
+// answer. path begins with a slash and is escaped (Path); body is sent as JSON,
+// nil sends none; the answer's data is decoded into into, unless it is nil.
+//
+// A refusal (4xx) is a *delivery.Error with Code, Message, Fields and RetryAfter
+// as the gateway answered. delivery.ErrUnavailable is in the error's chain when
+// no gateway answers in time, or it answers 5xx: then the change may or may not
+// have been made. ErrWrongKey is a 401. The context's own error is returned when
+// ctx ends first. Anything else is a defect: an operator's name that is not 1 to
+// 64 printable characters, or an answer that no gateway gives.
+func (c *Client) Do(ctx context.Context, operator, method, path string, body, into any) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := c.request(bounded, operator, method, path, body)
+	if err != nil {
+		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
+	}
+	a, err := c.send(req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = ctx.Err()
+	case err == nil:
+		err = a.read(into)
+	}
+	var refusal *delivery.Error
+	if err != nil && !errors.As(err, &refusal) {
+		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
+	}
+	return err
+}
+
+func (c *Client) request(ctx context.Context, operator, method, path string, body any) (*http.Request, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, errors.New("the path does not begin with a slash")
+	}
+	if !printable(operator) {
+		return nil, fmt.Errorf("the operator's name must be 1 to %d printable characters", mostOperator)
+	}
+	var content io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the body: %w", err)
+		}
+		content = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.root+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if content != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Authorization", "Bearer "+c.key)
+	req.Header.Set("X-Operator", operator)
+	return req, nil
+}
+
+// printable is the gateway's rule for X-Operator; a name that breaks it would be
+// missing in the audit log.
+func printable(operator string) bool {
+	n := utf8.RuneCountInString(operator)
+	return n >= 1 && n <= mostOperator && utf8.ValidString(operator) && strings.TrimSpace(operator) == operator &&
+		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// answer is what came back, not yet checked.
+type answer struct {
+	status int
+	raw    []byte
+}
+
+// send reads at most 1 MB, whatever the answer says.
+func (c *Client) send(req *http.Request) (*answer, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: no gateway answers: %w", delivery.ErrUnavailable, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the gateway's answer broke off: %w", delivery.ErrUnavailable, err)
+	}
+	return &answer{status: resp.StatusCode, raw: raw}, nil
+}
+
+// envelope is every answer of the gateway (spec, "Response envelope").
+type envelope struct {
+	Success *bool           `json:"success"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// detail is the data of a refusal (spec, "Errors"; design section 9).
+type detail struct {
+	ErrorCode         delivery.Code         `json:"errorCode"`
+	RetryAfterSeconds int64                 `json:"retryAfterSeconds"`
+	Fields            []delivery.FieldError `json:"fields"`
+	RequestID         string                `json:"requestId"`
+}
+
+var errNoEnvelope = errors.New("no envelope of the gateway's")
+
+// read decodes the data of a success, and makes an error of everything else. The
+// status and the envelope must say the same.
+func (a *answer) read(into any) error {
+	switch {
+	case a.status >= 500:
+		return a.failure()
+	case a.status == http.StatusUnauthorized:
+		return ErrWrongKey
+	case len(a.raw) > largestAnswer:
+		return a.broken(errors.New("an answer of more than 1 MB"))
+	}
+	var e envelope
+	if err := json.Unmarshal(a.raw, &e); err != nil {
+		return a.broken(fmt.Errorf("%w: %w", errNoEnvelope, err))
+	}
+	success := a.status >= 200 && a.status < 300
+	switch {
+	case e.Success == nil || len(e.Data) == 0:
+		return a.broken(errNoEnvelope)
+	case *e.Success != success || !success && a.status < 400:
+		return a.broken(errors.New("an envelope that contradicts the status"))
+	case !success:
+		return a.refusal(&e)
+	case into == nil:
+		return nil
+	}
+	if err := json.Unmarshal(e.Data, into); err != nil {
+		return a.broken(err)
+	}
+	return nil
+}
+
+func (a *answer) refusal(e *envelope) error {
+	var d detail
+	if err := json.Unmarshal(e.Data, &d); err != nil {
+		return a.broken(err)
+	}
+	if d.ErrorCode == "" {
+		return a.broken(errors.New("a refusal without errorCode"))
+	}
+	wait := min(max(d.RetryAfterSeconds, 0), int64(longestWait/time.Second))
+	return &delivery.Error{Code: d.ErrorCode, Message: e.Message, Fields: d.Fields, RetryAfter: time.Duration(wait) * time.Second}
+}
+
+// failure names the request id under which the gateway's log says more, if there
+// is one.
+func (a *answer) failure() error {
+	var e envelope
+	var d detail
+	if json.Unmarshal(a.raw, &e) == nil && json.Unmarshal(e.Data, &d) == nil && d.RequestID != "" {
+		return fmt.Errorf("%w: the gateway answered %d, request id %.64q", delivery.ErrUnavailable, a.status, d.RequestID)
+	}
+	return fmt.Errorf("%w: the gateway answered %d", delivery.ErrUnavailable, a.status)
+}
+
+// broken is an answer that no gateway gives. The beginning of a proxy's page helps
+// to find the proxy; JSON, and anything that claims to be a success, is not shown,
+// because it could hold a secret that the gateway has just issued.
+func (a *answer) broken(cause error) error {
+	if a.status < 400 || json.Valid(a.raw) {
+		return fmt.Errorf("answered %d with %d bytes that cannot be used: %w", a.status, len(a.raw), cause)
+	}
+	return fmt.Errorf("answered %d with %.200q: %w", a.status, a.raw, cause)
+}

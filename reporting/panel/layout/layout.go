@@ -1,0 +1,203 @@
+// Package layout is what all pages of the panel have in common: the navigation,
+// stylesheet and scripts, how times, counts and money are written, lists with
+// filters and pages, charts, and what a page says when something was done or
+// refused.
+//
+// A package of pages embeds its templates, has them parsed together with the
+// layout, and registers its handlers by role:
+//
+//	pages, err := l.Parse(files)
+//	l.Handle(mux, "GET /accounts", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+//		return pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: …})
+//	})
+//
+// A page's template has the page's name and gets a *Page, whose Data is the view's.
+// A form that changes something carries {{template "csrf" .}}; its handler answers
+// with Redirect, or, refused, with Show and View.Refused, so that the reader sees
+// the form again. An error that a handler returns becomes a page of its own.
+//
+// Everything works without scripts but charts, whose figures stand in a table
+// below, and what refreshes itself. Nothing is loaded from elsewhere: see
+// assets/vendor/README.md.
+package layout
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"mime"
+	"net/http"
+	"path"
+
+	"github.com/klauspost/compress/gzhttp"
+
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/svgmap"
+)
+
+//go:embed page/*.html assets/*.css assets/*.js assets/*.svg assets/vendor/*.js
+var files embed.FS
+
+// Layout holds what is the same on every page. It is safe for concurrent use.
+type Layout struct {
+	gate        *auth.Gate
+	log         *slog.Logger
+	environment string
+	addresses   map[string]string // of assets, by the name that templates use
+	assets      map[string]asset  // by address
+	templates   *template.Template
+	own         *Pages
+}
+
+// New prepares the layout for an environment, "production" or "sandbox", which
+// every page names.
+func New(gate *auth.Gate, environment string, log *slog.Logger) (*Layout, error) {
+	l := &Layout{gate: gate, log: log, environment: environment}
+	if err := l.loadAssets(); err != nil {
+		return nil, fmt.Errorf("layout: %w", err)
+	}
+	var err error
+	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
+		return nil, fmt.Errorf("layout: %w", err)
+	}
+	if _, err := svgmap.Define(l.templates); err != nil {
+		return nil, fmt.Errorf("layout: %w", err)
+	}
+	if l.own, err = l.Parse(files, "page/refusal.html"); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Handler serves a page or an action. Unless it fails, it has answered; an error
+// is answered by Refuse.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Handle registers a handler for those with a role. The pattern is the mux's:
+// "GET /accounts/{id}". The CSRF token of a request that may change something was
+// checked before serve runs, and its form has been parsed.
+func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serve Handler) {
+	mux.Handle(pattern, l.Guard(serve, role))
+}
+
+// Guard is a handler for everybody with one of the roles; without roles, for
+// everybody who is signed in. A program's token only reads: the gateway's log
+// names a person for every change.
+func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := auth.IdentityOf(r.Context())
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		var err error = errToken
+		if reads || who.BySession() {
+			err = serve(w, r)
+		}
+		if err != nil {
+			l.Refuse(w, r, err)
+		}
+	})
+	return auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...))
+}
+
+// section is an entry of the navigation.
+type section struct {
+	Path, Name, Icon string
+	role             auth.Role
+	// Current: the page that is shown lies here.
+	Current bool
+}
+
+// sections are the navigation, in its order.
+var sections = []section{
+	{Path: "/overview", Name: "Overview", Icon: "overview", role: auth.Operator},
+	{Path: "/orders", Name: "Orders", Icon: "orders", role: auth.Operator},
+	{Path: "/webhooks", Name: "Webhooks", Icon: "webhooks", role: auth.Operator},
+	{Path: "/accounts", Name: "Accounts", Icon: "accounts", role: auth.Operator},
+	{Path: "/fleets", Name: "Fleets", Icon: "fleets", role: auth.Operator},
+	{Path: "/stores", Name: "Stores", Icon: "stores", role: auth.Operator},
+	{Path: "/refused-updates", Name: "Refused updates", Icon: "refused", role: auth.Operator},
+	{Path: "/dead-letters", Name: "Dead letters", Icon: "letters", role: auth.Operator},
+	{Path: "/payments", Name: "Payments", Icon: "payments", role: auth.Finance},
+}
+
+// Home leads from / to the first page that somebody may see.
+func (l *Layout) Home() http.Handler {
+	return l.Guard(func(w http.ResponseWriter, r *http.Request) error {
+		who := auth.IdentityOf(r.Context())
+		for _, s := range sections {
+			if who.Roles.Include(s.role) {
+				http.Redirect(w, r, s.Path, http.StatusSeeOther)
+				return nil
+			}
+		}
+		return errNoPages
+	})
+}
+
+// asset is a file whose address changes with its content, so that browsers may
+// keep it for ever.
+type asset struct {
+	contentType string
+	content     []byte
+}
+
+// served are the assets, by the name that templates use.
+var served = []string{"panel.css", "panel.js", "icon.svg", "vendor/htmx.min.js", "vendor/chart.umd.min.js"}
+
+func (l *Layout) loadAssets() error {
+	l.addresses, l.assets = map[string]string{}, map[string]asset{}
+	for _, name := range served {
+		content, err := files.ReadFile("assets/" + name)
+		if err != nil {
+			return err
+		}
+		if name == "panel.css" {
+			content = append(content, svgmap.Stylesheet...)
+		}
+		digest := sha256.Sum256(content)
+		l.addresses[name] = "/assets/" + hex.EncodeToString(digest[:8]) + "/" + path.Base(name)
+		l.assets[l.addresses[name]] = asset{mime.TypeByExtension(path.Ext(name)), content}
+	}
+	return nil
+}
+
+// address is what templates write for an asset.
+func (l *Layout) address(name string) (string, error) {
+	address, ok := l.addresses[name]
+	if !ok {
+		return "", fmt.Errorf("no asset %q", name)
+	}
+	return address, nil
+}
+
+func (a *asset) serve(w http.ResponseWriter, cacheControl string) {
+	w.Header().Set("Content-Type", a.contentType)
+	w.Header().Set("Cache-Control", cacheControl)
+	_, _ = w.Write(a.content) // the browser may have gone
+}
+
+// Icon serves the icon where browsers look for it on pages that name none.
+func (l *Layout) Icon() http.Handler {
+	icon := l.assets[l.addresses["icon.svg"]]
+	return auth.Protect(auth.PolicyData, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		icon.serve(w, "public, max-age=86400")
+	}))
+}
+
+// Assets serves the stylesheet, scripts and icon, to everybody.
+func (l *Layout) Assets() http.Handler {
+	return auth.Protect(auth.PolicyData, gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, ok := l.assets[r.URL.Path]
+		switch {
+		case !ok:
+			http.NotFound(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		default:
+			a.serve(w, "public, max-age=31536000, immutable")
+		}
+	})))
+}
