@@ -2,9 +2,6 @@ module vendorapi
 
 go 1.26.0
 
-// fasthttp asks for v1.3.0, which the module proxy refuses to serve.
-replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.1
-
 require (
 	github.com/ClickHouse/ch-go v0.74.0
 	github.com/ClickHouse/clickhouse-go/v2 v2.50.0
