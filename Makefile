@@ -9,7 +9,7 @@ export DATA_DIR
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # v1.9.0 needs a version of golang.org/x/telemetry that the Go proxy does not have.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run
+SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run ./internal/devclickhouse
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
@@ -20,12 +20,12 @@ help: ## list the targets
 
 deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
 	@sh internal/stack/deps.sh redis-server gcc curl libreoffice chromium
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 
 run: ## start everything and print how to use it; Ctrl-C or make stop stops it
 	@sh internal/stack/deps.sh redis-server
 	@$(MAKE) -s build
-	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
+	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
 	@exec "$(DATA_DIR)/bin/run" -die-with-parent -bin "$(DATA_DIR)/bin"
 
 stop: ## stop the run of DATA_DIR, wherever it was started; says so when there is none
@@ -33,12 +33,12 @@ stop: ## stop the run of DATA_DIR, wherever it was started; says so when there i
 
 demo: ## play a vendor's day against a system of its own, with its reports; adds up or fails (ARGS='-orders 300')
 	@sh internal/stack/deps.sh redis-server
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/demo $(ARGS)
 
 screenshots: ## take PANEL.md's pictures of the panel from a day that is played for them (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server chromium
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/screenshots $(ARGS)
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
@@ -54,7 +54,7 @@ restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using 
 	@[ -n "$(FROM)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
 	@sh internal/stack/deps.sh redis-server
 	@$(MAKE) -s build
-	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/reporting" engine install
+	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
@@ -66,7 +66,6 @@ test: ## every rule once and one story of the whole system, 5 minutes; installs 
 	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes
-	CGO_ENABLED=0 go vet -tags noengine ./reporting/...
 	@CGO_ENABLED=0 go run ./internal/testenv/run -long $(ARGS)
 
 flaky: ## run the tests of the packages that differ from BASE 20 times while other processes keep every core busy
@@ -98,7 +97,7 @@ licences: ## list what others wrote in the programs and under which licence; fai
 build: ## compile the programs into DATA_DIR/bin
 	@mkdir -p "$(DATA_DIR)/bin"
 	@echo "building into $(DATA_DIR)/bin (the first make run takes about two minutes)"
-	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal/stack/run
+	@GOGC=200 CGO_ENABLED=0 go build -o "$(DATA_DIR)/bin/" $(SHIPPED)
 
 fuzz: ## run every fuzz target for FUZZ_TIME each
 	@for package in $$(go list ./...); do \
@@ -127,32 +126,32 @@ bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9;
 
 bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, 10 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/reporting $(ARGS)
 
 faults: ## every fault of the table, alone and in pairs, against the real system, 10 minutes; SEED=n repeats a run (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults -duration 10m $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 faults-minute: ## a minute of it, as a test with the race detector
 	@sh internal/stack/deps.sh redis-server gcc
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	CGO_ENABLED=1 go test -tags long -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
 
 mutants: ## defects put into a copy of the code, one at a time: make faults must catch each one (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults/mutants $(ARGS)
 
 overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps, a fleet's flood, a stranger's logins: seven cases, 12 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@go run ./loadtest/overload $(ARGS)
 
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
 	@sh internal/stack/deps.sh redis-server
-	@go run ./reporting engine install
+	@go run ./internal/devclickhouse install
 	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
 
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')

@@ -8,8 +8,6 @@
 //	reporting backup, restore  copy the running system into a folder, and put it back
 //	reporting migrate          create or bring up to date tables and views
 //	reporting user, token      make the lines that say who may read reports
-//	reporting engine           the embedded ClickHouse, for those without a server
-//	reporting engine install   fetch its library
 //
 // main owns the list of commands and the process's signals; each command is a
 // file here that turns flags into the options of a package. It refuses to do
@@ -60,7 +58,6 @@ func newRoot() *cobra.Command {
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(),
 		newUserCommand(), newTokenCommand(),
-		newEngineCommand(),
 	)
 	return root
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"vendorapi/internal/devclickhouse/libchdb"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/archiveenv"
@@ -101,22 +100,14 @@ func awaitAnswer(t *testing.T, url, want string) {
 
 func TestProgram_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	empty := t.TempDir()
-	without := []string{libchdb.PathVariable + "=", "XDG_CACHE_HOME=" + empty, "HOME=" + empty}
 	for _, c := range []struct {
 		env  []string
 		args []string
 		want string
 	}{
-		{nil, []string{"engine", "--no-such-flag"}, "reporting: unknown flag: --no-such-flag"},
-		{nil, []string{"engine", "serve"}, `reporting: unknown command "serve" for "reporting engine"`},
+		{nil, []string{"serve", "--no-such-flag"}, "reporting: unknown flag: --no-such-flag"},
 		{nil, []string{"nothing"}, `reporting: unknown command "nothing"`},
 		{nil, []string{"report", "nothing"}, `there is no report "nothing"`},
-		{nil, []string{"engine", "--log-format", "xml"}, `reporting: log.format: "xml"`},
-		{nil, []string{"engine", "--addr", "0.0.0.0:8123", "--data", empty}, "only loopback is served"},
-		{without, []string{"engine", "--data", empty}, "`reporting engine install` fetches it"},
-		{[]string{libchdb.PathVariable + "=/nowhere/libchdb.so"}, []string{"engine", "--data", empty}, "CHDB_LIBRARY: stat /nowhere/libchdb.so"},
-		{append(without, "PATH="), []string{"engine", "install"}, "npm is missing"},
 		{append(secrets(), "REPORTING_OPS_ADDR="+freeAddr(t)), []string{"serve", "--health", "--config", settingsFile(t)}, "ask for readiness"},
 	} {
 		cmd := program(t, c.env, c.args...)

@@ -189,7 +189,7 @@ func (o *reportOptions) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, the report is not complete")
 	case errors.Is(err, delivery.ErrUnavailable):
-		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `reporting engine` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
+		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
 	}
 	return err
 }

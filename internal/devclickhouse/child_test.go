@@ -1,19 +1,14 @@
-package devclickhouse
+package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,22 +26,14 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// The engine lives in a process of its own, in the tests as in life: this test
-// binary, started again with its options in this variable.
+// The engine runs in a process of its own, in the tests as always: this test binary,
+// started again with its arguments and this variable.
 const childVariable = "ENGINE_TEST_CHILD"
 
-// childOptions are the Options that a test chooses.
-type childOptions struct {
-	Addr, DataDir, Library string
-	MaxQueries             int
-	MaxBody                int64
-	Grace, Stall           time.Duration
-	DieWithParent          bool
-}
-
 func TestMain(m *testing.M) {
-	if options := os.Getenv(childVariable); options != "" {
-		os.Exit(runChild(options))
+	if os.Getenv(childVariable) != "" {
+		main()
+		os.Exit(0)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	_, err := libchdb.Install(ctx, os.Stderr)
@@ -58,26 +45,6 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	shared.stop()
 	os.Exit(code)
-}
-
-func runChild(text string) int {
-	var c childOptions
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		panic(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	err := Run(ctx, Options{
-		Addr: c.Addr, DataDir: c.DataDir, Library: c.Library, MaxQueries: c.MaxQueries, MaxBody: c.MaxBody,
-		Grace: c.Grace, Stall: c.Stall, DieWithParent: c.DieWithParent,
-		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Ready: func(addr net.Addr) { fmt.Println(addr) },
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "engine:", err)
-		return 1
-	}
-	return 0
 }
 
 // child is an engine under test.
@@ -107,24 +74,18 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func childCommand(o childOptions) *exec.Cmd {
-	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
-	o.MaxQueries, o.MaxBody, o.Grace = cmp.Or(o.MaxQueries, 16), cmp.Or(o.MaxBody, 256<<20), cmp.Or(o.Grace, 5*time.Second)
-	options, err := json.Marshal(o)
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childVariable+"="+string(options))
+// childCommand is the engine on a free port, with its tables in dir.
+func childCommand(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-data", dir, "-grace", "5s", "-die-with-parent"}, args...)...)
+	cmd.Env = append(os.Environ(), childVariable+"=1")
 	// Should this process be killed, the child stops by itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
 // launch starts an engine and returns when it answers.
-func launch(o childOptions) (*child, error) {
-	o.DieWithParent = true
-	c := &child{cmd: childCommand(o), log: &syncBuffer{}}
+func launch(dir string, args ...string) (*child, error) {
+	c := &child{cmd: childCommand(dir, args...), log: &syncBuffer{}}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -133,12 +94,12 @@ func launch(o childOptions) (*child, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
-	var addr string
-	if _, err := fmt.Fscanln(out, &addr); err != nil {
+	var url string
+	if _, err := fmt.Fscanln(out, &url); err != nil {
 		c.wait()
 		return nil, fmt.Errorf("the engine did not start: %w\n%s", c.err, c.log)
 	}
-	c.addr = addr
+	c.addr = strings.TrimPrefix(url, "http://")
 	return c, nil
 }
 
@@ -159,12 +120,10 @@ func (c *child) stop() {
 	c.wait()
 }
 
-func start(t testing.TB, o childOptions) *child {
+// start is launch for a test.
+func start(t testing.TB, dir string, args ...string) *child {
 	t.Helper()
-	if o.DataDir == "" {
-		o.DataDir = t.TempDir()
-	}
-	c, err := launch(o)
+	c, err := launch(dir, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +170,7 @@ func database(t testing.TB) (c *child, name string) {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "engine-test-"); shared.err == nil {
-			shared.child, shared.err = launch(childOptions{DataDir: filepath.Join(shared.dir, "data")})
+			shared.child, shared.err = launch(filepath.Join(shared.dir, "data"))
 		}
 	})
 	if shared.err != nil {

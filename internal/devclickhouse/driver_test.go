@@ -1,4 +1,4 @@
-package devclickhouse
+package main
 
 import (
 	"context"
@@ -74,10 +74,7 @@ func everyType(t testing.TB) (columns []string, rows [2][]any) {
 func TestDriver_RoundTripsEveryType(t *testing.T) {
 	t.Parallel()
 	columns, rows := everyType(t)
-	for _, method := range []clickhouse.CompressionMethod{
-		clickhouse.CompressionNone, clickhouse.CompressionLZ4, clickhouse.CompressionZSTD,
-		clickhouse.CompressionGZIP, clickhouse.CompressionDeflate, clickhouse.CompressionBrotli,
-	} {
+	for _, method := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		t.Run(method.String(), func(t *testing.T) {
 			t.Parallel()
 			c, name := database(t)
@@ -132,7 +129,7 @@ func inText(v any) string {
 func TestDriver_GetsTypedExceptions(t *testing.T) {
 	t.Parallel()
 	c, name := database(t)
-	for _, method := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4, clickhouse.CompressionGZIP} {
+	for _, method := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		conn := c.connect(t, name, compression(method))
 		for _, e := range []struct {
 			sql    string

@@ -1,4 +1,4 @@
-package devclickhouse
+package main
 
 import (
 	"fmt"
@@ -34,8 +34,8 @@ func readIdentity(conn *libchdb.Conn) (identity, error) {
 }
 
 // isHello tells whether a request is clickhouse-go's first.
-func isHello(q *request, t text) bool {
-	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(t.known) == helloQuery
+func isHello(q *request, text string) bool {
+	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery
 }
 
 // answerHello answers in the engine's place.
@@ -66,11 +66,8 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 	if err := block.Encode(&buffer, revision); err != nil {
 		return fmt.Errorf("hello: %w", err)
 	}
-	a, err := f.newAnswer(w, q, "Native")
-	if err != nil {
-		return err
-	}
+	a := newAnswer(w, q, "Native")
 	_, _ = a.Write(buffer.Buf) // it is held back
-	_ = a.finish()             // who has gone needs no answer
+	a.finish()
 	return nil
 }

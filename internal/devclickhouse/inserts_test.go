@@ -1,4 +1,4 @@
-package devclickhouse
+package main
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	chcompress "github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"vendorapi/internal/devclickhouse/libchdb"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -22,54 +23,64 @@ import (
 func TestInsert_AcknowledgedSurvivesKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, childOptions{DataDir: dir})
+	c := start(t, dir)
 	c.must(t, "CREATE DATABASE d", nil)
 	c.must(t, "CREATE TABLE d.t (batch UInt32, n UInt32, text String) ENGINE = MergeTree ORDER BY (batch, n)", nil)
 	noError(t, sendBatch(t, c.connect(t, "d", compression(clickhouse.CompressionLZ4)), 1))
 	want := fmt.Sprintf("the data folder is in use: %s, by process %d", dir, c.cmd.Process.Pid)
-	if said := refusal(t, childOptions{DataDir: dir}); !strings.Contains(said, want) {
+	if said := refusal(t, dir); !strings.Contains(said, want) {
 		t.Errorf("said %q", said)
 	}
 	c.kill()
-	c = start(t, childOptions{DataDir: dir})
+	c = start(t, dir)
 	if got := c.must(t, "SELECT count(), uniqExact(n) FROM d.t", nil); got != fmt.Sprintf("%[1]d\t%[1]d\n", rowsPerBatch) {
 		t.Errorf("stored are %s", got)
 	}
 }
 
 // refusal starts an engine that must not start, and returns what it says.
-func refusal(t *testing.T, o childOptions) string {
+func refusal(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	if o.DataDir == "" {
-		o.DataDir = t.TempDir()
-	}
-	o.DieWithParent = true
-	cmd := childCommand(o)
+	cmd := childCommand(dir, args...)
 	tooLong := time.AfterFunc(testserver.Timeout, func() { _ = cmd.Process.Kill() })
 	defer tooLong.Stop()
 	out, err := cmd.CombinedOutput()
-	if err == nil || !tooLong.Stop() {
-		t.Fatalf("it started: %s", out)
+	if err == nil || cmd.ProcessState.ExitCode() != 1 || !tooLong.Stop() {
+		t.Fatalf("it started: %v, %s", err, out)
 	}
 	return string(out)
 }
 
-func TestRun_RefusesOptions(t *testing.T) {
-	t.Parallel()
-	fine := Options{Addr: "127.0.0.1:0", DataDir: t.TempDir(), MaxQueries: 1, MaxBody: 1 << 20}
-	for want, change := range map[string]func(*Options){
-		"0.0.0.0:0: the embedded": func(o *Options) { o.Addr = "0.0.0.0:0" },
-		":0: the embedded":        func(o *Options) { o.Addr = ":0" },
-		"missing port":            func(o *Options) { o.Addr = "here" },
-		"no data folder":          func(o *Options) { o.DataDir = "" },
-		"at least one is needed":  func(o *Options) { o.MaxQueries = 0 },
-		"at least 1048576 are":    func(o *Options) { o.MaxBody = 1 },
+func TestRun_SaysWhatIsWrong(t *testing.T) {
+	empty := t.TempDir()
+	for _, c := range []struct {
+		library, path string // CHDB_LIBRARY and PATH; "": as they are
+		args          []string
+		want          string
+	}{
+		{"", "", []string{"-addr", "0.0.0.0:0"}, "0.0.0.0:0: reading needs no password, so only loopback is served"},
+		{"", "", []string{"-addr", ":0"}, "only loopback is served"},
+		{"", "", []string{"-addr", "here"}, "missing port"},
+		{"", "", []string{"serve"}, `devclickhouse: unknown command "serve"`},
+		{"/nowhere/libchdb.so", "", nil, "CHDB_LIBRARY: stat /nowhere/libchdb.so"},
+		{"none", "", nil, "`devclickhouse install` fetches it"},
+		{"none", empty, []string{"install"}, "npm is missing"},
 	} {
-		o := fine
-		change(&o)
-		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			if c.library == "none" {
+				t.Setenv(libchdb.PathVariable, "")
+				t.Setenv("XDG_CACHE_HOME", empty)
+				t.Setenv("HOME", empty)
+			} else if c.library != "" {
+				t.Setenv(libchdb.PathVariable, c.library)
+			}
+			if c.path != "" {
+				t.Setenv("PATH", c.path)
+			}
+			if said := refusal(t, t.TempDir(), c.args...); !strings.Contains(said, c.want) {
+				t.Errorf("said %q", said)
+			}
+		})
 	}
 }
 

@@ -1,11 +1,11 @@
 //go:build long
 
-package devclickhouse
+package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,13 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"vendorapi/internal/devclickhouse/libchdb"
 	"vendorapi/internal/testenv/testserver"
 )
 
 func TestStart_SaysWhatItLacks(t *testing.T) {
-	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	t.Cleanup(func() { taken.Close() })
@@ -29,18 +28,19 @@ func TestStart_SaysWhatItLacks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o600))
 	for what, c := range map[string]struct {
-		o    childOptions
-		want string
+		library, dir, addr string
+		want               string
 	}{
-		"no library":      {childOptions{Library: "/nowhere/libchdb.so"}, "load libchdb: /nowhere/libchdb.so: cannot open shared object file"},
-		"no real library": {childOptions{Library: notALibrary}, "load libchdb: " + notALibrary},
-		"another library": {childOptions{Library: "libc.so.6"}, "is not libchdb"},
-		"taken address":   {childOptions{Addr: taken.Addr().String()}, "address already in use"},
-		"data is a file":  {childOptions{DataDir: file}, "not a directory"},
+		"no real library": {library: notALibrary, want: "load libchdb: " + notALibrary},
+		"taken address":   {addr: taken.Addr().String(), want: "address already in use"},
+		"data is a file":  {dir: file, want: "not a directory"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			if said := refusal(t, c.o); !strings.Contains(said, "engine: ") || !strings.Contains(said, c.want) {
+			if c.library != "" {
+				t.Setenv(libchdb.PathVariable, c.library)
+			}
+			said := refusal(t, cmp.Or(c.dir, t.TempDir()), "-addr", cmp.Or(c.addr, "127.0.0.1:0"))
+			if !strings.Contains(said, "devclickhouse: ") || !strings.Contains(said, c.want) {
 				t.Errorf("said %q", said)
 			}
 		})
@@ -53,14 +53,14 @@ func TestStart_IgnoresStrayConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	stray := []byte("<clickhouse><default_database>stray</default_database><mark_cache_size>12345</mark_cache_size></clickhouse>")
 	noError(t, os.WriteFile(filepath.Join(dir, "config.xml"), stray, 0o600))
-	cmd := childCommand(childOptions{DataDir: filepath.Join(dir, "data"), DieWithParent: true})
+	cmd := childCommand(filepath.Join(dir, "data"))
 	cmd.Dir = dir
 	c := &child{cmd: cmd, log: &syncBuffer{}}
 	out, err := cmd.StdoutPipe()
 	noError(t, err)
 	noError(t, cmd.Start())
 	defer c.stop()
-	_, err = fmt.Fscanln(out, &c.addr)
+	_, err = fmt.Fscanf(out, "http://%s\n", &c.addr)
 	noError(t, err)
 	if got := c.must(t, "SELECT value = '12345' FROM system.server_settings WHERE name = 'mark_cache_size'", nil); got != "0\n" {
 		t.Error("config.xml of the working folder is in force")
@@ -69,7 +69,7 @@ func TestStart_IgnoresStrayConfiguration(t *testing.T) {
 
 func TestStop_LetsStatementsFinish(t *testing.T) {
 	t.Parallel()
-	c := start(t, childOptions{Grace: 20 * time.Second})
+	c := start(t, t.TempDir(), "-grace", "20s")
 	answers := make(chan reply, 1)
 	go func() { answers <- c.ask(t, "SELECT sleep(1.5)", params("query_id", "last")) }()
 	c.awaitRunning(t, "last")
@@ -85,7 +85,7 @@ func TestStop_LetsStatementsFinish(t *testing.T) {
 
 func TestStop_KillsWhatDoesNotFinish(t *testing.T) {
 	t.Parallel()
-	c := start(t, childOptions{Grace: 200 * time.Millisecond})
+	c := start(t, t.TempDir(), "-grace", "200ms")
 	answered := make(chan error, 1)
 	go func() {
 		resp, err := http.Post("http://"+c.addr+"/?query_id=endless", "text/plain", strings.NewReader("SELECT count() FROM numbers(10000000000000) WHERE NOT ignore(sipHash64(number))"))
@@ -108,7 +108,7 @@ func TestStop_KillsWhatDoesNotFinish(t *testing.T) {
 // query nor a pipe.
 func TestClientGoes_EngineStops(t *testing.T) {
 	t.Parallel()
-	c := start(t, childOptions{})
+	c := start(t, t.TempDir())
 	pipes := func() (n int) { // other descriptors belong to the engine's threads
 		dir := fmt.Sprintf("/proc/%d/fd/", c.cmd.Process.Pid)
 		entries, err := os.ReadDir(dir)
@@ -138,57 +138,13 @@ func TestClientGoes_EngineStops(t *testing.T) {
 	})
 }
 
-// Who neither sends nor takes anything for the stall time is given up; who
-// only pauses between requests is not.
-func TestStall(t *testing.T) {
-	t.Parallel()
-	const stall = 2 * time.Second
-	c := start(t, childOptions{Stall: stall})
-	c.must(t, "CREATE DATABASE d", nil)
-	c.must(t, "CREATE TABLE d.t (a Int32) ENGINE = MergeTree ORDER BY a", nil)
-
-	sending, err := net.Dial("tcp", c.addr)
-	noError(t, err)
-	defer sending.Close()
-	fmt.Fprintf(sending, "POST /?query=INSERT+INTO+d.t+FORMAT+CSV HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n1\n")
-	answer, err := io.ReadAll(sending)
-	noError(t, err)
-	if !strings.Contains(string(answer), "CANNOT_READ_ALL_DATA") {
-		t.Errorf("a stalled insert is answered %q", answer)
-	}
-
-	taking, err := net.Dial("tcp", c.addr)
-	noError(t, err)
-	defer taking.Close()
-	fmt.Fprintf(taking, "GET /?query=SELECT+number+FROM+numbers(1000000000) HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	testserver.Await(t, "the query whose client takes nothing is given up", func() bool { return strings.Contains(c.log.String(), "client had gone") })
-
-	alive := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	for range 2 {
-		for path, want := range map[string]string{"/?query=SELECT+1": "1\n", "/ping": "Ok.\n"} {
-			resp, err := alive.Get("http://" + c.addr + path)
-			noError(t, err)
-			body, err := io.ReadAll(resp.Body)
-			noError(t, err)
-			resp.Body.Close()
-			if string(body) != want {
-				t.Errorf("%s: %q", path, body)
-			}
-			time.Sleep(stall + 50*time.Millisecond)
-		}
-	}
-	if got := c.must(t, "SELECT count() FROM d.t", nil); got != "0\n" {
-		t.Errorf("%s rows of a stalled insert", got)
-	}
-}
-
 // An engine whose parent was killed stops by itself. The parent is a shell,
 // which is killed like `make run` might be.
 func TestOrphan_StopsByItself(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	engine := childCommand(childOptions{DataDir: dir, DieWithParent: true})
-	parent := exec.Command("sh", "-c", "\"$0\" -test.run='^$' & echo $!; wait", engine.Path)
+	engine := childCommand(dir)
+	parent := exec.Command("sh", append([]string{"-c", "\"$0\" \"$@\" & echo $!; wait"}, engine.Args...)...)
 	parent.Env = engine.Env
 	out, err := parent.StdoutPipe()
 	noError(t, err)

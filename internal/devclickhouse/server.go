@@ -1,7 +1,6 @@
-package devclickhouse
+package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,141 +10,130 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"vendorapi/internal/devclickhouse/libchdb"
 )
 
-// Options say what Run serves and where.
-type Options struct {
-	// Addr is host:port; port 0 takes a free one. A host that is not loopback
-	// is refused unless TrustNetwork is set.
-	Addr string
-	// DataDir holds the tables; it is created when missing.
-	DataDir string
-	// Library is the path of libchdb; empty: where libchdb.Find finds it.
-	Library string
-	// MaxQueries is the number of statements that run at once, at least 1;
-	// further ones wait up to 10 s.
-	MaxQueries int
-	// MaxBody bounds the body of one request, in bytes after decompression, at
-	// least 1 MiB.
-	MaxBody int64
-	// Stall is how long the other side may take no byte of an answer, or send
-	// none of a body, before it is given up; 0: a minute.
-	Stall time.Duration
-	// Grace is how long statements may go on after the stop was asked for;
-	// then they are killed.
-	Grace time.Duration
-	// Key is what changes need, as the password of the user default; reading needs
-	// none. Empty: changes need none either.
-	Key string
-	// TrustNetwork allows an address that other machines reach. Whoever
-	// reaches it can read everything that this process can, and write it with the
-	// key.
-	TrustNetwork bool
-	// DieWithParent stops the engine when the process that started it has gone.
-	DieWithParent bool
-	// Log takes what happens; Ready is called with the address once requests
-	// are answered. Neither may be nil.
-	Log   *slog.Logger
-	Ready func(addr net.Addr)
+// options say what serve does.
+type options struct {
+	addr    string // host:port of loopback; port 0 takes a free one
+	dataDir string // created when missing
+	// grace is how long statements may go on after the stop was asked for; then they
+	// are killed.
+	grace time.Duration
+	// key is what changes need, as the password of the user default; empty: nothing.
+	key           string
+	dieWithParent bool
+	log           *slog.Logger
+	ready         func(addr net.Addr) // called once requests are answered
 }
 
-func (o *Options) check() error {
-	host, _, err := net.SplitHostPort(o.Addr)
+// maxQueries is the number of statements that run at once; further ones wait.
+const maxQueries = 32
+
+// serve runs the engine until ctx ends, then stops in order and returns nil. One
+// process can call it once: a stopped library does not start again.
+func serve(ctx context.Context, o options) error {
+	host, _, err := net.SplitHostPort(o.addr)
 	if err != nil {
-		return fmt.Errorf("address %q: %w", o.Addr, err)
+		return fmt.Errorf("address %q: %w", o.addr, err)
 	}
-	if ip := net.ParseIP(host); !o.TrustNetwork && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("address %s: the embedded engine needs no password for reading, so only loopback is served", o.Addr)
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("address %s: reading needs no password, so only loopback is served", o.addr)
 	}
-	switch {
-	case o.DataDir == "":
-		return errors.New("no data folder given")
-	case o.MaxQueries < 1:
-		return fmt.Errorf("at most %d queries: at least one is needed", o.MaxQueries)
-	case o.MaxBody < maxStatement:
-		return fmt.Errorf("bodies of at most %d bytes: at least %d are needed", o.MaxBody, maxStatement)
-	}
-	return nil
-}
-
-// Run serves until ctx ends, then stops in order and returns nil. One process
-// can call it once: a stopped library does not start again.
-func Run(ctx context.Context, o Options) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	if o.DieWithParent {
+	if o.dieWithParent {
 		var stop context.CancelFunc
-		ctx, stop = untilOrphaned(ctx, o.Log)
+		ctx, stop = untilOrphaned(ctx, o.log)
 		defer stop()
 	}
-	if o.Library == "" {
-		path, err := libchdb.Find()
-		if err != nil {
-			return err
-		}
-		o.Library = path
-	}
-	data, err := openDataDir(o.DataDir)
+	path, err := libchdb.Find()
 	if err != nil {
 		return err
 	}
-	defer data.close()
-	// Before the engine starts: what has the port is told at once.
-	listener, err := net.Listen("tcp", o.Addr)
+	if o.dataDir, err = filepath.Abs(o.dataDir); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := openDataDir(o.dataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	// Before the engine starts: a port that is taken is told at once.
+	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	return serve(ctx, o, data, listener)
-}
-
-func serve(ctx context.Context, o Options, data *dataDir, listener net.Listener) error {
-	// The engine writes into pipes. A broken one must be an error there, not
-	// the end of this process.
+	// The engine writes into pipes. A broken one must be an error there, not the end
+	// of this process.
 	signal.Ignore(syscall.SIGPIPE)
 	began := time.Now()
-	library, err := libchdb.Load(o.Library)
+	library, err := libchdb.Load(path)
 	if err != nil {
 		return err
 	}
-	keeper, err := library.Connect(data.arguments()...)
+	arguments := []string{"--path=" + filepath.Join(o.dataDir, "clickhouse"), "--config-file=" + filepath.Join(o.dataDir, engineFile)}
+	keeper, err := library.Connect(arguments...)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", o.DataDir, err)
+		return fmt.Errorf("open %s: %w", o.dataDir, err)
 	}
 	f := &front{
-		open:     func() (*libchdb.Conn, error) { return library.Connect(data.arguments()...) },
-		running:  &running{log: o.Log, keeper: keeper, ids: map[string]bool{}},
-		slots:    make(chan struct{}, o.MaxQueries),
-		maxBody:  o.MaxBody,
-		stall:    cmp.Or(o.Stall, time.Minute),
-		spool:    data.file("spool"),
-		key:      o.Key,
-		trusting: o.TrustNetwork,
-		log:      o.Log,
+		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
+		keeper: keeper,
+		slots:  make(chan struct{}, maxQueries),
+		key:    o.key,
+		log:    o.log,
 	}
 	if f.identity, err = readIdentity(keeper); err != nil {
 		return err
 	}
 	err = f.serve(ctx, listener, o, func() {
-		o.Log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
-			"library", filepath.Base(filepath.Dir(o.Library)), "data", data.path, "pid", os.Getpid(), "took", time.Since(began))
-		o.Ready(listener.Addr())
+		o.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
+			"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
+		o.ready(listener.Addr())
 	})
 	if err != nil {
 		return err
 	}
 	keeper.Close() // the last connection: the engine stops
-	o.Log.Info("the engine has stopped")
+	o.log.Info("the engine has stopped")
 	return nil
 }
 
+// engineFile is an empty configuration. Without one the engine would take a
+// config.xml from the working folder, ~/.clickhouse-local or /etc.
+const engineFile = "engine.xml"
+
+// openDataDir creates the folder and locks it for this process: lock, engine.xml,
+// clickhouse/ with the tables.
+func openDataDir(dir string) (lock *os.File, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	path := filepath.Join(dir, "lock")
+	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(path) // without it the message is only less exact
+		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
+		return nil, errors.Join(err, lock.Close())
+	}
+	err = errors.Join(
+		os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, engineFile), []byte("<clickhouse></clickhouse>\n"), 0o600))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("data folder: %w", err), lock.Close())
+	}
+	return lock, nil
+}
+
 // serve answers requests until ctx ends and every one of them is done.
-func (f *front) serve(ctx context.Context, listener net.Listener, o Options, ready func()) error {
+func (f *front) serve(ctx context.Context, listener net.Listener, o options, ready func()) error {
 	// Requests end with this, not with ctx: a stop lets them finish.
 	requests, killAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer killAll()
@@ -154,7 +142,7 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o Options, rea
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(o.log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -164,21 +152,14 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o Options, rea
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	o.Log.Info("stopping", "because", context.Cause(ctx))
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
+	o.log.Info("stopping", "because", context.Cause(ctx))
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		o.Log.Warn("killing what still runs", "error", err)
+		o.log.Warn("killing what still runs", "error", err)
 		killAll()
 		_ = server.Close() // inserts end with their connections
 	}
-	return f.awaitEnd()
-}
-
-// endTimeout is how long killed statements may take to end.
-const endTimeout = 10 * time.Second
-
-func (f *front) awaitEnd() error {
 	ended := make(chan struct{})
 	go func() {
 		f.active.Wait()
@@ -187,7 +168,7 @@ func (f *front) awaitEnd() error {
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(endTimeout):
+	case <-time.After(10 * time.Second):
 		return errors.New("statements did not end though killed; their data is what was stored")
 	}
 }
@@ -195,9 +176,9 @@ func (f *front) awaitEnd() error {
 // errOrphaned is why an engine without a parent stops.
 var errOrphaned = errors.New("the process that started the engine has gone")
 
-// untilOrphaned ends when the parent process does. It asks for the parent's
-// id: the kernel's death signal is tied to the thread that started this
-// process, which may end before the parent, and does not exist on macOS.
+// untilOrphaned ends when the parent process does. It asks for the parent's id: the
+// kernel's death signal is tied to the thread that started this process, which may
+// end before the parent, and does not exist on macOS.
 func untilOrphaned(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	parent := os.Getppid()
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -32,8 +32,8 @@ var kept = []struct {
 		file: "internal/delivery/turkey.LICENCE", version: `version ([0-9.]+)`,
 	},
 	{
-		name: "@chdb/lib (ClickHouse as a library)", in: "no program; `reporting engine install` fetches it from npm", declared: "Apache-2.0",
-		file: "internal/devclickhouse/libchdb/platform.go", version: `const Version = "([^"]+)"`,
+		name: "@chdb/lib (ClickHouse as a library)", in: "no program; `devclickhouse install` fetches it from npm", declared: "Apache-2.0",
+		file: "internal/devclickhouse/libchdb/install.go", version: `const Version = "([^"]+)"`,
 	},
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // shipped are the programs.
-var shipped = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
+var shipped = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run", "./internal/devclickhouse"}
 
 // listed is what `go list` says of a package that is linked into a program.
 type listed struct {

@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// programs are the packages that Build turns into binaries of their names.
-var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
+// Programs are the packages that Build turns into binaries of their names.
+var Programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run", "./internal/devclickhouse"}
 
 // Build compiles the named programs, by default all that a stack runs, into dir.
 // Go's build cache makes a second call cheap.
 func Build(ctx context.Context, dir string, names ...string) error {
-	wanted := slices.Clone(programs)
+	wanted := slices.Clone(Programs)
 	if len(names) > 0 {
 		wanted = slices.DeleteFunc(wanted, func(p string) bool { return !slices.Contains(names, filepath.Base(p)) })
 	}

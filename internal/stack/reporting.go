@@ -22,8 +22,7 @@ func (s *Stack) startClickHouse(ctx context.Context) error {
 		return nil
 	}
 	s.Demo.ClickHouseURL = "http://" + reachable(o.ClickHouseAddr)
-	s.ClickHouse = s.program("reporting", s.Demo.ClickHouseURL+"/ping",
-		"engine", "--addr", o.ClickHouseAddr, "--data", s.data.file("clickhouse"))
+	s.ClickHouse = s.program("devclickhouse", s.Demo.ClickHouseURL+"/ping", "-addr", o.ClickHouseAddr, "-data", s.data.file("clickhouse"))
 	s.ClickHouse.Name, s.ClickHouse.process.name = "clickhouse", "clickhouse"
 	s.ClickHouse.process.logPath = s.data.file("logs", "clickhouse.log")
 	return s.run(ctx, s.ClickHouse, o.ClickHouseAddr+", embedded")

@@ -2,7 +2,7 @@
 // history gets to ClickHouse, how long finance waits for a report, and what a
 // download of millions of rows takes in memory.
 //
-//	orders --> ledger --> Redis --> reporting export (child) --> reporting engine (child)
+//	orders --> ledger --> Redis --> reporting export (child) --> devclickhouse (child)
 //	a year of orders, made in ClickHouse ---------------------------> |
 //	this process <-- HTTP or a file -- reporting serve, reporting report (children)
 //
@@ -193,7 +193,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{flags: f, dir: dir, out: out}
 	began, m := time.Now(), harness.DescribeMachine(ctx)
 	b.progress("%s", m)
-	if err := stack.Build(ctx, b.file("bin"), "reporting"); err != nil {
+	if err := stack.Build(ctx, b.file("bin"), "reporting", "devclickhouse"); err != nil {
 		return err
 	}
 	sheet, failure := b.measure(ctx)

@@ -62,7 +62,8 @@ func (r *rig) start(ctx context.Context, redisSettings []string) (err error) {
 		return err
 	}
 	r.url = "http://" + addr
-	r.engine = r.program("engine", nil, "engine", "--addr", addr, "--data", r.tables(), "--die-with-parent")
+	r.engine = r.program("engine", nil, "-addr", addr, "-data", r.tables(), "-die-with-parent")
+	r.engine.Path = r.bench.file("bin", "devclickhouse")
 	r.engine.Ready = r.url + "/ping"
 	return r.engine.Start(ctx)
 }

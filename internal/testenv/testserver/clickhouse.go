@@ -23,7 +23,7 @@ import (
 // clickHouseVariable holds the URL of the run's ClickHouse.
 const clickHouseVariable = "TESTSERVER_CLICKHOUSE_URL"
 
-// ClickHouse is the embedded engine (`reporting engine`) in a process of its own.
+// ClickHouse is the embedded engine (internal/devclickhouse) in a process of its own.
 // The methods of a dedicated one are for one goroutine at a time.
 type ClickHouse struct {
 	URL string // http://127.0.0.1:port; stays the same over Kill and Start
@@ -48,7 +48,7 @@ func SharedClickHouse(t testing.TB) *ClickHouse {
 // again on the same address and folder. It ends with the test.
 func DedicatedClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
-	c := &ClickHouse{addr: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "data"), program: filepath.Join(Programs(t), "reporting")}
+	c := &ClickHouse{addr: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "data"), program: filepath.Join(Programs(t), "devclickhouse")}
 	c.Start(t)
 	t.Cleanup(func() {
 		if err := c.stop(); err != nil {
@@ -132,7 +132,7 @@ func (c *ClickHouse) start() error {
 }
 
 func (c *ClickHouse) launch() error {
-	cmd := exec.Command(c.program, "engine", "--addr", c.addr, "--data", c.dir, "--grace", "5s", "--die-with-parent")
+	cmd := exec.Command(c.program, "-addr", c.addr, "-data", c.dir, "-grace", "5s", "-die-with-parent")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the tests; the engine follows them
 	cmd.Stderr = &c.log
 	out, err := cmd.StdoutPipe()
@@ -192,14 +192,14 @@ func sharedClickHouse() (*ClickHouse, error) {
 }
 
 // StartClickHouse starts the engine that tests share, with its tables in dir; the
-// folder programs holds reporting. The engine's library is installed first, unless
+// folder programs holds devclickhouse. The engine's library is installed first, unless
 // it is there.
 func StartClickHouse(dir, programs string) (*ClickHouse, error) {
-	c := &ClickHouse{addr: "127.0.0.1:0", dir: dir, program: filepath.Join(programs, "reporting")}
-	install := exec.Command(c.program, "engine", "install")
+	c := &ClickHouse{addr: "127.0.0.1:0", dir: dir, program: filepath.Join(programs, "devclickhouse")}
+	install := exec.Command(c.program, "install")
 	install.Stdout, install.Stderr = os.Stderr, os.Stderr
 	if err := install.Run(); err != nil {
-		return nil, fmt.Errorf("reporting engine install: %w", err)
+		return nil, fmt.Errorf("devclickhouse install: %w", err)
 	}
 	return c, c.start()
 }

@@ -11,10 +11,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// programs are what the suite starts (internal/stack builds the same).
-var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run"}
+	"vendorapi/internal/stack"
+)
 
 // apply makes the edits of a defect: the text of every file that they change, by
 // its path in the module. An edit that does not fit exactly once is an error: then
@@ -129,7 +128,7 @@ func (p *place) bin() string     { return filepath.Join(p.dir, "bin") }
 // build compiles the programs as they are with the changes.
 func (p *place) build(ctx context.Context) error {
 	args := []string{"build", "-overlay", p.overlay(), "-o", p.bin() + string(filepath.Separator)}
-	cmd := exec.CommandContext(ctx, "go", append(args, programs...)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, stack.Programs...)...)
 	cmd.Dir = p.module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as internal/stack builds them
 	if out, err := cmd.CombinedOutput(); err != nil {
