@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"vendorapi/loadtest/chromium"
+	"vendorapi/internal/testenv/browser"
 )
 
 // The issue's limits: every page before its charts, on this data.
@@ -28,8 +28,8 @@ type reading struct {
 
 // measure reads every page of the panel some times, as the browser that has
 // signed in does, and prints what each takes.
-func (w *world) measure(ctx context.Context, tab *chromium.Tab, reads int) error {
-	cookie, err := tab.Cookies(w.Demo.PanelURL)
+func (w *world) measure(ctx context.Context, tab *browser.Tab, reads int) error {
+	cookie, err := tab.Cookies()
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (w *world) pages(ctx context.Context) ([]string, error) {
 
 // read measures one page. Its bytes are those over the wire as a browser sees
 // them the first time, compressed where they come compressed.
-func (w *world) read(ctx context.Context, tab *chromium.Tab, path, cookie string, reads int) (*reading, error) {
+func (w *world) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (*reading, error) {
 	r := &reading{path: path}
 	var took []time.Duration
 	for range reads {
@@ -106,7 +106,7 @@ func (w *world) read(ctx context.Context, tab *chromium.Tab, path, cookie string
 	if err := tab.Open(path); err != nil {
 		return nil, err
 	}
-	parts, err := chromium.Evaluate[[]string](tab, `[...document.querySelectorAll('link[rel=stylesheet], link[rel=icon], script[src]')]
+	parts, err := browser.Evaluate[[]string](tab, `[...document.querySelectorAll('link[rel=stylesheet], link[rel=icon], script[src]')]
 		.map(e => new URL(e.href || e.src).pathname).filter(path => !path.includes('chart'))`)
 	if err != nil {
 		return nil, err

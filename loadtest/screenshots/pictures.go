@@ -7,8 +7,10 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"vendorapi/internal/delivery"
-	"vendorapi/loadtest/chromium"
+	"vendorapi/internal/testenv/browser"
 )
 
 // maxPicture keeps the repository small, in bytes.
@@ -25,12 +27,12 @@ var screens = []screen{{1280, 900, 1100}, {390, 844, 1500}}
 
 // show takes the pictures, and measures every page.
 func (w *world) show(ctx context.Context, f flags) error {
-	browser, err := chromium.Start(ctx)
+	b, err := browser.Launch(ctx)
 	if err != nil {
 		return err
 	}
-	defer browser.Stop()
-	tab, err := browser.NewTab(w.Demo.PanelURL)
+	defer b.Stop()
+	tab, err := b.NewTab(w.Demo.PanelURL)
 	if err != nil {
 		return err
 	}
@@ -46,8 +48,8 @@ func (w *world) show(ctx context.Context, f flags) error {
 	}
 	measured := w.measure(ctx, tab, f.reads)
 	var troubles []error
-	for _, t := range tab.Troubles() {
-		troubles = append(troubles, errors.New(t.String()))
+	for _, f := range tab.Faults() {
+		troubles = append(troubles, errors.New(f.Text))
 	}
 	return errors.Join(append(troubles, measured)...)
 }
@@ -69,23 +71,16 @@ func (w *world) fortnight() string {
 	}.Encode()
 }
 
-func (w *world) signIn(tab *chromium.Tab) error {
+func (w *world) signIn(tab *browser.Tab) error {
 	if err := tab.Open("/login"); err != nil {
 		return err
 	}
-	if err := tab.Fill("User name", w.Demo.Panel.User); err != nil {
-		return err
-	}
-	if err := tab.Fill("Password", w.Demo.Panel.Password); err != nil {
-		return err
-	}
-	return tab.Follow(chromium.Element{Role: "button", Name: "Sign in"})
+	return tab.Do("fill in the form",
+		chromedp.SendKeys("#user", w.Demo.Panel.User), chromedp.SendKeys("#password", w.Demo.Panel.Password),
+		chromedp.Submit("#user"), chromedp.WaitVisible("nav"))
 }
 
-func (w *world) take(tab *chromium.Tab, p picture, s screen, dir string) error {
-	if err := tab.Dark(false); err != nil {
-		return err
-	}
+func (w *world) take(tab *browser.Tab, p picture, s screen, dir string) error {
 	if err := tab.Viewport(s.width, s.height); err != nil {
 		return err
 	}
@@ -98,7 +93,7 @@ func (w *world) take(tab *chromium.Tab, p picture, s screen, dir string) error {
 	time.Sleep(time.Second) // charts are drawn after the page has loaded
 	// The picture is a screen as high as what it shows, so that what sticks to
 	// the screen's edges does so in the picture.
-	length, err := chromium.Evaluate[int](tab, "document.documentElement.scrollHeight")
+	length, err := browser.Evaluate[int](tab, "document.documentElement.scrollHeight")
 	if err != nil {
 		return err
 	}
@@ -106,7 +101,7 @@ func (w *world) take(tab *chromium.Tab, p picture, s screen, dir string) error {
 		return err
 	}
 	time.Sleep(500 * time.Millisecond)
-	shot, err := tab.Screenshot(s.shown)
+	shot, err := tab.Screenshot()
 	if err != nil {
 		return err
 	}
