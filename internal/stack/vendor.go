@@ -73,20 +73,29 @@ type Vendor struct {
 	orders atomic.Int64
 }
 
-// OpenVendor creates an account and takes its store to Active.
-func (a *APIs) OpenVendor(ctx context.Context, o VendorOptions) (*Vendor, error) {
-	account := map[string]any{"name": o.Name}
-	if o.Limits != nil {
-		account["limits"] = o.Limits
+// OpenAccount creates an account without a store and logs it in. Limits are the
+// body of the admin API; nil: the specification's.
+func (a *APIs) OpenAccount(ctx context.Context, name string, limits any) (*Vendor, error) {
+	account := map[string]any{"name": name}
+	if limits != nil {
+		account["limits"] = limits
 	}
-	v := &Vendor{Store: "branch-1"}
+	v := &Vendor{}
 	err := a.Admin.Call(ctx, http.MethodPost, "/accounts", account, &v.DemoAccount)
 	if err != nil {
 		return nil, err
 	}
-	if v.Client, err = a.Vendor.Login(ctx, "/token", v.ClientID, v.ClientSecret); err != nil {
+	v.Client, err = a.Vendor.Login(ctx, "/token", v.ClientID, v.ClientSecret)
+	return v, err
+}
+
+// OpenVendor creates an account and takes its store to Active.
+func (a *APIs) OpenVendor(ctx context.Context, o VendorOptions) (*Vendor, error) {
+	v, err := a.OpenAccount(ctx, o.Name, o.Limits)
+	if err != nil {
 		return nil, err
 	}
+	v.Store = "branch-1"
 	if err := v.Call(ctx, http.MethodPut, "/stores/"+v.Store, StoreBody(a.FleetID), nil); err != nil {
 		return nil, err
 	}

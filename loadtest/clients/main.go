@@ -1,18 +1,15 @@
 // Command clients is `make check-clients`: clients that integrators use, with
-// their default settings, walk from a token to a delivered order, a replayed and
-// a cancelled one. Each does so over plain HTTP/1.1 against the gateway and over
-// TLS through haproxy, where a client that knows HTTP/2 chooses it. Walks named
-// "no length" send bodies whose length the client does not know (chunked).
-//
-// A client that fails fails the command. One that is not installed is reported
-// as untried.
+// their default settings, get a token, an order delivered, one replayed and one
+// cancelled. Each does so over plain HTTP/1.1 and over TLS through haproxy, where a
+// client that knows HTTP/2 chooses it; "no length" sends chunked bodies. A client
+// that fails fails the command; one that is not installed is untried.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,7 +28,6 @@ import (
 )
 
 const (
-	courierStep = 200 * time.Millisecond
 	timeout     = 2 * time.Minute // of one walk
 	together    = 4               // walks at once
 	axiosPinned = "axios@1.13.2"
@@ -45,18 +41,29 @@ type walker struct {
 	needs   string // a program or file besides command[0]; empty: none
 }
 
-// result is the outcome of one walk; err is nil when every step was as expected.
+// result is one walk's row of the table.
 type result struct {
-	walker    string
-	transport string
-	version   string // of HTTP, as the client saw it
-	err       error
-	untried   string // why it was not tried
+	walker, transport string
+	version           string // of HTTP, as the client saw it
+	outcome           string
+	err               error
+}
+
+// check is the system under test and what the walks share.
+type check struct {
+	dir, walks       string
+	plainURL, tlsURL string   // tlsURL is empty without haproxy
+	trust            []string // settings that make clients trust the run's CA
+	api              *stack.APIs
 }
 
 func main() {
+	if slices.Equal(os.Args[1:], []string{"net/http"}) {
+		walkNetHTTP()
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "check-clients:", err)
@@ -64,7 +71,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	root, err := stack.ModuleDir()
 	if err != nil {
 		return err
@@ -74,41 +81,24 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a folder of the system's for temporary ones
-	fmt.Fprintln(out, "building the programs")
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "nethttp"), "./loadtest/clients/nethttp")
-	build.Dir = root
-	if said, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build nethttp: %w\n%s", err, said)
-	}
-	s, err := stack.Start(ctx, stack.Options{DataDir: filepath.Join(dir, "data"), CourierStep: courierStep})
+	fmt.Println("building the programs")
+	s, err := stack.Start(ctx, stack.Options{DataDir: filepath.Join(dir, "data"), CourierStep: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}
 	defer s.Stop()
-	c := &check{
-		dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), out: out, plainURL: s.Demo.BaseURL,
-		admin: client.New(s.Demo.OpsURL+"/api/admin/v1", together),
+	c := &check{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL}
+	if c.api, err = s.Demo.Connect(ctx, client.New("", together)); err != nil {
+		return err
 	}
-	c.admin.Bearer = s.Demo.AdminKey
-	var missing string
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		missing = "haproxy is not installed"
-	} else {
+	if _, err := exec.LookPath("haproxy"); err == nil {
 		proxy, err := c.startProxy(ctx, strings.TrimPrefix(s.Demo.BaseURL, "http://"))
 		if err != nil {
 			return err
 		}
 		defer proxy.Stop()
 	}
-	return c.walkAll(ctx, c.walkers(ctx), missing)
-}
-
-type check struct {
-	dir, walks       string
-	plainURL, tlsURL string
-	trust            []string // settings that make clients trust the run's CA
-	admin            *client.Client
-	out              io.Writer
+	return c.walkAll(ctx, c.walkers(ctx))
 }
 
 // proxyConfig ends TLS and speaks HTTP/1.1 to the gateway, as the balancer of
@@ -165,7 +155,7 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program,
 	trust := filepath.Join(c.dir, "tls", "trust.p12")
 	if said, err := exec.CommandContext(ctx, "keytool", "-importcert", "-noprompt", "-alias", "run", "-file", files.CAFile,
 		"-keystore", trust, "-storepass", "changeit").CombinedOutput(); err != nil {
-		fmt.Fprintf(c.out, "Java will not trust the certificate: %v %s\n", err, said)
+		fmt.Printf("Java will not trust the certificate: %v %s\n", err, said)
 	}
 	c.trust = []string{
 		"CURL_CA_BUNDLE=" + files.CAFile, "SSL_CERT_FILE=" + files.CAFile, "NODE_EXTRA_CA_CERTS=" + files.CAFile,
@@ -176,21 +166,17 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program,
 		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", config}, Log: filepath.Join(c.dir, "haproxy.log"),
 		Ready: "http://" + health + "/healthz",
 	})
-	if err := proxy.Start(ctx); err != nil {
-		proxy.Stop()
-		return nil, err
-	}
-	return proxy, nil
+	return proxy, proxy.Start(ctx)
 }
 
-// walkers are all clients. One whose program is not there is found out when its
-// turn comes.
+// walkers are all clients, installed or not.
 func (c *check) walkers(ctx context.Context) []walker {
 	axios := filepath.Join(c.dir, "node_modules", "axios", "index.js")
 	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", c.dir, axiosPinned)
 	if said, err := install.CombinedOutput(); err != nil {
-		fmt.Fprintf(c.out, "axios cannot be installed: %v\n%s", err, said)
+		fmt.Printf("axios cannot be installed: %v\n%s", err, said)
 	}
+	self, _ := os.Executable() // empty: untried
 	requests := "python3"
 	if exec.CommandContext(ctx, requests, "-c", "import requests").Run() != nil {
 		requests = "/usr/bin/python3" // the system's, for which its package is, where another one comes first on PATH
@@ -198,7 +184,7 @@ func (c *check) walkers(ctx context.Context) []walker {
 	var all []walker
 	for _, w := range []walker{
 		{name: "curl", command: []string{"sh", "curl.sh"}, needs: "curl"},
-		{name: "Go net/http", command: []string{filepath.Join(c.dir, "nethttp")}},
+		{name: "Go net/http", command: []string{self, "net/http"}},
 		{name: "Node fetch", command: []string{"node", "node.mjs"}},
 		{name: "Node axios", command: []string{"node", "node.mjs"}, env: []string{"AXIOS=" + axios}, needs: axios},
 		{name: "Python urllib", command: []string{"python3", "walk.py"}},
@@ -211,9 +197,9 @@ func (c *check) walkers(ctx context.Context) []walker {
 		w.env = append(slices.Clone(w.env), "STREAM=1")
 		all = append(all, w)
 	}
-	k6, err := filepath.Abs(filepath.Join(os.Getenv("DATA_DIR"), "bin", "k6")) // where `make loadtest` puts it, too
-	if err != nil {
-		k6 = "k6"
+	k6 := filepath.Join(os.Getenv("DATA_DIR"), "bin", "k6") // where `make loadtest` puts it, too
+	if full, err := filepath.Abs(k6); err == nil {
+		k6 = full
 	}
 	return append(all, walker{name: "k6", command: []string{
 		k6, "run", "--quiet", "--summary-mode=disabled", "--log-format=raw", "--console-output=/dev/stdout", "walk.js",
@@ -222,64 +208,54 @@ func (c *check) walkers(ctx context.Context) []walker {
 
 // walkAll lets every client walk over both transports and prints a table. The
 // error tells how many failed.
-func (c *check) walkAll(ctx context.Context, all []walker, noProxy string) error {
-	results := make([]result, 2*len(all))
+func (c *check) walkAll(ctx context.Context, all []walker) error {
+	var results []*result
 	var g errgroup.Group
 	g.SetLimit(together)
-	for i, w := range all {
-		for j, url := range []string{c.plainURL, c.tlsURL} {
-			r := &results[2*i+j]
-			r.walker, r.transport = w.name, []string{"plain", "TLS"}[j]
+	for _, w := range all {
+		for transport, url := range map[string]string{"plain": c.plainURL, "TLS": c.tlsURL} {
+			r := &result{walker: w.name, transport: transport, outcome: "delivered"}
+			results = append(results, r)
+			if url == "" {
+				r.outcome = "untried: haproxy is not installed"
+				continue
+			}
+			if missing := w.missing(); missing != "" {
+				r.outcome = "untried: " + missing + " is not installed"
+				continue
+			}
 			g.Go(func() error {
-				if r.untried = w.missing(); url == "" {
-					r.untried = noProxy
+				if r.version, r.err = c.walk(ctx, w, url); r.err != nil {
+					r.outcome = "FAILED"
 				}
-				if r.untried == "" {
-					r.version, r.err = c.walk(ctx, w, url)
-					fmt.Fprintf(c.out, "  %s, %s: %s\n", r.walker, r.transport, r.outcome())
-				}
+				fmt.Printf("  %s, %s: %s\n", r.walker, r.transport, r.outcome)
 				return nil
 			})
 		}
 	}
 	_ = g.Wait() // each result has its own error
-	failed := 0
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	slices.SortFunc(results, func(a, b *result) int {
+		return cmp.Or(strings.Compare(a.walker, b.walker), strings.Compare(b.transport, a.transport))
+	})
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nclient\ttransport\tHTTP\toutcome")
+	var failures []error
 	for _, r := range results {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.walker, r.transport, r.version, r.outcome)
 		if r.err != nil {
-			failed++
+			failures = append(failures, fmt.Errorf("%s, %s: %w", r.walker, r.transport, r.err))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.walker, r.transport, r.version, r.outcome())
 	}
-	if err := table.Flush(); err != nil {
+	if err := errors.Join(table.Flush(), ctx.Err()); err != nil {
 		return err
 	}
-	for _, r := range results {
-		if r.err != nil {
-			fmt.Fprintf(c.out, "\n%s, %s: %v\n", r.walker, r.transport, r.err)
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return errors.New("interrupted")
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d walks failed", failed, len(results))
+	if len(failures) > 0 {
+		return fmt.Errorf("%d of %d walks failed\n%w", len(failures), len(results), errors.Join(failures...))
 	}
 	return nil
 }
 
-func (r *result) outcome() string {
-	switch {
-	case r.untried != "":
-		return "untried: " + r.untried
-	case r.err != nil:
-		return "FAILED"
-	}
-	return "delivered"
-}
-
-// missing says what is not there of what the client needs.
+// missing is what is not there of what the client needs; empty: nothing.
 func (w *walker) missing() string {
 	for _, name := range []string{w.command[0], w.needs} {
 		if name == "" {
@@ -289,26 +265,25 @@ func (w *walker) missing() string {
 			continue
 		}
 		if _, err := exec.LookPath(name); err != nil {
-			return filepath.Base(name) + " is not installed"
+			return filepath.Base(name)
 		}
 	}
 	return ""
 }
 
-// walk lets the client walk as an account of its own, and asks the service
-// whether its orders are where the client says.
+// walk lets the client walk as an account of its own, and checks that its orders
+// ended as they should.
 func (c *check) walk(ctx context.Context, w walker, url string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var account struct{ AccountID, ClientID, ClientSecret string }
-	if err := c.admin.Call(ctx, http.MethodPost, "/accounts", map[string]string{"name": w.name}, &account); err != nil {
+	vendor, err := c.api.OpenAccount(ctx, w.name, nil)
+	if err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, w.command[0], w.command[1:]...)
 	cmd.Dir = c.walks
-	cmd.Env = append(os.Environ(), "BASE_URL="+url, "CLIENT_ID="+account.ClientID, "CLIENT_SECRET="+account.ClientSecret)
-	cmd.Env = append(cmd.Env, c.trust...)
-	cmd.Env = append(cmd.Env, w.env...)
+	cmd.Env = slices.Concat(os.Environ(), c.trust, w.env,
+		[]string{"BASE_URL=" + url, "CLIENT_ID=" + vendor.ClientID, "CLIENT_SECRET=" + vendor.ClientSecret})
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	said, err := cmd.Output()
@@ -319,18 +294,14 @@ func (c *check) walk(ctx context.Context, w walker, url string) (version string,
 	if len(words) != 3 {
 		return "", fmt.Errorf("printed %q, not two order ids and a version of HTTP", said)
 	}
-	vendor, err := client.New(c.plainURL+"/api/vendor/v1", 1).Login(ctx, "/token", account.ClientID, account.ClientSecret)
-	if err != nil {
-		return "", err
-	}
 	for i, want := range []string{"Delivered", "Cancelled"} {
-		var order struct{ Status string }
 		path := "/orders/" + words[i]
 		answer, err := vendor.Do(ctx, http.MethodGet, path, nil)
 		if err == nil && answer.Status == http.StatusTooManyRequests {
 			time.Sleep(answer.RetryAfter()) // the client has read it within the last 10 s (spec, "Limits")
 			answer, err = vendor.Do(ctx, http.MethodGet, path, nil)
 		}
+		var order struct{ Status string }
 		if err == nil {
 			err = answer.Into(&order)
 		}

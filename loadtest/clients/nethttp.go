@@ -1,5 +1,3 @@
-// Command nethttp is the walk of `make check-clients` with Go's net/http.
-// STREAM=1 sends bodies from a reader, without a length.
 package main
 
 import (
@@ -18,8 +16,8 @@ type object = map[string]any
 
 var token, proto string
 
-// call answers the data of an answer with the status want; anything else ends
-// the walk.
+// call returns the data of an answer with the status want; anything else ends the
+// walk.
 func call(want int, method, path string, body object, headers ...string) object {
 	var content io.Reader
 	if body != nil {
@@ -70,7 +68,9 @@ func order(id, note string) object {
 	}
 }
 
-func main() {
+// walkNetHTTP is the walk with Go's net/http. STREAM=1 sends bodies from a reader,
+// without a length.
+func walkNetHTTP() {
 	log.SetFlags(0)
 	token = call(200, "POST", "/token", object{"clientId": os.Getenv("CLIENT_ID"), "clientSecret": os.Getenv("CLIENT_SECRET")})["accessToken"].(string)
 
