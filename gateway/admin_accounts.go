@@ -70,7 +70,7 @@ func (g *gateway) createAccount(x *exchange) error {
 		return err
 	}
 	secret := token.NewSecret()
-	if err := l.CreateAccount(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
+	if err := l.Accounts.Create(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
 	g.audit(x, "account created", "account", account.ID.String())
@@ -86,7 +86,7 @@ func (g *gateway) listAccounts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := l.Accounts(g.work)
+	accounts, err := l.Accounts.List(g.work)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (g *gateway) readAccount(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	account, err := l.Account(g.work, id)
+	account, err := l.Accounts.Get(g.work, id)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (g *gateway) changeAccount(x *exchange) error {
 	if f.name.Set {
 		name = f.plain("name", f.name, 1, maxName)
 	}
-	changed, err := l.UpdateAccount(g.work, id, func(a *delivery.Account) error {
+	changed, err := l.Accounts.Update(g.work, id, func(a *delivery.Account) error {
 		a.Limits = f.limits.over(a.Limits)
 		if f.name.Set {
 			a.Name = name
@@ -176,7 +176,7 @@ func (g *gateway) rotateCredentials(x *exchange) error {
 		return err
 	}
 	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
-	if err := l.RotateAccountSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+	if err := l.Accounts.RotateSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
 		return err
 	}
 	g.audit(x, "client secret rotated", "account", id.String(), "revokeOld", revokeOld)

@@ -122,7 +122,7 @@ func (g *gateway) createFleet(x *exchange) error {
 		return err
 	}
 	secret := token.NewSecret()
-	if err := l.CreateFleet(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
+	if err := l.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
 	g.audit(x, "fleet created", "fleet", fleet.ID.String())
@@ -136,7 +136,7 @@ func (g *gateway) createFleet(x *exchange) error {
 // refreshFleets lets this replica see its own change at once; the others see it
 // within their next poll.
 func (g *gateway) refreshFleets(l *ledger.Ledger) {
-	if err := l.LoadFleets(g.work); err != nil {
+	if err := l.Fleets.Load(g.work); err != nil {
 		g.log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
 	}
 }
@@ -147,12 +147,12 @@ func (g *gateway) listFleets(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := l.LoadFleets(g.work); err != nil {
+	if err := l.Fleets.Load(g.work); err != nil {
 		return err
 	}
 	coverage := x.query("coverage") == "true"
 	views := []fleetView{}
-	for _, f := range l.Fleets().All() {
+	for _, f := range l.Fleets.Snapshot().All() {
 		views = append(views, viewFleet(f, coverage))
 	}
 	return x.okJSON(map[string]any{"fleets": views})
@@ -179,7 +179,7 @@ func (g *gateway) changeFleet(x *exchange) error {
 	if err := f.over(&wanted); err != nil {
 		return err
 	}
-	changed, err := l.UpdateFleet(g.work, id, func(fleet *delivery.Fleet) error {
+	changed, err := l.Fleets.Update(g.work, id, func(fleet *delivery.Fleet) error {
 		f.copy(&wanted, fleet)
 		return nil
 	})
@@ -208,7 +208,7 @@ func (g *gateway) rotateFleetCredentials(x *exchange) error {
 		return err
 	}
 	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
-	if err := l.RotateFleetSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+	if err := l.Fleets.RotateSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
 		return err
 	}
 	g.audit(x, "client secret rotated", "fleet", id.String(), "revokeOld", revokeOld)
@@ -259,14 +259,14 @@ func (g *gateway) announceOverdue(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := l.LoadFleets(g.work); err != nil {
+	if err := l.Fleets.Load(g.work); err != nil {
 		return err
 	}
-	fleet := l.Fleets().Fleet(id)
+	fleet := l.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	stores, err := l.FleetStores(g.work, id, delivery.Active)
+	stores, err := l.Stores.OfFleet(g.work, id, delivery.Active)
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (g *gateway) announceOverdue(x *exchange) error {
 			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
 		})
 	}
-	if err := l.Publish(g.work, notices...); err != nil {
+	if err := l.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
 	g.audit(x, "payment overdue announced", "fleet", id.String(), "accounts", len(notices))

@@ -13,7 +13,7 @@ func (g *gateway) webhookOf(x *exchange) (*ledger.Ledger, delivery.AccountID, er
 	if err != nil {
 		return nil, id, err
 	}
-	_, err = l.Account(g.work, id)
+	_, err = l.Accounts.Get(g.work, id)
 	return l, id, err
 }
 
@@ -27,7 +27,7 @@ func (g *gateway) putAccountWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	endpoint, issued, err := l.SetWebhookURL(g.work, id, url)
+	endpoint, issued, err := l.Webhooks.SetURL(g.work, id, url)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (g *gateway) rotateWebhookSecret(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	secret, err := l.RotateWebhookSecret(g.work, id, revokeOld)
+	secret, err := l.Webhooks.RotateSecret(g.work, id, revokeOld)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (g *gateway) testAccountWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	eventID, err := l.QueueTest(g.work, id, x.now)
+	eventID, err := l.Webhooks.QueueTest(g.work, id, x.now)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (g *gateway) listDeliveries(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	attempts, err := l.Attempts(g.work, id, state)
+	attempts, err := l.Webhooks.Attempts(g.work, id, state)
 	if err != nil {
 		return err
 	}

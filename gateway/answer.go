@@ -132,7 +132,7 @@ func (g *gateway) refuse(x *exchange, err error) {
 // to count with.
 func (g *gateway) countRefusal(x *exchange, code delivery.Code) {
 	if l := g.opened.Load(); l != nil && x.vendor {
-		l.CountRefusal(code)
+		l.Limits.CountRefusal(code)
 	}
 }
 

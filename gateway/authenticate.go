@@ -42,7 +42,7 @@ func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, err
 	}
 	id, issued, err := authority.Verify(raw, x.now)
 	switch l := g.opened.Load(); {
-	case err == nil && l != nil && issued < l.Fleets().NotBefore(id):
+	case err == nil && l != nil && issued < l.Fleets.Snapshot().NotBefore(id):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token was revoked; get a new one and send the request again")
 	case errors.Is(err, token.ErrExpired):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token has expired; get a new one and send the request again")
@@ -61,7 +61,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 	if err != nil {
 		return err
 	}
-	fleet := l.Fleets().Fleet(id)
+	fleet := l.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's fleet does not exist")
 	}
@@ -145,7 +145,7 @@ func (g *gateway) vendorToken(x *exchange) error {
 		if !possible {
 			return false, nil
 		}
-		return l.KnowsAccountSecret(g.work, account, c.secret)
+		return l.Limits.KnowsAccountSecret(g.work, account, c.secret)
 	})
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (g *gateway) vendorToken(x *exchange) error {
 		return g.wrongCredentials(x, l, "")
 	}
 	var notBefore int64
-	x.quota, notBefore, err = l.CountToken(g.work, account, c.secret)
+	x.quota, notBefore, err = l.Limits.CountToken(g.work, account, c.secret)
 	if delivery.CodeOf(err) == delivery.CodeInvalidCredentials {
 		return g.wrongCredentials(x, l, c.clientID)
 	}
@@ -180,7 +180,7 @@ func (g *gateway) fleetToken(x *exchange) error {
 		c.clientID = ""
 	}
 	leave, err := g.admitLogin(x, l, c.clientID, func() (bool, error) {
-		return possible && l.VerifyFleetSecret(fleet, c.secret, x.now), nil
+		return possible && l.Fleets.VerifySecret(fleet, c.secret, x.now), nil
 	})
 	if err != nil {
 		return err
@@ -190,15 +190,15 @@ func (g *gateway) fleetToken(x *exchange) error {
 		return g.wrongCredentials(x, l, "")
 	}
 	// Before anybody is asked: a disabled fleet costs Redis nothing.
-	if f := l.Fleets().Fleet(fleet); f != nil && f.Disabled && l.VerifyFleetSecret(fleet, c.secret, x.now) {
+	if f := l.Fleets.Snapshot().Fleet(fleet); f != nil && f.Disabled && l.Fleets.VerifySecret(fleet, c.secret, x.now) {
 		return errFleetDisabled
 	}
 	// What another replica has just issued or revoked may not be known here yet.
-	if err := l.LoadFleets(g.work); err != nil {
+	if err := l.Fleets.Load(g.work); err != nil {
 		return err
 	}
-	notBefore := l.Fleets().NotBefore(fleet) // of no later state than the secret is judged by
-	if !l.VerifyFleetSecret(fleet, c.secret, x.now) {
+	notBefore := l.Fleets.Snapshot().NotBefore(fleet) // of no later state than the secret is judged by
+	if !l.Fleets.VerifySecret(fleet, c.secret, x.now) {
 		return g.wrongCredentials(x, l, c.clientID)
 	}
 	if err := g.knownFleet(fleet); err != nil {
@@ -213,7 +213,7 @@ func (g *gateway) fleetToken(x *exchange) error {
 // nothing: what is right goes on among the requests, what is wrong is refused. clientID
 // is empty where it cannot be one.
 func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
-	wait := l.LoginWait(clientID, origin(x.ctx.Conn()).String())
+	wait := l.Limits.LoginWait(clientID, origin(x.ctx.Conn()).String())
 	if wait <= 0 && g.logins.enter() {
 		return g.logins.leave, nil
 	}
@@ -233,7 +233,7 @@ func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, kno
 // client ids that cannot be ours are counted as one, and so is the /64 that an
 // IPv6 host chooses its addresses from.
 func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID string) error {
-	if err := l.CountFailedLogin(g.work, clientID, origin(x.ctx.Conn()).String()); err != nil {
+	if err := l.Limits.CountFailedLogin(g.work, clientID, origin(x.ctx.Conn()).String()); err != nil {
 		return err
 	}
 	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")

@@ -80,7 +80,7 @@ func (g *gateway) enterFleet(x *exchange) (*crowd, error) {
 	if !c.enter() {
 		return nil, errCrowded
 	}
-	if err := l.AdmitFleet(g.work, l.Fleets().Fleet(x.fleet), x.now); err != nil {
+	if err := l.Fleets.Admit(g.work, l.Fleets.Snapshot().Fleet(x.fleet), x.now); err != nil {
 		c.leave()
 		return nil, err
 	}

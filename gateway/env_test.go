@@ -224,7 +224,7 @@ func (e *env) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.LoadFleets(ctx); err != nil {
+	if err := l.Fleets.Load(ctx); err != nil {
 		return err
 	}
 	e.g.opened.Store(l)
@@ -625,7 +625,7 @@ func (e *env) stored(orderID string) *delivery.Order {
 	if err != nil {
 		e.Fatal(err)
 	}
-	order, err := e.ledger.Order(e.Context(), id)
+	order, err := e.ledger.Orders.Get(e.Context(), id)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -635,7 +635,7 @@ func (e *env) stored(orderID string) *delivery.Order {
 // storedStore is the account's store as the ledger has it.
 func (e *env) storedStore(account party, id string) *delivery.Store {
 	e.Helper()
-	store, err := e.ledger.Store(e.Context(), account.accountID(), id)
+	store, err := e.ledger.Stores.Get(e.Context(), account.accountID(), id)
 	if err != nil {
 		e.Fatal(err)
 	}

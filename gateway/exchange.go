@@ -175,7 +175,7 @@ func (g *gateway) count(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.quota, err = l.Consume(g.context(x), x.account, x.route.bucket)
+	x.quota, err = l.Limits.Consume(g.context(x), x.account, x.route.bucket)
 	return err
 }
 

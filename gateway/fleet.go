@@ -78,11 +78,11 @@ func (g *gateway) listStores(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	stores, err := l.FleetStores(g.work, x.fleet, state)
+	stores, err := l.Stores.OfFleet(g.work, x.fleet, state)
 	if err != nil {
 		return err
 	}
-	l.OweFleet(x.fleet, len(stores)/countedAsOne)
+	l.Fleets.Owe(x.fleet, len(stores)/countedAsOne)
 	views := make([]fleetStoreView, len(stores))
 	for i, s := range stores {
 		views[i] = viewFleetStore(s)
@@ -204,7 +204,7 @@ func (g *gateway) setAvailability(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.UpdateFleet(g.work, x.fleet, func(fleet *delivery.Fleet) error {
+	_, err = l.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
 		if fleet.Couriers == couriers {
 			return errUnchanged
 		}
@@ -215,7 +215,7 @@ func (g *gateway) setAvailability(x *exchange) error {
 		return err
 	}
 	if err == nil {
-		l.OweFleet(x.fleet, availabilityCounts)
+		l.Fleets.Owe(x.fleet, availabilityCounts)
 		g.refreshFleets(l)
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})

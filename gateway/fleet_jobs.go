@@ -139,11 +139,11 @@ func (g *gateway) listJobs(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	orders, next, err := l.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
+	orders, next, err := l.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
 	if err != nil {
 		return err
 	}
-	l.OweFleet(x.fleet, len(orders)/countedAsOne)
+	l.Fleets.Owe(x.fleet, len(orders)/countedAsOne)
 	stores, err := g.storesOf(l, orders)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (g *gateway) job(x *exchange) (*ledger.Ledger, *delivery.Order, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	order, err := l.Order(g.work, id)
+	order, err := l.Orders.Get(g.work, id)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound || err == nil && order.Fleet.ID != x.fleet {
 		return nil, nil, errNotYourJob
 	}

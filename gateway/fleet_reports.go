@@ -70,7 +70,7 @@ func (g *gateway) report(x *exchange, u delivery.Update) (*delivery.Order, error
 	}
 	u.Order, u.Fleet = id, x.fleet
 	x.order = u.Order
-	order, err := l.Report(g.context(x), u, x.now)
+	order, err := l.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
 		err = errNotYourJob
 	}
@@ -211,12 +211,12 @@ func (g *gateway) reportLocations(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := l.ChargeFleet(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
+	if err := l.Fleets.Charge(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
 		return err
 	}
 	ignored := 0
 	if len(positions) > 0 {
-		if ignored, err = l.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
+		if ignored, err = l.Orders.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
 			return err
 		}
 	}

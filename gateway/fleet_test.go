@@ -148,7 +148,7 @@ func TestFleetReports_OfAnEndedOrder(t *testing.T) {
 		e.await(status, func() bool { return e.stored(id).Status.String() == status })
 	}
 	appended := func() int64 {
-		stats, err := e.ledger.Stats(t.Context())
+		stats, err := e.ledger.Monitor.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,7 +125,7 @@ func (g *gateway) connect(ctx context.Context) (*ledger.Ledger, error) {
 		l, err := g.open(ctx)
 		if err == nil {
 			g.opened.Store(l)
-			g.log.Info("ready", "environment", l.Environment(), "partitions", l.Partitions(), "fleets", len(l.Fleets().All()))
+			g.log.Info("ready", "environment", l.Environment(), "partitions", l.Partitions(), "fleets", len(l.Fleets.Snapshot().All()))
 			return l, nil
 		}
 		if ctx.Err() != nil {
@@ -150,7 +150,7 @@ func (g *gateway) open(ctx context.Context) (*ledger.Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
-	if err := l.LoadFleets(ctx); err != nil {
+	if err := l.Fleets.Load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("load the fleets: %w", err), l.Close())
 	}
 	return l, nil
@@ -162,7 +162,7 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.WatchFleets(ctx) // only ever says that ctx ended
+		_ = l.Fleets.Watch(ctx) // only ever says that ctx ended
 	}()
 	tick := time.NewTicker(ledger.FlushMinutesEvery)
 	defer tick.Stop()
@@ -172,7 +172,7 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 			<-done
 			return
 		case now := <-tick.C:
-			if err := l.FlushMinutes(ctx, now); err != nil && ctx.Err() == nil {
+			if err := l.Limits.Flush(ctx, now); err != nil && ctx.Err() == nil {
 				g.log.Warn("refusals per minute were not counted", "error", err)
 			}
 		}

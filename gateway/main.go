@@ -119,7 +119,7 @@ func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Log
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
 	}
-	sealed, err := l.Reseal(ctx)
+	sealed, err := l.Webhooks.Reseal(ctx)
 	log.Info("webhook secrets are sealed with the first key", "key", keys.WebhookKeys.Current, "sealed anew", sealed)
 	return errors.Join(err, l.Close())
 }
@@ -158,7 +158,7 @@ func (g *gateway) close() error {
 	if l := g.opened.Load(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
 		defer cancel()
-		if err := l.FlushMinutes(ctx, time.Now()); err != nil {
+		if err := l.Limits.Flush(ctx, time.Now()); err != nil {
 			g.log.Warn("the last figures per minute were not counted", "error", err)
 		}
 		failed = l.Close()

@@ -27,7 +27,7 @@ func (g *gateway) putStore(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	before, quota, err := l.CountAndReadStore(g.work, x.account, externalID)
+	before, quota, err := l.Stores.CountAndGet(g.work, x.account, externalID)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (g *gateway) upsert(x *exchange, l *ledger.Ledger, externalID string, befor
 		if err != nil {
 			return nil, nil, err
 		}
-		serving := l.Fleets().Covering(asked.Point)
+		serving := l.Fleets.Snapshot().Covering(asked.Point)
 		after, err := upsertStore(before, asked, request.FleetID.Set, serving, x.now)
 		if err != nil {
 			return nil, nil, err
@@ -56,7 +56,7 @@ func (g *gateway) upsert(x *exchange, l *ledger.Ledger, externalID string, befor
 		if sameStore(before, after) {
 			return &after, serving, nil
 		}
-		if err = l.WriteStore(g.work, &after); err == nil {
+		if err = l.Stores.Write(g.work, &after); err == nil {
 			return &after, serving, nil
 		}
 		if !errors.Is(err, ledger.ErrConflict) {
@@ -74,7 +74,7 @@ func (g *gateway) upsert(x *exchange, l *ledger.Ledger, externalID string, befor
 var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
 
 func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, externalID string) (*delivery.Store, error) {
-	store, err := l.Store(g.work, account, externalID)
+	store, err := l.Stores.Get(g.work, account, externalID)
 	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
 		return nil, nil
 	}
@@ -88,7 +88,7 @@ func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, exter
 // write.
 func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, externalID string, move storeMove) (*delivery.Store, error) {
 	for try := range writeTries {
-		store, err := l.Store(g.work, account, externalID)
+		store, err := l.Stores.Get(g.work, account, externalID)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, exte
 		if err != nil || !changed {
 			return store, err
 		}
-		if err = l.WriteStore(g.work, store, notices...); !errors.Is(err, ledger.ErrConflict) {
+		if err = l.Stores.Write(g.work, store, notices...); !errors.Is(err, ledger.ErrConflict) {
 			return store, err
 		}
 	}

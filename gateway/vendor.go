@@ -53,10 +53,10 @@ func (g *gateway) createOrder(x *exchange) error {
 	c.Draft, c.Candidates = nil, c.Candidates[:0]
 	if broken == nil {
 		c.Draft = &x.draft
-		c.Candidates = l.Fleets().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
+		c.Candidates = l.Fleets.Snapshot().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
 		g.simulate(x.draft.PackageNote, c.Candidates)
 	}
-	created, quota, err := l.CreateOrder(g.context(x), c)
+	created, quota, err := l.Orders.Create(g.context(x), c)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (g *gateway) readOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	order, quota, err := l.PollOrder(g.context(x), x.account, id)
+	order, quota, err := l.Orders.Poll(g.context(x), x.account, id)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (g *gateway) cancelOrder(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	order, quota, err := l.CancelOrder(g.context(x), x.account, id, reason, note, x.now)
+	order, quota, err := l.Orders.Cancel(g.context(x), x.account, id, reason, note, x.now)
 	x.quota = quota
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (g *gateway) readAccountWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	endpoint, err := l.WebhookEndpoint(g.work, id)
+	endpoint, err := l.Webhooks.Endpoint(g.work, id)
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func (g *gateway) changeAccountWebhook(x *exchange) error {
 		return err
 	}
 	limits := ledger.EndpointLimits{InFlight: inFlight.orKeep(), PerSecond: perSecond.orKeep()}
-	if err := l.SetWebhookLimits(g.work, id, limits); err != nil {
+	if err := l.Webhooks.SetLimits(g.work, id, limits); err != nil {
 		return err
 	}
-	endpoint, err := l.WebhookEndpoint(g.work, id)
+	endpoint, err := l.Webhooks.Endpoint(g.work, id)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (g *gateway) listWebhooks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := l.WebhookEndpoints(g.work)
+	endpoints, err := l.Webhooks.Endpoints(g.work)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (g *gateway) listWebhooks(x *exchange) error {
 	slices.SortFunc(endpoints, ledger.WorstFirst)
 	views := make([]healthView, len(endpoints))
 	for i, e := range endpoints {
-		account, err := l.Account(g.work, e.Account)
+		account, err := l.Accounts.Get(g.work, e.Account)
 		if err != nil {
 			return err
 		}

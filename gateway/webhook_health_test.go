@@ -244,7 +244,7 @@ func TestWebhookSettings_ChangeAndKeep(t *testing.T) {
 	e.testEvents(e.account, 3)
 	leased := 0
 	for partition := range e.ledger.Partitions() {
-		deliveries, _, err := e.ledger.Lease(t.Context(), partition, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Hour})
+		deliveries, _, err := e.ledger.Queue.Lease(t.Context(), partition, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func (g *gateway) replayOwn(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	replayed, err := l.ReplaySince(g.work, x.account, since)
+	replayed, err := l.Webhooks.ReplaySince(g.work, x.account, since)
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func distinct(ids []string) []string {
 func (r *replayScope) run(ctx context.Context, l *ledger.Ledger, account delivery.AccountID) (int, error) {
 	switch {
 	case r.ids != nil:
-		return l.ReplayEvents(ctx, account, r.ids)
+		return l.Webhooks.ReplayEvents(ctx, account, r.ids)
 	case r.state != "":
-		return l.ReplayOutcomes(ctx, account, r.state, r.since)
+		return l.Webhooks.ReplayOutcomes(ctx, account, r.state, r.since)
 	}
-	return l.ReplaySince(ctx, account, r.since)
+	return l.Webhooks.ReplaySince(ctx, account, r.since)
 }
 
 // replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since},

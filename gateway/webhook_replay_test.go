@@ -165,7 +165,7 @@ func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 	e.queueEvents()
 	account, other := e.newParty("vendor", "/accounts", "accountId", `{"name":"One"}`), e.named("Other")
 	notice := ledger.Notice{Account: account.accountID(), Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}
-	if err := e.ledger.Publish(t.Context(), notice); err != nil { // while no receiver is registered
+	if err := e.ledger.Webhooks.Publish(t.Context(), notice); err != nil { // while no receiver is registered
 		t.Fatal(err)
 	}
 	e.await("the event is recorded as not sent", func() bool {

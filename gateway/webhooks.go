@@ -81,7 +81,7 @@ func (g *gateway) putWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	endpoint, issued, err := l.SetWebhookURL(g.work, x.account, url)
+	endpoint, issued, err := l.Webhooks.SetURL(g.work, x.account, url)
 	if err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ func (g *gateway) readWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	endpoint, err := l.WebhookEndpoint(g.work, x.account)
+	endpoint, err := l.Webhooks.Endpoint(g.work, x.account)
 	if err != nil {
 		return err
 	}
-	attempts, err := l.LastAttempts(g.work, x.account, shownAttempts)
+	attempts, err := l.Webhooks.LastAttempts(g.work, x.account, shownAttempts)
 	if err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func (g *gateway) deleteWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.WebhookEndpoint(g.work, x.account); err != nil {
+	if _, err := l.Webhooks.Endpoint(g.work, x.account); err != nil {
 		return err
 	}
-	if err := l.DeleteWebhook(g.work, x.account); err != nil {
+	if err := l.Webhooks.Delete(g.work, x.account); err != nil {
 		return err
 	}
 	x.ok(200, append(x.data(), `{}`...))
@@ -131,7 +131,7 @@ func (g *gateway) testWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	eventID, err := l.QueueTest(g.work, x.account, x.now)
+	eventID, err := l.Webhooks.QueueTest(g.work, x.account, x.now)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 func (e *env) feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
 	e.Helper()
 	e.feeding.Go(func() {
-		_ = e.ledger.RunFeed(e.feeds, ledger.Feed{
+		_ = e.ledger.Streams.Run(e.feeds, ledger.Feed{
 			Role: role, Consumer: "test", Log: func(string, ...any) {},
 			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) },
 		})
@@ -35,7 +35,7 @@ func (e *env) playStatusWorker() {
 				events = append(events, entry)
 				continue
 			}
-			order, err := e.ledger.Order(e.feeds, entry.Update.Order)
+			order, err := e.ledger.Orders.Get(e.feeds, entry.Update.Order)
 			if err != nil {
 				return err
 			}
@@ -44,14 +44,14 @@ func (e *env) playStatusWorker() {
 			if decision.Verdict == delivery.Swap {
 				commit.Swap = &entry.Update.Courier
 			}
-			if _, err := e.ledger.CommitAll(e.feeds, []ledger.Commit{commit}); err != nil {
+			if _, err := e.ledger.Lifecycle.Commit(e.feeds, []ledger.Commit{commit}); err != nil {
 				return err
 			}
 		}
 		if len(events) == 0 {
 			return nil
 		}
-		return e.ledger.IndexJobs(e.feeds, partition, events)
+		return e.ledger.Lifecycle.IndexJobs(e.feeds, partition, events)
 	})
 }
 
@@ -60,7 +60,7 @@ func (e *env) playStatusWorker() {
 func (e *env) queueEvents() {
 	e.Helper()
 	e.feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		_, err := e.ledger.QueueEvents(e.feeds, partition, batch, ledger.Grant{Lease: time.Minute})
+		_, err := e.ledger.Queue.Add(e.feeds, partition, batch, ledger.Grant{Lease: time.Minute})
 		return err
 	})
 }
@@ -70,20 +70,20 @@ func (e *env) queueEvents() {
 func (e *env) events(n int, accounts ...party) (all []*ledger.Delivery) {
 	e.Helper()
 	for _, account := range accounts {
-		if _, _, err := e.ledger.SetWebhookURL(e.Context(), account.accountID(), "https://vendor.example/"); err != nil {
+		if _, _, err := e.ledger.Webhooks.SetURL(e.Context(), account.accountID(), "https://vendor.example/"); err != nil {
 			e.Fatal(err)
 		}
 	}
 	var mu sync.Mutex
 	e.feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		leased, err := e.ledger.QueueEvents(e.feeds, partition, batch, ledger.Grant{Limit: 100, Share: 100, InFlight: 100, Lease: time.Minute})
+		leased, err := e.ledger.Queue.Add(e.feeds, partition, batch, ledger.Grant{Limit: 100, Share: 100, InFlight: 100, Lease: time.Minute})
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, leased.Deliveries...)
 		return err
 	})
 	e.await(fmt.Sprintf("%d events or more", n), func() bool {
-		s, err := e.ledger.Stats(e.Context())
+		s, err := e.ledger.Monitor.Stats(e.Context())
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func (e *env) attempts(n int, outcome func(*ledger.Delivery) ledger.Outcome) (ma
 			if g.Limit == 0 {
 				break
 			}
-			leased, _, err := e.ledger.Lease(e.Context(), partition, g)
+			leased, _, err := e.ledger.Queue.Lease(e.Context(), partition, g)
 			if err != nil {
 				e.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func (e *env) attempts(n int, outcome func(*ledger.Delivery) ledger.Outcome) (ma
 				continue
 			}
 			g.Limit = 0
-			recorded, err := e.ledger.RecordAttempts(e.Context(), results, g, breakerAfter)
+			recorded, err := e.ledger.Queue.Record(e.Context(), results, g, breakerAfter)
 			if err != nil || slices.Contains(recorded.OK, false) {
 				e.Fatalf("%v: %v", recorded.OK, err)
 			}

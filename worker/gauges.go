@@ -86,11 +86,11 @@ func (g *gauges) run(ctx context.Context) error {
 }
 
 func (g *gauges) refresh(ctx context.Context) error {
-	stats, err := g.ledger.Stats(ctx)
+	stats, err := g.ledger.Monitor.Stats(ctx)
 	if err != nil {
 		return err
 	}
-	queues, err := g.ledger.QueueStats(ctx)
+	queues, err := g.ledger.Monitor.QueueStats(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (g *gauges) refresh(ctx context.Context) error {
 // say of themselves.
 func (g *gauges) refreshRarely(ctx context.Context) error {
 	for _, role := range g.roles {
-		lag, err := g.ledger.Lag(ctx, role)
+		lag, err := g.ledger.Streams.Lag(ctx, role)
 		if err != nil {
 			return err
 		}

@@ -78,12 +78,12 @@ func (f *serverFigures) Collect(out chan<- prometheus.Metric) {
 }
 
 func (f *serverFigures) refresh(ctx context.Context, l *ledger.Ledger) error {
-	servers, err := l.Servers(ctx)
+	servers, err := l.Monitor.Servers(ctx)
 	if err != nil {
 		return err
 	}
 	f.servers.Store(&servers)
-	own, stored, err := l.Epochs(ctx)
+	own, stored, err := l.Monitor.Epochs(ctx)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		statuses = append(statuses, status.FindStringSubmatch(string(body))[1])
 	}))
 	defer server.Close()
-	_, issued, err := e.Ledger.SetWebhookURL(t.Context(), v.Account, server.URL)
+	_, issued, err := e.Ledger.Webhooks.SetURL(t.Context(), v.Account, server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// CreateAccount stores a new account with the SHA-256 of its client secret. A
+// Create stores a new account with the SHA-256 of its client secret. A
 // repeated call with the same id, which the caller chose, changes nothing.
-func (l *Ledger) CreateAccount(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
+func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
 	fields, err := accountFields(a)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func accountFields(a *delivery.Account) ([]any, error) {
 // writeAccount runs write_account.lua. The rings get the limits and suspension
 // of a; nil keeps theirs. revision "" compares nothing. Errors of an update:
 // ACCOUNT_NOT_FOUND, ErrConflict.
-func (l *Ledger) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
+func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
 	r := l.roomOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
 	args := []any{mode, id[:], revision, int(endpoints)}
@@ -69,8 +69,8 @@ func flag(b bool) string {
 	return "0"
 }
 
-// Account reads one account. ACCOUNT_NOT_FOUND.
-func (l *Ledger) Account(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
+// Get reads one account. ACCOUNT_NOT_FOUND.
+func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
 	values, err := l.rdb.HGetAll(ctx, l.roomOf(id).account(id)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading an account: %w", failure(err))
@@ -118,7 +118,7 @@ func number(text string) int64 {
 const accountsAtOnce = 500
 
 // accountIDs lists every account by its id, in one round trip.
-func (l *Ledger) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
+func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	pipe := l.rdb.Pipeline()
 	members := make([]*redis.StringSliceCmd, len(l.rooms))
 	for i, r := range l.rooms {
@@ -139,9 +139,9 @@ func (l *Ledger) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	return ids, nil
 }
 
-// Accounts lists every account by name, in one round trip for their ids and one
+// List lists every account by name, in one round trip for their ids and one
 // for every 500 of them.
-func (l *Ledger) Accounts(ctx context.Context) ([]*delivery.Account, error) {
+func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
 		return nil, err
@@ -171,13 +171,13 @@ func (l *Ledger) Accounts(ctx context.Context) ([]*delivery.Account, error) {
 	return accounts, nil
 }
 
-// UpdateAccount reads an account, applies change, and writes it and the heads of
+// Update reads an account, applies change, and writes it and the heads of
 // its rings in one script if nobody wrote in between; otherwise it starts again
 // with what is there. Every gateway sees it with the next request, and no window
 // is reset. ACCOUNT_NOT_FOUND; an error of change is returned as it is.
-func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
+func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	for range updateTries {
-		a, err := l.Account(ctx, id)
+		a, err := l.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -197,12 +197,12 @@ func (l *Ledger) UpdateAccount(ctx context.Context, id delivery.AccountID, chang
 	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
 }
 
-// RotateAccountSecret replaces the client secret; the one before works until
+// RotateSecret replaces the client secret; the one before works until
 // validUntil, as every earlier one does until its own time. revokeOld ends them all
 // now, and with them every token that was issued before: with the next login here,
 // within a poll of the fleets everywhere else. A repeated call with the same hash
 // changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
-func (l *Ledger) RotateAccountSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	reply, err := l.runText(ctx, l.scripts.rotateCredentials, []string{l.roomOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
 	switch {

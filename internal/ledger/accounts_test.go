@@ -18,16 +18,16 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range 8 {
-		get(l.Consume(t.Context(), id, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 	}
 	limits.Orders.Sustained.Count = 5
 	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
-	get(l.UpdateAccount(t.Context(), id, narrow))(t)
-	wantCode(t, errOf(l.Consume(t.Context(), id, EndpointOrders)), delivery.CodeRateLimited)
+	get(l.Accounts.Update(t.Context(), id, narrow))(t)
+	wantCode(t, errOf(l.Limits.Consume(t.Context(), id, EndpointOrders)), delivery.CodeRateLimited)
 	limits.Orders.Sustained.Count = 9
-	get(l.UpdateAccount(t.Context(), id, narrow))(t)
-	equal(t, get(l.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60, ResetIn: 60, Window: 60}), "quota")
-	stored := get(l.Account(t.Context(), id))(t)
+	get(l.Accounts.Update(t.Context(), id, narrow))(t)
+	equal(t, get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60, ResetIn: 60, Window: 60}), "quota")
+	stored := get(l.Accounts.Get(t.Context(), id))(t)
 	check(t, stored.Limits == limits && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
 }
 
@@ -43,22 +43,22 @@ func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
 	var all sync.WaitGroup
 	for _, change := range changes {
 		all.Go(func() {
-			equal(t, errOf(l.UpdateAccount(t.Context(), id, change)), nil, "update")
+			equal(t, errOf(l.Accounts.Update(t.Context(), id, change)), nil, "update")
 		})
 	}
 	all.Wait()
-	a := get(l.Account(t.Context(), id))(t)
+	a := get(l.Accounts.Get(t.Context(), id))(t)
 	check(t, a.Suspended && a.Name == "Renamed" && a.Limits.Cancel.Sustained.Count == 7 && a.Limits.Token.Sustained.Count == 8, "account %+v", a)
 	mine := errors.New("mine")
-	wantError(t, errOf(l.UpdateAccount(t.Context(), id, func(*delivery.Account) error { return mine })), mine)
+	wantError(t, errOf(l.Accounts.Update(t.Context(), id, func(*delivery.Account) error { return mine })), mine)
 }
 
 func TestAccount_NotFound(t *testing.T) {
 	l := openTest(t)
-	wantCode(t, errOf(l.Account(t.Context(), delivery.NewAccountID())), delivery.CodeAccountNotFound)
-	wantCode(t, errOf(l.UpdateAccount(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
-	wantCode(t, l.RotateAccountSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now(), false), delivery.CodeAccountNotFound)
-	wantCode(t, errOf(l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Accounts.Get(t.Context(), delivery.NewAccountID())), delivery.CodeAccountNotFound)
+	wantCode(t, errOf(l.Accounts.Update(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
+	wantCode(t, l.Accounts.RotateSecret(t.Context(), delivery.NewAccountID(), testHash, time.Now(), false), delivery.CodeAccountNotFound)
+	wantCode(t, errOf(l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
 }
 
 //rule:admin-api/post-accounts-id-credentials
@@ -71,17 +71,17 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	l.setClock(t, now.UnixMicro())
 	fresh := [32]byte{9}
 	for range 2 { // a repeated rotation keeps the old secret old
-		must(t, l.RotateAccountSecret(t.Context(), id, fresh, now.Add(time.Hour), false))
+		must(t, l.Accounts.RotateSecret(t.Context(), id, fresh, now.Add(time.Hour), false))
 	}
 	for _, hash := range [][32]byte{testHash, fresh} {
-		get2(l.CountToken(t.Context(), id, hash))(t)
+		get2(l.Limits.CountToken(t.Context(), id, hash))(t)
 	}
-	wantCode(t, errOf(l.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
 	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())
-	wantCode(t, errOf(l.CountToken(t.Context(), id, testHash)), delivery.CodeInvalidCredentials)
-	wantCode(t, errOf(l.CountToken(t.Context(), delivery.NewAccountID(), testHash)), delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, testHash)), delivery.CodeInvalidCredentials)
+	wantCode(t, errOf(l.Limits.CountToken(t.Context(), delivery.NewAccountID(), testHash)), delivery.CodeInvalidCredentials)
 	// Wrong secrets have not used up the tokens.
-	quota, _ := get2(l.CountToken(t.Context(), id, fresh))(t)
+	quota, _ := get2(l.Limits.CountToken(t.Context(), id, fresh))(t)
 	check(t, quota.Limit == 3, "quota %+v", quota)
 }
 
@@ -89,12 +89,12 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 	l := openTest(t)
 	for range 10 {
-		must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"))
+		must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"))
 	}
-	refusal := wantCode(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited)
+	refusal := wantCode(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited)
 	check(t, refusal.RetryAfter > 0, "retry after %s", refusal.RetryAfter)
-	must(t, l.CountFailedLogin(t.Context(), "ven_1", "127.0.0.2"))
-	must(t, l.CountFailedLogin(t.Context(), "ven_2", "127.0.0.1"))
+	must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.2"))
+	must(t, l.Limits.CountFailedLogin(t.Context(), "ven_2", "127.0.0.1"))
 }
 
 //rule:limits/rules/3 limits-and-idempotency/sustained-excess-in-at-least
@@ -110,12 +110,12 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 			if refused {
 				endpoint = EndpointOrders
 			}
-			_, _ = l.Consume(t.Context(), id, endpoint)
+			_, _ = l.Limits.Consume(t.Context(), id, endpoint)
 		}
-		must(t, l.FlushMinutes(t.Context(), start.Add(time.Duration(n)*time.Minute)))
+		must(t, l.Limits.Flush(t.Context(), start.Add(time.Duration(n)*time.Minute)))
 	}
 	marked := func() bool {
-		a := get(l.Account(t.Context(), id))(t)
+		a := get(l.Accounts.Get(t.Context(), id))(t)
 		return !a.ExcessSince.IsZero()
 	}
 	for n := range 4 {
@@ -144,12 +144,12 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 	for n := range 8 {
 		now = start.Add(time.Duration(n) * time.Minute)
 		for range 5 {
-			_, _ = l.Consume(t.Context(), id, EndpointOrders)
+			_, _ = l.Limits.Consume(t.Context(), id, EndpointOrders)
 		}
-		must(t, l.FlushMinutes(t.Context(), now))
+		must(t, l.Limits.Flush(t.Context(), now))
 	}
 	marked := func() bool {
-		one, all := get(l.Account(t.Context(), id))(t), get(l.Accounts(t.Context()))(t)
+		one, all := get(l.Accounts.Get(t.Context(), id))(t), get(l.Accounts.List(t.Context()))(t)
 		check(t, len(all) == 1 && all[0].ExcessSince.Equal(one.ExcessSince), "%v and %v", all[0].ExcessSince, one.ExcessSince)
 		return !one.ExcessSince.IsZero()
 	}
@@ -164,54 +164,54 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	check(t, 2*fleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", fleetPoll)
 	l := openTest(t)
-	must(t, l.LoadFleets(t.Context()))
+	must(t, l.Fleets.Load(t.Context()))
 	f := newFleet(t, l)
-	got := l.Fleets().Fleet(f.ID)
+	got := l.Fleets.Snapshot().Fleet(f.ID)
 	require(t, got != nil && got.Name == f.Name && got.Couriers == -1 && got.Available(), "snapshot has %+v", got)
 	now := time.Now()
-	check(t, l.VerifyFleetSecret(f.ID, testHash, now) && !l.VerifyFleetSecret(f.ID, [32]byte{}, now) && !l.VerifyFleetSecret(delivery.NewFleetID(), testHash, now),
+	check(t, l.Fleets.VerifySecret(f.ID, testHash, now) && !l.Fleets.VerifySecret(f.ID, [32]byte{}, now) && !l.Fleets.VerifySecret(delivery.NewFleetID(), testHash, now),
 		"secrets")
-	before := l.Fleets()
-	must(t, l.LoadFleets(t.Context()))
-	check(t, l.Fleets() == before, "the snapshot was made again though nothing changed")
-	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
-	must(t, l.LoadFleets(t.Context()))
+	before := l.Fleets.Snapshot()
+	must(t, l.Fleets.Load(t.Context()))
+	check(t, l.Fleets.Snapshot() == before, "the snapshot was made again though nothing changed")
+	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
+	must(t, l.Fleets.Load(t.Context()))
 	elsewhere := delivery.Point{Latitude: 39, Longitude: 32}
-	if c := l.Fleets().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
+	if c := l.Fleets.Snapshot().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
 		t.Errorf("a suspended fleet is a candidate everywhere: %+v", c)
 	}
-	equal(t, len(l.Fleets().Covering(elsewhere)), 0, "covering")
+	equal(t, len(l.Fleets.Snapshot().Covering(elsewhere)), 0, "covering")
 	mine := errors.New("mine")
-	wantError(t, errOf(l.UpdateFleet(t.Context(), f.ID, func(*delivery.Fleet) error { return mine })), mine)
-	wantCode(t, errOf(l.UpdateFleet(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })), delivery.CodeFleetNotFound)
+	wantError(t, errOf(l.Fleets.Update(t.Context(), f.ID, func(*delivery.Fleet) error { return mine })), mine)
+	wantCode(t, errOf(l.Fleets.Update(t.Context(), delivery.NewFleetID(), func(*delivery.Fleet) error { return nil })), delivery.CodeFleetNotFound)
 }
 
 func TestLoadFleets_KeepsTheNewerSnapshotOfTwo(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
 	couriers := func(n int) {
-		get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = n; return nil }))(t)
+		get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = n; return nil }))(t)
 	}
 	couriers(1)
 	slow := &afterReply{command: "hgetall", do: func() {
 		couriers(2)
-		must(t, l.LoadFleets(t.Context()))
+		must(t, l.Fleets.Load(t.Context()))
 	}}
 	l.rdb.AddHook(slow)
-	must(t, l.LoadFleets(t.Context()))
+	must(t, l.Fleets.Load(t.Context()))
 	require(t, slow.do == nil, "nothing was read")
-	equal(t, l.Fleets().Fleet(f.ID).Couriers, 2, "couriers in the snapshot")
+	equal(t, l.Fleets.Snapshot().Fleet(f.ID).Couriers, 2, "couriers in the snapshot")
 }
 
 func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
 	l := openTest(t)
-	must(t, l.LoadFleets(t.Context()))
+	must(t, l.Fleets.Load(t.Context()))
 	slow := &afterReply{command: "hmget", do: func() {
 		must(t, l.rdb.HSet(t.Context(), l.global.prefix+"meta", "epoch", 9).Err())
-		must(t, l.LoadFleets(t.Context()))
+		must(t, l.Fleets.Load(t.Context()))
 	}}
 	l.rdb.AddHook(slow)
-	must(t, l.LoadFleets(t.Context()))
+	must(t, l.Fleets.Load(t.Context()))
 	require(t, slow.do == nil, "nothing was read")
 	equal(t, l.epoch.Load(), 9, "epoch")
 }
@@ -221,19 +221,19 @@ func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
 func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	must(t, l.LoadFleets(t.Context()))
-	known := l.Fleets().Fleet(f.ID)
+	must(t, l.Fleets.Load(t.Context()))
+	known := l.Fleets.Snapshot().Fleet(f.ID)
 	check(t, !known.Disabled && known.RequestsPerSecond == delivery.DefaultFleetRequests, "a new fleet is %+v", known)
 	equal(t, l.rdb.Exists(t.Context(), l.controlsKey()).Val(), 0, "controls of fleets that have none")
 	change := func(change func(f *delivery.Fleet)) *delivery.Fleet {
-		get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
-		must(t, l.LoadFleets(t.Context()))
-		return l.Fleets().Fleet(f.ID)
+		get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
+		must(t, l.Fleets.Load(t.Context()))
+		return l.Fleets.Snapshot().Fleet(f.ID)
 	}
 	got := change(func(f *delivery.Fleet) { f.Disabled = true })
 	check(t, got.Disabled && !got.Suspended && !got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
 	check(t, !known.Disabled, "a snapshot that is in use was changed")
-	if c := l.Fleets().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32}); len(c) != 1 || !c[0].Suspended {
+	if c := l.Fleets.Snapshot().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32}); len(c) != 1 || !c[0].Suspended {
 		t.Errorf("a disabled fleet takes orders: %+v", c)
 	}
 	got = change(func(f *delivery.Fleet) { f.RequestsPerSecond = 7 })
@@ -244,8 +244,8 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	old.Couriers = 3
 	must(t, l.rdb.HSet(t.Context(), l.fleetKeys()[0], string(f.ID[:]), appendFleet(nil, old)).Err())
 	must(t, l.rdb.HIncrBy(t.Context(), l.fleetKeys()[1], "fleets", 1).Err())
-	must(t, l.LoadFleets(t.Context()))
-	got = l.Fleets().Fleet(f.ID)
+	must(t, l.Fleets.Load(t.Context()))
+	got = l.Fleets.Snapshot().Fleet(f.ID)
 	check(t, got.Couriers == 3 && got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
 	got = change(func(f *delivery.Fleet) { f.Disabled, f.RequestsPerSecond = false, delivery.DefaultFleetRequests })
 	check(t, got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
@@ -254,49 +254,51 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = 0; return nil }))(t)
+	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers = 0; return nil }))(t)
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			equal(t, errOf(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil })), nil, "update")
+			equal(t, errOf(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Couriers++; return nil })), nil, "update")
 		})
 	}
 	all.Wait()
-	must(t, l.LoadFleets(t.Context()))
-	equal(t, l.Fleets().Fleet(f.ID).Couriers, 6, "couriers")
+	must(t, l.Fleets.Load(t.Context()))
+	equal(t, l.Fleets.Snapshot().Fleet(f.ID).Couriers, 6, "couriers")
 }
 
 func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	l := openTest(t)
 	id, f := newAccount(t, l, plenty()), newFleet(t, l)
-	none, quota := get2(l.CountAndReadStore(t.Context(), id, "S-1"))(t)
+	none, quota := get2(l.Stores.CountAndGet(t.Context(), id, "S-1"))(t)
 	check(t, none == nil && quota.Limit != 0, "found %+v, quota %+v", none, quota)
 	s := newStore(t, l, id, f)
 	check(t, s.Revision == 1, "revision %d", s.Revision)
 	twin := &delivery.Store{Account: id, ExternalID: "S-1", State: delivery.AwaitingFleet}
-	wantError(t, l.WriteStore(t.Context(), twin), ErrConflict) // a second first write
-	read, _ := get2(l.CountAndReadStore(t.Context(), id, "S-1"))(t)
+	wantError(t, l.Stores.Write(t.Context(), twin), ErrConflict) // a second first write
+	read, _ := get2(l.Stores.CountAndGet(t.Context(), id, "S-1"))(t)
 	check(t, read.Name == s.Name && read.Point == s.Point && read.Revision == 1 && read.Fleet == f.ID, "read %+v", read)
 	count := func(state delivery.StoreState) int {
-		return len(get(l.FleetStores(t.Context(), f.ID, state))(t))
+		return len(get(l.Stores.OfFleet(t.Context(), f.ID, state))(t))
 	}
 	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
-	must(t, l.WriteStore(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+	must(t, l.Stores.Write(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
 	partition := partitionOf(id, len(l.rooms))
 	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
 	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
-		due := get(l.DueStores(t.Context(), partition, at, 10))(t)
+		due := get(l.Lifecycle.DueStores(t.Context(), partition, at, 10))(t)
 		check(t, len(due) == want, "%s: %d stores due, want %d", at, len(due), want)
 	}
 	read.Fleet, read.State = delivery.FleetID{}, delivery.Deactivated
-	must(t, l.WriteStore(t.Context(), read))
-	if due, err := l.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
+	must(t, l.Stores.Write(t.Context(), read))
+	if due, err := l.Lifecycle.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
 	equal(t, l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(), 1, "events")
-	wantCode(t, errOf(l.Store(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
-	equal(t, len(get(l.AccountStores(t.Context(), id))(t)), 1, "stores of the account")
+	wantCode(t, errOf(l.Stores.Get(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
+	stores, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: id}, 10)
+	must(t, err)
+	equal(t, len(stores), 1, "stores of the account")
 }
 
 func TestPartitionTags_AreEvenAndStable(t *testing.T) {

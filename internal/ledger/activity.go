@@ -19,7 +19,7 @@ import (
 )
 
 // MinuteActivity is what the service did in one minute, over all processes. Each
-// process counts for itself and adds to Redis with FlushMinutes: the figures are
+// process counts for itself and adds to Redis with Limits.Flush: the figures are
 // at most FlushMinutesEvery behind, what happened just before a minute's end may
 // stand in the next, and a crash loses what was not added yet.
 type MinuteActivity struct {
@@ -106,7 +106,7 @@ func newActivityCounts() *activityCounts {
 
 // CountRefusal counts a request of the Vendor API that was refused. A code that
 // is no error code counts as INTERNAL_ERROR, which is what its answer is.
-func (l *Ledger) CountRefusal(code delivery.Code) {
+func (l Limits) CountRefusal(code delivery.Code) {
 	i, ok := activityIndex[code]
 	if !ok {
 		i = activityIndex[delivery.CodeInternal]
@@ -148,7 +148,7 @@ func (a *activityCounts) take(minute int64) {
 	a.pending = a.pending[max(0, len(a.pending)-keptAdditions):]
 }
 
-func (l *Ledger) activityKey(minute int64) string {
+func (l *core) activityKey(minute int64) string {
 	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
@@ -156,7 +156,7 @@ func (l *Ledger) activityKey(minute int64) string {
 // what could not be added earlier to the minutes it belongs to. An addition that
 // fails waits for the next flush, for the script adds none twice; only what
 // waits for more than an hour is dropped.
-func (l *Ledger) flushActivity(ctx context.Context, now time.Time) error {
+func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 	a := l.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,7 +174,7 @@ func (l *Ledger) flushActivity(ctx context.Context, now time.Time) error {
 
 // Activity is what the service did in the last minutes, 1 to 1440, the current
 // one included: one for every minute, oldest first, in one round trip.
-func (l *Ledger) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
+func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
 	}

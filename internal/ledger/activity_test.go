@@ -17,7 +17,7 @@ func equalActivity(a, b MinuteActivity) bool {
 
 func (l *Ledger) wantActivity(t *testing.T, want ...MinuteActivity) {
 	t.Helper()
-	got := get(l.Activity(t.Context(), len(want)))(t)
+	got := get(l.Monitor.Activity(t.Context(), len(want)))(t)
 	check(t, slices.EqualFunc(got, want, equalActivity), "activity %+v, want %+v", got, want)
 }
 
@@ -26,34 +26,34 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	s := newEnv(t, clock.config)
 	created := func(externalID, key string) *delivery.Order {
 		t.Helper()
-		c, _ := get2(s.CreateOrder(t.Context(), s.creation(externalID, key)))(t)
+		c, _ := get2(s.Orders.Create(t.Context(), s.creation(externalID, key)))(t)
 		return c.Order
 	}
 	o := created("X-1", "key")
 	created("X-1", "key") // answered again
-	wantCode(t, errOf(s.CreateOrder(t.Context(), s.creation("X-1", "other key"))), delivery.CodeDuplicateOrder)
+	wantCode(t, errOf(s.Orders.Create(t.Context(), s.creation("X-1", "other key"))), delivery.CodeDuplicateOrder)
 	for range 2 { // the second finds it cancelled
-		get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
+		get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	}
 	delivered := created("X-2", "")
 	commit := []Commit{{Order: delivered, Changes: []delivery.Change{
 		{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}}}
 	for range 2 { // the second is a conflict
-		get(s.CommitAll(t.Context(), commit))(t)
+		get(s.Lifecycle.Commit(t.Context(), commit))(t)
 	}
-	wantCode(t, errOf(s.CancelOrder(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)
+	wantCode(t, errOf(s.Orders.Cancel(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)
 	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
 	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
 	swap := delivery.Courier{Name: "Ali Veli"}
-	get(s.CommitAll(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}}))(t)
-	s.CountRefusal(delivery.CodeDuplicateOrder)
-	s.CountRefusal(delivery.CodeDuplicateOrder)
-	s.CountRefusal(delivery.CodeRateLimited)
-	s.CountRefusal("NO_SUCH_CODE")
+	get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}}))(t)
+	s.Limits.CountRefusal(delivery.CodeDuplicateOrder)
+	s.Limits.CountRefusal(delivery.CodeDuplicateOrder)
+	s.Limits.CountRefusal(delivery.CodeRateLimited)
+	s.Limits.CountRefusal("NO_SUCH_CODE")
 
 	s.wantActivity(t, MinuteActivity{}) // nothing is written before the flush
 	for range 2 {                       // the second has nothing to add
-		must(t, s.FlushMinutes(t.Context(), clock.at))
+		must(t, s.Limits.Flush(t.Context(), clock.at))
 	}
 	s.wantActivity(t, MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
 		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}})
@@ -67,17 +67,17 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 	for minute, refusals := range []int{1, 0, 2} {
 		clock.at = start.Add(time.Duration(minute)*time.Minute + 59*time.Second)
 		for range refusals {
-			l.CountRefusal(delivery.CodeNotFound)
-			second.CountRefusal(delivery.CodeNotFound)
-			second.CountRefusal(delivery.CodeTokenInvalid)
+			l.Limits.CountRefusal(delivery.CodeNotFound)
+			second.Limits.CountRefusal(delivery.CodeNotFound)
+			second.Limits.CountRefusal(delivery.CodeTokenInvalid)
 		}
-		must(t, errors.Join(l.FlushMinutes(t.Context(), clock.at), second.FlushMinutes(t.Context(), clock.at)))
+		must(t, errors.Join(l.Limits.Flush(t.Context(), clock.at), second.Limits.Flush(t.Context(), clock.at)))
 	}
 	refused := func(n int64) MinuteActivity {
 		return MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
 	}
 	l.wantActivity(t, MinuteActivity{}, refused(1), MinuteActivity{}, refused(2))
-	got := get(l.Activity(t.Context(), 1440))(t)
+	got := get(l.Monitor.Activity(t.Context(), 1440))(t)
 	first, last := got[0].At, got[1439].At
 	check(t, len(got) == 1440 && last.Equal(start.Add(2*time.Minute)) && last.Sub(first) == 1439*time.Minute, "%d minutes from %s to %s", len(got), first, last)
 	key := l.activityKey(start.Unix() / 60)
@@ -88,7 +88,7 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 func TestActivity_RefusesOtherSpans(t *testing.T) {
 	l := openTest(t)
 	for _, minutes := range []int{-1, 0, 1441} {
-		check(t, errOf(l.Activity(t.Context(), minutes)) != nil, "%d minutes are answered", minutes)
+		check(t, errOf(l.Monitor.Activity(t.Context(), minutes)) != nil, "%d minutes are answered", minutes)
 	}
 }
 
@@ -99,18 +99,18 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	own, config := ownServer(t)
 	l := openTest(t, clock.config, config)
 	own.Stop()
-	l.CountRefusal(delivery.CodeServiceUnavailable)
-	if err := l.FlushMinutes(t.Context(), clock.at); !errors.Is(err, delivery.ErrUnavailable) {
+	l.Limits.CountRefusal(delivery.CodeServiceUnavailable)
+	if err := l.Limits.Flush(t.Context(), clock.at); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	wantError(t, errOf(l.Activity(t.Context(), 1)), delivery.ErrUnavailable)
+	wantError(t, errOf(l.Monitor.Activity(t.Context(), 1)), delivery.ErrUnavailable)
 	must(t, own.Start(t.Context()))
 	waiting := slices.Clone(l.activity.pending)
 	clock.at = clock.at.Add(time.Minute)
-	l.CountRefusal(delivery.CodeNotFound)
-	must(t, l.FlushMinutes(t.Context(), clock.at))
+	l.Limits.CountRefusal(delivery.CodeNotFound)
+	must(t, l.Limits.Flush(t.Context(), clock.at))
 	l.activity.pending = waiting // as after a lost reply
-	must(t, l.FlushMinutes(t.Context(), clock.at))
+	must(t, l.Limits.Flush(t.Context(), clock.at))
 	l.wantActivity(t, MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
 		MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
 	check(t, len(l.activity.pending) == 0, "%d additions still wait", len(l.activity.pending))
@@ -120,8 +120,8 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 	l := openTest(t, func(c *Config) { c.Pipelines = 0 }) // which would not look at the context
 	start := time.Now()
 	for i := range keptAdditions + 10 {
-		l.CountRefusal(delivery.CodeNotFound)
-		_ = l.FlushMinutes(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
+		l.Limits.CountRefusal(delivery.CodeNotFound)
+		_ = l.Limits.Flush(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
 	}
 	kept := l.activity.pending
 	check(t, len(kept) == keptAdditions && kept[0].number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].number)
@@ -129,5 +129,5 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 
 func TestCountRefusal_TakesNoMemory(t *testing.T) {
 	l := openTest(t)
-	equal(t, testing.AllocsPerRun(1000, func() { l.CountRefusal(delivery.CodeRateLimited) }), 0, "allocations")
+	equal(t, testing.AllocsPerRun(1000, func() { l.Limits.CountRefusal(delivery.CodeRateLimited) }), 0, "allocations")
 }

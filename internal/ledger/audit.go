@@ -29,7 +29,7 @@ type GroupLeft struct {
 // GroupsLeft lists the groups that have not settled everything, by position: the
 // server's own figure is wrong once entries in the middle were removed. A group
 // that is missing has everything unread.
-func (l *Ledger) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
+func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	var left []GroupLeft
 	for _, r := range l.rooms {
 		for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
@@ -43,7 +43,7 @@ func (l *Ledger) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	return left, nil
 }
 
-func (l *Ledger) groupsLeftOf(ctx context.Context, r room, kind byte) ([]GroupLeft, error) {
+func (l *core) groupsLeftOf(ctx context.Context, r room, kind byte) ([]GroupLeft, error) {
 	key := r.key(kind)
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
@@ -94,7 +94,7 @@ type WaitingEvent struct {
 
 // WebhooksLeft lists the accounts for whose webhooks anything is kept, the
 // schedule included, whether or not a worker would find it.
-func (l *Ledger) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
+func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (l *Ledger) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	return left, nil
 }
 
-func (l *Ledger) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]WebhooksLeft, error) {
+func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]WebhooksLeft, error) {
 	type reads struct {
 		queued, waiting, leased *redis.StringSliceCmd
 		counts                  *redis.IntCmd
@@ -180,7 +180,7 @@ type Astray struct {
 // Redis holds: each order that has not ended has one timer and stands on the list
 // of its status and on no other; a cancelled one stands on its list; of all others
 // there is nothing. The ledger must have settled.
-func (l *Ledger) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, error) {
+func (l Audit) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, error) {
 	byRoom := make(map[int]map[delivery.OrderID]*delivery.Order)
 	fleets := make(map[delivery.FleetID]bool)
 	for _, r := range l.rooms {
@@ -201,7 +201,7 @@ func (l *Ledger) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray
 	return astray, nil
 }
 
-func (l *Ledger) astrayOf(ctx context.Context, r room, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]Astray, error) {
+func (l *core) astrayOf(ctx context.Context, r room, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]Astray, error) {
 	var astray []Astray
 	compare := func(index, key string, belongs func(*delivery.Order) bool) error {
 		members, err := l.rdb.ZRange(ctx, key, 0, -1).Result()

@@ -12,12 +12,12 @@ import (
 func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
-	equal(t, len(get(s.GroupsLeft(t.Context()))(t)), 0, "of nothing")
+	equal(t, len(get(s.Audit.GroupsLeft(t.Context()))(t)), 0, "of nothing")
 	order := s.create(t, "A-1")
 	s.report(t, order.ID, delivery.Assigned)
 	want := func(what string, want ...GroupLeft) {
 		t.Helper()
-		left := get(s.GroupsLeft(t.Context()))(t)
+		left := get(s.Audit.GroupsLeft(t.Context()))(t)
 		// Stores and fleets publish, too; only what tells of streams that exist counts.
 		check(t, slices.Equal(left, want), "%s: %+v, want %+v", what, left, want)
 	}
@@ -26,9 +26,9 @@ func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
 	want("one has read", GroupLeft{0, "events", RoleStatus, 0, 1}, GroupLeft{0, "events", RoleWebhook, 1, 0},
 		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 0, 1})
-	must(t, s.Ack(t.Context(), RoleStatus, entries...))
-	must(t, s.Ack(t.Context(), RoleWebhook, collect(t, s.Ledger, RoleWebhook, "c", 1)...))
-	must(t, s.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 1)...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleWebhook, collect(t, s.Ledger, RoleWebhook, "c", 1)...))
+	must(t, s.Streams.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 1)...))
 	want("all have settled")
 }
 
@@ -37,7 +37,7 @@ func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 	s := newWebhookEnv(t, 100)
 	s.publish(t, 3)
 	handed := s.leaseWith(t, Grant{Limit: 2, Share: 10, InFlight: 10}, 2)
-	left := get(s.WebhooksLeft(t.Context()))(t)
+	left := get(s.Audit.WebhooksLeft(t.Context()))(t)
 	require(t, len(left) == 1 && left[0].Account == s.account && len(left[0].Queued) == 1 && len(left[0].Leased) == 2 && left[0].Scheduled, "%+v", left)
 	var leased, sent []string
 	for _, e := range left[0].Leased {
@@ -67,12 +67,12 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
 	searching, cancelled, delivered := s.create(t, "A-1").ID, s.create(t, "A-2").ID, s.create(t, "A-3").ID
-	must(t, s.IndexJobs(t.Context(), 0, collect(t, s.Ledger, RoleStatus, "c", 3)))
+	must(t, s.Lifecycle.IndexJobs(t.Context(), 0, collect(t, s.Ledger, RoleStatus, "c", 3)))
 	s.advance(t, cancelled, delivery.Cancelled)
 	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
 	find := func() []Astray {
-		orders := get(s.Orders(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
-		return get(s.Astray(t.Context(), orders))(t)
+		orders := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
+		return get(s.Audit.Astray(t.Context(), orders))(t)
 	}
 	equal(t, len(find()), 0, "of a ledger that is right")
 	r := s.rooms[0]

@@ -86,7 +86,7 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
 // keysOf are the keys of a call as the server wants them.
-func (l *Ledger) keysOf(keys []string) []string {
+func (l *core) keysOf(keys []string) []string {
 	if !l.cluster {
 		return keys
 	}
@@ -95,7 +95,7 @@ func (l *Ledger) keysOf(keys []string) []string {
 }
 
 // send runs the call and returns its reply, like runText.
-func (l *Ledger) send(ctx context.Context, c *scriptCall) (reply string, err error) {
+func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error) {
 	began := c.script.begin()
 	cmd := c.command(ctx, l.cluster)
 	if err = l.calls.Process(ctx, cmd); err != nil {
@@ -107,7 +107,7 @@ func (l *Ledger) send(ctx context.Context, c *scriptCall) (reply string, err err
 	return reply, err
 }
 
-func (l *Ledger) sendAgain(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
+func (l *core) sendAgain(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
 	err = l.again(ctx, err, func() error {
 		cmd := c.command(ctx, l.cluster)
 		err := l.calls.Process(ctx, cmd)
@@ -122,7 +122,7 @@ func (l *Ledger) sendAgain(ctx context.Context, c *scriptCall, err error) (reply
 
 // run calls a script and returns its reply, with Redis's failures told apart
 // from ours.
-func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
+func (l *core) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
 	keys = l.keysOf(keys)
 	began := s.begin()
 	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
@@ -140,7 +140,7 @@ func (l *Ledger) run(ctx context.Context, s script, keys []string, args ...any) 
 }
 
 // runText is run for the scripts that answer one string.
-func (l *Ledger) runText(ctx context.Context, s script, keys []string, args ...any) (string, error) {
+func (l *core) runText(ctx context.Context, s script, keys []string, args ...any) (string, error) {
 	reply, err := l.run(ctx, s, keys, args...)
 	if err != nil {
 		return "", err
@@ -160,7 +160,7 @@ type call struct {
 
 // runAll runs one script many times in one round trip. Calls that met a server
 // without the library, or one that is giving them away, are repeated.
-func (l *Ledger) runAll(ctx context.Context, s script, calls []call) ([]*redis.Cmd, error) {
+func (l *core) runAll(ctx context.Context, s script, calls []call) ([]*redis.Cmd, error) {
 	if len(calls) == 0 {
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ const (
 // and in a cluster of one that gives the slot away or is gone. The call may have
 // taken effect and only its reply been lost; every script knows what to answer
 // to its own repetition.
-func (l *Ledger) again(ctx context.Context, err error, try func() error) error {
+func (l *core) again(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(againFor)
 	loads, pause := 0, firstAgain
 	for l.mayPass(err) {
@@ -243,7 +243,7 @@ func (l *Ledger) again(ctx context.Context, err error, try func() error) error {
 
 // mayPass tells a failure after which the same call may soon succeed. A single
 // Redis that is away is not waited for here: it has nobody to take its place.
-func (l *Ledger) mayPass(err error) bool {
+func (l *core) mayPass(err error) bool {
 	if isUnknownFunction(err) {
 		return true
 	}

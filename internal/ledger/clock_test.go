@@ -70,7 +70,7 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 func (s *stint) request(tb testing.TB) error {
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
 	s.l.setClock(tb, 4_000_000_000*second+s.real+s.jumped)
-	_, err := s.l.Consume(tb.Context(), s.account, EndpointOrders)
+	_, err := s.l.Limits.Consume(tb.Context(), s.account, EndpointOrders)
 	var refusal *delivery.Error
 	if errors.As(err, &refusal) {
 		// A step back of up to a second is waited out.
@@ -113,15 +113,15 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range count {
-		get(l.Consume(t.Context(), account, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)
 	}
 	l.setClock(t, now-3600*second)
-	_, err := l.Consume(t.Context(), account, EndpointOrders)
+	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, refusal.RetryAfter <= time.Minute, "told to wait %v", refusal.RetryAfter)
 	l.setClock(t, now-3540*second)
 	for range count {
-		get(l.Consume(t.Context(), account, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)
 	}
 }
 
@@ -129,19 +129,19 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 func TestClock_SpacingLimitsForgetAFutureThatWas(t *testing.T) {
 	l := openTest(t)
 	for range 30 { // more than any of them takes
-		_ = l.CountFailedLogin(t.Context(), "client", "address")
-		_ = l.CountSignIn(t.Context(), "user", "address")
+		_ = l.Limits.CountFailedLogin(t.Context(), "client", "address")
+		_ = l.Sessions.CountSignIn(t.Context(), "user", "address")
 	}
-	wantCode(t, l.CountFailedLogin(t.Context(), "client", "address"), delivery.CodeRateLimited)
-	wantCode(t, l.CountSignIn(t.Context(), "user", "address"), delivery.CodeRateLimited)
+	wantCode(t, l.Limits.CountFailedLogin(t.Context(), "client", "address"), delivery.CodeRateLimited)
+	wantCode(t, l.Sessions.CountSignIn(t.Context(), "user", "address"), delivery.CodeRateLimited)
 	// As if the server's clock had been an hour ahead until now.
 	keys := get(l.rdb.Keys(t.Context(), "rate:*").Result())(t)
 	require(t, len(keys) != 0, "no limits are stored")
 	for _, key := range keys {
 		must(t, l.rdb.IncrByFloat(t.Context(), key, 3600).Err())
 	}
-	must(t, l.CountFailedLogin(t.Context(), "client", "address"))
-	must(t, l.CountSignIn(t.Context(), "user", "address"))
+	must(t, l.Limits.CountFailedLogin(t.Context(), "client", "address"))
+	must(t, l.Sessions.CountSignIn(t.Context(), "user", "address"))
 }
 
 // Limits go by Redis's clock: a process whose own is wrong counts like any other.
@@ -155,10 +155,10 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 	id := newAccount(t, l, limits)
-	quota := get(l.Consume(t.Context(), id, EndpointOrders))(t)
+	quota := get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 	ahead := time.Until(time.Unix(quota.Reset, 0))
 	check(t, ahead <= time.Minute+time.Second, "reset is %s ahead", ahead)
-	_, err := l.Consume(t.Context(), id, EndpointOrders)
+	_, err := l.Limits.Consume(t.Context(), id, EndpointOrders)
 	check(t, delivery.CodeOf(err) == delivery.CodeRateLimited, "the second: %v", err)
 }
 
@@ -175,13 +175,16 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		return n
 	}
 	for name, call := range map[string]func() error{
-		"create": func() error { _, _, err := s.CreateOrder(t.Context(), s.creation("X-2", "key")); return err },
-		"poll":   func() error { _, _, err := s.PollOrder(t.Context(), s.account, o.ID); return err },
-		"cancel": func() error { _, _, err := s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()); return err },
-		"store":  func() error { _, _, err := s.CountAndReadStore(t.Context(), s.account, "S-1"); return err },
-		"token":  func() error { _, _, err := s.CountToken(t.Context(), s.account, testHash); return err },
-		"usage":  func() error { _, err := s.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
-		"lease":  func() error { _, _, err := s.Lease(t.Context(), 0, grant(1)); return err },
+		"create": func() error { _, _, err := s.Orders.Create(t.Context(), s.creation("X-2", "key")); return err },
+		"poll":   func() error { _, _, err := s.Orders.Poll(t.Context(), s.account, o.ID); return err },
+		"cancel": func() error {
+			_, _, err := s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now())
+			return err
+		},
+		"store": func() error { _, _, err := s.Stores.CountAndGet(t.Context(), s.account, "S-1"); return err },
+		"token": func() error { _, _, err := s.Limits.CountToken(t.Context(), s.account, testHash); return err },
+		"usage": func() error { _, err := s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
+		"lease": func() error { _, _, err := s.Queue.Lease(t.Context(), 0, grant(1)); return err },
 	} {
 		before := readings()
 		must(t, call())
@@ -199,15 +202,15 @@ func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
 	id := newAccount(t, box, limits)
-	wantCode(t, errOf(live.Account(t.Context(), id)), delivery.CodeAccountNotFound)
-	must(t, live.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
+	wantCode(t, errOf(live.Accounts.Get(t.Context(), id)), delivery.CodeAccountNotFound)
+	must(t, live.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
 	for range 2 {
-		get(box.Consume(t.Context(), id, EndpointOrders))(t)
+		get(box.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 	}
 	var refusal *delivery.Error
-	if _, err := box.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
+	if _, err := box.Limits.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
 		t.Errorf("the sandbox's third: %v", err)
 	}
-	quota, err := live.Consume(t.Context(), id, EndpointOrders)
+	quota, err := live.Limits.Consume(t.Context(), id, EndpointOrders)
 	check(t, err == nil && quota.Limit == 2 && quota.Remaining == 1, "production's first: %+v, %v", quota, err)
 }

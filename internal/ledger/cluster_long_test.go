@@ -47,54 +47,54 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		clusterWay(t, s)
 	}
 	for p := range l.Partitions() {
-		get(l.Trim(t.Context(), p, time.Hour))(t)
-		get(l.Retire(t.Context(), p, time.Now(), 10))(t)
-		get(l.DueOrders(t.Context(), p, time.Now(), 10))(t)
+		get(l.Lifecycle.Trim(t.Context(), p, time.Hour))(t)
+		get(l.Lifecycle.Retire(t.Context(), p, time.Now(), 10))(t)
+		get(l.Lifecycle.DueOrders(t.Context(), p, time.Now(), 10))(t)
 	}
-	equal(t, len(get(l.Accounts(t.Context()))(t)), 12, "accounts")
-	get(l.Stats(t.Context()))(t)
-	must(t, l.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
-	must(t, l.FlushMinutes(t.Context(), time.Now()))
-	session, _ := get2(l.CreateSession(t.Context(), ayse))(t)
-	get(l.Session(t.Context(), session))(t)
+	equal(t, len(get(l.Accounts.List(t.Context()))(t)), 12, "accounts")
+	get(l.Monitor.Stats(t.Context()))(t)
+	must(t, l.Limits.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
+	must(t, l.Limits.Flush(t.Context(), time.Now()))
+	session, _ := get2(l.Sessions.Create(t.Context(), ayse))(t)
+	get(l.Sessions.Get(t.Context(), session))(t)
 	clusterLists(t, l)
-	must(t, errors.Join(l.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),
-		l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.EndSession(t.Context(), session)))
+	must(t, errors.Join(l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),
+		l.Sessions.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1/32"), l.Sessions.End(t.Context(), session)))
 }
 
 func clusterWay(t *testing.T, s *env) {
 	t.Helper()
 	s.register(t)
-	first, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "key")))(t)
-	again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "key")))(t)
+	first, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", "key")))(t)
+	again, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", "key")))(t)
 	check(t, again.Replayed, "not replayed")
 	o := first.Order
-	get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
 	s.report(t, o.ID, delivery.Assigned)
-	ignored := get(s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
+	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
 	check(t, ignored == 0, "the location was ignored")
 	partition := o.ID.Partition()
 	reader := s.rooms[partition : partition+1]
 	entries := collectFrom(t, s.Ledger, reader, RoleStatus, 2)
-	must(t, s.IndexJobs(t.Context(), partition, entries[:1]))
-	result, err := s.CommitAll(t.Context(), []Commit{{Order: o, Settles: entries[1:],
+	must(t, s.Lifecycle.IndexJobs(t.Context(), partition, entries[:1]))
+	result, err := s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Settles: entries[1:],
 		Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
 	must(t, err)
 	must(t, result[0])
-	get(s.QueueEvents(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2), noGrant))(t)
+	get(s.Queue.Add(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2), noGrant))(t)
 	// Other accounts of the partition may have something due too.
-	ds, _ := get2(s.Lease(t.Context(), partition, grant(100)))(t)
+	ds, _ := get2(s.Queue.Lease(t.Context(), partition, grant(100)))(t)
 	mine := 0
 	for _, d := range ds {
-		get(s.RecordAttempts(t.Context(), []Result{{d, Outcome{OK: true, Status: 200, At: time.Now()}}}, noGrant, breakerAt))(t)
+		get(s.Queue.Record(t.Context(), []Result{{d, Outcome{OK: true, Status: 200, At: time.Now()}}}, noGrant, breakerAt))(t)
 		if d.Account == s.account {
 			mine++
 		}
 	}
 	check(t, mine == 1, "%d events leased, want 1", mine)
-	equal(t, get(s.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t), 1, "replayed")
-	get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
-	jobs, _ := get2(s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t), 1, "replayed")
+	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
+	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
 	check(t, len(jobs) == 1, "%d cancelled jobs", len(jobs))
 }
 
@@ -102,14 +102,14 @@ func clusterWay(t *testing.T, s *env) {
 func clusterLists(t *testing.T, l *Ledger) {
 	t.Helper()
 	ids := get(l.accountIDs(t.Context()))(t)
-	uses := get(l.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
+	uses := get(l.Monitor.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
 		equal(t, uses[i][EndpointOrders].Sustained.Used, 2, "orders used")
 	}
 	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
-	l.CountRefusal(delivery.CodeRateLimited)
-	must(t, l.FlushMinutes(t.Context(), time.Now()))
-	minutes := get(l.Activity(t.Context(), 5))(t)
+	l.Limits.CountRefusal(delivery.CodeRateLimited)
+	must(t, l.Limits.Flush(t.Context(), time.Now()))
+	minutes := get(l.Monitor.Activity(t.Context(), 5))(t)
 	var created, cancelled, refused int64
 	for _, m := range minutes {
 		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
@@ -120,13 +120,13 @@ func clusterLists(t *testing.T, l *Ledger) {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
 			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
 	}
-	traces := get(l.RefusedUpdates(t.Context(), 100))(t)
-	letters := get(l.DeadLetters(t.Context(), 100))(t)
-	orders := get(l.FindOrders(t.Context(), "X-1"))(t)
-	stores, more := get2(l.FindStores(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
-	fleets := l.Fleets().All()
-	one, _ := get2(l.FindStores(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
-	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
+	traces := get(l.Monitor.RefusedUpdates(t.Context(), 100))(t)
+	letters := get(l.Monitor.DeadLetters(t.Context(), 100))(t)
+	orders := get(l.Orders.Find(t.Context(), "X-1"))(t)
+	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
+	fleets := l.Fleets.Snapshot().All()
+	one, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
+	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
 	check(t, len(traces) == 16 && len(letters) == 16 && len(orders) == 12 && len(stores) == 11 && more && len(one) == 1 && len(endpoints) == 12,
 		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), len(orders), len(stores), len(one), len(endpoints))
 }
@@ -144,10 +144,10 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
 		partitions[o.ID.Partition()] = true
 	}
-	lag := get(l.Lag(t.Context(), RoleExport))(t)
+	lag := get(l.Streams.Lag(t.Context(), RoleExport))(t)
 	check(t, lag.Entries == 40 && !lag.Oldest.IsZero(), "before anybody reads: %+v", lag)
-	mark := get(l.Mark(t.Context(), RoleExport))(t)
-	if passed, err := l.Passed(t.Context(), RoleExport, mark); err != nil || passed {
+	mark := get(l.Streams.Mark(t.Context(), RoleExport))(t)
+	if passed, err := l.Streams.Passed(t.Context(), RoleExport, mark); err != nil || passed {
 		t.Errorf("before anybody reads: passed %v, %v", passed, err)
 	}
 	c := new(turns)
@@ -155,19 +155,19 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
 	testserver.Await(t, "the mark is passed", func() bool {
-		return get(l.Passed(t.Context(), RoleExport, mark))(t)
+		return get(l.Streams.Passed(t.Context(), RoleExport, mark))(t)
 	})
 	check(t, c.seen() == 40, "%d events", c.seen())
 	testserver.Await(t, "they are settled", func() bool {
-		return get(l.Lag(t.Context(), RoleExport))(t).Entries == 0
+		return get(l.Streams.Lag(t.Context(), RoleExport))(t).Entries == 0
 	})
 	check(t, len(c.sizes) <= 2 && len(partitions) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitions))
 	held := 0
-	must(t, l.EachOrder(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
+	must(t, l.Orders.Each(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
 	entries := 0
-	must(t, l.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
-	stores, _ := get2(l.Stores(t.Context(), names))(t)
-	retired := get(l.Retired(t.Context(), ids))(t)
+	must(t, l.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
+	stores, _ := get2(l.Stores.GetAll(t.Context(), names))(t)
+	retired := get(l.Orders.Retired(t.Context(), ids))(t)
 	for i, r := range retired {
 		check(t, !r, "order %d is told as retired", i)
 	}
@@ -193,14 +193,14 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	never := delivery.MakeOrderID(kept.Partition(), kept.Day(), delivery.OrderDigest(delivery.NewAccountID(), "nobody's"))
 	away.Kill()
 	ids := []delivery.OrderID{never, kept, lost}
-	if orders, err := l.Orders(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+	if orders, err := l.Orders.GetAll(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("orders %v: %v", orders, err)
 	}
-	if retired, err := l.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
+	if retired, err := l.Orders.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("retired %v: %v", retired, err)
 	}
-	wantError(t, errOf(l.Lag(t.Context(), RoleExport)), delivery.ErrUnavailable)
-	if err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
+	wantError(t, errOf(l.Streams.Lag(t.Context(), RoleExport)), delivery.ErrUnavailable)
+	if err := l.Orders.Each(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("each order: %v", err)
 	}
 }
@@ -271,23 +271,23 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	s := newVendor(t, l)
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
 	p := order.ID.Partition()
-	must(t, l.IndexJobs(t.Context(), p, collectFrom(t, l, l.rooms[p:p+1], RoleStatus, 2)))
+	must(t, l.Lifecycle.IndexJobs(t.Context(), p, collectFrom(t, l, l.rooms[p:p+1], RoleStatus, 2)))
 	m := openMove(t, cluster, l.roomOf(s.account))
 	calls := []func() error{
 		func() error {
-			_, _, err := s.CancelOrder(t.Context(), s.account, order.ID, "", "", time.Now())
+			_, _, err := s.Orders.Cancel(t.Context(), s.account, order.ID, "", "", time.Now())
 			return err
 		},
 		func() error {
-			_, _, err := s.CreateOrder(t.Context(), s.creation("X-3", "key-3"))
+			_, _, err := s.Orders.Create(t.Context(), s.creation("X-3", "key-3"))
 			return err
 		},
 		func() error {
-			results, err := s.CommitAll(t.Context(), []Commit{{Order: other, Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
+			results, err := s.Lifecycle.Commit(t.Context(), []Commit{{Order: other, Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
 			return errors.Join(append(results, err)...)
 		},
 		func() error {
-			_, err := s.Consume(t.Context(), s.account, EndpointOrders)
+			_, err := s.Limits.Consume(t.Context(), s.account, EndpointOrders)
 			return err
 		},
 	}
@@ -299,7 +299,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	for _, call := range calls {
 		equal(t, call(), nil, "a call, the slot having moved")
 	}
-	moved := get(l.Orders(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
+	moved := get(l.Orders.GetAll(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
 	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)
 }
 

@@ -28,11 +28,11 @@ type Commit struct {
 	Silent bool
 }
 
-// CommitAll runs one script per commit, in one round trip. result[i] is nil,
+// Commit runs one script per commit, in one round trip. result[i] is nil,
 // ErrConflict (read the order again and decide again) or ORDER_NOT_FOUND; what
 // such a commit settles stays pending. The second error is Redis's: then nothing
 // is known of any of them, and every one may be repeated.
-func (l *Ledger) CommitAll(ctx context.Context, commits []Commit) (result []error, err error) {
+func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error, err error) {
 	calls := make([]call, len(commits))
 	for i := range commits {
 		calls[i] = l.commitCall(&commits[i])
@@ -59,7 +59,7 @@ func (l *Ledger) CommitAll(ctx context.Context, commits []Commit) (result []erro
 	return result, nil
 }
 
-func (l *Ledger) commitCall(c *Commit) call {
+func (l *core) commitCall(c *Commit) call {
 	o := c.Order
 	r := l.rooms[o.ID.Partition()]
 	// After a restored backup the ledger's epoch is above the record's.
@@ -109,7 +109,7 @@ const firstTimerAfter = 15 * time.Minute
 
 // IndexJobs puts the new orders among these events on their fleets' job lists,
 // sets their first timer, and acknowledges all of the events, in one script.
-func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) error {
+func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (l *Ledger) IndexJobs(ctx context.Context, partition int, entries []Entry) 
 // RefuseUpdate keeps the trace of an update that the table of moves forbids, for
 // the panel, and acknowledges it, in one script. status is the order's. late says
 // that it is a delivery.LateDelivery: then an event tells finance of it, once.
-func (l *Ledger) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
+func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
 	r := l.rooms[e.Partition]
 	var event []byte
 	if late {
@@ -156,7 +156,7 @@ const maxUnsettled = 1000
 //
 // The answer covers every update that was taken before the call. An entry that is
 // settled meanwhile may or may not be in it.
-func (l *Ledger) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
+func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
 	key := l.rooms[partition].key(kindUpdates)
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
@@ -204,7 +204,7 @@ func (l *Ledger) UnsettledUpdates(ctx context.Context, partition int) (orders ma
 }
 
 // DueOrders lists orders of a partition whose timer has run out.
-func (l *Ledger) DueOrders(ctx context.Context, partition int, now time.Time, limit int) ([]delivery.OrderID, error) {
+func (l Lifecycle) DueOrders(ctx context.Context, partition int, now time.Time, limit int) ([]delivery.OrderID, error) {
 	r := l.rooms[partition]
 	members, err := l.dueMembers(ctx, r.key(kindTimers), now, limit)
 	if err != nil {
@@ -219,7 +219,7 @@ func (l *Ledger) DueOrders(ctx context.Context, partition int, now time.Time, li
 
 // Postpone sets an order's timer; the zero time removes it. An order that was
 // committed in between keeps the later of its timers until it next runs out.
-func (l *Ledger) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
+func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
 	r, ok := l.roomOfOrder(id)
 	if !ok {
 		return orderNotFound()

@@ -122,10 +122,10 @@ const (
 	maxPause      = 5 * time.Second
 )
 
-// RunFeed reads until ctx ends: first what this consumer had begun, then what is
+// Run reads until ctx ends: first what this consumer had begun, then what is
 // new, and now and then what dead consumers left. It makes missing groups anew
 // and never gives up on Redis. It returns ctx's error.
-func (l *Ledger) RunFeed(ctx context.Context, f Feed) error {
+func (l Streams) Run(ctx context.Context, f Feed) error {
 	if f.Batch == 0 {
 		f.Batch = 256
 	}
@@ -146,7 +146,7 @@ func (l *Ledger) RunFeed(ctx context.Context, f Feed) error {
 	}
 	var all sync.WaitGroup
 	for _, rooms := range shares {
-		all.Go(func() { newFeedReader(l, &f, rooms).run(ctx) })
+		all.Go(func() { newFeedReader(l.core, &f, rooms).run(ctx) })
 	}
 	all.Wait()
 	return ctx.Err()
@@ -160,7 +160,7 @@ type streamRef struct {
 
 type feedReader struct {
 	*Feed
-	ledger  *Ledger
+	ledger  *core
 	streams []streamRef
 	byKey   map[string]room
 
@@ -172,7 +172,7 @@ type feedReader struct {
 	nextRead  time.Time // of a Feed with Every
 }
 
-func newFeedReader(l *Ledger, f *Feed, rooms []room) *feedReader {
+func newFeedReader(l *core, f *Feed, rooms []room) *feedReader {
 	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]room), redoAt: time.Now(), redoPause: minPause}
 	for _, room := range rooms {
 		for _, kind := range streamKinds(f.Role) {
@@ -339,7 +339,7 @@ func requiredRoles(streamKey string) []Role {
 }
 
 // Ack acknowledges entries without any other effect.
-func (l *Ledger) Ack(ctx context.Context, role Role, entries ...Entry) error {
+func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	}
 	runFeed(t, l, f)
 	testserver.Await(t, "entries are pending", func() bool {
-		stats, err := l.Stats(t.Context())
+		stats, err := l.Monitor.Stats(t.Context())
 		return err == nil && stats.Pending[RoleExport] == 10
 	})
 	server.Kill()
@@ -42,8 +42,8 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	s.createMany(t, "Y", 10)
 	c.failWith(nil)
 	testserver.Await(t, "all entries, acknowledged", func() bool {
-		return c.seen() == 20 && get(l.Stats(t.Context()))(t).Pending[RoleExport] == 0
+		return c.seen() == 20 && get(l.Monitor.Stats(t.Context()))(t).Pending[RoleExport] == 0
 	})
-	stats := get(l.Stats(t.Context()))(t)
+	stats := get(l.Monitor.Stats(t.Context()))(t)
 	check(t, stats.DeadLetters == 0, "%+v", stats)
 }

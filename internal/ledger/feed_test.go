@@ -19,7 +19,7 @@ import (
 func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- l.RunFeed(ctx, f) }()
+	go func() { done <- l.Streams.Run(ctx, f) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		err := <-done
@@ -50,7 +50,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	if e := entries[1]; e.Update == nil || e.Update.Order != o.ID || e.Update.Status != delivery.Assigned {
 		t.Errorf("update %+v", e)
 	}
-	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	for _, kind := range []byte{kindEvents, kindUpdates} {
 		for _, g := range redisInfo(t, s.Ledger, s.rooms[o.ID.Partition()].key(kind)) {
 			check(t, g.Name != string(RoleStatus) || g.Pending == 0, "stream %c: %d pending", kind, g.Pending)
@@ -64,7 +64,7 @@ func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
 	key := s.rooms[o.ID.Partition()].key(kindUpdates)
 	is := func(what string, wanted bool, orders ...delivery.OrderID) {
 		t.Helper()
-		got, known, err := s.UnsettledUpdates(t.Context(), o.ID.Partition())
+		got, known, err := s.Lifecycle.UnsettledUpdates(t.Context(), o.ID.Partition())
 		must(t, err)
 		check(t, known == wanted && len(got) == len(orders), "%s: %v, known: %v", what, got, known)
 		for _, id := range orders {
@@ -74,16 +74,16 @@ func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
 	is("an empty stream", true)
 	s.report(t, o.ID, delivery.Assigned)
 	is("without the group", false)
-	must(t, newFeedReader(s.Ledger, &Feed{Role: RoleStatus}, s.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus}, s.rooms).makeGroups(t.Context()))
 	is("an unread one", true, o.ID)
 	entries := collect(t, s.Ledger, RoleStatus, "dead", 2)
 	is("one that was read", true, o.ID)
 	other := s.create(t, "X-2")
 	s.report(t, other.ID, delivery.Assigned)
 	is("both", true, o.ID, other.ID)
-	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	is("the other one", true, other.ID)
-	must(t, s.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "c", 2)...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "c", 2)...))
 	is("all are settled", true)
 
 	update := encodeUpdate(&delivery.Update{Order: o.ID})
@@ -116,7 +116,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 			for _, e := range batch {
 				got <- e
 			}
-			return s.Ack(ctx, RoleWebhook, batch...)
+			return s.Streams.Ack(ctx, RoleWebhook, batch...)
 		}})
 	e := receive(t, got)
 	check(t, e.Event.Order == o.ID, "took over %+v", e)
@@ -130,7 +130,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 		for _, e := range batch {
 			seen <- e.Event.Order
 		}
-		return s.Ack(ctx, RoleWebhook, batch...)
+		return s.Streams.Ack(ctx, RoleWebhook, batch...)
 	}})
 	first := s.create(t, "X-1")
 	check(t, receive(t, seen) == first.ID, "not the first event")
@@ -161,7 +161,7 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 						continue
 					}
 					handled.Add(1)
-					failed = errors.Join(failed, s.Ack(ctx, RoleWebhook, e))
+					failed = errors.Join(failed, s.Streams.Ack(ctx, RoleWebhook, e))
 				}
 				return failed
 			})
@@ -180,7 +180,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	r := s.rooms[o.ID.Partition()]
-	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, s.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	if err := reader.readNew(t.Context()); err == nil {
@@ -199,7 +199,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
@@ -226,9 +226,9 @@ func TestRefuseUpdate_LeavesATrace(t *testing.T) {
 	s.report(t, o.ID, delivery.Delivered)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
 	for range 2 { // a repeated call leaves one trace
-		must(t, s.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "illegal_move", false))
+		must(t, s.Lifecycle.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "illegal_move", false))
 	}
-	stats := get(s.Stats(t.Context()))(t)
+	stats := get(s.Monitor.Stats(t.Context()))(t)
 	check(t, stats.RefusedUpdates == 1 && stats.Pending[RoleStatus] == 1 && stats.Events == 1 && stats.Updates == 1, "stats %+v", stats)
 }
 
@@ -238,23 +238,23 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	key := s.rooms[partition].key(kindEvents)
 	s.createMany(t, "X", 10)
 	trim := func() int64 {
-		n, err := s.Trim(t.Context(), partition, -time.Hour) // everything is old enough
+		n, err := s.Lifecycle.Trim(t.Context(), partition, -time.Hour) // everything is old enough
 		must(t, err)
 		return n
 	}
 	equal(t, trim(), 0, "entries dropped before the groups existed")
 	entries := collect(t, s.Ledger, RoleStatus, "c", 10)
-	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	equal(t, trim(), 0, "entries dropped that the webhook role has not read")
-	must(t, s.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 10)...))
+	must(t, s.Streams.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 10)...))
 	unsettled := collect(t, s.Ledger, RoleWebhook, "c", 10)
-	must(t, s.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
+	must(t, s.Streams.Ack(t.Context(), RoleWebhook, append(unsettled[:3:3], unsettled[4:]...)...))
 	equal(t, trim(), 3, "entries dropped")
 	must(t, s.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
-	must(t, s.Ack(t.Context(), RoleWebhook, unsettled...))
+	must(t, s.Streams.Ack(t.Context(), RoleWebhook, unsettled...))
 	equal(t, trim(), 0, "entries dropped while a group is missing")
 	must(t, s.rdb.XGroupCreate(t.Context(), key, string(RoleStatus), "$").Err())
-	equal(t, get(s.Trim(t.Context(), partition, time.Hour))(t), 0, "young entries dropped")
+	equal(t, get(s.Lifecycle.Trim(t.Context(), partition, time.Hour))(t), 0, "young entries dropped")
 	if n := trim(); n == 0 {
 		t.Fatal("nothing dropped at the end")
 	}
@@ -272,10 +272,10 @@ func TestTrim_DropsUpdatesOnceTheyAreDecided(t *testing.T) {
 	s.report(t, o.ID, delivery.PickedUp)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 4)
 	reports := slices.DeleteFunc(entries, func(e Entry) bool { return e.Update == nil })
-	must(t, s.Ack(t.Context(), RoleStatus, reports[0]))
-	equal(t, get(s.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped while two wait")
-	must(t, s.Ack(t.Context(), RoleStatus, reports[1:]...))
-	equal(t, get(s.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped; the last one marks the place")
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, reports[0]))
+	equal(t, get(s.Lifecycle.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped while two wait")
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, reports[1:]...))
+	equal(t, get(s.Lifecycle.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped; the last one marks the place")
 	equal(t, s.rdb.XLen(t.Context(), s.rooms[partition].key(kindEvents)).Val(), 1, "events")
 }
 
@@ -285,12 +285,12 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
+		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
-	result := get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}}))(t)
+	result := get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}}))(t)
 	must(t, result[0])
-	n := get(s.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100))(t)
+	n := get(s.Lifecycle.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100))(t)
 	check(t, n == 0, "retired before its last event was consumed")
 }
 
@@ -306,7 +306,7 @@ func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", time.Now().Add(24*time.Hour).UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleWebhook, RoleExport} {
-		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
+		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
 	}
 	reports, events := []Entry{}, []Entry{}
 	for _, e := range collect(t, s.Ledger, RoleStatus, "c", 4) {
@@ -316,12 +316,12 @@ func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 			events = append(events, e)
 		}
 	}
-	must(t, s.Ack(t.Context(), RoleStatus, events...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, events...))
 	retire := func() int {
-		return get(s.Retire(t.Context(), partition, time.Now().Add(3*time.Hour), 100))(t)
+		return get(s.Lifecycle.Retire(t.Context(), partition, time.Now().Add(3*time.Hour), 100))(t)
 	}
 	equal(t, retire(), 0, "retired while a report of two days ago is not decided")
-	must(t, s.Ack(t.Context(), RoleStatus, reports...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, reports...))
 	equal(t, retire(), 1, "retired")
 }
 
@@ -329,15 +329,15 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	s := newEnv(t)
 	ended, cancelled, open := s.create(t, "ended"), s.create(t, "cancelled"), s.create(t, "open")
 	s.advance(t, ended.ID, delivery.Delivered)
-	get2(s.CancelOrder(t.Context(), s.account, cancelled.ID, "", "", time.Now()))(t)
+	get2(s.Orders.Cancel(t.Context(), s.account, cancelled.ID, "", "", time.Now()))(t)
 	partition := ended.ID.Partition()
 	later := time.Now().Add(3 * time.Hour)
 	retire := func() int {
-		return get(s.Retire(t.Context(), partition, later, 100))(t)
+		return get(s.Lifecycle.Retire(t.Context(), partition, later, 100))(t)
 	}
 	equal(t, retire(), 0, "retired before anybody consumed their events")
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 5)...))
+		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 5)...))
 	}
 	// Both groups stand at the last entry, which is of this very hour: nothing of
 	// this hour may go yet.
@@ -345,19 +345,19 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		must(t, s.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
+		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	equal(t, retire(), 2, "retired")
-	orders := get(s.Orders(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
+	orders := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
 	check(t, orders[0] == nil && orders[1] == nil && orders[2] != nil, "left are %v", orders)
-	_, _, err := s.CreateOrder(t.Context(), s.creation("ended", ""))
+	_, _, err := s.Orders.Create(t.Context(), s.creation("ended", ""))
 	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
 	check(t, refusal.OrderID == ended.ID, "named %s, want %s", refusal.OrderID, ended.ID)
-	if jobs, _, err := s.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
+	if jobs, _, err := s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10); err != nil || len(jobs) != 0 {
 		t.Errorf("a retired order is still listed: %v %v", jobs, err)
 	}
 	equal(t, retire(), 0, "retired twice")
-	retired := get(s.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}}))(t)
+	retired := get(s.Orders.Retired(t.Context(), []delivery.OrderID{ended.ID, open.ID, cancelled.ID, {}}))(t)
 	check(t, slices.Equal(retired, []bool{true, false, true, false}), "retired: %v", retired)
 }
 
@@ -380,14 +380,14 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	for _, name := range []string{"idle", "also-idle"} {
 		must(t, s.rdb.XGroupCreateConsumer(t.Context(), stream, string(RoleStatus), name).Err())
 	}
-	reader := newFeedReader(s.Ledger, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
 	reader.forget(t.Context(), time.Hour, "")
 	equal(t, len(names()), 3, "none was silent for an hour, left")
 	reader.forget(t.Context(), 0, "also-idle")
 	equal(t, names(), []string{"holds", "idle"}, "after taking one name away")
 	reader.forget(t.Context(), 0, "")
 	equal(t, names(), []string{"holds"}, "after taking away who holds nothing")
-	must(t, s.Ack(t.Context(), RoleStatus, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	reader.forget(t.Context(), 0, "")
 	equal(t, len(names()), 0, "after the last entry was settled")
 }
@@ -398,7 +398,7 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	settled := make(chan bool, 1)
 	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, _ int, batch []Entry) error {
 		defer func() { settled <- true }()
-		return s.Ack(ctx, RoleStatus, batch...)
+		return s.Streams.Ack(ctx, RoleStatus, batch...)
 	}})
 	o := s.create(t, "X-1")
 	receive(t, settled)

@@ -115,7 +115,7 @@ func (g *fleetGuard) refuse(now, until time.Time) error {
 		Message: fmt.Sprintf("the fleet's limit of %d requests a second is used up; wait as Retry-After says", g.rate)}
 }
 
-func (l *Ledger) fleetGuard(id delivery.FleetID) *fleetGuard {
+func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
 	if g, there := l.guards.Load(id); there {
 		return g.(*fleetGuard)
 	}
@@ -123,33 +123,33 @@ func (l *Ledger) fleetGuard(id delivery.FleetID) *fleetGuard {
 	return g.(*fleetGuard)
 }
 
-// AdmitFleet counts one request of a fleet that there is. Most calls ask Redis
+// Admit counts one request of a fleet that there is. Most calls ask Redis
 // nothing. RATE_LIMITED with RetryAfter.
-func (l *Ledger) AdmitFleet(ctx context.Context, f *delivery.Fleet, now time.Time) error {
+func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
 }
 
-// ChargeFleet counts an admitted request as n more before it is done: RATE_LIMITED
+// Charge counts an admitted request as n more before it is done: RATE_LIMITED
 // with RetryAfter.
-func (l *Ledger) ChargeFleet(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
+func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
 	return l.fleetGuard(id).charge(n, now, l.fleetPermits(ctx, id))
 }
 
-// OweFleet counts an admitted request as n more once it is done: later ones wait.
-func (l *Ledger) OweFleet(id delivery.FleetID, n int) { l.fleetGuard(id).owe(n) }
+// Owe counts an admitted request as n more once it is done: later ones wait.
+func (l Fleets) Owe(id delivery.FleetID, n int) { l.fleetGuard(id).owe(n) }
 
-func (l *Ledger) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
+func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
 		limit := redis_rate.Limit{Rate: rate, Burst: fleetBurst * rate, Period: time.Second}
 		return l.allowAtMost(ctx, l.global.prefix+"fleet:"+string(id[:]), limit, n)
 	}
 }
 
-func (l *Ledger) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
+func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
 
 // flushLimitedFleets tells operators which fleets this process has refused since it
 // did so last. What fails to be written is told with the next refusal.
-func (l *Ledger) flushLimitedFleets(ctx context.Context) error {
+func (l *core) flushLimitedFleets(ctx context.Context) error {
 	var values []any
 	l.guards.Range(func(id, guard any) bool {
 		g, fleet := guard.(*fleetGuard), id.(delivery.FleetID)
@@ -167,9 +167,9 @@ func (l *Ledger) flushLimitedFleets(ctx context.Context) error {
 	return failureOrNil(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
 }
 
-// LimitedFleets is when each fleet was last refused for being over its limit, to
+// Limited is when each fleet was last refused for being over its limit, to
 // some seconds; a fleet that never was is not in it.
-func (l *Ledger) LimitedFleets(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
+func (l Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
 	known, err := l.rdb.HGetAll(ctx, l.limitedFleetsKey()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading the fleets over their limit: %w", failure(err))

@@ -160,12 +160,12 @@ func TestAdmitFleet_CountsInRedisAndTellsOperators(t *testing.T) {
 	f.RequestsPerSecond = 1
 	now := time.Now()
 	admitted := 0
-	for limited(t, l.AdmitFleet(t.Context(), f, now)) == 0 {
+	for limited(t, l.Fleets.Admit(t.Context(), f, now)) == 0 {
 		admitted++
 		require(t, admitted < 1000, "no limit")
 	}
 	check(t, admitted >= fleetBurst, "%d admitted at once", admitted)
-	must(t, l.FlushMinutes(t.Context(), now))
-	got := get(l.LimitedFleets(t.Context()))(t)
+	must(t, l.Limits.Flush(t.Context(), now))
+	got := get(l.Fleets.Limited(t.Context()))(t)
 	check(t, len(got) == 1 && got[f.ID].Equal(now.Truncate(time.Millisecond)), "limited %v", got)
 }

@@ -121,16 +121,16 @@ func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, er
 
 // fleetKeys are the fleets' records, their version, their earlier client secrets,
 // and from when on tokens of accounts and fleets are good whose secrets were revoked.
-func (l *Ledger) fleetKeys() []string {
+func (l *core) fleetKeys() []string {
 	g := l.global.prefix
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
 }
 
 // controlsKey is what operators control of fleets.
-func (l *Ledger) controlsKey() string { return l.global.prefix + "fleets_controls" }
+func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls" }
 
-// CreateFleet stores a new fleet with the SHA-256 of its client secret.
-func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
+// Create stores a new fleet with the SHA-256 of its client secret.
+func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
 	reply, err := l.runText(ctx, l.scripts.writeFleet, append(l.fleetKeys()[:2:2], l.controlsKey()),
 		f.ID[:], "", appendFleet(nil, stored), "", appendControls(nil, f))
@@ -140,18 +140,18 @@ func (l *Ledger) CreateFleet(ctx context.Context, f *delivery.Fleet, secretHash 
 	return err
 }
 
-// UpdateFleet reads a fleet, applies change, and writes it if nobody wrote in
+// Update reads a fleet, applies change, and writes it if nobody wrote in
 // between; otherwise it starts again with what is there. FLEET_NOT_FOUND; an
 // error of change is returned as it is.
-func (l *Ledger) UpdateFleet(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
+func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
 	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
 }
 
-// RotateFleetSecret replaces the client secret; the one before works until
+// RotateSecret replaces the client secret; the one before works until
 // validUntil, as every earlier one does until its own time. revokeOld ends them all
 // within a poll, and with them every token that was issued before. A repeated call
 // with the same hash changes nothing more. FLEET_NOT_FOUND, TOO_MANY_SECRETS.
-func (l *Ledger) RotateFleetSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
 		hash, now := string(secretHash[:]), l.now()
 		f.earlier = valid(f.earlier, now)
@@ -176,14 +176,14 @@ func (l *Ledger) RotateFleetSecret(ctx context.Context, id delivery.FleetID, sec
 
 var errUnchanged = errors.New("unchanged")
 
-func (l *Ledger) updateFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) error) (*delivery.Fleet, error) {
+func (l *core) updateFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) error) (*delivery.Fleet, error) {
 	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(f) })
 }
 
 // writeFleet reads, changes and writes a fleet. change gives the script's arguments
 // about client secrets, if it changes them: these follow the record, so that nobody
 // wrote them in between either.
-func (l *Ledger) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
+func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
 	keys := l.fleetKeys()
 	for range updateTries {
 		pipe := l.rdb.Pipeline()
@@ -270,10 +270,10 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 	return serving
 }
 
-// VerifyFleetSecret compares the SHA-256 of a client secret with the snapshot's,
+// VerifySecret compares the SHA-256 of a client secret with the snapshot's,
 // in constant time; false for an unknown fleet too. A secret that was replaced is
 // right until its time is over.
-func (l *Ledger) VerifyFleetSecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
+func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
 	s := l.fleets.Load()
 	if s == nil {
 		return false
@@ -289,12 +289,12 @@ func (l *Ledger) VerifyFleetSecret(id delivery.FleetID, secretHash [32]byte, now
 	return right == 1
 }
 
-// Fleets is the latest snapshot; nil before the first was loaded.
-func (l *Ledger) Fleets() *FleetSnapshot { return l.fleets.Load() }
+// Snapshot is the latest snapshot; nil before the first was loaded.
+func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 
-// LoadFleets makes the snapshot anew if anything has changed. Fleets that are
+// Load makes the snapshot anew if anything has changed. Fleets that are
 // unchanged keep their parsed coverage.
-func (l *Ledger) LoadFleets(ctx context.Context) error {
+func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
 	if err != nil {
@@ -332,14 +332,14 @@ func (l *Ledger) LoadFleets(ctx context.Context) error {
 		}
 	}
 	if !l.fleets.CompareAndSwap(before, s) {
-		return l.LoadFleets(ctx) // another call was quicker: this snapshot may be the older one
+		return l.Load(ctx) // another call was quicker: this snapshot may be the older one
 	}
 	return nil
 }
 
 // raiseEpoch takes over an epoch that was read or written. It never goes back: a
 // reply may be older than what this process has learned since it was asked for.
-func (l *Ledger) raiseEpoch(epoch uint32) {
+func (l *core) raiseEpoch(epoch uint32) {
 	for {
 		known := l.epoch.Load()
 		if epoch <= known || l.epoch.CompareAndSwap(known, epoch) {
@@ -383,14 +383,14 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 	return s, nil
 }
 
-// WatchFleets keeps the snapshot and the epoch fresh until ctx ends, and returns
+// Watch keeps the snapshot and the epoch fresh until ctx ends, and returns
 // why it ended. It never gives up on Redis.
-func (l *Ledger) WatchFleets(ctx context.Context) error {
+func (l Fleets) Watch(ctx context.Context) error {
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()
 	failing := false
 	for {
-		err := l.LoadFleets(ctx)
+		err := l.Load(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

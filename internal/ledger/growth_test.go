@@ -177,7 +177,7 @@ func (s *costEnv) sample(b *testing.B) sample {
 			for j := i; j < len(took); j += atOnce {
 				c := s.nextCreation(s.vendors, int(s.next.Add(1)))
 				at := time.Now()
-				if _, _, err := s.CreateOrder(context.Background(), c); err != nil {
+				if _, _, err := s.Orders.Create(context.Background(), c); err != nil {
 					b.Error(err)
 					return
 				}
@@ -271,7 +271,7 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 // consume hands every new event to the two roles, as the workers would.
 func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
 	b.Helper()
-	reader := newFeedReader(s.Ledger, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
 		Handle: func(_ context.Context, partition int, batch []Entry) error { return handle(partition, batch) }}, s.rooms)
 	must(b, reader.makeGroups(b.Context()))
 	for {
@@ -298,7 +298,7 @@ func (s *costEnv) forgetLogs(b *testing.B) {
 }
 
 func (s *costEnv) index(b *testing.B) {
-	s.consume(b, RoleStatus, func(partition int, batch []Entry) error { return s.IndexJobs(b.Context(), partition, batch) })
+	s.consume(b, RoleStatus, func(partition int, batch []Entry) error { return s.Lifecycle.IndexJobs(b.Context(), partition, batch) })
 }
 
 // deliver brings every order that the environment has sent to its end.
@@ -313,7 +313,7 @@ func (s *costEnv) deliver(b *testing.B) {
 			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 			ids = append(ids, delivery.MakeOrderID(s.roomOf(c.Account).number, delivery.DayOf(c.Now), digest))
 		}
-		orders := get(s.Orders(b.Context(), ids))(b)
+		orders := get(s.Orders.GetAll(b.Context(), ids))(b)
 		commits := make([]Commit, len(orders))
 		for i, o := range orders {
 			commits[i].Order = o
@@ -325,7 +325,7 @@ func (s *costEnv) deliver(b *testing.B) {
 				commits[i].Changes = append(commits[i].Changes, change)
 			}
 		}
-		results := get(s.CommitAll(b.Context(), commits))(b)
+		results := get(s.Lifecycle.Commit(b.Context(), commits))(b)
 		for _, result := range results {
 			must(b, result)
 		}
@@ -357,7 +357,7 @@ func (s *costEnv) retire(b *testing.B, want int) {
 			must(b, s.rdb.Rename(b.Context(), r.keyOf(kindEnded, []byte(hour.Member.(string))), r.keyOf(kindEnded, []byte(past))).Err())
 			must(b, s.rdb.ZAdd(b.Context(), r.key(kindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
 		}
-		n := get(s.Retire(b.Context(), partition, time.Now(), want))(b)
+		n := get(s.Lifecycle.Retire(b.Context(), partition, time.Now(), want))(b)
 		retired += n
 		must(b, s.rdb.Del(b.Context(), r.key(kindEvents)).Err())
 	}

@@ -20,10 +20,10 @@ type StoreName struct {
 	ExternalID string
 }
 
-// Stores reads many stores in one round trip. One that does not exist is absent
+// GetAll reads many stores in one round trip. One that does not exist is absent
 // from the answer, and so is one whose record cannot be read, which unreadable
 // tells. The second error is Redis's.
-func (l *Ledger) Stores(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
+func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil
 	}
@@ -61,7 +61,7 @@ type Lag struct {
 
 // Lag reads it over all partitions. A group that does not exist yet lags behind
 // by everything there is.
-func (l *Ledger) Lag(ctx context.Context, role Role) (Lag, error) {
+func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 	var lag Lag
 	for _, r := range l.rooms {
 		for _, kind := range streamKinds(role) {
@@ -78,7 +78,7 @@ func (l *Ledger) Lag(ctx context.Context, role Role) (Lag, error) {
 	return lag, nil
 }
 
-func (l *Ledger) lagOf(ctx context.Context, key string, role Role) (entries int64, oldest time.Time, err error) {
+func (l *core) lagOf(ctx context.Context, key string, role Role) (entries int64, oldest time.Time, err error) {
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
 		return 0, time.Time{}, nil
@@ -120,7 +120,7 @@ func (l *Ledger) lagOf(ctx context.Context, key string, role Role) (entries int6
 type Mark map[string]string
 
 // Mark is the present end of a role's streams.
-func (l *Ledger) Mark(ctx context.Context, role Role) (Mark, error) {
+func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 	mark := make(Mark)
 	for _, r := range l.rooms {
 		for _, kind := range streamKinds(role) {
@@ -141,7 +141,7 @@ func (l *Ledger) Mark(ctx context.Context, role Role) (Mark, error) {
 
 // Passed tells whether a role has settled everything up to a mark. It goes by
 // positions, so that nobody's clock matters.
-func (l *Ledger) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
+func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
 	for key, last := range mark {
 		passed, err := l.passed(ctx, role, key, last)
 		if err != nil {
@@ -154,7 +154,7 @@ func (l *Ledger) Passed(ctx context.Context, role Role, mark Mark) (bool, error)
 	return true, nil
 }
 
-func (l *Ledger) passed(ctx context.Context, role Role, key, last string) (bool, error) {
+func (l *core) passed(ctx context.Context, role Role, key, last string) (bool, error) {
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if err != nil {
 		return false, failure(err)
@@ -192,11 +192,11 @@ func failureOrNil(err error) error {
 // ordersAtOnce is how many orders EachOrder reads together.
 const ordersAtOnce = 500
 
-// EachOrder hands do every order that Redis holds, up to 500 at a time, in no
+// Each hands do every order that Redis holds, up to 500 at a time, in no
 // particular order, one call after the other. What is there from beginning to
 // end comes at least once. A record that cannot be read is left out and told in
 // the error at the end; an error of do ends it.
-func (l *Ledger) EachOrder(ctx context.Context, do func([]*delivery.Order) error) error {
+func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
 	var mu sync.Mutex
 	var unreadable []error
 	walk := func(ctx context.Context, one *redis.Client) error {
@@ -234,7 +234,7 @@ func (l *Ledger) EachOrder(ctx context.Context, do func([]*delivery.Order) error
 }
 
 // readOrderKeys reads those of the keys that are orders'.
-func (l *Ledger) readOrderKeys(ctx context.Context, one *redis.Client, keys []string) (orders []*delivery.Order, unreadable []error, err error) {
+func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []string) (orders []*delivery.Order, unreadable []error, err error) {
 	pipe := one.Pipeline()
 	var partitions []int
 	var replies []*redis.StringCmd
@@ -269,7 +269,7 @@ func (l *Ledger) readOrderKeys(ctx context.Context, one *redis.Client, keys []st
 
 // partitionOfOrderKey judges a key by its form: prefix, kind, digest. Binary
 // suffixes of other keys may look like anything.
-func (l *Ledger) partitionOfOrderKey(key string) (int, bool) {
+func (l *core) partitionOfOrderKey(key string) (int, bool) {
 	end := strings.IndexByte(key, '}') + 1
 	if len(key) != end+1+delivery.OrderDigestSize || key[end] != kindOrder {
 		return 0, false
@@ -285,7 +285,7 @@ func (l *Ledger) partitionOfOrderKey(key string) (int, bool) {
 // EachEntry hands do what the streams of a role still hold since a time, page by
 // page of one stream, whoever has consumed it. Entries that cannot be read are
 // left out.
-func (l *Ledger) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
+func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
 	for _, r := range l.rooms {
 		for _, kind := range streamKinds(role) {
 			if err := l.eachEntryOf(ctx, r, kind, since, do); err != nil {
@@ -296,7 +296,7 @@ func (l *Ledger) EachEntry(ctx context.Context, role Role, since time.Time, do f
 	return nil
 }
 
-func (l *Ledger) eachEntryOf(ctx context.Context, r room, kind byte, since time.Time, do func([]Entry) error) error {
+func (l *core) eachEntryOf(ctx context.Context, r room, kind byte, since time.Time, do func([]Entry) error) error {
 	for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {
 		page, err := l.rdb.XRangeN(ctx, r.key(kind), start, "+", 1000).Result()
 		if err != nil {
@@ -328,7 +328,7 @@ const retiredEntry = 11
 
 // Retired tells which of the orders ended and left Redis (Retire). Of an order
 // that is there, or never was, it says false.
-func (l *Ledger) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
+func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

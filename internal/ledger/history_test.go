@@ -58,7 +58,7 @@ func exportFeed(l *Ledger, c *turns) Feed {
 			if err := c.handle(ctx, batch); err != nil {
 				return err
 			}
-			return l.Ack(ctx, RoleExport, batch...)
+			return l.Streams.Ack(ctx, RoleExport, batch...)
 		}}
 }
 
@@ -102,7 +102,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	refused := collect(t, s.Ledger, RoleStatus, "c", 2)[1]
 	refused.Update = update
 	for range 2 { // a repeated call tells once
-		must(t, s.RefuseUpdate(t.Context(), refused, delivery.Failed, "late_delivery", true))
+		must(t, s.Lifecycle.RefuseUpdate(t.Context(), refused, delivery.Failed, "late_delivery", true))
 	}
 	s.advance(t, o.ID, delivery.Assigned)
 	s.pump(t, 3) // no endpoint: the change is logged as not sent
@@ -122,13 +122,13 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		}
 	}
 	check(t, late == 1 && outcomes == 1 && versions == 2, "%d late deliveries, %d outcomes, %d versions", late, outcomes, versions)
-	must(t, s.Ack(t.Context(), RoleExport, entries...))
+	must(t, s.Streams.Ack(t.Context(), RoleExport, entries...))
 	again := 0
-	must(t, s.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error {
 		again += len(batch)
 		return nil
 	}))
-	must(t, s.EachEntry(t.Context(), RoleExport, time.Now().Add(time.Hour), func([]Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(time.Hour), func([]Entry) error {
 		return errors.New("an entry from the future")
 	}))
 	check(t, again == 4, "the streams hold %d entries", again)
@@ -150,7 +150,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		names = append(names, StoreName{s.account, moved.ExternalStoreID}, StoreName{s.account, "nowhere"})
 	}
 	found := make(map[delivery.OrderID]delivery.Status)
-	must(t, l.EachOrder(t.Context(), func(orders []*delivery.Order) error {
+	must(t, l.Orders.Each(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			found[o.ID] = o.Status
 		}
@@ -161,9 +161,9 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		check(t, found[id] == status, "order %s: %s, want %s", id, found[id], status)
 	}
 	stop := errors.New("enough")
-	err := l.EachOrder(t.Context(), func([]*delivery.Order) error { return stop })
+	err := l.Orders.Each(t.Context(), func([]*delivery.Order) error { return stop })
 	check(t, errors.Is(err, stop), "went on after an error: %v", err)
-	stores, unreadable := get2(l.Stores(t.Context(), names))(t)
+	stores, unreadable := get2(l.Stores.GetAll(t.Context(), names))(t)
 	check(t, len(stores) == 4 && len(unreadable) == 0, "%d stores, unreadable are %v", len(stores), unreadable)
 	for name, s := range stores {
 		check(t, s.ExternalID == name.ExternalID && s.Account == name.Account, "%v is %v of %v", name, s.ExternalID, s.Account)
@@ -175,7 +175,7 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 	good, bad := s.create(t, "good"), s.create(t, "bad")
 	must(t, s.rdb.Set(t.Context(), s.rooms[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
 	found := 0
-	err := s.EachOrder(t.Context(), func(orders []*delivery.Order) error {
+	err := s.Orders.Each(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if o.ID == good.ID {
 				found++
@@ -209,7 +209,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	c := new(turns)
 	f := exportFeed(s.Ledger, c)
 	f.Batch, f.Every = 2, time.Hour
-	reader := newFeedReader(s.Ledger, &f, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &f, s.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	for i, full := range []bool{true, true, false} {
 		must(t, reader.gather(t.Context()))
@@ -236,8 +236,8 @@ func TestLag_OfALostGroup(t *testing.T) {
 	lag := s.lag(t)
 	check(t, lag.Entries == 20 && !lag.Oldest.IsZero(), "lag %+v", lag)
 	for p := range s.Partitions() {
-		n := get(s.Trim(t.Context(), p, 0))(t)
-		retired := get(s.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
+		n := get(s.Lifecycle.Trim(t.Context(), p, 0))(t)
+		retired := get(s.Lifecycle.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
 		check(t, n == 0 && retired == 0, "partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
 	}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))

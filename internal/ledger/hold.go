@@ -42,7 +42,7 @@ func holdExpired(group string, now time.Time) bool {
 // Hold begins to keep whatever has not been exported by now, and marks Redis with
 // the backup's id, until Release. Holds that have expired are removed. It returns
 // the name under which Release and Resume know it.
-func (l *Ledger) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
+func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
 	hold := holdPrefix + strconv.FormatInt(now.Unix(), 10)
 	err := l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		from, err := l.exportedUntil(ctx, key, groups)
@@ -68,7 +68,7 @@ func (l *Ledger) Hold(ctx context.Context, backup string, now time.Time) (string
 }
 
 // Release ends a hold. It may be repeated.
-func (l *Ledger) Release(ctx context.Context, hold string) error {
+func (l Backup) Release(ctx context.Context, hold string) error {
 	err := l.rdb.HDel(ctx, l.global.prefix+"meta", "backup").Err()
 	err = errors.Join(failureOrNil(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
 		return l.rdb.XGroupDestroy(ctx, key, hold).Err()
@@ -80,7 +80,7 @@ func (l *Ledger) Release(ctx context.Context, hold string) error {
 }
 
 // eachExported hands do every stream that is exported and there, with its groups.
-func (l *Ledger) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
+func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	for _, r := range l.rooms {
 		for _, kind := range streamKinds(RoleExport) {
 			groups, err := l.rdb.XInfoGroups(ctx, r.key(kind)).Result()
@@ -99,7 +99,7 @@ func (l *Ledger) eachExported(ctx context.Context, do func(key string, groups []
 }
 
 // exportedUntil is the id up to which everything has been exported.
-func (l *Ledger) exportedUntil(ctx context.Context, key string, groups []redis.XInfoGroup) (string, error) {
+func (l *core) exportedUntil(ctx context.Context, key string, groups []redis.XInfoGroup) (string, error) {
 	for _, g := range groups {
 		if g.Name != string(RoleExport) {
 			continue
@@ -151,7 +151,7 @@ type Resumed struct {
 //
 // ErrOtherCopy unless Redis was restored from the backup of that id. It may be
 // repeated after an error.
-func (l *Ledger) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
+func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
 	before, epoch, err := l.resumable(ctx, backup)
 	if err != nil || before {
 		return Resumed{Before: before, Epoch: epoch}, err
@@ -177,12 +177,12 @@ func (l *Ledger) Resume(ctx context.Context, backup, hold string, now time.Time)
 
 // Resumable is nil when Redis was restored from the backup of that id, whether or
 // not it has been resumed since; else ErrOtherCopy.
-func (l *Ledger) Resumable(ctx context.Context, backup string) error {
+func (l Backup) Resumable(ctx context.Context, backup string) error {
 	_, _, err := l.resumable(ctx, backup)
 	return err
 }
 
-func (l *Ledger) resumable(ctx context.Context, backup string) (before bool, epoch uint32, err error) {
+func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch uint32, err error) {
 	known, err := l.rdb.HMGet(ctx, l.global.prefix+"meta", "backup", "restored", "epoch").Result()
 	if err != nil {
 		return false, 0, fmt.Errorf("reading the ledger's meta: %w", failure(err))
@@ -210,7 +210,7 @@ func nextEpoch(epoch uint32, now time.Time) uint32 {
 
 // setBack moves the exporter's group to the hold's place in every stream, and
 // removes the hold. What the exporter had begun comes again with the rest.
-func (l *Ledger) setBack(ctx context.Context, hold string) (streams int, err error) {
+func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		from := "0-0" // a stream that is younger than the hold
 		for _, g := range groups {
@@ -237,7 +237,7 @@ func (l *Ledger) setBack(ctx context.Context, hold string) (streams int, err err
 }
 
 // endSessions removes every session of the panel.
-func (l *Ledger) endSessions(ctx context.Context) (ended int, err error) {
+func (l *core) endSessions(ctx context.Context) (ended int, err error) {
 	prefix := l.global.prefix + string(rune(kindSession))
 	remove := func(ctx context.Context, one *redis.Client) error {
 		for cursor := uint64(0); ; {

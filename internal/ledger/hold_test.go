@@ -23,15 +23,15 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	mark := get(l.Mark(t.Context(), role))(t)
+	mark := get(l.Streams.Mark(t.Context(), role))(t)
 	done := make(chan error, 1)
 	go func() {
-		done <- l.RunFeed(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Turn: func(ctx context.Context, batch []Entry) error {
+		done <- l.Streams.Run(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Turn: func(ctx context.Context, batch []Entry) error {
 			settled += len(batch)
-			return l.Ack(ctx, role, batch...)
+			return l.Streams.Ack(ctx, role, batch...)
 		}})
 	}()
-	testserver.Await(t, "all is settled", func() bool { return get(l.Passed(t.Context(), role, mark))(t) })
+	testserver.Await(t, "all is settled", func() bool { return get(l.Streams.Passed(t.Context(), role, mark))(t) })
 	cancel()
 	<-done
 	return settled
@@ -56,30 +56,30 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	partition := s.roomOf(s.account).number
 	trim := func(l *Ledger) {
 		t.Helper()
-		get(l.Trim(t.Context(), partition, -time.Hour))(t)
+		get(l.Lifecycle.Trim(t.Context(), partition, -time.Hour))(t)
 	}
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
-	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
+	hold := get(s.Backup.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
 	trim(s.Ledger)
 	if n := s.eventsHeld(t); n < 1 {
 		t.Errorf("%d events are left of the one that came after the hold", n)
 	}
-	must(t, s.Release(t.Context(), hold))
-	must(t, s.Release(t.Context(), hold))
+	must(t, s.Backup.Release(t.Context(), hold))
+	must(t, s.Backup.Release(t.Context(), hold))
 	trim(s.Ledger)
 	released := s.eventsHeld(t)
 
-	get(s.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute)))(t)
+	get(s.Backup.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute)))(t)
 	s.create(t, "expired")
 	settleForAll(t, s.Ledger)
 	trim(s.Ledger)
 	if n := s.eventsHeld(t); n > released {
 		t.Errorf("%d events are left behind a hold that has expired", n)
 	}
-	_, err := s.Hold(t.Context(), "b3", time.Now())
+	_, err := s.Backup.Hold(t.Context(), "b3", time.Now())
 	check(t, err == nil, "beside an expired hold: %v", err)
 	groups := get(s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
 	if len(groups) != 4 { // three roles and b3
@@ -91,24 +91,24 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 // sessions, and refuses a Redis that does not hold the backup.
 func TestResume_GoesOnFromTheHold(t *testing.T) {
 	s := newEnv(t)
-	wantError(t, errOf(s.Resume(t.Context(), "b1", "backup@1", time.Now())), ErrOtherCopy)
+	wantError(t, errOf(s.Backup.Resume(t.Context(), "b1", "backup@1", time.Now())), ErrOtherCopy)
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
-	hold := get(s.Hold(t.Context(), "b1", time.Now()))(t)
+	hold := get(s.Backup.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
 	must(t, s.rdb.Set(t.Context(), s.global.prefix+"l"+strings.Repeat("s", 32), "x", 0).Err())
 
 	now := time.Now()
-	done := get(s.Resume(t.Context(), "b1", hold, now))(t)
+	done := get(s.Backup.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3 && int64(done.Epoch) == now.Unix()-epochZero, "%+v", done)
 	equal(t, settleAll(t, s.Ledger, RoleExport), 1, "events are exported again, 1 came after the hold")
 	epoch := s.create(t, "new epoch").Version >> 32
 	check(t, epoch == uint64(done.Epoch), "the version's epoch is %d, want %d", epoch, done.Epoch)
-	again := get(s.Resume(t.Context(), "b1", hold, now))(t)
+	again := get(s.Backup.Resume(t.Context(), "b1", hold, now))(t)
 	check(t, again.Before && again.Epoch == done.Epoch, "a second time: %+v", again)
-	must(t, s.Resumable(t.Context(), "b1"))
-	wantError(t, errOf(s.Resume(t.Context(), "b0", hold, now)), ErrOtherCopy)
+	must(t, s.Backup.Resumable(t.Context(), "b1"))
+	wantError(t, errOf(s.Backup.Resume(t.Context(), "b0", hold, now)), ErrOtherCopy)
 }
 
 func TestIDBefore_IsTheGreatestThatIsLess(t *testing.T) {
@@ -176,7 +176,7 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 	l := openTest(t)
 	newAccount(t, l, plenty())
 	var file []byte
-	err := l.Snapshots(t.Context(), func(node Node, rdb io.Reader) (err error) {
+	err := l.Backup.Snapshots(t.Context(), func(node Node, rdb io.Reader) (err error) {
 		file, err = io.ReadAll(rdb)
 		return err
 	})

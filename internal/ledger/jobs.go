@@ -56,7 +56,7 @@ const maxSideReports = 50
 // Status for an acceptance or a swap of an order that has ended, and for a swap
 // while nobody has it; JOB_TAKEN with Courier when another one has accepted it;
 // TOO_MANY_REPORTS.
-func (l *Ledger) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
+func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.roomOfOrder(u.Order)
 	if !ok {
 		return nil, orderNotFound()
@@ -122,7 +122,7 @@ const positionsAtOnce = 200
 // ReportLocations keeps the newest position of each order. Orders that are
 // unknown, ended or another fleet's, and positions older than the known one, are
 // counted in ignored.
-func (l *Ledger) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
+func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
 	var calls []call
 	open := make(map[int]int) // by partition, the call that takes more; begins with 1
 	for _, p := range positions {
@@ -188,7 +188,7 @@ func (c jobCursor) String() string {
 // within each. Listed are the states before the end, and Cancelled. next is
 // empty at the end. An order that changes while the pages are read appears at
 // most once in each status.
-func (l *Ledger) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
+func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
 	at, err := parseJobCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -215,7 +215,7 @@ func (l *Ledger) Jobs(ctx context.Context, fleet delivery.FleetID, status delive
 	if more {
 		next = last.String()
 	}
-	all, err := l.Orders(ctx, ids)
+	all, err := l.GetAll(ctx, ids)
 	if err != nil {
 		return nil, "", err
 	}
@@ -229,7 +229,7 @@ func (l *Ledger) Jobs(ctx context.Context, fleet delivery.FleetID, status delive
 
 // jobsFrom reads up to limit members behind the cursor, and tells whether there
 // are more. Members of one score are ordered by their bytes.
-func (l *Ledger) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
+func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
 	for offset := int64(0); ; {
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
 			Min: strconv.FormatInt(after.score, 10), Max: "+inf", Offset: offset, Count: int64(limit) + 1}).Result()
@@ -253,7 +253,7 @@ func (l *Ledger) jobsFrom(ctx context.Context, key string, after jobCursor, limi
 }
 
 // dueMembers reads the members of a timer's set whose time has come.
-func (l *Ledger) dueMembers(ctx context.Context, key string, now time.Time, limit int) ([]string, error) {
+func (l *core) dueMembers(ctx context.Context, key string, now time.Time, limit int) ([]string, error) {
 	members, err := l.rdb.ZRangeByScore(ctx, key, &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {

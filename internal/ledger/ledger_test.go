@@ -152,7 +152,7 @@ var testHash = [32]byte{1, 2, 3}
 func newAccount(tb testing.TB, l *Ledger, limits delivery.Limits) delivery.AccountID {
 	tb.Helper()
 	a := &delivery.Account{ID: delivery.NewAccountID(), Name: "Vendor", Limits: limits, CreatedAt: time.Now()}
-	must(tb, l.CreateAccount(tb.Context(), a, testHash))
+	must(tb, l.Accounts.Create(tb.Context(), a, testHash))
 	return a.ID
 }
 
@@ -166,8 +166,8 @@ func newFleet(tb testing.TB, l *Ledger) *delivery.Fleet {
 	coverage := get(delivery.ParseCoverage([]byte(aroundTaksim)))(tb)
 	f := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Beyoğlu", DeliveryMinutes: 25,
 		PickupMinutes: 10, Couriers: -1, Coverage: coverage}
-	must(tb, l.CreateFleet(tb.Context(), f, testHash))
-	must(tb, l.LoadFleets(tb.Context()))
+	must(tb, l.Fleets.Create(tb.Context(), f, testHash))
+	must(tb, l.Fleets.Load(tb.Context()))
 	return f
 }
 
@@ -175,7 +175,7 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 	tb.Helper()
 	s := &delivery.Store{Account: account, ExternalID: "S-1", State: delivery.Active, TaxNumber: "1234567890", Name: "Şube",
 		Phone: "2121234567", Address: "İstiklal Caddesi 1", Point: taksim, Fleet: fleet.ID, FleetName: fleet.Name, UpdatedAt: time.Now()}
-	must(tb, l.WriteStore(tb.Context(), s))
+	must(tb, l.Stores.Write(tb.Context(), s))
 	return s
 }
 
@@ -217,12 +217,12 @@ func testDraft(externalID string) *delivery.OrderDraft {
 
 func (s *env) creation(externalID, key string) *Creation {
 	return &Creation{Account: s.account, IdempotencyKey: key, Body: []byte("body of " + externalID), Draft: testDraft(externalID),
-		Candidates: s.Fleets().AppendCandidates(nil, taksim), Now: time.Now()}
+		Candidates: s.Fleets.Snapshot().AppendCandidates(nil, taksim), Now: time.Now()}
 }
 
 func (s *env) create(tb testing.TB, externalID string) *delivery.Order {
 	tb.Helper()
-	created, _ := get2(s.CreateOrder(tb.Context(), s.creation(externalID, "")))(tb)
+	created, _ := get2(s.Orders.Create(tb.Context(), s.creation(externalID, "")))(tb)
 	return created.Order
 }
 
@@ -237,15 +237,15 @@ func (s *env) createMany(tb testing.TB, prefix string, n int) {
 func (s *env) report(tb testing.TB, id delivery.OrderID, status delivery.Status) {
 	tb.Helper()
 	u := delivery.Update{Order: id, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: status, At: time.Now()}
-	get(s.Report(tb.Context(), u, time.Now()))(tb)
+	get(s.Orders.Report(tb.Context(), u, time.Now()))(tb)
 }
 
 func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.Status) {
 	tb.Helper()
 	for _, status := range statuses {
-		o := get(s.Order(tb.Context(), id))(tb)
+		o := get(s.Orders.Get(tb.Context(), id))(tb)
 		at := time.Now().Truncate(time.Millisecond)
-		result := get(s.CommitAll(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}}))(tb)
+		result := get(s.Lifecycle.Commit(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}}))(tb)
 		must(tb, result[0])
 	}
 }
@@ -266,7 +266,7 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 	tb.Helper()
 	var mu sync.Mutex
 	var got []Entry
-	reader := newFeedReader(l, &Feed{Role: role, Consumer: consumer, Batch: 1000, Log: func(string, ...any) {},
+	reader := newFeedReader(l.core, &Feed{Role: role, Consumer: consumer, Batch: 1000, Log: func(string, ...any) {},
 		Handle: func(_ context.Context, _ int, batch []Entry) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -291,13 +291,13 @@ func (s *env) tick(t *testing.T) {
 
 func (s *env) stats(t *testing.T) Stats {
 	t.Helper()
-	return get(s.Stats(t.Context()))(t)
+	return get(s.Monitor.Stats(t.Context()))(t)
 }
 
 // lag is the exporter's.
 func (s *env) lag(t *testing.T) Lag {
 	t.Helper()
-	return get(s.Lag(t.Context(), RoleExport))(t)
+	return get(s.Streams.Lag(t.Context(), RoleExport))(t)
 }
 
 func redisInfo(tb testing.TB, l *Ledger, key string) []redis.XInfoGroup {

@@ -25,7 +25,7 @@ const librariesKept = 7 * 24 * time.Hour
 // know yet. Replicas get it from their masters. Two processes that load at once
 // agree: the name says what is in it. Many calls of one process that miss it
 // share one loading.
-func (l *Ledger) loadLibrary(ctx context.Context) error {
+func (l *core) loadLibrary(ctx context.Context) error {
 	_, err, _ := l.loading.Do("", func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // others wait for it, too
 		if err := l.noteLibrary(ctx); err != nil {
@@ -44,7 +44,7 @@ func (l *Ledger) loadLibrary(ctx context.Context) error {
 
 // loadInto gives one server the library, and takes those away that nobody has
 // used for long: they would pile up, release after release, 150 kB each.
-func (l *Ledger) loadInto(ctx context.Context, server *redis.Client) error {
+func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 	err := server.FunctionLoad(ctx, l.scripts.source).Err()
 	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
 		return nil
@@ -58,10 +58,10 @@ func (l *Ledger) loadInto(ctx context.Context, server *redis.Client) error {
 	return nil
 }
 
-func (l *Ledger) librariesKey() string { return l.global.prefix + "libraries" }
+func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
 // noteLibrary writes down that this release is in use.
-func (l *Ledger) noteLibrary(ctx context.Context) error {
+func (l *core) noteLibrary(ctx context.Context) error {
 	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.scripts.library}).Err(); err != nil {
 		return fmt.Errorf("noting the library: %w", failure(err))
 	}
@@ -71,7 +71,7 @@ func (l *Ledger) noteLibrary(ctx context.Context) error {
 // dropLibraries deletes what was last noted longer than librariesKept ago. One
 // that was never noted, as those of releases that knew no notes, counts from
 // now.
-func (l *Ledger) dropLibraries(ctx context.Context, server *redis.Client) error {
+func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	there, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryPrefix + "*"}).Result()
 	if err != nil {
 		return err

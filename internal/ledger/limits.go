@@ -91,7 +91,7 @@ func (c *counted) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *Ledger) count(ctx context.Context, s script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
+func (l *core) count(ctx context.Context, s script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
 	text, err := l.runText(ctx, s, keys, args...)
 	if err != nil {
 		return counted{}, err
@@ -100,7 +100,7 @@ func (l *Ledger) count(ctx context.Context, s script, account delivery.AccountID
 }
 
 // countCall is count for a composed call.
-func (l *Ledger) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (counted, error) {
+func (l *core) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (counted, error) {
 	text, err := l.send(ctx, call)
 	if err != nil {
 		return counted{}, err
@@ -108,7 +108,7 @@ func (l *Ledger) countCall(ctx context.Context, call *scriptCall, account delive
 	return l.counted(text, account)
 }
 
-func (l *Ledger) counted(reply string, account delivery.AccountID) (counted, error) {
+func (l *core) counted(reply string, account delivery.AccountID) (counted, error) {
 	c, err := parseCounted(reply)
 	if err != nil {
 		return counted{}, err
@@ -122,7 +122,7 @@ func (l *Ledger) counted(reply string, account delivery.AccountID) (counted, err
 // RATE_LIMITED with RetryAfter (then nothing was counted), ACCOUNT_SUSPENDED,
 // TOKEN_INVALID when the account does not exist. The Quota is valid with all
 // but the last.
-func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
+func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.roomOf(account)
 	c, err := l.count(ctx, l.scripts.consume, account,
 		[]string{r.ring(endpoint, account)})
@@ -134,7 +134,7 @@ func (l *Ledger) Consume(ctx context.Context, account delivery.AccountID, endpoi
 // that does not exist; nothing is counted then, so a stranger cannot use up a
 // vendor's tokens. notBefore is from when on the account's tokens are good, see
 // FleetSnapshot: the token is good only if it is issued no earlier.
-func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
+func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.roomOf(account)
 	c, err := l.count(ctx, l.scripts.countToken, account,
 		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
@@ -149,16 +149,16 @@ func (l *Ledger) CountToken(ctx context.Context, account delivery.AccountID, sec
 // up. After Redis's clock has gone back that lies further ahead than any use can
 // put it, and would refuse for as long as the clock went back; then it is
 // forgotten.
-func (l *Ledger) allow(ctx context.Context, key string, limit redis_rate.Limit) (*redis_rate.Result, error) {
+func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit) (*redis_rate.Result, error) {
 	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.Allow(ctx, key, limit) })
 }
 
 // allowAtMost is allow for up to n at once.
-func (l *Ledger) allowAtMost(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
+func (l *core) allowAtMost(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
 	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.AllowAtMost(ctx, key, limit, n) })
 }
 
-func (l *Ledger) allowed(ctx context.Context, key string, limit redis_rate.Limit, ask func() (*redis_rate.Result, error)) (*redis_rate.Result, error) {
+func (l *core) allowed(ctx context.Context, key string, limit redis_rate.Limit, ask func() (*redis_rate.Result, error)) (*redis_rate.Result, error) {
 	result, err := ask()
 	longest := limit.Period*time.Duration(limit.Burst)/time.Duration(limit.Rate) + time.Second
 	if err != nil || result.RetryAfter <= longest {

@@ -212,7 +212,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 			}
 		}
 		want := m.request(now)
-		got, err := l.Consume(tb.Context(), account, e)
+		got, err := l.Limits.Consume(tb.Context(), account, e)
 		refusal, refused := err.(*delivery.Error)
 		require(tb, err == nil || refused, "%v", err)
 		if refused == want.admitted {
@@ -353,7 +353,7 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 			try := func(at, most int) (admitted int) {
 				l.setClock(t, start+int64(at)*second)
 				for range most {
-					if _, err := l.Consume(t.Context(), id, c.endpoint); err == nil {
+					if _, err := l.Limits.Consume(t.Context(), id, c.endpoint); err == nil {
 						admitted++
 					}
 				}
@@ -366,7 +366,7 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 			}
 			l.setClock(t, start+int64(c.changed)*second)
 			*of = c.after
-			get(l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error { a.Limits = limits; return nil }))(t)
+			get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits = limits; return nil }))(t)
 			for _, at := range slices.Sorted(maps.Keys(c.want)) {
 				if n := try(at, 200); n != c.want[at] {
 					t.Errorf("%d admitted after %d s, want %d", n, at, c.want[at])
@@ -405,12 +405,12 @@ func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
 				now += second
 			}
 			old.setClock(t, now)
-			get(old.Consume(t.Context(), id, EndpointOrders))(t)
+			get(old.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 			admissions = append(admissions, now)
 		}
 		wide := delivery.Window{Count: 1000, Seconds: draw(10, 300)}
 		write(l, "update", wide)
-		used := get(l.Usage(t.Context(), []delivery.AccountID{id}))(t)[0][EndpointOrders].Sustained.Used
+		used := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{id}))(t)[0][EndpointOrders].Sustained.Used
 		inside := func(seconds int) (n int) {
 			for _, at := range admissions {
 				if at > now-int64(seconds)*second {
@@ -445,7 +445,7 @@ func TestRing_LogIsBounded(t *testing.T) {
 		for range n {
 			now += second / 40
 			l.setClock(t, now)
-			if _, err := l.Consume(t.Context(), id, e); err == nil {
+			if _, err := l.Limits.Consume(t.Context(), id, e); err == nil {
 				admitted++
 			}
 		}
@@ -486,17 +486,17 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 	two := delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 60}}
 	unknown := delivery.MakeOrderID(0, delivery.DayOf(time.Now()), [delivery.OrderDigestSize]byte{1})
 	for name, call := range map[string]func(s *env, n int) error{
-		"create": func(s *env, n int) error { return errOf(s.CreateOrder(t.Context(), s.creation(fmt.Sprint(n), ""))) },
-		"poll":   func(s *env, _ int) error { return errOf(s.PollOrder(t.Context(), s.account, unknown)) },
+		"create": func(s *env, n int) error { return errOf(s.Orders.Create(t.Context(), s.creation(fmt.Sprint(n), ""))) },
+		"poll":   func(s *env, _ int) error { return errOf(s.Orders.Poll(t.Context(), s.account, unknown)) },
 		"cancel": func(s *env, _ int) error {
-			return errOf(s.CancelOrder(t.Context(), s.account, unknown, "", "", time.Now()))
+			return errOf(s.Orders.Cancel(t.Context(), s.account, unknown, "", "", time.Now()))
 		},
-		"token":   func(s *env, _ int) error { return errOf(s.CountToken(t.Context(), s.account, testHash)) },
-		"consume": func(s *env, _ int) error { return errOf(s.Consume(t.Context(), s.account, EndpointOrders)) },
+		"token":   func(s *env, _ int) error { return errOf(s.Limits.CountToken(t.Context(), s.account, testHash)) },
+		"consume": func(s *env, _ int) error { return errOf(s.Limits.Consume(t.Context(), s.account, EndpointOrders)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
-			get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+			get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error {
 				a.Limits = delivery.Limits{Orders: two, OrderStatus: two, Cancel: two, Token: two, Stores: a.Limits.Stores}
 				return nil
 			}))(t)
@@ -519,7 +519,7 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()
-		get(s.Consume(t.Context(), s.account, EndpointCancel))(t)
+		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
 	outlives := func() {
 		t.Helper()
@@ -531,7 +531,7 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	}
 	outlives()
 	must(t, s.rdb.PExpire(t.Context(), log, 2*time.Minute).Err())
-	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
 		return nil
 	}))(t)
@@ -567,7 +567,7 @@ func (m *bruteForce) used(now int64) (sustained, burst int) {
 // told: as many pass as it says remain.
 func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, told *Quota) error {
 	tb.Helper()
-	uses := get(l.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
+	uses := get(l.Monitor.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
 	use := uses[0][m.endpoint]
 	sustained, burst := m.used(now)
 	if use.Endpoint != m.endpoint || use.Sustained.Used != sustained || use.Burst.Used != burst {
@@ -606,10 +606,10 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 	l.setClock(t, 4_000_000_000*second)
 	for e := range endpoints {
 		for range e + 2 {
-			get(l.Consume(t.Context(), id, e))(t)
+			get(l.Limits.Consume(t.Context(), id, e))(t)
 		}
 	}
-	uses := get(l.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
+	uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
 	require(t, len(uses) == 3 && uses[1] == nil && len(uses[0]) == 5 && len(uses[2]) == 5, "%+v", uses)
 	want := []EndpointUse{
 		{EndpointOrders, WindowUse{limits.Orders.Sustained, 2}, WindowUse{limits.Orders.Burst, 2}},
@@ -640,12 +640,12 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 		id := newAccount(t, l, delivery.Limits{Orders: wide, OrderStatus: wide, Cancel: wide, Stores: wide, Token: wide})
 		for _, at := range []int64{last - c.first, last} {
 			l.setClock(t, at)
-			get(l.Consume(t.Context(), id, EndpointCancel))(t)
+			get(l.Limits.Consume(t.Context(), id, EndpointCancel))(t)
 		}
-		get(l.UpdateAccount(t.Context(), id, func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Seconds = 10; return nil }))(t)
+		get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Seconds = 10; return nil }))(t)
 		l.setClock(t, last-c.back)
-		uses := get(l.Usage(t.Context(), []delivery.AccountID{id}))(t)
-		quota := get(l.Consume(t.Context(), id, EndpointCancel))(t)
+		uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{id}))(t)
+		quota := get(l.Limits.Consume(t.Context(), id, EndpointCancel))(t)
 		if used := uses[0][EndpointCancel].Sustained.Used; used != quota.Limit-quota.Remaining-1 {
 			t.Errorf("%d us back: %d used, and after one more request %d of %d remain", c.back, used, quota.Remaining, quota.Limit)
 		}
@@ -653,7 +653,7 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 }
 
 func TestUsage_OfNobodyIsNothing(t *testing.T) {
-	uses := get(openTest(t).Usage(t.Context(), nil))(t)
+	uses := get(openTest(t).Monitor.Usage(t.Context(), nil))(t)
 	check(t, len(uses) == 0, "%+v", uses)
 }
 
@@ -663,13 +663,13 @@ func TestUsage_WritesNothing(t *testing.T) {
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
 	for range 40 {
-		get(s.Consume(t.Context(), s.account, EndpointOrders))(t)
+		get(s.Limits.Consume(t.Context(), s.account, EndpointOrders))(t)
 	}
 	dump := func() string { return s.rdb.Dump(t.Context(), ring).Val() + s.rdb.Dump(t.Context(), ring+"l").Val() }
 	before := dump()
 	for _, at := range []int64{now, now - second/2, now - 500*second, now + 59*second, now + 61*second} {
 		s.setClock(t, at)
-		uses := get(s.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
+		uses := get(s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		want := 40
 		if at > now+60*second {
 			want = 0
@@ -686,7 +686,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 			return text
 		}
 	})
-	check(t, errOf(writing.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
+	check(t, errOf(writing.Monitor.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
 }
 
 // Without its log a ring counts what is in its head; a limit that was lowered is
@@ -695,15 +695,15 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	s := newEnv(t)
 	s.setClock(t, 4_000_000_000*second)
 	for range 20 {
-		get(s.Consume(t.Context(), s.account, EndpointCancel))(t)
+		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
 	use := func() WindowUse {
 		t.Helper()
-		uses := get(s.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
+		uses := get(s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		return uses[0][EndpointCancel].Sustained
 	}
 	lower := delivery.Window{Count: 5, Seconds: 60}
-	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
+	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
 	equal(t, use(), (WindowUse{lower, 20}), "got")
 	must(t, s.rdb.Del(t.Context(), s.roomOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)
@@ -719,7 +719,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 func TestUsage_RedisAway(t *testing.T) {
 	l := openTest(t)
 	id := newAccount(t, l, plenty())
-	_, err := l.Usage(overContext(t), []delivery.AccountID{id})
+	_, err := l.Monitor.Usage(overContext(t), []delivery.AccountID{id})
 	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 }
 

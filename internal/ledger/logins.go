@@ -71,7 +71,7 @@ type knownSecrets struct {
 // address; address is whatever stands for one caller. It answers RATE_LIMITED
 // once there were too many. It is never asked about a credential that is right,
 // so it refuses nobody who has one.
-func (l *Ledger) CountFailedLogin(ctx context.Context, clientID, address string) error {
+func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	for _, guard := range loginGuards(clientID, address) {
 		result, err := l.allow(ctx, l.global.prefix+guard.kind+string(guard.key[:]), guard.limit)
 		if err != nil {
@@ -93,7 +93,7 @@ func TooManyLogins(wait time.Duration) error {
 
 // LoginWait is how long CountFailedLogin would go on refusing, as far as this process
 // has been told; 0: it must be asked.
-func (l *Ledger) LoginWait(clientID, address string) (wait time.Duration) {
+func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
 	now := l.now()
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *logins) throttle(key loginKey, until time.Time) {
 // knows of the account, which is read again at most every quarter of a second, and
 // whether there is such an account every second: what is wrong costs Redis next to
 // nothing, however often it is asked. What it calls right CountToken must judge.
-func (l *Ledger) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
+func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
 	exists, err := l.knowsAccount(ctx, account)
 	if err != nil || !exists {
 		return false, err
@@ -138,7 +138,7 @@ func (l *Ledger) KnowsAccountSecret(ctx context.Context, account delivery.Accoun
 	return right == 1, nil
 }
 
-func (l *Ledger) knowsAccount(ctx context.Context, account delivery.AccountID) (bool, error) {
+func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (bool, error) {
 	known := func() (exists, fresh bool) {
 		l.logins.mu.Lock()
 		defer l.logins.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *Ledger) knowsAccount(ctx context.Context, account delivery.AccountID) (
 	return exists, err
 }
 
-func (l *Ledger) listAccounts(ctx context.Context) error {
+func (l *core) listAccounts(ctx context.Context) error {
 	began := l.now()
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *Ledger) listAccounts(ctx context.Context) error {
 	return nil
 }
 
-func (l *Ledger) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
+func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
 	known := &knownSecrets{read: l.now()}
 	fields := []string{"secret", "old_secret", "old_until", "previous"}
 	read, err := l.rdb.HMGet(ctx, l.roomOf(account).account(account), fields...).Result()

@@ -12,14 +12,14 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	now := time.UnixMilli(1_795_000_000_000)
 	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	for range 10 {
-		must(t, l.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"))
+		must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"))
 	}
-	equal(t, l.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
-	wantCode(t, l.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"), delivery.CodeRateLimited)
-	wait := l.LoginWait("ven_1", "192.0.2.1")
-	check(t, wait > 0 && l.LoginWait("ven_1", "192.0.2.2") <= 0 && l.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
+	equal(t, l.Limits.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
+	wantCode(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"), delivery.CodeRateLimited)
+	wait := l.Limits.LoginWait("ven_1", "192.0.2.1")
+	check(t, wait > 0 && l.Limits.LoginWait("ven_1", "192.0.2.2") <= 0 && l.Limits.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
 	now = now.Add(wait)
-	check(t, l.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it was told")
+	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it was told")
 	for i := range 2*throttledKept + 1 {
 		var key loginKey
 		binary.BigEndian.PutUint32(key[:], uint32(i))
@@ -31,7 +31,7 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 		l.logins.secrets[delivery.NewAccountID()] = &knownSecrets{}
 	}
 	id := newAccount(t, l, plenty())
-	check(t, get(l.KnowsAccountSecret(t.Context(), id, testHash))(t), "a right secret is not known")
+	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), id, testHash))(t), "a right secret is not known")
 	check(t, len(l.logins.secrets) <= secretsKept, "of %d accounts secrets are remembered", len(l.logins.secrets))
 }
 
@@ -41,7 +41,7 @@ func TestKnowsAccountSecret_SeesChangesWithinASecond(t *testing.T) {
 	e := newSecretsEnv(t, "account")
 	e.at(t, 0)
 	knows := func(n byte) bool {
-		return get(e.KnowsAccountSecret(t.Context(), e.subject, [32]byte{n}))(t)
+		return get(e.Limits.KnowsAccountSecret(t.Context(), e.subject, [32]byte{n}))(t)
 	}
 	must(t, e.rotate(10, true))
 	check(t, knows(10) && !knows(11), "known: %t, %t", knows(10), knows(11))
@@ -51,6 +51,6 @@ func TestKnowsAccountSecret_SeesChangesWithinASecond(t *testing.T) {
 	e.at(t, accountsKnown)
 	other := newAccount(t, e.Ledger, plenty())
 	e.at(t, 2*accountsKnown)
-	check(t, get(e.KnowsAccountSecret(t.Context(), other, testHash))(t), "a new account is not seen")
-	check(t, !get(e.KnowsAccountSecret(t.Context(), delivery.NewAccountID(), testHash))(t), "an account that is none is known")
+	check(t, get(e.Limits.KnowsAccountSecret(t.Context(), other, testHash))(t), "a new account is not seen")
+	check(t, !get(e.Limits.KnowsAccountSecret(t.Context(), delivery.NewAccountID(), testHash))(t), "an account that is none is known")
 }

@@ -55,11 +55,11 @@ func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
 	return drained
 }
 
-// FlushMinutes adds this process's counts to the current minute and marks or
+// Flush adds this process's counts to the current minute and marks or
 // clears the accounts in sustained excess. Run it every FlushMinutesEvery, and
 // once at the end. What fails to be written is dropped of the accounts' requests
 // and kept for the next time of the activity.
-func (l *Ledger) FlushMinutes(ctx context.Context, now time.Time) error {
+func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	var calls []call
 	for account, c := range l.minutes.drain() {
 		r := l.roomOf(account)

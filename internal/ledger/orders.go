@@ -64,7 +64,7 @@ type Created struct {
 	Replayed bool
 }
 
-// CreateOrder judges and stores an order in one round trip (design section 3).
+// Create judges and stores an order in one round trip (design section 3).
 // Errors besides Consume's, in the order in which they are found:
 // DUPLICATE_ORDER for another body under the same key, STORE_NOT_CONFIGURED,
 // FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER
@@ -73,7 +73,7 @@ type Created struct {
 // A lost reply is no danger: the connection's own retry carries the same nonce
 // and gets the first result; a new request of the vendor's is told apart by its
 // idempotency key or its external id.
-func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, error) {
+func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	sum := sha256.Sum256(c.Body)
 	fingerprint := [16]byte(sum[:16])
 	r := l.roomOf(c.Account)
@@ -98,10 +98,10 @@ func (l *Ledger) CreateOrder(ctx context.Context, c *Creation) (Created, Quota, 
 // namingStore adds to the refusal of a used external id whose it is: vendors look
 // for it in the wrong branch otherwise. An order that has left Redis, or cannot be
 // read now, is refused without.
-func (l *Ledger) namingStore(ctx context.Context, refusal error) error {
+func (l *core) namingStore(ctx context.Context, refusal error) error {
 	var duplicate *delivery.Error
 	if errors.As(refusal, &duplicate) {
-		if o, err := l.Order(ctx, duplicate.OrderID); err == nil {
+		if o, err := (Orders{l}).Get(ctx, duplicate.OrderID); err == nil {
 			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s, data.orderId names it; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
 		}
 	}
@@ -145,7 +145,7 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 }
 
 // prepareCreation composes the order and the call of create_order.lua.
-func (l *Ledger) prepareCreation(r room, c *Creation, fingerprint [16]byte) {
+func (l *core) prepareCreation(r room, c *Creation, fingerprint [16]byte) {
 	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 	o := &c.order
 	*o = delivery.Order{
@@ -206,9 +206,9 @@ func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint 
 }
 
 // judgeBody counts a creation whose body broke a rule.
-func (l *Ledger) judgeBody(ctx context.Context, r room, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
+func (l *core) judgeBody(ctx context.Context, r room, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
-		quota, err := l.Consume(ctx, c.Account, EndpointOrders)
+		quota, err := (Limits{l}).Consume(ctx, c.Account, EndpointOrders)
 		return Created{}, quota, err
 	}
 	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
@@ -222,11 +222,11 @@ func (l *Ledger) judgeBody(ctx context.Context, r room, c *Creation, fingerprint
 	return created, reply.quota, err
 }
 
-// PollOrder is GET /orders/{orderId}: it counts, and reads (spec, "Limits",
+// Poll is GET /orders/{orderId}: it counts, and reads (spec, "Limits",
 // rule 1). Errors besides Consume's: ORDER_NOT_FOUND, also for another
 // account's order; RATE_LIMITED with the order's own limit as the Quota when the
 // order was read within delivery.PollInterval; nothing is counted then.
-func (l *Ledger) PollOrder(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
+func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.roomOf(account)
 	day := id.Day()
 	reply, err := l.count(ctx, l.scripts.pollOrder, account,
@@ -255,15 +255,15 @@ func orderNotFound() error {
 	return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this orderId")
 }
 
-// CancelOrder is POST /orders/{orderId}/cancel: it counts and cancels, in one
+// Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one
 // script. A second cancellation answers the order as it stands. Errors besides
 // Consume's: ORDER_NOT_FOUND, ORDER_NOT_CANCELLABLE with Status; a pickup that a
 // courier has reported wins even if it is not committed yet, and is then the
 // Status that the vendor is told.
-func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
+func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
 	r := l.roomOf(account)
 	if id.Partition() != r.number {
-		quota, err := l.Consume(ctx, account, EndpointCancel)
+		quota, err := (Limits{l.core}).Consume(ctx, account, EndpointCancel)
 		if err == nil {
 			err = orderNotFound()
 		}
@@ -296,7 +296,7 @@ func (l *Ledger) CancelOrder(ctx context.Context, account delivery.AccountID, id
 }
 
 // cancel calls the script. The nonce tells a call from its repetition.
-func (l *Ledger) cancel(ctx context.Context, r room, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
+func (l *core) cancel(ctx context.Context, r room, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
 	day, epoch := id.Day(), l.epoch.Load()
 	return l.count(ctx, l.scripts.cancelOrder, account,
 		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
@@ -305,9 +305,9 @@ func (l *Ledger) cancel(ctx context.Context, r room, account delivery.AccountID,
 		binary.BigEndian.AppendUint64(nil, nonce))
 }
 
-// Order reads one order without counting. ORDER_NOT_FOUND.
-func (l *Ledger) Order(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
-	found, err := l.Orders(ctx, []delivery.OrderID{id})
+// Get reads one order without counting. ORDER_NOT_FOUND.
+func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
+	found, err := l.GetAll(ctx, []delivery.OrderID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -317,10 +317,10 @@ func (l *Ledger) Order(ctx context.Context, id delivery.OrderID) (*delivery.Orde
 	return found[0], nil
 }
 
-// Orders reads many in one round trip; one that does not exist is nil in its
+// GetAll reads many in one round trip; one that does not exist is nil in its
 // place. A record that cannot be read is an error for all.
-func (l *Ledger) Orders(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
-	orders, unreadable, err := l.OrdersEach(ctx, ids)
+func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
+	orders, unreadable, err := l.GetReadable(ctx, ids)
 	for _, e := range unreadable {
 		err = errors.Join(err, e)
 	}
@@ -330,9 +330,9 @@ func (l *Ledger) Orders(ctx context.Context, ids []delivery.OrderID) ([]*deliver
 	return orders, nil
 }
 
-// OrdersEach is Orders for those who go on without a record that cannot be read:
+// GetReadable is Orders for those who go on without a record that cannot be read:
 // it is nil in its place, and unreadable says why. The second error is Redis's.
-func (l *Ledger) OrdersEach(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
+func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
 	pipe := l.rdb.Pipeline()
 	replies := make([]*redis.StringCmd, len(ids))
 	for i, id := range ids {

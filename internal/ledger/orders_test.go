@@ -14,10 +14,10 @@ import (
 func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
 	s := newEnv(t)
 	suspend := func(suspended bool) {
-		get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil }))(t)
+		get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil }))(t)
 	}
 	suspend(true)
-	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-1", ""))
+	_, quota, err := s.Orders.Create(t.Context(), s.creation("X-1", ""))
 	wantCode(t, err, delivery.CodeAccountSuspended)
 	check(t, quota.Remaining == 99_999, "quota %+v", quota)
 	suspend(false)
@@ -30,26 +30,26 @@ func TestPollOrder_OncePerInterval(t *testing.T) {
 	o := s.create(t, "X-1")
 	now := time.Now().Add(1000 * time.Hour).UnixMicro()
 	s.setClock(t, now)
-	_, quota := get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	_, quota := get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
 	check(t, quota.Limit == 100_000 && quota.Remaining == 99_999, "quota %+v", quota)
 	s.setClock(t, now+9_999_000)
-	_, quota, err := s.PollOrder(t.Context(), s.account, o.ID)
+	_, quota, err := s.Orders.Poll(t.Context(), s.account, o.ID)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, quota.Limit == 1 && quota.Remaining == 0 && refusal.RetryAfter == time.Millisecond, "quota %+v, retry after %s", quota, refusal.RetryAfter)
 	s.setClock(t, now+10_000_000)
-	_, quota = get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	_, quota = get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
 	check(t, quota.Remaining == 99_998, "%d remain: the refused poll was counted", quota.Remaining)
 	// The clock jumps back: the order is not locked up for the length of the jump.
 	s.setClock(t, now-1000*second)
-	get2(s.PollOrder(t.Context(), s.account, o.ID))(t)
+	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
 
 	stranger := newAccount(t, s.Ledger, plenty())
-	_, quota, err = s.PollOrder(t.Context(), stranger, o.ID)
+	_, quota, err = s.Orders.Poll(t.Context(), stranger, o.ID)
 	wantCode(t, err, delivery.CodeOrderNotFound)
 	check(t, quota.Remaining == 99_999, "quota %+v: an unknown order counts too", quota)
 	day := delivery.MakeOrderID(o.ID.Partition(), o.ID.Day()+1, o.ID.Digest())
-	wantCode(t, errOf(s.PollOrder(t.Context(), s.account, day)), delivery.CodeOrderNotFound)
-	wantCode(t, errOf(s.Order(t.Context(), day)), delivery.CodeOrderNotFound)
+	wantCode(t, errOf(s.Orders.Poll(t.Context(), s.account, day)), delivery.CodeOrderNotFound)
+	wantCode(t, errOf(s.Orders.Get(t.Context(), day)), delivery.CodeOrderNotFound)
 }
 
 func TestCancelOrder_BeforePickupOnly(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			if c.reported != 0 {
 				s.report(t, o.ID, c.reported)
 			}
-			cancelled, quota, err := s.CancelOrder(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
+			cancelled, quota, err := s.Orders.Cancel(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
 			check(t, quota.Remaining == 99_999, "quota %+v", quota)
 			if c.code != "" {
 				refusal := wantCode(t, err, c.code)
@@ -87,7 +87,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			last := cancelled.Changes[len(cancelled.Changes)-1]
 			check(t, cancelled.Status == delivery.Cancelled && last.Status == delivery.Cancelled && last.Cancel == delivery.CustomerRequest && last.Note == "vazgeçti",
 				"cancelled %+v", cancelled)
-			again, _ := get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
+			again, _ := get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 			check(t, reflect.DeepEqual(again, cancelled), "a second cancel answers\n%+v\nafter\n%+v", again, cancelled)
 		})
 	}
@@ -97,7 +97,7 @@ func TestCancelOrder_TimeNeverRunsBack(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	s.advance(t, o.ID, delivery.Assigned)
-	cancelled, _ := get2(s.CancelOrder(t.Context(), s.account, o.ID, "", "", time.Now().Add(-time.Hour)))(t)
+	cancelled, _ := get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now().Add(-time.Hour)))(t)
 	check(t, !cancelled.Changes[1].At.Before(cancelled.Changes[0].At), "cancelled at %s, before %s", cancelled.Changes[1].At, cancelled.Changes[0].At)
 }
 
@@ -107,7 +107,7 @@ func TestCancelOrder_NotFound(t *testing.T) {
 	// Accounts of the same and of another partition.
 	for range 8 {
 		stranger := newAccount(t, s.Ledger, plenty())
-		_, quota, err := s.CancelOrder(t.Context(), stranger, o.ID, "", "", time.Now())
+		_, quota, err := s.Orders.Cancel(t.Context(), stranger, o.ID, "", "", time.Now())
 		wantCode(t, err, delivery.CodeOrderNotFound)
 		check(t, quota.Remaining == 99_999, "quota %+v", quota)
 	}
@@ -118,7 +118,7 @@ func TestCancelOrder_NotFound(t *testing.T) {
 func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newEnv(t)
 	first, second := s.create(t, "X-1"), s.create(t, "X-2")
-	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error {
+	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 		return nil
 	}))(t)
@@ -138,7 +138,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
 	}
-	o := get(s.Order(t.Context(), first.ID))(t)
+	o := get(s.Orders.Get(t.Context(), first.ID))(t)
 	equal(t, len(o.Changes), 1, "changes")
 }
 
@@ -148,21 +148,21 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	commit := Commit{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5551112233"}}}}
 	for i, want := range []error{nil, ErrConflict} { // the second is a repeated call
-		result := get(s.CommitAll(t.Context(), []Commit{commit}))(t)
+		result := get(s.Lifecycle.Commit(t.Context(), []Commit{commit}))(t)
 		check(t, errors.Is(result[0], want), "call %d: %v, want %v", i, result[0], want)
 	}
-	stored := get(s.Order(t.Context(), o.ID))(t)
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Status == delivery.Assigned && delivery.Sequence(stored.Version) == 2 && stored.Courier.Name == "Mehmet Yılmaz" && len(stored.Changes) == 1,
 		"stored %+v", stored)
 	swap := delivery.Courier{Name: "Ali Veli", Phone: "5550000000", VehicleType: "Bicycle"}
-	result := get(s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}}))(t)
+	result := get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}}))(t)
 	must(t, result[0])
 	wantCode(t, result[1], delivery.CodeOrderNotFound)
 	key := s.rooms[o.ID.Partition()].order(o.ID.Digest())
 	before := s.rdb.StrLen(t.Context(), key).Val()
-	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: stored, Swap: &swap}}))(t)[0]) // a repeated call
+	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: stored, Swap: &swap}}))(t)[0]) // a repeated call
 	equal(t, s.rdb.StrLen(t.Context(), key).Val(), before, "bytes of the record")
-	swapped := get(s.Order(t.Context(), o.ID))(t)
+	swapped := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, swapped.Version == stored.Version && swapped.Courier == swap && swapped.Changes[0].Courier.Name == "Mehmet Yılmaz", "swapped %+v", swapped)
 }
 
@@ -172,20 +172,20 @@ func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 	r := s.rooms[o.ID.Partition()]
 	entries := collect(t, s.Ledger, RoleStatus, "c", 1)
 	for range 2 { // a repeated call changes nothing
-		must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
+		must(t, s.Lifecycle.IndexJobs(t.Context(), o.ID.Partition(), entries))
 	}
 	listed := func(status delivery.Status) int {
-		orders, next := get2(s.Jobs(t.Context(), s.fleet.ID, status, "", 10))(t)
+		orders, next := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, status, "", 10))(t)
 		check(t, next == "", "a cursor %q at the end", next)
 		return len(orders)
 	}
 	check(t, listed(delivery.Searching) == 1, "the new order is not on its fleet's list")
-	due := get(s.DueOrders(t.Context(), o.ID.Partition(), o.CreatedAt.Add(15*time.Minute), 10))(t)
+	due := get(s.Lifecycle.DueOrders(t.Context(), o.ID.Partition(), o.CreatedAt.Add(15*time.Minute), 10))(t)
 	check(t, len(due) == 1 && due[0] == o.ID, "due after 15 minutes: %v", due)
 	s.advance(t, o.ID, delivery.Assigned)
 	check(t, listed(delivery.Searching) == 0 && listed(delivery.Assigned) == 1, "the assigned order is not on the right list")
 	// Indexing that comes late does not bring it back.
-	must(t, s.IndexJobs(t.Context(), o.ID.Partition(), entries))
+	must(t, s.Lifecycle.IndexJobs(t.Context(), o.ID.Partition(), entries))
 	check(t, listed(delivery.Searching) == 0, "a late index put the order back")
 	s.advance(t, o.ID, delivery.Delivered)
 	equal(t, s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(), 0, "timers of ended orders")
@@ -199,14 +199,14 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 	for i := range want {
 		c := s.creation(fmt.Sprint("X-", i), "")
 		c.Now = at
-		get2(s.CreateOrder(t.Context(), c))(t)
+		get2(s.Orders.Create(t.Context(), c))(t)
 	}
 	entries := collect(t, s.Ledger, RoleStatus, "c", want)
-	must(t, s.IndexJobs(t.Context(), entries[0].Partition, entries))
+	must(t, s.Lifecycle.IndexJobs(t.Context(), entries[0].Partition, entries))
 	for _, limit := range []int{1, 4, 5, 25, 100} {
 		seen := make(map[delivery.OrderID]bool)
 		for cursor := ""; ; {
-			orders, next := get2(s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, cursor, limit))(t)
+			orders, next := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, cursor, limit))(t)
 			for _, o := range orders {
 				require(t, !seen[o.ID], "limit %d: %s is listed twice", limit, o.ID)
 				seen[o.ID] = true
@@ -217,20 +217,20 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 		}
 		check(t, len(seen) == want, "limit %d: %d orders listed, want %d", limit, len(seen), want)
 	}
-	wantCode(t, errOf(s.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)), delivery.CodeValidationFailed)
+	wantCode(t, errOf(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)), delivery.CodeValidationFailed)
 }
 
 func TestReport_ChecksTheOwner(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	u := delivery.Update{Order: o.ID, Fleet: delivery.NewFleetID(), Kind: delivery.KindStatus, Status: delivery.Assigned, At: time.Now()}
-	wantCode(t, errOf(s.Report(t.Context(), u, time.Now())), delivery.CodeOrderNotFound)
+	wantCode(t, errOf(s.Orders.Report(t.Context(), u, time.Now())), delivery.CodeOrderNotFound)
 	u.Fleet = s.fleet.ID
-	before := get(s.Report(t.Context(), u, time.Now()))(t)
+	before := get(s.Orders.Report(t.Context(), u, time.Now()))(t)
 	check(t, before.Status == delivery.Searching && before.Reported == 0, "before %+v", before)
 	s.advance(t, o.ID, delivery.Failed)
 	u.Kind = delivery.KindAccept
-	_, err := s.Report(t.Context(), u, time.Now())
+	_, err := s.Orders.Report(t.Context(), u, time.Now())
 	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
 	check(t, refusal.Status == delivery.Failed, "told %s", refusal.Status)
 	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
@@ -247,7 +247,7 @@ func (s *env) updates(t *testing.T, id delivery.OrderID) int64 {
 func (s *env) wantReport(t *testing.T, u delivery.Update, code delivery.Code, appended int64) *delivery.Error {
 	t.Helper()
 	u.Fleet, u.At = s.fleet.ID, time.Now()
-	_, err := s.Report(t.Context(), u, u.At)
+	_, err := s.Orders.Report(t.Context(), u, u.At)
 	var refusal *delivery.Error
 	if errors.As(err, &refusal); code == "" && err != nil || code != "" && (refusal == nil || refusal.Code != code) {
 		t.Errorf("%+v: got %v, want %q", u, err, code)
@@ -266,7 +266,7 @@ func TestReport_OfAnEndedOrderTakesOneDelivery(t *testing.T) {
 			s.wantReport(t, u, "", 1)
 			s.wantReport(t, u, "", 1) // its answer was lost, and it is still to be decided
 			end.At = time.Now().Truncate(time.Millisecond)
-			must(t, get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: end.At}, end}}}))(t)[0])
+			must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: end.At}, end}}}))(t)[0])
 			s.wantReport(t, u, "", 1)
 			failed := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.TimedOut}
 			later, delivered := u, u
@@ -298,13 +298,13 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	s.wantReport(t, swap, delivery.CodeJobNotAvailable, 0) // nobody has it
 	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
 	s.wantReport(t, swap, "", 2)
-	before := get(s.Order(t.Context(), o.ID))(t)
+	before := get(s.Orders.Get(t.Context(), o.ID))(t)
 	record := get(s.rdb.Get(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t)
 	s.tick(t)
 	s.wantReport(t, swap, "", 2)
-	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: before, Swap: &swap.Courier}}))(t)[0])
+	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: before, Swap: &swap.Courier}}))(t)[0])
 	s.wantReport(t, swap, "", 2)
-	after := get(s.Order(t.Context(), o.ID))(t)
+	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
 	grown := get(s.rdb.StrLen(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
 	check(t, grown == int64(len(appendSwap(nil, swap.Courier))), "the record grew by %d bytes", grown)
@@ -332,7 +332,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	}
 	entries := collectFrom(t, s.Ledger, []room{s.rooms[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
 	check(t, entries[len(entries)-1].Update.Status == delivery.Delivered, "the last report is %+v", entries[len(entries)-1].Update)
-	stored := get(s.Order(t.Context(), o.ID))(t)
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Reported == delivery.Delivered && stored.Accepted.Name == fmt.Sprint("Courier ", maxSideReports-2), "stored %+v", stored)
 }
 
@@ -354,7 +354,7 @@ func TestReport_OnlyOneCourierIsTold(t *testing.T) {
 	wantTaken(accept(o.ID, ayse), "Mehmet Y.", 1) // before the worker has decided
 	s.wantReport(t, accept(o.ID, mehmet), "", 1)
 	at := time.Now().Truncate(time.Millisecond)
-	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: mehmet}}}}))(t)[0])
+	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Assigned, At: at, Courier: mehmet}}}}))(t)[0])
 	wantTaken(accept(o.ID, ayse), "Mehmet Y.", 1)
 	swap := accept(o.ID, ayse)
 	swap.Kind, swap.Status = delivery.KindSwap, 0
@@ -364,11 +364,11 @@ func TestReport_OnlyOneCourierIsTold(t *testing.T) {
 
 	// As an earlier release stored it: with the commit only.
 	old := s.create(t, "X-2")
-	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: old, Changes: []delivery.Change{
+	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: old, Changes: []delivery.Change{
 		{Status: delivery.Assigned, At: at, Courier: mehmet}, {Status: delivery.PickingUp, At: at}}}}))(t)[0])
 	wantTaken(accept(old.ID, ayse), "Mehmet Y.", 2)
 	s.wantReport(t, accept(old.ID, mehmet), "", 2)
-	must(t, get(s.CommitAll(t.Context(), []Commit{{Order: get(s.Order(t.Context(), old.ID))(t), Swap: &ayse}}))(t)[0])
+	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: get(s.Orders.Get(t.Context(), old.ID))(t), Swap: &ayse}}))(t)[0])
 	wantTaken(accept(old.ID, mehmet), "Ayşe K.", 2)
 
 	// A status without a courier: the acceptance that follows names one, once.
@@ -385,12 +385,12 @@ func TestReportLocations_KeepsTheNewest(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	here := delivery.Location{Point: taksim, At: at}
 	older := delivery.Location{Point: delivery.Point{Latitude: 1, Longitude: 2}, At: at.Add(-time.Second)}
-	ignored := get(s.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, here}, {o.ID, older}, {ended.ID, here}, {delivery.MakeOrderID(3, 4, [12]byte{}), here}, {delivery.MakeOrderID(999, 4, [12]byte{}), here}}, at))(t)
+	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, here}, {o.ID, older}, {ended.ID, here}, {delivery.MakeOrderID(3, 4, [12]byte{}), here}, {delivery.MakeOrderID(999, 4, [12]byte{}), here}}, at))(t)
 	check(t, ignored == 4, "%d ignored, want 4", ignored)
-	stored := get(s.Order(t.Context(), o.ID))(t)
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Location.Point == taksim && stored.Location.At.Equal(at) && stored.LastCourierUpdate.Equal(at),
 		"location %+v, last update %s", stored.Location, stored.LastCourierUpdate)
-	equal(t, get(s.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at))(t), 1, "another fleet: ignored")
+	equal(t, get(s.Orders.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at))(t), 1, "another fleet: ignored")
 }
 
 //rule:post-orders/synchronous
@@ -399,9 +399,9 @@ func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 	c := s.creation("X-1", "")
 	c.Draft.OrderedAt = time.Now().Add(-time.Minute)
 	c.Draft.PackageNote = "kırılacak"
-	created, quota := get2(s.CreateOrder(t.Context(), c))(t)
+	created, quota := get2(s.Orders.Create(t.Context(), c))(t)
 	check(t, quota.Limit == 100_000 && quota.Remaining == 99_999, "quota %+v", quota)
-	stored := get(s.Order(t.Context(), created.Order.ID))(t)
+	stored := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
 	want := *created.Order
 	for _, at := range []*time.Time{&want.CreatedAt, &want.ReadyAt, &want.OrderedAt} {
 		*at = at.UTC()
@@ -416,7 +416,7 @@ func TestCreateOrder_Refusals(t *testing.T) {
 	s := newEnv(t)
 	s.create(t, "used")
 	pending := &delivery.Store{Account: s.account, ExternalID: "pending", State: delivery.AwaitingFleetApproval, Fleet: s.fleet.ID}
-	must(t, s.WriteStore(t.Context(), pending))
+	must(t, s.Stores.Write(t.Context(), pending))
 	other := delivery.NewFleetID()
 	for name, c := range map[string]struct {
 		change func(*Creation)
@@ -441,7 +441,7 @@ func TestCreateOrder_Refusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			creation := s.creation("new-"+name, "")
 			c.change(creation)
-			created, _, err := s.CreateOrder(t.Context(), creation)
+			created, _, err := s.Orders.Create(t.Context(), creation)
 			wantCode(t, err, c.code)
 			check(t, created.Order == nil, "an order came with the refusal")
 		})
@@ -461,7 +461,7 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	copy(left[8:], mine.Terms.ID[:8])
 	copy(right[:8], mine.Terms.ID[8:])
 	c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: left}}, Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
-	created, _ := get2(s.CreateOrder(t.Context(), c))(t)
+	created, _ := get2(s.Orders.Create(t.Context(), c))(t)
 	check(t, created.Order.Fleet == s.fleet.Terms(), "fleet %+v", created.Order.Fleet)
 }
 
@@ -474,29 +474,29 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 	for _, key := range []string{"X-1", "another-key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			s := newEnv(t)
-			first, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", key)))(t)
+			first, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", key)))(t)
 
-			again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", key)))(t)
+			again, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", key)))(t)
 			check(t, again.Replayed && again.Order.ID == first.Order.ID && again.Order.CreatedAt.Equal(first.Order.CreatedAt), "replayed %+v", again)
 
 			// Whatever became of store, fleet and coverage since.
 			gone := s.creation("X-1", key)
 			gone.Candidates = nil
-			store := get(s.Store(t.Context(), s.account, "S-1"))(t)
+			store := get(s.Stores.Get(t.Context(), s.account, "S-1"))(t)
 			store.State = delivery.Deactivated
-			must(t, s.WriteStore(t.Context(), store))
-			again, _ = get2(s.CreateOrder(t.Context(), gone))(t)
+			must(t, s.Stores.Write(t.Context(), store))
+			again, _ = get2(s.Orders.Create(t.Context(), gone))(t)
 			check(t, again.Replayed, "not replayed after the store was deactivated")
 
 			other := s.creation("X-1", key)
 			other.Body = []byte("another body")
-			_, _, err := s.CreateOrder(t.Context(), other)
+			_, _, err := s.Orders.Create(t.Context(), other)
 			refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
 			check(t, refusal.OrderID.IsZero(), "a key conflict names an order")
 
 			// The same key with another external id.
 			otherID := s.creation("X-2", key)
-			wantCode(t, errOf(s.CreateOrder(t.Context(), otherID)), delivery.CodeDuplicateOrder)
+			wantCode(t, errOf(s.Orders.Create(t.Context(), otherID)), delivery.CodeDuplicateOrder)
 
 			// A body that broke a rule: a conflict, a replay, or nothing.
 			for _, c := range []struct {
@@ -504,7 +504,7 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 				code      delivery.Code
 				replayed  bool
 			}{{key, "broken", delivery.CodeDuplicateOrder, false}, {key, "body of X-1", "", true}, {"fresh", "broken", "", false}, {"", "broken", "", false}} {
-				created, quota, err := s.CreateOrder(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()})
+				created, quota, err := s.Orders.Create(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()})
 				if c.code != "" {
 					wantCode(t, err, c.code)
 				} else {
@@ -525,9 +525,9 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
-			first, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
-			wantCode(t, errOf(s.CreateOrder(t.Context(), s.creation(order[1][0], order[1][1]))), delivery.CodeDuplicateOrder)
-			again, _ := get2(s.CreateOrder(t.Context(), s.creation(order[0][0], order[0][1])))(t)
+			first, _ := get2(s.Orders.Create(t.Context(), s.creation(order[0][0], order[0][1])))(t)
+			wantCode(t, errOf(s.Orders.Create(t.Context(), s.creation(order[1][0], order[1][1]))), delivery.CodeDuplicateOrder)
+			again, _ := get2(s.Orders.Create(t.Context(), s.creation(order[0][0], order[0][1])))(t)
 			check(t, again.Replayed && again.Order.ID == first.Order.ID, "replayed %+v", again)
 		})
 	}
@@ -536,18 +536,18 @@ func TestCreateOrder_KeyThatIsAnotherOrdersExternalID(t *testing.T) {
 //rule:decisions/idempotency-header-absent decisions/duplicate-order
 func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	s := newEnv(t)
-	created, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "X-1")))(t)
+	created, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", "X-1")))(t)
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour-time.Second).UnixMicro())
-	again, _ := get2(s.CreateOrder(t.Context(), s.creation("X-1", "X-1")))(t)
+	again, _ := get2(s.Orders.Create(t.Context(), s.creation("X-1", "X-1")))(t)
 	check(t, again.Replayed, "not replayed within the day")
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
-	_, _, err := s.CreateOrder(t.Context(), s.creation("X-1", "X-1"))
+	_, _, err := s.Orders.Create(t.Context(), s.creation("X-1", "X-1"))
 	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
 	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must tell")
 	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
-	get2(s.CreateOrder(t.Context(), s.creation("X-2", "key")))(t)
+	get2(s.Orders.Create(t.Context(), s.creation("X-2", "key")))(t)
 	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record lives for %s", ttl)
 	}
@@ -572,7 +572,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newEnv(t)
 	one := plenty()
 	one.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
-	get(s.UpdateAccount(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
+	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	s.setClock(t, 4_000_000_000*second)
 	c := s.creation("X-1", "")
 	s.prepareCreation(s.roomOf(s.account), c, [16]byte{})
@@ -580,7 +580,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "answered %s, want %s", reply.name, want)
 	}
-	_, quota, err := s.CreateOrder(t.Context(), s.creation("X-2", ""))
+	_, quota, err := s.Orders.Create(t.Context(), s.creation("X-2", ""))
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, quota.Remaining == 0 && quota.Limit == 1 && refusal.RetryAfter == time.Minute, "quota %+v, retry after %s", quota, refusal.RetryAfter)
 }
@@ -608,7 +608,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 					creation = s.creation(fmt.Sprint("X-", i), c.key)
 				}
 				all.Go(func() {
-					got, _, err := s.CreateOrder(t.Context(), creation)
+					got, _, err := s.Orders.Create(t.Context(), creation)
 					mu.Lock()
 					defer mu.Unlock()
 					switch {

@@ -13,7 +13,7 @@ import (
 // everything else and may be repeated; every program must have the current key
 // already. Returns how many secrets it sealed anew. One that cannot be opened
 // stays as it is and is an error, after the others were sealed.
-func (l *Ledger) Reseal(ctx context.Context) (sealed int, err error) {
+func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func (l *Ledger) Reseal(ctx context.Context) (sealed int, err error) {
 }
 
 // resealField seals the secrets of one field again and answers how many.
-func (l *Ledger) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
+func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.roomOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
 		values, err := l.rdb.HMGet(ctx, key, field).Result()
@@ -63,7 +63,7 @@ func (l *Ledger) resealField(ctx context.Context, id delivery.AccountID, field s
 
 // resealed is a field's value with every secret sealed with the current key, and how
 // many were sealed with another.
-func (l *Ledger) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
+func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
 	if value == "" {
 		return "", 0, nil
 	}

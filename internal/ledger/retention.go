@@ -15,7 +15,7 @@ import (
 // every group has read and settled, and of what no replay looks at, couriers'
 // updates and attempts that go on, all that are settled; it drops nothing while a
 // required group is missing. Returns how many entries went.
-func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
+func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.rooms[partition]
 	total := int64(0)
 	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
@@ -42,7 +42,7 @@ func (l *Ledger) Trim(ctx context.Context, partition int, keep time.Duration) (i
 // floor is the oldest id of a stream that some group still needs, or the last
 // one that all have read; empty when a required group is missing, for then
 // nothing may go. unsettled tells that some group has entries to settle.
-func (l *Ledger) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
+func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
 		return "", false, nil
@@ -81,7 +81,7 @@ func (l *Ledger) floor(ctx context.Context, key string) (floor string, unsettled
 
 // settledUntil is the time up to which every group has settled every entry: now
 // when they are done with all there are; the zero time when nothing is certain.
-func (l *Ledger) settledUntil(ctx context.Context, key string) (time.Time, error) {
+func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) {
 	now := time.Now() // before the look: what comes later is not settled
 	floor, unsettled, err := l.floor(ctx, key)
 	if err != nil || floor == "" {
@@ -118,7 +118,7 @@ func splitStreamID(id string) (ms, sequence uint64) {
 // that waits to be decided moves that time back by its age: a Delivered that was
 // acknowledged finds its order, however long the status workers were away. Returns
 // how many entries of the lists of ended orders were settled, at most limit.
-func (l *Ledger) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
+func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.rooms[partition]
 	settled, err := l.settledUntil(ctx, r.key(kindEvents))
 	if err != nil || settled.IsZero() {

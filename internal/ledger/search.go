@@ -14,11 +14,11 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// FindOrders finds the orders of any account that have this external id, newest
+// Find finds the orders of any account that have this external id, newest
 // first; an account has one at most. Orders past their retention are not found.
 // It takes one round trip for the accounts' ids and one for every 500 of them. A
 // record that cannot be read is an error.
-func (l *Ledger) FindOrders(ctx context.Context, externalID string) ([]*delivery.Order, error) {
+func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order, error) {
 	if externalID == "" {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (l *Ledger) FindOrders(ctx context.Context, externalID string) ([]*delivery
 
 // getAll reads strings of any partition in one round trip; one that is not there
 // is empty.
-func (l *Ledger) getAll(ctx context.Context, keys []string) ([]string, error) {
+func (l *core) getAll(ctx context.Context, keys []string) ([]string, error) {
 	pipe := l.rdb.Pipeline()
 	reads := make([]*redis.StringCmd, len(keys))
 	for i, key := range keys {
@@ -85,11 +85,11 @@ const (
 	storesAtOnce = 500
 )
 
-// FindStores lists stores by account and external id, at most limit, 1 to 1000;
+// Find lists stores by account and external id, at most limit, 1 to 1000;
 // more says that there are others. It goes through the accounts by their ids and
 // ends where there is enough, or through a fleet's stores when one is asked for
 // and no account.
-func (l *Ledger) FindStores(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
+func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
@@ -119,7 +119,7 @@ type storeSet struct {
 
 // storeSets are the sets that hold every store that a filter can find. ordered:
 // all stores of one set belong before those of the next.
-func (l *Ledger) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
+func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
 		for _, r := range l.rooms {
 			sets = append(sets, storeSet{r, r.fleetStores(f.Fleet)})
@@ -140,7 +140,7 @@ func (l *Ledger) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet
 }
 
 // searchStores adds to the search what some sets hold.
-func (l *Ledger) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
+func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
 	pipe := l.rdb.Pipeline()
 	members := make([]*redis.StringSliceCmd, len(sets))
 	for i, set := range sets {

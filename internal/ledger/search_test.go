@@ -21,28 +21,28 @@ func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 		s.create(t, fmt.Sprint("only-", i))
 		c := s.creation("same id", "")
 		c.Now = time.Now().Add(time.Duration(i) * time.Second)
-		created, _ := get2(s.CreateOrder(t.Context(), c))(t)
+		created, _ := get2(s.Orders.Create(t.Context(), c))(t)
 		want = append(want, created.Order.ID)
 	}
 	slices.Reverse(want)
-	found := get(l.FindOrders(t.Context(), "same id"))(t)
+	found := get(l.Orders.Find(t.Context(), "same id"))(t)
 	var got []delivery.OrderID
 	for _, o := range found {
 		got = append(got, o.ID)
 		check(t, o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
 	}
 	check(t, slices.Equal(got, want), "found %v, want %v", got, want)
-	if one, err := l.FindOrders(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != vendors[2].account {
+	if one, err := l.Orders.Find(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != vendors[2].account {
 		t.Errorf("%+v, %v", one, err)
 	}
 	for _, nobodys := range []string{"", "only", "ONLY-2", strings.Repeat("x", 1000)} {
-		if none, err := l.FindOrders(t.Context(), nobodys); err != nil || len(none) != 0 {
+		if none, err := l.Orders.Find(t.Context(), nobodys); err != nil || len(none) != 0 {
 			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
 		}
 	}
 	key := l.rooms[1].order(delivery.OrderDigest(vendors[1].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
-	check(t, errOf(l.FindOrders(t.Context(), "same id")) != nil, "a record that cannot be read is passed over")
+	check(t, errOf(l.Orders.Find(t.Context(), "same id")) != nil, "a record that cannot be read is passed over")
 }
 
 // One account more than a pipeline asks about.
@@ -53,7 +53,7 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 	for i := range accountsAtOnce + 1 {
 		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", accountsAtOnce-i), Limits: plenty()}
 		for range 2 { // a repeated call
-			must(t, l.CreateAccount(t.Context(), a, testHash))
+			must(t, l.Accounts.Create(t.Context(), a, testHash))
 		}
 		newStore(t, l, a.ID, fleet)
 		s := &env{Ledger: l, account: a.ID, fleet: fleet}
@@ -63,23 +63,23 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		}
 		want[a.ID] = true
 	}
-	accounts := get(l.Accounts(t.Context()))(t)
+	accounts := get(l.Accounts.List(t.Context()))(t)
 	for i, a := range accounts {
 		require(t, a.Name == fmt.Sprintf("Vendor %03d", i) && want[a.ID] && a.Limits == plenty(), "account %d: %+v", i, a)
 	}
-	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
-	orders := get(l.FindOrders(t.Context(), "X"))(t)
-	stores, more := get2(l.FindStores(t.Context(), StoreFilter{}, 1000))(t)
+	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
+	orders := get(l.Orders.Find(t.Context(), "X"))(t)
+	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 1000))(t)
 	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(orders) == 501 && len(stores) == 501 && !more,
 		"%d accounts, %d endpoints, %d orders, %d stores", len(accounts), len(endpoints), len(orders), len(stores))
 }
 
 func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 	l := openTest(t)
-	accounts := get(l.Accounts(t.Context()))(t)
-	endpoints := get(l.WebhookEndpoints(t.Context()))(t)
-	orders := get(l.FindOrders(t.Context(), "X-1"))(t)
-	stores, more := get2(l.FindStores(t.Context(), StoreFilter{}, 10))(t)
+	accounts := get(l.Accounts.List(t.Context()))(t)
+	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
+	orders := get(l.Orders.Find(t.Context(), "X-1"))(t)
+	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 10))(t)
 	check(t, len(accounts)+len(endpoints)+len(orders)+len(stores) <= 0 && !more, "%v %v %v %v", accounts, endpoints, orders, stores)
 }
 
@@ -95,7 +95,7 @@ func city(t *testing.T, l *Ledger, vendors []*env) []*delivery.Store {
 			if i%2 == 0 {
 				store.Fleet = []delivery.FleetID{s.fleet.ID, other.ID}[i/2%2]
 			}
-			must(t, l.WriteStore(t.Context(), store))
+			must(t, l.Stores.Write(t.Context(), store))
 			all = append(all, store)
 		}
 	}
@@ -142,7 +142,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 				want = append(want, s.Account.String()+s.ExternalID)
 			}
 		}
-		found, more := get2(l.FindStores(t.Context(), f, limit))(t)
+		found, more := get2(l.Stores.Find(t.Context(), f, limit))(t)
 		var got []string
 		for _, s := range found {
 			got = append(got, s.Account.String()+s.ExternalID)
@@ -168,18 +168,18 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	ids := get(l.accountIDs(t.Context()))(t)
 	last := ids[len(ids)-1]
 	must(t, l.rdb.Set(t.Context(), l.roomOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
-	if found, more, err := l.FindStores(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
+	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)
 	}
-	check(t, errOf(l.FindStores(t.Context(), StoreFilter{}, 100)) != nil, "a record that cannot be read is passed over")
-	if found, _, err := l.FindStores(t.Context(), StoreFilter{Account: delivery.NewAccountID()}, 10); err != nil || len(found) != 0 {
+	check(t, errOf(l.Stores.Find(t.Context(), StoreFilter{}, 100)) != nil, "a record that cannot be read is passed over")
+	if found, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: delivery.NewAccountID()}, 10); err != nil || len(found) != 0 {
 		t.Errorf("an unknown account's: %+v, %v", found, err)
 	}
 }
 
 func TestFindStores_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
-		_, _, err := l.FindStores(ctx, StoreFilter{}, limit)
+		_, _, err := l.Stores.Find(ctx, StoreFilter{}, limit)
 		return err
 	})
 }

@@ -29,10 +29,10 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	account, fleet := newAccount(t, e.Ledger, plenty()), newFleet(t, e.Ledger)
 	e.subject = account
 	e.rotate = func(n byte, revokeOld bool) error {
-		return e.RotateAccountSecret(t.Context(), account, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
+		return e.Accounts.RotateSecret(t.Context(), account, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
 	}
 	e.right = func(n byte) bool {
-		_, _, err := e.CountToken(t.Context(), account, [32]byte{n})
+		_, _, err := e.Limits.CountToken(t.Context(), account, [32]byte{n})
 		return err == nil
 	}
 	e.oldRotate = func(n byte) {
@@ -46,11 +46,11 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	}
 	e.subject = fleet.ID
 	e.rotate = func(n byte, revokeOld bool) error {
-		return e.RotateFleetSecret(t.Context(), fleet.ID, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
+		return e.Fleets.RotateSecret(t.Context(), fleet.ID, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
 	}
 	e.right = func(n byte) bool {
-		must(t, e.LoadFleets(t.Context()))
-		return e.VerifyFleetSecret(fleet.ID, [32]byte{n}, e.now)
+		must(t, e.Fleets.Load(t.Context()))
+		return e.Fleets.VerifySecret(fleet.ID, [32]byte{n}, e.now)
 	}
 	e.oldRotate = func(n byte) {
 		get(e.updateFleet(t.Context(), fleet.ID, func(f *storedFleet) error {
@@ -147,8 +147,8 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 	forAccountAndFleet(t, func(t *testing.T, e *secretsEnv) {
 		other := openTest(t, sameDatabase(e.Ledger))
 		from := func(l *Ledger) int64 {
-			must(t, l.LoadFleets(t.Context()))
-			return l.Fleets().NotBefore(e.subject)
+			must(t, l.Fleets.Load(t.Context()))
+			return l.Fleets.Snapshot().NotBefore(e.subject)
 		}
 		second := e.now.Unix()
 		check(t, from(e.Ledger) == second+1 && from(other) == second+1, "good from %d and %d on, in second %d", from(e.Ledger), from(other), second)
@@ -164,7 +164,7 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 		equal(t, from(other), second+3661, "revoked by a clock that is ahead, good from")
 		// What no token can be of any more is forgotten with the next revocation.
 		e.at(t, 4*time.Hour)
-		must(t, e.RotateFleetSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, e.now, true))
+		must(t, e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, e.now, true))
 		equal(t, from(other), 0, "three hours later, good from")
 	})
 }
@@ -172,10 +172,10 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 func TestCountToken_TellsFromWhenOnTokensAreGood(t *testing.T) {
 	e := newSecretsEnv(t, "account")
 	e.at(t, 0)
-	_, from := get2(e.CountToken(t.Context(), e.subject, testHash))(t)
+	_, from := get2(e.Limits.CountToken(t.Context(), e.subject, testHash))(t)
 	equal(t, from, 0, "never revoked: from")
 	must(t, e.rotate(10, true))
-	_, from = get2(e.CountToken(t.Context(), e.subject, [32]byte{10}))(t)
+	_, from = get2(e.Limits.CountToken(t.Context(), e.subject, [32]byte{10}))(t)
 	equal(t, from, e.now.Unix()+1, "revoked: from")
 }
 
@@ -187,7 +187,7 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	issued := []string{s.endpoint(t).Secret}
 	rotate := func() {
-		issued = append(issued, get(s.RotateWebhookSecret(t.Context(), s.account, false))(t))
+		issued = append(issued, get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t))
 	}
 	signing := func(want ...int) {
 		t.Helper()
@@ -205,14 +205,14 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "proven", "1").Err())
 	rotate()
 	signing(4, 3, 0, 1, 2)
-	wantCode(t, errOf(s.RotateWebhookSecret(t.Context(), s.account, false)), delivery.CodeTooManySecrets)
+	wantCode(t, errOf(s.Webhooks.RotateSecret(t.Context(), s.account, false)), delivery.CodeTooManySecrets)
 	s.pass(t, 21*time.Hour)
 	signing(4, 3, 1, 2)
 	rotate()
 	signing(5, 3, 1, 2, 4)
 	s.pass(t, 3*time.Hour)
 	signing(5, 4) // the one that it was known to have ended with its day
-	issued = append(issued, get(s.RotateWebhookSecret(t.Context(), s.account, true))(t))
+	issued = append(issued, get(s.Webhooks.RotateSecret(t.Context(), s.account, true))(t))
 	signing(6)
 }
 
@@ -221,8 +221,8 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 func TestRotateWebhookSecret_BesideTheReleaseBefore(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	first := s.endpoint(t).Secret
-	second := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
-	third := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
+	second := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
+	third := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	known := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "old_secret", "secret").Val()
 	equal(t, get(s.secrets.open(s.account[:], text(known[0])))(t), first, "the release before signs with")
 	fourth := "whsec_" + strings.Repeat("A", 43) + "="

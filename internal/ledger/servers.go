@@ -24,7 +24,7 @@ type Server struct {
 }
 
 // Servers asks every server.
-func (l *Ledger) Servers(ctx context.Context) ([]Server, error) {
+func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
 	var (
 		mu  sync.Mutex
 		all []Server
@@ -78,7 +78,7 @@ func parseServer(addr, info string) Server {
 // Epochs are the ledger's: the one that this process opened it with, and the one
 // it has now. They differ when a backup was restored (Resume) under a process that
 // was not started anew.
-func (l *Ledger) Epochs(ctx context.Context) (own, stored uint32, err error) {
+func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading the ledger's epoch: %w", failure(err))

@@ -17,7 +17,7 @@ import (
 func TestServers_SayWhatOperatorsWatch(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	all := get(l.Servers(t.Context()))(t)
+	all := get(l.Monitor.Servers(t.Context()))(t)
 	require(t, len(all) != 0, "no server")
 	for _, s := range all {
 		check(t, s.Addr != "" && s.MemoryUsed > 0 && s.Clients > 0 && s.Commands > 0 && !s.AOFBroken, "%+v", s)
@@ -43,10 +43,10 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 func TestEpochs_DifferUnderAProcessThatOutlivesARestore(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	own, stored := get2(l.Epochs(t.Context()))(t)
+	own, stored := get2(l.Monitor.Epochs(t.Context()))(t)
 	check(t, own == stored && own != 0, "epochs %d and %d", own, stored)
 	must(t, l.rdb.HIncrBy(t.Context(), l.global.prefix+"meta", "epoch", 1).Err())
-	before, after, err := l.Epochs(t.Context())
+	before, after, err := l.Monitor.Epochs(t.Context())
 	check(t, err == nil && before == own && after == own+1, "after a restore: %d and %d, %v", before, after, err)
 }
 
@@ -83,15 +83,15 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	}
 	configure("1")
 	keys := s.rdb.DBSize(t.Context()).Val()
-	wantError(t, errOf(s.CreateOrder(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
+	wantError(t, errOf(s.Orders.Create(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
 	now := s.rdb.DBSize(t.Context()).Val()
 	check(t, now == keys, "%d keys before, %d after a refused order", keys, now)
-	if o, _, err := s.PollOrder(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
+	if o, _, err := s.Orders.Poll(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
 		t.Errorf("reading an order: %v", err)
 	}
-	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
+	get(s.Limits.Consume(t.Context(), s.account, EndpointStores))(t)
 	configure("0")
-	if c, _, err := s.CreateOrder(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
+	if c, _, err := s.Orders.Create(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
 		t.Errorf("the refused order, sent again: %+v, %v", c, err)
 	}
 }
@@ -100,7 +100,7 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 	l := openTest(t)
 	inFlight := func(want int64) {
 		t.Helper()
-		s := get(l.Stats(t.Context()))(t)
+		s := get(l.Monitor.Stats(t.Context()))(t)
 		check(t, s.InFlight == want, "%d orders in flight, want %d", s.InFlight, want)
 	}
 	inFlight(0)
@@ -114,13 +114,13 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 		byPartition[e.Partition] = append(byPartition[e.Partition], e)
 	}
 	for p, entries := range byPartition {
-		must(t, l.IndexJobs(t.Context(), p, entries))
+		must(t, l.Lifecycle.IndexJobs(t.Context(), p, entries))
 	}
 	inFlight(4)
 	vendors[0].advance(t, orders[0].ID, delivery.Assigned)
 	inFlight(4)
 	vendors[0].advance(t, orders[0].ID, delivery.Delivered)
-	get2(vendors[1].CancelOrder(t.Context(), vendors[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
+	get2(vendors[1].Orders.Cancel(t.Context(), vendors[1].account, orders[1].ID, "", "", orders[1].CreatedAt))(t)
 	inFlight(2)
 }
 
@@ -142,7 +142,7 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	}
 	use := func(l *Ledger) {
 		t.Helper()
-		if _, err := l.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
+		if _, err := l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
 	forget()
 	o := s.create(t, "X-1")
 	forget()
-	get(s.Consume(t.Context(), s.account, EndpointStores))(t)
+	get(s.Limits.Consume(t.Context(), s.account, EndpointStores))(t)
 	forget()
 	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
 }

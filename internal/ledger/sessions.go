@@ -49,10 +49,10 @@ type Session struct {
 	SeenAt     time.Time // of the last request, to within a minute
 }
 
-// CreateSession stores a new session and answers its id, 43 characters of
+// Create stores a new session and answers its id, 43 characters of
 // base64url, which only the browser has: Redis knows its SHA-256. CSRF token
 // and times are made here, whatever s says of them.
-func (l *Ledger) CreateSession(ctx context.Context, s Session) (id string, created *Session, err error) {
+func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Session, err error) {
 	if len(s.Roles) > maxRoles {
 		return "", nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
 	}
@@ -65,9 +65,9 @@ func (l *Ledger) CreateSession(ctx context.Context, s Session) (id string, creat
 	return id, &s, nil
 }
 
-// Session finds a session that has not ended, and puts its end off. TOKEN_INVALID
+// Get finds a session that has not ended, and puts its end off. TOKEN_INVALID
 // for every other id, whatever it looks like.
-func (l *Ledger) Session(ctx context.Context, id string) (*Session, error) {
+func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if len(id) != base64.RawURLEncoding.EncodedLen(sessionIDSize) {
 		return nil, noSession()
 	}
@@ -103,9 +103,9 @@ func (l *Ledger) Session(ctx context.Context, id string) (*Session, error) {
 	return s, nil
 }
 
-// EndSession removes a session; from then on its id is worth nothing on any
+// End removes a session; from then on its id is worth nothing on any
 // replica. An unknown one is no error.
-func (l *Ledger) EndSession(ctx context.Context, id string) error {
+func (l Sessions) End(ctx context.Context, id string) error {
 	if err := l.rdb.Del(ctx, l.sessionKey(id)).Err(); err != nil {
 		return fmt.Errorf("ending a session: %w", failure(err))
 	}
@@ -116,7 +116,7 @@ func noSession() error {
 	return delivery.Refuse(delivery.CodeTokenInvalid, "the session is unknown or has ended; sign in")
 }
 
-func (l *Ledger) sessionKey(id string) string {
+func (l *core) sessionKey(id string) string {
 	digest := sha256.Sum256([]byte(id))
 	return l.global.keyOf(kindSession, digest[:])
 }
@@ -176,7 +176,7 @@ var (
 // RATE_LIMITED with RetryAfter once there were too many for the user, from the
 // address, or for both together; whether that refuses the attempt is the
 // caller's to say. address is whatever stands for one caller.
-func (l *Ledger) CountSignIn(ctx context.Context, user, address string) error {
+func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 	return l.countSignIn(ctx,
 		signInGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
 		signInGuard{l.signInKey("address", address), signInsFromAddress},
@@ -185,7 +185,7 @@ func (l *Ledger) CountSignIn(ctx context.Context, user, address string) error {
 
 // CountKnownSignIn is CountSignIn for a device in which the user has signed in
 // before: what others try does not count.
-func (l *Ledger) CountKnownSignIn(ctx context.Context, user, device string) error {
+func (l Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
 	return l.countSignIn(ctx, signInGuard{l.signInKey("device", user, device), signInsOfDevice})
 }
 
@@ -194,7 +194,7 @@ type signInGuard struct {
 	limit redis_rate.Limit
 }
 
-func (l *Ledger) countSignIn(ctx context.Context, guards ...signInGuard) error {
+func (l *core) countSignIn(ctx context.Context, guards ...signInGuard) error {
 	for _, guard := range guards {
 		result, err := l.allow(ctx, guard.key, guard.limit)
 		if err != nil {
@@ -210,7 +210,7 @@ func (l *Ledger) countSignIn(ctx context.Context, guards ...signInGuard) error {
 
 // ForgiveSignIns forgets the attempts of a user at an address, once the password
 // was right there. Those counted for all addresses together stay.
-func (l *Ledger) ForgiveSignIns(ctx context.Context, user, address string) error {
+func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
 	if err := l.rates.Reset(ctx, l.signInKey("both", user, address)); err != nil {
 		return fmt.Errorf("forgetting sign-ins: %w", failure(err))
 	}
@@ -218,7 +218,7 @@ func (l *Ledger) ForgiveSignIns(ctx context.Context, user, address string) error
 }
 
 // signInKey is of one length whatever a stranger types as a name.
-func (l *Ledger) signInKey(kind string, parts ...string) string {
+func (l *core) signInKey(kind string, parts ...string) string {
 	var b []byte
 	for _, part := range slices.Concat([]string{kind}, parts) {
 		b = appendText(b, part)

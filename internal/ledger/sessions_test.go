@@ -32,7 +32,7 @@ var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Creden
 
 func signIn(t *testing.T, l *Ledger) (string, *Session) {
 	t.Helper()
-	id, s := get2(l.CreateSession(t.Context(), ayse))(t)
+	id, s := get2(l.Sessions.Create(t.Context(), ayse))(t)
 	return id, s
 }
 
@@ -41,7 +41,7 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 	id, created := signIn(t, l)
 	other, _ := signIn(t, l)
 	check(t, id != other && len(id) == 43 && len(created.CSRF) == 43 && created.CSRF != id, "ids %q, %q, csrf %q", id, other, created.CSRF)
-	got := get(l.Session(t.Context(), id))(t)
+	got := get(l.Sessions.Get(t.Context(), id))(t)
 	want := ayse
 	want.CSRF = created.CSRF
 	want.CreatedAt = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -49,7 +49,7 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 	check(t, reflect.DeepEqual(*got, want), "got %+v, want %+v", *got, want)
 	digest := sha256.Sum256([]byte(id))
 	for _, unknown := range []string{"", "x", id[:42], id + "A", strings.ToLower(id), "\x00" + id[1:], string(digest[:]), strings.Repeat("A", 43)} {
-		wantCode(t, errOf(l.Session(t.Context(), unknown)), delivery.CodeTokenInvalid)
+		wantCode(t, errOf(l.Sessions.Get(t.Context(), unknown)), delivery.CodeTokenInvalid)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSession_EndsIdleAndByAge(t *testing.T) {
 			id, _ := signIn(t, l)
 			for i, step := range c.steps {
 				clock.pass(step)
-				_, err := l.Session(t.Context(), id)
+				_, err := l.Sessions.Get(t.Context(), id)
 				if last := i == len(c.steps)-1; last && !c.alive {
 					wantCode(t, err, delivery.CodeTokenInvalid)
 				} else if err != nil {
@@ -123,7 +123,7 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	}
 	for range 35 {
 		clock.pass(20 * time.Minute)
-		get(l.Session(t.Context(), id))(t)
+		get(l.Sessions.Get(t.Context(), id))(t)
 	}
 	if d := remaining(); d <= 19*time.Minute || d > 20*time.Minute {
 		t.Errorf("with 20 minutes to live it stays for %s", d)
@@ -135,22 +135,22 @@ func TestEndSession_HoldsForEverybody(t *testing.T) {
 	id, _ := signIn(t, l)
 	bystander, _ := signIn(t, l)
 	clock.pass(5 * time.Minute)
-	must(t, l.EndSession(t.Context(), id))
-	must(t, l.EndSession(t.Context(), id))
-	must(t, l.EndSession(t.Context(), "never heard of"))
-	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
-	get(l.Session(t.Context(), bystander))(t)
+	must(t, l.Sessions.End(t.Context(), id))
+	must(t, l.Sessions.End(t.Context(), id))
+	must(t, l.Sessions.End(t.Context(), "never heard of"))
+	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
+	get(l.Sessions.Get(t.Context(), bystander))(t)
 }
 
 func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	clock.pass(2 * time.Minute) // the request wants to store its time
-	once := &afterReply{command: "get", do: func() { must(t, l.EndSession(t.Context(), id)) }}
+	once := &afterReply{command: "get", do: func() { must(t, l.Sessions.End(t.Context(), id)) }}
 	l.rdb.AddHook(once)
-	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
 	require(t, once.do == nil, "nothing was read")
-	wantCode(t, errOf(l.Session(t.Context(), id)), delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
 }
 
 // afterReply does something once, after a command has been answered and before its
@@ -182,11 +182,11 @@ func TestSession_SaysThatRedisIsAway(t *testing.T) {
 	gone := openTest(t, config)
 	id, _ := signIn(t, gone)
 	own.Kill()
-	_, err := gone.Session(t.Context(), id)
-	_, _, err2 := gone.CreateSession(t.Context(), ayse)
-	err3 := gone.EndSession(t.Context(), id)
-	err4 := gone.CountSignIn(t.Context(), "a", "b")
-	err5 := gone.ForgiveSignIns(t.Context(), "a", "b")
+	_, err := gone.Sessions.Get(t.Context(), id)
+	_, _, err2 := gone.Sessions.Create(t.Context(), ayse)
+	err3 := gone.Sessions.End(t.Context(), id)
+	err4 := gone.Sessions.CountSignIn(t.Context(), "a", "b")
+	err5 := gone.Sessions.ForgiveSignIns(t.Context(), "a", "b")
 	for i, err := range []error{err, err2, err3, err4, err5} {
 		check(t, errors.Is(err, delivery.ErrUnavailable), "%d: got %v", i, err)
 	}
@@ -194,7 +194,7 @@ func TestSession_SaysThatRedisIsAway(t *testing.T) {
 
 func TestCreateSession_RefusesMoreRolesThanItCanRead(t *testing.T) {
 	l, _ := newSessions(t)
-	check(t, errOf(l.CreateSession(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
+	check(t, errOf(l.Sessions.Create(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
 }
 
 func TestSession_SurvivesItsEncoding(t *testing.T) {
@@ -240,12 +240,12 @@ func TestCountSignIn_SlowsGuessingDown(t *testing.T) {
 			l, _ := newSessions(t)
 			for i := range c.burst {
 				user, address := c.attempt(i)
-				must(t, l.CountSignIn(t.Context(), user, address))
+				must(t, l.Sessions.CountSignIn(t.Context(), user, address))
 			}
 			user, address := c.attempt(c.burst)
-			refusal := wantCode(t, l.CountSignIn(t.Context(), user, address), delivery.CodeRateLimited)
+			refusal := wantCode(t, l.Sessions.CountSignIn(t.Context(), user, address), delivery.CodeRateLimited)
 			check(t, refusal.RetryAfter > 0 && refusal.RetryAfter <= c.wait, "wait %s, want up to %s", refusal.RetryAfter, c.wait)
-			must(t, l.CountSignIn(t.Context(), "somebody else", "198.51.100.7"))
+			must(t, l.Sessions.CountSignIn(t.Context(), "somebody else", "198.51.100.7"))
 		})
 	}
 }
@@ -253,18 +253,18 @@ func TestCountSignIn_SlowsGuessingDown(t *testing.T) {
 func TestCountSignIn_KeepsNamesAndAddressesApart(t *testing.T) {
 	l, _ := newSessions(t)
 	for range 5 {
-		must(t, l.CountSignIn(t.Context(), "ab", "c"))
+		must(t, l.Sessions.CountSignIn(t.Context(), "ab", "c"))
 	}
-	must(t, l.CountSignIn(t.Context(), "a", "bc"))
+	must(t, l.Sessions.CountSignIn(t.Context(), "a", "bc"))
 }
 
 func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
 	l, _ := newSessions(t)
 	for range 5 {
-		must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
-		must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.2"))
+		must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
+		must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.2"))
 	}
-	must(t, l.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1"))
-	must(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
-	wantCode(t, l.CountSignIn(t.Context(), "ayse", "192.0.2.2"), delivery.CodeRateLimited)
+	must(t, l.Sessions.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1"))
+	must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
+	wantCode(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.2"), delivery.CodeRateLimited)
 }

@@ -30,7 +30,7 @@ type Node struct {
 //
 // The masters of a cluster are copied at different moments. All of an account is
 // on one of them, so a copy is consistent for each account.
-func (l *Ledger) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
+func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
 	var nodes []*redis.Client
 	var mu sync.Mutex // masters of a cluster are listed at once
 	err := l.eachMaster(ctx, func(_ context.Context, one *redis.Client) error {
@@ -52,7 +52,7 @@ func (l *Ledger) Snapshots(ctx context.Context, take func(Node, io.Reader) error
 }
 
 // eachMaster runs do for every master, of a cluster at once.
-func (l *Ledger) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+func (l *core) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	if many, ok := l.rdb.(*redis.ClusterClient); ok {
 		return many.ForEachMaster(ctx, do)
 	}
@@ -63,7 +63,7 @@ func (l *Ledger) eachMaster(ctx context.Context, do func(context.Context, *redis
 // it is configured to wait for further replicas, a little longer.
 const snapshotSilence = time.Minute
 
-func (l *Ledger) snapshot(ctx context.Context, one *redis.Client, take func(Node, io.Reader) error) error {
+func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, io.Reader) error) error {
 	node := Node{Addr: one.Options().Addr}
 	role, err := one.Info(ctx, "replication").Result()
 	if err != nil {

@@ -21,7 +21,7 @@ type Stats struct {
 }
 
 // Stats reads the figures of every partition in one round trip per kind.
-func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
+func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
 	pipe := l.rdb.Pipeline()
 	type partition struct {

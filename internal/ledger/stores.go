@@ -110,10 +110,10 @@ func decodeStore(record string) (*delivery.Store, error) {
 	return s, nil
 }
 
-// CountAndReadStore is the first half of PUT /stores/{externalStoreId}: it
+// CountAndGet is the first half of PUT /stores/{externalStoreId}: it
 // counts in the stores bucket and reads, in one script. The store is nil when
 // there is none. Errors are Consume's.
-func (l *Ledger) CountAndReadStore(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
+func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.roomOf(account)
 	reply, err := l.count(ctx, l.scripts.readStore, account, []string{
 		r.ring(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
@@ -124,8 +124,8 @@ func (l *Ledger) CountAndReadStore(ctx context.Context, account delivery.Account
 	return s, reply.quota, err
 }
 
-// Store reads a store without counting. STORE_NOT_FOUND.
-func (l *Ledger) Store(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, error) {
+// Get reads a store without counting. STORE_NOT_FOUND.
+func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, error) {
 	r := l.roomOf(account)
 	record, err := l.rdb.Get(ctx, r.store(delivery.OrderDigest(account, externalID))).Result()
 	if errors.Is(err, redis.Nil) {
@@ -137,11 +137,11 @@ func (l *Ledger) Store(ctx context.Context, account delivery.AccountID, external
 	return decodeStore(record)
 }
 
-// WriteStore stores s if the stored revision still is s.Revision (0: there is
+// Write stores s if the stored revision still is s.Revision (0: there is
 // none), raises s.Revision, keeps the fleet's lists and the closing timer, and
 // publishes the notices, all in one script. ErrConflict when somebody else wrote
 // in between.
-func (l *Ledger) WriteStore(ctx context.Context, s *delivery.Store, notices ...Notice) error {
+func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.roomOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
 	closing := int64(0)
@@ -173,18 +173,13 @@ func endOfLocalDay(t time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, delivery.Istanbul)
 }
 
-// FleetStores lists the stores attached to a fleet in a state (0: any) over all
+// OfFleet lists the stores attached to a fleet in a state (0: any) over all
 // accounts, in no particular order.
-func (l *Ledger) FleetStores(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
+func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
 	return l.storesIn(ctx, l.rooms, func(r room) string { return r.fleetStores(fleet) }, state)
 }
 
-// AccountStores lists an account's stores, in no particular order.
-func (l *Ledger) AccountStores(ctx context.Context, account delivery.AccountID) ([]*delivery.Store, error) {
-	return l.storesIn(ctx, []room{l.roomOf(account)}, func(r room) string { return r.keyOf(kindAccountStores, account[:]) }, 0)
-}
-
-func (l *Ledger) storesIn(ctx context.Context, rooms []room, set func(room) string, state delivery.StoreState) ([]*delivery.Store, error) {
+func (l *core) storesIn(ctx context.Context, rooms []room, set func(room) string, state delivery.StoreState) ([]*delivery.Store, error) {
 	pipe := l.rdb.Pipeline()
 	members := make([]*redis.StringSliceCmd, len(rooms))
 	for i, r := range rooms {
@@ -213,7 +208,7 @@ func (l *Ledger) storesIn(ctx context.Context, rooms []room, set func(room) stri
 }
 
 // readStores reads stores of one partition; those that are gone are left out.
-func (l *Ledger) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
+func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -237,7 +232,7 @@ func (l *Ledger) readStores(ctx context.Context, keys []string) ([]*delivery.Sto
 }
 
 // DueStores lists stores of a partition whose closing day is over.
-func (l *Ledger) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
+func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.rooms[partition]
 	digests, err := l.dueMembers(ctx, r.key(kindClosings), now, limit)
 	if err != nil {
@@ -251,7 +246,7 @@ func (l *Ledger) DueStores(ctx context.Context, partition int, now time.Time, li
 }
 
 // Publish appends notices to the event streams of their accounts.
-func (l *Ledger) Publish(ctx context.Context, notices ...Notice) error {
+func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 	for i := range notices {
 		if _, err := l.publish(ctx, &notices[i], notices[i].id()); err != nil {
 			return err
@@ -260,7 +255,7 @@ func (l *Ledger) Publish(ctx context.Context, notices ...Notice) error {
 	return nil
 }
 
-func (l *Ledger) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
+func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
 	r := l.roomOf(n.Account)
 	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
 		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))

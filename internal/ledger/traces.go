@@ -37,7 +37,7 @@ type trace struct {
 
 // newestTraces reads the newest entries of a stream of every partition in one
 // round trip, newest first.
-func (l *Ledger) newestTraces(ctx context.Context, kind byte, limit int) ([]trace, error) {
+func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type RefusedUpdate struct {
 
 // RefusedUpdates lists the newest traces of all partitions, at most limit, 1 to
 // 1000, newest first, in two round trips.
-func (l *Ledger) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
+func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
 	traces, err := l.newestTraces(ctx, kindRefused, limit)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func storedStatus(digits string) delivery.Status {
 }
 
 // nameAccounts reads whose the orders are; their updates do not say it.
-func (l *Ledger) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
+func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
 	pipe := l.rdb.Pipeline()
 	reads := make([]*redis.StringCmd, len(refused))
 	for i := range refused {
@@ -155,7 +155,7 @@ var streamNames = map[string]string{
 
 // DeadLetters lists the newest of all partitions, at most limit, 1 to 1000,
 // newest first, in two round trips.
-func (l *Ledger) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
+func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
 	traces, err := l.newestTraces(ctx, kindDeadLetters, limit)
 	if err != nil {
 		return nil, err

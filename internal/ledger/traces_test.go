@@ -22,7 +22,7 @@ func envsEverywhere(t *testing.T, l *Ledger) []*env {
 	for missing := len(vendors); missing > 0; {
 		id := delivery.NewAccountID()
 		if i := partitionOf(id, len(l.rooms)); vendors[i] == nil {
-			must(t, l.CreateAccount(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
+			must(t, l.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
 			vendors[i] = &env{Ledger: l, account: id, fleet: fleet}
 			newStore(t, l, id, fleet)
 			missing--
@@ -54,7 +54,7 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		u := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Failed,
 			At: time.Now().UTC().Truncate(time.Millisecond), Failure: delivery.StoreClosed,
 			Location: delivery.Location{Point: taksim, At: time.Now().UTC().Truncate(time.Millisecond)}}
-		get(s.Report(t.Context(), u, time.Now()))(t)
+		get(s.Orders.Report(t.Context(), u, time.Now()))(t)
 		updates = append(updates, u)
 	}
 	reported := make(map[delivery.OrderID]Entry)
@@ -64,10 +64,10 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		}
 	}
 	for n, u := range updates {
-		must(t, l.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
+		must(t, l.Lifecycle.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
 		vendors[0].tick(t) // ids of different partitions are compared by their milliseconds
 	}
-	got := get(l.RefusedUpdates(t.Context(), 5))(t)
+	got := get(l.Monitor.RefusedUpdates(t.Context(), 5))(t)
 	require(t, len(got) == 5, "%d refused updates", len(got))
 	for i, r := range got {
 		n := 7 - i
@@ -92,7 +92,7 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 	} {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[1].key(kindRefused), Values: values}).Err())
 	}
-	got := get(l.RefusedUpdates(t.Context(), 10))(t)
+	got := get(l.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	require(t, len(got) == 5, "%+v", got)
 	for i := range 3 {
 		check(t, strings.HasPrefix(got[i].Reason, "unreadable: ") && got[i].Update.Order.IsZero() && !got[i].At.IsZero(), "%+v", got[i])
@@ -104,7 +104,7 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 
 func TestRefusedUpdates_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
-		found, err := l.RefusedUpdates(ctx, limit)
+		found, err := l.Monitor.RefusedUpdates(ctx, limit)
 		check(t, len(found) <= 0, "%+v", found)
 		return err
 	})
@@ -116,7 +116,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	r := l.rooms[2]
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
-	reader := newFeedReader(l, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.rooms)
+	reader := newFeedReader(l.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.rooms)
 	must(t, reader.makeGroups(t.Context()))
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
 	bury := func(kind byte, reason string) string {
@@ -131,7 +131,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	}
 	ids := []string{bury(kindEvents, "a defect"), bury(kindUpdates, "another"), bury(kindEvents, "unreadable")}
 	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
-	got := get(l.DeadLetters(t.Context(), 10))(t)
+	got := get(l.Monitor.DeadLetters(t.Context(), 10))(t)
 	require(t, len(got) == 3, "%+v", got)
 	for i, d := range got {
 		check(t, d.Partition == 2 && d.Stream == want[i].stream && d.EntryID == ids[2-i] && d.Role == "status" && d.Reason == want[i].reason && d.Fields["order"] == want[i].order && !d.At.Before(began),
@@ -140,7 +140,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	f := got[0].Fields
 	check(t, f["e"] == "0x096e6f6e73656e7365" && f["other"] == strings.Repeat("ş", 256)+"…", "fields %q", f)
 	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
-	if got, err := l.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
+	if got, err := l.Monitor.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -155,14 +155,14 @@ func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	} {
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters), Values: values}).Err())
 	}
-	got := get(s.DeadLetters(t.Context(), 10))(t)
+	got := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	check(t, len(got) == 3 && got[0].Reason == "" && got[1].Reason == "not an entry" && got[1].EntryID == "nonsense" && got[2].Reason == "not a stream" && strings.HasPrefix(got[2].Stream, "0x") && got[2].Fields == nil,
 		"%+v", got)
 }
 
 func TestDeadLetters_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
-		found, err := l.DeadLetters(ctx, limit)
+		found, err := l.Monitor.DeadLetters(ctx, limit)
 		check(t, len(found) <= 0, "%+v", found)
 		return err
 	})

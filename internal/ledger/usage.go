@@ -44,7 +44,7 @@ const useSize = 1 + 6*4
 // Usage tells how much of every endpoint's limits each account has used, as the
 // next request would find it, in one round trip. It counts nothing and writes
 // nothing. The use of an unknown account is nil in its place.
-func (l *Ledger) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
+func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
 	calls := make([]call, len(accounts))
 	for i, id := range accounts {
 		r := l.roomOf(id)

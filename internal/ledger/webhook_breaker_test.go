@@ -44,7 +44,7 @@ func TestBreaker_CountsWithinOneCall(t *testing.T) {
 				results[i].Outcome = accepts(s, d)
 			}
 		}
-		get(s.RecordAttempts(t.Context(), results, grant(100), s.breaker))(t)
+		get(s.Queue.Record(t.Context(), results, grant(100), s.breaker))(t)
 		e := s.endpoint(t)
 		check(t, e.BreakerOpen == test.open, "%s: open %v", test.answers, e.BreakerOpen)
 	}
@@ -64,7 +64,7 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	s.ends(t, failsFor(time.Hour), ds[5])
 	require(t, s.endpoint(t).BreakerOpen, "still closed")
 	// What was sent to another URL tells nothing of this one, good or bad.
-	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
+	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	s.ends(t, failsFor(time.Hour), ds[6:9]...)
 	e := s.endpoint(t)
 	check(t, !e.BreakerOpen && e.State == EndpointHealthy, "judged by results of the old URL: %+v", e)
@@ -85,7 +85,7 @@ func TestBreaker_ProbesOneAtATimeEverMoreSeldom(t *testing.T) {
 		// While it is in flight nothing else goes, however long it takes.
 		s.pass(t, 20*time.Second)
 		s.lease(t, 0)
-		_, next, err := s.Lease(t.Context(), 0, grant(10))
+		_, next, err := s.Queue.Lease(t.Context(), 0, grant(10))
 		require(t, err == nil && !next.Before(s.now().Add(10*time.Second)), "looked at again at %s while a probe is in flight, %v", next, err)
 		recorded := s.recordMore(t, d, failsFor(20*time.Hour))
 		require(t, len(recorded.Deliveries) == 0, "recording a probe handed out another event")
@@ -98,7 +98,7 @@ func (s *env) recordMore(t *testing.T, d *Delivery, a answer) Recorded {
 	t.Helper()
 	o := a(s, d)
 	o.At = s.now()
-	return get(s.RecordAttempts(t.Context(), []Result{{d, o}}, grant(100), s.breaker))(t)
+	return get(s.Queue.Record(t.Context(), []Result{{d, o}}, grant(100), s.breaker))(t)
 }
 
 func TestBreaker_TurnsBetweenNewAndDueEvents(t *testing.T) {
@@ -155,10 +155,10 @@ func TestBreaker_LoneEventKeepsItsSchedule(t *testing.T) {
 		due := s.now().Add(again)
 		s.ends(t, failsFor(again), d)
 		for d = nil; d == nil; {
-			_, next := get2(s.Lease(t.Context(), 0, grant(10)))(t)
+			_, next := get2(s.Queue.Lease(t.Context(), 0, grant(10)))(t)
 			require(t, !next.IsZero() && next.After(s.now()) && !next.After(due), "attempt %d is due at %s, the next look at %s", i+2, due, next)
 			s.pass(t, next.Sub(s.now()))
-			ds, _ := get2(s.Lease(t.Context(), 0, grant(10)))(t)
+			ds, _ := get2(s.Queue.Lease(t.Context(), 0, grant(10)))(t)
 			for _, one := range ds {
 				if one.Probe {
 					probes++
@@ -218,7 +218,7 @@ func TestBreaker_PingsStopAfterThreeDays(t *testing.T) {
 	s.ends(t, failsFor(0), s.one(t))
 	s.pass(t, time.Minute)
 	s.lease(t, 0)
-	_, next, err := s.Lease(t.Context(), 0, grant(10))
+	_, next, err := s.Queue.Lease(t.Context(), 0, grant(10))
 	check(t, err == nil && next.IsZero(), "looked at again at %s, %v", next, err)
 	// The next event is the probe.
 	s.publish(t, 2)
@@ -312,7 +312,7 @@ func TestStragglers_LostOnesAreTakenBack(t *testing.T) {
 func (s *env) records(t *testing.T, d *Delivery, o Outcome) bool {
 	t.Helper()
 	o.At = s.now()
-	recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
+	recorded := get(s.Queue.Record(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
 	return recorded.OK[0]
 }
 
@@ -422,7 +422,7 @@ func TestClock_EndpointsAreLookedAtAfterAJumpBack(t *testing.T) {
 			for passed := time.Duration(0); passed < 5*time.Minute; passed += time.Second {
 				s.pass(t, time.Second)
 				s.unpaced(t)
-				ds, _ := get2(s.Lease(t.Context(), 0, grant(100)))(t)
+				ds, _ := get2(s.Queue.Lease(t.Context(), 0, grant(100)))(t)
 				for _, d := range ds {
 					s.ends(t, accepts, d)
 					if !d.Ping {

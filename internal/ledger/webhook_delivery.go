@@ -47,7 +47,7 @@ type Delivery struct {
 
 // complete reads what the leased events are about. What cannot be sent, because
 // the endpoint, the order or the notice is gone, is settled here.
-func (l *Ledger) complete(ctx context.Context, r room, leased []*Delivery) ([]*Delivery, error) {
+func (l *core) complete(ctx context.Context, r room, leased []*Delivery) ([]*Delivery, error) {
 	if len(leased) == 0 {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.String
 }
 
 // sort tells what can be sent from what never can, which it settles.
-func (l *Ledger) sort(ctx context.Context, r room, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
+func (l *core) sort(ctx context.Context, r room, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
 	ready := leased[:0]
 	var gone []settlement
 	for i, d := range leased {
@@ -204,7 +204,7 @@ func (d *Delivery) noticeID() string {
 }
 
 // notice reads one notice; nil when it is unknown or past its lifetime.
-func (l *Ledger) notice(ctx context.Context, r room, eventID string) (*Notice, error) {
+func (l *core) notice(ctx context.Context, r room, eventID string) (*Notice, error) {
 	record, err := l.rdb.Get(ctx, r.keyOf(kindNotice, []byte(eventID))).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

@@ -14,11 +14,11 @@ import (
 func TestDelivery_NoVersionIsForgottenWhenTheURLGoes(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
-	must(t, s.DeleteWebhook(t.Context(), s.account))
+	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
 	s.pump(t, 2)
-	wantCode(t, s.DeleteWebhook(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
-	wantCode(t, errOf(s.WebhookEndpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
+	wantCode(t, s.Webhooks.Delete(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.Endpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
 	for range 5 {
 		s.lease(t, 0)
 	}
@@ -38,7 +38,7 @@ func TestDelivery_NoVersionIsForgottenWhenTheURLComesBack(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned, delivery.PickingUp)
 	s.one(t)
-	must(t, s.DeleteWebhook(t.Context(), s.account))
+	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	s.advance(t, o.ID, delivery.PickedUp)
 	s.pump(t, 1)
 	s.register(t)
@@ -58,7 +58,7 @@ func TestDelivery_EndedEventsLeaveNothingBehind(t *testing.T) {
 			s.ends(t, expires, ds...)
 		},
 		"not sent": func(t *testing.T, s *env, ds []*Delivery) {
-			must(t, s.DeleteWebhook(t.Context(), s.account))
+			must(t, s.Webhooks.Delete(t.Context(), s.account))
 			s.ends(t, failsFor(time.Second), ds...)
 			s.pass(t, time.Second)
 			s.lease(t, 0)
@@ -189,8 +189,8 @@ func TestQueue_LargestBatchOfCreations(t *testing.T) {
 		id := delivery.MakeOrderID(0, 1, delivery.OrderDigest(s.account, fmt.Sprint(i)))
 		return string(appendOrderEvent(nil, id, 1<<32|1))
 	})
-	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
 	entries := reader.parse(t.Context(), s.rooms[0], s.rooms[0].key(kindEvents), messages)
-	get(s.QueueEvents(t.Context(), 0, entries, noGrant))(t)
+	get(s.Queue.Add(t.Context(), 0, entries, noGrant))(t)
 	s.settled(t)
 }

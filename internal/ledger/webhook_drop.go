@@ -25,7 +25,7 @@ var noGrant = Grant{Lease: time.Minute}
 // deadline has passed, as undelivered: up to the first whose has not, and at most
 // 20 pages. It tells how many. A worker that finds one event late calls it, so
 // that a receiver which was away for more than a day costs no call for each.
-func (l *Ledger) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dropped int, err error) {
+func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dropped int, err error) {
 	for range 20 {
 		page, err := l.expired(ctx, d, now)
 		if err != nil || len(page) == 0 {
@@ -40,7 +40,7 @@ func (l *Ledger) DropExpired(ctx context.Context, d *Delivery, now time.Time) (d
 }
 
 // expired reads what waits first for d's endpoint, up to what is in time.
-func (l *Ledger) expired(ctx context.Context, d *Delivery, now time.Time) ([]settlement, error) {
+func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settlement, error) {
 	items, err := l.rdb.LRange(ctx, d.room.keyOf(kindQueue, d.Account[:]), 0, dropPage-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading what waits: %w", failure(err))
@@ -77,7 +77,7 @@ func (l *Ledger) expired(ctx context.Context, d *Delivery, now time.Time) ([]set
 }
 
 // drop settles events of one endpoint and tells how many it was in time for.
-func (l *Ledger) drop(ctx context.Context, page []settlement) (n int, err error) {
+func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 	recorded, err := l.settle(ctx, page, noGrant, 0)
 	for _, ok := range recorded.OK {
 		if ok {
@@ -90,7 +90,7 @@ func (l *Ledger) drop(ctx context.Context, page []settlement) (n int, err error)
 // dropAll records everything that waits for an endpoint as not sent, with leased
 // also what is being sent, whose results are lost. It may be called by several at
 // once, and after a crash by whoever comes next.
-func (l *Ledger) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
+func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
 	r := l.roomOf(account)
 	for {
 		pipe := l.rdb.Pipeline()

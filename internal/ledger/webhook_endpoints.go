@@ -110,7 +110,7 @@ func (r room) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account de
 }
 
 // decode is the endpoint that was read; nil when it has no URL.
-func (c endpointReads) decode(l *Ledger, account delivery.AccountID) *WebhookEndpoint {
+func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpoint {
 	values := c.values.Val()
 	if values["url"] == "" {
 		return nil
@@ -148,24 +148,24 @@ func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
 	return next
 }
 
-// WebhookEndpoint reads an account's endpoint with the state of its queue.
+// Endpoint reads an account's endpoint with the state of its queue.
 // WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) WebhookEndpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
+func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
 	pipe := l.rdb.Pipeline()
 	reads := l.roomOf(account).readEndpoint(ctx, pipe, account)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("reading a webhook endpoint: %w", failure(err))
 	}
-	e := reads.decode(l, account)
+	e := reads.decode(l.core, account)
 	if e == nil {
 		return nil, webhookNotConfigured()
 	}
 	return e, nil
 }
 
-// WebhookEndpoints reads the endpoint of every account that has a URL, by the
+// Endpoints reads the endpoint of every account that has a URL, by the
 // account's id, in one round trip for their ids and one for every 500 of them.
-func (l *Ledger) WebhookEndpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
+func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (l *Ledger) WebhookEndpoints(ctx context.Context) ([]*WebhookEndpoint, erro
 			return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
 		}
 		for i, id := range page {
-			if e := reads[i].decode(l, id); e != nil {
+			if e := reads[i].decode(l.core, id); e != nil {
 				all = append(all, e)
 			}
 		}
@@ -189,7 +189,7 @@ func (l *Ledger) WebhookEndpoints(ctx context.Context) ([]*WebhookEndpoint, erro
 	return all, nil
 }
 
-func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
+func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.roomOf(account)
 	return l.runText(ctx, l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
 		append([]any{r.prefix, account[:], mode}, args...)...)
@@ -197,7 +197,7 @@ func (l *Ledger) writeEndpoint(ctx context.Context, account delivery.AccountID, 
 
 // changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED,
 // TOO_MANY_SECRETS.
-func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
+func (l *core) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
 	reply, err := l.writeEndpoint(ctx, account, mode, args...)
 	switch {
 	case err != nil:
@@ -210,11 +210,11 @@ func (l *Ledger) changeEndpoint(ctx context.Context, account delivery.AccountID,
 	return nil
 }
 
-// SetWebhookURL registers or changes an account's URL. The first registration
+// SetURL registers or changes an account's URL. The first registration
 // issues a secret, which is returned this once; issued is empty when the
 // account's secret stays. A changed URL takes the whole waiting backlog; the same
 // one again is probed at once if its breaker is open.
-func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
+func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
@@ -234,23 +234,23 @@ func (l *Ledger) SetWebhookURL(ctx context.Context, account delivery.AccountID, 
 	if reply == "issued" {
 		issued = secret
 	}
-	e, err = l.WebhookEndpoint(ctx, account)
+	e, err = l.Endpoint(ctx, account)
 	return e, issued, err
 }
 
-// DeleteWebhook removes the URL and its secrets. What waits is recorded as not
-// sent: here, and if this process dies by the workers or the next SetWebhookURL.
+// Delete removes the URL and its secrets. What waits is recorded as not
+// sent: here, and if this process dies by the workers or the next SetURL.
 // What is being sent ends by itself. WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) DeleteWebhook(ctx context.Context, account delivery.AccountID) error {
+func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
 	if err := l.changeEndpoint(ctx, account, "delete"); err != nil {
 		return err
 	}
 	return l.dropAll(ctx, account, false)
 }
 
-// SetWebhookLimits changes an endpoint's own limits; a negative one stays as it
+// SetLimits changes an endpoint's own limits; a negative one stays as it
 // is. WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) SetWebhookLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
+func (l Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
 	return l.changeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
 }
 
@@ -261,10 +261,10 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// RotateWebhookSecret issues a new secret; the one before signs besides it for 24
+// RotateSecret issues a new secret; the one before signs besides it for 24
 // hours, as every earlier one does until its own time, or they all end now
 // (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
-func (l *Ledger) RotateWebhookSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
+func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {

@@ -37,11 +37,11 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	first := next()
 	again := next()
 	check(t, again == first, "read again, though nothing has changed")
-	get2(gateway.SetWebhookURL(t.Context(), s.account, "https://second.example/hook"))(t)
+	get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://second.example/hook"))(t)
 	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
 		t.Errorf("after a changed URL: %+v", r)
 	}
-	secret := get(gateway.RotateWebhookSecret(t.Context(), s.account, false))(t)
+	secret := get(gateway.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	rotated := next()
 	check(t, rotated.Secret == secret && rotated.Earlier[0].Secret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
 	// The previous secret ends while the receiver is remembered.
@@ -50,10 +50,10 @@ func TestReceivers_NothingStaleIsUsed(t *testing.T) {
 	late := next()
 	check(t, late == rotated, "read again, though nothing has changed")
 	equal(t, late.Secrets(s.now()), []string{secret}, "secrets when the previous one has ended")
-	must(t, gateway.DeleteWebhook(t.Context(), s.account))
+	must(t, gateway.Webhooks.Delete(t.Context(), s.account))
 	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil}), "a deleted endpoint still has %q", left)
-	_, issued := get2(gateway.SetWebhookURL(t.Context(), s.account, "https://third.example/hook"))(t)
+	_, issued := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/hook"))(t)
 	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.Earlier != nil || !r.Proven {
 		t.Errorf("after a deletion and a new registration: %+v, issued %s", r, issued)
 	}
@@ -71,11 +71,11 @@ func TestDelete_WhatWaitedIsNotSent(t *testing.T) {
 	s.ends(t, accepts, ds[0])
 	s.ends(t, failsFor(time.Hour), ds[1:3]...)
 	all := 3 + 5 + 2*dropPage
-	must(t, s.DeleteWebhook(t.Context(), s.account))
+	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	s.lease(t, 0)
 	s.ends(t, accepts, ds[3]) // it was on its way
 	s.ends(t, failsFor(time.Hour), ds[4])
-	e, _ := get2(s.SetWebhookURL(t.Context(), s.account, "https://second.example/hook"))(t)
+	e, _ := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://second.example/hook"))(t)
 	check(t, e.Backlog == 0 && e.Delivered == 2 && int(e.NotSent) == all-2, "%+v of %d events", e, all)
 	s.lease(t, 0)
 	s.pass(t, 2*time.Hour)
@@ -95,8 +95,8 @@ func TestDelete_WhatWaitedIsNotSent(t *testing.T) {
 
 func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
 	s := newWebhookEnv(t, 1)
-	secret := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
-	id := get(s.QueueTest(t.Context(), s.account, s.now()))(t)
+	secret := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
+	id := get(s.Webhooks.QueueTest(t.Context(), s.account, s.now()))(t)
 	s.pump(t, 1)
 	test := s.one(t)
 	require(t, !test.Receiver.Proven && test.Receiver.Secret == secret, "receiver %+v", test.Receiver)
@@ -164,7 +164,7 @@ func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 	other.publish(t, 2)
 	hook := &cutAfter{cuts: 1}
 	s.rdb.AddHook(hook)
-	ds, _, err := s.Lease(t.Context(), 0, grant(10))
+	ds, _, err := s.Queue.Lease(t.Context(), 0, grant(10))
 	require(t, hook.cuts == 0 && len(ds) == 0, "%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
 	got := other.outcomes(t)
 	check(t, len(got) == 0, "settled after a broken read: %+v", got)
@@ -186,12 +186,12 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 		return openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Secrets, c.Now = keys, s.now })
 	}
 	renewed := with("k2", "k2")
-	e := get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
+	e := get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
-	second := get(renewed.RotateWebhookSecret(t.Context(), s.account, false))(t)
+	second := get(renewed.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	sealed := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "secret", "old_secret").Val()
 	check(t, strings.HasPrefix(text(sealed[0]), "k2:") && strings.HasPrefix(text(sealed[1]), "k1:"), "sealed with %.3q and %.3q", sealed[0], sealed[1])
-	e = get(renewed.WebhookEndpoint(t.Context(), s.account))(t)
+	e = get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
 	// A process that has not been given the new key yet sends nothing to that
 	// account, serves the others, and loses nothing.
@@ -201,7 +201,7 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	ds := s.lease(t, 1)
 	require(t, ds[0].Account == other.account, "leased for %s", ds[0].Account)
 	s.pass(t, lease)
-	ds, _ = get2(renewed.Lease(t.Context(), 0, grant(10)))(t)
+	ds, _ = get2(renewed.Queue.Lease(t.Context(), 0, grant(10)))(t)
 	check(t, len(ds) == 2 && ds[0].Attempt == 1 && len(s.outcomes(t)) == 0, "%d events leased", len(ds))
 }
 
@@ -211,9 +211,9 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
 	other := newAccount(t, stranger, plenty())
-	_, issued := get2(stranger.SetWebhookURL(t.Context(), other, "https://other.example/hook"))(t)
+	_, issued := get2(stranger.Webhooks.SetURL(t.Context(), other, "https://other.example/hook"))(t)
 	for _, l := range []*Ledger{s.Ledger, stranger} {
-		all := get(l.WebhookEndpoints(t.Context()))(t)
+		all := get(l.Webhooks.Endpoints(t.Context()))(t)
 		require(t, len(all) == 2, "%d endpoints", len(all))
 		for _, e := range all {
 			ours := (l == stranger) == (e.Account == other) // the process has its key
@@ -225,12 +225,12 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	s := newUnregistered(t, breakerAt)
-	wantCode(t, errOf(s.RotateWebhookSecret(t.Context(), s.account, false)), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.RotateSecret(t.Context(), s.account, false)), delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
-	same, issued := get2(s.SetWebhookURL(t.Context(), s.account, "https://other.example/hook"))(t)
+	same, issued := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://other.example/hook"))(t)
 	check(t, issued == "" && same.Secret == first.Secret && same.URL == "https://other.example/hook" && same.Version > first.Version,
 		"changed URL: %+v, issued %q", same, issued)
-	secret := get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
+	secret := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	e := s.endpoint(t)
 	check(t, e.Secret == secret && reflect.DeepEqual(e.Earlier, []EarlierSecret{{first.Secret, s.now().Add(secretOverlap)}}) && !e.Proven, "rotated: %+v", e)
 	raw := get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t)
@@ -248,20 +248,20 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	get(s.RotateWebhookSecret(t.Context(), s.account, false))(t)
+	get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	s.publish(t, 1)
 	logged := new(strings.Builder)
 	panel := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
 		c.Now, c.Secrets, c.Log = s.now, SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
 	})
-	want := get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	want := get(s.Webhooks.Endpoint(t.Context(), s.account))(t)
 	require(t, want.Secret != "" && len(want.Earlier) == 1, "%+v", want)
 	want.Secret, want.Earlier[0].Secret = "", ""
-	one := get(panel.WebhookEndpoint(t.Context(), s.account))(t)
-	all := get(panel.WebhookEndpoints(t.Context()))(t)
+	one := get(panel.Webhooks.Endpoint(t.Context(), s.account))(t)
+	all := get(panel.Webhooks.Endpoints(t.Context()))(t)
 	check(t, reflect.DeepEqual(one, want) && len(all) == 1 && reflect.DeepEqual(all[0], want), "without keys %+v and %+v, want %+v", one, all[0], want)
 	check(t, logged.Len() <= 0, "it complains: %s", logged)
-	check(t, errOf(panel.SetWebhookURL(t.Context(), s.account, "https://other.example/hook")) != nil, "a secret is issued without a key")
+	check(t, errOf(panel.Webhooks.SetURL(t.Context(), s.account, "https://other.example/hook")) != nil, "a secret is issued without a key")
 }
 
 func TestSeverity_RanksTheStates(t *testing.T) {
@@ -301,25 +301,25 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	second, third := [32]byte{2}, [32]byte{3}
 	verify := func(hash [32]byte, at time.Time, want bool) {
 		t.Helper()
-		must(t, l.LoadFleets(t.Context()))
-		got := l.VerifyFleetSecret(f.ID, hash, at)
+		must(t, l.Fleets.Load(t.Context()))
+		got := l.Fleets.VerifySecret(f.ID, hash, at)
 		check(t, got == want, "secret %d at %s: %t", hash[0], at.Sub(now), got)
 	}
 	for range 2 { // the second time nothing changes
-		must(t, l.RotateFleetSecret(t.Context(), f.ID, second, until, false))
+		must(t, l.Fleets.RotateSecret(t.Context(), f.ID, second, until, false))
 		verify(second, now, true)
 		verify(testHash, until.Add(-time.Second), true)
 		verify(testHash, until.Add(time.Second), false)
 	}
 	// A change of the fleet keeps both.
-	get(l.UpdateFleet(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
+	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	verify(second, now, true)
 	verify(testHash, now, true)
-	must(t, l.RotateFleetSecret(t.Context(), f.ID, third, until, false))
+	must(t, l.Fleets.RotateSecret(t.Context(), f.ID, third, until, false))
 	verify(testHash, now, true)
 	verify(second, now, true)
 	verify([32]byte{}, now, false)
-	wantCode(t, l.RotateFleetSecret(t.Context(), delivery.NewFleetID(), third, until, false), delivery.CodeFleetNotFound)
+	wantCode(t, l.Fleets.RotateSecret(t.Context(), delivery.NewFleetID(), third, until, false), delivery.CodeFleetNotFound)
 }
 
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
@@ -335,26 +335,26 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	accounts := []delivery.AccountID{newAccount(t, old, plenty()), newAccount(t, old, plenty()), newAccount(t, old, plenty())}
 	secrets := map[delivery.AccountID]string{}
 	for _, id := range accounts[:2] {
-		_, issued := get2(old.SetWebhookURL(t.Context(), id, "https://example.com/"))(t)
+		_, issued := get2(old.Webhooks.SetURL(t.Context(), id, "https://example.com/"))(t)
 		secrets[id] = issued
 	}
-	get(old.RotateWebhookSecret(t.Context(), accounts[1], false))(t)
-	rotated := get(old.RotateWebhookSecret(t.Context(), accounts[1], false))(t)
+	get(old.Webhooks.RotateSecret(t.Context(), accounts[1], false))(t)
+	rotated := get(old.Webhooks.RotateSecret(t.Context(), accounts[1], false))(t)
 
 	both := openTest(t, again, with("b", "a", "b"))
 	for _, want := range []int{4, 0} { // three of them are one account's; then there is nothing left
-		equal(t, get(both.Reseal(t.Context()))(t), want, "sealed again")
+		equal(t, get(both.Webhooks.Reseal(t.Context()))(t), want, "sealed again")
 	}
 	alone := openTest(t, again, with("b", "b"))
-	first := get(alone.WebhookEndpoint(t.Context(), accounts[0]))(t)
-	second := get(alone.WebhookEndpoint(t.Context(), accounts[1]))(t)
+	first := get(alone.Webhooks.Endpoint(t.Context(), accounts[0]))(t)
+	second := get(alone.Webhooks.Endpoint(t.Context(), accounts[1]))(t)
 	check(t, first.Secret == secrets[accounts[0]] && second.Secret == rotated && second.Earlier[0].Secret == secrets[accounts[1]],
 		"secrets are others after they were sealed again")
 
 	// What cannot be opened is said, and left alone.
 	strange := openTest(t, again, with("c", "c"))
-	if n, err := strange.Reseal(t.Context()); err == nil || n != 0 {
+	if n, err := strange.Webhooks.Reseal(t.Context()); err == nil || n != 0 {
 		t.Errorf("sealed %d secrets again without the key that opens them: %v", n, err)
 	}
-	equal(t, get(alone.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
+	equal(t, get(alone.Webhooks.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
 }

@@ -66,7 +66,7 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 		results[i] = Result{d, []Outcome{{OK: true, Status: 200}, failsFor(time.Hour)(s, d), {Error: "timeout: x"}, {Expired: true}}[i]}
 	}
 	for round := range 2 {
-		recorded := get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
+		recorded := get(s.Queue.Record(t.Context(), results, noGrant, s.breaker))(t)
 		require(t, !slices.Contains(recorded.OK, round == 1), "round %d: %v", round, recorded.OK)
 	}
 	e := s.endpoint(t)
@@ -77,7 +77,7 @@ func TestLease_ResultsRepeatedAreLost(t *testing.T) {
 func (s *env) leaseWith(t *testing.T, g Grant, want int) []*Delivery {
 	t.Helper()
 	g.Lease = lease
-	ds, _ := get2(s.Lease(t.Context(), 0, g))(t)
+	ds, _ := get2(s.Queue.Lease(t.Context(), 0, g))(t)
 	require(t, len(ds) == want, "%+v: %d events leased, want %d", g, len(ds), want)
 	return ds
 }
@@ -118,7 +118,7 @@ func TestLease_SharesBetweenEndpoints(t *testing.T) {
 	}
 	given := make(map[delivery.AccountID]int)
 	for range 4 {
-		ds, _ := get2(s.Lease(t.Context(), 0, grant(8)))(t)
+		ds, _ := get2(s.Queue.Lease(t.Context(), 0, grant(8)))(t)
 		for _, d := range ds {
 			given[d.Account]++
 		}
@@ -172,7 +172,7 @@ func (w *sends) work(t *testing.T, l *Ledger, g Grant, events int) error {
 		}
 		if len(ds) == 0 {
 			var err error
-			if ds, _, err = l.Lease(t.Context(), 0, g); err != nil {
+			if ds, _, err = l.Queue.Lease(t.Context(), 0, g); err != nil {
 				return err
 			}
 			w.begin(t, ds)
@@ -183,7 +183,7 @@ func (w *sends) work(t *testing.T, l *Ledger, g Grant, events int) error {
 		for i, d := range ds[:half] {
 			results[i] = w.end(d, n+i)
 		}
-		recorded, err := l.RecordAttempts(t.Context(), results, g, breakerAt)
+		recorded, err := l.Queue.Record(t.Context(), results, g, breakerAt)
 		if err != nil || slices.Contains(recorded.OK, false) {
 			return fmt.Errorf("recorded %v, %w", recorded.OK, err)
 		}
@@ -230,7 +230,7 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	other.publish(t, 2)
 	holding := func(holder string, limit int) []*Delivery {
 		t.Helper()
-		ds, _ := get2(s.Lease(t.Context(), 0, Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease, Holder: holder}))(t)
+		ds, _ := get2(s.Queue.Lease(t.Context(), 0, Grant{Limit: limit, Share: 32, InFlight: 32, Lease: lease, Holder: holder}))(t)
 		return ds
 	}
 	mine := holding("worker-1", 4)
@@ -238,7 +238,7 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	require(t, len(mine) == 4 && len(theirs) == 4, "%d and %d leased", len(mine), len(theirs))
 	s.ends(t, failsFor(time.Hour), mine[0])
 	s.pass(t, time.Second)
-	equal(t, get(s.ReleaseLeases(t.Context(), "worker-1"))(t), 3, "leases ended")
+	equal(t, get(s.Queue.ReleaseLeases(t.Context(), "worker-1"))(t), 3, "leases ended")
 	again := holding("worker-1", 10)
 	want := eventIDs(mine[1:])
 	check(t, slices.Equal(eventIDs(again), want), "handed out %v, want %v", eventIDs(again), want)
@@ -249,5 +249,5 @@ func TestLease_IsReleasedByItsHolder(t *testing.T) {
 	check(t, !s.records(t, mine[1], accepts(s, mine[1])), "a result of before was recorded")
 	s.ends(t, accepts, theirs...)
 	s.ends(t, accepts, again...)
-	equal(t, get(s.ReleaseLeases(t.Context(), "worker-2"))(t), 0, "leases ended")
+	equal(t, get(s.Queue.ReleaseLeases(t.Context(), "worker-2"))(t), 0, "leases ended")
 }

@@ -182,13 +182,13 @@ func (d *Delivery) itemReference(epoch uint32) string {
 
 // Attempts is an account's log, newest first; state "" means all. The last 200
 // attempts are kept, at most 256 kB.
-func (l *Ledger) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
+func (l Webhooks) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
 	records, err := l.LastAttempts(ctx, account, attemptsShown)
 	return slices.DeleteFunc(records, func(a AttemptRecord) bool { return state != "" && a.State != state }), err
 }
 
 // LastAttempts are the newest n lines of an account's log, newest first.
-func (l *Ledger) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
+func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
 	r := l.roomOf(account)
 	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, int64(n)-1).Result()
 	if err != nil {

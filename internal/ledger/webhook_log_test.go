@@ -171,7 +171,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 	s := newWebhookEnv(t, 3)
 	stats := func() map[EndpointState]QueueStats {
 		t.Helper()
-		return get(s.QueueStats(t.Context()))(t)
+		return get(s.Monitor.QueueStats(t.Context()))(t)
 	}
 	equal(t, len(stats()), 0, "nothing waits, but")
 	before := time.Now().Truncate(time.Millisecond)
@@ -191,14 +191,14 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 // exporting makes the groups of an exporter, as its first start does.
 func (s *env) exporting(t *testing.T) {
 	t.Helper()
-	must(t, newFeedReader(s.Ledger, &Feed{Role: RoleExport, Consumer: "x"}, s.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleExport, Consumer: "x"}, s.rooms).makeGroups(t.Context()))
 }
 
 // exported are the attempts that an exporter gets, in the order of its streams:
 // "state attempt status", "probe" for one.
 func (s *env) exported(t *testing.T) (lines []string) {
 	t.Helper()
-	must(t, s.EachEntry(t.Context(), RoleExport, time.Time{}, func(entries []Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Time{}, func(entries []Entry) error {
 		for _, e := range entries {
 			if e.Outcomes == nil {
 				continue
@@ -226,7 +226,7 @@ func TestTries_EveryAttemptIsExportedOnce(t *testing.T) {
 		d := s.one(t)
 		s.ends(t, answer, d)
 		// What is recorded again is somebody else's by then.
-		recorded, err := s.RecordAttempts(t.Context(), []Result{{d, answer(s, d)}}, noGrant, s.breaker)
+		recorded, err := s.Queue.Record(t.Context(), []Result{{d, answer(s, d)}}, noGrant, s.breaker)
 		check(t, err == nil && !recorded.OK[0], "recorded again: %+v %v", recorded, err)
 		s.pass(t, time.Second)
 	}
@@ -247,7 +247,7 @@ func TestTries_OfOneCall(t *testing.T) {
 	for i := range results {
 		results[i].Outcome.At = s.now()
 	}
-	get(s.RecordAttempts(t.Context(), results, noGrant, s.breaker))(t)
+	get(s.Queue.Record(t.Context(), results, noGrant, s.breaker))(t)
 	got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}
 	check(t, slices.Equal(got, want), "%q, want %q", got, want)
 	equal(t, s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val(), 1, "entries")
@@ -307,7 +307,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 	trim := func() {
 		t.Helper()
-		get(s.Trim(t.Context(), 0, 25*time.Hour))(t)
+		get(s.Lifecycle.Trim(t.Context(), 0, 25*time.Hour))(t)
 	}
 	trim()
 	equal(t, length(), [2]int64{1, failures}, "before it is exported")
@@ -319,8 +319,8 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	check(t, strings.Count(kinds.String(), "V") == failures && strings.Count(kinds.String(), "v") == 1, "streams %s", &kinds)
 	trim()
 	equal(t, length(), [2]int64{1, failures}, "while it is being exported")
-	must(t, s.Ack(t.Context(), RoleExport, entries...))
-	lag, err := s.Lag(t.Context(), RoleExport)
+	must(t, s.Streams.Ack(t.Context(), RoleExport, entries...))
+	lag, err := s.Streams.Lag(t.Context(), RoleExport)
 	check(t, err == nil && lag.Entries == 0, "lag %+v %v", lag, err)
 	trim()
 	if got := length(); got[0] != 1 || got[1] > 1 { // the last one read stays as the mark
@@ -336,7 +336,7 @@ func TestTries_AreNoOutcomeForReplays(t *testing.T) {
 	yesterday := s.now().Add(-23 * time.Hour)
 	for range 2 {
 		s.pass(t, 10*time.Minute)
-		n, err := s.ReplayOutcomes(t.Context(), s.account, outcomeUndelivered, yesterday)
+		n, err := s.Webhooks.ReplayOutcomes(t.Context(), s.account, outcomeUndelivered, yesterday)
 		check(t, err == nil && n == 1, "%d events, %v", n, err)
 		s.ends(t, failsFor(time.Hour), s.one(t))
 	}

@@ -17,7 +17,7 @@ func (s *env) rush(t *testing.T, n int) (sent []time.Duration) {
 	must(t, s.rdb.Del(t.Context(), "test:clock").Err())
 	start := time.Now()
 	testserver.Await(t, "all are sent", func() bool {
-		ds, _ := get2(s.Lease(t.Context(), 0, grant(100)))(t)
+		ds, _ := get2(s.Queue.Lease(t.Context(), 0, grant(100)))(t)
 		at := time.Since(start)
 		for range ds {
 			sent = append(sent, at)
@@ -49,7 +49,7 @@ func TestPace_SlowStartInRealTime(t *testing.T) {
 func TestPace_OfASettingInRealTime(t *testing.T) {
 	t.Parallel()
 	s := newWebhookEnv(t, breakerAt)
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: 40}))
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: 40}))
 	s.publish(t, 60)
 	for i, at := range s.rush(t, 50) {
 		most := 40*at.Seconds() + 40/paceBurst + 2

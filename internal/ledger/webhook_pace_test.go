@@ -12,7 +12,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	paced := func(g gateState, perSecond int) int {
 		t.Helper()
-		must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: perSecond}))
+		must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: perSecond}))
 		s.setGate(t, g)
 		s.pass(t, time.Second)
 		leased, waiting, _, err := s.Ledger.lease(t.Context(), s.rooms[0], grant(10))
@@ -21,7 +21,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 		return waiting[0].rate
 	}
 	s.publish(t, 20)
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 5}))
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{PerSecond: 5}))
 	for _, test := range []struct {
 		rate      float64
 		perSecond int
@@ -34,7 +34,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 
 func TestLimits_KeepAndClear(t *testing.T) {
 	s := newUnregistered(t, breakerAt)
-	wantCode(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
+	wantCode(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
 	s.register(t)
 	for _, test := range []struct{ set, want EndpointLimits }{
 		{EndpointLimits{InFlight: 64, PerSecond: 100}, EndpointLimits{InFlight: 64, PerSecond: 100}},
@@ -43,26 +43,26 @@ func TestLimits_KeepAndClear(t *testing.T) {
 		{EndpointLimits{InFlight: -1, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
 		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
 	} {
-		must(t, s.SetWebhookLimits(t.Context(), s.account, test.set))
+		must(t, s.Webhooks.SetLimits(t.Context(), s.account, test.set))
 		got := s.endpoint(t).Limits
 		check(t, got == test.want, "set %+v: %+v, want %+v", test.set, got, test.want)
 	}
 	version := s.endpoint(t).Version
 	s.publish(t, 40)
 	ds := s.lease(t, 3)
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 2, PerSecond: -1}))
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: 2, PerSecond: -1}))
 	s.ends(t, accepts, ds[0])
 	s.lease(t, 0) // two are in flight
 	// Room is used at once when the limit is raised, and nothing of it was a
 	// change of the receiver.
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{}))
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{}))
 	s.lease(t, 30)
 	if e := s.endpoint(t); e.Limits != (EndpointLimits{}) || e.Version != version {
 		t.Errorf("endpoint %+v", e)
 	}
 	// They are an operator's: the vendor's DELETE and PUT change nothing about them.
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: 1, PerSecond: 1}))
-	must(t, s.DeleteWebhook(t.Context(), s.account))
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: 1, PerSecond: 1}))
+	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	if e := s.register(t); e.Limits != (EndpointLimits{InFlight: 1, PerSecond: 1}) {
 		t.Errorf("registered again with %+v", e.Limits)
 	}
@@ -70,9 +70,9 @@ func TestLimits_KeepAndClear(t *testing.T) {
 
 func TestPace_IsNotPassedBy(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
-	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	queued := get(s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{PerSecond: 1}))
+	must(t, s.Webhooks.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+	queued := get(s.Queue.Add(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
 	check(t, len(queued.Deliveries) == 0 && queued.More, "queued %+v", queued)
 	s.publish(t, 5)
 	for _, d := range s.take(t, 2) {
@@ -86,7 +86,7 @@ func TestPace_SeveralEndpointsInOneLook(t *testing.T) {
 	vendors := []*env{s, s.beside(t), s.beside(t), s.beside(t)}
 	for i, one := range vendors {
 		if i > 0 {
-			must(t, s.SetWebhookLimits(t.Context(), one.account, EndpointLimits{PerSecond: 10_000}))
+			must(t, s.Webhooks.SetLimits(t.Context(), one.account, EndpointLimits{PerSecond: 10_000}))
 		}
 		one.publish(t, 5)
 	}
@@ -110,7 +110,7 @@ func TestPace_EveryRateLetsSomethingGo(t *testing.T) {
 		s.setGate(t, gateState{rate: float64(rate), calm: float64(rate)})
 		s.unpaced(t)
 		s.pass(t, time.Second)
-		ds, _ := get2(s.Lease(t.Context(), 0, grant(10)))(t)
+		ds, _ := get2(s.Queue.Lease(t.Context(), 0, grant(10)))(t)
 		check(t, len(ds) != 0 && len(ds) <= max(2, rate/paceBurst), "%d events a second: %d went", rate, len(ds))
 		s.ends(t, accepts, ds...)
 	}

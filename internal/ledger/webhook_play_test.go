@@ -28,11 +28,11 @@ func (p *play) moveOrders() {
 		o = p.orders[n]
 	} else {
 		s := p.anyVendor()
-		created, _ := get2(s.CreateOrder(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), "")))(p)
+		created, _ := get2(s.Orders.Create(p.ctx, s.creation(fmt.Sprint("X-", len(p.orders)), "")))(p)
 		o = &playedOrder{id: created.Order.ID, vendor: s, versions: 1}
 		p.orders = append(p.orders, o)
 	}
-	order := get(p.Order(p.ctx, o.id))(p)
+	order := get(p.Orders.Get(p.ctx, o.id))(p)
 	var changes []delivery.Change
 	for range 1 + p.pick("moves", 3) {
 		if next := delivery.Status(o.versions + 1); next <= delivery.Delivered {
@@ -43,7 +43,7 @@ func (p *play) moveOrders() {
 	if len(changes) == 0 {
 		return
 	}
-	result := get(p.CommitAll(p.ctx, []Commit{{Order: order, Changes: changes}}))(p)
+	result := get(p.Lifecycle.Commit(p.ctx, []Commit{{Order: order, Changes: changes}}))(p)
 	p.must(result[0])
 }
 
@@ -108,12 +108,12 @@ func (p *play) readAgain() {
 
 func (p *play) queue(g Grant) {
 	p.grant = g
-	leased := get(p.QueueEvents(p.ctx, 0, p.entries, g))(p)
+	leased := get(p.Queue.Add(p.ctx, 0, p.entries, g))(p)
 	p.given = leased.Deliveries
 }
 
 func (p *play) leaseSome() {
-	ds, _ := get2(p.Lease(p.ctx, 0, p.anyGrant(1)))(p)
+	ds, _ := get2(p.Queue.Lease(p.ctx, 0, p.anyGrant(1)))(p)
 	p.given, p.leasing = ds, true
 }
 
@@ -131,7 +131,7 @@ func (p *play) recordSome() {
 	p.out = slices.Delete(p.out, first, first+n)
 	p.record(results, p.anyGrant(0))
 	if p.pick("reply lost", 10) == 0 {
-		again := get(p.RecordAttempts(p.ctx, results, noGrant, playBreaker))(p)
+		again := get(p.Queue.Record(p.ctx, results, noGrant, playBreaker))(p)
 		require(p, !slices.Contains(again.OK, true), "recorded twice: %v", again.OK)
 	}
 }
@@ -143,7 +143,7 @@ func (p *play) record(results []Result, g Grant) {
 		d := results[i].Delivery
 		ours[i] = fmt.Sprint(p.now[d.Account].leases[d.item]) == d.token
 	}
-	recorded := get(p.RecordAttempts(p.ctx, results, g, playBreaker))(p)
+	recorded := get(p.Queue.Record(p.ctx, results, g, playBreaker))(p)
 	require(p, slices.Equal(recorded.OK, ours), "recorded %v, want %v", recorded.OK, ours)
 	p.given = recorded.Deliveries
 	for i := range results {
@@ -205,7 +205,7 @@ func (p *play) work() {
 	g.Limit = 10
 	for range 1 + p.pick("rounds", 4) {
 		p.grant = g
-		ds, next := get2(p.Lease(p.ctx, 0, g))(p)
+		ds, next := get2(p.Queue.Lease(p.ctx, 0, g))(p)
 		p.given, p.leasing = ds, true
 		p.check(p.T)
 		for len(ds) > 0 {
@@ -228,7 +228,7 @@ func (p *play) work() {
 }
 
 func (p *play) setURL(s *env) {
-	e, _ := get2(p.SetWebhookURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2))))(p)
+	e, _ := get2(p.Webhooks.SetURL(p.ctx, s.account, fmt.Sprintf("https://%s.example/%d", s.account, len(p.out)+p.pick("url", 2))))(p)
 	s.url, s.secret = e.URL, e.Secret
 }
 
@@ -240,12 +240,12 @@ func (p *play) changeReceiver() {
 		return
 	case 2:
 		if s.url != "" {
-			p.must(p.DeleteWebhook(p.ctx, s.account))
+			p.must(p.Webhooks.Delete(p.ctx, s.account))
 		}
 		s.url, s.secret = "", ""
 	case 3:
 		if s.url != "" {
-			secret, err := p.RotateWebhookSecret(p.ctx, s.account, p.pick("revoke", 2) == 0)
+			secret, err := p.Webhooks.RotateSecret(p.ctx, s.account, p.pick("revoke", 2) == 0)
 			if delivery.CodeOf(err) != delivery.CodeTooManySecrets {
 				p.must(err)
 				s.secret = secret
@@ -253,7 +253,7 @@ func (p *play) changeReceiver() {
 		}
 	default:
 		if s.url != "" {
-			p.must(p.SetWebhookLimits(p.ctx, s.account, EndpointLimits{InFlight: p.pick("in flight", 5) - 1, PerSecond: rapid.SampledFrom([]int{-1, 0, 5, 1000}).Draw(p.T, "pace")}))
+			p.must(p.Webhooks.SetLimits(p.ctx, s.account, EndpointLimits{InFlight: p.pick("in flight", 5) - 1, PerSecond: rapid.SampledFrom([]int{-1, 0, 5, 1000}).Draw(p.T, "pace")}))
 		}
 	}
 }
@@ -269,15 +269,15 @@ func (p *play) replaySome() {
 	var err error
 	switch p.pick("replay", 3) {
 	case 0:
-		n, err = p.ReplaySince(p.ctx, s.account, since)
+		n, err = p.Webhooks.ReplaySince(p.ctx, s.account, since)
 	case 1:
-		n, err = p.ReplayOutcomes(p.ctx, s.account, rapid.SampledFrom([]string{"undelivered", "notSent"}).Draw(p.T, "state"), since)
+		n, err = p.Webhooks.ReplayOutcomes(p.ctx, s.account, rapid.SampledFrom([]string{"undelivered", "notSent"}).Draw(p.T, "state"), since)
 	default:
 		ids := p.idsOf(s)
 		if len(ids) == 0 {
 			return
 		}
-		n, err = p.ReplayEvents(p.ctx, s.account, []string{rapid.SampledFrom(ids).Draw(p.T, "event")})
+		n, err = p.Webhooks.ReplayEvents(p.ctx, s.account, []string{rapid.SampledFrom(ids).Draw(p.T, "event")})
 	}
 	if s.url == "" {
 		refusal, ok := err.(*delivery.Error)
@@ -333,7 +333,7 @@ func (p *play) workerDies() {
 			}
 		}
 	}
-	n := get(p.ReleaseLeases(p.ctx, holder))(p)
+	n := get(p.Queue.ReleaseLeases(p.ctx, holder))(p)
 	require(p, n == held, "%d leases ended, %s held %d", n, holder, held)
 	p.out = slices.DeleteFunc(p.out, func(d *Delivery) bool { return d.token[len(d.token)-3:] == digits })
 }
@@ -420,9 +420,9 @@ func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *at
 		replays: make(map[string]string), cycles: make(map[string]int), tries: make(map[string]int), ended: make(map[string]bool)}
 	ms.Store(time.Now().UnixMilli())
 	l.setClock(t, ms.Load()*1000)
-	p.reader = newFeedReader(l, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, l.rooms)
+	p.reader = newFeedReader(l.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, l.rooms)
 	must(t, p.reader.makeGroups(t.Context()))
-	must(t, newFeedReader(l, &Feed{Role: RoleExport, Consumer: "x"}, l.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(l.core, &Feed{Role: RoleExport, Consumer: "x"}, l.rooms).makeGroups(t.Context()))
 	for range 3 {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet, ms: ms, breaker: playBreaker}
 		newStore(t, l, s.account, fleet)
@@ -476,7 +476,7 @@ func (p *play) pass(d time.Duration) {
 func (p *play) drain() {
 	for _, s := range p.vendors {
 		p.setURL(s)
-		p.must(p.SetWebhookLimits(p.ctx, s.account, EndpointLimits{}))
+		p.must(p.Webhooks.SetLimits(p.ctx, s.account, EndpointLimits{}))
 	}
 	p.check(p.T)
 	for round := 0; ; round++ {
@@ -484,7 +484,7 @@ func (p *play) drain() {
 		p.read(1000, noGrant)
 		p.check(p.T)
 		p.grant = Grant{Limit: 64, Share: 32, InFlight: p.inFlight, Lease: lease, Holder: "worker-1"}
-		ds, next := get2(p.Lease(p.ctx, 0, p.grant))(p)
+		ds, next := get2(p.Queue.Lease(p.ctx, 0, p.grant))(p)
 		p.given, p.leasing = ds, true
 		p.check(p.T)
 		if len(ds) == 0 && next.IsZero() {

@@ -50,11 +50,11 @@ type Leased struct {
 	More bool
 }
 
-// QueueEvents moves events of one partition from the stream to the queues of
+// Add moves events of one partition from the stream to the queues of
 // their accounts' endpoints, hands out what the grant allows and acknowledges
 // them, in one script. Creations send nothing; an account without an endpoint
 // has its events logged as not sent.
-func (l *Ledger) QueueEvents(ctx context.Context, partition int, entries []Entry, g Grant) (Leased, error) {
+func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant) (Leased, error) {
 	if len(entries) == 0 {
 		return Leased{}, nil
 	}
@@ -101,7 +101,7 @@ func text(value any) string {
 
 // owners reads whose the notices among entries are; one that is past its lifetime
 // is nobody's.
-func (l *Ledger) owners(ctx context.Context, r room, entries []Entry) (map[string][]byte, error) {
+func (l *core) owners(ctx context.Context, r room, entries []Entry) (map[string][]byte, error) {
 	pipe := l.rdb.Pipeline()
 	reads := make(map[string]*redis.StringCmd)
 	for _, e := range entries {
@@ -131,7 +131,7 @@ const endpointsPerLease = 64
 // Lease hands out what may go of a partition's queues, shared between the
 // endpoints that have any. next is when to come back at the latest; zero when
 // nothing waits in this partition.
-func (l *Ledger) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
+func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
 	r := l.rooms[partition]
 	leased, paced, next, err := l.lease(ctx, r, g)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *Ledger) Lease(ctx context.Context, partition int, g Grant) (ds []*Deliv
 
 // lease runs the script; for a single endpoint with its values behind the usual
 // ones.
-func (l *Ledger) lease(ctx context.Context, r room, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
+func (l *core) lease(ctx context.Context, r room, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
 	args := append([]any{r.prefix, g.Limit, g.Share, g.InFlight, g.lease(), endpointsPerLease}, single...)
 	reply, err := l.run(ctx, l.scripts.leaseEvents, []string{r.key(kindSchedule)}, args...)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r room) appendLeases(ds []*Delivery, account delivery.AccountID, token, ve
 // starts in its place calls it first. Two names have the same digits once in a
 // thousand times; then the other's leases end too, and its events are sent twice.
 // Returns how many events will go again.
-func (l *Ledger) ReleaseLeases(ctx context.Context, holder string) (int, error) {
+func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
 	for _, r := range l.rooms {
@@ -239,7 +239,7 @@ func (l *Ledger) ReleaseLeases(ctx context.Context, holder string) (int, error) 
 
 // QueueTest publishes a webhook.test event; it goes the way of every event, but
 // that a receiver whose breaker is open is probed at once. WEBHOOK_NOT_CONFIGURED.
-func (l *Ledger) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
+func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
 	if err := l.changeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
 	}
@@ -252,7 +252,7 @@ func testData(account delivery.AccountID) []byte {
 
 // queueReplays puts items behind an endpoint's queue, unless their events wait
 // already, and tells how many that are with those queued before.
-func (l *Ledger) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
+func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
 	r := l.roomOf(account)
 	for page := range slices.Chunk(items, 100) { // each is looked up: others wait for one script, not for the day
 		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},

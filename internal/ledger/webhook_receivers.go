@@ -52,7 +52,7 @@ func (c *receivers) known(account delivery.AccountID, version string) *Receiver 
 }
 
 // learn keeps what an endpoint's hash says. What cannot be read is forgotten.
-func (c *receivers) learn(l *Ledger, account delivery.AccountID, values map[string]string) (*Receiver, error) {
+func (c *receivers) learn(l *core, account delivery.AccountID, values map[string]string) (*Receiver, error) {
 	r, err := l.decodeReceiver(account, values)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *receivers) learn(l *Ledger, account delivery.AccountID, values map[stri
 	return r, err
 }
 
-func (l *Ledger) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
+func (l *core) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
 	if r.URL == "" {
 		return r, nil
@@ -87,7 +87,7 @@ func (l *Ledger) decodeReceiver(account delivery.AccountID, values map[string]st
 }
 
 // earlierSecrets are the sealed ones that still sign.
-func (l *Ledger) earlierSecrets(values map[string]string) ([]EarlierSecret, error) {
+func (l *core) earlierSecrets(values map[string]string) ([]EarlierSecret, error) {
 	all, err := storedEarlier(values)
 	return valid(all, l.now()), err
 }
@@ -95,7 +95,7 @@ func (l *Ledger) earlierSecrets(values map[string]string) ([]EarlierSecret, erro
 // shownReceiver is a receiver for operators. Of a ledger without keys, and where a
 // secret cannot be opened, its secrets are empty; until when earlier ones sign is
 // told all the same. Nothing may be sent to it: leases carry their own.
-func (l *Ledger) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
+func (l *core) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
 	if len(l.secrets.Keys) > 0 {
 		r, err := l.decodeReceiver(account, values)
 		if err == nil {

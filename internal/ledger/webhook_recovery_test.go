@@ -31,7 +31,7 @@ func TestRecovery_BringsEverythingForward(t *testing.T) {
 	for look := 1; ; look++ {
 		// One look moves a thousand of them.
 		s.unpaced(t)
-		leased, _ := get2(s.Lease(t.Context(), 0, grant(1)))(t)
+		leased, _ := get2(s.Queue.Lease(t.Context(), 0, grant(1)))(t)
 		require(t, len(leased) == 0, "leased %+v, which have no body", leased)
 		now := fmt.Sprint(s.ms.Load())
 		due := s.rdb.ZCount(t.Context(), s.key(kindRetries), "-inf", now).Val()
@@ -68,7 +68,7 @@ func TestRecovery_LaterFailuresKeepTheirSchedule(t *testing.T) {
 func TestRecovery_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	s := opened(t, 3, 20*time.Hour)
 	s.publish(t, 5)
-	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
+	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	e := s.endpoint(t)
 	require(t, !e.BreakerOpen && e.Pace == firstRate && e.Backlog == 8 && e.State == EndpointHealthy, "endpoint %+v", e)
 	for _, d := range s.take(t, 8) {
@@ -86,7 +86,7 @@ func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
 	s.ends(t, failsFor(2*time.Hour), ds[1])
 	due := s.due(t, ds[0])
 	s.setGate(t, gateState{rate: firstRate, forward: s.ms.Load() + time.Hour.Milliseconds()})
-	must(t, s.SetWebhookLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: -1})) // has it looked at
+	must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: -1})) // has it looked at
 	d := s.take(t, 1)[0]
 	check(t, d.EventID == ds[1].EventID && s.due(t, ds[0]).Equal(due), "leased %s; the other one is due at %s, want %s", d.EventID, s.due(t, ds[0]), due)
 }
@@ -94,10 +94,10 @@ func TestRecovery_BringsForwardWhatWasThereBefore(t *testing.T) {
 func TestRecovery_NewURLClearsTheBreaker(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *env){
 		"changed": func(t *testing.T, s *env) {
-			get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
+			get2(s.Webhooks.SetURL(t.Context(), s.account, "https://new.example/hook"))(t)
 		},
 		"deleted": func(t *testing.T, s *env) {
-			must(t, s.DeleteWebhook(t.Context(), s.account))
+			must(t, s.Webhooks.Delete(t.Context(), s.account))
 			s.register(t)
 		},
 	} {
@@ -118,12 +118,12 @@ func TestRecovery_NewURLTakesWhatWasInFlight(t *testing.T) {
 	s := newWebhookEnv(t, 3)
 	s.publish(t, 2)
 	ds := s.lease(t, 2)
-	secret, err := s.RotateWebhookSecret(t.Context(), s.account, false) // the same receiver
+	secret, err := s.Webhooks.RotateSecret(t.Context(), s.account, false) // the same receiver
 	must(t, err)
 	s.ends(t, failsFor(8*time.Hour), ds[0])
 	got := s.due(t, ds[0])
 	check(t, got.Equal(s.now().Add(8*time.Hour)), "after a rotation due at %s", got)
-	get2(s.SetWebhookURL(t.Context(), s.account, "https://new.example/hook"))(t)
+	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	taken := s.take(t, 1) // the old backlog has been brought forward
 	s.ends(t, failsFor(8*time.Hour), ds[1])
 	for _, d := range append(taken, s.take(t, 1)...) {
@@ -225,7 +225,7 @@ func (s *env) silentForAll(t *testing.T, d time.Duration) {
 	s.lease(t, 0)
 	s.pass(t, time.Millisecond)
 	s.unpaced(t)
-	ds, _, err := s.Lease(t.Context(), 0, grant(1))
+	ds, _, err := s.Queue.Lease(t.Context(), 0, grant(1))
 	require(t, err == nil && len(ds) == 1, "%d events leased when the pause was over, %v", len(ds), err)
 }
 
@@ -267,8 +267,8 @@ func TestBusy_FullRateWaitsForTheEndOfThePause(t *testing.T) {
 	s.setGate(t, gateState{hold: s.ms.Load() + 30_000, rate: 1999.5, failures: 1})
 	more := s.recordMore(t, d, accepts)
 	check(t, len(more.Deliveries) == 0, "handed out while the endpoint is held")
-	must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	queued := get(s.QueueEvents(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
+	must(t, s.Webhooks.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+	queued := get(s.Queue.Add(t.Context(), 0, collect(t, s.Ledger, RoleWebhook, "pump", 1), grant(10)))(t)
 	check(t, len(queued.Deliveries) == 0, "handed out while the endpoint is held")
 	s.silentFor(t, 30*time.Second)
 }

@@ -32,7 +32,7 @@ func replaysFull(queued int) error {
 // events of the whole partition. RATE_LIMITED while another one runs. A process
 // that is paused for longer than its lease loses it, and two may run at once,
 // which costs time and nothing else.
-func (l *Ledger) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
+func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
 	lease := l.roomOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
 	if err != nil {
@@ -51,7 +51,7 @@ func (l *Ledger) replaying(ctx context.Context, account delivery.AccountID, repl
 // EVENT_NOT_FOUND names the first that is unknown, no longer stored, or another
 // account's; then none is queued. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another
 // replay of the account runs, or too many replayed events wait.
-func (l *Ledger) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
+func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(string) (int, error) {
 		items := make([]any, 0, len(eventIDs))
 		named := make(map[string]bool, len(eventIDs))
@@ -75,9 +75,9 @@ func (l *Ledger) ReplayEvents(ctx context.Context, account delivery.AccountID, e
 
 // replayable is the queue item for an event of the account, nil when there is
 // no such event.
-func (l *Ledger) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
+func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
-		found, err := l.Orders(ctx, []delivery.OrderID{id})
+		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})
 		if err != nil || found[0] == nil || found[0].Account != account {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func replayItem(e Event, now time.Time) []byte {
 // in which they happened; at most 24 hours back, as far as the streams reach. It
 // reads its partition's stream, so it costs what all accounts there have done.
 // Errors as ReplayEvents has them.
-func (l *Ledger) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
+func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
 		events, err := l.eventsOf(ctx, l.roomOf(account), account, page)
@@ -124,7 +124,7 @@ func (l *Ledger) ReplaySince(ctx context.Context, account delivery.AccountID, si
 // ReplayOutcomes queues every event of the account again whose last outcome
 // since a time was a state ("undelivered" or "notSent"), at most 24 hours back.
 // Errors as ReplaySince has them.
-func (l *Ledger) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
+func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
 	r := l.roomOf(account)
 	var order []Event              // as they first ended in a way
 	last := make(map[Event]string) // how they ended
@@ -158,8 +158,8 @@ func (l *Ledger) ReplayOutcomes(ctx context.Context, account delivery.AccountID,
 
 // replayStream reads one of the partition's streams from a time until now, page
 // by page; the last page is empty. The answer is that of the last page's read.
-func (l *Ledger) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
-	if _, err := l.WebhookEndpoint(ctx, account); err != nil {
+func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
+	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
 	return l.replaying(ctx, account, func(lease string) (int, error) {
@@ -184,7 +184,7 @@ func (l *Ledger) replayStream(ctx context.Context, account delivery.AccountID, k
 
 // replay puts events behind the queue, each with a new window of 24 h, and tells
 // how many that are with those queued before.
-func (l *Ledger) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
+func (l *core) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	now := l.now()
 	items := make([]any, len(events))
 	for i, event := range events {
@@ -195,7 +195,7 @@ func (l *Ledger) replay(ctx context.Context, account delivery.AccountID, events 
 
 // eventsOf are the account's events on a page of the partition's stream, without
 // creations, which send nothing.
-func (l *Ledger) eventsOf(ctx context.Context, r room, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
+func (l *core) eventsOf(ctx context.Context, r room, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
 	events := make([]Event, 0, len(page))
 	pipe := l.rdb.Pipeline()
 	owners := make([]*redis.StringCmd, 0, len(page))

@@ -27,11 +27,11 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 			results[i] = Result{d, failsFor(0)(s, d)}
 			results[i].Outcome.At = s.now()
 		}
-		get(s.RecordAttempts(t.Context(), results, noGrant, breakerAt))(t)
+		get(s.Queue.Record(t.Context(), results, noGrant, breakerAt))(t)
 	}
 	for done := 0; done < events; {
 		s.publish(t, 1000)
-		for ds := s.lease(t, 32); len(ds) > 0; ds, _ = get2(s.Lease(t.Context(), 0, grant(100)))(t) {
+		for ds := s.lease(t, 32); len(ds) > 0; ds, _ = get2(s.Queue.Lease(t.Context(), 0, grant(100)))(t) {
 			giveUp(ds)
 			done += len(ds)
 		}
@@ -40,7 +40,7 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 	since := s.now().Add(-time.Hour)
 	replay := func() time.Duration {
 		began := time.Now()
-		equal(t, get(s.ReplaySince(t.Context(), s.account, since))(t), events, "replayed")
+		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since))(t), events, "replayed")
 		return time.Since(began)
 	}
 	first := replay()
@@ -77,14 +77,14 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 func (s *env) cycles(t *testing.T, n int) []time.Duration {
 	t.Helper()
 	stream := s.rooms[0].key(kindEvents)
-	reader := newFeedReader(s.Ledger, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.rooms)
 	took := make([]time.Duration, n)
 	for i := range took {
 		began := time.Now()
-		must(t, s.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+		must(t, s.Webhooks.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 		found := get(s.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{stream, ">"}, Block: -1}).Result())(t)
 		entries := reader.parse(t.Context(), s.rooms[0], stream, found[0].Messages)
-		leased := get(s.QueueEvents(t.Context(), 0, entries, grant(1)))(t)
+		leased := get(s.Queue.Add(t.Context(), 0, entries, grant(1)))(t)
 		require(t, len(leased.Deliveries) == 1 && leased.Deliveries[0].Account == s.account, "leased %+v", leased)
 		s.ends(t, accepts, leased.Deliveries...)
 		took[i] = time.Since(began)

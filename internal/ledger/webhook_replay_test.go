@@ -25,22 +25,22 @@ func TestReplay_ByEventAndSince(t *testing.T) {
 		s.ends(t, accepts, d)
 	}
 	stranger := newAccount(t, s.Ledger, plenty())
-	must(t, s.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
-	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids))(t), 3, "queued")
+	must(t, s.Webhooks.Publish(t.Context(), Notice{Account: stranger, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
+	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids))(t), 3, "queued")
 	for _, d := range s.lease(t, 3) {
 		check(t, d.Attempt == 1 && d.Replay && d.Deadline.Equal(s.now().Add(24*time.Hour)), "replayed %+v", d)
 		s.ends(t, accepts, d)
 	}
 	s.pass(t, 10*time.Minute) // past what Redis has stamped by its own clock meanwhile
 	for since, want := range map[time.Duration]int{-48 * time.Hour: 3, time.Minute: 0} {
-		n := get(s.ReplaySince(t.Context(), s.account, s.now().Add(since)))(t)
+		n := get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(since)))(t)
 		check(t, n == want, "since %s: %d queued, want %d", since, n, want)
 	}
 	for _, id := range []string{"evt_nonsense", delivery.EventID(o.ID, 1<<32|9), delivery.EventID(o.ID, 1<<32|1), delivery.EventID(o.ID, 7<<32|2)} {
-		wantCode(t, errOf(s.ReplayEvents(t.Context(), s.account, []string{ids[0], id})), delivery.CodeEventNotFound)
+		wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{ids[0], id})), delivery.CodeEventNotFound)
 	}
-	wantCode(t, errOf(s.ReplayEvents(t.Context(), stranger, ids[:1])), delivery.CodeEventNotFound)
-	wantCode(t, errOf(s.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), stranger, ids[:1])), delivery.CodeEventNotFound)
+	wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), stranger, time.Now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
 }
 
 // ended counts the outcomes of each event: "state" or "state replay".
@@ -92,7 +92,7 @@ func TestReplay_ByOutcome(t *testing.T) {
 	other.ends(t, failsFor(0), s.one(t))
 	replay := func(state string, since time.Time, want ...string) {
 		t.Helper()
-		n := get(s.ReplayOutcomes(t.Context(), s.account, state, since))(t)
+		n := get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, state, since))(t)
 		require(t, n == len(want), "%s: %d queued, want %d", state, n, len(want))
 		ds := s.take(t, n)
 		for _, d := range ds {
@@ -126,7 +126,7 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 	s, delivered, undelivered, notSent := mixture(t)
 	all := slices.Concat(delivered, undelivered, notSent)
 	for cycle := range 2 {
-		n := get(s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour)))(t)
+		n := get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour)))(t)
 		require(t, n == len(all), "%d queued, want %d", n, len(all))
 		for i, d := range s.take(t, n) {
 			if i%2 == cycle {
@@ -151,7 +151,7 @@ func TestReplay_EveryCycleEndsOnce(t *testing.T) {
 
 func TestReplay_NamedTwice(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
-	equal(t, get(s.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t), 2, "queued")
+	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{delivered[0], delivered[1], delivered[0]}))(t), 2, "queued")
 	s.ends(t, accepts, s.lease(t, 2)...)
 }
 
@@ -184,9 +184,9 @@ func TestReplay_OneAtATime(t *testing.T) {
 	refused := 0
 	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() {
 		for _, replay := range []func() (int, error){
-			func() (int, error) { return gateway.ReplaySince(t.Context(), s.account, since) },
-			func() (int, error) { return gateway.ReplayOutcomes(t.Context(), s.account, "notSent", since) },
-			func() (int, error) { return gateway.ReplayEvents(t.Context(), s.account, delivered) },
+			func() (int, error) { return gateway.Webhooks.ReplaySince(t.Context(), s.account, since) },
+			func() (int, error) { return gateway.Webhooks.ReplayOutcomes(t.Context(), s.account, "notSent", since) },
+			func() (int, error) { return gateway.Webhooks.ReplayEvents(t.Context(), s.account, delivered) },
 		} {
 			_, err := replay()
 			refusal := wantCode(t, err, delivery.CodeRateLimited)
@@ -194,35 +194,35 @@ func TestReplay_OneAtATime(t *testing.T) {
 			refused++
 		}
 		// Other accounts are not kept waiting.
-		get(gateway.ReplaySince(t.Context(), other.account, since))(t)
+		get(gateway.Webhooks.ReplaySince(t.Context(), other.account, since))(t)
 	}})
-	n := get(s.ReplaySince(t.Context(), s.account, since))(t)
+	n := get(s.Webhooks.ReplaySince(t.Context(), s.account, since))(t)
 	check(t, n == 6 && refused == 3 && s.endpoint(t).Backlog == 6, "%d queued, %d refused, %+v", n, refused, s.endpoint(t))
 	// It is over when it is over, also one that failed.
-	wantCode(t, errOf(gateway.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})), delivery.CodeEventNotFound)
-	get(gateway.ReplayEvents(t.Context(), s.account, delivered))(t)
+	wantCode(t, errOf(gateway.Webhooks.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})), delivery.CodeEventNotFound)
+	get(gateway.Webhooks.ReplayEvents(t.Context(), s.account, delivered))(t)
 }
 
 func TestReplay_LosesItsEndpoint(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
-	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.DeleteWebhook(t.Context(), s.account)) }})
-	wantCode(t, errOf(s.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
-	wantCode(t, errOf(s.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
-	wantCode(t, errOf(s.ReplayEvents(t.Context(), s.account, delivered)), delivery.CodeWebhookNotConfigured)
+	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.Webhooks.Delete(t.Context(), s.account)) }})
+	wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, delivered)), delivery.CodeWebhookNotConfigured)
 }
 
 func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	s := newUnregistered(t, 1)
-	equal(t, len(get(s.WebhookEndpoints(t.Context()))(t)), 0, "endpoints")
+	equal(t, len(get(s.Webhooks.Endpoints(t.Context()))(t)), 0, "endpoints")
 	s.register(t)
 	vendors := []*env{s, s.beside(t), s.beside(t)}
 	gone := s.beside(t)
 	gone.publish(t, 1) // its events wait to be recorded as not sent
-	must(t, gone.DeleteWebhook(t.Context(), gone.account))
+	must(t, gone.Webhooks.Delete(t.Context(), gone.account))
 	s.publish(t, 3)
 	s.ends(t, failsFor(time.Hour), s.lease(t, 3)[0])
-	must(t, vendors[1].SetWebhookLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
-	all := get(s.WebhookEndpoints(t.Context()))(t)
+	must(t, vendors[1].Webhooks.SetLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
+	all := get(s.Webhooks.Endpoints(t.Context()))(t)
 	found := make(map[delivery.AccountID]*WebhookEndpoint)
 	for _, e := range all {
 		found[e.Account] = e
@@ -254,8 +254,8 @@ func TestReplay_AnEventWaitsOnce(t *testing.T) {
 	replay := func(want, waiting int) {
 		t.Helper()
 		for range 40 {
-			equal(t, get(s.ReplaySince(t.Context(), s.account, since))(t), want, "replayed")
-			equal(t, get(s.ReplayEvents(t.Context(), s.account, ids))(t), len(ids), "replayed by their ids")
+			equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since))(t), want, "replayed")
+			equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids))(t), len(ids), "replayed by their ids")
 		}
 		equal(t, s.waiting(t), waiting, "events wait")
 	}
@@ -295,18 +295,18 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 		ids = append(ids, id)
 	}
 	s.mostWaiting = 5
-	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
-	refusal := wantCode(t, errOf(s.ReplaySince(t.Context(), s.account, since)), delivery.CodeRateLimited)
+	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
+	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since)), delivery.CodeRateLimited)
 	check(t, refusal.RetryAfter > 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
-	equal(t, get(s.ReplayEvents(t.Context(), s.account, ids[:5]))(t), 5, "replayed") // three of them wait already
+	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:5]))(t), 5, "replayed") // three of them wait already
 	equal(t, s.waiting(t), 5, "events wait")
 	s.ends(t, accepts, s.lease(t, 5)...)
 	s.mostWaiting = 8
-	equal(t, get(s.ReplaySince(t.Context(), s.account, since))(t), 8, "replayed")
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since))(t), 8, "replayed")
 	// Another account's queue is its own.
 	other := s.beside(t)
 	other.publish(t, 1)
-	equal(t, get(s.ReplaySince(t.Context(), other.account, since))(t), 1, "replayed of another account") // it waits for the first time
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), other.account, since))(t), 1, "replayed of another account") // it waits for the first time
 	equal(t, other.waiting(t), 1, "events of another account wait")
 }
 
@@ -317,7 +317,7 @@ func TestReplay_AfterAnOlderRelease(t *testing.T) {
 	d := s.one(t)
 	s.ends(t, accepts, d)
 	must(t, s.rdb.HSet(t.Context(), s.key(kindWaiting), d.item, d.item).Err())
-	equal(t, get(s.ReplayEvents(t.Context(), s.account, []string{d.EventID}))(t), 1, "replayed")
+	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{d.EventID}))(t), 1, "replayed")
 	check(t, s.one(t).Replay, "not sent")
 }
 
@@ -334,8 +334,8 @@ func TestReplay_LateEventsLeaveTogether(t *testing.T) {
 	s.publish(t, 2)
 	d := s.one(t)
 	require(t, d.Deadline.Before(s.now()), "%+v", d)
-	equal(t, get(s.DropExpired(t.Context(), d, s.now()))(t), late-1, "dropped")
-	equal(t, get(s.DropExpired(t.Context(), d, s.now()))(t), 0, "dropped again")
+	equal(t, get(s.Queue.DropExpired(t.Context(), d, s.now()))(t), late-1, "dropped")
+	equal(t, get(s.Queue.DropExpired(t.Context(), d, s.now()))(t), 0, "dropped again")
 	s.ends(t, expires, d)
 	e := s.endpoint(t)
 	check(t, e.Backlog == 2 && e.Undelivered == late+1 && e.State == EndpointUnreachable, "%+v", e)

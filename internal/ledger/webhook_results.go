@@ -45,7 +45,7 @@ type Result struct {
 	Outcome  Outcome
 }
 
-// Recorded is the answer to RecordAttempts.
+// Recorded is the answer to Record.
 type Recorded struct {
 	// OK[i] is false when the lease had run out and the event is somebody
 	// else's; nothing was recorded then.
@@ -53,12 +53,12 @@ type Recorded struct {
 	Leased
 }
 
-// RecordAttempts settles leased events of one partition, those of one endpoint
+// Record settles leased events of one partition, those of one endpoint
 // in one script, and hands out as many as may go next: for each endpoint no more
 // than it was given results for, and none when the grant's Limit is 0. breaker
 // is how many failures in a row open an endpoint's breaker. After an error
 // nothing is known of any of them, and all may be recorded again.
-func (l *Ledger) RecordAttempts(ctx context.Context, results []Result, g Grant, breaker int) (Recorded, error) {
+func (l Queue) Record(ctx context.Context, results []Result, g Grant, breaker int) (Recorded, error) {
 	settled := make([]settlement, len(results))
 	for i := range results {
 		settled[i] = results[i].settlement()
@@ -140,7 +140,7 @@ func (r *Result) line(kind byte, s *settlement) []byte {
 }
 
 // unsent ends an event for which nothing can be sent any more.
-func (l *Ledger) unsent(d *Delivery, reason string) settlement {
+func (l *core) unsent(d *Delivery, reason string) settlement {
 	s := settlement{delivery: d, outcome: outcomeNotSent, attempts: d.Attempt, pause: ""}
 	if d.Ping {
 		s.outcome = outcomeDropped
@@ -156,7 +156,7 @@ func (l *Ledger) unsent(d *Delivery, reason string) settlement {
 const endpointProven EndpointState = "proven"
 
 // settle runs one script for each endpoint, all in one round trip.
-func (l *Ledger) settle(ctx context.Context, settlements []settlement, g Grant, breaker int) (Recorded, error) {
+func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, breaker int) (Recorded, error) {
 	var calls []call
 	indexes := make(map[delivery.AccountID]int)
 	members := make([][]int, 0, len(settlements))

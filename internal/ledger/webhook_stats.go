@@ -30,7 +30,7 @@ type queueReads struct {
 
 // QueueStats sums up what waits for webhook endpoints, by the endpoints' state.
 // It looks at every endpoint that has anything.
-func (l *Ledger) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
+func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
 	all := make(map[EndpointState]QueueStats)
 	for _, r := range l.rooms {
 		accounts, err := l.rdb.ZRange(ctx, r.key(kindSchedule), 0, -1).Result()
@@ -46,7 +46,7 @@ func (l *Ledger) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 	return all, nil
 }
 
-func (l *Ledger) addQueues(ctx context.Context, r room, accounts []string, all map[EndpointState]QueueStats) error {
+func (l *core) addQueues(ctx context.Context, r room, accounts []string, all map[EndpointState]QueueStats) error {
 	pipe := l.rdb.Pipeline()
 	reads := make([]queueReads, len(accounts))
 	for i, account := range accounts {
@@ -86,7 +86,7 @@ func (l *Ledger) addQueues(ctx context.Context, r room, accounts []string, all m
 }
 
 // addOldest reads when the given events happened.
-func (l *Ledger) addOldest(ctx context.Context, r room, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
+func (l *core) addOldest(ctx context.Context, r room, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
 	for state, items := range next {
 		pipe := l.rdb.Pipeline()
 		ds := make([]*Delivery, len(items))

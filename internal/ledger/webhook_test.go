@@ -50,7 +50,7 @@ func (s *env) publish(t *testing.T, n int) {
 	for i := range notices {
 		notices[i] = Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}
 	}
-	must(t, s.Publish(t.Context(), notices...))
+	must(t, s.Webhooks.Publish(t.Context(), notices...))
 	s.pump(t, n)
 }
 
@@ -98,14 +98,14 @@ func (s *env) ends(t *testing.T, a answer, ds ...*Delivery) {
 	for _, d := range ds {
 		o := a(s, d)
 		o.At = s.now()
-		recorded := get(s.RecordAttempts(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
+		recorded := get(s.Queue.Record(t.Context(), []Result{{d, o}}, noGrant, s.breaker))(t)
 		require(t, recorded.OK[0], "the lease of %s was lost", d.EventID)
 	}
 }
 
 func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
 	t.Helper()
-	return get(s.WebhookEndpoint(t.Context(), s.account))(t)
+	return get(s.Webhooks.Endpoint(t.Context(), s.account))(t)
 }
 
 // opened is an env whose breaker has just been opened by as many events as it
@@ -183,7 +183,7 @@ type gateState struct {
 
 func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 	t.Helper()
-	return get(s.Attempts(t.Context(), s.account, state))(t)
+	return get(s.Webhooks.Attempts(t.Context(), s.account, state))(t)
 }
 
 func (s *env) outcomes(t testing.TB) []AttemptRecord {
@@ -222,7 +222,7 @@ func (s *env) take(t *testing.T, n int) (ds []*Delivery) {
 	t.Helper()
 	for empty := 0; len(ds) < n; {
 		s.unpaced(t)
-		more, _ := get2(s.Lease(t.Context(), 0, grant(n-len(ds))))(t)
+		more, _ := get2(s.Queue.Lease(t.Context(), 0, grant(n-len(ds))))(t)
 		if ds = append(ds, more...); len(more) > 0 {
 			empty = 0
 		} else if empty++; empty == 3 {
@@ -261,7 +261,7 @@ func (s *env) pump(t *testing.T, n int) {
 	t.Helper()
 	entries := collect(t, s.Ledger, RoleWebhook, "pump", n)
 	for range 2 { // a repeated call queues nothing twice
-		get(s.QueueEvents(t.Context(), partitionOf(s.account, len(s.rooms)), entries, noGrant))(t)
+		get(s.Queue.Add(t.Context(), partitionOf(s.account, len(s.rooms)), entries, noGrant))(t)
 	}
 }
 
@@ -276,14 +276,14 @@ func (s *env) moved(t *testing.T, changes ...delivery.Status) *delivery.Order {
 
 func (s *env) lease(t *testing.T, want int) []*Delivery {
 	t.Helper()
-	ds, _ := get2(s.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100)))(t)
+	ds, _ := get2(s.Queue.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100)))(t)
 	require(t, len(ds) == want, "%d events leased, want %d", len(ds), want)
 	return ds
 }
 
 func (s *env) register(t *testing.T) *WebhookEndpoint {
 	t.Helper()
-	e, secret := get2(s.SetWebhookURL(t.Context(), s.account, "https://vendor.example/hook"))(t)
+	e, secret := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook"))(t)
 	require(t, secret != "" && secret == e.Secret, "issued %q, stored %q", secret, e.Secret)
 	return e
 }

@@ -101,7 +101,7 @@ func (e *panelEnv) giveUp(t *testing.T, v *vendor) {
 	t.Helper()
 	account, err := delivery.ParseAccountID(v.AccountID)
 	must(t, err)
-	must(t, e.ledger.Publish(t.Context(), ledger.Notice{
+	must(t, e.ledger.Webhooks.Publish(t.Context(), ledger.Notice{
 		Account: account, Type: delivery.StoreActivated, OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),
 		Data: []byte(`{"externalStoreId":"branch-1"}`),
 	}))

@@ -83,7 +83,7 @@ func (e *Env) open() {
 	e.Ledger = e.Open()
 	e.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: e.coverage()}
-	e.must(e.Ledger.CreateFleet(e.T.Context(), e.Fleet, [32]byte{1}))
+	e.must(e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
 	e.makeGroups()
 }
 
@@ -91,14 +91,14 @@ func (e *Env) open() {
 // every partition; without them nothing would count as unread.
 func (e *Env) makeGroups() {
 	e.T.Helper()
-	e.must(e.Ledger.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
+	e.must(e.Ledger.Webhooks.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
 		OccurredAt: time.Now(), Data: []byte("{}")}))
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(e.T.Context())
-		_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testenv",
+		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
 			Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
 				defer done()
-				return e.Ledger.Ack(ctx, role, batch...)
+				return e.Ledger.Streams.Ack(ctx, role, batch...)
 			}})
 	}
 }
@@ -145,7 +145,7 @@ func (e *Env) Vendor() *Vendor {
 	e.T.Helper()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Test", CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 100_000, Seconds: 60}}
-	e.must(e.Ledger.CreateAccount(e.T.Context(), account, [32]byte{2}))
+	e.must(e.Ledger.Accounts.Create(e.T.Context(), account, [32]byte{2}))
 	v := &Vendor{env: e, Account: account.ID}
 	v.Store = v.NewStore("branch-1", delivery.Active)
 	return v
@@ -159,7 +159,7 @@ func (v *Vendor) NewStore(externalID string, state delivery.StoreState) *deliver
 		Phone: "2161112233", Address: "Moda Cd. 1, Kadıköy", Point: delivery.Point{Latitude: 40.98, Longitude: 29.02},
 		SubRegion: "Kadıköy", Fleet: v.env.Fleet.ID, FleetName: v.env.Fleet.Name, UpdatedAt: time.Now(),
 	}
-	v.env.must(v.env.Ledger.WriteStore(v.env.T.Context(), s))
+	v.env.must(v.env.Ledger.Stores.Write(v.env.T.Context(), s))
 	return s
 }
 
@@ -184,7 +184,7 @@ func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
 	if v.Edit != nil {
 		v.Edit(draft)
 	}
-	created, _, err := e.Ledger.CreateOrder(e.T.Context(), &ledger.Creation{
+	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &ledger.Creation{
 		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
 		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
 	})
@@ -217,7 +217,7 @@ func (e *Env) Fail(o *delivery.Order, reason delivery.FailureReason, at time.Tim
 func (e *Env) Report(u delivery.Update) {
 	e.T.Helper()
 	u.Fleet = e.Fleet.ID
-	_, err := e.Ledger.Report(e.T.Context(), u, u.At)
+	_, err := e.Ledger.Orders.Report(e.T.Context(), u, u.At)
 	e.must(err)
 }
 
@@ -227,7 +227,7 @@ func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: s, At: at, Courier: Courier,
 		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
 	order := e.Read(o.ID)
-	results, err := e.Ledger.CommitAll(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, time.Now()).Changes}})
+	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, time.Now()).Changes}})
 	e.must(err)
 	e.must(results[0])
 }
@@ -235,7 +235,7 @@ func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 // Read is the order as it stands.
 func (e *Env) Read(id delivery.OrderID) *delivery.Order {
 	e.T.Helper()
-	o, err := e.Ledger.Order(e.T.Context(), id)
+	o, err := e.Ledger.Orders.Get(e.T.Context(), id)
 	e.must(err)
 	return o
 }
@@ -254,7 +254,7 @@ func (e *Env) AwaitStatus(o *delivery.Order, s delivery.Status) *delivery.Order 
 // Stats are the ledger's figures.
 func (e *Env) Stats() ledger.Stats {
 	e.T.Helper()
-	s, err := e.Ledger.Stats(e.T.Context())
+	s, err := e.Ledger.Monitor.Stats(e.T.Context())
 	e.must(err)
 	return s
 }
@@ -272,8 +272,8 @@ func (e *Env) AwaitSettled(role ledger.Role) {
 func (e *Env) Consume(role ledger.Role) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
-			return e.Ledger.Ack(ctx, role, batch...)
+		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+			return e.Ledger.Streams.Ack(ctx, role, batch...)
 		}})
 		if ctx.Err() != nil {
 			return nil

@@ -139,7 +139,7 @@ func (r *rig) awaitStore(ctx context.Context, v *vendor) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		s, err := r.ledger.Store(ctx, v.id, storeName)
+		s, err := r.ledger.Stores.Get(ctx, v.id, storeName)
 		if err == nil && s.State == delivery.Active {
 			return nil
 		}

@@ -197,7 +197,7 @@ func (e *exported) read(ctx context.Context, ops string) error {
 
 // verify compares what ClickHouse has with what was made, and drops it.
 func (e *exported) verify(ctx context.Context, r *rig, t *traffic, database string, orders int, kurus int64) error {
-	lag, err := t.ledger.Lag(ctx, ledger.RoleExport)
+	lag, err := t.ledger.Streams.Lag(ctx, ledger.RoleExport)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func newTraffic(ctx context.Context, redisURL string) (t *traffic, err error) {
 	}
 	t.fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
-	if err := t.ledger.CreateFleet(ctx, t.fleet, [32]byte{1}); err != nil {
+	if err := t.ledger.Fleets.Create(ctx, t.fleet, [32]byte{1}); err != nil {
 		return nil, err
 	}
 	for range accountCount {
@@ -72,11 +72,11 @@ func (t *traffic) register(ctx context.Context) error {
 	// A limit that nothing here reaches, over so short a time that what it
 	// remembers stays small.
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: delivery.MaxWindowCount, Seconds: 1}}
-	if err := t.ledger.CreateAccount(ctx, account, [32]byte{2}); err != nil {
+	if err := t.ledger.Accounts.Create(ctx, account, [32]byte{2}); err != nil {
 		return err
 	}
 	t.accounts = append(t.accounts, account.ID)
-	return t.ledger.WriteStore(ctx, &delivery.Store{
+	return t.ledger.Stores.Write(ctx, &delivery.Store{
 		Account: account.ID, ExternalID: storeID, State: delivery.Active, TaxNumber: "1234567890", Name: "Kadıköy Şubesi",
 		Phone: "2165550011", Address: "Moda Caddesi No: 1, Kadıköy", Point: delivery.Point{Latitude: 40.9816, Longitude: 29.0258},
 		SubRegion: "Kadıköy", Fleet: t.fleet.ID, FleetName: t.fleet.Name, UpdatedAt: t.began,
@@ -137,7 +137,7 @@ func (t *traffic) createOne(ctx context.Context, n int) (delivery.Order, error) 
 	at := t.began.Add(time.Duration(n) * time.Millisecond / 2)
 	externalID := fmt.Sprintf("B-%d", n)
 	amount := delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
-	created, _, err := t.ledger.CreateOrder(ctx, &ledger.Creation{
+	created, _, err := t.ledger.Orders.Create(ctx, &ledger.Creation{
 		Account: t.accounts[n%len(t.accounts)], Body: []byte(externalID), Now: at,
 		Candidates: []ledger.Candidate{{Terms: t.fleet.Terms(), Covers: true}},
 		Draft: &delivery.OrderDraft{
@@ -172,7 +172,7 @@ func (t *traffic) carry(ctx context.Context, orders []delivery.Order) error {
 			}
 			commits[i] = ledger.Commit{Order: &before, Changes: o.Changes[len(before.Changes):]}
 		}
-		results, err := t.ledger.CommitAll(ctx, commits)
+		results, err := t.ledger.Lifecycle.Commit(ctx, commits)
 		if err = errors.Join(append(results, err)...); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}

@@ -44,7 +44,7 @@ func (w *world) giveUp(ctx context.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	err = l.Publish(ctx, ledger.Notice{
+	err = l.Webhooks.Publish(ctx, ledger.Notice{
 		Account: account, Type: delivery.StoreActivated, OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),
 		Data: fmt.Appendf(nil, `{"externalStoreId":%q}`, v.plan.branches[0].id),
 	})

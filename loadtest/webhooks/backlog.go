@@ -210,11 +210,11 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 			if err := sleep(ctx, 250*time.Millisecond); err != nil {
 				return err
 			}
-			stats, err := l.waiting.ledger.Stats(ctx)
+			stats, err := l.waiting.ledger.Monitor.Stats(ctx)
 			if err != nil {
 				return err
 			}
-			if endpoint, err = l.waiting.ledger.WebhookEndpoint(ctx, l.dead.account); err != nil {
+			if endpoint, err = l.waiting.ledger.Webhooks.Endpoint(ctx, l.dead.account); err != nil {
 				return err
 			}
 			unqueued := stats.Unread[ledger.RoleWebhook] + stats.Pending[ledger.RoleWebhook]
@@ -264,7 +264,7 @@ func (l *backlog) retry(ctx context.Context) (err error) {
 	}
 	l.perRetry, err = r.grow(ctx, events, func() error {
 		for over := time.Now().Add(queuePatience); time.Now().Before(over); {
-			e, err := r.ledger.WebhookEndpoint(ctx, vendors[0].account)
+			e, err := r.ledger.Webhooks.Endpoint(ctx, vendors[0].account)
 			if err != nil {
 				return err
 			}

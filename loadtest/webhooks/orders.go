@@ -48,7 +48,7 @@ func (r *rig) createOrders(ctx context.Context, vendors []*vendor, n int, at tim
 }
 
 func (r *rig) createOrder(ctx context.Context, v *vendor, externalID string, at time.Time) (delivery.Order, error) {
-	created, _, err := r.ledger.CreateOrder(ctx, &ledger.Creation{
+	created, _, err := r.ledger.Orders.Create(ctx, &ledger.Creation{
 		Account: v.account, Body: []byte(externalID), Now: at,
 		Candidates: []ledger.Candidate{{Terms: r.fleet.Terms(), Covers: true}},
 		Draft: &delivery.OrderDraft{
@@ -113,7 +113,7 @@ func (r *rig) commit(ctx context.Context, to delivery.Status, at time.Time, orde
 			return err
 		}
 	}
-	results, err := r.ledger.CommitAll(ctx, commits)
+	results, err := r.ledger.Lifecycle.Commit(ctx, commits)
 	if err = errors.Join(append(results, err)...); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}

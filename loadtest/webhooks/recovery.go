@@ -143,11 +143,11 @@ func (l *backlog) drained(ctx context.Context, curve []point, p99 float64) ([]ha
 func (r *rig) awaitEmpty(ctx context.Context, v *vendor) (*ledger.WebhookEndpoint, error) {
 	over := time.Now().Add(10 * time.Second)
 	for {
-		stats, err := r.ledger.Stats(ctx)
+		stats, err := r.ledger.Monitor.Stats(ctx)
 		if err != nil {
 			return nil, err
 		}
-		e, err := r.ledger.WebhookEndpoint(ctx, v.account)
+		e, err := r.ledger.Webhooks.Endpoint(ctx, v.account)
 		if err != nil {
 			return nil, err
 		}

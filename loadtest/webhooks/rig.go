@@ -66,7 +66,7 @@ func (r *rig) addFleet(ctx context.Context) error {
 	}
 	r.fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
-	return r.ledger.CreateFleet(ctx, r.fleet, [32]byte{1})
+	return r.ledger.Fleets.Create(ctx, r.fleet, [32]byte{1})
 }
 
 // openRig starts Redis on whatever its folder holds.
@@ -169,10 +169,10 @@ func (r *rig) register(ctx context.Context, v *vendor) error {
 	// A limit that nothing here reaches, over a window so short that what it
 	// remembers stays small beside what is measured.
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1_000_000, Seconds: 1}}
-	if err := r.ledger.CreateAccount(ctx, account, [32]byte{2}); err != nil {
+	if err := r.ledger.Accounts.Create(ctx, account, [32]byte{2}); err != nil {
 		return err
 	}
-	if err := r.ledger.WriteStore(ctx, &delivery.Store{
+	if err := r.ledger.Stores.Write(ctx, &delivery.Store{
 		Account: v.account, ExternalID: v.store, State: delivery.Active, TaxNumber: "1234567890", Name: "Kadıköy Şubesi",
 		Phone: "2165550011", Address: "Moda Caddesi No: 1, Kadıköy", Point: delivery.Point{Latitude: 40.9816, Longitude: 29.0258},
 		SubRegion: "Kadıköy", Fleet: r.fleet.ID, FleetName: r.fleet.Name, UpdatedAt: time.Now(),
@@ -190,7 +190,7 @@ func (r *rig) openWebhook(ctx context.Context, v *vendor) error {
 			return err
 		}
 	}
-	_, secret, err := r.ledger.SetWebhookURL(ctx, v.account, v.url())
+	_, secret, err := r.ledger.Webhooks.SetURL(ctx, v.account, v.url())
 	if err != nil {
 		return err
 	}

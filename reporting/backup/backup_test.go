@@ -66,7 +66,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 		s.Delivered(time.Now())
 		s.AwaitExported()
 		for partition := range s.Ledger.Partitions() {
-			_, err := s.Ledger.Trim(t.Context(), partition, 0)
+			_, err := s.Ledger.Lifecycle.Trim(t.Context(), partition, 0)
 			noError(t, err)
 		}
 	}})

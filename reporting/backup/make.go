@@ -81,13 +81,13 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 const releaseTimeout = 30 * time.Second
 
 func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Archive, dir string, progress func(string)) (err error) {
-	if m.Hold, err = l.Hold(ctx, m.ID, m.Began); err != nil {
+	if m.Hold, err = l.Backup.Hold(ctx, m.ID, m.Began); err != nil {
 		return err
 	}
 	defer func() {
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		err = errors.Join(err, l.Release(releasing, m.Hold))
+		err = errors.Join(err, l.Backup.Release(releasing, m.Hold))
 	}()
 	if a != nil {
 		for _, name := range archive.Tables() {
@@ -96,7 +96,7 @@ func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Ar
 			}
 		}
 	}
-	return l.Snapshots(ctx, func(node ledger.Node, rdb io.Reader) error {
+	return l.Backup.Snapshots(ctx, func(node ledger.Node, rdb io.Reader) error {
 		return m.copyRedis(dir, node, rdb, progress)
 	})
 }

@@ -103,7 +103,7 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 		return ledger.Resumed{}, fmt.Errorf("restore: the backup is of %s with %d partitions, the settings say %s with %d",
 			m.Environment, m.Partitions, l.Environment(), l.Partitions())
 	}
-	if err := l.Resumable(ctx, m.ID); err != nil {
+	if err := l.Backup.Resumable(ctx, m.ID); err != nil {
 		return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
 	}
 	if a != nil {
@@ -111,7 +111,7 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 			return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
 		}
 	}
-	resumed, err := l.Resume(ctx, m.ID, m.Hold, time.Now())
+	resumed, err := l.Backup.Resume(ctx, m.ID, m.Hold, time.Now())
 	if err != nil {
 		return resumed, fmt.Errorf("restore: %w", err)
 	}

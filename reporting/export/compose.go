@@ -68,7 +68,7 @@ func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []l
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, unreadable, err := l.OrdersEach(ctx, ids)
+	found, unreadable, err := l.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
 	}
@@ -98,7 +98,7 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 			names = append(names, name)
 		}
 	}
-	stores, unreadable, err := l.Stores(ctx, names)
+	stores, unreadable, err := l.Stores.GetAll(ctx, names)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %d stores: %w", len(names), err)
 	}

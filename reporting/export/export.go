@@ -93,7 +93,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 }
 
 func (e *Exporter) feed(ctx context.Context) error {
-	err := e.ledger.RunFeed(ctx, ledger.Feed{
+	err := e.ledger.Streams.Run(ctx, ledger.Feed{
 		Role:       ledger.RoleExport,
 		Consumer:   e.consumer,
 		Turn:       e.turn,
@@ -166,7 +166,7 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 	}
 	e.metrics.stored(&batch.Batch)
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool { return batch.unreadable[x.Event.Order] != nil })
-	if err := e.ledger.Ack(ctx, ledger.RoleExport, exported...); err != nil {
+	if err := e.ledger.Streams.Ack(ctx, ledger.RoleExport, exported...); err != nil {
 		return err
 	}
 	// These stay unsettled; the feed hands them out again and gives them up in
@@ -177,7 +177,7 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 // tell says what the rows lack. An order that has been retired was exported
 // before: its event comes again because the group was set back.
 func (e *Exporter) tell(ctx context.Context, batch *composed) error {
-	retired, err := e.ledger.Retired(ctx, batch.missing)
+	retired, err := e.ledger.Orders.Retired(ctx, batch.missing)
 	if err != nil {
 		return err
 	}

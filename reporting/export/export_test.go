@@ -75,7 +75,7 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 func TestExport_WritesEveryAttempt(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	_, _, err := s.Ledger.SetWebhookURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
+	_, _, err := s.Ledger.Webhooks.SetURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (s *env) attempt(ok bool) {
 	var ds []*ledger.Delivery
 	s.Await("an event to send", func() bool {
 		for partition := range s.Ledger.Partitions() {
-			leased, _, err := s.Ledger.Lease(s.T.Context(), partition, ledger.Grant{Limit: 1, Share: 9, InFlight: 9, Lease: time.Minute})
+			leased, _, err := s.Ledger.Queue.Lease(s.T.Context(), partition, ledger.Grant{Limit: 1, Share: 9, InFlight: 9, Lease: time.Minute})
 			if err != nil {
 				s.T.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func (s *env) attempt(ok bool) {
 	if !ok {
 		o.Status, o.Error, o.Answer, o.Retry = 500, "status: 500", []byte("sorry"), o.At
 	}
-	if _, err := s.Ledger.RecordAttempts(s.T.Context(), []ledger.Result{{Delivery: ds[0], Outcome: o}}, ledger.Grant{Lease: time.Minute}, 1<<30); err != nil {
+	if _, err := s.Ledger.Queue.Record(s.T.Context(), []ledger.Result{{Delivery: ds[0], Outcome: o}}, ledger.Grant{Lease: time.Minute}, 1<<30); err != nil {
 		s.T.Fatal(err)
 	}
 }

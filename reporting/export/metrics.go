@@ -94,7 +94,7 @@ func (e *Exporter) watchLag(ctx context.Context) error {
 	ticker := time.NewTicker(lagInterval)
 	defer ticker.Stop()
 	for {
-		lag, err := e.ledger.Lag(ctx, ledger.RoleExport)
+		lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport)
 		if err == nil {
 			e.metrics.lagEntries.Set(float64(lag.Entries))
 			age := 0.0

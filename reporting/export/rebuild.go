@@ -49,7 +49,7 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 		return store(b)
 	}
 	var failed error
-	unreadable := l.EachOrder(ctx, func(orders []*delivery.Order) error {
+	unreadable := l.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if !o.CreatedAt.Before(from) {
 				waiting = append(waiting, o)
@@ -67,7 +67,7 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 	if err := flush(); err != nil {
 		return done, err
 	}
-	err := l.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
+	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
 		besides := entries[:0]
 		for _, e := range entries {
 			if e.Outcomes != nil || !e.Event.LateAt.IsZero() {

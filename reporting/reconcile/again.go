@@ -75,12 +75,12 @@ const exporterPause = 100 * time.Millisecond
 // awaitExporter returns once everything that is in the streams now has been
 // exported.
 func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
-	mark, err := r.ledger.Mark(ctx, ledger.RoleExport)
+	mark, err := r.ledger.Streams.Mark(ctx, ledger.RoleExport)
 	if err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(s.Patience); ; {
-		passed, err := r.ledger.Passed(ctx, ledger.RoleExport, mark)
+		passed, err := r.ledger.Streams.Passed(ctx, ledger.RoleExport, mark)
 		if err != nil || passed {
 			return err
 		}
@@ -96,7 +96,7 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
 }
 
 func (r *Reconciler) behind(ctx context.Context, s *Scope) error {
-	lag, err := r.ledger.Lag(ctx, ledger.RoleExport)
+	lag, err := r.ledger.Streams.Lag(ctx, ledger.RoleExport)
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, befor
 	for i, o := range before {
 		ids[i] = o.ID
 	}
-	now, _, err := r.ledger.OrdersEach(storing, ids)
+	now, _, err := r.ledger.Orders.GetReadable(storing, ids)
 	if err != nil {
 		now = make([]*delivery.Order, len(before))
 	}

@@ -123,7 +123,7 @@ func (h *heldOrders) take() { h.ahead = h.ahead[1:] }
 // read is those of the orders that Redis holds and that can be read; the others
 // are told at the end of the run.
 func (r *Reconciler) read(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
-	orders, _, err := r.ledger.OrdersEach(ctx, ids)
+	orders, _, err := r.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +161,11 @@ func (r *Reconciler) judgeOthers(ctx context.Context, f *findings, others []*arc
 		ids[i] = s.Order
 	}
 	// Orders first: one that is retired in between is then still known.
-	orders, unreadable, err := r.ledger.OrdersEach(ctx, ids)
+	orders, unreadable, err := r.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return err
 	}
-	gone, err := r.ledger.Retired(ctx, ids)
+	gone, err := r.ledger.Orders.Retired(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func newMachine(rt *rapid.T, s *archiveenv.Env, p *archiveenv.Proxy) *machine {
 		time.Date(2025, 3, 1, 0, 0, 0, 0, delivery.Istanbul), time.Date(2025, 10, 31, 0, 0, 0, 0, delivery.Istanbul),
 	}).Draw(rt, "day")
 	w := &machine{T: rt, s: s, proxy: p, vendor: s.NewVendor(), day: day, rolled: make(map[delivery.OrderID]bool)}
-	w.must(s.Ledger.LoadFleets(w.ctx()))
+	w.must(s.Ledger.Fleets.Load(w.ctx()))
 	w.epoch = w.raiseEpoch()
 	w.clear()
 	return w
@@ -201,7 +201,7 @@ func (w *machine) trim() {
 	w.consumeUpdates()
 	w.tellWebhooks()
 	for p := range w.s.Ledger.Partitions() {
-		_, err := w.s.Ledger.Trim(w.ctx(), p, 0)
+		_, err := w.s.Ledger.Lifecycle.Trim(w.ctx(), p, 0)
 		w.must(err)
 	}
 }
@@ -217,11 +217,11 @@ func (w *machine) retire() {
 	}
 	w.s.EachKey("H", `local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end`)
 	for p := range w.s.Ledger.Partitions() {
-		_, err := w.s.Ledger.Retire(w.ctx(), p, time.Now(), 10_000)
+		_, err := w.s.Ledger.Lifecycle.Retire(w.ctx(), p, time.Now(), 10_000)
 		w.must(err)
 	}
 	for _, o := range w.orders {
-		found, err := w.s.Ledger.Orders(w.ctx(), []delivery.OrderID{o.id})
+		found, err := w.s.Ledger.Orders.GetAll(w.ctx(), []delivery.OrderID{o.id})
 		w.must(err)
 		if o.retired = found[0] == nil; o.retired && !o.status().Terminal() {
 			w.Fatalf("order %s has left Redis in %s", o.id, o.status())
@@ -254,7 +254,7 @@ var epochs uint64 = 1
 func (w *machine) raiseEpoch() uint64 {
 	epochs++
 	w.s.Do("HSET", "{sg}meta", "epoch", epochs)
-	w.must(w.s.Ledger.LoadFleets(w.ctx()))
+	w.must(w.s.Ledger.Fleets.Load(w.ctx()))
 	return epochs
 }
 

@@ -122,7 +122,7 @@ func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) 
 func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[delivery.AccountID][]delivery.OrderID, error) {
 	first, end := archive.BusinessDay(s.From), archive.BusinessDay(s.To).AddDate(0, 0, 1)
 	held := make(map[time.Time]map[delivery.AccountID][]delivery.OrderID)
-	err := r.ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+	err := r.ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if o.CreatedAt.Before(first) || !o.CreatedAt.Before(end) || !s.includes(o.Account) {
 				continue

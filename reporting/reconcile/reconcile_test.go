@@ -295,7 +295,7 @@ func (s *env) retireAll() {
 	s.Consume(ledger.RoleWebhook)
 	s.AwaitExported()
 	for p := range s.Ledger.Partitions() {
-		if _, err := s.Ledger.Retire(s.T.Context(), p, time.Now().Add(48*time.Hour), 1000); err != nil {
+		if _, err := s.Ledger.Lifecycle.Retire(s.T.Context(), p, time.Now().Add(48*time.Hour), 1000); err != nil {
 			s.T.Fatal(err)
 		}
 	}

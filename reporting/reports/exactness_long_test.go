@@ -112,7 +112,7 @@ func newEnv(t *testing.T, f faults) *env {
 func (e *env) makeStores() {
 	second := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yıldız Kurye; \"Ağrı\"", SubRegion: "Kadıköy",
 		DeliveryMinutes: 20, PickupMinutes: 5, Couriers: -1, Coverage: e.Fleet.Coverage}
-	noError(e.T, e.Ledger.CreateFleet(e.T.Context(), second, [32]byte{9}))
+	noError(e.T, e.Ledger.Fleets.Create(e.T.Context(), second, [32]byte{9}))
 	for _, f := range []*delivery.Fleet{e.Fleet, second} {
 		e.terms = append(e.terms, core.Candidate{Terms: f.Terms(), Covers: true})
 	}
@@ -124,7 +124,7 @@ func (e *env) makeStores() {
 			if (i+j)%2 == 1 {
 				s.Fleet, s.FleetName = second.ID, second.Name
 			}
-			noError(e.T, e.Ledger.WriteStore(e.T.Context(), s))
+			noError(e.T, e.Ledger.Stores.Write(e.T.Context(), s))
 			e.stores = append(e.stores, s)
 		}
 	}
@@ -206,7 +206,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	default:
 		o.Collection = o.OrderAmount
 	}
-	created, _, err := e.Ledger.CreateOrder(e.T.Context(), &core.Creation{Account: o.Account,
+	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &core.Creation{Account: o.Account,
 		IdempotencyKey: o.ExternalOrderID, Body: []byte(o.ExternalOrderID), Now: o.CreatedAt, Candidates: e.terms, Draft: &delivery.OrderDraft{
 			ExternalStoreID: o.ExternalStoreID, ExternalOrderID: o.ExternalOrderID, ReadyAt: o.CreatedAt,
 			Recipient:   delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
@@ -220,11 +220,11 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	for changes := drawChanges(r, &o); len(changes) > 0; {
 		some := changes[:1+r.IntN(len(changes))]
 		changes = changes[len(some):]
-		stored, err := e.Ledger.Order(e.T.Context(), o.ID)
+		stored, err := e.Ledger.Orders.Get(e.T.Context(), o.ID)
 		if err != nil {
 			return err
 		}
-		if results, err := e.Ledger.CommitAll(e.T.Context(), []core.Commit{{Order: stored, Changes: some}}); err != nil || results[0] != nil {
+		if results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []core.Commit{{Order: stored, Changes: some}}); err != nil || results[0] != nil {
 			return fmt.Errorf("%w %v", err, results)
 		}
 	}
@@ -291,7 +291,7 @@ func (e *env) reportLate() {
 			at := o.EndedAt.Add(7 * time.Minute)
 			e.story.late = append(e.story.late, archive.LateDelivery{Account: o.Account, Order: o.ID, CreatedAt: o.CreatedAt, ReportedAt: at})
 			u := delivery.Update{Order: o.ID, Fleet: o.Fleet, Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
-			_, err := e.Ledger.Report(e.T.Context(), u, at)
+			_, err := e.Ledger.Orders.Report(e.T.Context(), u, at)
 			noError(e.T, err)
 		}
 	}
@@ -302,7 +302,7 @@ func (e *env) reportLate() {
 func (e *env) awaitExported() {
 	e.T.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		lag, err := e.Ledger.Lag(e.T.Context(), core.RoleExport)
+		lag, err := e.Ledger.Streams.Lag(e.T.Context(), core.RoleExport)
 		noError(e.T, err)
 		if lag.Entries == 0 {
 			return

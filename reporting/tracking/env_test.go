@@ -67,7 +67,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 func (e *env) rename(store, fleet string) {
 	e.T.Helper()
 	e.Fleet.Name, e.store.Name, e.store.FleetName = fleet, store, fleet
-	must(e.T, e.Ledger.WriteStore(e.T.Context(), e.store))
+	must(e.T, e.Ledger.Stores.Write(e.T.Context(), e.store))
 }
 
 // at sets the pages' clock to a time after the beginning.
@@ -107,7 +107,7 @@ func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) 
 
 func (e *env) commit(c ledger.Commit) {
 	e.T.Helper()
-	results, err := e.Ledger.CommitAll(context.Background(), []ledger.Commit{c})
+	results, err := e.Ledger.Lifecycle.Commit(context.Background(), []ledger.Commit{c})
 	must(e.T, err)
 	must(e.T, results[0])
 }
@@ -126,7 +126,7 @@ func (e *env) fail(o *delivery.Order, why delivery.FailureReason, after time.Dur
 
 func (e *env) cancel(o *delivery.Order, note string, after time.Duration) {
 	e.T.Helper()
-	_, _, err := e.Ledger.CancelOrder(context.Background(), e.vendor.Account, o.ID, delivery.CustomerRequest, note, began.Add(after))
+	_, _, err := e.Ledger.Orders.Cancel(context.Background(), e.vendor.Account, o.ID, delivery.CustomerRequest, note, began.Add(after))
 	must(e.T, err)
 }
 
@@ -134,7 +134,7 @@ func (e *env) cancel(o *delivery.Order, note string, after time.Duration) {
 func (e *env) locate(o *delivery.Order, at delivery.Point, after time.Duration) {
 	e.T.Helper()
 	when := began.Add(after)
-	ignored, err := e.Ledger.ReportLocations(context.Background(), e.Fleet.ID,
+	ignored, err := e.Ledger.Orders.ReportLocations(context.Background(), e.Fleet.ID,
 		[]ledger.Position{{Order: o.ID, Location: delivery.Location{Point: at, At: when}}}, when)
 	if err != nil || ignored != 0 {
 		e.T.Fatal("the position was ignored", err)

@@ -47,7 +47,7 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	o, err := p.ledger.Order(bounded, id)
+	o, err := p.ledger.Orders.Get(bounded, id)
 	switch {
 	case delivery.CodeOf(err) == delivery.CodeOrderNotFound:
 		return nil, nil, expired // it was retired
@@ -56,7 +56,7 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	case o.Status.Terminal() && now.Sub(o.UpdatedAt()) > linkLifetime:
 		return nil, nil, expired
 	}
-	store, err := p.ledger.Store(bounded, o.Account, o.ExternalStoreID)
+	store, err := p.ledger.Stores.Get(bounded, o.Account, o.ExternalStoreID)
 	if errors.Is(err, delivery.ErrUnavailable) {
 		return nil, nil, p.failure(ctx, id, err)
 	}

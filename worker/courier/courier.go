@@ -84,7 +84,7 @@ func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Register
 func (r *Role) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := r.ledger.WatchFleets(ctx); err != nil && ctx.Err() == nil {
+		if err := r.ledger.Fleets.Watch(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch fleets: %w", err)
 		}
 		return nil
@@ -119,7 +119,7 @@ func (r *Role) rounds(ctx context.Context) {
 // round acts once for every fleet. One fleet's failure does not keep the
 // others waiting.
 func (r *Role) round(ctx context.Context) error {
-	fleets := r.ledger.Fleets()
+	fleets := r.ledger.Fleets.Snapshot()
 	if fleets == nil {
 		return nil // not loaded yet
 	}
@@ -148,7 +148,7 @@ func (r *Role) round(ctx context.Context) error {
 
 // confirmStores says yes to every store that asked for the fleet.
 func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
-	stores, err := r.ledger.FleetStores(ctx, fleet, delivery.AwaitingFleetApproval)
+	stores, err := r.ledger.Stores.OfFleet(ctx, fleet, delivery.AwaitingFleetApproval)
 	if err != nil {
 		return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 	}
@@ -157,7 +157,7 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		if delivery.ConfirmStore(s, now) != nil {
 			continue // no longer pending
 		}
-		err := r.ledger.WriteStore(ctx, s, ledger.Notice{
+		err := r.ledger.Stores.Write(ctx, s, ledger.Notice{
 			Account:    s.Account,
 			Type:       delivery.StoreActivated,
 			OccurredAt: now,
@@ -178,7 +178,7 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 // status for a step.
 func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, stores storeCache) error {
 	for cursor := ""; ; {
-		orders, next, err := r.ledger.Jobs(ctx, fleet, status, cursor, page)
+		orders, next, err := r.ledger.Orders.Jobs(ctx, fleet, status, cursor, page)
 		if err != nil {
 			return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 		}
@@ -218,7 +218,7 @@ func (r *Role) report(ctx context.Context, orders []*delivery.Order, stores stor
 }
 
 func (r *Role) reportMove(ctx context.Context, u delivery.Update, now time.Time) error {
-	_, err := r.ledger.Report(ctx, u, now)
+	_, err := r.ledger.Orders.Report(ctx, u, now)
 	switch code := delivery.CodeOf(err); {
 	case err == nil:
 		r.reports.WithLabelValues(u.Status.String()).Inc()
@@ -242,7 +242,7 @@ func (c storeCache) point(ctx context.Context, l *ledger.Ledger, o *delivery.Ord
 	key := storeKey{o.Account, o.ExternalStoreID}
 	s, cached := c[key]
 	if !cached {
-		s, err = l.Store(ctx, o.Account, o.ExternalStoreID)
+		s, err = l.Stores.Get(ctx, o.Account, o.ExternalStoreID)
 		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
 			return p, false, fmt.Errorf("store of order %s: %w", o.ID, err)
 		}

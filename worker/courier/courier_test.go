@@ -41,7 +41,7 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 	v, first := e.Vendor(), e.Fleet
 	second := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "İkinci Kurye", SubRegion: first.SubRegion,
 		DeliveryMinutes: 20, PickupMinutes: 5, Couriers: -1, Coverage: first.Coverage}
-	if err := e.Ledger.CreateFleet(t.Context(), second, [32]byte{2}); err != nil {
+	if err := e.Ledger.Fleets.Create(t.Context(), second, [32]byte{2}); err != nil {
 		t.Fatal(err)
 	}
 	startWorker(e, "w1")
@@ -49,7 +49,7 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 		e.Fleet = fleet // stores and orders are of this one from here on
 		v.Store = v.NewStore("branch of "+fleet.Name, delivery.AwaitingFleetApproval)
 		e.Await("confirmation by "+fleet.Name, func() bool {
-			s, err := e.Ledger.Store(t.Context(), v.Account, v.Store.ExternalID)
+			s, err := e.Ledger.Stores.Get(t.Context(), v.Account, v.Store.ExternalID)
 			return err == nil && s.State == delivery.Active && s.Fleet == fleet.ID
 		})
 		o := e.AwaitStatus(v.Order("", time.Now()), delivery.Delivered)

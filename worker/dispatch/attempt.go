@@ -47,7 +47,7 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 		r.metrics.leasesLost.Inc()
 		return o, false
 	case !now.Before(d.Deadline):
-		more, err := r.ledger.DropExpired(ctx, d, now)
+		more, err := r.ledger.Queue.DropExpired(ctx, d, now)
 		if err != nil {
 			r.log.Warn("late events stay in their queue for now", "account", d.Account, "error", err)
 		}

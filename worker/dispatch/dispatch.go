@@ -191,7 +191,7 @@ func (r *Role) Run(ctx context.Context) error {
 // for Redis; false when ctx ends first.
 func (r *Role) releaseLeases(ctx context.Context) bool {
 	for {
-		n, err := r.ledger.ReleaseLeases(ctx, r.consumer)
+		n, err := r.ledger.Queue.ReleaseLeases(ctx, r.consumer)
 		if n > 0 {
 			r.log.Info("events that were being sent when this worker ended are sent again", "events", n)
 		}
@@ -208,7 +208,7 @@ func (r *Role) releaseLeases(ctx context.Context) bool {
 }
 
 func (r *Role) feed(leasing, sending context.Context) error {
-	err := r.ledger.RunFeed(leasing, ledger.Feed{
+	err := r.ledger.Streams.Run(leasing, ledger.Feed{
 		Role:     ledger.RoleWebhook,
 		Consumer: r.consumer,
 		Handle: func(_ context.Context, partition int, batch []ledger.Entry) error {
@@ -240,7 +240,7 @@ func (r *Role) queue(leasing, sending context.Context, partition int, batch []le
 	until := r.now().Add(r.settings.Lease)
 	var leased ledger.Leased
 	err := r.protect(func() (failure error) {
-		leased, failure = r.ledger.QueueEvents(ctx, partition, batch, r.grant(slots))
+		leased, failure = r.ledger.Queue.Add(ctx, partition, batch, r.grant(slots))
 		return failure
 	})
 	r.start(sending, partition, leased.Deliveries, until)

@@ -157,7 +157,7 @@ func TestRole_NeverSendsAfterTheDeadlineUnlessReplayed(t *testing.T) {
 	if n := e.endpoint().Undelivered; n != 1 {
 		t.Errorf("%d undelivered", n)
 	}
-	if n, err := e.Ledger.ReplayEvents(t.Context(), e.vendor.Account, []string{eventID}); n != 1 || err != nil {
+	if n, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.vendor.Account, []string{eventID}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	q := e.await(2)[1]
@@ -202,8 +202,8 @@ func TestRole_SendsWhatADeadWorkerHadLeased(t *testing.T) {
 	e.moved("", delivery.Assigned)
 	var leased atomic.Int64
 	stop := e.Start(func(ctx context.Context) error {
-		_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
-			got, err := e.Ledger.QueueEvents(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: 300 * time.Millisecond})
+		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
+			got, err := e.Ledger.Queue.Add(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: 300 * time.Millisecond})
 			leased.Add(int64(len(got.Deliveries)))
 			return err
 		}})
@@ -266,13 +266,13 @@ func TestRole_MarksAGoneEndpointAndGoesOn(t *testing.T) {
 func TestRole_SignsWithBothSecretsAfterARotation(t *testing.T) {
 	e := newEnv(t, nil)
 	e.startRole("w1")
-	renewed, err := e.Ledger.RotateWebhookSecret(t.Context(), e.vendor.Account, false)
+	renewed, err := e.Ledger.Webhooks.RotateSecret(t.Context(), e.vendor.Account, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.moved("", delivery.Assigned)
 	e.check(e.await(1)[0], e.secret, e.secret, renewed)
-	if _, err := e.Ledger.QueueTest(t.Context(), e.vendor.Account, time.Now()); err != nil {
+	if _, err := e.Ledger.Webhooks.QueueTest(t.Context(), e.vendor.Account, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ping := e.await(2)[1]
@@ -361,7 +361,7 @@ func TestRole_SendsStoreEvents(t *testing.T) {
 	}
 	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
 	notice := ledger.Notice{Account: e.vendor.Account, Type: delivery.StoreActivated, OccurredAt: now, Data: data}
-	if err := e.Ledger.WriteStore(t.Context(), s, notice); err != nil {
+	if err := e.Ledger.Stores.Write(t.Context(), s, notice); err != nil {
 		t.Fatal(err)
 	}
 	q := e.await(1)[0]

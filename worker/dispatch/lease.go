@@ -61,7 +61,7 @@ func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pa
 		next time.Time
 	)
 	err = r.protect(func() (failure error) {
-		due, next, failure = r.ledger.Lease(ctx, partition, r.grant(slots))
+		due, next, failure = r.ledger.Queue.Lease(ctx, partition, r.grant(slots))
 		return failure
 	})
 	r.start(sending, partition, due, until)

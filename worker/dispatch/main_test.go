@@ -93,7 +93,7 @@ func (e *env) moved(note string, to delivery.Status) *delivery.Order {
 
 func (e *env) endpoint() *ledger.WebhookEndpoint {
 	e.T.Helper()
-	endpoint, err := e.Ledger.WebhookEndpoint(e.T.Context(), e.vendor.Account)
+	endpoint, err := e.Ledger.Webhooks.Endpoint(e.T.Context(), e.vendor.Account)
 	if err != nil {
 		e.T.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (e *env) endpoint() *ledger.WebhookEndpoint {
 // attempts are the records of attempts, newest first.
 func (e *env) attempts() []ledger.AttemptRecord {
 	e.T.Helper()
-	records, err := e.Ledger.Attempts(e.T.Context(), e.vendor.Account, "")
+	records, err := e.Ledger.Webhooks.Attempts(e.T.Context(), e.vendor.Account, "")
 	if err != nil {
 		e.T.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func register(e *testenv.Env, v *testenv.Vendor, now func() time.Time, answer fu
 	rc := &receiver{t: e.T, now: now, answer: answer}
 	server := httptest.NewServer(rc)
 	e.T.Cleanup(server.Close)
-	_, secret, err := e.Ledger.SetWebhookURL(e.T.Context(), v.Account, server.URL+"/hook")
+	_, secret, err := e.Ledger.Webhooks.SetURL(e.T.Context(), v.Account, server.URL+"/hook")
 	if err != nil {
 		e.T.Fatal(err)
 	}

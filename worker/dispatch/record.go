@@ -107,7 +107,7 @@ func (c *recorder) recordOnce(ctx context.Context, batch []result, limit int) (l
 	}
 	grant := c.role.grant(len(batch))
 	grant.Limit = limit
-	recorded, err := c.role.ledger.RecordAttempts(ctx, results, grant, c.role.settings.BreakerFailures)
+	recorded, err := c.role.ledger.Queue.Record(ctx, results, grant, c.role.settings.BreakerFailures)
 	for _, ok := range recorded.OK {
 		if !ok {
 			c.role.metrics.leasesLost.Inc()

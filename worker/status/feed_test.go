@@ -19,7 +19,7 @@ func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 	e.Start(e.role.Run)
 	o := e.order()
 	e.Await("the job list names the order", func() bool {
-		jobs, _, err := e.Ledger.Jobs(t.Context(), e.Fleet.ID, delivery.Searching, "", 10)
+		jobs, _, err := e.Ledger.Orders.Jobs(t.Context(), e.Fleet.ID, delivery.Searching, "", 10)
 		return err == nil && len(jobs) == 1
 	})
 	e.Accept(o, time.Now())
@@ -46,7 +46,7 @@ func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	e.AwaitStatus(delivered, delivery.Delivered)
 	e.AwaitStatus(failed, delivery.Failed)
 	stop()
-	minutes, err := e.Ledger.Activity(t.Context(), 60)
+	minutes, err := e.Ledger.Monitor.Activity(t.Context(), 60)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
 	e.role.decide = func(order *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
 		// The vendor cancels between the read and the commit.
 		if once.CompareAndSwap(false, true) {
-			if _, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", now); err != nil {
+			if _, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", now); err != nil {
 				t.Error(err)
 			}
 		}
@@ -125,7 +125,7 @@ func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 	o := e.order()
 	e.Accept(o, time.Now())
 	e.Reach(o, delivery.PickedUp, time.Now())
-	_, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", time.Now())
+	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", time.Now())
 	if delivery.CodeOf(err) != delivery.CodeOrderNotCancellable {
 		t.Fatalf("cancelled although a pickup was reported: %v", err)
 	}
@@ -167,7 +167,7 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	e.Accept(ended["CustomerRefused"], now)
 	e.Reach(ended["CustomerRefused"], delivery.Delivering, now)
 	e.Fail(ended["CustomerRefused"], delivery.CustomerRefused, now)
-	_, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, ended["Cancelled"].ID, delivery.CustomerRequest, "", now)
+	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, ended["Cancelled"].ID, delivery.CustomerRequest, "", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 		e.Reach(o, delivery.Delivered, now)
 	}
 	e.settleFeed()
-	refused, err := e.Ledger.RefusedUpdates(t.Context(), 10)
+	refused, err := e.Ledger.Monitor.RefusedUpdates(t.Context(), 10)
 	if err != nil || len(refused) != len(ended) {
 		t.Fatalf("%d refused updates, %v", len(refused), err)
 	}
@@ -224,7 +224,7 @@ func (e *env) readAndDie() {
 	e.T.Helper()
 	ctx, die := context.WithCancel(e.T.Context())
 	defer die()
-	_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
+	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
 		Handle: func(_ context.Context, _ int, _ []ledger.Entry) error {
 			if s := e.Stats(); s.Unread[ledger.RoleStatus] == 0 {
 				die()

@@ -96,7 +96,7 @@ func New(l *ledger.Ledger, s Settings, consumer string, log *slog.Logger, reg pr
 		log:        log.With("role", "status"),
 		metrics:    newMetrics(reg),
 		decide:     delivery.Decide,
-		serverTime: l.ServerTime,
+		serverTime: l.Lifecycle.ServerTime,
 	}
 }
 
@@ -135,7 +135,7 @@ func (r *Role) flushMinutes(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			err := r.ledger.FlushMinutes(ctx, now)
+			err := r.ledger.Limits.Flush(ctx, now)
 			if err != nil && !failing && ctx.Err() == nil {
 				r.log.Warn("orders per minute cannot be counted; they are added later", "error", err)
 			}
@@ -151,13 +151,13 @@ const lastFlush = 2 * time.Second
 func (r *Role) flushLast(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
-	if err := r.ledger.FlushMinutes(end, time.Now()); err != nil {
+	if err := r.ledger.Limits.Flush(end, time.Now()); err != nil {
 		r.log.Warn("the last orders per minute are not counted", "error", err)
 	}
 }
 
 func (r *Role) feed(ctx context.Context) error {
-	err := r.ledger.RunFeed(ctx, ledger.Feed{
+	err := r.ledger.Streams.Run(ctx, ledger.Feed{
 		Role:       ledger.RoleStatus,
 		Consumer:   r.consumer,
 		Handle:     r.handle,

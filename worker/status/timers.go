@@ -45,18 +45,18 @@ func (r *Role) fireTimers(ctx context.Context, partition int, now time.Time) err
 // this takes: what was acknowledged to a fleet before the time-out wins. What
 // comes after the orders were read is seen by the commit.
 func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (full bool, err error) {
-	ids, err := r.ledger.DueOrders(ctx, partition, now, timerPage)
+	ids, err := r.ledger.Lifecycle.DueOrders(ctx, partition, now, timerPage)
 	if err != nil {
 		return false, fmt.Errorf("due orders: %w", err)
 	}
 	if len(ids) == 0 {
 		return false, nil
 	}
-	orders, err := r.ledger.Orders(ctx, ids)
+	orders, err := r.ledger.Orders.GetAll(ctx, ids)
 	if err != nil {
 		return false, fmt.Errorf("read %d due orders: %w", len(ids), err)
 	}
-	reported, known, err := r.ledger.UnsettledUpdates(ctx, partition)
+	reported, known, err := r.ledger.Lifecycle.UnsettledUpdates(ctx, partition)
 	if err != nil || !known {
 		return false, err
 	}
@@ -74,7 +74,7 @@ func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (fu
 			commits = append(commits, ledger.Commit{Order: order, Changes: []delivery.Change{change}, Silent: true})
 			continue
 		}
-		if err := r.ledger.Postpone(ctx, ids[i], next); err != nil {
+		if err := r.ledger.Lifecycle.Postpone(ctx, ids[i], next); err != nil {
 			return false, fmt.Errorf("postpone order %s: %w", ids[i], err)
 		}
 		settled++
@@ -90,7 +90,7 @@ func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (end
 		return 0, nil
 	}
 	began := time.Now()
-	results, err := r.ledger.CommitAll(ctx, commits)
+	results, err := r.ledger.Lifecycle.Commit(ctx, commits)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d timeouts: %w", len(commits), err)
 	}
@@ -112,7 +112,7 @@ func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (end
 // closeStores deactivates migrating stores at the end of their closing day.
 // The notice is published by the script that writes the store, once.
 func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) error {
-	stores, err := r.ledger.DueStores(ctx, partition, now, timerPage)
+	stores, err := r.ledger.Lifecycle.DueStores(ctx, partition, now, timerPage)
 	if err != nil {
 		return fmt.Errorf("due stores: %w", err)
 	}
@@ -123,7 +123,7 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 		if err := delivery.DeactivateStore(s, now); err != nil {
 			return fmt.Errorf("close store %s: %w", s.ExternalID, err)
 		}
-		err := r.ledger.WriteStore(ctx, s, ledger.Notice{
+		err := r.ledger.Stores.Write(ctx, s, ledger.Notice{
 			Account:    s.Account,
 			Type:       delivery.StoreDeactivated,
 			OccurredAt: now,
@@ -146,7 +146,7 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
 	endedBefore := now.Add(-r.settings.Retention)
 	for range maxHousekeepingPages {
-		retired, err := r.ledger.Retire(ctx, partition, endedBefore, housekeepingPage)
+		retired, err := r.ledger.Lifecycle.Retire(ctx, partition, endedBefore, housekeepingPage)
 		if err != nil {
 			return fmt.Errorf("retire: %w", err)
 		}
@@ -155,7 +155,7 @@ func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
 			break
 		}
 	}
-	trimmed, err := r.ledger.Trim(ctx, partition, r.settings.StreamRetention)
+	trimmed, err := r.ledger.Lifecycle.Trim(ctx, partition, r.settings.StreamRetention)
 	if err != nil {
 		return fmt.Errorf("trim: %w", err)
 	}

@@ -81,7 +81,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 		}
 	}
 	for p := range testenv.Partitions {
-		if due, err := e.Ledger.DueOrders(t.Context(), p, now.Add(24*time.Hour), 10); err != nil || len(due) != 0 {
+		if due, err := e.Ledger.Lifecycle.DueOrders(t.Context(), p, now.Add(24*time.Hour), 10); err != nil || len(due) != 0 {
 			t.Errorf("partition %d still has timers: %v, %v", p, due, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 			now := time.Now()
 			ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
 			cancel := func(o *delivery.Order, code delivery.Code) {
-				_, _, err := e.Ledger.CancelOrder(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", ago(10))
+				_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", ago(10))
 				if err != nil && delivery.CodeOf(err) != code || err == nil && code != "" {
 					t.Errorf("cancelled: %v, want %q", err, code)
 				}
@@ -250,7 +250,7 @@ func TestTimers_AReplicaFindsNothingLeftToDo(t *testing.T) {
 //rule:event-types/store.deactivated states/stores-awaitingfleet-awaitingfleetapproval
 func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	e := newEnv(t)
-	if _, _, err := e.Ledger.SetWebhookURL(t.Context(), e.vendor.Account, "https://vendor.example/"); err != nil {
+	if _, _, err := e.Ledger.Webhooks.SetURL(t.Context(), e.vendor.Account, "https://vendor.example/"); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().In(delivery.Istanbul)
@@ -258,11 +258,11 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	if err := delivery.MigrateStore(e.vendor.Store, now, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Ledger.WriteStore(t.Context(), e.vendor.Store); err != nil {
+	if err := e.Ledger.Stores.Write(t.Context(), e.vendor.Store); err != nil {
 		t.Fatal(err)
 	}
 	stored := func() *delivery.Store {
-		s, err := e.Ledger.Store(t.Context(), e.vendor.Account, e.vendor.Store.ExternalID)
+		s, err := e.Ledger.Stores.Get(t.Context(), e.vendor.Account, e.vendor.Store.ExternalID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,8 +284,8 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 
 	told := make(chan *ledger.Delivery, 10)
 	e.Start(func(ctx context.Context) error {
-		_ = e.Ledger.RunFeed(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
-			leased, err := e.Ledger.QueueEvents(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Minute})
+		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
+			leased, err := e.Ledger.Queue.Add(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Minute})
 			for _, d := range leased.Deliveries {
 				told <- d
 			}
@@ -308,11 +308,11 @@ func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
 	now := time.Now()
 	old := *e.vendor.Store
 	old.State, old.ClosingDate = delivery.AwaitingFleetApproval, now.AddDate(0, 0, -3)
-	if err := e.Ledger.WriteStore(t.Context(), &old); err != nil {
+	if err := e.Ledger.Stores.Write(t.Context(), &old); err != nil {
 		t.Fatal(err)
 	}
 	read := func() *delivery.Store {
-		s, err := e.Ledger.Store(t.Context(), old.Account, old.ExternalID)
+		s, err := e.Ledger.Stores.Get(t.Context(), old.Account, old.ExternalID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
 	if err := delivery.ConfirmStore(s, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Ledger.WriteStore(t.Context(), s); err != nil {
+	if err := e.Ledger.Stores.Write(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	e.fireAll(e.role, now.AddDate(0, 0, 1))
@@ -345,7 +345,7 @@ func TestTimers_WaitForBothClocks(t *testing.T) {
 		{0, delivery.Failed},
 		{time.Hour, delivery.Failed},
 	} {
-		server := e.role.ledger.ServerTime
+		server := e.role.ledger.Lifecycle.ServerTime
 		e.role.serverTime = func(ctx context.Context) (time.Time, error) {
 			now, err := server(ctx)
 			return now.Add(c.shift), err
@@ -396,7 +396,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	// Retention counts from when the end was committed, which is just now,
 	// whatever time a fleet gave it.
 	for _, o := range []*delivery.Order{old, recent} {
-		if _, err := e.Ledger.Order(t.Context(), o.ID); err != nil {
+		if _, err := e.Ledger.Orders.Get(t.Context(), o.ID); err != nil {
 			t.Errorf("retired too early: %v", err)
 		}
 	}

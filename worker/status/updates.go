@@ -30,7 +30,7 @@ func (r *Role) handle(ctx context.Context, partition int, batch []ledger.Entry) 
 	events, updates := split(batch)
 	return r.protect(func() error {
 		if len(events) > 0 {
-			if err := r.ledger.IndexJobs(ctx, partition, events); err != nil {
+			if err := r.ledger.Lifecycle.IndexJobs(ctx, partition, events); err != nil {
 				return fmt.Errorf("index %d new orders: %w", len(events), err)
 			}
 			r.count(resultIndexed, len(events))
@@ -76,7 +76,7 @@ func groupByOrder(updates []ledger.Entry) []reports {
 func (r *Role) settle(ctx context.Context, groups []reports) error {
 	var left []error
 	for round := 0; len(groups) > 0 && round < maxRounds; round++ {
-		orders, err := r.ledger.Orders(ctx, orderIDs(groups))
+		orders, err := r.ledger.Orders.GetAll(ctx, orderIDs(groups))
 		if err != nil {
 			return fmt.Errorf("read %d orders: %w", len(groups), err)
 		}
@@ -203,7 +203,7 @@ func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports,
 	}
 	var results []error
 	if len(commits) > 0 {
-		if results, err = r.ledger.CommitAll(ctx, commits); err != nil {
+		if results, err = r.ledger.Lifecycle.Commit(ctx, commits); err != nil {
 			return nil, fmt.Errorf("commit %d orders: %w", len(commits), err)
 		}
 	}
@@ -238,12 +238,12 @@ func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports,
 // conclude settles what the commit did not, and counts.
 func (r *Role) conclude(ctx context.Context, v *verdict) error {
 	if !v.commits() && len(v.commit.Settles) > 0 {
-		if err := r.ledger.Ack(ctx, ledger.RoleStatus, v.commit.Settles...); err != nil {
+		if err := r.ledger.Streams.Ack(ctx, ledger.RoleStatus, v.commit.Settles...); err != nil {
 			return fmt.Errorf("acknowledge %d dropped updates: %w", len(v.commit.Settles), err)
 		}
 	}
 	for _, f := range v.refused {
-		if err := r.ledger.RefuseUpdate(ctx, f.entry, f.status, f.reason, f.reason == reasonLateDelivery); err != nil {
+		if err := r.ledger.Lifecycle.RefuseUpdate(ctx, f.entry, f.status, f.reason, f.reason == reasonLateDelivery); err != nil {
 			return fmt.Errorf("refuse an update of order %s: %w", v.order, err)
 		}
 		r.metrics.refused.WithLabelValues(f.reason).Inc()

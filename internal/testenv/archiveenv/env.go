@@ -68,7 +68,7 @@ func (e *Env) OpenArchive() *archive.Archive {
 func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.RunFeed(ctx, ledger.Feed{Role: role, Consumer: "archiveenv",
+		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "archiveenv",
 			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) }})
 		if ctx.Err() != nil {
 			return nil
@@ -83,7 +83,7 @@ func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.E
 func (e *Env) AwaitExported() {
 	e.T.Helper()
 	e.Await("everything is exported", func() bool {
-		lag, err := e.Ledger.Lag(e.T.Context(), ledger.RoleExport)
+		lag, err := e.Ledger.Streams.Lag(e.T.Context(), ledger.RoleExport)
 		if err != nil {
 			e.T.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func (e *Env) AwaitExported() {
 // Commit moves an order as the status role would, without a decision.
 func (e *Env) Commit(o *delivery.Order, changes ...delivery.Change) {
 	e.T.Helper()
-	results, err := e.Ledger.CommitAll(e.T.Context(), []ledger.Commit{{Order: e.Read(o.ID), Changes: changes}})
+	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: e.Read(o.ID), Changes: changes}})
 	if err != nil || results[0] != nil {
 		e.T.Fatal(err, results)
 	}
@@ -126,7 +126,7 @@ func (e *Env) Want(what, query, want string) {
 func (e *Env) QueueWebhooks() {
 	e.T.Helper()
 	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		_, err := e.Ledger.QueueEvents(e.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
+		_, err := e.Ledger.Queue.Add(e.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
 		return err
 	})
 }
@@ -139,10 +139,10 @@ func (e *Env) RefuseUpdates() {
 	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
 		for _, x := range batch {
 			if x.Update == nil {
-				if err := e.Ledger.Ack(ctx, ledger.RoleStatus, x); err != nil {
+				if err := e.Ledger.Streams.Ack(ctx, ledger.RoleStatus, x); err != nil {
 					return err
 				}
-			} else if err := e.Ledger.RefuseUpdate(ctx, x, delivery.Failed, "late_delivery", true); err != nil {
+			} else if err := e.Ledger.Lifecycle.RefuseUpdate(ctx, x, delivery.Failed, "late_delivery", true); err != nil {
 				return err
 			}
 		}

@@ -43,7 +43,7 @@ func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
 func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	var all []*delivery.Order
 	seen := make(map[delivery.OrderID]bool)
-	err := s.Ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+	err := s.Ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if !seen[o.ID] { // a scan may tell one twice
 				seen[o.ID] = true
@@ -59,7 +59,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	if err != nil {
 		f.Unreadable = append(f.Unreadable, err.Error())
 	}
-	astray, err := s.Ledger.Astray(ctx, all)
+	astray, err := s.Ledger.Audit.Astray(ctx, all)
 	for _, a := range astray {
 		f.Astray = append(f.Astray, Astray{Index: a.Index, Order: a.Order.String(), Says: a.Says})
 	}
@@ -89,7 +89,7 @@ func contentOf(d *delivery.OrderDraft) string {
 }
 
 func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
-	return s.Ledger.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
+	return s.Ledger.Streams.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
 		for _, e := range entries {
 			if !e.Event.Order.IsZero() && e.Event.Version != 0 {
 				f.Published = append(f.Published, Published{Order: e.Event.Order.String(), Version: e.Event.Version})
@@ -100,7 +100,7 @@ func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
 }
 
 func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
-	groups, err := s.Ledger.GroupsLeft(ctx)
+	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 		f.Unsettled = append(f.Unsettled, Unsettled{Stream: fmt.Sprintf("%s of partition %d", g.Stream, g.Partition),
 			Group: string(g.Role), Unread: g.Unread, Pending: g.Pending})
 	}
-	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func subjects(events []ledger.WaitingEvent) []string {
 }
 
 func (s *Sources) readLetters(ctx context.Context, f *Facts) error {
-	letters, err := s.Ledger.DeadLetters(ctx, mostLetters)
+	letters, err := s.Ledger.Monitor.DeadLetters(ctx, mostLetters)
 	for _, l := range letters {
 		f.DeadLetters = append(f.DeadLetters, DeadLetter{Stream: l.Stream, Role: l.Role, Order: l.Fields["order"], Reason: l.Reason})
 	}

@@ -57,7 +57,7 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 
 // left is what is not at rest, one text for each kind.
 func (s *Sources) left(ctx context.Context) (left []string, err error) {
-	groups, err := s.Ledger.GroupsLeft(ctx)
+	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Sources) left(ctx context.Context) (left []string, err error) {
 }
 
 func (s *Sources) webhooksLeft(ctx context.Context) (n int, err error) {
-	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -107,12 +107,12 @@ func (s *Sources) moving(ctx context.Context) (n int64, err error) {
 	if !slices.ContainsFunc(s.Accounts, couriers) {
 		return 0, nil
 	}
-	stats, err := s.Ledger.Stats(ctx)
+	stats, err := s.Ledger.Monitor.Stats(ctx)
 	if err != nil || stats.InFlight == 0 {
 		return 0, err
 	}
 	// Somebody's orders are in flight; whose, only the orders tell.
-	err = s.Ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+	err = s.Ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			i := slices.IndexFunc(s.Accounts, func(a Account) bool { return a.Couriers && a.ID == o.Account.String() })
 			if i >= 0 && !o.Status.Terminal() {

@@ -34,7 +34,7 @@ var defects = slices.Concat(orderDefects, limitDefects, webhookDefects, exportDe
 var orderDefects = []defect{
 	{
 		"answer-before-commit", "the gateway answers 201 although Redis has not said that it has the order",
-		[]edit{{"internal/ledger", "Ledger.CreateOrder", `reply, err := l.countCall(ctx, &c.call, c.Account)`, `reply, err := l.countCall(ctx, &c.call, c.Account); if errors.Is(err, delivery.ErrUnavailable) { return Created{Order: &c.order}, reply.quota, nil }`}},
+		[]edit{{"internal/ledger", "Orders.Create", `reply, err := l.countCall(ctx, &c.call, c.Account)`, `reply, err := l.countCall(ctx, &c.call, c.Account); if errors.Is(err, delivery.ErrUnavailable) { return Created{Order: &c.order}, reply.quota, nil }`}},
 		"kill-redis,partition-gateway", short, []judge.Invariant{judge.LostOrder},
 	},
 	{
@@ -133,8 +133,8 @@ var exportDefects = []defect{
 	{
 		"trim-unread", "streams are trimmed whoever has yet to read them",
 		[]edit{
-			{"internal/ledger", "Ledger.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
-			{"internal/ledger", "Ledger.Trim", `kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor)`, `false`},
+			{"internal/ledger", "Lifecycle.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
+			{"internal/ledger", "Lifecycle.Trim", `kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor)`, `false`},
 		},
 		"kill-reporting,partition-export", short, []judge.Invariant{judge.EventLost, judge.ClickHouseDiffers},
 	},

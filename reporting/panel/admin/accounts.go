@@ -78,7 +78,7 @@ func (p *Pages) withUse(ctx context.Context, accounts []*delivery.Account) ([]ac
 	for i, a := range accounts {
 		ids[i] = a.ID
 	}
-	uses, err := p.ledger.Usage(ctx, ids)
+	uses, err := p.ledger.Monitor.Usage(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	}
 	keepTyped(page.Limits, r.PostForm)
 	id := page.Account.ID
-	stores, more, err := p.ledger.FindStores(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
+	stores, more, err := p.ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, e
 	if err != nil {
 		return nil, nil, err
 	}
-	account, err := p.ledger.Account(r.Context(), id)
+	account, err := p.ledger.Accounts.Get(r.Context(), id)
 	if err != nil {
 		return nil, nil, err
 	}
-	uses, err := p.ledger.Usage(r.Context(), []delivery.AccountID{id})
+	uses, err := p.ledger.Monitor.Usage(r.Context(), []delivery.AccountID{id})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +191,7 @@ func (p *Pages) newClientSecret(revoke bool) func(*http.Request) action {
 		id, err := accountID(r)
 		if err == nil {
 			var account *delivery.Account
-			if account, err = p.ledger.Account(r.Context(), id); err == nil {
+			if account, err = p.ledger.Accounts.Get(r.Context(), id); err == nil {
 				err = sameVersion(r, account.Revision)
 			}
 		}

@@ -54,8 +54,8 @@ func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*
 		return nil, err
 	}
 	return &Pages{layout: f, pages: pages, ledger: l, admin: admin, log: log.With("part", "admin"),
-		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: accountsAge, Timeout: readTimeout, Read: l.Accounts},
-		receivers: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: receiversAge, Timeout: readTimeout, Read: l.WebhookEndpoints},
+		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: accountsAge, Timeout: readTimeout, Read: l.Accounts.List},
+		receivers: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: receiversAge, Timeout: readTimeout, Read: l.Webhooks.Endpoints},
 	}, nil
 }
 

@@ -200,7 +200,7 @@ func (e *env) newFleet(name string) delivery.FleetID {
 		"name": name, "subRegion": "Kadıköy", "avgDeliveryMinutes": 25, "coverage": json.RawMessage(istanbul)})
 	id, err := delivery.ParseFleetID(made["fleetId"].(string))
 	must(e.T, err)
-	must(e.T, e.ledger.LoadFleets(e.T.Context()))
+	must(e.T, e.ledger.Fleets.Load(e.T.Context()))
 	return id
 }
 
@@ -238,27 +238,27 @@ func (e *env) activeStore(v vendor, id, name string, fleet delivery.FleetID) {
 
 func (e *env) store(v vendor, id string) *delivery.Store {
 	e.T.Helper()
-	store, err := e.ledger.Store(e.T.Context(), v.account(), id)
+	store, err := e.ledger.Stores.Get(e.T.Context(), v.account(), id)
 	must(e.T, err)
 	return store
 }
 
 func (e *env) account(v vendor) *delivery.Account {
 	e.T.Helper()
-	a, err := e.ledger.Account(e.T.Context(), v.account())
+	a, err := e.ledger.Accounts.Get(e.T.Context(), v.account())
 	must(e.T, err)
 	return a
 }
 
 func (e *env) fleet(id delivery.FleetID) *delivery.Fleet {
 	e.T.Helper()
-	must(e.T, e.ledger.LoadFleets(e.T.Context()))
-	return e.ledger.Fleets().Fleet(id)
+	must(e.T, e.ledger.Fleets.Load(e.T.Context()))
+	return e.ledger.Fleets.Snapshot().Fleet(id)
 }
 
 func (e *env) endpoint(v vendor) *ledger.WebhookEndpoint {
 	e.T.Helper()
-	w, err := e.ledger.WebhookEndpoint(e.T.Context(), v.account())
+	w, err := e.ledger.Webhooks.Endpoint(e.T.Context(), v.account())
 	must(e.T, err)
 	return w
 }

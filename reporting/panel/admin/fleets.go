@@ -81,14 +81,14 @@ func (f *fleetRow) count(stores []*delivery.Store) {
 
 // listFleets is GET /fleets?text=&page=.
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
-	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
 	query := layout.FiltersOf(r, "text", "page")
 	list := &fleetList{formPage: newFormPage(r, o), Text: query.Get("text")}
 	var found []*delivery.Fleet
 	wanted := search(list.Text)
-	for _, f := range p.ledger.Fleets().All() {
+	for _, f := range p.ledger.Fleets.Snapshot().All() {
 		if matches(wanted, f.Name, f.SubRegion, f.ID.String()) {
 			found = append(found, f)
 		}
@@ -103,7 +103,7 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 
 func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fleetRow, error) {
 	rows := make([]fleetRow, len(fleets))
-	limited, err := p.ledger.LimitedFleets(ctx)
+	limited, err := p.ledger.Fleets.Limited(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fle
 	for i, f := range fleets {
 		rows[i].Fleet, rows[i].Limited = f, limited[f.ID]
 		group.Go(func() error {
-			stores, err := p.ledger.FleetStores(ctx, f.ID, 0)
+			stores, err := p.ledger.Stores.OfFleet(ctx, f.ID, 0)
 			rows[i].count(stores)
 			return err
 		})
@@ -158,14 +158,14 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 		return err
 	}
 	ctx := r.Context()
-	if err := p.ledger.LoadFleets(ctx); err != nil {
+	if err := p.ledger.Fleets.Load(ctx); err != nil {
 		return err
 	}
-	fleet := p.ledger.Fleets().Fleet(id)
+	fleet := p.ledger.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	limited, err := p.ledger.LimitedFleets(ctx)
+	limited, err := p.ledger.Fleets.Limited(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if page.CloseUp, err = svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits."); err != nil {
 		return err
 	}
-	stores, err := p.ledger.FleetStores(ctx, id, 0)
+	stores, err := p.ledger.Stores.OfFleet(ctx, id, 0)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (e *env) fillLog(v vendor) {
 		e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
 	}
 	e.await("the attempts", func() bool {
-		log, err := e.ledger.Attempts(e.T.Context(), v.account(), "retrying")
+		log, err := e.ledger.Webhooks.Attempts(e.T.Context(), v.account(), "retrying")
 		return err == nil && len(log) >= attemptsListed
 	})
 }

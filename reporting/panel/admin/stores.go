@@ -57,7 +57,7 @@ var stateNames = map[delivery.StoreState]string{
 func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 	query := layout.FiltersOf(r, "text", "account", "fleet", "state")
 	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
-	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
 	accounts, err := p.accountNames(r.Context())
@@ -67,15 +67,15 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 	if err := p.addName(r.Context(), accounts, list.Account); err != nil {
 		return err
 	}
-	filter := storeFilter(query, accounts, p.ledger.Fleets())
+	filter := storeFilter(query, accounts, p.ledger.Fleets.Snapshot())
 	if !filter.Account.IsZero() {
 		list.Account = filter.Account.String()
 	}
 	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
-	list.offer(accounts, p.ledger.Fleets().All())
+	list.offer(accounts, p.ledger.Fleets.Snapshot().All())
 	refused := query.Err()
 	if refused == nil {
-		stores, more, err := p.ledger.FindStores(r.Context(), filter, storesFound)
+		stores, more, err := p.ledger.Stores.Find(r.Context(), filter, storesFound)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string
 	if _, there := names[id]; err != nil || there {
 		return nil // what is no id is refused later
 	}
-	account, err := p.ledger.Account(ctx, id)
+	account, err := p.ledger.Accounts.Get(ctx, id)
 	switch {
 	case err == nil:
 		names[id] = account.Name
@@ -241,21 +241,21 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err != nil {
 		return err
 	}
-	store, err := p.ledger.Store(r.Context(), account, id)
+	store, err := p.ledger.Stores.Get(r.Context(), account, id)
 	if err != nil {
 		return err
 	}
-	owner, err := p.ledger.Account(r.Context(), account)
+	owner, err := p.ledger.Accounts.Get(r.Context(), account)
 	if err != nil {
 		return err
 	}
-	if err := p.ledger.LoadFleets(r.Context()); err != nil {
+	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
 	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons,
 		Today: dateInput(time.Now()), Closing: dateInput(store.ClosingDate)}
 	var served *delivery.Coverage
-	if fleet := p.ledger.Fleets().Fleet(store.Fleet); fleet != nil {
+	if fleet := p.ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
 		page.Serving, served = &fleetRow{Fleet: fleet}, fleet.Coverage
 	}
 	page.Map, err = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")

@@ -38,7 +38,7 @@ var receiverStates = []ledger.EndpointState{
 
 // receiver is the account's; nil: none is registered.
 func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, error) {
-	endpoint, err := p.ledger.WebhookEndpoint(ctx, a.ID)
+	endpoint, err := p.ledger.Webhooks.Endpoint(ctx, a.ID)
 	switch {
 	case err == nil:
 		return &receiver{endpoint, a.Name}, nil
@@ -223,7 +223,7 @@ func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misr
 		return nil, nil, err
 	}
 	page = &webhookPage{formPage: newFormPage(r, o)}
-	if page.Account, err = p.ledger.Account(r.Context(), id); err != nil {
+	if page.Account, err = p.ledger.Accounts.Get(r.Context(), id); err != nil {
 		return nil, nil, err
 	}
 	if page.Receiver, err = p.receiver(r.Context(), page.Account); err != nil {
@@ -235,7 +235,7 @@ func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misr
 		query.Refuse("status", "must be "+strings.Join(outcomes, ", ")+" or nothing")
 		state = ""
 	}
-	records, err := p.ledger.Attempts(r.Context(), id, state)
+	records, err := p.ledger.Webhooks.Attempts(r.Context(), id, state)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -345,7 +345,7 @@ func (p *Pages) newWebhookSecret(revoke bool) func(*http.Request) action {
 		id, err := accountID(r)
 		if err == nil {
 			var endpoint *ledger.WebhookEndpoint
-			if endpoint, err = p.ledger.WebhookEndpoint(r.Context(), id); err == nil {
+			if endpoint, err = p.ledger.Webhooks.Endpoint(r.Context(), id); err == nil {
 				err = sameVersion(r, uint64(endpoint.Version))
 			}
 		}

@@ -144,7 +144,7 @@ func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
 	if id == "" {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "sign in, or send the header Authorization: Bearer <token>")
 	}
-	s, err := g.ledger.Session(r.Context(), id)
+	s, err := g.ledger.Sessions.Get(r.Context(), id)
 	if err != nil {
 		return Identity{}, err
 	}

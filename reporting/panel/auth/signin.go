@@ -73,11 +73,11 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, error) {
 	ctx, user := r.Context(), g.users[a.user]
 	if device := g.device(r, user); device != "" {
-		err := g.ledger.CountKnownSignIn(ctx, a.user, device)
+		err := g.ledger.Sessions.CountKnownSignIn(ctx, a.user, device)
 		a.known = err == nil
 	}
 	if !a.known {
-		err := g.ledger.CountSignIn(ctx, a.user, a.address)
+		err := g.ledger.Sessions.CountSignIn(ctx, a.user, a.address)
 		if delivery.CodeOf(err) == delivery.CodeRateLimited {
 			a.many, err = err, nil
 		}
@@ -92,18 +92,18 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 	if !fits {
 		return nil, delivery.Refuse(delivery.CodeInvalidCredentials, "user or password is wrong")
 	}
-	return user, g.ledger.ForgiveSignIns(ctx, a.user, a.address)
+	return user, g.ledger.Sessions.ForgiveSignIns(ctx, a.user, a.address)
 }
 
 // begin gives the browser a session with an id of its own, never one that it
 // came with; what it came with ends.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 	if before := g.sessionID(r); before != "" {
-		if err := g.ledger.EndSession(r.Context(), before); err != nil {
+		if err := g.ledger.Sessions.End(r.Context(), before); err != nil {
 			return err
 		}
 	}
-	id, _, err := g.ledger.CreateSession(r.Context(), ledger.Session{User: user.Name, Roles: user.Roles.Names(), Credential: user.credential()})
+	id, _, err := g.ledger.Sessions.Create(r.Context(), ledger.Session{User: user.Name, Roles: user.Roles.Names(), Credential: user.credential()})
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (l *refusalLog) take(now time.Time) (unlogged int, ok bool) {
 func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 	identity := IdentityOf(r.Context())
 	if identity.BySession() {
-		if err := g.ledger.EndSession(r.Context(), identity.session); err != nil {
+		if err := g.ledger.Sessions.End(r.Context(), identity.session); err != nil {
 			g.turnAway(w, r, err)
 			return
 		}

@@ -122,7 +122,7 @@ func (e *env) export() {
 // register gives the vendor's account a URL.
 func (e *env) register(v *testenv.Vendor) {
 	e.T.Helper()
-	_, _, err := e.Ledger.SetWebhookURL(e.T.Context(), v.Account, "https://vendor.example/hook")
+	_, _, err := e.Ledger.Webhooks.SetURL(e.T.Context(), v.Account, "https://vendor.example/hook")
 	must(e.T, err)
 }
 
@@ -133,14 +133,14 @@ var grant = ledger.Grant{Limit: 100, Share: 32, InFlight: 32, Lease: time.Minute
 func (e *env) sends(answer func(*ledger.Delivery) ledger.Outcome) {
 	e.T.Helper()
 	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		leased, err := e.Ledger.QueueEvents(e.T.Context(), partition, batch, grant)
+		leased, err := e.Ledger.Queue.Add(e.T.Context(), partition, batch, grant)
 		for err == nil && len(leased.Deliveries) > 0 {
 			results := make([]ledger.Result, len(leased.Deliveries))
 			for i, d := range leased.Deliveries {
 				results[i] = ledger.Result{Delivery: d, Outcome: answer(d)}
 			}
 			var recorded ledger.Recorded
-			recorded, err = e.Ledger.RecordAttempts(e.T.Context(), results, grant, 1000)
+			recorded, err = e.Ledger.Queue.Record(e.T.Context(), results, grant, 1000)
 			leased = recorded.Leased
 		}
 		return err
@@ -151,10 +151,10 @@ func (e *env) sends(answer func(*ledger.Delivery) ledger.Outcome) {
 func (e *env) leases(answer func(*ledger.Delivery) ledger.Outcome) {
 	e.T.Helper()
 	for partition := range e.Ledger.Partitions() {
-		ds, _, err := e.Ledger.Lease(e.T.Context(), partition, grant)
+		ds, _, err := e.Ledger.Queue.Lease(e.T.Context(), partition, grant)
 		must(e.T, err)
 		for _, d := range ds {
-			_, err := e.Ledger.RecordAttempts(e.T.Context(), []ledger.Result{{Delivery: d, Outcome: answer(d)}}, ledger.Grant{}, 1000)
+			_, err := e.Ledger.Queue.Record(e.T.Context(), []ledger.Result{{Delivery: d, Outcome: answer(d)}}, ledger.Grant{}, 1000)
 			must(e.T, err)
 		}
 	}
@@ -178,9 +178,9 @@ func (e *env) refuse(status delivery.Status, reason string, late bool) {
 		for _, entry := range batch {
 			var err error
 			if entry.Update == nil {
-				err = e.Ledger.Ack(e.T.Context(), ledger.RoleStatus, entry)
+				err = e.Ledger.Streams.Ack(e.T.Context(), ledger.RoleStatus, entry)
 			} else {
-				err = e.Ledger.RefuseUpdate(e.T.Context(), entry, status, reason, late)
+				err = e.Ledger.Lifecycle.RefuseUpdate(e.T.Context(), entry, status, reason, late)
 			}
 			if err != nil {
 				return err
@@ -194,7 +194,7 @@ func (e *env) refuse(status delivery.Status, reason string, late bool) {
 func (e *env) index() {
 	e.T.Helper()
 	e.Feed(ledger.RoleStatus, func(partition int, batch []ledger.Entry) error {
-		return e.Ledger.IndexJobs(e.T.Context(), partition, batch)
+		return e.Ledger.Lifecycle.IndexJobs(e.T.Context(), partition, batch)
 	})
 }
 

@@ -18,13 +18,13 @@ const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>' onfocu
 func TestPages_ShowHostileTextAsText(t *testing.T) {
 	e := newEnv(t)
 	e.Fleet.Name = hostile
-	_, err := e.Ledger.UpdateFleet(t.Context(), e.Fleet.ID, func(f *delivery.Fleet) error { f.Name, f.Suspended = hostile, true; return nil })
+	_, err := e.Ledger.Fleets.Update(t.Context(), e.Fleet.ID, func(f *delivery.Fleet) error { f.Name, f.Suspended = hostile, true; return nil })
 	must(t, err)
-	_, err = e.Ledger.UpdateAccount(t.Context(), e.Vendor.Account, func(a *delivery.Account) error { a.Name = hostile; return nil })
+	_, err = e.Ledger.Accounts.Update(t.Context(), e.Vendor.Account, func(a *delivery.Account) error { a.Name = hostile; return nil })
 	must(t, err)
 	store := e.Vendor.NewStore(hostile, delivery.Active)
 	store.Name = hostile
-	must(t, e.Ledger.WriteStore(t.Context(), store))
+	must(t, e.Ledger.Stores.Write(t.Context(), store))
 	e.Vendor.Store = store
 	e.Vendor.Edit = func(d *delivery.OrderDraft) {
 		d.ExternalOrderID += hostile

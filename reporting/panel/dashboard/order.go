@@ -136,7 +136,7 @@ func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 	}
 	redis("account and store (Redis)", func(ctx context.Context) error { return p.readNames(ctx, account, s) })
 	redis("recent webhook attempts (Redis)", func(ctx context.Context) (err error) {
-		live, err = p.ledger.Attempts(ctx, account, "")
+		live, err = p.ledger.Webhooks.Attempts(ctx, account, "")
 		return err
 	})
 	more.part("earlier webhook attempts (ClickHouse)", func(ctx context.Context) (err error) {
@@ -158,7 +158,7 @@ func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 func (p *Pages) findOrder(ctx context.Context, s *orderSources) error {
 	r := p.reading(ctx)
 	r.part("the order as it is in Redis", func(ctx context.Context) (err error) {
-		s.live, err = p.ledger.Order(ctx, s.id)
+		s.live, err = p.ledger.Orders.Get(ctx, s.id)
 		if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
 			err = nil
 		}
@@ -222,7 +222,7 @@ func (s *orderSources) undelivered() bool {
 
 // readNames reads what the order's store and account are called.
 func (p *Pages) readNames(ctx context.Context, account delivery.AccountID, s *orderSources) error {
-	a, err := p.ledger.Account(ctx, account)
+	a, err := p.ledger.Accounts.Get(ctx, account)
 	if err == nil {
 		s.account = a.Name
 	}
@@ -232,7 +232,7 @@ func (p *Pages) readNames(ctx context.Context, account delivery.AccountID, s *or
 	} else {
 		external = s.past.Store
 	}
-	store, storeErr := p.ledger.Store(ctx, account, external)
+	store, storeErr := p.ledger.Stores.Get(ctx, account, external)
 	if storeErr == nil {
 		s.store = store
 	}

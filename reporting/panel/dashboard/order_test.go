@@ -90,7 +90,7 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 	// when it has arrived.
 	event := delivery.EventID(o.ID, e.Read(o.ID).Version)
 	for range 2 {
-		if n, err := e.Ledger.ReplayEvents(t.Context(), e.Vendor.Account, []string{event}); err != nil || n != 1 {
+		if n, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event}); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		e.leases(accepted)
@@ -127,7 +127,7 @@ func TestOrder_EventThatIsDueIsNotTriedInThePast(t *testing.T) {
 func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	e := newEnv(t)
 	cancelled := e.Vendor.Order("", time.Now())
-	_, _, err := e.Ledger.CancelOrder(t.Context(), e.Vendor.Account, cancelled.ID, delivery.CustomerRequest, "Müşteri <i>vazgeçti</i>", time.Now())
+	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.Vendor.Account, cancelled.ID, delivery.CustomerRequest, "Müşteri <i>vazgeçti</i>", time.Now())
 	must(t, err)
 	e.page(cancelled.ID).Says("Cancelled CustomerRequest", "Müşteri <i>vazgeçti</i>", "webhook not sent yet")
 	lost := e.Vendor.Order("", time.Now())
@@ -201,7 +201,7 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 	e.sends(long)
 	event := delivery.EventID(o.ID, e.Read(o.ID).Version)
 	for i := range 45 {
-		_, err := e.Ledger.ReplayEvents(t.Context(), e.Vendor.Account, []string{event})
+		_, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event})
 		must(t, err)
 		e.leases(func(d *ledger.Delivery) ledger.Outcome {
 			outcome := long(d)

@@ -85,7 +85,7 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 	r := p.reading(ctx)
 	if s.text != "" {
 		r.part("live orders (Redis)", func(ctx context.Context) error {
-			orders, err := p.ledger.FindOrders(ctx, s.text)
+			orders, err := p.ledger.Orders.Find(ctx, s.text)
 			for _, o := range orders {
 				live = append(live, rowOf(o))
 			}
@@ -142,7 +142,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	orders, _, err := p.ledger.OrdersEach(ctx, ids)
+	orders, _, err := p.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return rows, err
 	}
@@ -212,7 +212,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	var stores map[ledger.StoreName]*delivery.Store
 	if nameless := namelessStores(f.rows); len(nameless) > 0 {
 		more.part("names of stores (Redis)", func(ctx context.Context) (err error) {
-			stores, _, err = p.ledger.Stores(ctx, nameless) // one that cannot be read has no name
+			stores, _, err = p.ledger.Stores.GetAll(ctx, nameless) // one that cannot be read has no name
 			return err
 		})
 	}

@@ -128,7 +128,7 @@ func TestOrders_EndedOtherwiseThanDeliveredTellWhy(t *testing.T) {
 	e := newEnv(t)
 	for _, reason := range []delivery.CancelReason{delivery.CustomerRequest, ""} {
 		o := e.Vendor.Order("", time.Now())
-		_, _, err := e.Ledger.CancelOrder(t.Context(), e.Vendor.Account, o.ID, reason, "", time.Now())
+		_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.Vendor.Account, o.ID, reason, "", time.Now())
 		must(t, err)
 	}
 	e.export()
@@ -169,7 +169,7 @@ func TestOrders_NothingFoundOffersALongerPeriod(t *testing.T) {
 func TestOrders_ManyAccountsAreTyped(t *testing.T) {
 	e := newEnv(t)
 	for i := range mostAccounts {
-		must(t, e.Ledger.CreateAccount(t.Context(), &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Çok Uzun Adlı Lokanta Zinciri %03d", i),
+		must(t, e.Ledger.Accounts.Create(t.Context(), &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Çok Uzun Adlı Lokanta Zinciri %03d", i),
 			CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}, [32]byte{3}))
 	}
 	a := e.get("/orders?account=" + e.Vendor.Account.String())

@@ -53,11 +53,11 @@ type seen struct {
 // remember prepares what is shared among those who ask.
 func (p *Pages) remember() {
 	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * patience, Read: p.readSeen}
-	p.accounts = cache.Cache[[]*delivery.Account]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Accounts}
-	p.endpoints = cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.WebhookEndpoints}
+	p.accounts = cache.Cache[[]*delivery.Account]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Accounts.List}
+	p.endpoints = cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Webhooks.Endpoints}
 	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: patience,
 		Read: func(ctx context.Context) ([]ledger.RefusedUpdate, error) {
-			return p.ledger.RefusedUpdates(ctx, readTraces)
+			return p.ledger.Monitor.RefusedUpdates(ctx, readTraces)
 		}}
 	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingSpare, Timeout: pingPatience,
 		Read: func(ctx context.Context) (bool, error) { return p.archive.Ping(ctx) == nil, nil }}
@@ -67,18 +67,18 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	s := &seen{at: time.Now(), lags: map[ledger.Role]ledger.Lag{}, programs: p.programs()}
 	r := p.reading(ctx)
 	r.part("activity", func(ctx context.Context) (err error) {
-		s.activity, err = p.ledger.Activity(ctx, chartMinutes+1)
+		s.activity, err = p.ledger.Monitor.Activity(ctx, chartMinutes+1)
 		return err
 	})
 	r.part("streams", func(ctx context.Context) error {
-		stats, err := p.ledger.Stats(ctx)
+		stats, err := p.ledger.Monitor.Stats(ctx)
 		if err == nil {
 			s.stats = &stats
 		}
 		return err
 	})
 	r.part("webhook queues", func(ctx context.Context) (err error) {
-		s.queues, err = p.ledger.QueueStats(ctx)
+		s.queues, err = p.ledger.Monitor.QueueStats(ctx)
 		return err
 	})
 	r.part("webhook endpoints", func(ctx context.Context) (err error) {
@@ -123,7 +123,7 @@ func (p *Pages) readLags(r *reading, s *seen) {
 	var mu sync.Mutex
 	for _, role := range roleNames {
 		r.part("lag of the role "+role.name, func(ctx context.Context) error {
-			lag, err := p.ledger.Lag(ctx, role.role)
+			lag, err := p.ledger.Streams.Lag(ctx, role.role)
 			if err != nil {
 				return err
 			}

@@ -23,10 +23,10 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	}
 	e.Delivered(time.Now())
 	for range 5 {
-		e.Ledger.CountRefusal(delivery.CodeRateLimited)
+		e.Ledger.Limits.CountRefusal(delivery.CodeRateLimited)
 	}
-	e.Ledger.CountRefusal(delivery.CodeInvalidPhone)
-	must(t, e.Ledger.FlushMinutes(t.Context(), minute))
+	e.Ledger.Limits.CountRefusal(delivery.CodeInvalidPhone)
+	must(t, e.Ledger.Limits.Flush(t.Context(), minute))
 	e.index()
 	a := e.get("/overview")
 	a.Says("Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often rate limited", "In progress 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
@@ -76,7 +76,7 @@ func TestOverview_NothingRefusedIsNotNothingAsked(t *testing.T) {
 	for range 6 {
 		e.Vendor.Order("", time.Now())
 	}
-	must(t, e.Ledger.FlushMinutes(t.Context(), time.Now().Add(-2*time.Minute)))
+	must(t, e.Ledger.Limits.Flush(t.Context(), time.Now().Add(-2*time.Minute)))
 	e.get("/overview").Says("Orders an hour 6", "Requests refused 0 in the hour In progress").Hides("no request", "%")
 }
 
@@ -90,7 +90,7 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	})
 	suspended := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yavaş <b>Kurye", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1,
 		Suspended: true, Coverage: e.Fleet.Coverage}
-	must(t, e.Ledger.CreateFleet(t.Context(), suspended, [32]byte{9}))
+	must(t, e.Ledger.Fleets.Create(t.Context(), suspended, [32]byte{9}))
 	a := e.get("/overview")
 	a.Says("Webhooks of Test gone", "1 event waits, next attempt in 59 min", "Yavaş <b>Kurye suspended", "Unreachable 1 of 1 endpoint", "Webhooks waiting 1")
 	a.Links("/webhooks/"+e.Vendor.Account.String(), "/fleets/"+suspended.ID.String(), "/refused-updates", "/dead-letters")
@@ -100,7 +100,7 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	e := newEnv(t)
 	e.Vendor.Order("", time.Now())
-	must(t, e.Ledger.FlushMinutes(t.Context(), time.Now().Add(-time.Minute)))
+	must(t, e.Ledger.Limits.Flush(t.Context(), time.Now().Add(-time.Minute)))
 	e.serve(e.away())
 	e.get("/overview").Says("Orders an hour 1", "In progress 0 a list needs ClickHouse", "ClickHouse away", "so history is unavailable").Hides("Cannot be read")
 }

@@ -53,7 +53,7 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	var names accountNames
 	parts := p.reading(r.Context())
 	parts.part("refused updates", func(ctx context.Context) (err error) {
-		updates, err = p.ledger.RefusedUpdates(ctx, readTraces)
+		updates, err = p.ledger.Monitor.RefusedUpdates(ctx, readTraces)
 		v.Read = err == nil
 		return err
 	})
@@ -193,7 +193,7 @@ func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 	v := new(lettersView)
 	parts := p.reading(r.Context())
 	parts.part("dead letters", func(ctx context.Context) error {
-		letters, err := p.ledger.DeadLetters(ctx, shownTraces+1)
+		letters, err := p.ledger.Monitor.DeadLetters(ctx, shownTraces+1)
 		v.Read = err == nil
 		v.take(letters)
 		return err

@@ -132,10 +132,10 @@ func (n accountNames) of(id delivery.AccountID) string {
 
 // fleets are all fleets, as they are now.
 func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
-	if err := p.ledger.LoadFleets(ctx); err != nil {
+	if err := p.ledger.Fleets.Load(ctx); err != nil {
 		return nil, err
 	}
-	return p.ledger.Fleets().All(), nil
+	return p.ledger.Fleets.Snapshot().All(), nil
 }
 
 // statusTone is the colour of a status.

@@ -41,17 +41,17 @@ func (p *Pages) directory(ctx context.Context) *directory {
 	var d directory
 	var group errgroup.Group
 	group.Go(func() error {
-		accounts, err := p.ledger.Accounts(ctx)
+		accounts, err := p.ledger.Accounts.List(ctx)
 		for _, a := range accounts {
 			d.Accounts.add(a.ID.String(), a.Name)
 		}
 		return err
 	})
 	group.Go(func() error {
-		if err := p.ledger.LoadFleets(ctx); err != nil && p.ledger.Fleets() == nil {
+		if err := p.ledger.Fleets.Load(ctx); err != nil && p.ledger.Fleets.Snapshot() == nil {
 			return err
 		}
-		for _, f := range p.ledger.Fleets().All() {
+		for _, f := range p.ledger.Fleets.Snapshot().All() {
 			d.Fleets.add(f.ID.String(), f.Name)
 		}
 		return nil
@@ -157,7 +157,7 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	}
 	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
 	defer cancel()
-	found, more, err := p.ledger.FindStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
+	found, more, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
 	if err != nil {
 		p.log.Warn("stores cannot be read; the filter takes ids", "error", err)
 		return typed, true
@@ -217,7 +217,7 @@ func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []party 
 	}
 	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
 	defer cancel()
-	found, _, err := p.ledger.FindStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
+	found, _, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account}, maxChoices)
 	if err != nil {
 		p.log.Warn("stores cannot be read", "account", account.String(), "error", err)
 		return nil

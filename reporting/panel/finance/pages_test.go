@@ -310,7 +310,7 @@ func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 	e.november(300)
 	store := e.Vendor.NewStore("branch-3", delivery.Active)
 	store.Name = "Moda Şubesi"
-	must(t, e.Ledger.WriteStore(t.Context(), store))
+	must(t, e.Ledger.Stores.Write(t.Context(), store))
 	for named, byID := range map[string]string{
 		"account=test": "account=" + e.account.String(),
 		"fleet=" + url.QueryEscape(strings.ToUpper(e.Fleet.Name)): "fleet=" + e.Fleet.ID.String(),

@@ -38,10 +38,10 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 	var orders []archive.Order
 	for i, name := range hostile {
 		account := &delivery.Account{ID: delivery.NewAccountID(), Name: name, CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
-		must(t, e.Ledger.CreateAccount(t.Context(), account, [32]byte{1}))
+		must(t, e.Ledger.Accounts.Create(t.Context(), account, [32]byte{1}))
 		fleet := &delivery.Fleet{ID: delivery.NewFleetID(), Name: name, SubRegion: "x", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: e.Fleet.Coverage}
-		must(t, e.Ledger.CreateFleet(t.Context(), fleet, [32]byte{1}))
-		must(t, e.Ledger.WriteStore(t.Context(), &delivery.Store{Account: e.account, ExternalID: name, Name: name, State: delivery.Active, TaxNumber: "1234567890",
+		must(t, e.Ledger.Fleets.Create(t.Context(), fleet, [32]byte{1}))
+		must(t, e.Ledger.Stores.Write(t.Context(), &delivery.Store{Account: e.account, ExternalID: name, Name: name, State: delivery.Active, TaxNumber: "1234567890",
 			Phone: "2161112233", Address: "Moda Cd. 1", Point: e.Vendor.Store.Point, SubRegion: "x", Fleet: fleet.ID, FleetName: name, UpdatedAt: time.Now()}))
 		o := e.order(i, local("2026-11-15 12:00:00.000"))
 		o.Status, o.PaymentType, o.DeliveredAt = delivery.Delivered, delivery.PaymentUnknown, o.CreatedAt // an exception, too

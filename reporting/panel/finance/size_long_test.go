@@ -29,7 +29,7 @@ func TestPages_StayBelow100kB(t *testing.T) {
 	e.store(orders...)
 	for i := range maxChoices - 1 {
 		account := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Çiğköfteci Ömer Gıda %d", i), CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
-		must(t, e.Ledger.CreateAccount(t.Context(), account, [32]byte{1}))
+		must(t, e.Ledger.Accounts.Create(t.Context(), account, [32]byte{1}))
 	}
 	for i := range 20 {
 		e.Vendor.NewStore(fmt.Sprintf("branch-%d", i+2), delivery.Active)
