@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 )
 
 // env is a running panel, with a customer and a program of finance who use it.
@@ -32,7 +31,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	a := archiveenv.New(t)
+	a := testenv.NewArchive(t)
 	o := a.Delivered(time.Now())
 	e := &env{addr: freeAddr(t), customers: freeAddr(t), token: "a-token-of-finance"}
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
@@ -115,7 +114,7 @@ func TestHostile_Panel(t *testing.T) {
 // The overview asks the programs: here the gateway hangs, and nobody is where the
 // worker should be.
 func (b *env) tellsWhoIsAway(t *testing.T) {
-	operator := web.New(t, "http://"+b.addr, "Authorization: Bearer "+b.token, web.AcceptHTML)
+	operator := testenv.NewClient(t, "http://"+b.addr, "Authorization: Bearer "+b.token, testenv.AcceptHTML)
 	testserver.Await(t, "both are found away", func() bool {
 		said := operator.Get("/overview").Want(200).Words()
 		return strings.Contains(said, "gateway away") && strings.Contains(said, "worker away") && !strings.Contains(said, "reporting away")

@@ -13,7 +13,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -73,7 +72,7 @@ func secrets() []string {
 }
 
 // variables let a program find an environment.
-func variables(e *archiveenv.Env) []string {
+func variables(e *testenv.ArchiveEnv) []string {
 	redis := e.RedisURL
 	if e.Server == nil {
 		redis = e.ConfigFor(stack.ReportingUser).URL

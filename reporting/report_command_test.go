@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
@@ -114,7 +114,7 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 // A report that is cut off, by a person or by ClickHouse, leaves its file as it was.
 func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	t.Parallel()
-	e := archiveenv.New(t)
+	e := testenv.NewArchive(t)
 	p := e.NewProxy("")
 	name := filepath.Join(t.TempDir(), "ledger.csv")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv"
 )
 
 func TestSettings_NameTheWrongKey(t *testing.T) {
@@ -44,7 +44,7 @@ func TestSettings_NameTheWrongKey(t *testing.T) {
 
 func TestCommands_SayWhatTheyDid(t *testing.T) {
 	t.Parallel()
-	s := archiveenv.New(t)
+	s := testenv.NewArchive(t)
 	for range 3 {
 		s.Delivered(time.Now())
 	}

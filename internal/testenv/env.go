@@ -6,7 +6,7 @@
 //
 // The Redis is a database of the one that the run shares (package testserver); a
 // test whose subject is its death, rights or settings takes NewOn a server of its
-// own. Package archiveenv adds a ClickHouse. It sets up and waits; what a test is
+// own. NewArchive adds a ClickHouse. It sets up and waits; what a test is
 // about is done by the code under test.
 package testenv
 

@@ -16,7 +16,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -32,17 +31,17 @@ func noError(t *testing.T, err error) {
 }
 
 // newEnv has a Redis of its own, since all of it is copied.
-func newEnv(t *testing.T) *archiveenv.Env {
+func newEnv(t *testing.T) *testenv.ArchiveEnv {
 	t.Helper()
 	passwords := map[string]string{}
 	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		passwords[user] = user
 	}
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Passwords: passwords, Environment: "sandbox"}})
-	return archiveenv.On(testenv.NewOn(t, server), testserver.SharedClickHouse(t))
+	return testenv.NewArchiveOn(testenv.NewOn(t, server), testserver.SharedClickHouse(t))
 }
 
-func startExport(s *archiveenv.Env, l *ledger.Ledger, a *archive.Archive) (stop func()) {
+func startExport(s *testenv.ArchiveEnv, l *ledger.Ledger, a *archive.Archive) (stop func()) {
 	e := export.New(l, a, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}, "test",
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return s.Start(e.Run)
@@ -83,7 +82,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment, Partitions: testenv.Partitions})
 	noError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	other := &archiveenv.Env{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
+	other := &testenv.ArchiveEnv{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
@@ -108,7 +107,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 }
 
 // made is a small backup with included files.
-func made(t *testing.T) (to string, s *archiveenv.Env) {
+func made(t *testing.T) (to string, s *testenv.ArchiveEnv) {
 	t.Helper()
 	s = newEnv(t)
 	s.Delivered(time.Now())

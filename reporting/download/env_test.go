@@ -15,10 +15,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
@@ -38,13 +36,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var must = web.Must
+var must = testenv.Must
 
 // env is a panel with downloads over a ClickHouse and a Redis.
 type env struct {
-	*archiveenv.Env
+	*testenv.ArchiveEnv
 	downloads *Downloads
-	client    *web.Client
+	client    *testenv.Client
 }
 
 func newEnv(t *testing.T) *env {
@@ -54,7 +52,7 @@ func newEnv(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, c *testserver.ClickHouse) *env {
 	t.Helper()
-	e := &env{Env: archiveenv.On(testenv.New(t), c)}
+	e := &env{ArchiveEnv: testenv.NewArchiveOn(testenv.New(t), c)}
 	e.serve(e.Archive, Settings{AtOnce: 8, AtOnceEach: 4, Stall: 2 * time.Minute, Longest: 5 * time.Minute})
 	return e
 }
@@ -71,11 +69,11 @@ func (e *env) serve(a *archive.Archive, s Settings) {
 	var err error
 	e.downloads, err = New(a, unnamed, s, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
-	gate := panelenv.Gate(e.T, panelenv.Ledger(e.Env.Env))
+	gate := panelenv.Gate(e.T, panelenv.Ledger(e.Env))
 	mux := http.NewServeMux()
 	mux.Handle("/reports/", e.downloads.Handler(gate))
 	mux.Handle("/login", gate.Handler())
-	e.client = web.Serve(e.T, mux)
+	e.client = testenv.Serve(e.T, mux)
 }
 
 // insertOrders stores n orders, spread over November 2026, of accounts, stores
@@ -95,12 +93,12 @@ FROM numbers(%d)`, e.Database, n, n))
 const november = "?from=2026-11-01&to=2026-11-30"
 
 // ask asks with the token of a role, or none.
-func (e *env) ask(method, path, who string, headers ...string) *web.Answer {
+func (e *env) ask(method, path, who string, headers ...string) *testenv.Answer {
 	e.T.Helper()
 	return e.as(who).Do(method, path, "", headers...)
 }
 
-func (e *env) as(who string) *web.Client {
+func (e *env) as(who string) *testenv.Client {
 	if who == "" {
 		return e.client
 	}

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
 // transferring is a server of bodies of 10 steps over a connection that takes bytes
 // only when they are read, and how each transfer ended.
 func transferring(t *testing.T) (conn net.Conn, ended chan error) {
 	t.Helper()
-	listener, ended := web.NewPipe(), make(chan error, 9)
+	listener, ended := testenv.NewPipe(), make(chan error, 9)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		tr, err := newTransfer(w, time.Minute, false, func(http.Header) {})
 		must(t, err)

@@ -12,7 +12,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
@@ -20,11 +19,11 @@ import (
 func TestMain(m *testing.M) { testserver.Main(m) }
 
 // env can start exporters, which have the rights that they ship with.
-type env struct{ *archiveenv.Env }
+type env struct{ *testenv.ArchiveEnv }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	return &env{archiveenv.New(t)}
+	return &env{testenv.NewArchive(t)}
 }
 
 // export starts an exporter; stop waits for its end.

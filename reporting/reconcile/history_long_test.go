@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv"
 )
 
 // TestHistory_IsWhatHappened: whatever happens in whatever order, to orders, to
@@ -27,7 +27,7 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 			}
 		}
 	}
-	s := archiveenv.New(t)
+	s := testenv.NewArchive(t)
 	p := s.NewProxy("")
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newMachine(rt, s, p)

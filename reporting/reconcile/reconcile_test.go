@@ -14,7 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -27,7 +27,7 @@ const patience = testserver.Timeout
 
 // env has 10 orders that have been delivered and exported.
 type env struct {
-	*archiveenv.Env
+	*testenv.ArchiveEnv
 	reconciler *Reconciler
 	stop       func() // the exporter
 	today      time.Time
@@ -35,7 +35,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	s := &env{Env: archiveenv.New(t)}
+	s := &env{ArchiveEnv: testenv.NewArchive(t)}
 	s.reconciler = New(s.OpenAs(stack.ReportingUser), s.Archive)
 	// Noon, so that no test runs over midnight.
 	s.today = archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
@@ -303,7 +303,7 @@ func (s *env) retireAll() {
 
 func TestReconcile_ClickHouseUnavailableIsAnError(t *testing.T) {
 	t.Parallel()
-	s := archiveenv.New(t)
+	s := testenv.NewArchive(t)
 	p := s.NewProxy("")
 	p.Guard(func(string) bool { return false }, nil)
 	err := New(s.Ledger, p.Archive).Run(t.Context(), Scope{From: time.Now(), To: time.Now()}, func(*Day) {})

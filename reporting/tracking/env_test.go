@@ -15,12 +15,11 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var must = web.Must
+var must = testenv.Must
 
 // began is when the orders are created: 14:00 local time.
 var began = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
@@ -34,7 +33,7 @@ type env struct {
 	store   *delivery.Store
 	courier delivery.Courier
 	pages   *Pages
-	client  *web.Client
+	client  *testenv.Client
 	clock   atomic.Int64 // of the pages, milliseconds
 	orders  int
 }
@@ -59,7 +58,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 	must(t, err)
 	e.pages.now = func() time.Time { return time.UnixMilli(e.clock.Load()) }
 	e.at(0)
-	e.client = web.Serve(t, e.pages.Handler())
+	e.client = testenv.Serve(t, e.pages.Handler())
 	return e
 }
 
@@ -151,13 +150,13 @@ func (e *env) counted(f form, r result) float64 {
 const inTurkish = "Accept-Language: tr-TR,tr;q=0.9,en;q=0.8"
 
 // get is the order's page, in English unless a header says otherwise.
-func (e *env) get(o *delivery.Order, headers ...string) *web.Answer {
+func (e *env) get(o *delivery.Order, headers ...string) *testenv.Answer {
 	e.T.Helper()
 	return e.client.Get(pathOf(o), headers...).Want(200)
 }
 
 // renewed is the fragment of the order's page.
-func (e *env) renewed(o *delivery.Order, headers ...string) *web.Answer {
+func (e *env) renewed(o *delivery.Order, headers ...string) *testenv.Answer {
 	e.T.Helper()
 	return e.client.Get(pathOf(o)+"/live", headers...).Want(200)
 }

@@ -9,7 +9,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
 // One order from its creation to the door, as the page and its fragment tell it.
@@ -44,7 +44,7 @@ func TestPage_FollowsADelivery(t *testing.T) {
 			e.reach(o, c.status, c.after)
 		}
 		state := fmt.Sprintf(`data-state="%s"`, c.status)
-		for _, page := range []*web.Answer{e.get(o), e.renewed(o)} {
+		for _, page := range []*testenv.Answer{e.get(o), e.renewed(o)} {
 			page.Want(200, c.english...).Want(200, state).Lacks(c.absent...)
 			if n := strings.Count(page.Text, `aria-current="step"`); n != 1 {
 				t.Errorf("%s: %d steps are the present one", c.status, n)

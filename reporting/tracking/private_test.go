@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/panel/svgmap"
 )
 
@@ -26,7 +26,7 @@ func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 	look := func(o *delivery.Order) {
 		t.Helper()
 		for _, headers := range [][]string{nil, {inTurkish}} {
-			for _, page := range []*web.Answer{e.get(o, headers...), e.renewed(o, headers...)} {
+			for _, page := range []*testenv.Answer{e.get(o, headers...), e.renewed(o, headers...)} {
 				page.Lacks(private...).Lacks(o.ExternalOrderID, o.ID.String(), e.courier.Phone, "Yılmaz", e.store.Phone, e.store.Address, e.store.TaxNumber)
 				if found := coordinate.FindString(page.Text); found != "" {
 					t.Errorf("%s: the coordinate %s", page.Request.URL, found)
@@ -102,7 +102,7 @@ func TestXSS_IsTextEverywhere(t *testing.T) {
 		o := e.order()
 		e.reach(o, delivery.Delivering, time.Minute)
 		e.locate(o, e.store.Point, 2*time.Minute)
-		for _, page := range []*web.Answer{e.get(o), e.renewed(o, inTurkish)} {
+		for _, page := range []*testenv.Answer{e.get(o), e.renewed(o, inTurkish)} {
 			page.Harmless("assets/" + assetsHash + "/")
 			var said []string
 			for n := range page.Tree().Descendants() {

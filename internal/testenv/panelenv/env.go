@@ -12,7 +12,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/panel/auth"
 )
 
@@ -83,7 +82,7 @@ func Gate(t testing.TB, l *ledger.Ledger) *auth.Gate {
 }
 
 // SignIn gives the client's browser a session.
-func SignIn(c *web.Client, user string) {
+func SignIn(c *testenv.Client, user string) {
 	c.T.Helper()
 	c.Post("/login", url.Values{"user": {user}, "password": {Password}}).Want(303)
 }

@@ -12,7 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
 func TestCreateAccount_ShowsTheSecretOnceAndItWorks(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCreateAccount_ShowsTheSecretOnceAndItWorks(t *testing.T) {
 }
 
 // issued reads the credentials that a page shows.
-func issuedTo(t *testing.T, a *web.Answer) vendor {
+func issuedTo(t *testing.T, a *testenv.Answer) vendor {
 	t.Helper()
 	codes := secrets(a)
 	id, ok := delivery.AccountOfClient(codes[0])
@@ -140,8 +140,8 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	// The page shows the use beside each limit, and so does the part that refreshes.
 	for _, path := range []string{page, page + "/use"} {
 		meters := map[string]string{}
-		for _, m := range web.All(e.Get(path).Want(200).Tree(), "meter") {
-			meters[web.Attribute(m, "aria-label")] = web.Attribute(m, "value") + " of " + web.Attribute(m, "max")
+		for _, m := range testenv.All(e.Get(path).Want(200).Tree(), "meter") {
+			meters[testenv.Attribute(m, "aria-label")] = testenv.Attribute(m, "value") + " of " + testenv.Attribute(m, "max")
 		}
 		if got := meters["stores, burst: used now"]; got != "3 of 3" {
 			t.Errorf("%s: %q in %v", path, got, meters)
@@ -183,7 +183,7 @@ func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
 		must(t, err)
 	}
 	a := e.Get("/accounts?text=" + v.id).Want(200)
-	if got := fmt.Sprint(web.Words(web.All(a.Tree(), "tbody")[0])); !strings.Contains(got, "4 of 600 in 86,400 s") || !strings.Contains(got, "4 of 120 in 3,600 s") {
+	if got := fmt.Sprint(testenv.Words(testenv.All(a.Tree(), "tbody")[0])); !strings.Contains(got, "4 of 600 in 86,400 s") || !strings.Contains(got, "4 of 120 in 3,600 s") {
 		t.Error(got)
 	}
 	e.Get("/accounts/"+v.id).Want(200, "3,000 in 60 s", "An existing burst limit can be changed but not removed.").Lacks("3000 in 60 s</td>")

@@ -20,9 +20,9 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 )
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var must = web.Must
+var must = testenv.Must
 
 // logs are lines that several processes write at once.
 type logs struct {
@@ -83,7 +83,7 @@ func (l *logs) String() string {
 // env is a panel with these pages only, on the system's Redis and gateway, and the
 // browser of an operator who is signed in.
 type env struct {
-	*web.Client
+	*testenv.Client
 	ledger *ledger.Ledger // as the panel opens it
 	pages  *Pages
 	log    *logs
@@ -102,7 +102,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	if gateway == "" {
 		gateway = system.Demo.OpsURL
 	}
-	e := &env{Client: web.New(t, ""), log: new(logs), vendors: map[vendor]*client.Client{}}
+	e := &env{Client: testenv.NewClient(t, ""), log: new(logs), vendors: map[vendor]*client.Client{}}
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: system.RedisURL(stack.ReportingUser), Environment: "sandbox", Log: log})
@@ -120,7 +120,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	mux.Handle("/login", gate.Handler())
-	e.Client = web.Serve(t, mux, web.AcceptHTML)
+	e.Client = testenv.Serve(t, mux, testenv.AcceptHTML)
 	e.Client = e.browser("deniz")
 	e.api = client.New(system.Demo.OpsURL+"/api/admin/v1", 2)
 	e.api.Bearer = system.Demo.AdminKey
@@ -134,7 +134,7 @@ var (
 )
 
 // browser is one whose user is signed in.
-func (e *env) browser(user string) *web.Client {
+func (e *env) browser(user string) *testenv.Client {
 	e.T.Helper()
 	sessionsMu.Lock()
 	defer sessionsMu.Unlock()
@@ -150,10 +150,10 @@ func (e *env) browser(user string) *web.Client {
 }
 
 // stranger is one whose user is not.
-func (e *env) stranger() *web.Client { return web.New(e.T, e.URL, web.AcceptHTML) }
+func (e *env) stranger() *testenv.Client { return testenv.NewClient(e.T, e.URL, testenv.AcceptHTML) }
 
 // done checks that an action leads to a page that says what was done.
-func (e *env) done(a *web.Answer, key string) *web.Answer {
+func (e *env) done(a *testenv.Answer, key string) *testenv.Answer {
 	e.T.Helper()
 	to := a.Want(http.StatusSeeOther).Header.Get("Location")
 	if !strings.Contains(to, "done="+key) {
@@ -269,11 +269,11 @@ func (e *env) await(what string, condition func() bool) {
 }
 
 // secrets are the two that a page shows once: the client's id and its secret.
-func secrets(a *web.Answer) (codes []string) {
+func secrets(a *testenv.Answer) (codes []string) {
 	a.T.Helper()
-	for _, section := range web.All(a.Tree(), "section", "secret") {
-		for _, code := range web.All(section, "code") {
-			codes = append(codes, web.Words(code))
+	for _, section := range testenv.All(a.Tree(), "section", "secret") {
+		for _, code := range testenv.All(section, "code") {
+			codes = append(codes, testenv.Words(code))
 		}
 	}
 	if len(codes) == 0 {
@@ -283,10 +283,10 @@ func secrets(a *web.Answer) (codes []string) {
 }
 
 // search is what stands in a field of the page's search.
-func searched(a *web.Answer, field string) string {
-	for _, form := range web.All(a.Tree(), "form") {
-		if web.Attribute(form, "role") == "search" {
-			return web.Fields(form).Get(field)
+func searched(a *testenv.Answer, field string) string {
+	for _, form := range testenv.All(a.Tree(), "form") {
+		if testenv.Attribute(form, "role") == "search" {
+			return testenv.Fields(form).Get(field)
 		}
 	}
 	return ""

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
 // What is none of the values of a filter is told, with the filter's name.
@@ -31,11 +31,11 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 		{"/fleets?page=99999999999999999999", "page", "must be the number of a page, from 1"},
 	} {
 		a := e.Get(c.path).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED").Lacks("Görünmeyen Şube")
-		if alert := web.Words(web.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, strings.ToUpper(c.filter[:1])+c.filter[1:]+": "+c.message) {
+		if alert := testenv.Words(testenv.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, strings.ToUpper(c.filter[:1])+c.filter[1:]+": "+c.message) {
 			t.Errorf("%s: %q", c.path, alert)
 		}
-		for _, link := range web.All(a.Tree(), "a") {
-			if to := web.Attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "page=abc") {
+		for _, link := range testenv.All(a.Tree(), "a") {
+			if to := testenv.Attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "page=abc") {
 				t.Errorf("%s: a link to %s", c.path, to)
 			}
 		}

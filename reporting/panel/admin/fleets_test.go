@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -48,7 +48,7 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if got := string(e.fleet(id).Coverage.JSON()); got != ankara {
 		t.Error(got)
 	}
-	if a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity); !web.Has(web.All(a.Tree(), "details")[0], "open") {
+	if a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity); !testenv.Has(testenv.All(a.Tree(), "details")[0], "open") {
 		t.Error("the faulty field is folded")
 	}
 	e.done(e.Press(page, page+"/state", "suspended", "true"), "fleet-suspended").Want(200, ">suspended<")
@@ -116,13 +116,13 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	e.activeStore(v, "m", "M", id)
 	e.putStore(v, "p", "P", id)
 	e.call(http.MethodPost, "/accounts/"+v.id+"/stores/m/migrate", map[string]string{"closingDate": "2099-01-01"})
-	rows := web.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir "+mark)).Want(200).Tree(), "tr")
+	rows := testenv.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir "+mark)).Want(200).Tree(), "tr")
 	if len(rows) != 2 {
 		t.Fatalf("%d rows", len(rows))
 	}
 	var cells []string
-	for _, cell := range web.All(rows[1], "td") {
-		cells = append(cells, web.Words(cell))
+	for _, cell := range testenv.All(rows[1], "td") {
+		cells = append(cells, testenv.Words(cell))
 	}
 	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|1|25, 10|200" {
 		t.Error(got)

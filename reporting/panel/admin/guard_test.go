@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -238,7 +238,7 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 				}
 			}
 			a := e.Get(path).Want(status).Harmless()
-			if shown && !strings.Contains(web.Words(a.Tree()), strings.Join(strings.Fields(evil), " ")) {
+			if shown && !strings.Contains(testenv.Words(a.Tree()), strings.Join(strings.Fields(evil), " ")) {
 				t.Errorf("%s does not show %q", path, evil)
 			}
 		}

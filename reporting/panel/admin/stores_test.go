@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -123,9 +123,9 @@ func TestStores_InTheOrderOfTheirNames(t *testing.T) {
 		e.putStore(v, fmt.Sprint(i), name, fleet)
 	}
 	var got []string
-	for _, link := range web.All(e.Get("/stores?account="+v.id).Want(200).Tree(), "a") {
-		if strings.HasPrefix(web.Attribute(link, "href"), "/stores/"+v.id) {
-			got = append(got, web.Words(link))
+	for _, link := range testenv.All(e.Get("/stores?account="+v.id).Want(200).Tree(), "a") {
+		if strings.HasPrefix(testenv.Attribute(link, "href"), "/stores/"+v.id) {
+			got = append(got, testenv.Words(link))
 		}
 	}
 	if want := "Bahçe, Işık Lokantası, Kahve Dünyası, Zeytin Dalı"; strings.Join(got, ", ") != want {

@@ -15,7 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
 // receiving is a vendor's receiver: it answers as it is told and remembers what
@@ -186,9 +186,9 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 	}
 	list := e.Get("/webhooks?text=" + url.QueryEscape(mark)).Want(200)
 	var states, ours, theirs []string
-	for _, row := range web.All(list.Tree(), "tr")[1:] {
-		states = append(states, web.Words(web.All(web.All(row, "td")[0], "span")[1]))
-		ours = append(ours, strings.TrimPrefix(web.Attribute(web.All(row, "a")[0], "href"), "/webhooks/"))
+	for _, row := range testenv.All(list.Tree(), "tr")[1:] {
+		states = append(states, testenv.Words(testenv.All(testenv.All(row, "td")[0], "span")[1]))
+		ours = append(ours, strings.TrimPrefix(testenv.Attribute(testenv.All(row, "a")[0], "href"), "/webhooks/"))
 	}
 	if want := []string{"gone", "failing", "healthy", "healthy", "healthy"}; !slices.Equal(states, want) {
 		t.Errorf("%q, want %q", states, want)

@@ -15,12 +15,11 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var must = web.Must
+var must = testenv.Must
 
 // password is everybody's; its hash takes as little time as is allowed.
 const (
@@ -80,7 +79,7 @@ func (e *env) open(people People, change ...func(*Settings)) {
 	var err error
 	e.gate, err = New(e.OpenAs(stack.ReportingUser), people, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(e.T, err)
-	e.url = web.Serve(e.T, e.handler()).URL
+	e.url = testenv.Serve(e.T, e.handler()).URL
 }
 
 func (e *env) handler() http.Handler {
@@ -100,15 +99,15 @@ func (e *env) handler() http.Handler {
 // pass moves the clock of the sessions.
 func (e *env) pass(d time.Duration) { e.SetClock(e.clock.Now().Add(d)) }
 
-func (e *env) browser() *web.Client { return web.New(e.T, e.url) }
+func (e *env) browser() *testenv.Client { return testenv.NewClient(e.T, e.url) }
 
-func signIn(b *web.Client, user, password string) *web.Answer {
+func signIn(b *testenv.Client, user, password string) *testenv.Answer {
 	b.T.Helper()
-	return b.Post("/login", url.Values{"user": {user}, "password": {password}}, web.AcceptHTML)
+	return b.Post("/login", url.Values{"user": {user}, "password": {password}}, testenv.AcceptHTML)
 }
 
 // signedIn is a browser whose user has signed in.
-func (e *env) signedIn(user string) *web.Client {
+func (e *env) signedIn(user string) *testenv.Client {
 	e.T.Helper()
 	b := e.browser()
 	signIn(b, user, password).Want(http.StatusSeeOther)
@@ -118,13 +117,13 @@ func (e *env) signedIn(user string) *web.Client {
 var shownCSRF = regexp.MustCompile(`csrf "([^"]+)"`)
 
 // csrfOf is the token that pages of the session carry.
-func csrfOf(b *web.Client) string {
+func csrfOf(b *testenv.Client) string {
 	b.T.Helper()
 	return shownCSRF.FindStringSubmatch(b.Page("/home").Text)[1]
 }
 
 // sessionOf is the session's cookie; nil without one.
-func sessionOf(b *web.Client) *http.Cookie {
+func sessionOf(b *testenv.Client) *http.Cookie {
 	b.T.Helper()
 	at, err := url.Parse(b.URL)
 	must(b.T, err)

@@ -9,7 +9,6 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 )
 
 func TestRequire_TellsRolesApartForTokens(t *testing.T) {
@@ -38,8 +37,8 @@ func TestRequire_TellsRolesApartForTokens(t *testing.T) {
 		{"two tokens", "GET", "/reports/x", []string{finance, finance}, 401, `"errorCode":"TOKEN_INVALID"`},
 		{"the token in the query", "GET", "/reports/x?token=" + cast().financeToken, nil, 401, `"errorCode":"TOKEN_INVALID"`},
 		{"the token as a cookie", "GET", "/reports/x", []string{"Cookie: panel=" + cast().financeToken}, 401, `"errorCode":"TOKEN_INVALID"`},
-		{"a browser is led to sign in", "GET", "/reports/x?from=2026-11-01", []string{web.AcceptHTML}, 303, ""},
-		{"a browser that may not is told so", "GET", "/reports/x", []string{web.AcceptHTML, operator}, 403, "You may not do this."},
+		{"a browser is led to sign in", "GET", "/reports/x?from=2026-11-01", []string{testenv.AcceptHTML}, 303, ""},
+		{"a browser that may not is told so", "GET", "/reports/x", []string{testenv.AcceptHTML, operator}, 403, "You may not do this."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := map[string]string{"Cache-Control": "no-store"}
@@ -117,8 +116,8 @@ func TestSession_EndsByItself(t *testing.T) {
 	idle.Get("/reports/x").Want(401, "TOKEN_INVALID")
 	e.pass(20 * time.Minute)
 	busy.Get("/reports/x").Want(401, "TOKEN_INVALID")
-	busy.Get("/reports/x", web.AcceptHTML).Want(303)
-	busy.Post("/operate", nil, web.AcceptHTML).Leads("/login")
+	busy.Get("/reports/x", testenv.AcceptHTML).Want(303)
+	busy.Post("/operate", nil, testenv.AcceptHTML).Leads("/login")
 	busy.Get("/login").Want(200, `role="alert"`, "Your session has expired. Sign in again.")
 	busy.Get("/login", "Accept-Language: tr").Want(200, "Oturumunuzun süresi doldu.")
 	e.browser().Get("/login").Want(200).Lacks("expired", `role="alert"`)
@@ -156,7 +155,7 @@ func TestRequire_SaysThatRedisIsUnavailable(t *testing.T) {
 	b := e.signedIn("ayse")
 	server.Kill()
 	b.Get("/reports/x").Want(503, "SERVICE_UNAVAILABLE").Carries(map[string]string{"Retry-After": "2"})
-	b.Get("/reports/x", web.AcceptHTML).Want(503, "cannot answer right now")
+	b.Get("/reports/x", testenv.AcceptHTML).Want(503, "cannot answer right now")
 	signIn(b, "ayse", password).Want(http.StatusServiceUnavailable)
 	// Programs go on: their tokens are known here.
 	b.Get("/reports/x", "Authorization: Bearer "+cast().financeToken).Want(200, "program0")

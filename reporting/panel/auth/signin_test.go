@@ -21,18 +21,17 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/web"
 )
 
 func TestSignIn_LetsInAndOut(t *testing.T) {
 	t.Parallel()
 	b := newEnv(t).browser()
-	b.Get("/reports/x", web.AcceptHTML).Leads("/login?next=%2Freports%2Fx")
+	b.Get("/reports/x", testenv.AcceptHTML).Leads("/login?next=%2Freports%2Fx")
 	b.Get("/login?next=%2Freports%2Fx").Want(200, `name="next" value="/reports/x"`, "You were signed out, or have not signed in yet.")
 	b.Get("/login?next=%2Freports%2F%ff%fex").Want(200, `name="next" value="/reports/x"`)
 	b.Post("/login", url.Values{"user": {" Ayse "}, "password": {password}, "next": {"/reports/x?from=2026-11-01&plain=1"}}).
 		Leads("/reports/x?from=2026-11-01&plain=1")
-	b.Get("/reports/x", web.AcceptHTML).Want(200, "ayse is finance")
+	b.Get("/reports/x", testenv.AcceptHTML).Want(200, "ayse is finance")
 
 	b.Get("/login").Want(200).Lacks("expired", "signed out")
 	csrf, cookie := csrfOf(b), sessionOf(b)
@@ -202,7 +201,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 }
 
 // deviceOf is what an answer to a sign-in makes the browser known by.
-func deviceOf(b *web.Client) *http.Cookie {
+func deviceOf(b *testenv.Client) *http.Cookie {
 	b.T.Helper()
 	for _, c := range signIn(b, "ayse", password).Want(303).Cookies() {
 		if c.Name == plainDevice {
@@ -328,7 +327,7 @@ func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		listener := web.NewPipe()
+		listener := testenv.NewPipe()
 		server := &http.Server{Handler: gate.Handler()}
 		go func() {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -418,7 +417,7 @@ func TestCookie_IsOutOfReach(t *testing.T) {
 func TestPages_CarryStrictHeaders(t *testing.T) {
 	t.Parallel()
 	b := newEnv(t).browser()
-	for _, a := range []*web.Answer{
+	for _, a := range []*testenv.Answer{
 		b.Get("/login"), signIn(b, "ayse", "wrong"), b.Get("/login.css"), b.Get("/reports/x"), b.Get("/nothing"),
 		b.Post("/login", nil, "Sec-Fetch-Site: cross-site"),
 	} {
@@ -450,10 +449,10 @@ func TestPages_SpeakTheBrowsersLanguage(t *testing.T) {
 	b = b.With("Accept-Language: tr")
 	b.Get("/login").Want(200, "Kullanıcı adı")
 	b.Post("/login", url.Values{"user": {"ayse"}}).Want(401, "Kullanıcı adı veya parola yanlış.")
-	b.Get("/reports/x", web.AcceptHTML, "Authorization: Bearer "+cast().operatorToken).Want(403, "Bunun için yetkiniz yok.")
+	b.Get("/reports/x", testenv.AcceptHTML, "Authorization: Bearer "+cast().operatorToken).Want(403, "Bunun için yetkiniz yok.")
 	// What was typed comes back as text, never as markup.
 	markup := `"><script>alert(1)</script>`
-	for _, a := range []*web.Answer{
+	for _, a := range []*testenv.Answer{
 		b.Get("/login?next=" + url.QueryEscape("/"+markup)),
 		b.Post("/login", url.Values{"user": {markup}, "password": {"x"}, "next": {"/" + markup}}),
 	} {

@@ -13,10 +13,8 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/panel/layout"
@@ -24,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var must = web.Must
+var must = testenv.Must
 
 // env is an archive environment with the pages over it.
 type env struct {
-	*archiveenv.Env
+	*testenv.ArchiveEnv
 	pages  *Pages
-	client *web.Client // an operator's browser, which sends a token
+	client *testenv.Client // an operator's browser, which sends a token
 }
 
 func newEnv(t *testing.T) *env {
@@ -48,7 +46,7 @@ func newEnvToStop(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, base *testenv.Env) *env {
 	t.Helper()
-	e := &env{Env: archiveenv.On(base, testserver.SharedClickHouse(t))}
+	e := &env{ArchiveEnv: testenv.NewArchiveOn(base, testserver.SharedClickHouse(t))}
 	e.serve(e.Archive)
 	return e
 }
@@ -56,7 +54,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 // serve puts the pages over the environment's Redis and an archive.
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
-	l := panelenv.Ledger(e.Env.Env)
+	l := panelenv.Ledger(e.Env)
 	f, err := layout.New(panelenv.Gate(e.T, l), "sandbox", panelenv.Log)
 	must(e.T, err)
 	e.pages, err = New(f, l, a, panelenv.Log)
@@ -64,7 +62,7 @@ func (e *env) serve(a *archive.Archive) {
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
-	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("operator"))
+	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("operator"))
 }
 
 // away is an archive that nobody answers.
@@ -77,7 +75,7 @@ func (e *env) away() *archive.Archive {
 }
 
 // get asks as an operator for a page that is there and not too large.
-func (e *env) get(path string) *web.Answer {
+func (e *env) get(path string) *testenv.Answer {
 	e.T.Helper()
 	a := e.client.Page(path)
 	if len(a.Text) > 100_000 {
@@ -87,7 +85,7 @@ func (e *env) get(path string) *web.Answer {
 }
 
 // finds wants the page to list these orders, in this order.
-func (e *env) finds(a *web.Answer, ids ...delivery.OrderID) *web.Answer {
+func (e *env) finds(a *testenv.Answer, ids ...delivery.OrderID) *testenv.Answer {
 	e.T.Helper()
 	var want []string
 	for _, id := range ids {
@@ -100,9 +98,9 @@ func (e *env) finds(a *web.Answer, ids ...delivery.OrderID) *web.Answer {
 }
 
 // listed are the ids of the orders that a page lists.
-func listed(a *web.Answer) (ids []string) {
-	for _, n := range web.All(a.Tree(), "a") {
-		if id, ok := strings.CutPrefix(web.Attribute(n, "href"), "/orders/"); ok {
+func listed(a *testenv.Answer) (ids []string) {
+	for _, n := range testenv.All(a.Tree(), "a") {
+		if id, ok := strings.CutPrefix(testenv.Attribute(n, "href"), "/orders/"); ok {
 			ids = append(ids, id)
 		}
 	}

@@ -11,19 +11,19 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 )
 
-func (e *env) page(id delivery.OrderID) *web.Answer {
+func (e *env) page(id delivery.OrderID) *testenv.Answer {
 	e.T.Helper()
 	return e.get("/orders/" + id.String())
 }
 
 // live is where a page refreshes itself from; empty: it does not.
-func live(a *web.Answer) string {
-	for _, n := range web.All(a.Tree(), "") {
-		if web.Has(n, "data-live") && web.Has(n, "hx-get") {
-			return web.Attribute(n, "hx-get")
+func live(a *testenv.Answer) string {
+	for _, n := range testenv.All(a.Tree(), "") {
+		if testenv.Has(n, "data-live") && testenv.Has(n, "hx-get") {
+			return testenv.Attribute(n, "hx-get")
 		}
 	}
 	return ""

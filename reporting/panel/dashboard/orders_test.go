@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -90,9 +90,9 @@ func TestOrders_PagesHoldEveryOrderOnce(t *testing.T) {
 		}
 		pages++
 		path = ""
-		for _, n := range web.All(a.Tree(), "a") {
-			if web.Attribute(n, "rel") == "next" {
-				path = web.Attribute(n, "href")
+		for _, n := range testenv.All(a.Tree(), "a") {
+			if testenv.Attribute(n, "rel") == "next" {
+				path = testenv.Attribute(n, "href")
 			}
 		}
 	}
@@ -111,9 +111,9 @@ func TestOrders_RowThatCannotBeUnderstoodHidesNoOther(t *testing.T) {
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".orders SELECT * REPLACE (version + 1 AS version, 'Weighed' AS status) "+newest+"1 OFFSET 3")
 	first := e.get("/orders").Says("2 orders of this page cannot be shown").Hides("History is unavailable", "Cannot be read right now")
 	ids := listed(first)
-	for _, n := range web.All(first.Tree(), "a") {
-		if web.Attribute(n, "rel") == "next" {
-			ids = append(ids, listed(e.get(web.Attribute(n, "href")))...)
+	for _, n := range testenv.All(first.Tree(), "a") {
+		if testenv.Attribute(n, "rel") == "next" {
+			ids = append(ids, listed(e.get(testenv.Attribute(n, "href")))...)
 		}
 	}
 	slices.Sort(ids)

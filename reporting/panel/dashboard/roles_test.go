@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
-	"vendorapi/internal/testenv/web"
 )
 
 var routes = []string{"/overview", "/overview/live", "/orders", "/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String(),
@@ -17,7 +17,7 @@ func TestRoutes_AreForOperatorsAndReadOnly(t *testing.T) {
 	e := newEnv(t)
 	for _, path := range routes {
 		e.client.Get(path, panelenv.As("finance")).Want(http.StatusForbidden)
-		if to := web.New(t, e.client.URL, web.AcceptHTML).Get(path).Want(http.StatusSeeOther).Header.Get("Location"); !strings.HasPrefix(to, "/login") {
+		if to := testenv.NewClient(t, e.client.URL, testenv.AcceptHTML).Get(path).Want(http.StatusSeeOther).Header.Get("Location"); !strings.HasPrefix(to, "/login") {
 			t.Errorf("a stranger at %s is led to %q", path, to)
 		}
 		for _, method := range []string{"POST", "PUT", "DELETE"} {

@@ -12,10 +12,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/panel/layout"
@@ -24,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var must = web.Must
+var must = testenv.Must
 
 // env is a panel with finance's pages and the downloads.
 type env struct {
-	*archiveenv.Env
+	*testenv.ArchiveEnv
 	pages  *Pages
-	client *web.Client // finance's browser, which sends a token
+	client *testenv.Client // finance's browser, which sends a token
 	// account and fleet are known in Redis; the others only in ClickHouse.
 	account, stranger delivery.AccountID
 	fleets            []delivery.FleetID
@@ -44,7 +42,7 @@ func newEnv(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 	t.Helper()
-	e := &env{Env: archiveenv.On(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
+	e := &env{ArchiveEnv: testenv.NewArchiveOn(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
 	e.account = e.Vendor.Account
 	e.fleets = []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
 	e.serve(e.Archive)
@@ -54,7 +52,7 @@ func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 // serve puts the pages over an archive.
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
-	l := panelenv.Ledger(e.Env.Env)
+	l := panelenv.Ledger(e.Env)
 	gate := panelenv.Gate(e.T, l)
 	f, err := layout.New(gate, "sandbox", panelenv.Log)
 	must(e.T, err)
@@ -71,7 +69,7 @@ func (e *env) serve(a *archive.Archive) {
 		mux.Handle(path, gate.Handler())
 	}
 	mux.Handle("/reports/", downloads.Handler(gate))
-	e.client = web.Serve(e.T, mux, web.AcceptHTML, panelenv.As("finance"))
+	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("finance"))
 }
 
 // local is a moment of 2026 or later, in local time.
@@ -143,14 +141,14 @@ func (e *env) kept(condition func(o *archive.Order) bool) (n int64) {
 func reportNamed(name string) *reports.Report { return mustFind(name) }
 
 // page is an answer with a report.
-type page struct{ *web.Answer }
+type page struct{ *testenv.Answer }
 
 func (e *env) page(path string) page { e.T.Helper(); return page{e.client.Page(path)} }
 
 // report is the table of the report's rows, which stands below that of the fleets;
 // nil when there is none.
 func (p page) report() *html.Node {
-	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 0 {
+	if tables := testenv.All(p.Tree(), "table", "report"); len(tables) > 0 {
 		return tables[len(tables)-1]
 	}
 	return nil
@@ -159,8 +157,8 @@ func (p page) report() *html.Node {
 // fleets are the totals of each fleet, by the headings above them.
 func (p page) fleets() map[string]map[string]string {
 	all := map[string]map[string]string{}
-	if tables := web.All(p.Tree(), "table", "report"); len(tables) > 1 {
-		for _, tr := range web.All(tables[0], "tr")[1:] {
+	if tables := testenv.All(p.Tree(), "table", "report"); len(tables) > 1 {
+		for _, tr := range testenv.All(tables[0], "tr")[1:] {
 			cells := cellsOf(tr)
 			all[cells[0]] = headed(tables[0], cells)
 		}
@@ -175,8 +173,8 @@ func (p page) rows() (rows [][]string) {
 	if table == nil {
 		return nil
 	}
-	bodies := web.All(table, "tbody")
-	for _, tr := range web.All(bodies[len(bodies)-1], "tr") {
+	bodies := testenv.All(table, "tbody")
+	for _, tr := range testenv.All(bodies[len(bodies)-1], "tr") {
 		rows = append(rows, cellsOf(tr))
 	}
 	return rows
@@ -201,7 +199,7 @@ func cellsOf(tr *html.Node) (cells []string) {
 // headed are the cells that say something, by the headings above them.
 func headed(table *html.Node, cells []string) map[string]string {
 	by := map[string]string{}
-	for i, heading := range cellsOf(web.All(table, "tr")[0]) {
+	for i, heading := range cellsOf(testenv.All(table, "tr")[0]) {
 		if i > 0 && cells[i] != "" {
 			by[heading] = cells[i]
 		}
@@ -215,19 +213,19 @@ func (p page) totals() map[string]string {
 	if table == nil {
 		return map[string]string{}
 	}
-	for _, sums := range web.All(table, "tbody", "sums") {
-		return headed(table, cellsOf(web.All(sums, "tr")[0]))
+	for _, sums := range testenv.All(table, "tbody", "sums") {
+		return headed(table, cellsOf(testenv.All(sums, "tr")[0]))
 	}
 	return map[string]string{}
 }
 
 // told is how many rows the page says that the report has.
 func (p page) told() string {
-	navs := web.All(p.Tree(), "nav", "buttons")
+	navs := testenv.All(p.Tree(), "nav", "buttons")
 	if len(navs) == 0 {
 		return "0"
 	}
-	said := web.Words(web.All(navs[0], "span")[0])
+	said := testenv.Words(testenv.All(navs[0], "span")[0])
 	if _, after, several := strings.Cut(said, " of "); several {
 		said = after
 	}
@@ -239,7 +237,7 @@ func (p page) told() string {
 func (p page) chart(id string) map[string][]string {
 	figures := map[string][]string{}
 	if figure := p.ByID(id); figure != nil {
-		for _, tr := range web.All(web.All(figure, "tbody")[0], "tr") {
+		for _, tr := range testenv.All(testenv.All(figure, "tbody")[0], "tr") {
 			cells := cellsOf(tr)
 			figures[cells[0]] = cells[1:]
 		}
@@ -249,8 +247,8 @@ func (p page) chart(id string) map[string][]string {
 
 // tile is the text of a tile by its name.
 func (p page) tile(name string) string {
-	for _, tile := range web.All(p.Tree(), "div", "tile") {
-		if said := web.Words(tile); strings.HasPrefix(said, name) {
+	for _, tile := range testenv.All(p.Tree(), "div", "tile") {
+		if said := testenv.Words(tile); strings.HasPrefix(said, name) {
 			return strings.TrimSpace(strings.TrimPrefix(said, name))
 		}
 	}

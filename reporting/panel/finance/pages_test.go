@@ -12,7 +12,7 @@ import (
 	"github.com/xuri/excelize/v2"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
@@ -187,7 +187,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	d = e.page("/payments/fleet-statement?" + november)
 	sums = d.totals()
 	want("amount delivered", sums["Amount delivered"], layout.Money(delivered))
-	want("what it is made of", web.Words(d.ByID("balance")), fmt.Sprintf("Amount delivered %s = cash expected %s + card expected %s + prepaid %s + without payment type %s.",
+	want("what it is made of", testenv.Words(d.ByID("balance")), fmt.Sprintf("Amount delivered %s = cash expected %s + card expected %s + prepaid %s + without payment type %s.",
 		layout.Money(delivered), layout.Money(cash), layout.Money(card), layout.Money(prepaid), layout.Money(untyped)))
 	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
 		want(heading, sums[heading], ended(status))
@@ -276,14 +276,14 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 		}
 		e.page(d.Link(name))
 	}
-	if got := web.Attribute(d.ByID("from"), "value"); got != "2026-11-02" {
+	if got := testenv.Attribute(d.ByID("from"), "value"); got != "2026-11-02" {
 		t.Errorf("from is %q", got)
 	}
 	for id, want := range map[string]string{"account": "Test", "fleet": e.Fleet.Name} {
 		chosen := ""
-		for _, o := range web.All(d.ByID(id), "option") {
-			if web.Has(o, "selected") {
-				chosen = web.Words(o)
+		for _, o := range testenv.All(d.ByID(id), "option") {
+			if testenv.Has(o, "selected") {
+				chosen = testenv.Words(o)
 			}
 		}
 		if chosen != want {
@@ -291,8 +291,8 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 		}
 	}
 	var offered []string
-	for _, o := range web.All(d.ByID("stores"), "option") {
-		offered = append(offered, web.Attribute(o, "value"))
+	for _, o := range testenv.All(d.ByID("stores"), "option") {
+		offered = append(offered, testenv.Attribute(o, "value"))
 	}
 	if !slices.Equal(offered, []string{"branch-1", "şube & 2"}) {
 		t.Errorf("stores %q are offered", offered)
@@ -386,7 +386,7 @@ func TestExceptions_ByKind(t *testing.T) {
 			amount += o.OrderAmount.Minor
 		}
 	}
-	if said, want := web.Words(d.ByID("orders")), fmt.Sprintf("%d rows of %d orders", len(all), len(orders)); !strings.HasPrefix(said, want) || len(orders) == len(all) {
+	if said, want := testenv.Words(d.ByID("orders")), fmt.Sprintf("%d rows of %d orders", len(all), len(orders)); !strings.HasPrefix(said, want) || len(orders) == len(all) {
 		t.Errorf("%q, want %q", said, want)
 	}
 	d.Says("Ask the vendor how it was paid. Orders that were not delivered are listed, too", "Order amounts "+layout.Money(amount)+" TRY")
@@ -418,13 +418,13 @@ func TestRows_SayWhatIsNotGiven(t *testing.T) {
 		if row["Payment"] != "not given" || row["To collect"] != "–" {
 			t.Errorf("%s: %v", report, row)
 		}
-		headings := cellsOf(web.All(d.report(), "tr")[0])
+		headings := cellsOf(testenv.All(d.report(), "tr")[0])
 		if headings[0] != "Order, vendor's order" || !slices.ContainsFunc(headings, func(h string) bool { return strings.HasPrefix(h, "Fleet, courier") }) || !slices.Contains(headings, "Status, reason") {
 			t.Errorf("%s: %q", report, headings)
 		}
 	}
 	d := e.page("/payments?" + november)
-	if heading := cellsOf(web.All(d.report(), "tr")[0])[0]; heading != "Day, store, fleet, account" {
+	if heading := cellsOf(testenv.All(d.report(), "tr")[0])[0]; heading != "Day, store, fleet, account" {
 		t.Error(heading)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/cache"
@@ -42,7 +41,7 @@ func TestPages_AreForFinance(t *testing.T) {
 	for _, path := range routes() {
 		e.page(path + "?" + november).Carries(map[string]string{"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": auth.PolicyScripts})
 		e.client.Get(path+"?"+november, panelenv.As("operator")).Want(http.StatusForbidden)
-		stranger := web.New(t, e.client.URL, web.AcceptHTML).Get(path).Want(http.StatusSeeOther)
+		stranger := testenv.NewClient(t, e.client.URL, testenv.AcceptHTML).Get(path).Want(http.StatusSeeOther)
 		if to := stranger.Header.Get("Location"); !strings.HasPrefix(to, "/login") {
 			t.Errorf("%s leads to %s", path, to)
 		}
@@ -83,15 +82,15 @@ func TestFilters_SayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 			input, fault := d.ByID(c.field), d.ByID(c.field+"-fault")
 			switch {
 			case c.field == "acount":
-				if !strings.Contains(web.Words(web.All(d.Tree(), "div", "alert")[0]), "is no filter of a report") {
-					t.Errorf("%s: %s", c.name, web.Words(web.All(d.Tree(), "div", "alert")[0]))
+				if !strings.Contains(testenv.Words(testenv.All(d.Tree(), "div", "alert")[0]), "is no filter of a report") {
+					t.Errorf("%s: %s", c.name, testenv.Words(testenv.All(d.Tree(), "div", "alert")[0]))
 				}
-			case fault == nil || web.Words(fault) == "" || web.Attribute(input, "aria-invalid") != "true" || web.Attribute(input, "aria-describedby") != c.field+"-fault":
+			case fault == nil || testenv.Words(fault) == "" || testenv.Attribute(input, "aria-invalid") != "true" || testenv.Attribute(input, "aria-describedby") != c.field+"-fault":
 				t.Errorf("%s: %s is not marked", c.name, c.field)
-			case c.typed != "" && web.Attribute(input, "value") != c.typed:
-				t.Errorf("%s: %q is shown again", c.name, web.Attribute(input, "value"))
+			case c.typed != "" && testenv.Attribute(input, "value") != c.typed:
+				t.Errorf("%s: %q is shown again", c.name, testenv.Attribute(input, "value"))
 			}
-			if d.Lacks("VALIDATION_FAILED"); d.report() != nil || len(web.All(d.Tree(), "dl", "tiles")) > 0 {
+			if d.Lacks("VALIDATION_FAILED"); d.report() != nil || len(testenv.All(d.Tree(), "dl", "tiles")) > 0 {
 				t.Errorf("%s: something is shown all the same", c.name)
 			}
 		}
@@ -134,7 +133,7 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 						a.Says("Not read: ClickHouse does not answer")
 					default:
 						a.Says("The figures cannot be read right now: ClickHouse does not answer.")
-						if input := a.ByID("from"); web.Attribute(input, "value") != "2026-11-01" {
+						if input := a.ByID("from"); testenv.Attribute(input, "value") != "2026-11-01" {
 							t.Errorf("%s: the period is lost", path)
 						}
 					}
@@ -175,7 +174,7 @@ func TestPages_TakeIdsWhileRedisIsUnavailable(t *testing.T) {
 	e.november(50)
 	e.Server.Stop()
 	d := e.page("/payments?" + november + "&account=" + e.account.String())
-	if input := d.ByID("account"); input.Data != "input" || web.Attribute(input, "value") != e.account.String() {
+	if input := d.ByID("account"); input.Data != "input" || testenv.Attribute(input, "value") != e.account.String() {
 		t.Errorf("the account is asked for with %s", input.Data)
 	}
 	if rows := d.rows(); len(rows) == 0 || !strings.HasSuffix(rows[0][0], "|"+e.account.String()) {

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/panel/layout"
@@ -58,7 +58,7 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 			}
 			d := e.page(path + "?" + november + filter)
 			d.Harmless()
-			if headings := len(web.All(d.Tree(), "h1")); path != "/payments/ties" && headings != 1 {
+			if headings := len(testenv.All(d.Tree(), "h1")); path != "/payments/ties" && headings != 1 {
 				t.Errorf("%s: %d headings", path, headings)
 			}
 			if path != "/payments/order-ledger" || filter != "" {
@@ -73,7 +73,7 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 	}
 	for _, store := range hostile[:4] {
 		d := e.page("/payments/order-ledger?" + november + "&store=" + url.QueryEscape(store))
-		if got := web.Attribute(d.ByID("store"), "value"); got != store || d.told() != "1" {
+		if got := testenv.Attribute(d.ByID("store"), "value"); got != store || d.told() != "1" {
 			t.Errorf("store %q: %q is shown, %s rows", store, got, d.told())
 		}
 	}
@@ -88,16 +88,16 @@ func TestPages_OfAnEmptyPeriodSaySo(t *testing.T) {
 	} {
 		before := reports.DayOf(time.Now())
 		d := e.page(path)
-		empty := web.All(d.Tree(), "p", "empty")
-		if len(empty) != 1 || !strings.HasPrefix(web.Words(empty[0]), want) || d.report() != nil || len(web.All(d.Tree(), "canvas")) > 0 || len(web.All(d.Tree(), "div", "tile")) > 0 {
-			t.Errorf("%s: %q", path, web.Words(d.Tree()))
+		empty := testenv.All(d.Tree(), "p", "empty")
+		if len(empty) != 1 || !strings.HasPrefix(testenv.Words(empty[0]), want) || d.report() != nil || len(testenv.All(d.Tree(), "canvas")) > 0 || len(testenv.All(d.Tree(), "div", "tile")) > 0 {
+			t.Errorf("%s: %q", path, testenv.Words(d.Tree()))
 		}
 		days := []string{}
 		for _, day := range []reports.Day{before, reports.DayOf(time.Now())} { // two around midnight
 			days = append(days, day.FirstOfMonth().String()+" to "+day.String())
 		}
-		if shown := web.Attribute(d.ByID("from"), "value") + " to " + web.Attribute(d.ByID("to"), "value"); !slices.Contains(days, shown) {
-			t.Errorf("%s: %s to %s", path, web.Attribute(d.ByID("from"), "value"), web.Attribute(d.ByID("to"), "value"))
+		if shown := testenv.Attribute(d.ByID("from"), "value") + " to " + testenv.Attribute(d.ByID("to"), "value"); !slices.Contains(days, shown) {
+			t.Errorf("%s: %s to %s", path, testenv.Attribute(d.ByID("from"), "value"), testenv.Attribute(d.ByID("to"), "value"))
 		}
 	}
 }

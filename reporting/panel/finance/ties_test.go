@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/web"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 )
 
@@ -23,34 +23,34 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 		if strings.Contains(query, "2031") {
 			said = "There is nothing to compare: this period lies in the future."
 		}
-		if done := web.All(d.Tree(), "div", "done"); len(done) != 1 || !strings.HasPrefix(web.Words(done[0]), said) {
+		if done := testenv.All(d.Tree(), "div", "done"); len(done) != 1 || !strings.HasPrefix(testenv.Words(done[0]), said) {
 			t.Errorf("%s: not said: %s", query, said)
 		}
 		for _, name := range []string{"Order ledger", "Expected collections", "Fleet statement", "Exceptions"} {
 			address := ""
-			for _, a := range web.All(d.Tree(), "a") {
-				if web.Words(a) == name && strings.HasPrefix(web.Attribute(a, "href"), "/reports/") {
-					address = web.Attribute(a, "href")
+			for _, a := range testenv.All(d.Tree(), "a") {
+				if testenv.Words(a) == name && strings.HasPrefix(testenv.Attribute(a, "href"), "/reports/") {
+					address = testenv.Attribute(a, "href")
 				}
 			}
 			sum := fmt.Sprintf("%x", sha256.Sum256([]byte(e.client.Get(address).Text)))
-			if !strings.Contains(web.Words(d.Tree()), sum) {
+			if !strings.Contains(testenv.Words(d.Tree()), sum) {
 				t.Errorf("%s: the digest of %s is not that of %s", query, name, address)
 			}
 		}
-		if command := web.Words(web.All(d.Tree(), "pre")[0]); !strings.HasPrefix(command, "reporting reconcile --from 20") || strings.Contains(command, "--account") != strings.Contains(query, "account") {
+		if command := testenv.Words(testenv.All(d.Tree(), "pre")[0]); !strings.HasPrefix(command, "reporting reconcile --from 20") || strings.Contains(command, "--account") != strings.Contains(query, "account") {
 			t.Errorf("%s", command)
 		}
 		tie := e.page("/payments/ties?" + query)
-		if tile := tie.ByID("ties"); web.Attribute(tile, "class") != "tile good" || !strings.HasPrefix(web.Words(tile), "Control totalsThe reports balance") {
-			t.Errorf("the tile says %q", web.Words(tile))
+		if tile := tie.ByID("ties"); testenv.Attribute(tile, "class") != "tile good" || !strings.HasPrefix(testenv.Words(tile), "Control totalsThe reports balance") {
+			t.Errorf("the tile says %q", testenv.Words(tile))
 		}
 	}
 	// The page is there at once and fetches what takes long; without scripts a link
 	// leads there.
 	d := e.page("/payments/control-totals?" + november)
-	part := web.Attribute(d.ByID("totals"), "hx-get")
-	if web.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
+	part := testenv.Attribute(d.ByID("totals"), "hx-get")
+	if testenv.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
 		t.Fatalf("the page has %v", d.ByID("totals").Attr)
 	}
 	e.client.Get(part, "HX-Request: true").Want(200, "The reports balance.").Lacks("<html")
@@ -69,11 +69,11 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	corrupt.EndedAt = corrupt.EndedAt.AddDate(0, 0, 40)
 	must(t, e.Archive.InsertAnew(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
 	d := e.page("/payments/control-totals/lines?" + november)
-	alerts := web.All(d.Tree(), "div", "alert")
+	alerts := testenv.All(d.Tree(), "div", "alert")
 	if len(alerts) != 1 {
 		t.Fatalf("%d alerts", len(alerts))
 	}
-	said := web.Words(alerts[0])
+	said := testenv.Words(alerts[0])
 	for _, want := range []string{"The reports do not balance.", "Expected collections, Cash expected: ", "Expected collections, Delivered: ", "while Ended in the period has"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in %q", want, said)
@@ -88,17 +88,17 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 		t.Errorf("ties: %v", lines)
 	}
 	tile := e.page("/payments/ties?" + november).ByID("ties")
-	if web.Attribute(tile, "class") != "tile bad" || !strings.Contains(web.Words(tile), "They do not balance") {
-		t.Errorf("the tile says %q", web.Words(tile))
+	if testenv.Attribute(tile, "class") != "tile bad" || !strings.Contains(testenv.Words(tile), "They do not balance") {
+		t.Errorf("the tile says %q", testenv.Words(tile))
 	}
 	// The summary asks for the tile by itself, and leads to the page without scripts.
 	d = e.page("/payments?" + november)
 	tile = d.ByID("ties")
-	if web.Attribute(tile, "hx-trigger") != "load" || !strings.HasPrefix(web.Attribute(tile, "hx-get"), "/payments/ties?") ||
+	if testenv.Attribute(tile, "hx-trigger") != "load" || !strings.HasPrefix(testenv.Attribute(tile, "hx-get"), "/payments/ties?") ||
 		!strings.HasPrefix(d.Link("See whether they balance"), "/payments/control-totals?") {
 		t.Errorf("the summary's tile: %v %s", tile.Attr, d.Link("See whether they balance"))
 	}
-	if shown := web.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
+	if shown := testenv.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
 	}
 }
@@ -109,7 +109,7 @@ func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 	e := newEnv(t)
 	e.november(3)
 	said := func() string {
-		return web.Words(page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled"))
+		return testenv.Words(page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled"))
 	}
 	if got := said(); got != "Redis and ClickHouse: not compared yet, or that cannot be read now." {
 		t.Error(got)
@@ -130,7 +130,7 @@ func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 			t.Error(got)
 		}
 		p := page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled")
-		if pills := web.All(p, "span", "pill"); len(pills) != c.pills || len(web.All(p, "strong")) > 0 {
+		if pills := testenv.All(p, "span", "pill"); len(pills) != c.pills || len(testenv.All(p, "strong")) > 0 {
 			t.Errorf("%s: %d marks", c.want, len(pills))
 		}
 	}

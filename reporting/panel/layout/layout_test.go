@@ -14,13 +14,12 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/internal/testenv/web"
 	"vendorapi/reporting/panel/auth"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var must = web.Must
+var must = testenv.Must
 
 // pages are what a package of pages has: one page and one part of it.
 var pages = fstest.MapFS{"page/things.html": {Data: []byte(
@@ -30,13 +29,13 @@ var pages = fstest.MapFS{"page/things.html": {Data: []byte(
 type things struct{ Name, Typed string }
 
 // signedIn is the browser of a user at a panel with that page.
-func signedIn(t *testing.T, user string) *web.Client {
+func signedIn(t *testing.T, user string) *testenv.Client {
 	t.Helper()
 	t.Parallel()
 	gate := panelenv.Gate(t, panelenv.Ledger(testenv.New(t)))
 	f, err := New(gate, "sandbox", panelenv.Log)
 	must(t, err)
-	c := web.Serve(t, routes(t, f, gate), web.AcceptHTML)
+	c := testenv.Serve(t, routes(t, f, gate), testenv.AcceptHTML)
 	panelenv.SignIn(c, user)
 	return c
 }
@@ -86,7 +85,7 @@ func TestActions_TellWhatWasDoneAndWhatWasRefused(t *testing.T) {
 	c.Post("/accounts", url.Values{"csrf": {csrf}, "n": {`"><i>`}}).Want(http.StatusUnprocessableEntity, "must be good", `value="&#34;&gt;&lt;i&gt;"`)
 	c.Post("/accounts", url.Values{"n": {"good"}}).Want(http.StatusForbidden)
 	// A token in a script is nobody whom the gateway's log could name.
-	program := web.New(t, c.URL, panelenv.As("operator"))
+	program := testenv.NewClient(t, c.URL, panelenv.As("operator"))
 	program.Get("/accounts").Want(200)
 	program.Post("/accounts", url.Values{"n": {"good"}}).Want(http.StatusForbidden)
 }

@@ -1,6 +1,4 @@
-// Package web gives tests an HTTP client that behaves like a browser or a program,
-// and the means to look at the pages that answer it.
-package web
+package testenv
 
 import (
 	"crypto/tls"
@@ -18,7 +16,8 @@ import (
 // AcceptHTML is a header of browsers that navigate.
 const AcceptHTML = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
 
-// Client keeps cookies and follows no redirect.
+// Client is an HTTP client that behaves like a browser or a program: it keeps cookies and
+// follows no redirect.
 type Client struct {
 	T       testing.TB
 	URL     string   // of the server, without a path
@@ -26,8 +25,8 @@ type Client struct {
 	HTTP    *http.Client
 }
 
-// New is a client of the server at url.
-func New(t testing.TB, url string, headers ...string) *Client {
+// NewClient is a client of the server at url.
+func NewClient(t testing.TB, url string, headers ...string) *Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -44,7 +43,7 @@ func Serve(t testing.TB, h http.Handler, headers ...string) *Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	return New(t, s.URL, headers...)
+	return NewClient(t, s.URL, headers...)
 }
 
 // For is the same client for another test, such as a subtest.

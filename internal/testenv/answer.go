@@ -1,4 +1,4 @@
-package web
+package testenv
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package archiveenv
+package testenv
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ type Proxy struct {
 type Handler func(statement string, w http.ResponseWriter, r *http.Request, forward func())
 
 // NewProxy starts one; options are those of a URL of ClickHouse.
-func (e *Env) NewProxy(options string) *Proxy {
+func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	e.T.Helper()
 	engine, err := url.Parse(e.ClickHouse.URL)
 	if err != nil {

@@ -1,7 +1,4 @@
-// Package archiveenv is package testenv with a ClickHouse: a ledger with a vendor and
-// a fleet, and a migrated database. Nobody exports from one to the other before the
-// test starts an exporter.
-package archiveenv
+package testenv
 
 import (
 	"context"
@@ -10,30 +7,30 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
 
-// Env is a ledger with a vendor and a fleet, and a database.
-type Env struct {
-	*testenv.Env
-	Vendor     *testenv.Vendor // whose orders have 123.45 to collect in cash
+// ArchiveEnv is an Env with a vendor and a migrated ClickHouse database. Nothing is exported
+// from one to the other before the test starts an exporter.
+type ArchiveEnv struct {
+	*Env
+	Vendor     *Vendor // whose orders have 123.45 to collect in cash
 	ClickHouse *testserver.ClickHouse
 	Archive    *archive.Archive
 	Database   string
 }
 
-// New is an environment on the shared servers.
-func New(t *testing.T) *Env {
+// NewArchive is an environment on the shared servers.
+func NewArchive(t *testing.T) *ArchiveEnv {
 	t.Helper()
-	return On(testenv.New(t), testserver.SharedClickHouse(t))
+	return NewArchiveOn(New(t), testserver.SharedClickHouse(t))
 }
 
-// On puts the two together; either may be on a server of the test's own.
-func On(e *testenv.Env, c *testserver.ClickHouse) *Env {
+// NewArchiveOn puts the two together; either may be on a server of the test's own.
+func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
 	e.T.Helper()
-	env := &Env{Env: e, ClickHouse: c, Database: c.NewDatabase(e.T)}
+	env := &ArchiveEnv{Env: e, ClickHouse: c, Database: c.NewDatabase(e.T)}
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
 	if _, err := env.Archive.Migrate(e.T.Context()); err != nil {
@@ -43,7 +40,7 @@ func On(e *testenv.Env, c *testserver.ClickHouse) *Env {
 }
 
 // NewVendor is one more account whose orders have 123.45 to collect in cash.
-func (e *Env) NewVendor() *testenv.Vendor {
+func (e *ArchiveEnv) NewVendor() *Vendor {
 	e.T.Helper()
 	v := e.Env.Vendor()
 	v.Edit = func(d *delivery.OrderDraft) {
@@ -54,7 +51,7 @@ func (e *Env) NewVendor() *testenv.Vendor {
 }
 
 // OpenArchive opens the database once more, as another process would.
-func (e *Env) OpenArchive() *archive.Archive {
+func (e *ArchiveEnv) OpenArchive() *archive.Archive {
 	e.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: e.ClickHouse.URL, Database: e.Database})
 	if err != nil {
@@ -65,10 +62,10 @@ func (e *Env) OpenArchive() *archive.Archive {
 }
 
 // Feed consumes what a role has not, with the given work.
-func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
+func (e *ArchiveEnv) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "archiveenv",
+		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
 			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) }})
 		if ctx.Err() != nil {
 			return nil
@@ -80,7 +77,7 @@ func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.E
 }
 
 // AwaitExported waits until everything has been exported.
-func (e *Env) AwaitExported() {
+func (e *ArchiveEnv) AwaitExported() {
 	e.T.Helper()
 	e.Await("everything is exported", func() bool {
 		lag, err := e.Ledger.Streams.Lag(e.T.Context(), ledger.RoleExport)
@@ -92,7 +89,7 @@ func (e *Env) AwaitExported() {
 }
 
 // Commit moves an order as the status role would, without a decision.
-func (e *Env) Commit(o *delivery.Order, changes ...delivery.Change) {
+func (e *ArchiveEnv) Commit(o *delivery.Order, changes ...delivery.Change) {
 	e.T.Helper()
 	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: e.Read(o.ID), Changes: changes}})
 	if err != nil || results[0] != nil {
@@ -101,7 +98,7 @@ func (e *Env) Commit(o *delivery.Order, changes ...delivery.Change) {
 }
 
 // Delivered is a new order that has been delivered.
-func (e *Env) Delivered(at time.Time) *delivery.Order {
+func (e *ArchiveEnv) Delivered(at time.Time) *delivery.Order {
 	e.T.Helper()
 	o := e.Vendor.Order("", at)
 	e.Move(o, delivery.Delivered, at)
@@ -109,13 +106,13 @@ func (e *Env) Delivered(at time.Time) *delivery.Order {
 }
 
 // Ask is what "SELECT query" answers, as tab-separated text.
-func (e *Env) Ask(query string) string {
+func (e *ArchiveEnv) Ask(query string) string {
 	e.T.Helper()
 	return e.ClickHouse.Exec(e.T, "SELECT "+query+" SETTINGS final = 1")
 }
 
 // Want compares an answer of one line.
-func (e *Env) Want(what, query, want string) {
+func (e *ArchiveEnv) Want(what, query, want string) {
 	e.T.Helper()
 	if got := e.Ask(query); got != want+"\n" {
 		e.T.Errorf("%s: %q, want %q", what, got, want)
@@ -123,7 +120,7 @@ func (e *Env) Want(what, query, want string) {
 }
 
 // QueueWebhooks consumes the events as the webhook role does, without sending any.
-func (e *Env) QueueWebhooks() {
+func (e *ArchiveEnv) QueueWebhooks() {
 	e.T.Helper()
 	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
 		_, err := e.Ledger.Queue.Add(e.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
@@ -133,7 +130,7 @@ func (e *Env) QueueWebhooks() {
 
 // RefuseUpdates consumes the updates as the status role does, and refuses each as
 // one that came too late for an order that has failed.
-func (e *Env) RefuseUpdates() {
+func (e *ArchiveEnv) RefuseUpdates() {
 	e.T.Helper()
 	ctx := e.T.Context()
 	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
@@ -151,7 +148,7 @@ func (e *Env) RefuseUpdates() {
 }
 
 // SetExportBack makes the group of exporters begin again with the oldest entry.
-func (e *Env) SetExportBack() {
+func (e *ArchiveEnv) SetExportBack() {
 	e.T.Helper()
 	for _, kind := range []string{"e", "v", "V"} {
 		e.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")
