@@ -304,14 +304,14 @@ func TestAccess_Tokens(t *testing.T) {
 		const invalid, expired = "TOKEN_INVALID", "TOKEN_EXPIRED"
 		bodies := map[string]string{}
 		for text, code := range map[string]string{
-			issued(t, keys, c.api, sandbox, c.subject, now.Add(-time.Hour-time.Second)):    expired,
-			issued(t, keys, c.api, sandbox, c.subject, now.AddDate(-1, 0, 0)):              expired,
-			issued(t, onlyBy("t1", 'x'), c.api, sandbox, c.subject, now.Add(-2*time.Hour)): invalid,
-			issued(t, onlyBy("t1", 'x'), c.api, sandbox, c.subject, now):                   invalid,
-			issued(t, onlyBy("t2", 't'), c.api, sandbox, c.subject, now):                   invalid,
-			issued(t, onlyBy("t1", 'w'), c.api, sandbox, c.subject, now):                   invalid, // the webhook secrets' key
-			issued(t, keys, c.api, production, c.subject, now):                             invalid,
-			issued(t, keys, "admin", sandbox, c.subject, now):                              invalid,
+			issued(t, keys, c.api, delivery.Sandbox, c.subject, now.Add(-time.Hour-time.Second)):    expired,
+			issued(t, keys, c.api, delivery.Sandbox, c.subject, now.AddDate(-1, 0, 0)):              expired,
+			issued(t, onlyBy("t1", 'x'), c.api, delivery.Sandbox, c.subject, now.Add(-2*time.Hour)): invalid,
+			issued(t, onlyBy("t1", 'x'), c.api, delivery.Sandbox, c.subject, now):                   invalid,
+			issued(t, onlyBy("t2", 't'), c.api, delivery.Sandbox, c.subject, now):                   invalid,
+			issued(t, onlyBy("t1", 'w'), c.api, delivery.Sandbox, c.subject, now):                   invalid, // the webhook secrets' key
+			issued(t, keys, c.api, delivery.Production, c.subject, now):                             invalid,
+			issued(t, keys, "admin", delivery.Sandbox, c.subject, now):                              invalid,
 			c.other.token: invalid,
 			unsigned:      invalid,
 			unsigned + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)): invalid,
@@ -331,7 +331,7 @@ func TestAccess_Tokens(t *testing.T) {
 			}
 			bodies[code] = a.body
 		}
-		nobodys := want(t, e.get(c.url, issued(t, keys, c.api, sandbox, delivery.NewAccountID(), now)), 401, invalid)
+		nobodys := want(t, e.get(c.url, issued(t, keys, c.api, delivery.Sandbox, delivery.NewAccountID(), now)), 401, invalid)
 		if nobodys.header.Get("X-RateLimit-Limit") != "" {
 			t.Errorf("%v", nobodys.header)
 		}

@@ -65,7 +65,7 @@ func (g *gateway) audit(x *exchange, what string, about ...any) {
 	if operator := x.operator(); operator != "" {
 		about = append([]any{"operator", operator}, about...)
 	}
-	g.log.Info("admin: "+what, about...)
+	g.Log.Info("admin: "+what, about...)
 }
 
 // maxOperator is the greatest length of an operator's name in characters.

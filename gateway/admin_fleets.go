@@ -137,7 +137,7 @@ func (g *gateway) createFleet(x *exchange) error {
 // within their next poll.
 func (g *gateway) refreshFleets(l *ledger.Ledger) {
 	if err := l.Fleets.Load(g.work); err != nil {
-		g.log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
+		g.Log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
 	}
 }
 

@@ -131,7 +131,7 @@ func (g *gateway) refuse(x *exchange, err error) {
 // over all gateways and by error code. Before the ledger is open there is nothing
 // to count with.
 func (g *gateway) countRefusal(x *exchange, code delivery.Code) {
-	if l := g.opened.Load(); l != nil && x.vendor {
+	if l := g.Ledger(); l != nil && x.vendor {
 		l.Limits.CountRefusal(code)
 	}
 }
@@ -152,12 +152,12 @@ func (g *gateway) fault(x *exchange, err error) (*delivery.Error, string) {
 	requestID := fmt.Sprintf("%016x", rand.Uint64())
 	if errors.Is(err, delivery.ErrUnavailable) {
 		if unlogged, now := g.faults.due(x.now); now {
-			g.log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)
+			g.Log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)
 		}
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
 	}
-	g.log.Error("request failed", g.about(x, requestID, "error", err)...)
+	g.Log.Error("request failed", g.about(x, requestID, "error", err)...)
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
 }
 

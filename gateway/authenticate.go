@@ -10,6 +10,7 @@ import (
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 // authenticate finds out whose request it is. It asks nobody: tokens carry
@@ -41,7 +42,7 @@ func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, err
 		return [16]byte{}, err
 	}
 	id, issued, err := authority.Verify(raw, x.now)
-	switch l := g.opened.Load(); {
+	switch l := g.Ledger(); {
 	case err == nil && l != nil && issued < l.Fleets.Snapshot().NotBefore(id):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token was revoked; get a new one and send the request again")
 	case errors.Is(err, token.ErrExpired):
@@ -213,7 +214,7 @@ func (g *gateway) fleetToken(x *exchange) error {
 // nothing: what is right goes on among the requests, what is wrong is refused. clientID
 // is empty where it cannot be one.
 func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
-	wait := l.Limits.LoginWait(clientID, origin(x.ctx.Conn()).String())
+	wait := l.Limits.LoginWait(clientID, service.Origin(x.ctx.Conn()).String())
 	if wait <= 0 && g.logins.enter() {
 		return g.logins.leave, nil
 	}
@@ -233,7 +234,7 @@ func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, kno
 // client ids that cannot be ours are counted as one, and so is the /64 that an
 // IPv6 host chooses its addresses from.
 func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID string) error {
-	if err := l.Limits.CountFailedLogin(g.work, clientID, origin(x.ctx.Conn()).String()); err != nil {
+	if err := l.Limits.CountFailedLogin(g.work, clientID, service.Origin(x.ctx.Conn()).String()); err != nil {
 		return err
 	}
 	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")

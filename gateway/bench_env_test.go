@@ -12,7 +12,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/service"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -133,7 +132,7 @@ func newReferenceEnv(t testing.TB, open func(testing.TB, *benchEnv) *reference) 
 func newEmptyEnv(t testing.TB) *benchEnv {
 	t.Helper()
 	s := &benchEnv{settings: testSettings(t)}
-	g, err := newGateway(t.Context(), s.settings, testSecrets(), slog.New(slog.DiscardHandler), service.NewRegistry())
+	g, err := newGateway(t.Context(), s.settings, testSecrets(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -26,7 +27,7 @@ func setEnvironment(t *testing.T, changes ...string) {
 	t.Helper()
 	encoded := base64.StdEncoding.EncodeToString(key32('k'))
 	for variable, value := range map[string]string{
-		"GATEWAY_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0", "ADMIN_KEY": adminKey, "ENVIRONMENT": sandbox,
+		"GATEWAY_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0", "ADMIN_KEY": adminKey, "ENVIRONMENT": delivery.Sandbox,
 		"REDIS_URL": "rediss://gateway:geheim@127.0.0.1:1", "TLS_CERT_FILE": "", "TLS_KEY_FILE": "",
 		"TOKEN_KEYS": "t1:" + encoded, "TRACKING_KEYS": "k1:" + encoded, "WEBHOOK_KEYS": "w1:" + encoded, "LOG_LEVEL": "",
 	} {

@@ -18,7 +18,6 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/service"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -95,7 +94,7 @@ func testSettings(t testing.TB) settings {
 	if err := config.Load("../configs/gateway.yaml", &s); err != nil {
 		t.Fatal(err)
 	}
-	s.VendorAPI.Addr, s.PrivateAPI.Addr, s.Environment = "127.0.0.1:0", "127.0.0.1:0", sandbox
+	s.VendorAPI.Addr, s.PrivateAPI.Addr, s.Environment = "127.0.0.1:0", "127.0.0.1:0", delivery.Sandbox
 	return s
 }
 
@@ -172,7 +171,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	e := &env{TB: t, logs: new(logBuffer), client: &http.Client{Transport: &http.Transport{}}, secrets: keys}
 	log := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	if e.g, err = newGateway(work, s, keys, log, service.NewRegistry()); err != nil {
+	if e.g, err = newGateway(work, s, keys, log); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range change {
@@ -205,9 +204,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 		}
 		running.Wait()
 		abandon()
-		if err := e.g.close(); err != nil {
-			t.Error(err)
-		}
+		e.g.close()
 	})
 	t.Cleanup(e.stop)
 	e.vendor = "http://" + fronts[0].listener.Addr().String()
@@ -220,20 +217,16 @@ func (e *env) keep(ctx context.Context) error {
 	if e.clock == nil {
 		return e.g.keep(ctx)
 	}
-	l, err := ledger.Open(ctx, e.config(stack.GatewayUser))
+	l, err := e.g.connect(ctx, e.config(stack.GatewayUser))
 	if err != nil {
 		return err
 	}
-	if err := l.Fleets.Load(ctx); err != nil {
-		return err
-	}
-	e.g.opened.Store(l)
 	e.g.maintain(ctx, l)
 	return nil
 }
 
 func (e *env) config(user string) ledger.Config {
-	c := e.g.settings.ledgerConfig(e.secrets, e.g.log)
+	c := e.g.settings.ledgerConfig(e.secrets, e.g.Log)
 	c.URL = e.redis.URLFor(user)
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.clock.now, clockKey

@@ -89,7 +89,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 		ctx.SetConnectionClose()
 	}
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
-	if g.tracer != nil {
+	if g.Tracer != nil {
 		g.trace(x)
 	}
 }

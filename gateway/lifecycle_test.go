@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/service"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -106,11 +105,11 @@ func TestGateway_RefusesAnotherNumberOfPartitions(t *testing.T) {
 	e := newEnv(t)
 	s := e.g.settings
 	s.Redis.Partitions = 8
-	g, err := newGateway(t.Context(), s, testSecrets(), e.g.log, service.NewRegistry())
+	g, err := newGateway(t.Context(), s, testSecrets(), e.g.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.connect(t.Context()); err == nil || errors.Is(err, delivery.ErrUnavailable) {
+	if _, err := g.connect(t.Context(), s.ledgerConfig(testSecrets(), e.g.Log)); err == nil || errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -216,7 +215,7 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 // server behind that waits for connections for ever.
 func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
 	t.Parallel()
-	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler), service.NewRegistry())
+	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -227,7 +228,7 @@ func TestProduction_AndSandbox(t *testing.T) {
 	t.Parallel()
 	redis := testserver.DedicatedRedis(t, stack.RedisOptions{}) // the shared one has the sandbox's rights
 	box := newEnvOn(t, redis, nil).withStore("")
-	live := newEnvOn(t, redis, nil, func(s *settings) { s.Environment = production }).withStore("")
+	live := newEnvOn(t, redis, nil, func(s *settings) { s.Environment = delivery.Production }).withStore("")
 	for _, e := range []*env{box, live} {
 		got := fmt.Sprint(e.admin("GET", "/accounts/"+e.account.id, "").data["limits"])
 		const none = "burst:map[count:0 seconds:0] "

@@ -4,112 +4,60 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 )
 
-// guardedListener bounds how many connections are open, in all and from one
-// address. fasthttp has such limits, but refuses in plain text; here a refusal
-// speaks the envelope like every other answer.
-type guardedListener struct {
-	net.Listener
-	most, mostPerIP int
-	speak           bool // TLS: a refusal could only be sent after a handshake
-	refused         func()
+// guardedListener answers connections over its limits itself and wraps the others.
+// fasthttp has such limits, but refuses in plain text; here a refusal has the
+// envelope like every other answer.
+type guardedListener struct{ *service.Listener }
 
-	mu   sync.Mutex
-	open int
-	byIP map[netip.Prefix]int
-}
-
-func newGuardedListener(l net.Listener, most, mostPerIP int, speak bool, refused func()) *guardedListener {
-	return &guardedListener{Listener: l, most: most, mostPerIP: mostPerIP, speak: speak, refused: refused,
-		byIP: map[netip.Prefix]int{}}
+// newGuardedListener puts limits on a listener. A refusal is written unless secure:
+// it could only be sent after a handshake.
+func newGuardedListener(l net.Listener, s *listenerSettings, secure bool, refused func()) net.Listener {
+	return guardedListener{service.NewListener(l, service.Limits{
+		Connections: s.MaxConnections, PerAddress: s.MaxConnectionsPerIP,
+		Refused: func(c net.Conn, perAddress bool) {
+			refused()
+			if !secure {
+				writeRefusal(c, perAddress)
+			}
+		},
+	})}
 }
 
 // Accept waits for the next connection within the limits.
-func (l *guardedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		from := origin(c)
-		if refusal := l.admit(from); refusal != nil {
-			l.refused()
-			l.turnAway(c, refusal)
-			continue
-		}
-		return &guardedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
-	}
-}
-
-// origin is who counts as one: an IPv4 address, or the /64 that an IPv6 host
-// chooses its addresses from.
-func origin(c net.Conn) netip.Prefix {
-	peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
+func (l guardedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
 	if err != nil {
-		return netip.Prefix{}
+		return nil, err
 	}
-	address := peer.Addr().Unmap().WithZone("")
-	bits := 64
-	if address.Is4() {
-		bits = 32
-	}
-	prefix, _ := address.Prefix(bits) // both are in range
-	return prefix
+	return &guardedConn{Conn: c}, nil
 }
 
-func (l *guardedListener) admit(from netip.Prefix) *delivery.Error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open >= l.most {
-		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: "too many connections"}
+// writeRefusal answers a connection without reading. The few bytes fit an empty send
+// buffer, so this never holds up the next connection.
+func writeRefusal(c net.Conn, perAddress bool) {
+	refusal := &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: "too many connections"}
+	if perAddress {
+		refusal = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second, Message: "too many connections from your address"}
 	}
-	if l.mostPerIP > 0 && l.byIP[from] >= l.mostPerIP {
-		return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second, Message: "too many connections from your address"}
-	}
-	l.open++
-	if l.mostPerIP > 0 {
-		l.byIP[from]++
-	}
-	return nil
+	body := appendRefusal(nil, refusal, "")
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		refusal.Code.HTTPStatus(), refusal.Code, waitSeconds(refusal), len(body), body)
 }
 
-func (l *guardedListener) leave(from netip.Prefix) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-	if l.mostPerIP > 0 {
-		if l.byIP[from]--; l.byIP[from] == 0 {
-			delete(l.byIP, from)
-		}
-	}
-}
-
-// turnAway answers without reading. The few bytes fit an empty send buffer, so
-// this never holds up the next connection.
-func (l *guardedListener) turnAway(c net.Conn, refusal *delivery.Error) {
-	if l.speak {
-		body := appendRefusal(nil, refusal, "")
-		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s",
-			refusal.Code.HTTPStatus(), refusal.Code, waitSeconds(refusal), strconv.Itoa(len(body)), body)
-	}
-	_ = c.Close() // the peer learns from the answer, or from this
-}
-
-// guardedConn gives its place back when it is closed.
+// guardedConn is a connection of a guardedListener. The server's goroutine alone uses
+// its fields.
 type guardedConn struct {
 	net.Conn
-	leave func()
-	heard bool // the first byte of a request has come; the server's goroutine only
+	firstByte bool // of a request has come
 	// bounded: the connection ends once left more bytes have come.
 	bounded bool
 	left    int
@@ -145,17 +93,12 @@ func guarded(c net.Conn) *guardedConn {
 	return g
 }
 
-// noteFirstByte hears from the server when a connection's first byte has come.
+// noteFirstByte is told by the server when a connection's first byte has come.
 func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
 	if state != fasthttp.StateActive {
 		return
 	}
 	if g := guarded(c); g != nil {
-		g.heard = true
+		g.firstByte = true
 	}
-}
-
-func (c *guardedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }

@@ -1,4 +1,4 @@
-// Program gateway answers the Delivery Vendor API to the internet, and the fleet
+// Command gateway answers the Delivery Vendor API to the internet, and the fleet
 // and admin APIs on a private listener.
 //
 //	             +------------------------- gateway --------------------------+
@@ -11,15 +11,11 @@
 //	readers  --> | both         /docs and each API's openapi.yaml             |
 //	             +------------------------------------------------------------+
 //
-// It owns everything about HTTP: routes, tokens, the envelope, how JSON is
-// read, what is refused before Redis is asked. Replicas share nothing but keys
-// and Redis; what a replica keeps (verified tokens, the fleets as of a moment
-// ago) any other finds out for itself.
-//
-// It refuses decisions that others own: rules of orders and stores are package
-// delivery's, limits and uniqueness the ledger's scripts', moves of orders the
-// worker's. It sends no webhook. And it never ends because Redis is away: it
-// waits, answers 503 with Retry-After, says so on /readyz, and goes on.
+// Replicas share nothing but keys and Redis; what a replica keeps (verified tokens,
+// the fleets as of a moment ago) any other finds out for itself. The rules of orders
+// and stores are package delivery's, limits and uniqueness the ledger's scripts',
+// moves of orders the worker's. While Redis is unavailable the gateway waits, answers
+// 503 with Retry-After, says so on /readyz, and goes on.
 package main
 
 import (
@@ -29,64 +25,61 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gateway:", err)
-		os.Exit(1)
+func main() { service.Main("gateway", run) }
+
+// usage stands above the list of flags.
+const usage = `gateway answers the Delivery Vendor API, and on a private listener the fleet
+and admin APIs with /metrics, /healthz and /readyz. SIGTERM ends it in order.
+
+  gateway [flags]
+
+Secrets come from the environment or, with _FILE behind the name, from a file:
+TOKEN_KEYS, TRACKING_KEYS, WEBHOOK_KEYS and ADMIN_KEY. The settings file explains
+them and every setting, and names the variables that change one.
+
+Flags:
+`
+
+func run(ctx context.Context, args []string, out, logs io.Writer) error {
+	var s settings
+	var keys secrets
+	var reseal bool
+	program := service.Program{
+		Name: "gateway", Usage: usage, Settings: &s, Log: &s.Log,
+		Flags: func(f *flag.FlagSet) {
+			f.BoolVar(&reseal, "reseal", false, "seal every webhook secret with the first of WEBHOOK_KEYS, and end")
+		},
+		Health: func() (string, bool) { return s.PrivateAPI.Addr, s.PrivateAPI.TLSCertFile != "" },
+		Secrets: func() (variables []string, err error) {
+			keys, err = readSecrets()
+			return secretNames, err
+		},
+		Check: func() error { return s.check(keys) },
+		Run: func(ctx context.Context, log *slog.Logger) error {
+			if reseal {
+				return resealSecrets(ctx, &s, keys, log)
+			}
+			return serve(ctx, s, keys, log)
+		},
 	}
+	return program.Execute(ctx, args, out, logs)
 }
 
-// run is the program without the process around it; it returns nil when ctx
-// ended and every request in flight was answered. out is for what was asked for
-// on the command line.
-func run(ctx context.Context, args []string, out, logs io.Writer) error {
-	asked, err := parseCommand(args, out, logs)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if asked.check {
-		return checkConfig(asked.config, out)
-	}
-	var s settings
-	if err := config.Load(asked.config, &s); err != nil {
-		return err
-	}
-	if asked.health {
-		return askHealth(ctx, &s)
-	}
-	keys, err := readSecrets()
-	if err != nil {
-		return err
-	}
-	log, err := service.NewLogger(logs, s.Log.Level, s.Log.Format)
-	if err != nil {
-		return err
-	}
-	if asked.reseal {
-		return resealSecrets(ctx, &s, keys, log)
-	}
+// serve answers requests until ctx ends and every request in flight was answered.
+func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) error {
 	// Requests outlive ctx: they are let finish.
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	g, err := newGateway(work, s, keys, log, service.NewRegistry())
+	g, err := newGateway(work, s, keys, log)
 	if err != nil {
 		return err
 	}
@@ -99,7 +92,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	for _, f := range fronts {
 		group.Go(func() error {
 			if f.name == vendorListener {
-				g.awaitOpening()
+				g.waitReady()
 			}
 			return f.serve()
 		})
@@ -108,7 +101,9 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		<-ctx.Done()
 		return g.shutDown(fronts)
 	})
-	return errors.Join(group.Wait(), g.close())
+	err = group.Wait()
+	g.close()
+	return err
 }
 
 // resealSecrets ends the use of all webhook keys but the first.
@@ -120,54 +115,84 @@ func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Log
 		return fmt.Errorf("open the ledger: %w", err)
 	}
 	sealed, err := l.Webhooks.Reseal(ctx)
-	log.Info("webhook secrets are sealed with the first key", "key", keys.WebhookKeys.Current, "sealed anew", sealed)
+	log.Info("webhook secrets are sealed with the first key", "key", keys.WebhookKeys.Current, "sealed_again", sealed)
 	return errors.Join(err, l.Close())
 }
 
-// openingPatience is longer than opening the ledger takes with Redis at hand.
-const openingPatience = 2 * time.Second
+// readyTimeout is longer than opening the ledger takes while Redis answers.
+const readyTimeout = 2 * time.Second
 
-// awaitOpening lets the first connections of a gateway that starts wait in the
+// waitReady lets the first connections of a gateway that starts wait in the
 // listener's queue until it can serve them: while gateways are replaced one after
-// the other nobody is refused. With Redis away they are answered 503 after it.
-func (g *gateway) awaitOpening() {
-	end := time.Now().Add(openingPatience)
-	for g.opened.Load() == nil && !g.draining.Load() && time.Now().Before(end) {
+// the other nobody is refused. While Redis is unavailable they are answered 503
+// after it.
+func (g *gateway) waitReady() {
+	end := time.Now().Add(readyTimeout)
+	for g.Ledger() == nil && !g.draining.Load() && time.Now().Before(end) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
 // keep opens the ledger and maintains what this replica knows until ctx ends.
 func (g *gateway) keep(ctx context.Context) error {
-	l, err := g.connect(ctx)
-	if err == nil {
-		g.maintain(ctx, l)
-	} else if ctx.Err() == nil {
+	l, err := g.connect(ctx, g.settings.ledgerConfig(g.secrets, g.Log))
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
+	g.maintain(ctx, l)
 	return nil
 }
 
-// lastFlush bounds what an orderly end waits for the last figures to be written.
+// connect opens the ledger and loads the fleets, waiting for Redis. What waiting
+// does not mend, such as another number of partitions than the ledger was started
+// with, is returned.
+func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledger.Ledger, error) {
+	connection.Observe = g.observeScript
+	l, err := g.Connect(ctx, connection, func(ctx context.Context, l *ledger.Ledger) error {
+		if err := l.Fleets.Load(ctx); err != nil {
+			return fmt.Errorf("load the fleets: %w", err)
+		}
+		return nil
+	})
+	if err == nil {
+		g.Log.Info("ready", "environment", l.Environment(), "partitions", l.Partitions(), "fleets", len(l.Fleets.Snapshot().All()))
+	}
+	return l, err
+}
+
+// maintain keeps the fleets fresh and writes the counts of refusals until ctx ends.
+func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = l.Fleets.Watch(ctx) }) // only ever says that ctx ended
+	defer watching.Wait()
+	tick := time.NewTicker(ledger.FlushMinutesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if err := l.Limits.Flush(ctx, now); err != nil && ctx.Err() == nil {
+				g.Log.Warn("refusals per minute were not counted", "error", err)
+			}
+		}
+	}
+}
+
+// lastFlush bounds how long an orderly end waits for the last counts to be written.
 const lastFlush = time.Second
 
-// close writes the figures of the last seconds, gives the connections to Redis
-// back and sends the last traces.
-func (g *gateway) close() error {
-	var failed error
-	if l := g.opened.Load(); l != nil {
+// close writes the counts of the last seconds and gives back the connections.
+func (g *gateway) close() {
+	if l := g.Ledger(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
 		defer cancel()
 		if err := l.Limits.Flush(ctx, time.Now()); err != nil {
-			g.log.Warn("the last figures per minute were not counted", "error", err)
+			g.Log.Warn("the last figures per minute were not counted", "error", err)
 		}
-		failed = l.Close()
 	}
-	// With a time of its own: a collector that is silent takes all of it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
-	defer cancel()
-	if err := g.tracer.Close(ctx); err != nil {
-		g.log.Warn("the last traces were not taken", "error", err)
-	}
-	return failed
+	g.Close(g.work)
 }

@@ -56,7 +56,7 @@ func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 }
 
 func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.RequestHandler) (*front, error) {
-	secure, err := tlsConfig(s, g.log)
+	secure, err := tlsConfig(s, g.Log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -66,7 +66,7 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	refused := g.metrics.connections.WithLabelValues(name)
-	listener := net.Listener(newGuardedListener(plain, s.MaxConnections, s.MaxConnectionsPerIP, secure == nil, refused.Inc))
+	listener := newGuardedListener(plain, s, secure != nil, refused.Inc)
 	if secure != nil {
 		g.showExpiry(name, secure)
 		listener = tls.NewListener(listener, secure)
@@ -94,7 +94,7 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 		NoDefaultServerHeader: true,
 		SecureErrorLogMessage: true,
 		CloseOnShutdown:       true,
-		Logger:                slog.NewLogLogger(g.log.With("listener", name).Handler(), slog.LevelDebug),
+		Logger:                slog.NewLogLogger(g.Log.With("listener", name).Handler(), slog.LevelDebug),
 	}
 }
 
@@ -120,7 +120,7 @@ func tlsConfig(s *listenerSettings, log *slog.Logger) (*tls.Config, error) {
 // A connection on which nothing ever came is closed without a word: clients dial
 // spare ones, and would take our answer for that to the next request they write.
 func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor bool) {
-	if c := guarded(ctx.Conn()); c != nil && !c.heard {
+	if c := guarded(ctx.Conn()); c != nil && !c.firstByte {
 		_ = ctx.Conn().Close()
 		return
 	}
@@ -156,7 +156,7 @@ func (f *front) serve() error {
 // request that takes longer than the timeout is abandoned, and that is an error.
 func (g *gateway) shutDown(fronts []*front) error {
 	g.draining.Store(true)
-	g.log.Info("shutting down", "delay", g.settings.Shutdown.Delay, "timeout", g.settings.Shutdown.Timeout)
+	g.Log.Info("shutting down", "delay", g.settings.Shutdown.Delay, "timeout", g.settings.Shutdown.Timeout)
 	time.Sleep(g.settings.Shutdown.Delay)
 	ctx, cancel := context.WithTimeout(g.work, g.settings.Shutdown.Timeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,14 +11,9 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
-)
-
-// Environments (spec, "Sandbox").
-const (
-	production = "production"
-	sandbox    = "sandbox"
 )
 
 // Who may be registered as a webhook's receiver.
@@ -36,7 +32,7 @@ type settings struct {
 	Redis           redisSettings    `yaml:"redis"`
 	Webhook         webhookSettings  `yaml:"webhook"`
 	Shutdown        shutdownSettings `yaml:"shutdown"`
-	Log             logSettings      `yaml:"log"`
+	Log             service.Log      `yaml:"log"`
 	Tracing         tracing.Settings `yaml:"tracing"`
 }
 
@@ -56,13 +52,8 @@ type listenerSettings struct {
 }
 
 type redisSettings struct {
-	URL        string `yaml:"url"`
-	Partitions int    `yaml:"partitions"`
-	PoolSize   int    `yaml:"pool_size"`
-	Pipelines  int    `yaml:"pipelines"`
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
+	service.Redis `yaml:",inline"`
+	Pipelines     int `yaml:"pipelines"`
 }
 
 // maxPipelines is within the connections that go-redis keeps for pipelines.
@@ -77,11 +68,6 @@ type shutdownSettings struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-type logSettings struct {
-	Level  string `yaml:"level"`
-	Format string `yaml:"format"`
-}
-
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
 	var faults []error
@@ -90,11 +76,7 @@ func (s *settings) Validate() error {
 			faults = append(faults, errors.New(fault))
 		}
 	}
-	demand(s.Environment == production || s.Environment == sandbox, `environment: want "production" or "sandbox"`)
 	demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without query and trailing slash")
-	demand(s.Redis.URL != "", "redis.url: missing")
-	demand(s.Redis.Partitions >= 1 && s.Redis.Partitions <= delivery.MaxPartitions, "redis.partitions: want 1 to 1024")
-	demand(s.Redis.PoolSize >= 0, "redis.pool_size: want 0 or more")
 	demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8")
 	demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
 		`webhook.local_receivers: want "auto" or "never"`)
@@ -102,8 +84,9 @@ func (s *settings) Validate() error {
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
 	demand(s.VendorAPI.Addr != s.PrivateAPI.Addr || strings.HasSuffix(s.VendorAPI.Addr, ":0"),
 		"private_api.addr: the same as vendor_api.addr")
-	faults = append(faults, service.CheckLog(s.Log.Level, s.Log.Format), s.Tracing.Validate())
-	return errors.Join(append(faults, s.VendorAPI.validate("vendor_api"), s.PrivateAPI.validate("private_api"))...)
+	faults = append(faults, service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
+		s.VendorAPI.validate(vendorListener), s.PrivateAPI.validate(privateListener))
+	return errors.Join(faults...)
 }
 
 // isBaseURL reports whether a path can be put behind it.
@@ -140,8 +123,30 @@ func (l *listenerSettings) validate(section string) error {
 
 // localReceivers reports whether webhooks may go to http and to this machine.
 func (s *settings) localReceivers() bool {
-	return s.Environment == sandbox && s.Webhook.LocalReceivers == receiversAuto
+	return s.Environment == delivery.Sandbox && s.Webhook.LocalReceivers == receiversAuto
 }
+
+// check reads the listeners' certificates, and validates how Redis is reached.
+func (s *settings) check(keys secrets) error {
+	var faults []error
+	for name, l := range map[string]*listenerSettings{vendorListener: &s.VendorAPI, privateListener: &s.PrivateAPI} {
+		if _, err := tlsConfig(l, slog.New(slog.DiscardHandler)); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	connection := s.ledgerConfig(keys, nil)
+	return errors.Join(append(faults, connection.Check())...)
+}
+
+// ledgerConfig is how the gateway uses Redis.
+func (s *settings) ledgerConfig(keys secrets, log *slog.Logger) ledger.Config {
+	connection := s.Redis.Ledger(s.Environment, log)
+	connection.Pipelines, connection.Secrets = s.Redis.Pipelines, ledger.SecretKeys(keys.WebhookKeys)
+	return connection
+}
+
+// secretNames are the variables that readSecrets reads.
+var secretNames = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY"}
 
 // secrets are what the gateway is given besides its settings.
 type secrets struct {

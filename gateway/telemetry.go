@@ -12,18 +12,17 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// watchScript measures the calls of one Redis script, and while tracing is on
+// observeScript measures the calls of one Redis script, and while tracing is on
 // notes each with the request that it was made for.
-func (g *gateway) watchScript(operation string) ledger.CallObserver {
-	took := g.scripts(operation)
+func (g *gateway) observeScript(operation string) ledger.CallObserver {
+	measure := g.scripts(operation)
+	if g.Tracer == nil {
+		return measure
+	}
 	return func(ctx context.Context, began time.Time, err error) {
-		ended := time.Now()
-		took(ended.Sub(began))
-		if g.tracer == nil {
-			return
-		}
+		measure(ctx, began, err)
 		if calls, ok := ctx.Value(callsKey{}).(*scriptCalls); ok {
-			calls.note(operation, began, ended, err)
+			calls.note(operation, began, time.Now(), err)
 		}
 	}
 }
@@ -51,7 +50,7 @@ type attribute = tracing.Attribute
 
 // context is what a request's calls of the ledger are made with.
 func (g *gateway) context(x *exchange) context.Context {
-	if g.tracer == nil {
+	if g.Tracer == nil {
 		return g.work
 	}
 	if x.calls == nil {
@@ -73,7 +72,7 @@ func (g *gateway) about(x *exchange, requestID string, rest ...any) []any {
 	}
 	if !x.order.IsZero() {
 		line = append(line, "order", x.order)
-		if g.tracer != nil {
+		if g.Tracer != nil {
 			line = append(line, "trace_id", tracing.IDOf(x.order))
 		}
 	}
@@ -107,13 +106,13 @@ func (g *gateway) trace(x *exchange) {
 		span.Within = x.calls.spans
 		x.calls.mu.Unlock()
 	}
-	g.tracer.Record(&span)
+	g.Tracer.Record(&span)
 }
 
 // showExpiry shows until when a listener's certificate is good; it is read again
 // when its files change.
 func (g *gateway) showExpiry(listener string, secure *tls.Config) {
-	g.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	g.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "gateway_certificate_expiry_timestamp_seconds",
 		Help:        "When the certificate that a listener shows ends, as a Unix time; absent without TLS.",
 		ConstLabels: prometheus.Labels{"listener": listener},

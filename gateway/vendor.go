@@ -135,7 +135,7 @@ func (g *gateway) answerCreated(x *exchange, o *delivery.Order) {
 	x.ok(201, o.AppendCreated(x.data(), g.trackingURL(o.ID)))
 }
 
-func (g *gateway) sandbox() bool { return g.settings.Environment == sandbox }
+func (g *gateway) sandbox() bool { return g.settings.Environment == delivery.Sandbox }
 
 // simulate makes the fleets refuse when a sandbox's packageNote asks for it
 // (design section 9); the other triggers are the worker's.

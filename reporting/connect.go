@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -27,66 +24,22 @@ func addConfigFlag(c *cobra.Command) {
 func loadSettings(c *cobra.Command) (settings, *slog.Logger, error) {
 	var s settings
 	path, err := c.Flags().GetString(configFlag)
+	if err == nil {
+		err = config.Load(path, &s)
+	}
 	if err != nil {
 		return s, nil, err
 	}
-	if err := config.Load(path, &s); err != nil {
-		return s, nil, err
-	}
-	log, err := service.NewLogger(c.ErrOrStderr(), s.Log.Level, s.Log.Format)
-	return s, log, err
-}
-
-// Pauses between attempts to reach what is away.
-const (
-	firstPause = 100 * time.Millisecond
-	maxPause   = 2 * time.Second
-)
-
-// untilThere repeats work while what it needs is away; what waiting cannot mend
-// is returned, and so is the end of ctx.
-func untilThere(ctx context.Context, log *slog.Logger, what string, work func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		err := work()
-		if err == nil || !errors.Is(err, delivery.ErrUnavailable) {
-			return err
-		}
-		log.Warn("waiting for "+what, "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-	}
-}
-
-// ledgerConfig is how reporting uses Redis.
-func (s *settings) ledgerConfig(log *slog.Logger) ledger.Config {
-	return ledger.Config{
-		URL:         s.Redis.URL,
-		TLS:         ledger.TLSFiles{CA: s.Redis.CAFile, Cert: s.Redis.CertFile, Key: s.Redis.KeyFile},
-		Environment: s.Environment,
-		Partitions:  s.Redis.Partitions,
-		PoolSize:    s.Redis.PoolSize,
-		Log:         log,
-	}
-}
-
-func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Ledger, error) {
-	l, err := ledger.Open(ctx, s.ledgerConfig(log))
-	if err != nil {
-		return nil, fmt.Errorf("open the ledger: %w", err)
-	}
-	return l, nil
+	return s, s.Log.Logger(c.ErrOrStderr()), nil
 }
 
 // withArchive opens ClickHouse, brings the tables up to date and does the work.
 func withArchive(c *cobra.Command, work func(ctx context.Context, a *archive.Archive, applied []string) error) error {
-	set, _, err := loadSettings(c)
+	s, _, err := loadSettings(c)
 	if err != nil {
 		return err
 	}
-	a, err := archive.Open(set.ClickHouse)
+	a, err := archive.Open(s.ClickHouse)
 	if err != nil {
 		return err
 	}
@@ -106,13 +59,13 @@ func withBoth(c *cobra.Command, work func(context.Context, *ledger.Ledger, *arch
 
 // withLedger opens the ledger alone.
 func withLedger(c *cobra.Command, work func(context.Context, *ledger.Ledger) error) error {
-	set, log, err := loadSettings(c)
+	s, log, err := loadSettings(c)
 	if err != nil {
 		return err
 	}
-	l, err := set.openLedger(c.Context(), log)
+	l, err := ledger.Open(c.Context(), s.Redis.Ledger(s.Environment, log))
 	if err != nil {
-		return err
+		return fmt.Errorf("open the ledger: %w", err)
 	}
 	return errors.Join(work(c.Context(), l), l.Close())
 }

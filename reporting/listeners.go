@@ -6,77 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/panel/auth"
 )
-
-// boundedListener closes connections beyond so many, in all and from one address;
-// 0 of the latter: no such limit.
-type boundedListener struct {
-	*net.TCPListener
-	most, mostPerIP int
-	exempt          func(netip.Addr) bool // from the limit of one address
-
-	mu   sync.Mutex
-	open int
-	byIP map[netip.Prefix]int
-}
-
-// Accept waits for the next connection within the limits.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptTCP()
-		if err != nil {
-			return nil, err
-		}
-		var from netip.Prefix
-		if peer, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
-			if address := peer.Addr().Unmap().WithZone(""); l.mostPerIP > 0 && !l.exempt(address) {
-				from = auth.Network(address)
-			}
-		}
-		if l.count(from, 1) {
-			return &countedConn{TCPConn: c, leave: sync.OnceFunc(func() { l.count(from, -1) })}, nil
-		}
-		_ = c.Close() // the peer learns from that
-	}
-}
-
-// count adds n to the open connections, unless that is too many. Those from the
-// zero network count in all only.
-func (l *boundedListener) count(from netip.Prefix, n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > 0 && (l.open >= l.most || from.IsValid() && l.byIP[from] >= l.mostPerIP) {
-		return false
-	}
-	l.open += n
-	if from.IsValid() {
-		if l.byIP == nil {
-			l.byIP = map[netip.Prefix]int{}
-		}
-		if l.byIP[from] += n; l.byIP[from] == 0 {
-			delete(l.byIP, from)
-		}
-	}
-	return true
-}
-
-// countedConn gives its place back when it is closed.
-type countedConn struct {
-	*net.TCPConn
-	leave func()
-}
-
-func (c *countedConn) Close() error {
-	c.leave()
-	return c.TCPConn.Close()
-}
 
 // How long the panel waits for a request and for its answer to be taken, and at
 // its end for downloads under way.
@@ -150,11 +86,11 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	p.closed.Add(-1)
-	crowd := &boundedListener{TCPListener: port.(*net.TCPListener), most: p.settings.MaxConnections, mostPerIP: p.settings.MaxConnectionsPerIP, exempt: p.settings.Access.Trusts}
+	limited := service.NewListener(port, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.settings.Access.Trusts})
 	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(crowd) }()
+	go func() { failed <- server.Serve(limited) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s on %s: %w", l.name, l.addr, err)

@@ -1,17 +1,15 @@
-// Program reporting is finance's side of the service.
+// Command reporting is finance's side of the service.
 //
 //	reporting serve            export, reconcile every day, serve reports over HTTP
 //	reporting export           export only: Redis streams to ClickHouse
 //	reporting report           write a payment report
 //	reporting reconcile        compare Redis with ClickHouse, and repair
-//	reporting rebuild          export anew what Redis still holds
+//	reporting rebuild          export again what Redis still holds
 //	reporting backup, restore  copy the running system into a folder, and put it back
 //	reporting migrate          create or bring up to date tables and views
 //	reporting user, token      make the lines that say who may read reports
 //
-// main owns the list of commands and the process's signals; each command is a
-// file here that turns flags into the options of a package. It refuses to do
-// anything itself.
+// Each command is a file that turns flags into the options of a package.
 package main
 
 import (
@@ -49,7 +47,7 @@ func newRoot() *cobra.Command {
 	root.Args = cobra.NoArgs
 	root.RunE = func(c *cobra.Command, _ []string) error {
 		if flagSet(c, checkFlag) {
-			return checkConfig(c, nil)
+			return serve(c, nil)
 		}
 		return c.Help()
 	}

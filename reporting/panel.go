@@ -120,7 +120,7 @@ var errInsecure = errors.New("panel.access.secure_cookies: must be true in produ
 
 // newPanel reads who may come in, and the secrets that the panel works with.
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
-	if s.Environment == "production" && !s.Panel.Access.SecureCookies {
+	if s.Environment == delivery.Production && !s.Panel.Access.SecureCookies {
 		return nil, errInsecure
 	}
 	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg}

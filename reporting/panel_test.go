@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -92,23 +91,4 @@ func TestInFlight_RefusesWhatIsTooMuch(t *testing.T) {
 	<-begun
 	end <- struct{}{}
 	all.Wait()
-}
-
-func TestBoundedListener_CountsInAllAndByAddress(t *testing.T) {
-	t.Parallel()
-	l := &boundedListener{most: 4, mostPerIP: 2}
-	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/64")
-	proxy := netip.Prefix{}
-	for i, c := range []struct {
-		from netip.Prefix
-		n    int
-		want bool
-	}{
-		{a, 1, true}, {a, 1, true}, {a, 1, false}, {b, 1, true}, {proxy, 1, true}, {b, 1, false},
-		{a, -1, true}, {proxy, 1, true}, {a, 1, false}, {proxy, -1, true}, {a, 1, true}, {a, 1, false},
-	} {
-		if got := l.count(c.from, c.n); got != c.want {
-			t.Errorf("%d: %v", i, got)
-		}
-	}
 }

@@ -3,21 +3,22 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
-	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
 )
 
@@ -59,109 +60,127 @@ the settings.`,
 	return c
 }
 
+func addCheckFlags(c *cobra.Command) {
+	c.Flags().Bool(checkFlag, false, service.CheckUsage)
+	c.Flags().Bool(healthFlag, false, fmt.Sprintf(service.HealthUsage, "one"))
+}
+
+// The flags of the commands that run until SIGTERM.
+const (
+	checkFlag  = "check-config"
+	healthFlag = "health"
+)
+
+// flagSet reports whether the command has a flag without a value, and it was given.
+func flagSet(c *cobra.Command, name string) bool {
+	set, err := c.Flags().GetBool(name)
+	return err == nil && set
+}
+
+// serve runs the given roles, or else those of the settings.
 func serve(c *cobra.Command, roles []string) error {
-	switch {
-	case flagSet(c, checkFlag):
-		return checkConfig(c, roles)
-	case flagSet(c, healthFlag):
-		return askHealth(c)
-	}
-	s, log, err := loadSettings(c)
+	path, err := c.Flags().GetString(configFlag)
 	if err != nil {
 		return err
 	}
-	if err := s.narrow(roles); err != nil {
+	var s settings
+	program := service.Program{
+		Name: "reporting", Settings: &s, Log: &s.Log,
+		Health:  func() (string, bool) { return s.Ops.Addr, false },
+		Narrow:  func() error { return s.narrow(roles) },
+		Secrets: s.checkSecrets,
+		Check:   s.check,
+		Run:     s.run,
+	}
+	command := service.Command{Config: path, Check: flagSet(c, checkFlag), Health: flagSet(c, healthFlag)}
+	return program.Start(c.Context(), command, c.OutOrStdout(), c.ErrOrStderr())
+}
+
+// checkSecrets names every secret of the panel that is missing or malformed; the
+// other roles have none. Without any role the settings could not be read.
+func (s *settings) checkSecrets() ([]string, error) {
+	if len(s.Roles) > 0 && !s.has(rolePanel) {
+		return nil, nil
+	}
+	_, people := auth.FromEnvironment()
+	_, key := config.Secret("ADMIN_KEY")
+	_, tracking := config.Keys("TRACKING_KEYS")
+	return []string{auth.UsersVariable, auth.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS"}, errors.Join(people, key, tracking)
+}
+
+// check finds what is wrong with the addresses of Redis and with the panel.
+func (s *settings) check() error {
+	connection := s.Redis.Ledger(s.Environment, nil)
+	wrong := connection.Check()
+	if _, missing := s.checkSecrets(); missing != nil || !s.has(rolePanel) {
+		return wrong
+	}
+	_, err := newPanel(s, nil, prometheus.NewRegistry())
+	if err != nil && !errors.Is(err, errInsecure) {
+		err = fmt.Errorf("panel: %w", err)
+	}
+	return errors.Join(wrong, err)
+}
+
+func (s *settings) has(role string) bool { return slices.Contains(s.Roles, role) }
+
+func (s *settings) run(ctx context.Context, log *slog.Logger) error {
+	process, err := service.NewProcess(ctx, "reporting", s.Environment, s.Tracing, log)
+	if err != nil {
 		return err
 	}
-	p := &server{settings: s, log: log, registry: service.NewRegistry()}
-	if slices.Contains(s.Roles, rolePanel) {
-		if p.panel, err = newPanel(&s, log, p.registry); err != nil {
+	p := &server{Process: process, settings: *s}
+	if s.has(rolePanel) {
+		if p.panel, err = newPanel(s, log, p.Registry); err != nil {
 			return err
 		}
 	}
-	return p.run(c.Context())
-}
-
-// server is one `reporting serve` with its settings judged and its secrets
-// read. It refuses to end because Redis or ClickHouse is away: it waits, says so
-// on /readyz, and goes on.
-type server struct {
-	settings settings
-	log      *slog.Logger
-	registry *prometheus.Registry
-	tracer   *tracing.Tracer // nil: tracing is off
-	panel    *panel          // nil without the role
-	ledger   atomic.Pointer[ledger.Ledger]
-	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
-}
-
-// lastTraces bounds what an orderly end waits for the collector.
-const lastTraces = time.Second
-
-func (p *server) run(ctx context.Context) (err error) {
-	if p.tracer, err = tracing.Open(ctx, p.settings.Tracing, "reporting", p.settings.Environment, p.log); err != nil {
+	a, err := archive.Open(s.ClickHouse)
+	if err != nil {
 		return err
 	}
 	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
-		defer cancel()
-		if failed := p.tracer.Close(end); failed != nil {
-			p.log.Warn("the last traces were not taken", "error", failed)
+		if err := a.Close(); err != nil {
+			log.Warn("connections to ClickHouse did not close", "error", err)
 		}
 	}()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return service.Serve(ctx, p.settings.Ops.Addr, service.Handler(p.registry, p.ready, p.settings.Ops.Pprof))
-	})
-	group.Go(func() error { return p.work(ctx) })
-	return group.Wait()
+	return p.Run(ctx, s.Ops, s.Redis.Ledger(s.Environment, log), p.ready,
+		func(ctx context.Context, l *ledger.Ledger) error { return p.work(ctx, l, a) })
+}
+
+// server is a running `reporting serve`. While Redis or ClickHouse is unavailable it
+// waits, says so on /readyz, and goes on.
+type server struct {
+	*service.Process
+	settings settings
+	panel    *panel                          // nil without the role
+	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
 }
 
 // ready tells whether all roles can work. The panel needs no ClickHouse: without
 // it operators still see what is live, and customers their orders, so a process
 // of that role alone stays ready.
 func (p *server) ready(ctx context.Context) error {
-	l, a := p.ledger.Load(), p.archive.Load()
-	history := p.has(roleExport) || p.has(roleReconcile)
+	a := p.archive.Load()
+	history := p.settings.has(roleExport) || p.settings.has(roleReconcile)
 	switch {
-	case l == nil:
-		return errors.New("waiting for Redis")
+	case p.Ledger() == nil:
+		return p.Ready(ctx)
 	case p.panel != nil && p.panel.closed.Load() > 0:
 		return errors.New("the panel does not listen yet")
 	case history && a == nil:
 		return errors.New("waiting for ClickHouse")
 	}
-	if err := l.Ping(ctx); err != nil || !history {
+	if err := p.Ready(ctx); err != nil || !history {
 		return err
 	}
 	return a.Ping(ctx)
 }
 
-func (p *server) has(role string) bool { return slices.Contains(p.settings.Roles, role) }
-
-// work waits for Redis, and then runs the roles until ctx ends: the panel at
-// once, the others as soon as the tables are up to date.
-func (p *server) work(ctx context.Context) error {
-	a, err := archive.Open(p.settings.ClickHouse)
-	if err != nil {
-		return err
-	}
-	defer p.close(a)
-	err = untilThere(ctx, p.log, "Redis", func() error {
-		l, err := p.settings.openLedger(ctx, p.log)
-		if err == nil {
-			p.ledger.Store(l)
-		}
-		return err
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	l := p.ledger.Load()
-	p.log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
+// work runs the roles until ctx ends: the panel at once, the others as soon as the
+// tables are up to date.
+func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+	p.Log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	if p.panel != nil {
 		listeners, err := p.panel.listeners(l, a, func() bool { return p.archive.Load() != nil })
@@ -180,16 +199,16 @@ func (p *server) work(ctx context.Context) error {
 // keepHistory waits for ClickHouse, brings the tables up to date, and runs the
 // roles that write there.
 func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-	consumer, err := p.settings.consumer()
+	consumer, err := service.Consumer(p.settings.Instance)
 	if err != nil {
 		return err
 	}
-	err = untilThere(ctx, p.log, "ClickHouse", func() error {
+	_, err = service.Retry(ctx, p.Log, "ClickHouse", func() ([]string, error) {
 		applied, err := a.Migrate(ctx)
 		for _, name := range applied {
-			p.log.Info("schema brought up to date", "file", name)
+			p.Log.Info("schema brought up to date", "file", name)
 		}
-		return err
+		return applied, err
 	})
 	if ctx.Err() != nil {
 		return nil
@@ -199,25 +218,13 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	}
 	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
-	if p.has(roleExport) {
-		exporter := export.New(l, a, p.settings.Export, consumer, p.log, p.registry).Traced(p.tracer)
+	if p.settings.has(roleExport) {
+		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry).Traced(p.Tracer)
 		group.Go(func() error { return exporter.Run(ctx) })
 	}
-	if p.has(roleReconcile) {
-		daily := reconcile.NewDaily(l, a, p.settings.Reconcile, p.log, p.registry)
+	if p.settings.has(roleReconcile) {
+		daily := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry)
 		group.Go(func() error { return daily.Run(ctx) })
 	}
 	return group.Wait()
-}
-
-// close gives back what was opened. Nothing is under way any more, so a failure
-// to do so is not worth more than a line.
-func (p *server) close(a *archive.Archive) {
-	err := a.Close()
-	if l := p.ledger.Load(); l != nil {
-		err = errors.Join(err, l.Close())
-	}
-	if err != nil {
-		p.log.Warn("connections did not close", "error", err)
-	}
 }

@@ -7,6 +7,12 @@ import (
 	"unicode"
 )
 
+// Environments (spec, "Sandbox").
+const (
+	Production = "production"
+	Sandbox    = "sandbox"
+)
+
 // TriggerKind is what a packageNote asks of a sandbox.
 type TriggerKind string
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/ledger"
 )
 
 // revision is the commit that the program was built from, when the build says
@@ -54,18 +56,18 @@ func registerReady(reg *prometheus.Registry, ready func(context.Context) error) 
 	}
 }
 
-// ScriptDurations measures the calls of Redis scripts, each under the name it is
-// asked for; what it returns allocates nothing.
-func ScriptDurations(reg prometheus.Registerer) func(script string) func(took time.Duration) {
+// ObserveScripts measures the calls of Redis scripts, each under its operation; an
+// observer allocates nothing.
+func ObserveScripts(reg prometheus.Registerer) func(operation string) ledger.CallObserver {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "vendorapi_redis_script_duration_seconds",
 		Help:    "From sending a call of a Redis script to its answer, repetitions included.",
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 3},
 	}, []string{"script"})
 	reg.MustRegister(seconds)
-	return func(script string) func(time.Duration) {
+	return func(operation string) ledger.CallObserver {
 		// A script that is never called has no series.
-		of := sync.OnceValue(func() prometheus.Observer { return seconds.WithLabelValues(script) })
-		return func(took time.Duration) { of().Observe(took.Seconds()) }
+		observer := sync.OnceValue(func() prometheus.Observer { return seconds.WithLabelValues(operation) })
+		return func(_ context.Context, began time.Time, _ error) { observer().Observe(time.Since(began).Seconds()) }
 	}
 }

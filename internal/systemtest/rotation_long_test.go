@@ -234,7 +234,7 @@ func (k *keyring) reseal(t *testing.T) {
 	cmd.Env = append(os.Environ(), "REDIS_URL="+k.RedisURL(stack.GatewayUser), "ENVIRONMENT=sandbox",
 		"TOKEN_KEYS_FILE="+filepath.Join(k.keys, "token-keys"), "TRACKING_KEYS_FILE="+filepath.Join(k.keys, "tracking-keys"),
 		"WEBHOOK_KEYS_FILE="+filepath.Join(k.keys, "webhook-keys"), "ADMIN_KEY_FILE="+filepath.Join(k.keys, "admin-key"))
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `"sealed anew"=`) {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "sealed_again=") {
 		t.Fatalf("gateway -reseal: %v\n%s", err, out)
 	}
 }

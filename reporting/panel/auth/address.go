@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"vendorapi/internal/service"
 )
 
 // clientAddress stands for who asks when attempts are counted. X-Forwarded-For is
@@ -26,18 +28,7 @@ func (g *Gate) clientAddress(r *http.Request) string {
 		}
 		address = before.Unmap().WithZone("")
 	}
-	return Network(address).String()
-}
-
-// Network is what counts as one caller: an IPv4 address, or the /64 that an IPv6
-// host chooses its addresses from.
-func Network(address netip.Addr) netip.Prefix {
-	bits := 64
-	if address.Is4() {
-		bits = 32
-	}
-	network, _ := address.Prefix(bits) // both are in range
-	return network
+	return service.Network(address).String()
 }
 
 func (g *Gate) trusts(address netip.Addr) bool { return trusted(g.proxies, address) }

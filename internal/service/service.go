@@ -1,20 +1,19 @@
-// Package service is what every program shows to its operators: structured logs,
-// Prometheus metrics, liveness, readiness and profiles.
-//
-// It owns the form of these, not their content: which metrics exist and when a
-// program is ready is said by the program. It refuses to listen anywhere but
-// where it is told.
+// Package service is what all programs have in common: the command line and the
+// check of settings (Program), the connection to Redis, log, traces and orderly end
+// (Process), the operators' pages /metrics, /healthz, /readyz and /debug/pprof
+// (Handler), and listeners with limits (Listener).
 package service
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,34 +27,6 @@ const readyTimeout = 2 * time.Second
 
 // shutdownTimeout is how long Serve lets a running answer finish.
 const shutdownTimeout = 5 * time.Second
-
-// CheckLog judges what NewLogger takes; an error begins with the key of the
-// settings that is to blame.
-func CheckLog(level, format string) error {
-	var faults []error
-	if err := new(slog.Level).UnmarshalText([]byte(level)); err != nil {
-		faults = append(faults, fmt.Errorf("log.level: %q is none of debug, info, warn, error", level))
-	}
-	if format != "text" && format != "json" {
-		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", format))
-	}
-	return errors.Join(faults...)
-}
-
-// NewLogger writes to w from level on ("debug", "info", "warn" or "error") in
-// the format "text" or "json". Anything else is an error.
-func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	if err := CheckLog(level, format); err != nil {
-		return nil, err
-	}
-	var least slog.Level
-	_ = least.UnmarshalText([]byte(level)) // judged above
-	options := &slog.HandlerOptions{Level: least}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
-}
 
 // NewRegistry is a registry that already holds the Go runtime's and the
 // process's own metrics, and what was built.
@@ -143,4 +114,51 @@ func ServeOn(ctx context.Context, listener net.Listener, h http.Handler) error {
 		return fmt.Errorf("ops listener on %s: %w", addr, errors.Join(err, server.Close()))
 	}
 	return nil
+}
+
+// askTimeout bounds Ask; it is longer than a readiness takes at most.
+const askTimeout = 5 * time.Second
+
+// Ask puts the question /readyz to the program of this machine that listens at
+// addr, with TLS if secure. It is the health check of a container that holds
+// nothing but the program. The answer is nil for 200, else the reason.
+func Ask(ctx context.Context, addr string, secure bool) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	url := "http://" + reachable(addr) + "/readyz"
+	transport := &http.Transport{}
+	if secure {
+		url = "https" + strings.TrimPrefix(url, "http")
+		// The certificate has the name that others reach the listener by. Nothing
+		// is told to whoever answers, and all that is believed is "ready".
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	defer resp.Body.Close()
+	reason, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(reason)))
+	}
+	return nil
+}
+
+// reachable turns an address to listen on into one to call: a wildcard means
+// every interface, loopback included.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // the request fails and says why
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 	"vendorapi/worker/courier"
 )
 
@@ -52,7 +54,7 @@ func edited(t *testing.T, old, replacement string) (path string) {
 //rule:webhooks/timeout-10-s-only-2xx
 func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 	s := load(t, nil)
-	if s.Environment != production || s.Redis.URL != "redis://127.0.0.1:6379" || s.Redis.Partitions != 16 ||
+	if s.Environment != delivery.Production || s.Redis.URL != "redis://127.0.0.1:6379" || s.Redis.Partitions != 16 ||
 		s.Ops.Addr != "127.0.0.1:8082" || s.Instance != "" {
 		t.Errorf("%+v", s)
 	}
@@ -64,7 +66,7 @@ func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 		t.Errorf("roles %v, %v", roles, err)
 	}
 	host, err := os.Hostname()
-	if name, unnamed := s.consumer(); err != nil || unnamed != nil || name != host {
+	if name, unnamed := service.Consumer(s.Instance); err != nil || unnamed != nil || name != host {
 		t.Errorf("consumer %q, %v, %v", name, unnamed, err)
 	}
 }
@@ -74,11 +76,11 @@ func TestSettings_TakeTheEnvironmentsVariables(t *testing.T) {
 		"ENVIRONMENT": "sandbox", "REDIS_URL": "redis://10.0.0.1:7000", "WORKER_OPS_ADDR": "127.0.0.1:0",
 		"COURIER": "manual", "COURIER_STEP": "250ms", "WORKER_INSTANCE": "worker-7",
 	})
-	if s.Environment != sandbox || s.Redis.URL != "redis://10.0.0.1:7000" || s.Courier.Mode != courier.Manual ||
+	if s.Environment != delivery.Sandbox || s.Redis.URL != "redis://10.0.0.1:7000" || s.Courier.Mode != courier.Manual ||
 		s.Courier.Step != 250*time.Millisecond {
 		t.Errorf("%+v", s)
 	}
-	if name, err := s.consumer(); err != nil || name != "worker-7" {
+	if name, err := service.Consumer(s.Instance); err != nil || name != "worker-7" {
 		t.Errorf("consumer %q, %v", name, err)
 	}
 }
@@ -122,16 +124,16 @@ func TestChooseRoles(t *testing.T) {
 		enabled                  []string
 		want                     []string // nil: an error
 	}{
-		{sandbox, courier.Auto, "", all, []string{"courier", "status", "webhook"}},
-		{sandbox, courier.Manual, "", all, []string{"status", "webhook"}},
-		{production, courier.Auto, "", all, []string{"status", "webhook"}},
-		{sandbox, courier.Auto, "courier", all, []string{"courier"}},
-		{sandbox, courier.Auto, "webhook,status,webhook", all, []string{"status", "webhook"}},
-		{sandbox, courier.Manual, "courier", all, []string{}},
-		{production, courier.Auto, "courier", all, nil},
-		{production, courier.Auto, "webhook", []string{"status"}, nil},
-		{production, courier.Auto, "status,", []string{"status"}, nil},
-		{production, courier.Auto, "everything", []string{"status"}, nil},
+		{delivery.Sandbox, courier.Auto, "", all, []string{"courier", "status", "webhook"}},
+		{delivery.Sandbox, courier.Manual, "", all, []string{"status", "webhook"}},
+		{delivery.Production, courier.Auto, "", all, []string{"status", "webhook"}},
+		{delivery.Sandbox, courier.Auto, "courier", all, []string{"courier"}},
+		{delivery.Sandbox, courier.Auto, "webhook,status,webhook", all, []string{"status", "webhook"}},
+		{delivery.Sandbox, courier.Manual, "courier", all, []string{}},
+		{delivery.Production, courier.Auto, "courier", all, nil},
+		{delivery.Production, courier.Auto, "webhook", []string{"status"}, nil},
+		{delivery.Production, courier.Auto, "status,", []string{"status"}, nil},
+		{delivery.Production, courier.Auto, "everything", []string{"status"}, nil},
 	} {
 		s := settings{Environment: c.environment, Roles: c.enabled, Courier: courier.Settings{Mode: c.mode}}
 		got, err := s.chooseRoles(c.asked)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,12 +12,9 @@ import (
 	"testing"
 )
 
-func TestNewLogger_FiltersByLevelAndFormats(t *testing.T) {
+func TestLog_FiltersByLevelAndFormats(t *testing.T) {
 	var out bytes.Buffer
-	log, err := NewLogger(&out, "warn", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := (&Log{Level: "warn", Format: "json"}).Logger(&out)
 	log.Info("dropped")
 	log.Warn("kept", "order", 7)
 	var line struct {
@@ -33,20 +29,16 @@ func TestNewLogger_FiltersByLevelAndFormats(t *testing.T) {
 	}
 
 	out.Reset()
-	log, err = NewLogger(&out, "debug", "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Debug("seen")
+	(&Log{Level: "debug", Format: "text"}).Logger(&out).Debug("seen")
 	if !strings.Contains(out.String(), "level=DEBUG msg=seen") {
 		t.Errorf("text line = %q", out.String())
 	}
 }
 
-func TestNewLogger_RefusesUnknownWords(t *testing.T) {
-	for _, c := range [][2]string{{"loud", "text"}, {"info", "xml"}, {"", "text"}, {"info", ""}} {
-		if _, err := NewLogger(io.Discard, c[0], c[1]); err == nil {
-			t.Errorf("level %q, format %q: accepted", c[0], c[1])
+func TestLog_RefusesUnknownWords(t *testing.T) {
+	for _, l := range []Log{{"loud", "text"}, {"info", "xml"}, {"", "text"}, {"info", ""}} {
+		if err := l.Validate(); err == nil {
+			t.Errorf("%+v: accepted", l)
 		}
 	}
 }
@@ -70,7 +62,7 @@ func TestHandler(t *testing.T) {
 		"process metrics": {h, nil, "/metrics", 200, "process_open_fds"},
 		"alive":           {h, errors.New("x"), "/healthz", 200, "ok"},
 		"ready":           {h, nil, "/readyz", 200, "ready"},
-		"not ready":       {h, errors.New("redis is away"), "/readyz", 503, "redis is away"},
+		"not ready":       {h, errors.New("redis is unavailable"), "/readyz", 503, "redis is unavailable"},
 		"profiles off":    {h, nil, "/debug/pprof/", 404, ""},
 		"profiles on":     {withProfiles, nil, "/debug/pprof/", 200, "goroutine"},
 		"nothing else":    {h, nil, "/", 404, ""},
@@ -111,5 +103,45 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("after cancel: %v", err)
+	}
+}
+func TestAsk_AnswersAsReadyzDoes(t *testing.T) {
+	t.Parallel()
+	reason := error(nil)
+	h := Handler(NewRegistry(), func(context.Context) error { return reason }, false)
+	plain, secure := httptest.NewServer(h), httptest.NewTLSServer(h)
+	defer plain.Close()
+	defer secure.Close()
+	addr := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	_, port, _ := strings.Cut(addr(plain), ":")
+	for _, listens := range []string{addr(plain), "0.0.0.0:" + port, ":" + port} {
+		if err := Ask(t.Context(), listens, false); err != nil {
+			t.Errorf("%s: %v", listens, err)
+		}
+	}
+	if err := Ask(t.Context(), addr(secure), true); err != nil {
+		t.Errorf("TLS: %v", err)
+	}
+	if err := Ask(t.Context(), addr(secure), false); err == nil {
+		t.Error("plain HTTP to a TLS listener counts as ready")
+	}
+	reason = errors.New("waiting for Redis")
+	if err := Ask(t.Context(), addr(plain), false); err == nil || !strings.Contains(err.Error(), "waiting for Redis") {
+		t.Errorf("not ready: %v", err)
+	}
+}
+
+func TestAsk_RefusesWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	addr := s.Listener.Addr().String()
+	if err := Ask(t.Context(), addr, false); err == nil || !strings.Contains(err.Error(), "not ready") {
+		t.Errorf("a stranger: %v", err)
+	}
+	s.Close()
+	for _, gone := range []string{addr, "nowhere", "a b:1"} {
+		if err := Ask(t.Context(), gone, false); err == nil {
+			t.Errorf("%s counts as ready", gone)
+		}
 	}
 }

@@ -1,0 +1,128 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/tracing"
+)
+
+// Process is what a running program has: log, metrics, traces and the ledger.
+type Process struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Tracer   *tracing.Tracer // nil: tracing is off
+	ledger   atomic.Pointer[ledger.Ledger]
+}
+
+// NewProcess prepares the process of the named program. Nothing is connected yet.
+func NewProcess(ctx context.Context, name, environment string, t tracing.Settings, log *slog.Logger) (*Process, error) {
+	tracer, err := tracing.Open(ctx, t, name, environment, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Log: log, Registry: NewRegistry(), Tracer: tracer}, nil
+}
+
+// Ledger is the open ledger; nil until Redis has answered.
+func (p *Process) Ledger() *ledger.Ledger { return p.ledger.Load() }
+
+// Connect opens the ledger, waiting for Redis as long as it takes, and prepares it
+// before Ledger has it; prepare may be nil. See Retry for its errors.
+func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(context.Context, *ledger.Ledger) error) (*ledger.Ledger, error) {
+	l, err := Retry(ctx, p.Log, "Redis", func() (*ledger.Ledger, error) {
+		l, err := ledger.Open(ctx, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("open the ledger: %w", err)
+		}
+		if prepare != nil {
+			if err := prepare(ctx, l); err != nil {
+				return nil, errors.Join(err, l.Close())
+			}
+		}
+		return l, nil
+	})
+	if err == nil {
+		p.ledger.Store(l)
+	}
+	return l, err
+}
+
+// Retry repeats connect while what it connects to is unavailable, with a line in
+// the log for every try. An error that waiting does not mend is returned, and that
+// of ctx when it ends.
+func Retry[T any](ctx context.Context, log *slog.Logger, what string, connect func() (T, error)) (T, error) {
+	pauses := &backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 2 * time.Second}
+	return backoff.Retry(ctx, func() (T, error) {
+		connected, err := connect()
+		if err != nil && !errors.Is(err, delivery.ErrUnavailable) {
+			err = backoff.Permanent(err)
+		}
+		return connected, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, _ time.Duration) { log.Warn("waiting for "+what, "error", err) }))
+}
+
+// Ready is nil when Redis answers.
+func (p *Process) Ready(ctx context.Context) error {
+	l := p.Ledger()
+	if l == nil {
+		return errors.New("waiting for Redis")
+	}
+	return l.Ping(ctx)
+}
+
+// Run serves the operators' listener, opens the ledger and works until ctx ends or
+// one of these fails, and closes the process.
+func (p *Process) Run(ctx context.Context, ops Ops, cfg ledger.Config, ready func(context.Context) error,
+	work func(context.Context, *ledger.Ledger) error) error {
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		listener, err := Listen(running, ops.Addr)
+		if err != nil {
+			return err
+		}
+		p.Log.Info("listening for operators", "address", listener.Addr())
+		return ServeOn(running, listener, Handler(p.Registry, ready, ops.Pprof))
+	})
+	group.Go(func() error {
+		l, err := p.Connect(running, cfg, nil)
+		switch {
+		case running.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		return work(running, l)
+	})
+	err := group.Wait()
+	p.Close(ctx)
+	return err
+}
+
+// lastTraces bounds how long Close waits for the collector.
+const lastTraces = time.Second
+
+// Close gives back the connections to Redis and sends the last traces.
+func (p *Process) Close(ctx context.Context) {
+	if l := p.Ledger(); l != nil {
+		if err := l.Close(); err != nil {
+			p.Log.Warn("the ledger did not close", "error", err)
+		}
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+	defer cancel()
+	if err := p.Tracer.Close(end); err != nil {
+		p.Log.Warn("the last traces were not taken", "error", err)
+	}
+}

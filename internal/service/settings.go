@@ -1,0 +1,130 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// CheckEnvironment validates the key "environment".
+func CheckEnvironment(environment string) error {
+	if environment != delivery.Production && environment != delivery.Sandbox {
+		return fmt.Errorf("environment: want %q or %q", delivery.Production, delivery.Sandbox)
+	}
+	return nil
+}
+
+// Redis are the keys below "redis".
+type Redis struct {
+	URL        string `yaml:"url"`
+	Partitions int    `yaml:"partitions"`
+	PoolSize   int    `yaml:"pool_size"`
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+}
+
+// Validate names the keys whose value is out of range.
+func (r *Redis) Validate() error {
+	var faults []error
+	if r.URL == "" {
+		faults = append(faults, errors.New("redis.url: missing"))
+	}
+	if r.Partitions < 1 || r.Partitions > delivery.MaxPartitions {
+		faults = append(faults, fmt.Errorf("redis.partitions: want 1 to %d", delivery.MaxPartitions))
+	}
+	if r.PoolSize < 0 {
+		faults = append(faults, errors.New("redis.pool_size: want 0 or more"))
+	}
+	return errors.Join(faults...)
+}
+
+// Ledger is the ledger's configuration for an environment.
+func (r *Redis) Ledger(environment string, log *slog.Logger) ledger.Config {
+	return ledger.Config{
+		URL:         r.URL,
+		TLS:         ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
+		Environment: environment,
+		Partitions:  r.Partitions,
+		PoolSize:    r.PoolSize,
+		Log:         log,
+	}
+}
+
+// Ops are the keys below "ops": the operators' listener.
+type Ops struct {
+	Addr  string `yaml:"addr"`
+	Pprof bool   `yaml:"pprof"`
+}
+
+// Validate names the key whose value is out of range.
+func (o *Ops) Validate() error {
+	if err := config.CheckAddr(o.Addr); err != nil {
+		return fmt.Errorf("ops.addr: %w", err)
+	}
+	return nil
+}
+
+// Log are the keys below "log".
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // text or json
+}
+
+// Validate names the keys whose value is unknown.
+func (l *Log) Validate() error {
+	var faults []error
+	if err := new(slog.Level).UnmarshalText([]byte(l.Level)); err != nil {
+		faults = append(faults, fmt.Errorf("log.level: %q is none of debug, info, warn, error", l.Level))
+	}
+	if l.Format != "text" && l.Format != "json" {
+		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", l.Format))
+	}
+	return errors.Join(faults...)
+}
+
+// Logger writes to w as the valid settings say.
+func (l *Log) Logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.Level)) // see Validate
+	options := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// CheckRoles wants at least one role and none but the known ones.
+func CheckRoles(roles []string, known ...string) error {
+	for _, role := range roles {
+		if !slices.Contains(known, role) {
+			return fmt.Errorf("%q is not one of %s", role, strings.Join(known, ", "))
+		}
+	}
+	if len(roles) == 0 {
+		return errors.New("none")
+	}
+	return nil
+}
+
+// Consumer names this process within consumer groups: the configured instance, or
+// the host. It is the same after a restart, so that the process finds its own
+// pending entries, and must not be shared.
+func Consumer(instance string) (string, error) {
+	if instance != "" {
+		return instance, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("instance: not set, and the host has no name: %w", err)
+	}
+	return host, nil
+}
