@@ -41,7 +41,7 @@ func (e *env) playStatusWorker() {
 			}
 			decision := delivery.Decide(order, *entry.Update, time.Now())
 			commit := ledger.Commit{Order: order, Changes: decision.Changes, Settles: []ledger.Entry{entry}}
-			if decision.Verdict == delivery.Swap {
+			if decision.Action == delivery.Swap {
 				commit.Swap = &entry.Update.Courier
 			}
 			if _, err := e.ledger.Lifecycle.Commit(e.feeds, []ledger.Commit{commit}); err != nil {

@@ -1,8 +1,11 @@
 package delivery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -54,69 +57,51 @@ const (
 	CodeTooManySecrets        Code = "TOO_MANY_SECRETS"
 )
 
-// httpStatuses is the one table from code to HTTP status.
-var httpStatuses = map[Code]int{
-	CodeTokenExpired:          401,
-	CodeStoreNotConfigured:    409,
-	CodeDuplicateOrder:        409,
-	CodeInvalidRecipient:      422,
-	CodeInvalidPhone:          422,
-	CodeInvalidAddress:        422,
-	CodeCoordinateMismatch:    422,
-	CodeDropoffOutOfCoverage:  422,
-	CodeReadyAtTooFar:         422,
-	CodeFleetSuspended:        423,
-	CodeRateLimited:           429,
-	CodeFleetUnavailable:      503,
-	CodeMalformedRequest:      400,
-	CodeValidationFailed:      422,
-	CodeNotFound:              404,
-	CodeMethodNotAllowed:      405,
-	CodeLengthRequired:        411,
-	CodePayloadTooLarge:       413,
-	CodeUnsupportedMediaType:  415,
-	CodeInternal:              500,
-	CodeInvalidCredentials:    401,
-	CodeTokenInvalid:          401,
-	CodeAccountSuspended:      403,
-	CodeOrderNotFound:         404,
-	CodeOrderNotCancellable:   409,
-	CodeFleetNotAvailable:     422,
-	CodeServiceUnavailable:    503,
-	CodeAccountNotFound:       404,
-	CodeFleetNotFound:         404,
-	CodeStoreNotFound:         404,
-	CodeStoreNotPending:       409,
-	CodeWebhookNotConfigured:  404,
-	CodeJobNotAvailable:       409,
-	CodeEventNotFound:         404,
-	CodeRequestHeaderTooLarge: 431,
-	CodeForbidden:             403,
-	CodeFleetDisabled:         403,
-	CodeOrderEnded:            409,
-	CodeJobTaken:              409,
-	CodeTooManyReports:        409,
-	CodeTooManySecrets:        409,
+// codesByStatus is the one table of codes and HTTP statuses.
+var codesByStatus = map[int][]Code{
+	400: {CodeMalformedRequest},
+	401: {CodeTokenExpired, CodeInvalidCredentials, CodeTokenInvalid},
+	403: {CodeAccountSuspended, CodeForbidden, CodeFleetDisabled},
+	404: {
+		CodeNotFound, CodeOrderNotFound, CodeAccountNotFound, CodeFleetNotFound,
+		CodeStoreNotFound, CodeWebhookNotConfigured, CodeEventNotFound,
+	},
+	405: {CodeMethodNotAllowed},
+	409: {
+		CodeStoreNotConfigured, CodeDuplicateOrder, CodeOrderNotCancellable, CodeStoreNotPending, CodeJobNotAvailable,
+		CodeOrderEnded, CodeJobTaken, CodeTooManyReports, CodeTooManySecrets,
+	},
+	411: {CodeLengthRequired},
+	413: {CodePayloadTooLarge},
+	415: {CodeUnsupportedMediaType},
+	422: {
+		CodeInvalidRecipient, CodeInvalidPhone, CodeInvalidAddress, CodeCoordinateMismatch,
+		CodeDropoffOutOfCoverage, CodeReadyAtTooFar, CodeValidationFailed, CodeFleetNotAvailable,
+	},
+	423: {CodeFleetSuspended},
+	429: {CodeRateLimited},
+	431: {CodeRequestHeaderTooLarge},
+	500: {CodeInternal},
+	503: {CodeFleetUnavailable, CodeServiceUnavailable},
 }
+
+var httpStatuses = func() map[Code]int {
+	statuses := map[Code]int{}
+	for status, codes := range codesByStatus {
+		for _, code := range codes {
+			statuses[code] = status
+		}
+	}
+	return statuses
+}()
 
 // HTTPStatus is the status that an answer with this code carries; a code that
 // is not in the table is a defect of ours and answers 500.
-func (c Code) HTTPStatus() int {
-	if status, ok := httpStatuses[c]; ok {
-		return status
-	}
-	return 500
-}
+func (c Code) HTTPStatus() int { return cmp.Or(httpStatuses[c], 500) }
 
 // Codes lists every code once, for tests and documentation. The order is not
 // defined.
-func Codes() []Code {
-	all := make([]Code, 0, len(httpStatuses))
-	for c := range httpStatuses {
-		all = append(all, c)
-	}
-	return all
-}
+func Codes() []Code { return slices.Collect(maps.Keys(httpStatuses)) }
 
 // FieldError names one field of a request that breaks a rule. Field is the
 // JSON path, such as "payment.type".

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,6 +38,16 @@ func ParseFleetID(s string) (FleetID, error) {
 
 func (id AccountID) String() string { return uuidText(id) }
 func (id FleetID) String() string   { return uuidText(id) }
+func (id OrderID) String() string   { return uuidText(id) }
+
+// LogValue is the canonical form, in logs of every format.
+func (id AccountID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
+// LogValue is the canonical form, in logs of every format.
+func (id FleetID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
+// LogValue is the canonical form, in logs of every format.
+func (id OrderID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 
 // IsZero reports whether no fleet is named.
 func (id FleetID) IsZero() bool { return id == FleetID{} }
@@ -67,9 +79,7 @@ type OrderID [16]byte
 // key, which shares its space) to the 96 bits that name it within the ledger.
 func OrderDigest(account AccountID, externalID string) [OrderDigestSize]byte {
 	var buf [16 + 256]byte
-	n := copy(buf[:], account[:])
-	in := append(buf[:n], externalID...)
-	sum := sha256.Sum256(in)
+	sum := sha256.Sum256(append(append(buf[:0], account[:]...), externalID...))
 	return [OrderDigestSize]byte(sum[:OrderDigestSize])
 }
 
@@ -104,8 +114,6 @@ func (id OrderID) Digest() [OrderDigestSize]byte {
 
 // IsZero reports whether no order is named.
 func (id OrderID) IsZero() bool { return id == OrderID{} }
-
-func (id OrderID) String() string { return uuidText(id) }
 
 // AppendText appends the canonical UUID form to dst.
 func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
@@ -159,49 +167,39 @@ func uuidText(id [16]byte) string {
 }
 
 func appendUUID(dst []byte, id [16]byte) []byte {
-	dst = hex.AppendEncode(dst, id[0:4])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[4:6])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[6:8])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[8:10])
-	dst = append(dst, '-')
+	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
+	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
+	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
+	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
 	return hex.AppendEncode(dst, id[10:16])
 }
 
-// Client ids are derived from what they stand for, so that finding the owner
-// of a credential needs no index.
-const (
-	accountClientPrefix = "ven_"
-	fleetClientPrefix   = "flt_"
-)
-
 // ClientID is the clientId of the account's credentials: "ven_" and 32 hex
-// digits.
-func (id AccountID) ClientID() string { return accountClientPrefix + hex.EncodeToString(id[:]) }
+// digits. It is derived from the id, so that finding the owner needs no index.
+func (id AccountID) ClientID() string { return "ven_" + hex.EncodeToString(id[:]) }
 
 // ClientID is the clientId of the fleet's credentials: "flt_" and 32 hex
 // digits.
-func (id FleetID) ClientID() string { return fleetClientPrefix + hex.EncodeToString(id[:]) }
+func (id FleetID) ClientID() string { return "flt_" + hex.EncodeToString(id[:]) }
 
 // AccountOfClient is the inverse of AccountID.ClientID; false for any other
 // string.
 func AccountOfClient(clientID string) (AccountID, bool) {
-	raw, ok := parseClientID(accountClientPrefix, clientID)
+	raw, ok := parseClientID("ven_", clientID)
 	return AccountID(raw), ok
 }
 
 // FleetOfClient is the inverse of FleetID.ClientID; false for any other string.
 func FleetOfClient(clientID string) (FleetID, bool) {
-	raw, ok := parseClientID(fleetClientPrefix, clientID)
+	raw, ok := parseClientID("flt_", clientID)
 	return FleetID(raw), ok
 }
 
 func parseClientID(prefix, clientID string) (id [16]byte, ok bool) {
-	if len(clientID) != len(prefix)+32 || clientID[:len(prefix)] != prefix {
+	digits, ok := strings.CutPrefix(clientID, prefix)
+	if !ok || len(digits) != 32 {
 		return id, false
 	}
-	_, err := hex.Decode(id[:], []byte(clientID[len(prefix):]))
+	_, err := hex.Decode(id[:], []byte(digits))
 	return id, err == nil
 }

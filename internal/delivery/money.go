@@ -26,20 +26,27 @@ type Money struct {
 // ParseMoney reads the text of a JSON number: 0 to 9,999,999.99 with at most
 // two decimals by value, so 12.500 and 1e2 are fine and 12.501 is not
 // (design section 8). The error's text completes a sentence that begins with
-// the field's name.
+// the field's name. Package decimal would spend time on every digit of a number
+// of many thousands.
 func ParseMoney(literal string) (Money, error) {
-	n, ok := splitNumber(literal)
-	if !ok {
+	mantissa, exponent, err := literal, int64(0), error(nil)
+	if i := max(strings.IndexByte(literal, 'e'), strings.IndexByte(literal, 'E')); i >= 0 {
+		mantissa = literal[:i]
+		exponent, err = strconv.ParseInt(literal[i+1:], 10, 32) // what is beyond that becomes its limit
+	}
+	mantissa, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, hasFraction := strings.Cut(mantissa, ".")
+	if errors.Is(err, strconv.ErrSyntax) || !isDigits(whole) || len(whole) > 1 && whole[0] == '0' || hasFraction && !isDigits(fraction) {
 		return Money{}, errMoney
 	}
 	// The value is the significant digits times ten to the scale.
-	digits := strings.TrimLeft(n.whole+n.fraction, "0")
+	digits := strings.TrimLeft(whole+fraction, "0")
 	significant := strings.TrimRight(digits, "0")
 	if significant == "" {
 		return Money{Set: true}, nil
 	}
-	scale := n.exponent - int64(len(n.fraction)) + int64(len(digits)-len(significant))
-	if n.negative || scale < -2 || int64(len(significant))+scale > maxMoneyDigits {
+	scale := exponent - int64(len(fraction)) + int64(len(digits)-len(significant))
+	if negative || scale < -2 || int64(len(significant))+scale > maxMoneyDigits {
 		return Money{}, errMoney
 	}
 	minor, err := strconv.ParseInt(significant, 10, 64)
@@ -64,65 +71,28 @@ func (m Money) String() string {
 // Decimal is the amount in lira; 0 when not given.
 func (m Money) Decimal() decimal.Decimal { return decimal.New(m.Minor, -2) }
 
-// number is a JSON number in its parts.
-type number struct {
-	negative        bool
-	whole, fraction string
-	exponent        int64
-}
-
-// splitNumber reads the grammar of RFC 8259, section 6. An exponent beyond any
-// sensible size is kept as a large one instead of overflowing.
-func splitNumber(s string) (number, bool) {
-	var n number
-	s, n.negative = strings.CutPrefix(s, "-")
-	n.whole, s = cutDigits(s)
-	if n.whole == "" || len(n.whole) > 1 && n.whole[0] == '0' {
-		return number{}, false
-	}
-	if rest, point := strings.CutPrefix(s, "."); point {
-		if n.fraction, s = cutDigits(rest); n.fraction == "" {
-			return number{}, false
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
 		}
 	}
-	if s == "" {
-		return n, true
-	}
-	if s[0] != 'e' && s[0] != 'E' {
-		return number{}, false
-	}
-	var ok bool
-	n.exponent, ok = parseExponent(s[1:])
-	return n, ok
+	return s != ""
 }
 
-func parseExponent(s string) (int64, bool) {
-	negative := strings.HasPrefix(s, "-")
-	if negative || strings.HasPrefix(s, "+") {
-		s = s[1:]
-	}
-	digits, rest := cutDigits(s)
-	if digits == "" || rest != "" {
-		return 0, false
-	}
-	const huge = int64(1) << 40
-	e, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || e > huge {
-		e = huge
-	}
-	if negative {
-		e = -e
-	}
-	return e, true
-}
+const phoneDigits = 10
 
-// cutDigits splits off the leading ASCII digits.
-func cutDigits(s string) (digits, rest string) {
-	i := 0
-	for i < len(s) && isDigit(s[i]) {
-		i++
-	}
-	return s[:i], s[i:]
-}
+var errPhone = errors.New("must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets")
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+// NormalizePhone reads an optional +90, then an optional 0, then exactly 10
+// ASCII digits of which the first is not 0, and returns those 10 (design
+// section 9). White space around the number is ignored; separators inside it
+// are refused, because what looks like a separator may be a missing digit. The
+// error's text completes a sentence that begins with the field's name.
+func NormalizePhone(s string) (string, error) {
+	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "+90"), "0")
+	if len(s) != phoneDigits || s[0] == '0' || !isDigits(s) {
+		return "", errPhone
+	}
+	return s, nil
+}

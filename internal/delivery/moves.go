@@ -2,41 +2,30 @@ package delivery
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
 
-// Verdict is what becomes of a fleet's update.
-type Verdict uint8
+// Action is what becomes of a fleet's update.
+type Action uint8
 
-// The verdicts.
+// The actions.
 const (
-	Move    Verdict = 1 + iota // append the changes
-	Drop                       // repeated or backward: nothing to do
-	Illegal                    // no such move: counted and shown to operators
-	Swap                       // another courier carries it, the status stays
+	Move    Action = 1 + iota // append the changes
+	Drop                      // repeated or backward: nothing to do
+	Illegal                   // no such move: counted and shown to operators
+	Swap                      // another courier carries it, the status stays
 )
 
-func (v Verdict) String() string {
-	switch v {
-	case Move:
-		return "Move"
-	case Drop:
-		return "Drop"
-	case Illegal:
-		return "Illegal"
-	case Swap:
-		return "Swap"
-	}
-	return fmt.Sprintf("Verdict(%d)", uint8(v))
+func (a Action) String() string {
+	return nameOf(a, []string{"", "Move", "Drop", "Illegal", "Swap"}, "Action")
 }
 
-// Decision is a verdict with the changes it appends, in order; there are some
-// exactly when the verdict is Move.
+// Decision is an action with the changes it appends, in order; there are some
+// exactly when the action is Move.
 type Decision struct {
 	Changes []Change
-	Verdict Verdict
+	Action  Action
 }
 
 // failures is the last column of the table of moves (design section 6): the
@@ -70,7 +59,7 @@ func ParseFailureReason(name string) (FailureReason, error) {
 	return "", errors.New("must be " + failureNames)
 }
 
-// Decide judges a fleet's update by the table of moves (design section 6). A
+// Decide decides a fleet's update by the table of moves (design section 6). A
 // skipped step is filled in with the same time, one Change each; a repeated or
 // backward update is dropped; Searching and Cancelled are not a fleet's to
 // report; nothing moves a terminal order.
@@ -84,9 +73,9 @@ func ParseFailureReason(name string) (FailureReason, error) {
 func Decide(o *Order, u Update, now time.Time) Decision {
 	if o.Status.Terminal() {
 		if u.Kind == KindStatus && u.Status == o.Status && u.Status != Cancelled {
-			return Decision{Verdict: Drop}
+			return Decision{Action: Drop}
 		}
-		return Decision{Verdict: Illegal}
+		return Decision{Action: Illegal}
 	}
 	switch u.Kind {
 	case KindAccept:
@@ -97,12 +86,12 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 		switch {
 		case o.Status == Searching || u.Courier.IsZero():
 		case u.Courier == o.Courier:
-			return Decision{Verdict: Drop}
+			return Decision{Action: Drop}
 		default:
-			return Decision{Verdict: Swap}
+			return Decision{Action: Swap}
 		}
 	}
-	return Decision{Verdict: Illegal}
+	return Decision{Action: Illegal}
 }
 
 func decideAccept(o *Order, u Update, now time.Time) Decision {
@@ -110,11 +99,11 @@ func decideAccept(o *Order, u Update, now time.Time) Decision {
 	case o.Status == Searching:
 		return forward(o, u, Assigned, now)
 	case u.Courier == o.Courier:
-		return Decision{Verdict: Drop}
+		return Decision{Action: Drop}
 	case o.Courier.IsZero():
-		return Decision{Verdict: Swap}
+		return Decision{Action: Swap}
 	}
-	return Decision{Verdict: Illegal}
+	return Decision{Action: Illegal}
 }
 
 func decideStatus(o *Order, u Update, now time.Time) Decision {
@@ -122,11 +111,11 @@ func decideStatus(o *Order, u Update, now time.Time) Decision {
 	case u.Status == Failed && u.Failure.LegalFrom(o.Status):
 		change := o.reported(u, now)
 		change.Status, change.Failure = Failed, u.Failure
-		return Decision{Verdict: Move, Changes: []Change{change}}
+		return Decision{Action: Move, Changes: []Change{change}}
 	case u.Status <= Searching || u.Status > Delivered:
-		return Decision{Verdict: Illegal}
+		return Decision{Action: Illegal}
 	case u.Status <= o.Status:
-		return Decision{Verdict: Drop}
+		return Decision{Action: Drop}
 	}
 	return forward(o, u, u.Status, now)
 }
@@ -139,7 +128,7 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 		change.Status = s
 		changes = append(changes, change)
 	}
-	return Decision{Verdict: Move, Changes: changes}
+	return Decision{Action: Move, Changes: changes}
 }
 
 // reported is the part of a Change that comes from the update, and from what
@@ -175,4 +164,50 @@ func (o *Order) change(at time.Time) Change {
 // listed for finance because cash may have been collected (design section 6).
 func LateDelivery(o *Order, u Update) bool {
 	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
+}
+
+// How long an order may wait (design section 6).
+const (
+	// SearchTimeout is how long a courier is looked for, counted from when one
+	// should set off.
+	SearchTimeout = 15 * time.Minute
+	// Lifetime is how long an order lives (spec: "under an hour"), counted from
+	// when the package is ready.
+	Lifetime = 55 * time.Minute
+	// CourierSilence is how long a courier who is on the way may say nothing
+	// before the end of the Lifetime takes effect.
+	CourierSilence = 15 * time.Minute
+)
+
+// DecideTimeout ends an order that has waited too long (design section 6):
+// NoCourierFound while Searching, TimedOut afterwards. When nothing is due,
+// next is when to look again; it is zero for a terminal order. It must not be
+// asked of an order of which an update waits to be decided.
+func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.Time) {
+	reason, at := o.timeout()
+	if at.IsZero() || now.Before(at) {
+		return Change{}, false, at
+	}
+	change = o.change(now)
+	change.Status, change.Failure = Failed, reason
+	return change, true, time.Time{}
+}
+
+// timeout is what ends the order next and when, as far as is known now.
+func (o *Order) timeout() (FailureReason, time.Time) {
+	switch {
+	case o.Status.Terminal():
+		return "", time.Time{}
+	case o.Status == Searching:
+		setOff := later(o.CreatedAt, o.ReadyAt.Add(-time.Duration(o.Fleet.PickupMinutes)*time.Minute))
+		return NoCourierFound, setOff.Add(SearchTimeout)
+	}
+	return TimedOut, later(later(o.CreatedAt, o.ReadyAt).Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

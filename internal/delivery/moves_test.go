@@ -93,11 +93,11 @@ var moveTable = map[Status]map[Status]string{
 
 // outcome writes a decision as moveTable does.
 func outcome(d Decision) string {
-	if d.Verdict != Move {
+	if d.Action != Move {
 		if len(d.Changes) > 0 {
 			return "changes without Move"
 		}
-		return map[Verdict]string{Drop: "drop", Illegal: "illegal", Swap: "swap"}[d.Verdict]
+		return map[Action]string{Drop: "drop", Illegal: "illegal", Swap: "swap"}[d.Action]
 	}
 	names := ""
 	for i, c := range d.Changes {
@@ -152,7 +152,7 @@ func TestDecide_EveryFailureFromEveryStatus(t *testing.T) {
 			}
 			d := Decide(orderIn(from), Update{Kind: KindStatus, Status: Failed, At: noon, Failure: reason}, noon.Add(time.Hour))
 			moved := outcome(d) == "Failed" && d.Changes[0].Failure == reason
-			check(t, moved == want && (moved || d.Verdict == Illegal), "%v, %q: got %+v", from, reason, d)
+			check(t, moved == want && (moved || d.Action == Illegal), "%v, %q: got %+v", from, reason, d)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	}
 	nameless := orderIn(PickingUp)
 	nameless.Courier = Courier{}
-	if got := Decide(nameless, Update{Kind: KindAccept, Status: Assigned, At: noon, Courier: ayse}, noon); got.Verdict != Swap {
+	if got := Decide(nameless, Update{Kind: KindAccept, Status: Assigned, At: noon, Courier: ayse}, noon); got.Action != Swap {
 		t.Errorf("an accept after a status without a courier: %+v", got)
 	}
 }
@@ -215,7 +215,7 @@ func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	o := orderIn(Searching)
 	got := Decide(o, Update{Kind: KindAccept, Status: Assigned, At: at, Courier: mehmet, ETA: eta, Location: reported}, now)
 	want := Change{Status: Assigned, At: at.Truncate(time.Millisecond), Courier: mehmet, ETA: eta, Location: reported}
-	check(t, got.Verdict == Move && slices.Equal(got.Changes, []Change{want}), "accept: %+v", got)
+	check(t, got.Action == Move && slices.Equal(got.Changes, []Change{want}), "accept: %+v", got)
 
 	o = orderIn(Assigned)
 	o.Location, o.Courier = known, ayse // swapped since
@@ -223,7 +223,7 @@ func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	first := Change{Status: PickingUp, At: at.Truncate(time.Millisecond), Courier: ayse, Location: known}
 	second := first
 	second.Status = PickedUp
-	check(t, got.Verdict == Move && slices.Equal(got.Changes, []Change{first, second}), "skipped step: %+v", got)
+	check(t, got.Action == Move && slices.Equal(got.Changes, []Change{first, second}), "skipped step: %+v", got)
 }
 
 func TestDecide_KeepsTimeInOrder(t *testing.T) {
@@ -263,7 +263,7 @@ func TestLateDelivery_IsADeliveredAfterAnyOtherEnd(t *testing.T) {
 	} {
 		got := LateDelivery(c.o, c.u)
 		check(t, got == c.want, "%s: got %v", name, got)
-		check(t, !c.want || Decide(c.o, c.u, noon).Verdict == Illegal, "%s is not illegal", name)
+		check(t, !c.want || Decide(c.o, c.u, noon).Action == Illegal, "%s is not illegal", name)
 	}
 }
 
@@ -305,7 +305,7 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		Failure: rapid.SampledFrom(allReasons).Draw(t, "failure"),
 	}
 	o.LastCourierUpdate = now
-	switch d := Decide(o, u, now); d.Verdict {
+	switch d := Decide(o, u, now); d.Action {
 	case Move:
 		require(t, len(d.Changes) != 0, "a Move without a change")
 		o.apply(d.Changes...)

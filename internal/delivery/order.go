@@ -1,3 +1,8 @@
+// Package delivery is the domain: orders, stores, fleets, accounts, their
+// identifiers, states and moves, money, phone numbers, places, the one validator
+// of requests, and the one list of error codes (spec, "Resources and their
+// fields" and "States and transitions"). It does no input or output; callers
+// pass the time in.
 package delivery
 
 import "time"
@@ -187,4 +192,45 @@ func (o *Order) UpdatedAt() time.Time {
 func (o *Order) changesUpTo(version uint64) []Change {
 	n := max(int(Sequence(version))-1, 0)
 	return o.Changes[:min(n, len(o.Changes))]
+}
+
+// PaymentWarning is something in an order's payment that finance has to look at
+// before the sums are settled. The order is accepted all the same.
+type PaymentWarning struct {
+	Kind    string // as the report exceptions names it
+	Field   string
+	Message string
+}
+
+// paymentWarnings are the report's kinds that are known when the order is made.
+var paymentWarnings = [...]PaymentWarning{
+	{"CollectionMissing", "payment.collectionAmount", "is missing: paid at the door, but nothing is expected to be collected"},
+	{"CollectionOnPrepaid", "payment.collectionAmount", "is not expected: the order is prepaid"},
+	{"CollectionDiffers", "payment.collectionAmount", "is not the orderAmount"},
+	{"PaymentTypeMissing", "payment.type", "is missing: nothing is expected to be collected"},
+}
+
+// PaymentWarnings calls yield for each warning that applies to the order. The
+// report decides the same in SQL (reporting/archive/schema/0008_exceptions.sql);
+// the model that its test compares it with asks here.
+func (o *OrderDraft) PaymentWarnings(yield func(*PaymentWarning) bool) {
+	collection := o.Payment.CollectionAmount
+	atDoor := o.Payment.Type == Cash || o.Payment.Type == Card
+	for i, applies := range [len(paymentWarnings)]bool{
+		atDoor && !collection.Set,
+		o.Payment.Type == Prepaid && collection.Set,
+		atDoor && collection.Set && o.OrderAmount.Set && collection != o.OrderAmount,
+		o.Payment.Type == PaymentUnknown,
+	} {
+		if applies && !yield(&paymentWarnings[i]) {
+			return
+		}
+	}
+}
+
+func (o *OrderDraft) needsWarning() bool {
+	for range o.PaymentWarnings {
+		return true
+	}
+	return false
 }

@@ -133,7 +133,7 @@ func FuzzAppendString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var got string
-		quoted := appendString(nil, s)
+		quoted := AppendString(nil, s)
 		if err := json.Unmarshal(quoted, &got); err != nil {
 			t.Fatalf("%q: %v", quoted, err)
 		}

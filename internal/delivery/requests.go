@@ -1,248 +1,245 @@
 package delivery
 
 import (
-	"fmt"
-	"strconv"
+	"cmp"
 	"strings"
-	"unicode"
+	"time"
 	"unicode/utf8"
 )
 
-// Text is a string of a request as the decoder found it. JSON null counts as
-// not set.
-type Text struct {
-	Value string
-	Set   bool
+// MaxReadyAtLead is how far ahead readyAt may lie; exactly that is allowed
+// (spec, "Order (creation request)").
+const MaxReadyAtLead = 4 * time.Hour
+
+// OrderRequest is the body of POST /orders before any rule is applied. A
+// decoder fills it in.
+type OrderRequest struct {
+	ExternalStoreID, ExternalOrderID Text
+	OrderedAt, ReadyAt               Text
+
+	RecipientName, RecipientPhone Text
+
+	DropoffText                                    Text
+	DropoffLatitude, DropoffLongitude              Number
+	DropoffBuildingNo, DropoffDoorNo, DropoffFloor Text
+	DropoffNote                                    Text
+
+	PackageNote             Text
+	OrderAmount             Number
+	PaymentType             Text
+	PaymentCollectionAmount Number
+
+	// Sandbox makes a packageNote that begins like a trigger, and is none, a
+	// fault; elsewhere it is a text like any other.
+	Sandbox bool
+
+	// WrongType names the fields whose JSON type was wrong, "recipient",
+	// "dropoff" and "payment" included when they are no objects, with a
+	// message such as "must be a string".
+	WrongType []FieldError
 }
 
-// Number is a number of a request: the literal as it stood in the JSON, not
-// parsed, so that no amount ever passes through a float.
-type Number struct {
-	Literal string
-	Set     bool
-}
+// Check applies every rule that needs no ledger (spec, "Order (creation
+// request)" and "Errors"; design section 9). Faults count in the order
+// recipient.name, recipient.phone, dropoff.text, coordinates, readyAt, then the
+// other fields; see Faults. A readyAt that is absent or past becomes now. The
+// error is always a *Error.
+func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
+	f := Faults{WrongType: r.WrongType}
+	var d OrderDraft
+	d.Recipient.Name = f.text("recipient.name", r.RecipientName, true, minRecipientName, maxRecipientName, CodeInvalidRecipient)
+	d.Recipient.Phone = f.phone("recipient.phone", r.RecipientPhone, true)
+	d.Dropoff.Text = f.text("dropoff.text", r.DropoffText, true, minDropoffText, maxDropoffText, CodeInvalidAddress)
+	d.Dropoff.Point, _ = f.point("dropoff.latitude", r.DropoffLatitude, "dropoff.longitude", r.DropoffLongitude, true)
+	d.ReadyAt = f.readyAt(r.ReadyAt, now)
 
-// Longest texts in Unicode code points after trimming white space. The ids and
-// packageNote are the spec's, the others design section 9's silence filled in.
-const (
-	maxExternalID     = 64
-	minRecipientName  = 2
-	maxRecipientName  = 200
-	minDropoffText    = 10
-	maxDropoffText    = 1000
-	maxDropoffPart    = 32
-	maxNote           = 500
-	maxCancelNote     = 256
-	maxStoreName      = 200
-	maxStoreAddress   = 1000
-	maxIdempotencyKey = 255
-)
-
-const messageRequired = "is required"
-
-// faults gathers what is wrong with a request in the order of the checks. The
-// first fault decides the code (design section 9).
-type faults struct {
-	first     *Error
-	fields    []FieldError
-	wrongType []FieldError // what the decoder found
-}
-
-// invalid records a field that breaks a rule without a code of its own.
-func (f *faults) invalid(field, message string) { f.refuse(CodeValidationFailed, field, message) }
-
-// refuse records a field that breaks a rule; the first fault of each field counts.
-func (f *faults) refuse(code Code, field, message string) {
-	for i := range f.fields {
-		if f.fields[i].Field == field {
-			return
+	d.ExternalStoreID = f.Line("externalStoreId", r.ExternalStoreID, true, 1, maxExternalID)
+	d.ExternalOrderID = f.Line("externalOrderId", r.ExternalOrderID, true, 1, maxExternalID)
+	d.OrderedAt = f.Time("orderedAt", r.OrderedAt)
+	d.Dropoff.BuildingNo = f.text("dropoff.buildingNo", r.DropoffBuildingNo, false, 0, maxDropoffPart)
+	d.Dropoff.DoorNo = f.text("dropoff.doorNo", r.DropoffDoorNo, false, 0, maxDropoffPart)
+	d.Dropoff.Floor = f.text("dropoff.floor", r.DropoffFloor, false, 0, maxDropoffPart)
+	d.Dropoff.Note = f.text("dropoff.note", r.DropoffNote, false, 0, maxNote)
+	d.PackageNote = f.text("packageNote", r.PackageNote, false, 0, maxNote)
+	if r.Sandbox {
+		if _, err := ParseTrigger(d.PackageNote); err != nil {
+			f.Invalid("packageNote", err.Error())
 		}
 	}
-	if f.first == nil {
-		f.first = &Error{Code: code, Message: field + " " + message}
+	d.OrderAmount = f.money("orderAmount", r.OrderAmount)
+	d.Payment.Type = f.paymentType("payment.type", r.PaymentType)
+	d.Payment.CollectionAmount = f.money("payment.collectionAmount", r.PaymentCollectionAmount)
+
+	if err := f.Err(); err != nil {
+		return OrderDraft{}, err
 	}
-	f.fields = append(f.fields, FieldError{Field: field, Message: message})
+	d.Warned = d.needsWarning()
+	return d, nil
 }
 
-// mistyped reports whether the decoder could not read the field, or the object
-// that holds it, and records that.
-func (f *faults) mistyped(field string) bool {
-	for _, wrong := range f.wrongType {
-		if rest, ok := strings.CutPrefix(field, wrong.Field); ok && (rest == "" || rest[0] == '.') {
-			f.invalid(wrong.Field, wrong.Message)
-			return true
+func (f *Faults) readyAt(t Text, now time.Time) time.Time {
+	at := f.Time("readyAt", t)
+	if at.Before(now) {
+		return now
+	}
+	if at.Sub(now) > MaxReadyAtLead {
+		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAs(t.Value, at))
+	}
+	return at
+}
+
+func (f *Faults) paymentType(field string, t Text) PaymentType {
+	if !f.present(field, t.Set, false) {
+		return PaymentUnknown
+	}
+	kind, err := ParsePaymentType(t.Value)
+	if err != nil {
+		f.Invalid(field, "must be Cash, Card or Prepaid")
+	}
+	return kind
+}
+
+// StoreRequest is the body of PUT /stores/{externalStoreId} before any rule is
+// applied. A decoder fills it in.
+type StoreRequest struct {
+	TaxNumber, Name, Phone            Text
+	AddressText                       Text
+	AddressLatitude, AddressLongitude Number
+	FleetID                           Text
+
+	// WrongType is as in OrderRequest; "address" when it is no object.
+	WrongType []FieldError
+}
+
+// StoreFields is what a store consists of once a request has been merged with
+// what was stored before.
+type StoreFields struct {
+	TaxNumber string // 10 or 11 digits
+	Name      string
+	Phone     string // 10 digits
+	Address   string
+	Point     Point
+	Fleet     FleetID // zero when none is chosen
+}
+
+// Check applies every rule that needs no ledger and merges with the existing
+// store (spec, "Store"; design section 9). Without one, all fields but fleetId
+// are required; with one, absent fields keep what is stored, and latitude and
+// longitude come together or not at all. A Deactivated store keeps its fields
+// but not its fleet, because it registers again. Faults count in the order name,
+// phone, address.text, coordinates, taxNumber, fleetId. The error is always a
+// *Error.
+func (r *StoreRequest) Check(existing *Store) (StoreFields, error) {
+	first := existing == nil
+	f := Faults{WrongType: r.WrongType}
+	given := StoreFields{
+		Name:    f.text("name", r.Name, first, 1, maxStoreName),
+		Phone:   f.phone("phone", r.Phone, first),
+		Address: f.text("address.text", r.AddressText, first, 1, maxStoreAddress),
+	}
+	placed := first || r.AddressLatitude.Set || r.AddressLongitude.Set
+	given.Point, placed = f.point("address.latitude", r.AddressLatitude, "address.longitude", r.AddressLongitude, placed)
+	given.TaxNumber = f.taxNumber("taxNumber", r.TaxNumber, first)
+	given.Fleet = f.fleetID("fleetId", r.FleetID)
+	if err := f.Err(); err != nil {
+		return StoreFields{}, err
+	}
+	if first {
+		return given, nil
+	}
+	given.TaxNumber = cmp.Or(given.TaxNumber, existing.TaxNumber)
+	given.Name = cmp.Or(given.Name, existing.Name)
+	given.Phone = cmp.Or(given.Phone, existing.Phone)
+	given.Address = cmp.Or(given.Address, existing.Address)
+	if !placed {
+		given.Point = existing.Point
+	}
+	if existing.State != Deactivated {
+		given.Fleet = cmp.Or(given.Fleet, existing.Fleet)
+	}
+	return given, nil
+}
+
+func (f *Faults) taxNumber(field string, t Text, required bool) string {
+	if !f.present(field, t.Set, required) {
+		return ""
+	}
+	value := strings.TrimSpace(t.Value)
+	if !isDigits(value) || len(value) != 10 && len(value) != 11 {
+		f.Invalid(field, "must have 10 or 11 digits")
+	}
+	return value
+}
+
+func (f *Faults) fleetID(field string, t Text) FleetID {
+	if !f.present(field, t.Set, false) {
+		return FleetID{}
+	}
+	fleet, err := ParseFleetID(t.Value)
+	if err != nil || fleet.IsZero() {
+		f.Invalid(field, "must be the UUID of a fleet in availableFleets")
+	}
+	return fleet
+}
+
+// CheckExternalStoreID checks the path parameter of PUT
+// /stores/{externalStoreId}: 1 to 64 code points, no control characters, and no
+// white space around it, because an order's externalStoreId is trimmed and
+// could never name such a store. The error is a *Error VALIDATION_FAILED.
+func CheckExternalStoreID(s string) error {
+	const field = "externalStoreId"
+	var f Faults
+	switch length := utf8.RuneCountInString(s); {
+	case length < 1 || length > maxExternalID:
+		f.Invalid(field, lengthMessage(1, maxExternalID))
+	case lineFault(s) != "":
+		f.Invalid(field, lineFault(s))
+	case strings.TrimSpace(s) != s:
+		f.Invalid(field, "must not begin or end with white space")
+	}
+	return f.Err()
+}
+
+// CancelRequest is the optional body of POST /orders/{orderId}/cancel before
+// any rule is applied. A decoder fills it in; the zero value is "no body".
+type CancelRequest struct {
+	Reason, Note Text
+
+	// WrongType is as in OrderRequest.
+	WrongType []FieldError
+}
+
+// Check accepts one of the five reasons or none, and a note of up to 256 code
+// points (design section 9). The error is a *Error VALIDATION_FAILED.
+func (r *CancelRequest) Check() (CancelReason, string, error) {
+	f := Faults{WrongType: r.WrongType}
+	var reason CancelReason
+	if f.present("reason", r.Reason.Set, false) {
+		switch reason = CancelReason(r.Reason.Value); reason {
+		case CustomerRequest, CancelStoreRequest, DuplicateOrder, CancelNotReady, OtherCancel:
+		default:
+			f.Invalid("reason", "must be CustomerRequest, StoreRequest, DuplicateOrder, PackageNotReady or Other")
 		}
 	}
-	return false
+	note := f.text("note", r.Note, false, 0, maxCancelNote)
+	if err := f.Err(); err != nil {
+		return "", "", err
+	}
+	return reason, note, nil
 }
 
-// result is the refusal, nil when nothing is wrong.
-func (f *faults) result() error {
-	for _, wrong := range f.wrongType {
-		f.invalid(wrong.Field, wrong.Message)
+// CheckIdempotencyKey checks the key that the named header carries: 1 to 255
+// visible ASCII characters, 0x21 to 0x7e (design section 9). The error is a
+// *Error VALIDATION_FAILED.
+func CheckIdempotencyKey(header string, key []byte) error {
+	ok := len(key) >= 1 && len(key) <= maxIdempotencyKey
+	for _, c := range key {
+		ok = ok && c >= 0x21 && c <= 0x7e
 	}
-	if f.first == nil {
+	if ok {
 		return nil
 	}
-	f.first.Fields = f.fields
-	named := 1
-	if f.first.Code == CodeCoordinateMismatch {
-		named = 2 // latitude and longitude
-	}
-	f.first.Message = WithMore(f.first.Message, len(f.fields)-named)
-	return f.first
-}
-
-// WithMore ends a message with how many fields of the refusal it does not name.
-func WithMore(message string, more int) string {
-	if more <= 0 {
-		return message
-	}
-	return fmt.Sprintf("%s (and %d more in data.fields)", message, more)
-}
-
-// present reports whether a value of the right type was given; a required one
-// that is missing is recorded.
-func (f *faults) present(field string, set, required bool) bool {
-	if f.mistyped(field) {
-		return false
-	}
-	if !set && required {
-		f.invalid(field, messageRequired)
-	}
-	return set
-}
-
-// text is an optional or required text of at least least and at most most code
-// points, trimmed; empty when it is absent or wrong.
-func (f *faults) text(field string, t Text, required bool, least, most int) string {
-	if !f.present(field, t.Set, required) {
-		return ""
-	}
-	value, length, ok := f.clean(field, t.Value)
-	if ok && (length < least || length > most) {
-		f.invalid(field, lengthMessage(least, most))
-	}
-	return value
-}
-
-// textWithCode is a required text for whose shortness the spec has a code.
-func (f *faults) textWithCode(field string, t Text, code Code, least, most int) string {
-	if !f.present(field, t.Set, true) {
-		return ""
-	}
-	value, length, ok := f.clean(field, t.Value)
-	switch {
-	case !ok:
-	case length < least:
-		f.refuse(code, field, fmt.Sprintf("must have at least %d characters", least))
-	case length > most:
-		f.invalid(field, lengthMessage(least, most))
-	}
-	return value
-}
-
-// clean trims a text and counts its code points.
-func (f *faults) clean(field, s string) (value string, length int, ok bool) {
-	value = strings.TrimSpace(s)
-	if fault := textFault(value); fault != "" {
-		f.invalid(field, fault)
-		return "", 0, false
-	}
-	return value, utf8.RuneCountInString(value), true
-}
-
-// phone is a phone number; a wrong one answers INVALID_PHONE.
-func (f *faults) phone(field string, t Text, required bool) string {
-	if !f.present(field, t.Set, required) {
-		return ""
-	}
-	digits, err := NormalizePhone(t.Value)
-	if err != nil {
-		f.refuse(CodeInvalidPhone, field, err.Error())
-	}
-	return digits
-}
-
-// point is a position inside Turkey; one elsewhere, or nowhere on Earth,
-// answers COORDINATE_MISMATCH. ok tells whether both coordinates could be read.
-func (f *faults) point(latField string, latitude Number, lonField string, longitude Number, required bool) (p Point, ok bool) {
-	hasLatitude := f.present(latField, latitude.Set, required)
-	hasLongitude := f.present(lonField, longitude.Set, required)
-	if !hasLatitude || !hasLongitude {
-		return Point{}, false
-	}
-	lat, latOK := f.degrees(latField, latitude)
-	lon, lonOK := f.degrees(lonField, longitude)
-	if !latOK || !lonOK {
-		return Point{}, false
-	}
-	p = Point{Latitude: lat, Longitude: lon}
-	if !InTurkey(p) {
-		const outside = "%s and %s %s are not in Turkey; check that they are not swapped"
-		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf(outside, clip(latitude.Literal), lonField, clip(longitude.Literal)))
-		f.refuse(CodeCoordinateMismatch, lonField, fmt.Sprintf(outside, clip(longitude.Literal), latField, clip(latitude.Literal)))
-	}
-	return p, true
-}
-
-// degrees reads a coordinate. One too large for a float is infinite, and so
-// outside Turkey like any other that is out of range.
-func (f *faults) degrees(field string, n Number) (float64, bool) {
-	if _, ok := splitNumber(n.Literal); !ok {
-		f.invalid(field, "must be a number")
-		return 0, false
-	}
-	value, _ := strconv.ParseFloat(n.Literal, 64)
-	return value, true
-}
-
-func (f *faults) money(field string, n Number) Money {
-	if !f.present(field, n.Set, false) {
-		return Money{}
-	}
-	amount, err := ParseMoney(n.Literal)
-	if err != nil {
-		f.invalid(field, err.Error())
-	}
-	return amount
-}
-
-// textFault says why a text cannot be kept whatever its length; empty when it
-// can. Line breaks and tabs are welcome in what a courier reads.
-func textFault(s string) string {
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
-			return "must be valid UTF-8"
-		case r == '\n' || r == '\t' || r == '\r' && strings.HasPrefix(s[i:], "\r\n"):
-		case unicode.IsControl(r):
-			return "must not contain control characters"
-		}
-	}
-	return ""
-}
-
-// idFault is textFault for an identifier, which has no line breaks either.
-func idFault(s string) string {
-	if strings.ContainsAny(s, "\n\r\t") {
-		return "must not contain control characters"
-	}
-	return textFault(s)
-}
-
-func lengthMessage(least, most int) string {
-	if least == 0 {
-		return fmt.Sprintf("must have at most %d characters", most)
-	}
-	return fmt.Sprintf("must have %d to %d characters", least, most)
-}
-
-// clip keeps an absurdly long literal out of a message.
-func clip(literal string) string {
-	const most = 24
-	if len(literal) <= most {
-		return literal
-	}
-	return literal[:most] + "..."
+	var f Faults
+	f.Invalid(header, "must have 1 to 255 visible ASCII characters")
+	return f.Err()
 }

@@ -1,6 +1,10 @@
 package delivery
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+)
 
 // Status is the state of an order (spec, "Order states"). The numbers are
 // stored; never renumber them. Forward states are ordered by rank.
@@ -18,24 +22,33 @@ const (
 	Cancelled
 )
 
-var statusNames = [...]string{"", "Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed", "Cancelled"}
+var statusNames = []string{"", "Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed", "Cancelled"}
 
 // String is the spec's name, or "Status(n)" for a number that is none.
-func (s Status) String() string {
-	if s == 0 || int(s) >= len(statusNames) {
-		return fmt.Sprintf("Status(%d)", uint8(s))
-	}
-	return statusNames[s]
-}
+func (s Status) String() string { return nameOf(s, statusNames, "Status") }
 
 // ParseStatus reads the spec's name, case-sensitively.
 func ParseStatus(name string) (Status, error) {
-	for i := int(Searching); i < len(statusNames); i++ {
-		if statusNames[i] == name {
-			return Status(i), nil
-		}
+	return parseName[Status](name, statusNames, "an order status")
+}
+
+// LogValue is the status's name, in logs of every format.
+func (s Status) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// nameOf is the name of a value whose number is its place among the names; the
+// first place is no value.
+func nameOf[E ~uint8](value E, names []string, kind string) string {
+	if value == 0 || int(value) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, uint8(value))
 	}
-	return 0, fmt.Errorf("%q is not an order status", name)
+	return names[value]
+}
+
+func parseName[E ~uint8](name string, names []string, what string) (E, error) {
+	if i := slices.Index(names, name); i > 0 {
+		return E(i), nil
+	}
+	return 0, fmt.Errorf("%q is not %s", name, what)
 }
 
 // Terminal reports whether the order has ended.
@@ -56,24 +69,14 @@ const (
 	Deactivated
 )
 
-var storeStateNames = [...]string{"", "AwaitingFleet", "AwaitingFleetApproval", "Active", "Deactivated"}
+var storeStateNames = []string{"", "AwaitingFleet", "AwaitingFleetApproval", "Active", "Deactivated"}
 
 // String is the spec's name, or "StoreState(n)" for a number that is none.
-func (s StoreState) String() string {
-	if s == 0 || int(s) >= len(storeStateNames) {
-		return fmt.Sprintf("StoreState(%d)", uint8(s))
-	}
-	return storeStateNames[s]
-}
+func (s StoreState) String() string { return nameOf(s, storeStateNames, "StoreState") }
 
 // ParseStoreState reads the spec's name, case-sensitively.
 func ParseStoreState(name string) (StoreState, error) {
-	for i := int(AwaitingFleet); i < len(storeStateNames); i++ {
-		if storeStateNames[i] == name {
-			return StoreState(i), nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not a store state", name)
+	return parseName[StoreState](name, storeStateNames, "a store state")
 }
 
 // FailureReason says why an order Failed (design section 6).
@@ -106,24 +109,19 @@ const (
 	Prepaid
 )
 
-var paymentNames = [...]string{"", "Cash", "Card", "Prepaid"}
+var paymentNames = []string{"", "Cash", "Card", "Prepaid"}
 
 // String is the spec's name, empty when the vendor gave none.
 func (p PaymentType) String() string {
-	if int(p) >= len(paymentNames) {
-		return fmt.Sprintf("PaymentType(%d)", uint8(p))
+	if p == PaymentUnknown {
+		return ""
 	}
-	return paymentNames[p]
+	return nameOf(p, paymentNames, "PaymentType")
 }
 
 // ParsePaymentType reads the spec's name, case-sensitively.
 func ParsePaymentType(name string) (PaymentType, error) {
-	for i := int(Cash); i < len(paymentNames); i++ {
-		if paymentNames[i] == name {
-			return PaymentType(i), nil
-		}
-	}
-	return PaymentUnknown, fmt.Errorf("%q is not a payment type", name)
+	return parseName[PaymentType](name, paymentNames, "a payment type")
 }
 
 // CancelReason is the vendor's reason for a cancellation (design section 9).

@@ -13,8 +13,7 @@ func ConfirmStore(s *Store, now time.Time) error {
 	if err := pending(s); err != nil {
 		return err
 	}
-	s.State = Active
-	s.UpdatedAt = now
+	s.State, s.UpdatedAt = Active, now
 	return nil
 }
 
@@ -24,9 +23,7 @@ func RejectStore(s *Store, now time.Time) error {
 	if err := pending(s); err != nil {
 		return err
 	}
-	s.State = AwaitingFleet
-	detachFleet(s)
-	s.UpdatedAt = now
+	s.State, s.Fleet, s.FleetName, s.UpdatedAt = AwaitingFleet, FleetID{}, "", now
 	return nil
 }
 
@@ -40,36 +37,28 @@ func MigrateStore(s *Store, closing, now time.Time) error {
 	}
 	day := localDay(closing)
 	if day.Before(localDay(now)) {
-		refusal := Refuse(CodeValidationFailed, "closingDate is in the past")
-		refusal.Fields = []FieldError{{Field: "closingDate", Message: "must not be in the past"}}
-		return refusal
+		return &Error{Code: CodeValidationFailed, Message: "closingDate is in the past",
+			Fields: []FieldError{{Field: "closingDate", Message: "must not be in the past"}}}
 	}
-	s.ClosingDate = day
-	s.UpdatedAt = now
+	s.ClosingDate, s.UpdatedAt = day, now
 	return nil
 }
 
 // DeactivateStore closes the store: it keeps its fields, loses its fleet and
-// its closing date, and a later PUT registers it anew. STORE_NOT_CONFIGURED
+// its closing date, and a later PUT registers it again. STORE_NOT_CONFIGURED
 // when it is closed already.
 func DeactivateStore(s *Store, now time.Time) error {
 	if s.State == Deactivated {
 		return NotActive(s.ExternalID, s.State)
 	}
-	s.State = Deactivated
-	s.ClosingDate = time.Time{}
-	detachFleet(s)
-	s.UpdatedAt = now
+	s.State, s.Fleet, s.FleetName, s.ClosingDate, s.UpdatedAt = Deactivated, FleetID{}, "", time.Time{}, now
 	return nil
 }
 
 // ClosingOver reports whether the local closing day of a migrating store has
 // ended; false for a store that is not migrating.
 func (s *Store) ClosingOver(now time.Time) bool {
-	if s.State != Active || s.ClosingDate.IsZero() {
-		return false
-	}
-	return !now.Before(localDay(s.ClosingDate).AddDate(0, 0, 1))
+	return s.State == Active && !s.ClosingDate.IsZero() && !now.Before(localDay(s.ClosingDate).AddDate(0, 0, 1))
 }
 
 // NotActive is the STORE_NOT_CONFIGURED for what needs an Active store; state is 0
@@ -97,11 +86,6 @@ func pending(s *Store) error {
 		return refusal
 	}
 	return nil
-}
-
-func detachFleet(s *Store) {
-	s.Fleet = FleetID{}
-	s.FleetName = ""
 }
 
 // localDay is 00:00 +03:00 of the day that t falls on.

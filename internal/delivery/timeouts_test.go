@@ -20,11 +20,11 @@ func TestFirstTimeout_IsTheEndOfTheSearch(t *testing.T) {
 		"pre-order of four hours": {noon.Add(4 * time.Hour), noon.Add(4*time.Hour + 5*time.Minute)},
 	} {
 		o.ReadyAt = c.readyAt
-		if got := FirstTimeout(o); !got.Equal(c.want) {
+		if _, _, got := DecideTimeout(o, o.CreatedAt); !got.Equal(c.want) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
-	if got := FirstTimeout(orderIn(Delivered)); !got.IsZero() {
+	if _, due, got := DecideTimeout(orderIn(Delivered), noon); due || !got.IsZero() {
 		t.Errorf("a terminal order: %v", got)
 	}
 }

@@ -15,13 +15,10 @@ const (
 	maxYear = 2100
 )
 
-// maxOffsetHours is the largest offset from UTC in use anywhere (Kiritimati).
-const maxOffsetHours = 14
+// maxOffset is beyond the largest offset from UTC in use anywhere (Kiritimati).
+const maxOffset = 15 * 60 * 60
 
-const (
-	timeLayout = "2006-01-02T15:04:05.000-07:00"
-	dateLayout = "2006-01-02"
-)
+const timeLayout = "2006-01-02T15:04:05.000-07:00"
 
 var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00")
 
@@ -32,20 +29,34 @@ var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+0
 // Istanbul. The error's text completes a sentence that begins with the field's
 // name.
 func ParseTime(s string) (time.Time, error) {
-	p := timeParser{rest: s}
-	year, month, day := p.digits(4), p.after('-'), p.after('-')
-	hour, minute := p.after('T'), p.after(':')
-	second, nanos := p.seconds()
-	offset := p.offset()
-	if p.failed || p.rest != "" || year < minYear || year > maxYear ||
-		month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59 {
+	clock, zone := s, ""
+	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
+		clock, zone = s[:i], s[i:]
+	}
+	layout := "2006-01-02T15:04:05Z07:00"
+	if len(clock) <= len("2006-01-02T15:04") {
+		layout = "2006-01-02T15:04Z07:00"
+	}
+	switch len(zone) {
+	case 0:
+		layout = layout[:len(layout)-len("Z07:00")]
+	case 3:
+		layout = layout[:len(layout)-len(":00")]
+	case 5:
+		layout = layout[:len(layout)-len(":00")] + "00"
+	}
+	at, err := time.ParseInLocation(layout, s, Istanbul)
+	if err != nil {
 		return time.Time{}, errTime
 	}
-	local := time.Date(year, time.Month(month), day, hour, minute, second, nanos, time.UTC)
-	if local.Day() != day {
+	// Package time takes hours of one digit, fractions of any length and offsets of
+	// 24 hours and 60 minutes.
+	_, offset := at.Zone()
+	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") || at.Year() < minYear || at.Year() > maxYear ||
+		offset <= -maxOffset || offset >= maxOffset || len(zone) > 3 && zone[len(zone)-2] == '6' {
 		return time.Time{}, errTime
 	}
-	return local.Add(-offset).In(Istanbul), nil
+	return at.In(Istanbul), nil
 }
 
 // AppendTime appends the time as every answer carries it: milliseconds, +03:00,
@@ -66,103 +77,4 @@ func ReadAs(given string, at time.Time) string {
 		return "; it is read as " + FormatTime(at) + ", a local time has no Z"
 	}
 	return "; it is read as " + FormatTime(at)
-}
-
-// appendDate appends the local day, "2026-11-21".
-func appendDate(dst []byte, t time.Time) []byte {
-	return t.In(Istanbul).AppendFormat(dst, dateLayout)
-}
-
-// timeParser consumes a time from the left and remembers the first failure.
-type timeParser struct {
-	rest   string
-	failed bool
-}
-
-// digits takes exactly n digits.
-func (p *timeParser) digits(n int) int {
-	if p.failed || len(p.rest) < n {
-		p.failed = true
-		return 0
-	}
-	value := 0
-	for i := range n {
-		if !isDigit(p.rest[i]) {
-			p.failed = true
-			return 0
-		}
-		value = value*10 + int(p.rest[i]-'0')
-	}
-	p.rest = p.rest[n:]
-	return value
-}
-
-// after takes the separator and then exactly two digits.
-func (p *timeParser) after(separator byte) int {
-	if !p.take(separator) {
-		p.failed = true
-		return 0
-	}
-	return p.digits(2)
-}
-
-// take consumes one character if it comes next.
-func (p *timeParser) take(c byte) bool {
-	if p.failed || p.rest == "" || p.rest[0] != c {
-		return false
-	}
-	p.rest = p.rest[1:]
-	return true
-}
-
-// seconds takes optional seconds with an optional fraction.
-func (p *timeParser) seconds() (seconds, nanos int) {
-	if !p.take(':') {
-		return 0, 0
-	}
-	seconds = p.digits(2)
-	if !p.take('.') && !p.take(',') {
-		return seconds, 0
-	}
-	fraction, rest := cutDigits(p.rest)
-	if fraction == "" || len(fraction) > 9 {
-		p.failed = true
-		return 0, 0
-	}
-	p.rest = rest
-	for i := range 9 {
-		nanos *= 10
-		if i < len(fraction) {
-			nanos += int(fraction[i] - '0')
-		}
-	}
-	return seconds, nanos
-}
-
-// offset takes an optional offset from UTC; none means Istanbul.
-func (p *timeParser) offset() time.Duration {
-	if p.rest == "" {
-		return 3 * time.Hour
-	}
-	if p.take('Z') {
-		return 0
-	}
-	sign := time.Duration(1)
-	if !p.take('+') {
-		if !p.take('-') {
-			p.failed = true
-			return 0
-		}
-		sign = -1
-	}
-	hours, minutes := p.digits(2), 0
-	if strings.HasPrefix(p.rest, ":") {
-		minutes = p.after(':')
-	} else if p.rest != "" {
-		minutes = p.digits(2)
-	}
-	if hours > maxOffsetHours || minutes > 59 {
-		p.failed = true
-	}
-	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute)
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -15,12 +17,11 @@ import (
 // order id, a truncated HMAC-SHA256 and the name of the key (kid), in base64url.
 //
 // A creation that is replayed, maybe a day later and after a rotation, must
-// answer the same bytes, so the key that signs cannot be "the current one". It
-// is chosen by the day of creation, which the order id carries: a kid may end
-// in the UTC day from which its key signs ("t2-20261201"), a kid without a day
-// signs from the beginning of time, and an order is signed with the latest key
-// that had begun on the day of its creation. The choice depends on the order id
-// and the ring alone, so every replica makes the same one.
+// answer the same bytes. So the key that signs is chosen by the day of creation,
+// which the order id carries: a kid may end in the UTC day from which its key
+// signs ("t2-20261201"), a kid without a day signs from the beginning of time,
+// and an order is signed with the latest key that had begun on the day of its
+// creation. Every replica makes the same choice.
 //
 // To rotate, add a key whose day is in the future, give it to every gateway and
 // panel before that day, and keep the old one as long as its links may be
@@ -61,14 +62,7 @@ func (k TrackingKeys) Check() error {
 
 // Token is the order's tracking token. The same ring gives the same token for
 // ever, and a ring that gained a key with a later day does too.
-func (k TrackingKeys) Token(id OrderID) string {
-	kid := k.signing(id.Day())
-	raw := make([]byte, 0, len(id)+trackingMACSize+len(kid))
-	raw = append(raw, id[:]...)
-	raw = append(raw, trackingMAC(k.Keys[kid], id, kid)...)
-	raw = append(raw, kid...)
-	return trackingEncoding.EncodeToString(raw)
-}
+func (k TrackingKeys) Token(id OrderID) string { return string(k.Signer().AppendToken(nil, id)) }
 
 // Parse is the order that a token was made for. A token that was changed in any
 // way, or whose key is no longer in the ring, is an error.
@@ -128,4 +122,42 @@ func appendTrackingMessage(b []byte, id OrderID, kid string) []byte {
 	b = append(b, "tracking\x00"...)
 	b = append(b, id[:]...)
 	return append(b, kid...)
+}
+
+// TrackingSigner makes a ring's tokens with each key's HMAC kept ready, which
+// spares a token twelve allocations and half of the hashing. It is safe for
+// concurrent use.
+type TrackingSigner struct {
+	ring TrackingKeys
+	// works holds one pool of *trackingWork for each key of the ring.
+	works map[string]*sync.Pool
+}
+
+// trackingWork is what the making of one token needs.
+type trackingWork struct {
+	mac          hash.Hash
+	message, raw []byte
+}
+
+// Signer prepares the ring, which must have passed Check.
+func (k TrackingKeys) Signer() *TrackingSigner {
+	s := &TrackingSigner{ring: k, works: make(map[string]*sync.Pool, len(k.Keys))}
+	for kid, key := range k.Keys {
+		s.works[kid] = &sync.Pool{New: func() any { return &trackingWork{mac: hmac.New(sha256.New, key)} }}
+	}
+	return s
+}
+
+// AppendToken appends the order's tracking token, see TrackingKeys.Token.
+func (s *TrackingSigner) AppendToken(dst []byte, id OrderID) []byte {
+	kid := s.ring.signing(id.Day())
+	w := s.works[kid].Get().(*trackingWork)
+	defer s.works[kid].Put(w)
+	w.message = appendTrackingMessage(w.message[:0], id, kid)
+	w.mac.Reset()
+	w.mac.Write(w.message)
+	w.raw = append(w.raw[:0], id[:]...)
+	w.raw = w.mac.Sum(w.raw)[:len(id)+trackingMACSize]
+	w.raw = append(w.raw, kid...)
+	return trackingEncoding.AppendEncode(dst, w.raw)
 }

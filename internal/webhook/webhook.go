@@ -1,19 +1,11 @@
 // Package webhook is the wire contract of an event as a vendor receives it: the
 // headers and the body's envelope (spec, "Events"), the two signatures with
 // their secrets, and when a failed delivery is tried again (design section 7).
-//
-// It owns both sides of a signature, so that a receiver written with it and the
-// sender cannot disagree.
-//
-// It refuses everything that is not on the wire: it sends nothing, keeps
-// nothing, knows no order and no endpoint, and has no clock of its own. It
-// imports nothing of this project.
+// Both sides of a signature are here: the sender and receivers written with it
+// cannot disagree.
 package webhook
 
-import (
-	"encoding/json"
-	"unicode/utf8"
-)
+import "vendorapi/internal/delivery"
 
 // Headers of the spec, "Request headers".
 const (
@@ -35,25 +27,11 @@ const (
 // taken as it is.
 func AppendEnvelope(dst []byte, eventID, event, occurredAt string, appendData func([]byte) []byte) []byte {
 	dst = append(dst, `{"eventId":`...)
-	dst = appendString(dst, eventID)
+	dst = delivery.AppendString(dst, eventID)
 	dst = append(dst, `,"event":`...)
-	dst = appendString(dst, event)
+	dst = delivery.AppendString(dst, event)
 	dst = append(dst, `,"occurredAt":`...)
-	dst = appendString(dst, occurredAt)
+	dst = delivery.AppendString(dst, occurredAt)
 	dst = append(dst, `,"data":`...)
 	return append(appendData(dst), '}')
-}
-
-// appendString appends a JSON string. Identifiers, event types and times need
-// no escaping; anything else takes the slow way.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			quoted, _ := json.Marshal(s) // a string always can be
-			return append(dst, quoted...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
 }

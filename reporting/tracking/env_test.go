@@ -97,8 +97,8 @@ func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) 
 	u.Order, u.Fleet, u.At = o.ID, e.Fleet.ID, began.Add(after)
 	present := e.Read(o.ID)
 	decided := delivery.Decide(present, u, u.At)
-	if decided.Verdict != delivery.Move {
-		e.T.Fatalf("%+v: %s", u, decided.Verdict)
+	if decided.Action != delivery.Move {
+		e.T.Fatalf("%+v: %s", u, decided.Action)
 	}
 	e.commit(ledger.Commit{Order: present, Changes: decided.Changes})
 	e.at(after)

@@ -149,7 +149,7 @@ func (r *Role) judge(g reports, order *delivery.Order, now time.Time) verdict {
 	state := *order
 	for i, e := range g.entries {
 		decision := r.decide(&state, *e.Update, now)
-		switch decision.Verdict {
+		switch decision.Action {
 		case delivery.Move:
 			v.results[i] = resultMoved
 			v.commit.Changes = append(v.commit.Changes, decision.Changes...)

@@ -1,0 +1,274 @@
+package delivery
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Text is a string of a request as the decoder found it. JSON null counts as
+// not set.
+type Text struct {
+	Value string
+	Set   bool
+}
+
+// Number is a number of a request: the literal as it stood in the JSON, not
+// parsed, so that no amount ever passes through a float.
+type Number struct {
+	Literal string
+	Set     bool
+}
+
+// Faults gathers what is wrong with a request in the order of the checks. The
+// first fault of a field counts, and the first of all decides the code (design
+// section 9). The zero value is empty. Every API's bodies are checked with it.
+type Faults struct {
+	// WrongType are the fields whose JSON type is wrong, as the decoder found
+	// them, objects included; each is recorded when it, or a field in it, is
+	// checked, and at the end.
+	WrongType []FieldError
+
+	code   Code
+	fields []FieldError
+}
+
+// maxFaults bounds how many faults one answer lists; a batch of positions can
+// have thousands.
+const maxFaults = 50
+
+// Invalid records a field that breaks a rule without a code of its own.
+func (f *Faults) Invalid(field, message string) { f.refuse(CodeValidationFailed, field, message) }
+
+// refuse records a field, unless it or the object that holds it is recorded.
+func (f *Faults) refuse(code Code, field, message string) {
+	if len(f.fields) >= maxFaults || f.Faulty(field) {
+		return
+	}
+	if len(f.fields) == 0 {
+		f.code = code
+	}
+	f.fields = append(f.fields, FieldError{Field: field, Message: message})
+}
+
+// Faulty reports whether the field, or an object that holds it, is recorded.
+func (f *Faults) Faulty(field string) bool {
+	_, faulty := covering(f.fields, field)
+	return faulty
+}
+
+// covering finds the fault of the field or of an object that holds it.
+func covering(faults []FieldError, field string) (FieldError, bool) {
+	for _, fault := range faults {
+		if rest, ok := strings.CutPrefix(field, fault.Field); ok && (rest == "" || rest[0] == '.') {
+			return fault, true
+		}
+	}
+	return FieldError{}, false
+}
+
+// Err is the refusal, a *Error with the code of the first fault, which lists
+// every fault; nil without one.
+func (f *Faults) Err() error {
+	for _, wrong := range f.WrongType {
+		f.Invalid(wrong.Field, wrong.Message)
+	}
+	if len(f.fields) == 0 {
+		return nil
+	}
+	named := 1
+	if f.code == CodeCoordinateMismatch {
+		named = 2 // latitude and longitude
+	}
+	return &Error{Code: f.code, Message: WithMore(f.fields[0].Field+" "+f.fields[0].Message, len(f.fields)-named), Fields: f.fields}
+}
+
+// WithMore ends a message with how many fields of the refusal it does not name.
+func WithMore(message string, more int) string {
+	if more <= 0 {
+		return message
+	}
+	return fmt.Sprintf("%s (and %d more in data.fields)", message, more)
+}
+
+// Require reports whether a value of the right type was given, and records a
+// field that is missing.
+func (f *Faults) Require(field string, set bool) bool { return f.present(field, set, true) }
+
+func (f *Faults) present(field string, set, required bool) bool {
+	if wrong, found := covering(f.WrongType, field); found {
+		f.Invalid(wrong.Field, wrong.Message)
+		return false
+	}
+	if !set && required {
+		f.Invalid(field, "is required")
+	}
+	return set
+}
+
+// Longest texts in Unicode code points after trimming white space. The ids and
+// packageNote are the spec's, the others design section 9's.
+const (
+	maxExternalID     = 64
+	minRecipientName  = 2
+	maxRecipientName  = 200
+	minDropoffText    = 10
+	maxDropoffText    = 1000
+	maxDropoffPart    = 32
+	maxNote           = 500
+	maxCancelNote     = 256
+	maxStoreName      = 200
+	maxStoreAddress   = 1000
+	maxIdempotencyKey = 255
+)
+
+// text is an optional or required text of least to most code points, trimmed;
+// empty when it is absent or wrong. Line breaks and tabs are allowed. A text
+// that is too short is refused with the given code, if the spec has one.
+func (f *Faults) text(field string, t Text, required bool, least, most int, tooShort ...Code) string {
+	if !f.present(field, t.Set, required) {
+		return ""
+	}
+	value := strings.TrimSpace(t.Value)
+	length := utf8.RuneCountInString(value)
+	switch fault := textFault(value); {
+	case fault != "":
+		f.Invalid(field, fault)
+		return ""
+	case length < least && tooShort != nil:
+		f.refuse(tooShort[0], field, fmt.Sprintf("must have at least %d characters", least))
+	case length < least || length > most:
+		f.Invalid(field, lengthMessage(least, most))
+	}
+	return value
+}
+
+// Line is text without control characters.
+func (f *Faults) Line(field string, t Text, required bool, least, most int) string {
+	value := f.text(field, t, required, least, most)
+	if fault := lineFault(value); fault != "" {
+		f.Invalid(field, fault)
+	}
+	return value
+}
+
+// textFault says why a text cannot be kept whatever its length; empty when it
+// can.
+func textFault(s string) string {
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			return "must be valid UTF-8"
+		case r == '\n' || r == '\t' || r == '\r' && strings.HasPrefix(s[i:], "\r\n"):
+		case unicode.IsControl(r):
+			return "must not contain control characters"
+		}
+	}
+	return ""
+}
+
+// lineFault is textFault for a text without line breaks.
+func lineFault(s string) string {
+	if strings.ContainsAny(s, "\n\r\t") {
+		return "must not contain control characters"
+	}
+	return textFault(s)
+}
+
+func lengthMessage(least, most int) string {
+	if least == 0 {
+		return fmt.Sprintf("must have at most %d characters", most)
+	}
+	return fmt.Sprintf("must have %d to %d characters", least, most)
+}
+
+// Whole is an optional integer within a range; 0 when it is absent or wrong.
+func (f *Faults) Whole(field string, n Number, least, most int) int {
+	if !f.present(field, n.Set, false) {
+		return 0
+	}
+	value, err := strconv.Atoi(n.Literal)
+	if err != nil || value < least || value > most {
+		f.Invalid(field, fmt.Sprintf("must be a whole number from %d to %d", least, most))
+		return 0
+	}
+	return value
+}
+
+// Within is an optional number of at most most either way; 0 when it is absent.
+func (f *Faults) Within(field string, n Number, most float64) float64 {
+	if !f.present(field, n.Set, false) {
+		return 0
+	}
+	value, err := strconv.ParseFloat(n.Literal, 64)
+	if err != nil || value < -most || value > most {
+		f.Invalid(field, fmt.Sprintf("must be from -%[1]v to %[1]v", most))
+	}
+	return value
+}
+
+// Time is an optional time, see ParseTime; zero when it is absent or wrong.
+func (f *Faults) Time(field string, t Text) time.Time {
+	if !f.present(field, t.Set, false) {
+		return time.Time{}
+	}
+	at, err := ParseTime(t.Value)
+	if err != nil {
+		f.Invalid(field, err.Error())
+	}
+	return at
+}
+
+// phone is a phone number; a wrong one answers INVALID_PHONE.
+func (f *Faults) phone(field string, t Text, required bool) string {
+	if !f.present(field, t.Set, required) {
+		return ""
+	}
+	digits, err := NormalizePhone(t.Value)
+	if err != nil {
+		f.refuse(CodeInvalidPhone, field, err.Error())
+	}
+	return digits
+}
+
+// point is a position inside Turkey; one elsewhere, or nowhere on Earth,
+// answers COORDINATE_MISMATCH. ok tells whether both coordinates were given.
+func (f *Faults) point(latField string, latitude Number, lonField string, longitude Number, required bool) (p Point, ok bool) {
+	hasLatitude := f.present(latField, latitude.Set, required)
+	hasLongitude := f.present(lonField, longitude.Set, required)
+	if !hasLatitude || !hasLongitude {
+		return Point{}, false
+	}
+	// A coordinate too large for a float is infinite, and so outside Turkey.
+	p.Latitude, _ = strconv.ParseFloat(latitude.Literal, 64)
+	p.Longitude, _ = strconv.ParseFloat(longitude.Literal, 64)
+	if !InTurkey(p) {
+		const outside = "%s and %s %s are not in Turkey; check that they are not swapped"
+		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf(outside, clip(latitude.Literal), lonField, clip(longitude.Literal)))
+		f.refuse(CodeCoordinateMismatch, lonField, fmt.Sprintf(outside, clip(longitude.Literal), latField, clip(latitude.Literal)))
+	}
+	return p, true
+}
+
+// clip keeps an absurdly long literal out of a message.
+func clip(literal string) string {
+	const most = 24
+	if len(literal) <= most {
+		return literal
+	}
+	return literal[:most] + "..."
+}
+
+func (f *Faults) money(field string, n Number) Money {
+	if !f.present(field, n.Set, false) {
+		return Money{}
+	}
+	amount, err := ParseMoney(n.Literal)
+	if err != nil {
+		f.Invalid(field, err.Error())
+	}
+	return amount
+}
