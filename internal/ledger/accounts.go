@@ -39,7 +39,7 @@ func accountFields(a *delivery.Account) ([]any, error) {
 // of a; nil keeps theirs. revision "" compares nothing. Errors of an update:
 // ACCOUNT_NOT_FOUND, ErrConflict.
 func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
-	r := l.roomOf(id)
+	r := l.partitionOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
 	args := []any{mode, id[:], revision, int(endpoints)}
 	for e := range endpoints {
@@ -71,7 +71,7 @@ func flag(b bool) string {
 
 // Get reads one account. ACCOUNT_NOT_FOUND.
 func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
-	values, err := l.rdb.HGetAll(ctx, l.roomOf(id).account(id)).Result()
+	values, err := l.rdb.HGetAll(ctx, l.partitionOf(id).account(id)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading an account: %w", failure(err))
 	}
@@ -120,8 +120,8 @@ const accountsAtOnce = 500
 // accountIDs lists every account by its id, in one round trip.
 func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	pipe := l.rdb.Pipeline()
-	members := make([]*redis.StringSliceCmd, len(l.rooms))
-	for i, r := range l.rooms {
+	members := make([]*redis.StringSliceCmd, len(l.partitions))
+	for i, r := range l.partitions {
 		members[i] = pipe.SMembers(ctx, r.key(kindAccounts))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -151,7 +151,7 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 		pipe := l.rdb.Pipeline()
 		reads := make([]*redis.MapStringStringCmd, len(page))
 		for i, id := range page {
-			reads[i] = pipe.HGetAll(ctx, l.roomOf(id).account(id))
+			reads[i] = pipe.HGetAll(ctx, l.partitionOf(id).account(id))
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			return nil, fmt.Errorf("reading accounts: %w", failure(err))
@@ -203,7 +203,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 // within a poll of the fleets everywhere else. A repeated call with the same hash
 // changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
-	reply, err := l.runText(ctx, l.scripts.rotateCredentials, []string{l.roomOf(id).account(id)},
+	reply, err := l.runText(ctx, l.scripts.rotateCredentials, []string{l.partitionOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
 	switch {
 	case err != nil:

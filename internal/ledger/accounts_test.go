@@ -283,7 +283,7 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	must(t, l.Stores.Write(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
-	partition := partitionOf(id, len(l.rooms))
+	partition := partitionNumber(id, len(l.partitions))
 	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
 	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
 		due := get(l.Lifecycle.DueStores(t.Context(), partition, at, 10))(t)
@@ -294,7 +294,7 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	if due, err := l.Lifecycle.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
-	equal(t, l.rdb.XLen(t.Context(), l.rooms[partition].key(kindEvents)).Val(), 1, "events")
+	equal(t, l.rdb.XLen(t.Context(), l.partitions[partition].key(kindEvents)).Val(), 1, "events")
 	wantCode(t, errOf(l.Stores.Get(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
 	stores, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: id}, 10)
 	must(t, err)

@@ -31,7 +31,7 @@ type GroupLeft struct {
 // that is missing has everything unread.
 func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	var left []GroupLeft
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
 			some, err := l.groupsLeftOf(ctx, r, kind)
 			if err != nil {
@@ -43,7 +43,7 @@ func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	return left, nil
 }
 
-func (l *core) groupsLeftOf(ctx context.Context, r room, kind byte) ([]GroupLeft, error) {
+func (l *core) groupsLeftOf(ctx context.Context, r partition, kind byte) ([]GroupLeft, error) {
 	key := r.key(kind)
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
@@ -119,7 +119,7 @@ func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]
 	pipe := l.rdb.Pipeline()
 	all := make([]reads, len(ids))
 	for i, id := range ids {
-		r := l.roomOf(id)
+		r := l.partitionOf(id)
 		all[i] = reads{
 			queued:    pipe.LRange(ctx, r.keyOf(kindQueue, id[:]), 0, -1),
 			waiting:   pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1),
@@ -133,7 +133,7 @@ func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]
 	}
 	var left []WebhooksLeft
 	for i, c := range all {
-		r := l.roomOf(ids[i])
+		r := l.partitionOf(ids[i])
 		w := WebhooksLeft{Account: ids[i], Queued: r.waitingEvents(c.queued.Val()), Waiting: r.waitingEvents(c.waiting.Val()),
 			Leased: r.waitingEvents(c.leased.Val()), Counts: int(c.counts.Val()), Scheduled: c.scheduled.Err() == nil}
 		if len(w.Queued)+len(w.Waiting)+len(w.Leased)+w.Counts > 0 || w.Scheduled {
@@ -147,7 +147,7 @@ func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]
 // day, sequence; a replay has its time behind it.
 const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
 
-func (r room) waitingEvents(items []string) []WaitingEvent {
+func (r partition) waitingEvents(items []string) []WaitingEvent {
 	events := make([]WaitingEvent, len(items))
 	for i, item := range items {
 		if item == "" {
@@ -161,7 +161,7 @@ func (r room) waitingEvents(items []string) []WaitingEvent {
 			}
 		case eventNotice, eventNoticeReplay:
 			if len(item) > 9 || item[0] == eventNotice {
-				d := Delivery{room: r, item: item}
+				d := Delivery{partition: r, item: item}
 				events[i].Notice = d.noticeID()
 			}
 		}
@@ -181,18 +181,18 @@ type Astray struct {
 // of its status and on no other; a cancelled one stands on its list; of all others
 // there is nothing. The ledger must have settled.
 func (l Audit) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, error) {
-	byRoom := make(map[int]map[delivery.OrderID]*delivery.Order)
+	byPartition := make(map[int]map[delivery.OrderID]*delivery.Order)
 	fleets := make(map[delivery.FleetID]bool)
-	for _, r := range l.rooms {
-		byRoom[r.number] = make(map[delivery.OrderID]*delivery.Order)
+	for _, r := range l.partitions {
+		byPartition[r.number] = make(map[delivery.OrderID]*delivery.Order)
 	}
 	for _, o := range orders {
-		byRoom[o.ID.Partition()][o.ID] = o
+		byPartition[o.ID.Partition()][o.ID] = o
 		fleets[o.Fleet.ID] = true
 	}
 	var astray []Astray
-	for _, r := range l.rooms {
-		some, err := l.astrayOf(ctx, r, byRoom[r.number], fleets)
+	for _, r := range l.partitions {
+		some, err := l.astrayOf(ctx, r, byPartition[r.number], fleets)
 		if err != nil {
 			return nil, fmt.Errorf("reading the indexes of partition %d: %w", r.number, failure(err))
 		}
@@ -201,7 +201,7 @@ func (l Audit) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, 
 	return astray, nil
 }
 
-func (l *core) astrayOf(ctx context.Context, r room, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]Astray, error) {
+func (l *core) astrayOf(ctx context.Context, r partition, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]Astray, error) {
 	var astray []Astray
 	compare := func(index, key string, belongs func(*delivery.Order) bool) error {
 		members, err := l.rdb.ZRange(ctx, key, 0, -1).Result()

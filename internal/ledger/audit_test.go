@@ -55,7 +55,7 @@ func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	r := l.rooms[1]
+	r := l.partitions[1]
 	id := delivery.MakeOrderID(1, 20_000, [12]byte{1, 2, 3})
 	item := "\x01" + orderMember(id) + "\x00\x00\x00\x07"
 	got := r.waitingEvents([]string{item, "\x81" + item[1:] + "12345678", "\x02evt_n", "\x8212345678evt_m", "\x0412345678", "", "\x01", "\x82"})
@@ -75,7 +75,7 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 		return get(s.Audit.Astray(t.Context(), orders))(t)
 	}
 	equal(t, len(find()), 0, "of a ledger that is right")
-	r := s.rooms[0]
+	r := s.partitions[0]
 	for _, one := range []struct {
 		name, key string
 		member    delivery.OrderID

@@ -37,7 +37,7 @@ func (a *argument) MarshalBinary() ([]byte, error) { return *a, nil }
 func (a *argument) String() string { return string(*a) }
 
 // begin forgets the last call. Keys come before values.
-func (c *scriptCall) begin(s script, r room) {
+func (c *scriptCall) begin(s script, r partition) {
 	c.script, c.prefix = s, r.prefix
 	c.buf, c.ends, c.keys = c.buf[:0], c.ends[:0], 0
 }

@@ -34,7 +34,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	require(t, l.cluster, "the cluster was not recognised")
 	must(t, l.Ping(t.Context()))
 	masters := make(map[string]int)
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix))(t)
 		masters[one.Options().Addr]++
 	}
@@ -74,7 +74,7 @@ func clusterWay(t *testing.T, s *env) {
 	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
 	check(t, ignored == 0, "the location was ignored")
 	partition := o.ID.Partition()
-	reader := s.rooms[partition : partition+1]
+	reader := s.partitions[partition : partition+1]
 	entries := collectFrom(t, s.Ledger, reader, RoleStatus, 2)
 	must(t, s.Lifecycle.IndexJobs(t.Context(), partition, entries[:1]))
 	result, err := s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Settles: entries[1:],
@@ -115,7 +115,7 @@ func clusterLists(t *testing.T, l *Ledger) {
 		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
 	}
 	check(t, created == 12 && cancelled == 12 && refused == 1, "%d created, %d cancelled, %d refused", created, cancelled, refused)
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindRefused), Values: []any{"reason", "r"}}).Err())
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
 			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
@@ -184,7 +184,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
-		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.rooms[o.ID.Partition()].prefix))(t)
+		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.partitions[o.ID.Partition()].prefix))(t)
 		masters[one.Options().Addr] = o.ID
 	}
 	require(t, len(masters) == 3, "not all masters have an order")
@@ -207,16 +207,16 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 
 // slotMove is a slot on its way from one master to another.
 type slotMove struct {
-	cluster  *stack.Cluster
-	room     room
-	slot     int
-	from, to *stack.Redis
+	cluster   *stack.Cluster
+	partition partition
+	slot      int
+	from, to  *stack.Redis
 }
 
-// openMove begins to move a room's slot. The new master has no library.
-func openMove(t *testing.T, c *stack.Cluster, r room) slotMove {
+// openMove begins to move a partition's slot. The new master has no library.
+func openMove(t *testing.T, c *stack.Cluster, r partition) slotMove {
 	t.Helper()
-	m := slotMove{cluster: c, room: r, slot: int(hashSlot(strings.Trim(r.prefix, "{}"))), to: c.Nodes[0]}
+	m := slotMove{cluster: c, partition: r, slot: int(hashSlot(strings.Trim(r.prefix, "{}"))), to: c.Nodes[0]}
 	m.from = get(c.Master(t.Context(), m.slot))(t)
 	if m.from == m.to {
 		m.to = c.Nodes[1]
@@ -244,12 +244,12 @@ func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 	return all
 }
 
-// moveSome is a part of the room's keys: what an order's cancellation writes but
+// moveSome is a part of the partition's keys: what an order's cancellation writes but
 // does not name to the server.
 func (m *slotMove) moveSome(t *testing.T, s *env) {
 	t.Helper()
 	must(t, m.cluster.MoveNamed(t.Context(), m.from, m.to,
-		m.room.key(kindEvents), m.room.jobs(delivery.Searching, s.fleet.ID)))
+		m.partition.key(kindEvents), m.partition.jobs(delivery.Searching, s.fleet.ID)))
 }
 
 func (m *slotMove) moveRest(t *testing.T) {
@@ -271,8 +271,8 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	s := newVendor(t, l)
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
 	p := order.ID.Partition()
-	must(t, l.Lifecycle.IndexJobs(t.Context(), p, collectFrom(t, l, l.rooms[p:p+1], RoleStatus, 2)))
-	m := openMove(t, cluster, l.roomOf(s.account))
+	must(t, l.Lifecycle.IndexJobs(t.Context(), p, collectFrom(t, l, l.partitions[p:p+1], RoleStatus, 2)))
+	m := openMove(t, cluster, l.partitionOf(s.account))
 	calls := []func() error{
 		func() error {
 			_, _, err := s.Orders.Cancel(t.Context(), s.account, order.ID, "", "", time.Now())

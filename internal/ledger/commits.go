@@ -61,7 +61,7 @@ func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error
 
 func (l *core) commitCall(c *Commit) call {
 	o := c.Order
-	r := l.rooms[o.ID.Partition()]
+	r := l.partitions[o.ID.Partition()]
 	// After a restored backup the ledger's epoch is above the record's.
 	epoch := max(l.epoch.Load(), uint32(o.Version>>32))
 	var statuses, entries []byte
@@ -113,7 +113,7 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 	if len(entries) == 0 {
 		return nil
 	}
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	args := []any{r.prefix, string(RoleStatus), firstTimerAfter.Milliseconds()}
 	for _, e := range entries {
 		member := ""
@@ -130,7 +130,7 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 // the panel, and acknowledges it, in one script. status is the order's. late says
 // that it is a delivery.LateDelivery: then an event tells finance of it, once.
 func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
-	r := l.rooms[e.Partition]
+	r := l.partitions[e.Partition]
 	var event []byte
 	if late {
 		event = append([]byte{eventLate}, orderMember(e.Update.Order)...)
@@ -157,7 +157,7 @@ const maxUnsettled = 1000
 // The answer covers every update that was taken before the call. An entry that is
 // settled meanwhile may or may not be in it.
 func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
-	key := l.rooms[partition].key(kindUpdates)
+	key := l.partitions[partition].key(kindUpdates)
 	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
 		return nil, true, nil
@@ -205,7 +205,7 @@ func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders 
 
 // DueOrders lists orders of a partition whose timer has run out.
 func (l Lifecycle) DueOrders(ctx context.Context, partition int, now time.Time, limit int) ([]delivery.OrderID, error) {
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	members, err := l.dueMembers(ctx, r.key(kindTimers), now, limit)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (l Lifecycle) DueOrders(ctx context.Context, partition int, now time.Time, 
 // Postpone sets an order's timer; the zero time removes it. An order that was
 // committed in between keeps the later of its timers until it next runs out.
 func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
-	r, ok := l.roomOfOrder(id)
+	r, ok := l.partitionOfOrder(id)
 	if !ok {
 		return orderNotFound()
 	}

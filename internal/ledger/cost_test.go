@@ -141,14 +141,14 @@ func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, vendors []*env, n in
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
 	sum := sha256.Sum256(c.Body)
-	s.prepareCreation(s.roomOf(c.Account), c, [16]byte(sum[:]))
+	s.prepareCreation(s.partitionOf(c.Account), c, [16]byte(sum[:]))
 	_ = p.Process(b.Context(), c.call.command(b.Context(), false))
 }
 
 // addOwnWrites are the writes of an order, with keys and values of its sizes.
 func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.vendors[n%len(s.vendors)]
-	r := s.roomOf(one.account)
+	r := s.partitionOf(one.account)
 	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
 	ring := r.keyOf(kindRing, append([]byte{'w'}, one.account[:]...))
 	document := appendDocument(nil, fullDraft("X"))
@@ -160,7 +160,7 @@ func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 // layout would at least have to write, without a limit or a check.
 func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.vendors[n%len(s.vendors)]
-	prefix, id := s.roomOf(one.account).prefix, strconv.Itoa(n)
+	prefix, id := s.partitionOf(one.account).prefix, strconv.Itoa(n)
 	account := one.account.String()
 	p.Set(b.Context(), prefix+"idempotency:"+account+":"+id, s.body[:36], 0)
 	p.Set(b.Context(), prefix+"external:"+account+":"+id, s.body[:36], 0)

@@ -65,7 +65,7 @@ func (e *Entry) kind() byte {
 	return kindEvents
 }
 
-func parseEvent(r room, text string) (Event, error) {
+func parseEvent(r partition, text string) (Event, error) {
 	if text == "" {
 		return Event{}, errShortRecord
 	}
@@ -137,16 +137,16 @@ func (l Streams) Run(ctx context.Context, f Feed) error {
 	}
 	// On a single Redis one read waits for all partitions; in a cluster each
 	// partition is a slot of its own and is read by itself.
-	shares := [][]room{l.rooms}
+	shares := [][]partition{l.partitions}
 	if l.cluster && f.Turn == nil {
 		shares = nil
-		for _, r := range l.rooms {
-			shares = append(shares, []room{r})
+		for _, r := range l.partitions {
+			shares = append(shares, []partition{r})
 		}
 	}
 	var all sync.WaitGroup
-	for _, rooms := range shares {
-		all.Go(func() { newFeedReader(l.core, &f, rooms).run(ctx) })
+	for _, partitions := range shares {
+		all.Go(func() { newFeedReader(l.core, &f, partitions).run(ctx) })
 	}
 	all.Wait()
 	return ctx.Err()
@@ -154,15 +154,15 @@ func (l Streams) Run(ctx context.Context, f Feed) error {
 
 // streamRef is one stream of a feed.
 type streamRef struct {
-	room room
-	key  string
+	partition partition
+	key       string
 }
 
 type feedReader struct {
 	*Feed
 	ledger  *core
 	streams []streamRef
-	byKey   map[string]room
+	byKey   map[string]partition
 
 	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
 	forgotten time.Time // when the names of those long gone were last looked for; zero: not yet
@@ -172,12 +172,12 @@ type feedReader struct {
 	nextRead  time.Time // of a Feed with Every
 }
 
-func newFeedReader(l *core, f *Feed, rooms []room) *feedReader {
-	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]room), redoAt: time.Now(), redoPause: minPause}
-	for _, room := range rooms {
+func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
+	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]partition), redoAt: time.Now(), redoPause: minPause}
+	for _, partition := range partitions {
 		for _, kind := range streamKinds(f.Role) {
-			r.streams = append(r.streams, streamRef{room, room.key(kind)})
-			r.byKey[room.key(kind)] = room
+			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
+			r.byKey[partition.key(kind)] = partition
 		}
 	}
 	return r
@@ -345,7 +345,7 @@ func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	}
 	ids := make(map[string][]string)
 	for i := range entries {
-		stream := l.rooms[entries[i].Partition].key(entries[i].kind())
+		stream := l.partitions[entries[i].Partition].key(entries[i].kind())
 		ids[stream] = append(ids[stream], entries[i].ID)
 	}
 	pipe := l.rdb.Pipeline()

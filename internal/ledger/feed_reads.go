@@ -31,8 +31,8 @@ func (r *feedReader) readNew(ctx context.Context) error {
 	}
 	byPartition := make(map[int][]Entry)
 	for _, stream := range found {
-		room := r.byKey[stream.Stream]
-		byPartition[room.number] = append(byPartition[room.number], r.parse(ctx, room, stream.Stream, stream.Messages)...)
+		partition := r.byKey[stream.Stream]
+		byPartition[partition.number] = append(byPartition[partition.number], r.parse(ctx, partition, stream.Stream, stream.Messages)...)
 	}
 	return r.handleAll(ctx, byPartition)
 }
@@ -62,7 +62,7 @@ func (r *feedReader) gather(ctx context.Context) error {
 		}
 		for _, stream := range read.Val() {
 			full = full || len(stream.Messages) == count
-			batch = append(batch, r.parse(ctx, r.streams[i].room, stream.Stream, stream.Messages)...)
+			batch = append(batch, r.parse(ctx, r.streams[i].partition, stream.Stream, stream.Messages)...)
 		}
 	}
 	if !full {
@@ -151,7 +151,7 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 			return readFailure(err)
 		}
 		if len(messages) > 0 {
-			r.Log("taking over entries that were not settled", "partition", s.room.number, "entries", len(messages))
+			r.Log("taking over entries that were not settled", "partition", s.partition.number, "entries", len(messages))
 			if err := r.handleUnsettled(ctx, s, messages); err != nil {
 				return err
 			}
@@ -174,11 +174,11 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if err != nil {
 		return err
 	}
-	entries := r.parse(ctx, s.room, s.key, messages)
+	entries := r.parse(ctx, s.partition, s.key, messages)
 	if len(entries) == 0 {
 		return nil
 	}
-	failed := r.handle(ctx, s.room.number, entries)
+	failed := r.handle(ctx, s.partition.number, entries)
 	if failed == nil || passes(ctx, failed) {
 		return failed
 	}
@@ -188,14 +188,14 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 			rest = append(rest, e)
 			continue
 		}
-		err := r.handle(ctx, s.room.number, []Entry{e})
+		err := r.handle(ctx, s.partition.number, []Entry{e})
 		if err == nil {
 			continue
 		}
 		if passes(ctx, err) {
 			return err
 		}
-		if err := r.bury(ctx, s.key, s.room, e.ID, err.Error()); err != nil {
+		if err := r.bury(ctx, s.key, s.partition, e.ID, err.Error()); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if len(rest) == 0 {
 		return nil
 	}
-	return r.handle(ctx, s.room.number, rest)
+	return r.handle(ctx, s.partition.number, rest)
 }
 
 // passes tells a failure that no entry is to blame for.
@@ -229,23 +229,23 @@ func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []red
 
 // parse reads entries. One that nobody can read goes to the dead letters at
 // once.
-func (r *feedReader) parse(ctx context.Context, room room, key string, messages []redis.XMessage) []Entry {
+func (r *feedReader) parse(ctx context.Context, partition partition, key string, messages []redis.XMessage) []Entry {
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {
-		e := Entry{Partition: room.number, ID: m.ID}
-		err := e.read(room, m.Values)
+		e := Entry{Partition: partition.number, ID: m.ID}
+		err := e.read(partition, m.Values)
 		if err == nil {
 			entries = append(entries, e)
 			continue
 		}
-		if err := r.bury(ctx, key, room, m.ID, "unreadable: "+err.Error()); err != nil {
-			r.Log("an unreadable entry could not be moved to the dead letters", "partition", room.number, "entry", m.ID, "error", err)
+		if err := r.bury(ctx, key, partition, m.ID, "unreadable: "+err.Error()); err != nil {
+			r.Log("an unreadable entry could not be moved to the dead letters", "partition", partition.number, "entry", m.ID, "error", err)
 		}
 	}
 	return entries
 }
 
-func (e *Entry) read(room room, values map[string]any) (err error) {
+func (e *Entry) read(partition partition, values map[string]any) (err error) {
 	if update, ok := values["u"].(string); ok {
 		e.Update, err = decodeUpdate(update)
 		return err
@@ -253,19 +253,19 @@ func (e *Entry) read(room room, values map[string]any) (err error) {
 	if account, ok := values["a"].(string); ok {
 		e.Outcomes = new(Outcomes)
 		copy(e.Outcomes.Account[:], account)
-		e.Outcomes.Records, err = room.decodeOutcomes(values)
+		e.Outcomes.Records, err = partition.decodeOutcomes(values)
 		if err == nil && (len(account) != len(e.Outcomes.Account) || len(e.Outcomes.Records) == 0) {
 			err = fmt.Errorf("outcomes: %w", errShortRecord)
 		}
 		return err
 	}
-	e.Event, err = parseEvent(room, text(values["e"]))
+	e.Event, err = parseEvent(partition, text(values["e"]))
 	return err
 }
 
-func (r *feedReader) bury(ctx context.Context, key string, room room, id, reason string) error {
-	r.Log("entry moved to the dead letters", "partition", room.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, room.key(kindDeadLetters), room.key(kindEvents)},
+func (r *feedReader) bury(ctx context.Context, key string, partition partition, id, reason string) error {
+	r.Log("entry moved to the dead letters", "partition", partition.number, "entry", id, "reason", reason)
+	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, partition.key(kindDeadLetters), partition.key(kindEvents)},
 		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

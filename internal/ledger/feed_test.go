@@ -52,7 +52,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	}
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	for _, kind := range []byte{kindEvents, kindUpdates} {
-		for _, g := range redisInfo(t, s.Ledger, s.rooms[o.ID.Partition()].key(kind)) {
+		for _, g := range redisInfo(t, s.Ledger, s.partitions[o.ID.Partition()].key(kind)) {
 			check(t, g.Name != string(RoleStatus) || g.Pending == 0, "stream %c: %d pending", kind, g.Pending)
 		}
 	}
@@ -61,7 +61,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	key := s.rooms[o.ID.Partition()].key(kindUpdates)
+	key := s.partitions[o.ID.Partition()].key(kindUpdates)
 	is := func(what string, wanted bool, orders ...delivery.OrderID) {
 		t.Helper()
 		got, known, err := s.Lifecycle.UnsettledUpdates(t.Context(), o.ID.Partition())
@@ -74,7 +74,7 @@ func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
 	is("an empty stream", true)
 	s.report(t, o.ID, delivery.Assigned)
 	is("without the group", false)
-	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus}, s.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus}, s.partitions).makeGroups(t.Context()))
 	is("an unread one", true, o.ID)
 	entries := collect(t, s.Ledger, RoleStatus, "dead", 2)
 	is("one that was read", true, o.ID)
@@ -134,7 +134,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	}})
 	first := s.create(t, "X-1")
 	check(t, receive(t, seen) == first.ID, "not the first event")
-	must(t, s.rdb.XGroupDestroy(t.Context(), s.rooms[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
+	must(t, s.rdb.XGroupDestroy(t.Context(), s.partitions[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
 	second := s.create(t, "X-2")
 	for id := receive(t, seen); id != second.ID; id = receive(t, seen) { // the new group begins with the first event
 		check(t, id == first.ID, "handed out %s", id)
@@ -179,9 +179,9 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	r := s.rooms[o.ID.Partition()]
+	r := s.partitions[o.ID.Partition()]
 	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, s.rooms)
+		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	if err := reader.readNew(t.Context()); err == nil {
 		t.Fatal("the handler's error is lost")
@@ -200,20 +200,20 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.rooms)
+		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
 	for range maxDeliveries + 5 {
 		err := reader.readOwn(t.Context())
 		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	}
-	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were buried for Redis's fault")
+	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were buried for Redis's fault")
 }
 
 func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
-	r := l.rooms[0]
+	r := l.partitions[0]
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
 	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, int, []Entry) error { return nil }})
@@ -234,8 +234,8 @@ func TestRefuseUpdate_LeavesATrace(t *testing.T) {
 
 func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	s := newEnv(t)
-	partition := partitionOf(s.account, len(s.rooms))
-	key := s.rooms[partition].key(kindEvents)
+	partition := partitionNumber(s.account, len(s.partitions))
+	key := s.partitions[partition].key(kindEvents)
 	s.createMany(t, "X", 10)
 	trim := func() int64 {
 		n, err := s.Lifecycle.Trim(t.Context(), partition, -time.Hour) // everything is old enough
@@ -276,7 +276,7 @@ func TestTrim_DropsUpdatesOnceTheyAreDecided(t *testing.T) {
 	equal(t, get(s.Lifecycle.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped while two wait")
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, reports[1:]...))
 	equal(t, get(s.Lifecycle.Trim(t.Context(), partition, 25*time.Hour))(t), 1, "updates dropped; the last one marks the place")
-	equal(t, s.rdb.XLen(t.Context(), s.rooms[partition].key(kindEvents)).Val(), 1, "events")
+	equal(t, s.rdb.XLen(t.Context(), s.partitions[partition].key(kindEvents)).Val(), 1, "events")
 }
 
 // A change may be dated back by the fleet; what counts is when it was committed,
@@ -301,9 +301,9 @@ func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 	s.advance(t, o.ID, delivery.Delivered)
 	partition := o.ID.Partition()
 	twoDaysAgo := time.Now().Add(-48 * time.Hour)
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindUpdates), ID: fmt.Sprintf("%d-0", twoDaysAgo.UnixMilli()),
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.partitions[partition].key(kindUpdates), ID: fmt.Sprintf("%d-0", twoDaysAgo.UnixMilli()),
 		Values: []any{"u", encodeUpdate(&delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: twoDaysAgo})}}).Err())
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.partitions[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", time.Now().Add(24*time.Hour).UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
@@ -342,7 +342,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	// Both groups stand at the last entry, which is of this very hour: nothing of
 	// this hour may go yet.
 	equal(t, retire(), 0, "retired within the hour of the last event")
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.rooms[partition].key(kindEvents),
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.partitions[partition].key(kindEvents),
 		ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
@@ -366,7 +366,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	stream := s.rooms[o.ID.Partition()].key(kindEvents)
+	stream := s.partitions[o.ID.Partition()].key(kindEvents)
 	names := func() (names []string) {
 		t.Helper()
 		consumers := get(s.rdb.XInfoConsumers(t.Context(), stream, string(RoleStatus)).Result())(t)
@@ -380,7 +380,7 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	for _, name := range []string{"idle", "also-idle"} {
 		must(t, s.rdb.XGroupCreateConsumer(t.Context(), stream, string(RoleStatus), name).Err())
 	}
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
 	reader.forget(t.Context(), time.Hour, "")
 	equal(t, len(names()), 3, "none was silent for an hour, left")
 	reader.forget(t.Context(), 0, "also-idle")
@@ -403,6 +403,6 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	o := s.create(t, "X-1")
 	receive(t, settled)
 	stop()
-	consumers := s.rdb.XInfoConsumers(t.Context(), s.rooms[o.ID.Partition()].key(kindEvents), string(RoleStatus))
+	consumers := s.rdb.XInfoConsumers(t.Context(), s.partitions[o.ID.Partition()].key(kindEvents), string(RoleStatus))
 	check(t, len(get(consumers.Result())(t)) == 0, "left behind: %+v", consumers)
 }

@@ -198,12 +198,12 @@ func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 		pipe := s.rdb.Pipeline()
 		for ; n <= s.next.Load() && pipe.Len() < 1000; n++ {
 			c := s.nextCreation(s.vendors, int(n))
-			pipe.Del(b.Context(), s.roomOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
+			pipe.Del(b.Context(), s.partitionOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
 		}
 		get(pipe.Exec(b.Context()))(b)
 	}
-	for _, r := range s.rooms {
-		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.rooms))).Err())
+	for _, r := range s.partitions {
+		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.partitions))).Err())
 	}
 }
 
@@ -272,11 +272,11 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
 	b.Helper()
 	reader := newFeedReader(s.Ledger.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
-		Handle: func(_ context.Context, partition int, batch []Entry) error { return handle(partition, batch) }}, s.rooms)
+		Handle: func(_ context.Context, partition int, batch []Entry) error { return handle(partition, batch) }}, s.partitions)
 	must(b, reader.makeGroups(b.Context()))
 	for {
 		waiting := int64(0)
-		for _, r := range s.rooms {
+		for _, r := range s.partitions {
 			for _, group := range redisInfo(b, s.Ledger, r.key(kindEvents)) {
 				if group.Name == string(role) {
 					waiting += group.Lag
@@ -293,7 +293,7 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 // forgetLogs takes the accounts' windows out of the account.
 func (s *costEnv) forgetLogs(b *testing.B) {
 	for _, one := range s.sliding {
-		must(b, s.rdb.Del(b.Context(), s.roomOf(one.account).ring(EndpointOrders, one.account)+"l").Err())
+		must(b, s.rdb.Del(b.Context(), s.partitionOf(one.account).ring(EndpointOrders, one.account)+"l").Err())
 	}
 }
 
@@ -311,7 +311,7 @@ func (s *costEnv) deliver(b *testing.B) {
 		for n := from; n < from+costBatch && n <= s.next.Load(); n++ {
 			c := s.nextCreation(s.sliding, int(n))
 			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
-			ids = append(ids, delivery.MakeOrderID(s.roomOf(c.Account).number, delivery.DayOf(c.Now), digest))
+			ids = append(ids, delivery.MakeOrderID(s.partitionOf(c.Account).number, delivery.DayOf(c.Now), digest))
 		}
 		orders := get(s.Orders.GetAll(b.Context(), ids))(b)
 		commits := make([]Commit, len(orders))
@@ -342,14 +342,14 @@ func (s *costEnv) retire(b *testing.B, want int) {
 			for i := range batch {
 				ids[i] = batch[i].ID
 			}
-			return s.rdb.XAck(b.Context(), s.rooms[partition].key(kindEvents), string(role), ids...).Err()
+			return s.rdb.XAck(b.Context(), s.partitions[partition].key(kindEvents), string(role), ids...).Err()
 		}
 	}
 	s.consume(b, RoleStatus, acknowledge(RoleStatus))
 	s.consume(b, RoleWebhook, acknowledge(RoleWebhook))
 	s.consume(b, RoleExport, acknowledge(RoleExport))
 	retired := 0
-	for partition, r := range s.rooms {
+	for partition, r := range s.partitions {
 		// The hours' lists are named after the hour; two hours ago is over.
 		hours := get(s.rdb.ZRangeWithScores(b.Context(), r.key(kindEndedHours), 0, -1).Result())(b)
 		for _, hour := range hours {
@@ -370,7 +370,7 @@ func (s *costEnv) fillWindows(b *testing.B, each int) {
 	for range each {
 		calls := make([]call, len(s.vendors))
 		for i, one := range s.vendors {
-			calls[i] = call{keys: []string{s.roomOf(one.account).ring(EndpointOrders, one.account)}}
+			calls[i] = call{keys: []string{s.partitionOf(one.account).ring(EndpointOrders, one.account)}}
 		}
 		get(s.runAll(b.Context(), s.scripts.consume, calls))(b)
 	}

@@ -30,7 +30,7 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 	pipe := l.rdb.Pipeline()
 	replies := make([]*redis.StringCmd, len(names))
 	for i, n := range names {
-		replies[i] = pipe.Get(ctx, l.roomOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID)))
+		replies[i] = pipe.Get(ctx, l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, nil, fmt.Errorf("reading stores: %w", failure(err))
@@ -63,7 +63,7 @@ type Lag struct {
 // by everything there is.
 func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 	var lag Lag
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for _, kind := range streamKinds(role) {
 			entries, oldest, err := l.lagOf(ctx, r.key(kind), role)
 			if err != nil {
@@ -122,7 +122,7 @@ type Mark map[string]string
 // Mark is the present end of a role's streams.
 func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 	mark := make(Mark)
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for _, kind := range streamKinds(role) {
 			info, err := l.rdb.XInfoStream(ctx, r.key(kind)).Result()
 			if redis.HasErrorPrefix(err, "no such key") {
@@ -239,7 +239,7 @@ func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []stri
 	var partitions []int
 	var replies []*redis.StringCmd
 	for _, key := range keys {
-		if partition, ok := l.partitionOfOrderKey(key); ok {
+		if partition, ok := l.orderKeyPartition(key); ok {
 			partitions = append(partitions, partition)
 			replies = append(replies, pipe.Get(ctx, key))
 		}
@@ -267,14 +267,14 @@ func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []stri
 	return orders, unreadable, nil
 }
 
-// partitionOfOrderKey judges a key by its form: prefix, kind, digest. Binary
+// orderKeyPartition judges a key by its form: prefix, kind, digest. Binary
 // suffixes of other keys may look like anything.
-func (l *core) partitionOfOrderKey(key string) (int, bool) {
+func (l *core) orderKeyPartition(key string) (int, bool) {
 	end := strings.IndexByte(key, '}') + 1
 	if len(key) != end+1+delivery.OrderDigestSize || key[end] != kindOrder {
 		return 0, false
 	}
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		if r.prefix == key[:end] {
 			return r.number, true
 		}
@@ -286,7 +286,7 @@ func (l *core) partitionOfOrderKey(key string) (int, bool) {
 // page of one stream, whoever has consumed it. Entries that cannot be read are
 // left out.
 func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for _, kind := range streamKinds(role) {
 			if err := l.eachEntryOf(ctx, r, kind, since, do); err != nil {
 				return err
@@ -296,7 +296,7 @@ func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do f
 	return nil
 }
 
-func (l *core) eachEntryOf(ctx context.Context, r room, kind byte, since time.Time, do func([]Entry) error) error {
+func (l *core) eachEntryOf(ctx context.Context, r partition, kind byte, since time.Time, do func([]Entry) error) error {
 	for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {
 		page, err := l.rdb.XRangeN(ctx, r.key(kind), start, "+", 1000).Result()
 		if err != nil {
@@ -336,7 +336,7 @@ func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, er
 	buckets := make(map[string]*redis.StringCmd)
 	keys := make([]string, len(ids))
 	for i, id := range ids {
-		r, ok := l.roomOfOrder(id)
+		r, ok := l.partitionOfOrder(id)
 		if !ok {
 			continue
 		}

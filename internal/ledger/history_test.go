@@ -173,7 +173,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 	s := newEnv(t)
 	good, bad := s.create(t, "good"), s.create(t, "bad")
-	must(t, s.rdb.Set(t.Context(), s.rooms[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
+	must(t, s.rdb.Set(t.Context(), s.partitions[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
 	found := 0
 	err := s.Orders.Each(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
@@ -209,7 +209,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	c := new(turns)
 	f := exportFeed(s.Ledger, c)
 	f.Batch, f.Every = 2, time.Hour
-	reader := newFeedReader(s.Ledger.core, &f, s.rooms)
+	reader := newFeedReader(s.Ledger.core, &f, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	for i, full := range []bool{true, true, false} {
 		must(t, reader.gather(t.Context()))
@@ -230,7 +230,7 @@ func TestLag_OfALostGroup(t *testing.T) {
 	stop := runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 20 })
 	stop()
-	for _, r := range s.rooms {
+	for _, r := range s.partitions {
 		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
 	}
 	lag := s.lag(t)

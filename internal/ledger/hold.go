@@ -81,7 +81,7 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 
 // eachExported hands do every stream that is exported and there, with its groups.
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for _, kind := range streamKinds(RoleExport) {
 			groups, err := l.rdb.XInfoGroups(ctx, r.key(kind)).Result()
 			if redis.HasErrorPrefix(err, "no such key") {

@@ -46,14 +46,14 @@ func settleForAll(t *testing.T, l *Ledger) (exported int) {
 
 func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
-	return get(s.rdb.XLen(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
+	return get(s.rdb.XLen(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
 }
 
 // While a hold is there, nothing that was exported after it began is trimmed; a
 // hold that nobody has released for a day keeps nothing.
 func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	s := newEnv(t)
-	partition := s.roomOf(s.account).number
+	partition := s.partitionOf(s.account).number
 	trim := func(l *Ledger) {
 		t.Helper()
 		get(l.Lifecycle.Trim(t.Context(), partition, -time.Hour))(t)
@@ -81,7 +81,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	}
 	_, err := s.Backup.Hold(t.Context(), "b3", time.Now())
 	check(t, err == nil, "beside an expired hold: %v", err)
-	groups := get(s.rdb.XInfoGroups(t.Context(), s.roomOf(s.account).key(kindEvents)).Result())(t)
+	groups := get(s.rdb.XInfoGroups(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
 	if len(groups) != 4 { // three roles and b3
 		t.Errorf("groups: %+v", groups)
 	}

@@ -57,7 +57,7 @@ const maxSideReports = 50
 // while nobody has it; JOB_TAKEN with Courier when another one has accepted it;
 // TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
-	r, ok := l.roomOfOrder(u.Order)
+	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
 		return nil, orderNotFound()
 	}
@@ -126,7 +126,7 @@ func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, pos
 	var calls []call
 	open := make(map[int]int) // by partition, the call that takes more; begins with 1
 	for _, p := range positions {
-		r, ok := l.roomOfOrder(p.Order)
+		r, ok := l.partitionOfOrder(p.Order)
 		if !ok {
 			continue
 		}
@@ -196,19 +196,19 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	var ids []delivery.OrderID
 	last := at
 	more := false
-	for p := at.partition; p < len(l.rooms) && !more; p++ {
+	for p := at.partition; p < len(l.partitions) && !more; p++ {
 		from := jobCursor{partition: p}
 		if p == at.partition {
 			from = at
 		}
 		var found []redis.Z
-		found, more, err = l.jobsFrom(ctx, l.rooms[p].jobs(status, fleet), from, limit-len(ids))
+		found, more, err = l.jobsFrom(ctx, l.partitions[p].jobs(status, fleet), from, limit-len(ids))
 		if err != nil {
 			return nil, "", err
 		}
 		for _, z := range found {
 			member := z.Member.(string)
-			ids = append(ids, l.rooms[p].orderOfMember(member))
+			ids = append(ids, l.partitions[p].orderOfMember(member))
 			last = jobCursor{p, int64(z.Score), member}
 		}
 	}

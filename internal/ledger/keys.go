@@ -92,24 +92,24 @@ const (
 	kindSentinel      = '0'
 )
 
-// room is one partition: its number and the prefix {tag} of its keys.
-type room struct {
+// partition is one partition: its number and the prefix {tag} of its keys.
+type partition struct {
 	number int
 	prefix string
 }
 
-func (r room) key(kind byte) string { return r.prefix + string(rune(kind)) }
+func (r partition) key(kind byte) string { return r.prefix + string(rune(kind)) }
 
-func (r room) keyOf(kind byte, suffix []byte) string {
+func (r partition) keyOf(kind byte, suffix []byte) string {
 	b := make([]byte, 0, len(r.prefix)+1+len(suffix))
 	b = append(b, r.prefix...)
 	b = append(b, kind)
 	return string(append(b, suffix...))
 }
 
-func (r room) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
+func (r partition) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
 
-func (r room) ring(e Endpoint, id delivery.AccountID) string {
+func (r partition) ring(e Endpoint, id delivery.AccountID) string {
 	suffix := ringSuffix(e, id)
 	return r.keyOf(kindRing, suffix[:])
 }
@@ -120,26 +120,28 @@ func ringSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 	return suffix
 }
 
-func (r room) order(digest [delivery.OrderDigestSize]byte) string {
+func (r partition) order(digest [delivery.OrderDigestSize]byte) string {
 	return r.keyOf(kindOrder, digest[:])
 }
 
-func (r room) idempotency(digest [delivery.OrderDigestSize]byte) string {
+func (r partition) idempotency(digest [delivery.OrderDigestSize]byte) string {
 	return r.keyOf(kindIdempotency, digest[:])
 }
 
-func (r room) store(digest [delivery.OrderDigestSize]byte) string {
+func (r partition) store(digest [delivery.OrderDigestSize]byte) string {
 	return r.keyOf(kindStore, digest[:])
 }
 
-func (r room) jobs(status delivery.Status, fleet delivery.FleetID) string {
+func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
 	var suffix [17]byte
 	suffix[0] = byte(status)
 	copy(suffix[1:], fleet[:])
 	return r.keyOf(kindJobs, suffix[:])
 }
 
-func (r room) fleetStores(fleet delivery.FleetID) string { return r.keyOf(kindFleetStores, fleet[:]) }
+func (r partition) fleetStores(fleet delivery.FleetID) string {
+	return r.keyOf(kindFleetStores, fleet[:])
+}
 
 // retiredBits is how many bits of a digest choose the bucket of a retired
 // external id: 16,384 buckets in each of 16 partitions hold five million ids at
@@ -161,7 +163,7 @@ func orderMember(id delivery.OrderID) string {
 }
 
 // orderOfMember is the inverse of orderMember.
-func (r room) orderOfMember(member string) delivery.OrderID {
+func (r partition) orderOfMember(member string) delivery.OrderID {
 	var digest [delivery.OrderDigestSize]byte
 	if len(member) < len(digest)+2 {
 		return delivery.OrderID{}

@@ -130,22 +130,22 @@ type (
 // core is what all consumers share: the connections and what this process knows
 // of the ledger.
 type core struct {
-	rdb       redis.UniversalClient // everything but what the other two do
-	calls     redis.UniversalClient // single scripts, in pipelines if so configured
-	readers   redis.UniversalClient // blocking reads, so that they never starve requests of connections
-	cluster   bool
-	env       string
-	rooms     []room
-	global    room
-	epoch     atomic.Uint32
-	scripts   *scripts
-	loading   singleflight.Group // of the library
-	secrets   SecretKeys
-	rates     *redis_rate.Limiter
-	fleets    atomic.Pointer[FleetSnapshot]
-	guards    sync.Map // *fleetGuard by FleetID, of fleets that there are
-	receivers receivers
-	logins    logins
+	rdb        redis.UniversalClient // everything but what the other two do
+	calls      redis.UniversalClient // single scripts, in pipelines if so configured
+	readers    redis.UniversalClient // blocking reads, so that they never starve requests of connections
+	cluster    bool
+	env        string
+	partitions []partition
+	global     partition
+	epoch      atomic.Uint32
+	scripts    *scripts
+	loading    singleflight.Group // of the library
+	secrets    SecretKeys
+	rates      *redis_rate.Limiter
+	fleets     atomic.Pointer[FleetSnapshot]
+	guards     sync.Map // *fleetGuard by FleetID, of fleets that there are
+	receivers  receivers
+	logins     logins
 	// mostWaiting is mostWaiting; tests lower it.
 	mostWaiting int
 	now         func() time.Time
@@ -181,7 +181,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if l.log == nil {
 		l.log = slog.Default()
 	}
-	l.global = room{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
+	l.global = partition{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
 	if err := l.connect(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func withoutURL(err error) error {
 }
 
 // blockingConnections bounds the connections that wait in XREADGROUP: one per
-// partition and role at the very most, with room to spare.
+// partition and role at the very most, with some to spare.
 const blockingConnections = 2*delivery.MaxPartitions + 4
 
 // noRetries: a blocking read that is repeated behind our back would strand the
@@ -362,7 +362,7 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	}
 	l.epoch.Store(uint32(epoch))
 	for i, tag := range partitionTags(env, partitions) {
-		l.rooms = append(l.rooms, room{number: i, prefix: "{" + tag + "}"})
+		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
 	}
 	return nil
 }
@@ -413,21 +413,21 @@ func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 }
 
 // Partitions is the number of partitions, numbered from 0.
-func (l *Ledger) Partitions() int { return len(l.rooms) }
+func (l *Ledger) Partitions() int { return len(l.partitions) }
 
 // Environment is "production" or "sandbox".
 func (l *Ledger) Environment() string { return l.env }
 
-// roomOf is where everything of an account is kept.
-func (l *core) roomOf(account delivery.AccountID) room {
-	return l.rooms[partitionOf(account, len(l.rooms))]
+// partitionOf is where everything of an account is kept.
+func (l *core) partitionOf(account delivery.AccountID) partition {
+	return l.partitions[partitionNumber(account, len(l.partitions))]
 }
 
-// roomOfOrder is the room that an order id names; false for an id that this
+// partitionOfOrder is the partition that an order id names; false for an id that this
 // ledger cannot have issued.
-func (l *core) roomOfOrder(id delivery.OrderID) (room, bool) {
-	if id.IsZero() || id.Partition() >= len(l.rooms) {
-		return room{}, false
+func (l *core) partitionOfOrder(id delivery.OrderID) (partition, bool) {
+	if id.IsZero() || id.Partition() >= len(l.partitions) {
+		return partition{}, false
 	}
-	return l.rooms[id.Partition()], true
+	return l.partitions[id.Partition()], true
 }

@@ -254,15 +254,15 @@ func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.S
 // acknowledges none.
 func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entry {
 	tb.Helper()
-	return collectAs(tb, l, l.rooms, role, consumer, n)
+	return collectAs(tb, l, l.partitions, role, consumer, n)
 }
 
-func collectFrom(tb testing.TB, l *Ledger, rooms []room, role Role, n int) []Entry {
+func collectFrom(tb testing.TB, l *Ledger, partitions []partition, role Role, n int) []Entry {
 	tb.Helper()
-	return collectAs(tb, l, rooms, role, "c", n)
+	return collectAs(tb, l, partitions, role, "c", n)
 }
 
-func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer string, n int) []Entry {
+func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, consumer string, n int) []Entry {
 	tb.Helper()
 	var mu sync.Mutex
 	var got []Entry
@@ -272,7 +272,7 @@ func collectAs(tb testing.TB, l *Ledger, rooms []room, role Role, consumer strin
 			defer mu.Unlock()
 			got = append(got, batch...)
 			return nil
-		}}, rooms)
+		}}, partitions)
 	must(tb, reader.makeGroups(tb.Context()))
 	must(tb, reader.readOwn(tb.Context()))
 	for deadline := time.Now().Add(10 * time.Second); len(got) < n; {

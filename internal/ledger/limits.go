@@ -123,7 +123,7 @@ func (l *core) counted(reply string, account delivery.AccountID) (counted, error
 // TOKEN_INVALID when the account does not exist. The Quota is valid with all
 // but the last.
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	c, err := l.count(ctx, l.scripts.consume, account,
 		[]string{r.ring(endpoint, account)})
 	return c.quota, err
@@ -135,7 +135,7 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 // vendor's tokens. notBefore is from when on the account's tokens are good, see
 // FleetSnapshot: the token is good only if it is issued no earlier.
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	c, err := l.count(ctx, l.scripts.countToken, account,
 		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {

@@ -451,7 +451,7 @@ func TestRing_LogIsBounded(t *testing.T) {
 		}
 		return admitted
 	}
-	log := func(e Endpoint) string { return l.roomOf(id).ring(e, id) + "l" }
+	log := func(e Endpoint) string { return l.partitionOf(id).ring(e, id) + "l" }
 	size := func(e Endpoint) int64 { return l.rdb.StrLen(t.Context(), log(e)).Val() }
 	check(t, send(EndpointOrders, 500) == 500, "refused within the window")
 	check(t, size(EndpointOrders) == 64*7, "the log takes %d bytes", size(EndpointOrders))
@@ -516,7 +516,7 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 // a release before let it live for less; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
-	log := s.roomOf(s.account).ring(EndpointCancel, s.account) + "l"
+	log := s.partitionOf(s.account).ring(EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()
 		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
@@ -659,7 +659,7 @@ func TestUsage_OfNobodyIsNothing(t *testing.T) {
 
 func TestUsage_WritesNothing(t *testing.T) {
 	s := newEnv(t)
-	ring := s.roomOf(s.account).ring(EndpointOrders, s.account)
+	ring := s.partitionOf(s.account).ring(EndpointOrders, s.account)
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
 	for range 40 {
@@ -705,7 +705,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	lower := delivery.Window{Count: 5, Seconds: 60}
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
 	equal(t, use(), (WindowUse{lower, 20}), "got")
-	must(t, s.rdb.Del(t.Context(), s.roomOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
+	must(t, s.rdb.Del(t.Context(), s.partitionOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)
 	if got := use(); got.Used != 20 {
 		t.Errorf("%+v without the log, within the window", got)

@@ -173,7 +173,7 @@ func (l *core) listAccounts(ctx context.Context) error {
 func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
 	known := &knownSecrets{read: l.now()}
 	fields := []string{"secret", "old_secret", "old_until", "previous"}
-	read, err := l.rdb.HMGet(ctx, l.roomOf(account).account(account), fields...).Result()
+	read, err := l.rdb.HMGet(ctx, l.partitionOf(account).account(account), fields...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading client secrets: %w", failure(err))
 	}

@@ -62,7 +62,7 @@ func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
 func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	var calls []call
 	for account, c := range l.minutes.drain() {
-		r := l.roomOf(account)
+		r := l.partitionOf(account)
 		calls = append(calls, call{
 			keys: []string{r.keyOf(kindMinutes, account[:]), r.account(account)},
 			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli()},

@@ -76,7 +76,7 @@ type Created struct {
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	sum := sha256.Sum256(c.Body)
 	fingerprint := [16]byte(sum[:16])
-	r := l.roomOf(c.Account)
+	r := l.partitionOf(c.Account)
 	if c.Draft == nil {
 		return l.judgeBody(ctx, r, c, fingerprint)
 	}
@@ -111,7 +111,7 @@ func (l *core) namingStore(ctx context.Context, refusal error) error {
 // fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
 const fleetUnavailableRetry = 60 * time.Second
 
-func creationResult(reply *counted, r room, c *Creation) (Created, error) {
+func creationResult(reply *counted, r partition, c *Creation) (Created, error) {
 	switch reply.name {
 	case "created":
 		for i := range c.Candidates {
@@ -145,7 +145,7 @@ func creationResult(reply *counted, r room, c *Creation) (Created, error) {
 }
 
 // prepareCreation composes the order and the call of create_order.lua.
-func (l *core) prepareCreation(r room, c *Creation, fingerprint [16]byte) {
+func (l *core) prepareCreation(r partition, c *Creation, fingerprint [16]byte) {
 	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 	o := &c.order
 	*o = delivery.Order{
@@ -206,7 +206,7 @@ func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint 
 }
 
 // judgeBody counts a creation whose body broke a rule.
-func (l *core) judgeBody(ctx context.Context, r room, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
+func (l *core) judgeBody(ctx context.Context, r partition, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
 		quota, err := (Limits{l}).Consume(ctx, c.Account, EndpointOrders)
 		return Created{}, quota, err
@@ -227,7 +227,7 @@ func (l *core) judgeBody(ctx context.Context, r room, c *Creation, fingerprint [
 // account's order; RATE_LIMITED with the order's own limit as the Quota when the
 // order was read within delivery.PollInterval; nothing is counted then.
 func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	day := id.Day()
 	reply, err := l.count(ctx, l.scripts.pollOrder, account,
 		[]string{r.ring(EndpointOrderStatus, account), r.order(id.Digest())},
@@ -261,7 +261,7 @@ func orderNotFound() error {
 // courier has reported wins even if it is not committed yet, and is then the
 // Status that the vendor is told.
 func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	if id.Partition() != r.number {
 		quota, err := (Limits{l.core}).Consume(ctx, account, EndpointCancel)
 		if err == nil {
@@ -296,7 +296,7 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 }
 
 // cancel calls the script. The nonce tells a call from its repetition.
-func (l *core) cancel(ctx context.Context, r room, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
+func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
 	day, epoch := id.Day(), l.epoch.Load()
 	return l.count(ctx, l.scripts.cancelOrder, account,
 		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
@@ -336,7 +336,7 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 	pipe := l.rdb.Pipeline()
 	replies := make([]*redis.StringCmd, len(ids))
 	for i, id := range ids {
-		if r, ok := l.roomOfOrder(id); ok {
+		if r, ok := l.partitionOfOrder(id); ok {
 			replies[i] = pipe.Get(ctx, r.order(id.Digest()))
 		}
 	}

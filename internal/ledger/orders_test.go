@@ -133,7 +133,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		{second, 1, "limited"},
 	} {
 		change := delivery.Change{Status: delivery.Cancelled, At: time.Now()}
-		reply, err := s.cancel(t.Context(), s.roomOf(s.account), s.account, call.order.ID, &change, call.nonce)
+		reply, err := s.cancel(t.Context(), s.partitionOf(s.account), s.account, call.order.ID, &change, call.nonce)
 		if name := reply.name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
@@ -158,7 +158,7 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 	result := get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: stored, Swap: &swap}, {Order: &delivery.Order{ID: delivery.MakeOrderID(1, 2, [12]byte{3})}}}))(t)
 	must(t, result[0])
 	wantCode(t, result[1], delivery.CodeOrderNotFound)
-	key := s.rooms[o.ID.Partition()].order(o.ID.Digest())
+	key := s.partitions[o.ID.Partition()].order(o.ID.Digest())
 	before := s.rdb.StrLen(t.Context(), key).Val()
 	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: stored, Swap: &swap}}))(t)[0]) // a repeated call
 	equal(t, s.rdb.StrLen(t.Context(), key).Val(), before, "bytes of the record")
@@ -169,7 +169,7 @@ func TestCommitAll_ComparesVersions(t *testing.T) {
 func TestCommitAll_KeepsListsAndTimers(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	r := s.rooms[o.ID.Partition()]
+	r := s.partitions[o.ID.Partition()]
 	entries := collect(t, s.Ledger, RoleStatus, "c", 1)
 	for range 2 { // a repeated call changes nothing
 		must(t, s.Lifecycle.IndexJobs(t.Context(), o.ID.Partition(), entries))
@@ -233,13 +233,13 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	_, err := s.Orders.Report(t.Context(), u, time.Now())
 	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
 	check(t, refusal.Status == delivery.Failed, "told %s", refusal.Status)
-	equal(t, s.rdb.XLen(t.Context(), s.rooms[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
+	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
 }
 
 // updates is how many reports of an order's partition were appended.
 func (s *env) updates(t *testing.T, id delivery.OrderID) int64 {
 	t.Helper()
-	return s.rdb.XLen(t.Context(), s.rooms[id.Partition()].key(kindUpdates)).Val()
+	return s.rdb.XLen(t.Context(), s.partitions[id.Partition()].key(kindUpdates)).Val()
 }
 
 // wantReport expects the code (none: it is taken) and how many reports of the
@@ -299,14 +299,14 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
 	s.wantReport(t, swap, "", 2)
 	before := get(s.Orders.Get(t.Context(), o.ID))(t)
-	record := get(s.rdb.Get(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t)
+	record := get(s.rdb.Get(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t)
 	s.tick(t)
 	s.wantReport(t, swap, "", 2)
 	must(t, get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: before, Swap: &swap.Courier}}))(t)[0])
 	s.wantReport(t, swap, "", 2)
 	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
-	grown := get(s.rdb.StrLen(t.Context(), s.rooms[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
+	grown := get(s.rdb.StrLen(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
 	check(t, grown == int64(len(appendSwap(nil, swap.Courier))), "the record grew by %d bytes", grown)
 }
 
@@ -330,7 +330,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
 		s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: status}, "", maxSideReports+int64(status)-1)
 	}
-	entries := collectFrom(t, s.Ledger, []room{s.rooms[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
+	entries := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
 	check(t, entries[len(entries)-1].Update.Status == delivery.Delivered, "the last report is %+v", entries[len(entries)-1].Update)
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Reported == delivery.Delivered && stored.Accepted.Name == fmt.Sprint("Courier ", maxSideReports-2), "stored %+v", stored)
@@ -544,11 +544,11 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	_, _, err := s.Orders.Create(t.Context(), s.creation("X-1", "X-1"))
 	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
 	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must tell")
-	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
+	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
 	get2(s.Orders.Create(t.Context(), s.creation("X-2", "key")))(t)
-	if ttl := s.rdb.PTTL(t.Context(), s.roomOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record lives for %s", ttl)
 	}
 }
@@ -557,7 +557,7 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	s := newEnv(t)
 	c := s.creation("X-1", "")
-	r := s.roomOf(s.account)
+	r := s.partitionOf(s.account)
 	s.prepareCreation(r, c, [16]byte{})
 	for i, want := range []string{"created", "recovered", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
@@ -575,7 +575,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	s.setClock(t, 4_000_000_000*second)
 	c := s.creation("X-1", "")
-	s.prepareCreation(s.roomOf(s.account), c, [16]byte{})
+	s.prepareCreation(s.partitionOf(s.account), c, [16]byte{})
 	for _, want := range []string{"created", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "answered %s, want %s", reply.name, want)

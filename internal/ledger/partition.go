@@ -44,7 +44,7 @@ func letters(n int) string {
 
 // partitionOf spreads accounts over partitions. Changing it would lose every
 // account: it is part of the stored layout.
-func partitionOf(account delivery.AccountID, partitions int) int {
+func partitionNumber(account delivery.AccountID, partitions int) int {
 	h := fnv.New64a()
 	h.Write(account[:])
 	return int(h.Sum64() % uint64(partitions))

@@ -39,7 +39,7 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 
 // resealField seals the secrets of one field again and answers how many.
 func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
-	key := l.roomOf(id).keyOf(kindEndpoint, id[:])
+	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
 		values, err := l.rdb.HMGet(ctx, key, field).Result()
 		if err != nil {

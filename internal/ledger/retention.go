@@ -16,7 +16,7 @@ import (
 // updates and attempts that go on, all that are settled; it drops nothing while a
 // required group is missing. Returns how many entries went.
 func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	total := int64(0)
 	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
 		key := r.key(kind)
@@ -119,7 +119,7 @@ func splitStreamID(id string) (ms, sequence uint64) {
 // acknowledged finds its order, however long the status workers were away. Returns
 // how many entries of the lists of ended orders were settled, at most limit.
 func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	settled, err := l.settledUntil(ctx, r.key(kindEvents))
 	if err != nil || settled.IsZero() {
 		return 0, err

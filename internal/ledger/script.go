@@ -123,7 +123,7 @@ const readsOnly = "'no-writes'"
 
 // keepsRunning is the flag of an operation that runs although the server is out
 // of memory: reads of vendors, whose counting writes over what is there, and what
-// makes room. Everything else is refused before its first step.
+// frees memory. Everything else is refused before its first step.
 const keepsRunning = "'allow-oom'"
 
 type operation struct {

@@ -30,7 +30,7 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 	for page := range slices.Chunk(ids, accountsAtOnce) {
 		keys := make([]string, len(page))
 		for i, id := range page {
-			keys[i] = l.roomOf(id).order(delivery.OrderDigest(id, externalID))
+			keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
 		}
 		records, err := l.getAll(ctx, keys)
 		if err != nil {
@@ -40,7 +40,7 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 			if record == "" {
 				continue
 			}
-			o, err := decodeOrder(record, l.roomOf(page[i]).number)
+			o, err := decodeOrder(record, l.partitionOf(page[i]).number)
 			if err != nil {
 				return nil, fmt.Errorf("order %q of account %s: %w", externalID, page[i], err)
 			}
@@ -113,15 +113,15 @@ func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*d
 
 // storeSet is one set of stores' digests.
 type storeSet struct {
-	room room
-	key  string
+	partition partition
+	key       string
 }
 
 // storeSets are the sets that hold every store that a filter can find. ordered:
 // all stores of one set belong before those of the next.
 func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
-		for _, r := range l.rooms {
+		for _, r := range l.partitions {
 			sets = append(sets, storeSet{r, r.fleetStores(f.Fleet)})
 		}
 		return sets, false, nil
@@ -133,7 +133,7 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 		}
 	}
 	for _, id := range ids {
-		r := l.roomOf(id)
+		r := l.partitionOf(id)
 		sets = append(sets, storeSet{r, r.keyOf(kindAccountStores, id[:])})
 	}
 	return sets, true, nil
@@ -152,7 +152,7 @@ func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []sto
 	var keys []string
 	for i, set := range sets {
 		for _, digest := range members[i].Val() {
-			keys = append(keys, set.room.prefix+string(rune(kindStore))+digest)
+			keys = append(keys, set.partition.prefix+string(rune(kindStore))+digest)
 		}
 	}
 	for page := range slices.Chunk(keys, storesAtOnce) {

@@ -40,7 +40,7 @@ func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
 			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
 		}
 	}
-	key := l.rooms[1].order(delivery.OrderDigest(vendors[1].account, "same id"))
+	key := l.partitions[1].order(delivery.OrderDigest(vendors[1].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
 	check(t, errOf(l.Orders.Find(t.Context(), "same id")) != nil, "a record that cannot be read is passed over")
 }
@@ -167,7 +167,7 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	}
 	ids := get(l.accountIDs(t.Context()))(t)
 	last := ids[len(ids)-1]
-	must(t, l.rdb.Set(t.Context(), l.roomOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
+	must(t, l.rdb.Set(t.Context(), l.partitionOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
 	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)
 	}

@@ -36,7 +36,7 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 		return err == nil
 	}
 	e.oldRotate = func(n byte) {
-		key := e.roomOf(account).account(account)
+		key := e.partitionOf(account).account(account)
 		current := get(e.rdb.HGet(t.Context(), key, "secret").Result())(t)
 		must(t, e.writeAccount(t.Context(), "update", account, "", nil,
 			"secret", string(append([]byte{n}, make([]byte, 31)...)), "old_secret", current, "old_until", e.now.Add(24*time.Hour).UnixMilli()))

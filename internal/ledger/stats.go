@@ -24,13 +24,13 @@ type Stats struct {
 func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
 	pipe := l.rdb.Pipeline()
-	type partition struct {
+	type reading struct {
 		events, updates, refused, dead, timers *redis.IntCmd
 		groups                                 [2]*redis.XInfoGroupsCmd
 	}
-	partitions := make([]partition, len(l.rooms))
-	for i, r := range l.rooms {
-		partitions[i] = partition{
+	reads := make([]reading, len(l.partitions))
+	for i, r := range l.partitions {
+		reads[i] = reading{
 			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
 			refused: pipe.XLen(ctx, r.key(kindRefused)),
 			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
@@ -43,7 +43,7 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
 		return s, fmt.Errorf("reading statistics: %w", failure(err))
 	}
-	for _, p := range partitions {
+	for _, p := range reads {
 		s.Events += p.events.Val()
 		s.Updates += p.updates.Val()
 		s.RefusedUpdates += p.refused.Val()

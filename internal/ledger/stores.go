@@ -114,7 +114,7 @@ func decodeStore(record string) (*delivery.Store, error) {
 // counts in the stores bucket and reads, in one script. The store is nil when
 // there is none. Errors are Consume's.
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	reply, err := l.count(ctx, l.scripts.readStore, account, []string{
 		r.ring(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
@@ -126,7 +126,7 @@ func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, ext
 
 // Get reads a store without counting. STORE_NOT_FOUND.
 func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	record, err := l.rdb.Get(ctx, r.store(delivery.OrderDigest(account, externalID))).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, delivery.Refuse(delivery.CodeStoreNotFound, "the account has no store %q", externalID)
@@ -142,7 +142,7 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 // publishes the notices, all in one script. ErrConflict when somebody else wrote
 // in between.
 func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
-	r := l.roomOf(s.Account)
+	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
 	closing := int64(0)
 	if !s.ClosingDate.IsZero() && s.State == delivery.Active {
@@ -176,20 +176,20 @@ func endOfLocalDay(t time.Time) time.Time {
 // OfFleet lists the stores attached to a fleet in a state (0: any) over all
 // accounts, in no particular order.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
-	return l.storesIn(ctx, l.rooms, func(r room) string { return r.fleetStores(fleet) }, state)
+	return l.storesIn(ctx, l.partitions, func(r partition) string { return r.fleetStores(fleet) }, state)
 }
 
-func (l *core) storesIn(ctx context.Context, rooms []room, set func(room) string, state delivery.StoreState) ([]*delivery.Store, error) {
+func (l *core) storesIn(ctx context.Context, partitions []partition, set func(partition) string, state delivery.StoreState) ([]*delivery.Store, error) {
 	pipe := l.rdb.Pipeline()
-	members := make([]*redis.StringSliceCmd, len(rooms))
-	for i, r := range rooms {
+	members := make([]*redis.StringSliceCmd, len(partitions))
+	for i, r := range partitions {
 		members[i] = pipe.SMembers(ctx, set(r))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("listing stores: %w", failure(err))
 	}
 	var stores []*delivery.Store
-	for i, r := range rooms {
+	for i, r := range partitions {
 		var keys []string
 		for _, digest := range members[i].Val() {
 			keys = append(keys, r.prefix+string(rune(kindStore))+digest)
@@ -233,7 +233,7 @@ func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store
 
 // DueStores lists stores of a partition whose closing day is over.
 func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	digests, err := l.dueMembers(ctx, r.key(kindClosings), now, limit)
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 }
 
 func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
-	r := l.roomOf(n.Account)
+	r := l.partitionOf(n.Account)
 	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
 		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))
 	return eventID, err

@@ -29,10 +29,10 @@ func checkListed(limit int) error {
 
 // trace is an entry of one of the streams that keep traces.
 type trace struct {
-	room   room
-	at     time.Time
-	values map[string]any
-	ms, n  uint64 // its id
+	partition partition
+	at        time.Time
+	values    map[string]any
+	ms, n     uint64 // its id
 }
 
 // newestTraces reads the newest entries of a stream of every partition in one
@@ -42,8 +42,8 @@ func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace,
 		return nil, err
 	}
 	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.XMessageSliceCmd, len(l.rooms))
-	for i, r := range l.rooms {
+	reads := make([]*redis.XMessageSliceCmd, len(l.partitions))
+	for i, r := range l.partitions {
 		reads[i] = pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -52,7 +52,7 @@ func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace,
 	var traces []trace
 	for i, read := range reads {
 		for _, m := range read.Val() {
-			t := trace{room: l.rooms[i], values: m.Values}
+			t := trace{partition: l.partitions[i], values: m.Values}
 			t.ms, t.n = splitStreamID(m.ID)
 			t.at = timeOf(int64(t.ms))
 			traces = append(traces, t)
@@ -114,7 +114,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 	pipe := l.rdb.Pipeline()
 	reads := make([]*redis.StringCmd, len(refused))
 	for i := range refused {
-		if r, ok := l.roomOfOrder(refused[i].Update.Order); ok {
+		if r, ok := l.partitionOfOrder(refused[i].Update.Order); ok {
 			reads[i] = pipe.GetRange(ctx, r.order(refused[i].Update.Order.Digest()), orderAccountAt, orderAccountAt+17)
 		}
 	}
@@ -165,8 +165,8 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 	reads := make([]*redis.XMessageSliceCmd, len(traces))
 	for i, t := range traces {
 		stream, entry := text(t.values["stream"]), text(t.values["entry"])
-		kind := strings.TrimPrefix(stream, t.room.prefix)
-		letters[i] = DeadLetter{At: t.at, Partition: t.room.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
+		kind := strings.TrimPrefix(stream, t.partition.prefix)
+		letters[i] = DeadLetter{At: t.at, Partition: t.partition.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
 			EntryID: printable(entry), Role: printable(text(t.values["role"])), Reason: printable(text(t.values["reason"]))}
 		if streamNames[kind] != "" && entry != "" {
 			reads[i] = pipe.XRange(ctx, stream, entry, entry)
@@ -182,14 +182,14 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 			return nil, fmt.Errorf("reading dead letters: %w", failure(err))
 		}
 		if found := read.Val(); len(found) == 1 {
-			letters[i].Fields = printableFields(traces[i].room, found[0].Values)
+			letters[i].Fields = printableFields(traces[i].partition, found[0].Values)
 		}
 	}
 	return letters, nil
 }
 
 // printableFields are an entry's fields, and the order that it names.
-func printableFields(r room, values map[string]any) map[string]string {
+func printableFields(r partition, values map[string]any) map[string]string {
 	shown := make(map[string]string, len(values)+1)
 	for field, value := range values {
 		shown[printable(field)] = printable(text(value))

@@ -18,10 +18,10 @@ import (
 func envsEverywhere(t *testing.T, l *Ledger) []*env {
 	t.Helper()
 	fleet := newFleet(t, l)
-	vendors := make([]*env, len(l.rooms))
+	vendors := make([]*env, len(l.partitions))
 	for missing := len(vendors); missing > 0; {
 		id := delivery.NewAccountID()
-		if i := partitionOf(id, len(l.rooms)); vendors[i] == nil {
+		if i := partitionNumber(id, len(l.partitions)); vendors[i] == nil {
 			must(t, l.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
 			vendors[i] = &env{Ledger: l, account: id, fleet: fleet}
 			newStore(t, l, id, fleet)
@@ -90,7 +90,7 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 		{"reason", "r"},
 		{"u", encodeUpdate(&gone), "reason", "r"},
 	} {
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.rooms[1].key(kindRefused), Values: values}).Err())
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
 	}
 	got := get(l.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	require(t, len(got) == 5, "%+v", got)
@@ -113,10 +113,10 @@ func TestRefusedUpdates_Bounds(t *testing.T) {
 func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	l, began := openTest(t), time.Now().Truncate(time.Millisecond)
 	s := envsEverywhere(t, l)[2]
-	r := l.rooms[2]
+	r := l.partitions[2]
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
-	reader := newFeedReader(l.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.rooms)
+	reader := newFeedReader(l.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
 	bury := func(kind byte, reason string) string {
@@ -147,7 +147,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 
 func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	s := newEnv(t)
-	r := s.roomOf(s.account)
+	r := s.partitionOf(s.account)
 	for _, values := range [][]any{
 		{"stream", r.account(s.account), "entry", "1-1", "role", "status", "reason", "not a stream"},
 		{"stream", r.key(kindEvents), "entry", "nonsense", "role", "status", "reason", "not an entry"},

@@ -47,7 +47,7 @@ const useSize = 1 + 6*4
 func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
 	calls := make([]call, len(accounts))
 	for i, id := range accounts {
-		r := l.roomOf(id)
+		r := l.partitionOf(id)
 		for e := range endpoints {
 			calls[i].keys = append(calls[i].keys, r.ring(e, id))
 		}

@@ -38,16 +38,16 @@ type Delivery struct {
 	// receiver for which nothing waits. It is sent once.
 	Ping bool
 
-	room    room
-	item    string    // as it stands in the queue
-	token   string    // the lease
-	version string    // of the receiver, when it was leased
-	due     time.Time // of a probe: its event's place in the schedule
+	partition partition
+	item      string    // as it stands in the queue
+	token     string    // the lease
+	version   string    // of the receiver, when it was leased
+	due       time.Time // of a probe: its event's place in the schedule
 }
 
 // complete reads what the leased events are about. What cannot be sent, because
 // the endpoint, the order or the notice is gone, is settled here.
-func (l *core) complete(ctx context.Context, r room, leased []*Delivery) ([]*Delivery, error) {
+func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([]*Delivery, error) {
 	if len(leased) == 0 {
 		return nil, nil
 	}
@@ -91,13 +91,13 @@ func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.String
 	case eventPing:
 		return nil
 	case eventNotice, eventNoticeReplay:
-		return pipe.Get(ctx, d.room.keyOf(kindNotice, []byte(d.noticeID())))
+		return pipe.Get(ctx, d.partition.keyOf(kindNotice, []byte(d.noticeID())))
 	}
-	return pipe.Get(ctx, d.room.keyOf(kindOrder, []byte(d.item[1:13])))
+	return pipe.Get(ctx, d.partition.keyOf(kindOrder, []byte(d.item[1:13])))
 }
 
 // sort tells what can be sent from what never can, which it settles.
-func (l *core) sort(ctx context.Context, r room, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
+func (l *core) sort(ctx context.Context, r partition, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
 	ready := leased[:0]
 	var gone []settlement
 	for i, d := range leased {
@@ -127,7 +127,7 @@ func (l *core) sort(ctx context.Context, r room, leased []*Delivery, records []*
 
 // fill completes a delivery from its record; reason says why it can never be
 // sent.
-func (d *Delivery) fill(r room, record *redis.StringCmd) (reason string, err error) {
+func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, err error) {
 	switch d.item[0] {
 	case eventPing:
 		d.fillPing()
@@ -204,7 +204,7 @@ func (d *Delivery) noticeID() string {
 }
 
 // notice reads one notice; nil when it is unknown or past its lifetime.
-func (l *core) notice(ctx context.Context, r room, eventID string) (*Notice, error) {
+func (l *core) notice(ctx context.Context, r partition, eventID string) (*Notice, error) {
 	record, err := l.rdb.Get(ctx, r.keyOf(kindNotice, []byte(eventID))).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

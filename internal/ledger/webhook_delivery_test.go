@@ -93,7 +93,7 @@ func TestDelivery_UnreadableIsNotGone(t *testing.T) {
 			err  error
 			gone bool
 		}{{redis.Nil, true}, {io.ErrUnexpectedEOF, false}} {
-			reason, err := d.fill(s.rooms[0], redis.NewStringResult("", test.err))
+			reason, err := d.fill(s.partitions[0], redis.NewStringResult("", test.err))
 			check(t, (reason != "") == test.gone && (err == nil) == test.gone, "%s, %v: reason %q, error %v", d.EventID, test.err, reason, err)
 		}
 	}
@@ -103,8 +103,8 @@ func TestDelivery_WithoutRecordIsNotSent(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	o := s.moved(t, delivery.Assigned)
 	s.publish(t, 1)
-	must(t, s.rdb.Del(t.Context(), s.rooms[0].order(o.ID.Digest())).Err())
-	bodies := get(s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result())(t)
+	must(t, s.rdb.Del(t.Context(), s.partitions[0].order(o.ID.Digest())).Err())
+	bodies := get(s.rdb.Keys(t.Context(), s.partitions[0].prefix+"n*").Result())(t)
 	must(t, s.rdb.Del(t.Context(), bodies...).Err())
 	s.lease(t, 0)
 	got := s.outcomes(t)
@@ -151,7 +151,7 @@ const largestBatch = 10_000
 
 func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 	t.Helper()
-	key := s.rooms[0].key(kindEvents)
+	key := s.partitions[0].key(kindEvents)
 	pipe := s.rdb.Pipeline()
 	for i := range largestBatch {
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []any{"e", event(i)}})
@@ -167,18 +167,18 @@ func (s *env) read(t *testing.T, event func(i int) string) []redis.XMessage {
 
 func (s *env) settled(t *testing.T) {
 	t.Helper()
-	pending := get(s.rdb.XPending(t.Context(), s.rooms[0].key(kindEvents), string(RoleWebhook)).Result())(t)
+	pending := get(s.rdb.XPending(t.Context(), s.partitions[0].key(kindEvents), string(RoleWebhook)).Result())(t)
 	check(t, pending.Count == 0, "%d entries are not settled", pending.Count)
 }
 
 func TestQueue_LargestBatchOfEvents(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)
 	messages := s.read(t, func(i int) string { return fmt.Sprintf("\x02evt_%d", i) })
-	args := []any{s.rooms[0].prefix, string(RoleWebhook), 0, 32, 32, lease.Milliseconds() * 1000}
+	args := []any{s.partitions[0].prefix, string(RoleWebhook), 0, 32, 32, lease.Milliseconds() * 1000}
 	for _, m := range messages {
 		args = append(args, m.ID, text(m.Values["e"]), s.account[:])
 	}
-	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.rooms[0].key(kindEvents)}, args...))(t)
+	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.partitions[0].key(kindEvents)}, args...))(t)
 	equal(t, s.endpoint(t).Backlog, largestBatch, "events wait")
 	s.settled(t)
 }
@@ -189,8 +189,8 @@ func TestQueue_LargestBatchOfCreations(t *testing.T) {
 		id := delivery.MakeOrderID(0, 1, delivery.OrderDigest(s.account, fmt.Sprint(i)))
 		return string(appendOrderEvent(nil, id, 1<<32|1))
 	})
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.rooms)
-	entries := reader.parse(t.Context(), s.rooms[0], s.rooms[0].key(kindEvents), messages)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
+	entries := reader.parse(t.Context(), s.partitions[0], s.partitions[0].key(kindEvents), messages)
 	get(s.Queue.Add(t.Context(), 0, entries, noGrant))(t)
 	s.settled(t)
 }

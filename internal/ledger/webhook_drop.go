@@ -41,7 +41,7 @@ func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dro
 
 // expired reads what waits first for d's endpoint, up to what is in time.
 func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settlement, error) {
-	items, err := l.rdb.LRange(ctx, d.room.keyOf(kindQueue, d.Account[:]), 0, dropPage-1).Result()
+	items, err := l.rdb.LRange(ctx, d.partition.keyOf(kindQueue, d.Account[:]), 0, dropPage-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading what waits: %w", failure(err))
 	}
@@ -52,7 +52,7 @@ func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settl
 	late := make([]*Delivery, len(items))
 	records := make([]*redis.StringCmd, len(items))
 	for i, item := range items {
-		late[i] = &Delivery{room: d.room, Account: d.Account, Receiver: d.Receiver, Attempt: 1, item: item}
+		late[i] = &Delivery{partition: d.partition, Account: d.Account, Receiver: d.Receiver, Attempt: 1, item: item}
 		records[i] = late[i].read(ctx, pipe)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
@@ -60,7 +60,7 @@ func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settl
 	}
 	var page []settlement
 	for i, d := range late {
-		reason, err := d.fill(d.room, records[i])
+		reason, err := d.fill(d.partition, records[i])
 		switch {
 		case err != nil:
 			return page, err
@@ -91,7 +91,7 @@ func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 // also what is being sent, whose results are lost. It may be called by several at
 // once, and after a crash by whoever comes next.
 func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	for {
 		pipe := l.rdb.Pipeline()
 		fresh := pipe.LRange(ctx, r.keyOf(kindQueue, account[:]), 0, dropPage-1)
@@ -102,7 +102,7 @@ func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased b
 		}
 		var page []settlement
 		add := func(item, token string, attempt int) {
-			d := &Delivery{room: r, Account: account, Attempt: attempt, item: item, token: token}
+			d := &Delivery{partition: r, Account: account, Attempt: attempt, item: item, token: token}
 			switch item[0] {
 			case eventPing:
 				d.fillPing()

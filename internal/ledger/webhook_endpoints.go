@@ -99,7 +99,7 @@ type endpointReads struct {
 	retry                     *redis.ZSliceCmd // the next to be due
 }
 
-func (r room) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
+func (r partition) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
 	return endpointReads{
 		values:   pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
 		waiting:  pipe.LLen(ctx, r.keyOf(kindQueue, account[:])),
@@ -152,7 +152,7 @@ func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
 // WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
 	pipe := l.rdb.Pipeline()
-	reads := l.roomOf(account).readEndpoint(ctx, pipe, account)
+	reads := l.partitionOf(account).readEndpoint(ctx, pipe, account)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("reading a webhook endpoint: %w", failure(err))
 	}
@@ -175,7 +175,7 @@ func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 		pipe := l.rdb.Pipeline()
 		reads := make([]endpointReads, len(page))
 		for i, id := range page {
-			reads[i] = l.roomOf(id).readEndpoint(ctx, pipe, id)
+			reads[i] = l.partitionOf(id).readEndpoint(ctx, pipe, id)
 		}
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
@@ -190,7 +190,7 @@ func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 }
 
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	return l.runText(ctx, l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }

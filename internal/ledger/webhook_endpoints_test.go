@@ -158,7 +158,7 @@ func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 	s.publish(t, 1)
 	s.ends(t, accepts, s.one(t)) // its receiver is remembered
 	s.publish(t, 1)
-	bodies := get(s.rdb.Keys(t.Context(), s.rooms[0].prefix+"n*").Result())(t)
+	bodies := get(s.rdb.Keys(t.Context(), s.partitions[0].prefix+"n*").Result())(t)
 	must(t, s.rdb.Del(t.Context(), bodies...).Err()) // the first reply will say that there is none
 	s.pass(t, time.Millisecond)
 	other.publish(t, 2)

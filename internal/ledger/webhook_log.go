@@ -104,7 +104,7 @@ func (a *AttemptRecord) appendLine(b []byte, kind byte) []byte {
 	return appendText(b, a.Answer)
 }
 
-func (r room) decodeLine(line string) (a AttemptRecord, err error) {
+func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	f := fields{rest: line}
 	kind := f.byte()
 	switch kind {
@@ -146,7 +146,7 @@ func (r room) decodeLine(line string) (a AttemptRecord, err error) {
 
 // decodeOutcomes reads an entry of the stream of outcomes or of tries: account,
 // and lines named 1, 2 and so on.
-func (r room) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
+func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
 	records := make([]AttemptRecord, 0, len(values)-1)
 	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
 		record, err := r.decodeLine(text(values[strconv.Itoa(i)]))
@@ -189,7 +189,7 @@ func (l Webhooks) Attempts(ctx context.Context, account delivery.AccountID, stat
 
 // LastAttempts are the newest n lines of an account's log, newest first.
 func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, int64(n)-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading the attempt log: %w", failure(err))

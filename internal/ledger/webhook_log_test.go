@@ -191,7 +191,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 // exporting makes the groups of an exporter, as its first start does.
 func (s *env) exporting(t *testing.T) {
 	t.Helper()
-	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleExport, Consumer: "x"}, s.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
 }
 
 // exported are the attempts that an exporter gets, in the order of its streams:
@@ -250,7 +250,7 @@ func TestTries_OfOneCall(t *testing.T) {
 	get(s.Queue.Record(t.Context(), results, noGrant, s.breaker))(t)
 	got, want := s.exported(t), []string{"delivered 1 200", "retrying 1 500", "retrying 1 500"}
 	check(t, slices.Equal(got, want), "%q, want %q", got, want)
-	equal(t, s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val(), 1, "entries")
+	equal(t, s.rdb.XLen(t.Context(), s.partitions[0].key(kindTries)).Val(), 1, "entries")
 }
 
 // Probes share a line in the log, but each has its own here; pings have none.
@@ -285,7 +285,7 @@ func TestTries_CostNothingWithoutExporter(t *testing.T) {
 		s.ends(t, failsFor(time.Second), s.one(t))
 		s.pass(t, time.Second)
 	}
-	n := s.rdb.Exists(t.Context(), s.rooms[0].key(kindTries)).Val()
+	n := s.rdb.Exists(t.Context(), s.partitions[0].key(kindTries)).Val()
 	check(t, n == 0, "there is a stream that nobody reads")
 	equal(t, len(s.attempts(t, "")), 5, "lines")
 }
@@ -303,7 +303,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 	s.ends(t, accepts, s.one(t))
 	length := func() [2]int64 {
-		return [2]int64{s.rdb.XLen(t.Context(), s.rooms[0].key(kindOutcomes)).Val(), s.rdb.XLen(t.Context(), s.rooms[0].key(kindTries)).Val()}
+		return [2]int64{s.rdb.XLen(t.Context(), s.partitions[0].key(kindOutcomes)).Val(), s.rdb.XLen(t.Context(), s.partitions[0].key(kindTries)).Val()}
 	}
 	trim := func() {
 		t.Helper()
@@ -311,7 +311,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	}
 	trim()
 	equal(t, length(), [2]int64{1, failures}, "before it is exported")
-	entries := collectFrom(t, s.Ledger, s.rooms, RoleExport, 1+1+failures)
+	entries := collectFrom(t, s.Ledger, s.partitions, RoleExport, 1+1+failures)
 	var kinds strings.Builder
 	for i := range entries {
 		kinds.WriteByte(entries[i].kind())

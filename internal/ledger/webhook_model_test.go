@@ -54,7 +54,7 @@ func scores(zs []redis.Z) map[string]int64 {
 // observe reads everything that the invariants speak of, in one round trip, and the
 // outcomes since the last time.
 func (p *play) observe() {
-	r := p.rooms[0]
+	r := p.partitions[0]
 	pipe := p.rdb.Pipeline()
 	type reads struct {
 		q, g *redis.StringSliceCmd

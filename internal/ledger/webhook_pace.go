@@ -25,7 +25,7 @@ const paceBurst = 5
 // leasePaced asks the endpoint's pace how many events may go and takes those.
 // What the pace allowed and another process took meanwhile is not sent later:
 // the pace errs on the slow side.
-func (l *core) leasePaced(ctx context.Context, r room, p paced, g Grant) ([]*Delivery, error) {
+func (l *core) leasePaced(ctx context.Context, r partition, p paced, g Grant) ([]*Delivery, error) {
 	// With a burst of one the library never allows anything at 3, 5, 7 or 9 a second:
 	// its times are rounded to less than one interval.
 	limit := redis_rate.Limit{Rate: p.rate, Burst: max(2, p.rate/paceBurst), Period: time.Second}

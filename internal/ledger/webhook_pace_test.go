@@ -15,7 +15,7 @@ func TestPace_SlowerOneCounts(t *testing.T) {
 		must(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: -1, PerSecond: perSecond}))
 		s.setGate(t, g)
 		s.pass(t, time.Second)
-		leased, waiting, _, err := s.Ledger.lease(t.Context(), s.rooms[0], grant(10))
+		leased, waiting, _, err := s.Ledger.lease(t.Context(), s.partitions[0], grant(10))
 		must(t, err)
 		require(t, len(leased) == 0 && len(waiting) == 1 && waiting[0].could == 10, "%d leased, paced %+v", len(leased), waiting)
 		return waiting[0].rate

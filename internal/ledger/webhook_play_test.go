@@ -69,14 +69,14 @@ func (p *play) readStream() {
 }
 
 func (p *play) read(count int64, g Grant) {
-	key := p.rooms[0].key(kindEvents)
+	key := p.partitions[0].key(kindEvents)
 	found, err := p.rdb.XReadGroup(p.ctx, &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{key, ">"},
 		Count: count, Block: -1}).Result()
 	if err == redis.Nil {
 		return
 	}
 	p.must(err)
-	p.entries = p.reader.parse(p.ctx, p.rooms[0], key, found[0].Messages)
+	p.entries = p.reader.parse(p.ctx, p.partitions[0], key, found[0].Messages)
 	p.queue(g)
 	for _, e := range p.entries {
 		if e.Event.Notice != "" {
@@ -291,7 +291,7 @@ func (p *play) replaySome() {
 		id := item[9:]
 		if item[0] == eventReplay {
 			f := fields{rest: item[15:]}
-			id = delivery.EventID(p.rooms[0].orderOfMember(item[1:15]), 1<<32|uint64(f.uint32()))
+			id = delivery.EventID(p.partitions[0].orderOfMember(item[1:15]), 1<<32|uint64(f.uint32()))
 		}
 		p.replays[string(s.account[:])+item] = id
 		p.cycles[id]++
@@ -413,16 +413,16 @@ func rapidChecks(t *testing.T, checks, steps int) {
 
 func newPlay(t *testing.T, rt *rapid.T, l *Ledger, fleet *delivery.Fleet, ms *atomic.Int64) *play {
 	t.Helper()
-	old := get(l.rdb.Keys(t.Context(), l.rooms[0].prefix+"*").Result())(t)
+	old := get(l.rdb.Keys(t.Context(), l.partitions[0].prefix+"*").Result())(t)
 	must(t, l.rdb.Del(t.Context(), append(old, "test:clock")...).Err())
 	p := &play{T: rt, Ledger: l, ctx: t.Context(), lastOutcome: "0", lastTry: "0", inFlight: 4,
 		finals: make(map[final]int), sums: make(map[delivery.AccountID]*[len(lineOutcomes)]int64), notices: make(map[string]*env), unread: make(map[string]*env),
 		replays: make(map[string]string), cycles: make(map[string]int), tries: make(map[string]int), ended: make(map[string]bool)}
 	ms.Store(time.Now().UnixMilli())
 	l.setClock(t, ms.Load()*1000)
-	p.reader = newFeedReader(l.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, l.rooms)
+	p.reader = newFeedReader(l.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, l.partitions)
 	must(t, p.reader.makeGroups(t.Context()))
-	must(t, newFeedReader(l.core, &Feed{Role: RoleExport, Consumer: "x"}, l.rooms).makeGroups(t.Context()))
+	must(t, newFeedReader(l.core, &Feed{Role: RoleExport, Consumer: "x"}, l.partitions).makeGroups(t.Context()))
 	for range 3 {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet, ms: ms, breaker: playBreaker}
 		newStore(t, l, s.account, fleet)
@@ -468,7 +468,7 @@ func (p *play) pass(d time.Duration) {
 	now := p.vendors[0].ms.Add(d.Milliseconds())
 	p.must(p.rdb.Set(p.ctx, "test:clock", now*1000, 0).Err())
 	for _, s := range p.vendors {
-		p.must(p.rdb.Del(p.ctx, "rate:"+p.rooms[0].prefix+"pace:"+s.account.String()).Err())
+		p.must(p.rdb.Del(p.ctx, "rate:"+p.partitions[0].prefix+"pace:"+s.account.String()).Err())
 	}
 }
 

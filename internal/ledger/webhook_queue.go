@@ -58,7 +58,7 @@ func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant)
 	if len(entries) == 0 {
 		return Leased{}, nil
 	}
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	owners, err := l.owners(ctx, r, entries)
 	if err != nil {
 		return Leased{}, err
@@ -101,7 +101,7 @@ func text(value any) string {
 
 // owners reads whose the notices among entries are; one that is past its lifetime
 // is nobody's.
-func (l *core) owners(ctx context.Context, r room, entries []Entry) (map[string][]byte, error) {
+func (l *core) owners(ctx context.Context, r partition, entries []Entry) (map[string][]byte, error) {
 	pipe := l.rdb.Pipeline()
 	reads := make(map[string]*redis.StringCmd)
 	for _, e := range entries {
@@ -132,7 +132,7 @@ const endpointsPerLease = 64
 // endpoints that have any. next is when to come back at the latest; zero when
 // nothing waits in this partition.
 func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
-	r := l.rooms[partition]
+	r := l.partitions[partition]
 	leased, paced, next, err := l.lease(ctx, r, g)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -160,7 +160,7 @@ func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Deliver
 
 // lease runs the script; for a single endpoint with its values behind the usual
 // ones.
-func (l *core) lease(ctx context.Context, r room, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
+func (l *core) lease(ctx context.Context, r partition, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
 	args := append([]any{r.prefix, g.Limit, g.Share, g.InFlight, g.lease(), endpointsPerLease}, single...)
 	reply, err := l.run(ctx, l.scripts.leaseEvents, []string{r.key(kindSchedule)}, args...)
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *core) lease(ctx context.Context, r room, g Grant, single ...any) (lease
 }
 
 // parseLeases reads the lists that scripts answer for each endpoint.
-func (r room) parseLeases(token string, lists []any) (leased []*Delivery, waiting []paced, err error) {
+func (r partition) parseLeases(token string, lists []any) (leased []*Delivery, waiting []paced, err error) {
 	for _, list := range lists {
 		values, _ := list.([]any)
 		if len(values) < 5 || len(text(values[0])) != len(delivery.AccountID{}) {
@@ -197,10 +197,10 @@ func (r room) parseLeases(token string, lists []any) (leased []*Delivery, waitin
 }
 
 // appendLeases reads triples: item, attempts made, due of a probe ahead of it.
-func (r room) appendLeases(ds []*Delivery, account delivery.AccountID, token, version string, triples []any) []*Delivery {
+func (r partition) appendLeases(ds []*Delivery, account delivery.AccountID, token, version string, triples []any) []*Delivery {
 	for ; len(triples) >= 3; triples = triples[3:] {
 		made, _ := strconv.Atoi(text(triples[1]))
-		d := &Delivery{room: r, Account: account, item: text(triples[0]), token: token, version: version, Attempt: made + 1}
+		d := &Delivery{partition: r, Account: account, item: text(triples[0]), token: token, version: version, Attempt: made + 1}
 		d.due = timeOf(number(text(triples[2])))
 		d.Probe = !d.due.IsZero()
 		ds = append(ds, d)
@@ -215,7 +215,7 @@ func (r room) appendLeases(ds []*Delivery, account delivery.AccountID, token, ve
 func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		for first := 0; ; first += page {
 			reply, err := l.run(ctx, l.scripts.releaseLeases, []string{r.key(kindSchedule)},
 				r.prefix, holderDigits(holder), first, first+page-1)
@@ -253,7 +253,7 @@ func testData(account delivery.AccountID) []byte {
 // queueReplays puts items behind an endpoint's queue, unless their events wait
 // already, and tells how many that are with those queued before.
 func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	for page := range slices.Chunk(items, 100) { // each is looked up: others wait for one script, not for the day
 		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
 			append([]any{r.prefix, account[:], l.mostWaiting}, page...)...)

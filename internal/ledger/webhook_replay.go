@@ -33,7 +33,7 @@ func replaysFull(queued int) error {
 // that is paused for longer than its lease loses it, and two may run at once,
 // which costs time and nothing else.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
-	lease := l.roomOf(account).keyOf(kindReplaying, account[:])
+	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
 	if err != nil {
 		return 0, fmt.Errorf("beginning a replay: %w", failure(err))
@@ -86,7 +86,7 @@ func (l *core) replayable(ctx context.Context, account delivery.AccountID, event
 		}
 		return replayItem(Event{Order: id, Version: version}, now), nil
 	}
-	n, err := l.notice(ctx, l.roomOf(account), eventID)
+	n, err := l.notice(ctx, l.partitionOf(account), eventID)
 	if err != nil || n == nil || n.Account != account {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func replayItem(e Event, now time.Time) []byte {
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
-		events, err := l.eventsOf(ctx, l.roomOf(account), account, page)
+		events, err := l.eventsOf(ctx, l.partitionOf(account), account, page)
 		if err == nil {
 			queued, err = l.replay(ctx, account, events, queued)
 		}
@@ -125,7 +125,7 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 // since a time was a state ("undelivered" or "notSent"), at most 24 hours back.
 // Errors as ReplaySince has them.
 func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
-	r := l.roomOf(account)
+	r := l.partitionOf(account)
 	var order []Event              // as they first ended in a way
 	last := make(map[Event]string) // how they ended
 	return l.replayStream(ctx, account, kindOutcomes, since, func(page []redis.XMessage) (int, error) {
@@ -166,7 +166,7 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 		now := l.now()
 		start := strconv.FormatInt(max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), 10)
 		for {
-			page, err := l.rdb.XRangeN(ctx, l.roomOf(account).key(kind), start, strconv.FormatInt(now.UnixMilli(), 10), 1000).Result()
+			page, err := l.rdb.XRangeN(ctx, l.partitionOf(account).key(kind), start, strconv.FormatInt(now.UnixMilli(), 10), 1000).Result()
 			if err != nil {
 				return 0, fmt.Errorf("reading a stream: %w", failure(err))
 			}
@@ -195,7 +195,7 @@ func (l *core) replay(ctx context.Context, account delivery.AccountID, events []
 
 // eventsOf are the account's events on a page of the partition's stream, without
 // creations, which send nothing.
-func (l *core) eventsOf(ctx context.Context, r room, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
+func (l *core) eventsOf(ctx context.Context, r partition, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
 	events := make([]Event, 0, len(page))
 	pipe := l.rdb.Pipeline()
 	owners := make([]*redis.StringCmd, 0, len(page))

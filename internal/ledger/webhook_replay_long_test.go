@@ -76,14 +76,14 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 // and tells how long each took.
 func (s *env) cycles(t *testing.T, n int) []time.Duration {
 	t.Helper()
-	stream := s.rooms[0].key(kindEvents)
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.rooms)
+	stream := s.partitions[0].key(kindEvents)
+	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.partitions)
 	took := make([]time.Duration, n)
 	for i := range took {
 		began := time.Now()
 		must(t, s.Webhooks.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 		found := get(s.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{stream, ">"}, Block: -1}).Result())(t)
-		entries := reader.parse(t.Context(), s.rooms[0], stream, found[0].Messages)
+		entries := reader.parse(t.Context(), s.partitions[0], stream, found[0].Messages)
 		leased := get(s.Queue.Add(t.Context(), 0, entries, grant(1)))(t)
 		require(t, len(leased.Deliveries) == 1 && leased.Deliveries[0].Account == s.account, "leased %+v", leased)
 		s.ends(t, accepts, leased.Deliveries...)

@@ -166,8 +166,8 @@ func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, br
 		if !ok {
 			at = len(calls)
 			indexes[d.Account] = at
-			calls = append(calls, call{keys: []string{d.room.keyOf(kindEndpoint, d.Account[:])},
-				args: []any{d.room.prefix, d.Account[:], 0, g.Share, g.InFlight, g.lease(), breaker}})
+			calls = append(calls, call{keys: []string{d.partition.keyOf(kindEndpoint, d.Account[:])},
+				args: []any{d.partition.prefix, d.Account[:], 0, g.Share, g.InFlight, g.lease(), breaker}})
 			members = append(members, nil)
 		}
 		calls[at].args = settlements[i].appendTo(calls[at].args)
@@ -194,13 +194,13 @@ func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, br
 		more, _ := values[2].(int64)
 		recorded.More = recorded.More || more == 1
 		first := settlements[members[at][0]].delivery
-		leased = first.room.appendLeases(leased, first.Account, text(values[1]), text(values[3]), values[4:])
+		leased = first.partition.appendLeases(leased, first.Account, text(values[1]), text(values[3]), values[4:])
 	}
 	if len(leased) == 0 {
 		return recorded, nil
 	}
 	// What was recorded stands, whatever fails now: the new leases run out.
-	if recorded.Deliveries, err = l.complete(ctx, settlements[0].delivery.room, leased); err != nil {
+	if recorded.Deliveries, err = l.complete(ctx, settlements[0].delivery.partition, leased); err != nil {
 		l.log.Warn("leased events could not be read, they come again", "events", len(leased), "error", err)
 	}
 	return recorded, nil

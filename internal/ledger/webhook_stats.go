@@ -32,7 +32,7 @@ type queueReads struct {
 // It looks at every endpoint that has anything.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
 	all := make(map[EndpointState]QueueStats)
-	for _, r := range l.rooms {
+	for _, r := range l.partitions {
 		accounts, err := l.rdb.ZRange(ctx, r.key(kindSchedule), 0, -1).Result()
 		if err != nil {
 			return nil, fmt.Errorf("listing webhook queues: %w", failure(err))
@@ -46,7 +46,7 @@ func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 	return all, nil
 }
 
-func (l *core) addQueues(ctx context.Context, r room, accounts []string, all map[EndpointState]QueueStats) error {
+func (l *core) addQueues(ctx context.Context, r partition, accounts []string, all map[EndpointState]QueueStats) error {
 	pipe := l.rdb.Pipeline()
 	reads := make([]queueReads, len(accounts))
 	for i, account := range accounts {
@@ -86,13 +86,13 @@ func (l *core) addQueues(ctx context.Context, r room, accounts []string, all map
 }
 
 // addOldest reads when the given events happened.
-func (l *core) addOldest(ctx context.Context, r room, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
+func (l *core) addOldest(ctx context.Context, r partition, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
 	for state, items := range next {
 		pipe := l.rdb.Pipeline()
 		ds := make([]*Delivery, len(items))
 		records := make([]*redis.StringCmd, len(items))
 		for i, item := range items {
-			ds[i] = &Delivery{room: r, item: item}
+			ds[i] = &Delivery{partition: r, item: item}
 			records[i] = ds[i].read(ctx, pipe)
 		}
 		if pipe.Len() > 0 {

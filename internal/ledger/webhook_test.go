@@ -138,7 +138,7 @@ func (s *env) silentFor(t *testing.T, d time.Duration) *Delivery {
 	return s.one(t)
 }
 
-func (s *env) key(kind byte) string { return s.rooms[0].keyOf(kind, s.account[:]) }
+func (s *env) key(kind byte) string { return s.partitions[0].keyOf(kind, s.account[:]) }
 
 // gate reads the gate of the account's endpoint; false when there is none.
 func (s *env) gate(t *testing.T) (g gateState, there bool) {
@@ -188,13 +188,13 @@ func (s *env) attempts(t *testing.T, state string) []AttemptRecord {
 
 func (s *env) outcomes(t testing.TB) []AttemptRecord {
 	t.Helper()
-	entries := get(s.rdb.XRange(t.Context(), s.rooms[0].key(kindOutcomes), "-", "+").Result())(t)
+	entries := get(s.rdb.XRange(t.Context(), s.partitions[0].key(kindOutcomes), "-", "+").Result())(t)
 	var all []AttemptRecord
 	for _, entry := range entries {
 		if entry.Values["a"] != string(s.account[:]) {
 			continue
 		}
-		records := get(s.rooms[0].decodeOutcomes(entry.Values))(t)
+		records := get(s.partitions[0].decodeOutcomes(entry.Values))(t)
 		all = append(all, records...)
 	}
 	return all
@@ -214,7 +214,7 @@ func (s *env) due(t *testing.T, d *Delivery) time.Time {
 // for it: it reads the server's clock, which tests cannot move.
 func (s *env) unpaced(t testing.TB) {
 	t.Helper()
-	must(t, s.rdb.Del(t.Context(), "rate:"+s.rooms[0].prefix+"pace:"+s.account.String()).Err())
+	must(t, s.rdb.Del(t.Context(), "rate:"+s.partitions[0].prefix+"pace:"+s.account.String()).Err())
 }
 
 // take leases n events, however slowly they are handed out.
@@ -261,7 +261,7 @@ func (s *env) pump(t *testing.T, n int) {
 	t.Helper()
 	entries := collect(t, s.Ledger, RoleWebhook, "pump", n)
 	for range 2 { // a repeated call queues nothing twice
-		get(s.Queue.Add(t.Context(), partitionOf(s.account, len(s.rooms)), entries, noGrant))(t)
+		get(s.Queue.Add(t.Context(), partitionNumber(s.account, len(s.partitions)), entries, noGrant))(t)
 	}
 }
 
@@ -276,7 +276,7 @@ func (s *env) moved(t *testing.T, changes ...delivery.Status) *delivery.Order {
 
 func (s *env) lease(t *testing.T, want int) []*Delivery {
 	t.Helper()
-	ds, _ := get2(s.Queue.Lease(t.Context(), partitionOf(s.account, len(s.rooms)), grant(100)))(t)
+	ds, _ := get2(s.Queue.Lease(t.Context(), partitionNumber(s.account, len(s.partitions)), grant(100)))(t)
 	require(t, len(ds) == want, "%d events leased, want %d", len(ds), want)
 	return ds
 }
