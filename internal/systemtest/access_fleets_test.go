@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/testenv/system"
+	"vendorapi/internal/stack"
 )
 
 var someCourier = map[string]any{"courier": map[string]string{"name": "Kemal Sarıgülözü", "phone": "05457778899", "vehicleType": "Motorcycle"}}
@@ -26,7 +26,7 @@ func (e *env) jobOf(t *testing.T, order string) (status string, courier *struct{
 // pending is a store of a's that waits for the demo's fleet.
 func (e *env) pending(t *testing.T, id string) {
 	t.Helper()
-	succeeds(t, e.a.Client, http.MethodPut, "/stores/"+id, system.StoreBody(e.Demo.Fleet.FleetID), nil)
+	succeeds(t, e.a.Client, http.MethodPut, "/stores/"+id, stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 }
 
 func crossFleetStores(t *testing.T, e *env) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 )
 
 // crossings try an endpoint from another account or fleet, by the route's name.
@@ -103,7 +103,7 @@ func crossCreate(t *testing.T, e *env) {
 		t.Errorf("a used external id: %s", double.Raw)
 	}
 	// A store that only the other has is none.
-	succeeds(t, e.a.Client, http.MethodPut, "/stores/only-a", system.StoreBody(e.Demo.Fleet.FleetID), nil)
+	succeeds(t, e.a.Client, http.MethodPut, "/stores/only-a", stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 	succeeds(t, e.Fleet, http.MethodPost, "/stores/"+e.a.AccountID+"/only-a/confirm", nil, nil)
 	at := func(store string) *reply {
 		a := as(t, e.b.Client, http.MethodPost, "/orders", e.b.Order(func(o map[string]any) {
@@ -164,7 +164,7 @@ func crossStores(t *testing.T, e *env) {
 		t.Errorf("the account's own store is %s", own)
 	}
 	// What only the other has registered begins anew: nothing of it is kept.
-	succeeds(t, e.a.Client, http.MethodPut, "/stores/secret-a", system.StoreBody(e.Demo.Fleet.FleetID), nil)
+	succeeds(t, e.a.Client, http.MethodPut, "/stores/secret-a", stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 	unknown := as(t, e.b.Client, http.MethodPut, "/stores/never-seen", change)
 	theirs := as(t, e.b.Client, http.MethodPut, "/stores/secret-a", change)
 	if theirs.Code != "VALIDATION_FAILED" {
@@ -231,7 +231,7 @@ func crossWebhookRead(t *testing.T, e *env) {
 }
 
 func crossWebhookDelete(t *testing.T, e *env) {
-	third := newVendor(t, e.Env)
+	third := newVendor(t, e.stackEnv)
 	succeeds(t, third.Client, http.MethodDelete, "/webhook", nil, nil)
 	if gone := as(t, third.Client, http.MethodGet, "/webhook", nil); gone.Code != "WEBHOOK_NOT_CONFIGURED" {
 		t.Errorf("after the deletion: %d %s", gone.Status, gone.Raw)
@@ -284,7 +284,7 @@ func crossWebhookReplay(t *testing.T, e *env) {
 func testOwnPorts(t *testing.T, e *env) {
 	const statement = "INSERT INTO delivery.schema_migrations SELECT * FROM delivery.schema_migrations"
 	own := []string{e.Demo.ClickHouseURL, e.Demo.BaseURL, e.Demo.OpsURL, e.Demo.PanelURL, e.Redis.URL, e.ClickHouseURL()}
-	v := e.Vendor(t, system.Raised)
+	v := e.Vendor(t, stack.Unlimited)
 	for _, origin := range own {
 		u, err := url.Parse(origin)
 		must(t, err)

@@ -17,7 +17,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
@@ -42,7 +41,7 @@ type creating struct {
 	stop func()
 }
 
-func startCreating(t *testing.T, v *system.Vendor) *creating {
+func startCreating(t *testing.T, v account) *creating {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &creating{}
@@ -90,8 +89,8 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	panel, err := stack.FreeAddr()
 	must(t, err)
 	o := stack.Options{DataDir: data, PanelAddr: panel, CourierStep: 200 * time.Millisecond, Reporting: true}
-	s := system.Start(t, o)
-	v := s.Account(t, system.Raised)
+	s := startStack(t, o)
+	v := s.Account(t, stack.Unlimited)
 	var up atomic.Bool // of the vendor's receiver, which refuses everything until the end
 	received := v.Receive(t, receiver.Options{Refuse: func(receiver.Event) int {
 		if up.Load() {
@@ -116,7 +115,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	c.stop()
 	s.Stop()
 	loseAndRestore(t, data, to)
-	s2 := system.Start(t, o)
+	s2 := startStack(t, o)
 	if s2.Demo.Account != s.Demo.Account || s2.Demo.Fleet != s.Demo.Fleet || s2.Demo.AdminKey != s.Demo.AdminKey {
 		t.Errorf("credentials changed:\n%+v\n%+v", s.Demo, s2.Demo)
 	}
@@ -125,7 +124,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	checkRestored(t, s2, v, before, c.all())
 	for _, o := range before {
 		await(t, "every webhook of "+o.key+" arrives, also those that waited", func() bool {
-			return fmt.Sprint(system.Statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
+			return fmt.Sprint(statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
 		})
 	}
 	if counts := received.Counts(); counts.Changed > 0 || len(counts.Invalid) > 0 {
@@ -134,7 +133,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	checkReports(t, s2, v, c.all())
 }
 
-func backUp(t *testing.T, s *system.Env, data, to string) {
+func backUp(t *testing.T, s *stackEnv, data, to string) {
 	t.Helper()
 	out, err := s.Command(t, stack.BackupUser, "backup", "--to", to,
 		"--include", filepath.Join(data, "keys"), "--include", filepath.Join(data, "demo.json"))
@@ -166,7 +165,7 @@ func loseAndRestore(t *testing.T, data, from string) {
 // checkRestored wants every order of before to be there, no less far, and its
 // creation to be answered as it was. What was created later may be lost; a vendor
 // who repeats it has it.
-func checkRestored(t *testing.T, s *system.Env, v *system.Vendor, before, all []*acknowledged) {
+func checkRestored(t *testing.T, s *stackEnv, v account, before, all []*acknowledged) {
 	t.Helper()
 	for i, o := range all {
 		a, err := v.Do(t.Context(), http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
@@ -186,7 +185,7 @@ func checkRestored(t *testing.T, s *system.Env, v *system.Vendor, before, all []
 
 // checkReports wants all orders in the reports, once and delivered, and Redis and
 // ClickHouse to agree.
-func checkReports(t *testing.T, s *system.Env, v *system.Vendor, all []*acknowledged) {
+func checkReports(t *testing.T, s *stackEnv, v account, all []*acknowledged) {
 	t.Helper()
 	reports := client.New(s.Demo.PanelURL+"/reports", 2)
 	reports = reports.As(reports.Base, s.Demo.ReportsToken)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -27,12 +26,12 @@ func newClusterEnv(t *testing.T) *clusterEnv {
 	c, err := stack.StartReplicatedCluster(t.Context(), t.TempDir(), 3, 4*time.Second)
 	must(t, err)
 	t.Cleanup(c.Stop)
-	s := system.Start(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
+	s := startStack(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
 	_, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	_, err = s.AddWorker(t.Context(), "second")
 	must(t, err)
-	v := s.Vendor(t, system.Raised)
+	v := s.Vendor(t, stack.Unlimited)
 	e := &clusterEnv{Cluster: c, receiver: v.Receive(t, receiver.Options{})}
 	e.tills = openTills(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
 	return e

@@ -12,8 +12,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
-
-	"vendorapi/internal/testenv/system"
 )
 
 // variables are those that `make env` writes, with values that say so.
@@ -31,7 +29,7 @@ func project(t *testing.T, without string, profiles ...string) (*types.Project, 
 			env = append(env, name+"=value-of-"+name)
 		}
 	}
-	file := system.ModuleFile(t, "docker-compose.yml")
+	file := moduleFile(t, "docker-compose.yml")
 	options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(env), cli.WithProfiles(profiles), cli.WithWorkingDirectory(filepath.Dir(file)))
 	must(t, err)
 	return options.LoadProject(t.Context())
@@ -50,7 +48,7 @@ func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
 		if _, err := project(t, name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
 			t.Errorf("without %s: %v", name, err)
 		}
-		if !strings.Contains(system.Read(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
+		if !strings.Contains(readFile(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
 			t.Errorf("make env does not write %s", name)
 		}
 	}
@@ -154,7 +152,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		return false
 	}
 	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 6, "configs/prometheus/prometheus.yml": 5} {
-		found := target.FindAllStringSubmatch(system.Read(t, name), -1)
+		found := target.FindAllStringSubmatch(readFile(t, name), -1)
 		if len(found) != want {
 			t.Errorf("%s names %v, want %d targets", name, found, want)
 		}
@@ -164,7 +162,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(system.Read(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
+	if !strings.Contains(readFile(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
 		t.Error("Grafana asks somebody else than the service prometheus")
 	}
 }
@@ -188,14 +186,14 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
 		t.Errorf("redis has no limit of memory: %s", command)
 	}
-	if !strings.Contains(system.Read(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
+	if !strings.Contains(readFile(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
 		t.Error("a full Redis drops orders")
 	}
 }
 
 func TestDockerfile_EndsWithoutRoot(t *testing.T) {
 	t.Parallel()
-	lines := strings.Split(strings.TrimSpace(system.Read(t, "configs/Dockerfile")), "\n")
+	lines := strings.Split(strings.TrimSpace(readFile(t, "configs/Dockerfile")), "\n")
 	if user, ok := strings.CutPrefix(lines[len(lines)-1], "USER "); !ok || strings.HasPrefix(user, "0") || strings.HasPrefix(user, "root") {
 		t.Errorf("the last line is %q", lines[len(lines)-1])
 	}

@@ -10,7 +10,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/receiver"
 )
@@ -38,24 +37,27 @@ func TestDay_AddsUp(t *testing.T) {
 				t.Cleanup(cluster.Stop)
 				c.o.RedisURL = cluster.URL
 			}
-			l := system.Listen(t)
-			c.o.WebhookURL, c.o.CourierStep, c.o.Reporting = l.URL, 100*time.Millisecond, true
-			s := system.Start(t, c.o)
+			url, handle := listen(t)
+			c.o.WebhookURL, c.o.CourierStep, c.o.Reporting = url, 100*time.Millisecond, true
+			s := startStack(t, c.o)
 			if url := s.RedisURL(stack.GatewayUser); c.o.RedisTLS && !strings.HasPrefix(url, "rediss://"+stack.GatewayUser+":") {
 				t.Fatalf("the gateway goes to %s", url)
 			}
-			playDay(t, s, l, c.day)
+			playDay(t, s, handle, c.day)
 		})
 	}
 }
 
-// playDay plays a day against s, whose demo webhook is l.
-func playDay(t *testing.T, s *system.Env, l *system.Listener, o day.Options) {
+// playDay plays a day against s, whose demo webhook handle answers.
+func playDay(t *testing.T, s *stackEnv, handle func(http.Handler), o day.Options) {
 	t.Helper()
 	o.Prefix, o.BaseURL, o.FleetID = "DAY-", s.Demo.BaseURL, s.Demo.Fleet.FleetID
 	o.ClientID, o.ClientSecret = s.Demo.Account.ClientID, s.Demo.Account.ClientSecret
 	d := day.New(o)
-	summary, err := d.Play(t.Context(), l.Serve(t, receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen}))
+	received, err := receiver.New(receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
+	must(t, err)
+	handle(received)
+	summary, err := d.Play(t.Context(), received)
 	must(t, err)
 	var text strings.Builder
 	summary.Print(&text)
@@ -73,12 +75,12 @@ func playDay(t *testing.T, s *system.Env, l *system.Listener, o day.Options) {
 // answered lose nothing, and the dead worker's work is taken over.
 func TestKills_LoseNothing(t *testing.T) {
 	t.Parallel()
-	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond})
+	s := startStack(t, stack.Options{CourierStep: 100 * time.Millisecond})
 	_, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	doomed, err := s.AddWorker(t.Context(), "doomed")
 	must(t, err)
-	v := s.Vendor(t, system.Raised)
+	v := s.Vendor(t, stack.Unlimited)
 	r := v.Receive(t, receiver.Options{})
 	c := openTills(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
 

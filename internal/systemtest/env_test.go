@@ -14,14 +14,13 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/receiver"
 )
 
 // env is a whole system with two vendors and two fleets in the same city. Its
 // couriers move only when the fleet API says so.
 type env struct {
-	*system.Env
+	*stackEnv
 	a, b  *vendor        // both with a store "branch-1" at the demo's fleet
 	rival *client.Client // the fleet API of another fleet
 	other stack.DemoFleet
@@ -34,8 +33,8 @@ const istanbulOnly = `{"type":"Polygon","coordinates":[[[28.5,40.8],[29.5,40.8],
 func newEnv(t *testing.T, o stack.Options) *env {
 	t.Helper()
 	o.Courier, o.Reporting = "manual", true
-	e := &env{Env: system.Start(t, o), dir: o.DataDir}
-	e.a, e.b = newVendor(t, e.Env), newVendor(t, e.Env)
+	e := &env{stackEnv: startStack(t, o), dir: o.DataDir}
+	e.a, e.b = newVendor(t, e.stackEnv), newVendor(t, e.stackEnv)
 	e.a.pending, e.b.pending = e.a.Create(t, nil), e.b.Create(t, nil)
 	must(t, e.Admin.Call(t.Context(), http.MethodPost, "/fleets", map[string]any{
 		"name": "Rakip Kurye", "subRegion": "İstanbul", "avgDeliveryMinutes": 20, "coverage": json.RawMessage(istanbulOnly),
@@ -46,7 +45,7 @@ func newEnv(t *testing.T, o stack.Options) *env {
 
 // vendor is one that keeps its webhooks, and whose receiver can be switched off.
 type vendor struct {
-	*system.Vendor
+	account
 	secret   string // of its webhooks
 	url      string
 	pending  string // an order that is Searching
@@ -65,16 +64,16 @@ const markup = `'"><b data-marker onclick=alert(1)>`
 // outage is what a receiver answers while it is down.
 const outage = "bakım: " + markup
 
-func newVendor(t *testing.T, e *system.Env) *vendor {
+func newVendor(t *testing.T, e *stackEnv) *vendor {
 	t.Helper()
-	v := &vendor{Vendor: e.Vendor(t, system.Raised)}
-	l := system.Listen(t)
-	v.url = l.URL
+	v := &vendor{account: e.Vendor(t, stack.Unlimited)}
+	url, handle := listen(t)
+	v.url = url
 	v.secret = v.SetWebhook(t, v.url)
 	var err error
 	v.received, err = receiver.New(receiver.Options{Secrets: []string{v.secret}, Seen: v.keep})
 	must(t, err)
-	l.Handle(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if v.down.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, outage)

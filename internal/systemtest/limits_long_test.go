@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 )
 
 // accepted is when one accepted creation was sent and answered; the service
@@ -25,7 +24,7 @@ type accepted struct{ sent, answered time.Time }
 //rule:limits/post-orders limits-and-idempotency/per-account-and-endpoint-an limits-and-idempotency/post-orders
 func TestOrderLimits_HoldExactlyUnderAHammer(t *testing.T) {
 	t.Parallel()
-	v := system.Start(t, stack.Options{Courier: "manual"}).Vendor(t, nil)
+	v := startStack(t, stack.Options{Courier: "manual"}).Vendor(t, nil)
 	const connections = 50
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(t.Context(), began.Add(70*time.Second))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -19,7 +18,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testserver.Run(m))
 }
 
-var (
-	must  = system.Must
-	await = testserver.Await
-)
+var await = testserver.Await
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

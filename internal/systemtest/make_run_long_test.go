@@ -17,7 +17,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -94,7 +93,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 func (d *runningDriver) paste(t *testing.T, document, dir string, env []string, want ...string) {
 	t.Helper()
 	text := "set -eu\n"
-	for _, block := range shellBlock.FindAllStringSubmatch(system.Read(t, document), -1) {
+	for _, block := range shellBlock.FindAllStringSubmatch(readFile(t, document), -1) {
 		text += block[1]
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", text)
@@ -146,14 +145,14 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 		`"events":[{"status":"Searching"`, "order A-1001  Delivered")
 	d.paste(t, "configs/OPERATIONS.md", dir, nil, `"count":1200`)
 	d.paste(t, "reporting/REPORTS.md", dir, nil, `"line":"order-ledger"`)
-	d.paste(t, "gateway/openapi/TEN_MINUTES.md", filepath.Dir(system.ModuleFile(t, "go.mod")),
+	d.paste(t, "gateway/openapi/TEN_MINUTES.md", filepath.Dir(moduleFile(t, "go.mod")),
 		[]string{"DATA_DIR=" + filepath.Join(dir, ".data"), "TMPDIR=" + dir, "PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},
 		"ven_", `"secret":"whsec_`, `204 {"eventId":"evt_`, `"availableFleets":[{"fleetId":"`, `"status":"AwaitingFleetApproval"`,
 		`"event":"store.activated"`, `"externalOrderId":"T-1","status":"Searching"`, "Idempotent-Replayed: true",
 		`"externalOrderId":"T-1","status":"Delivered"`, `"events":[{"status":"Searching"`, `"externalOrderId":"T-2","status":"Cancelled"`)
 	before := d.demo(t)
 	d.interrupt(t)
-	system.Gone(t, before)
+	checkGone(t, before)
 
 	d = startDriver(t, dir, env...)
 	if demo := d.demo(t); demo.Account != before.Account || demo.Fleet != before.Fleet || demo.Webhook.Secret != before.Webhook.Secret {

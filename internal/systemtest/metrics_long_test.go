@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -43,7 +42,7 @@ func scrape(t *testing.T, url string) string {
 // program exposes.
 func running(t *testing.T) map[string]string {
 	t.Helper()
-	s := system.Start(t, stack.Options{Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
+	s := startStack(t, stack.Options{Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
 	secure, _, err := s.AddGateway(t.Context())
 	must(t, err)
 	authority, err := stack.NewAuthority("test")
@@ -91,7 +90,7 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 			}
 		}
 	}
-	runbook := strings.Split(system.Read(t, "configs/prometheus/RUNBOOK.md"), "\n")
+	runbook := strings.Split(readFile(t, "configs/prometheus/RUNBOOK.md"), "\n")
 	for _, r := range readRules(t) {
 		if want := "configs/prometheus/RUNBOOK.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
 			t.Errorf("alert %s has no section of its own: %s", r.Alert, r.Annotations["runbook_url"])
@@ -179,7 +178,7 @@ type dashboard struct {
 func readRules(t *testing.T) (all []rule) {
 	t.Helper()
 	var r rules
-	must(t, yaml.UnmarshalWithOptions([]byte(system.Read(t, "configs/prometheus/alerts.yml")), &r, yaml.Strict()))
+	must(t, yaml.UnmarshalWithOptions([]byte(readFile(t, "configs/prometheus/alerts.yml")), &r, yaml.Strict()))
 	for _, g := range r.Groups {
 		if g.Name == "" {
 			t.Error("a group has no name")
@@ -194,7 +193,7 @@ func readRules(t *testing.T) (all []rule) {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	must(t, json.Unmarshal([]byte(system.Read(t, "configs/grafana/dashboard.json")), &d))
+	must(t, json.Unmarshal([]byte(readFile(t, "configs/grafana/dashboard.json")), &d))
 	return d
 }
 

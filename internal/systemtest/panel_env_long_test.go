@@ -17,7 +17,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/browser"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -52,14 +51,14 @@ func peopleDir(t *testing.T) string {
 // panelEnv is a whole system with a browser in front of it. Its couriers move only
 // when the fleet API says so.
 type panelEnv struct {
-	*system.Env
+	*stackEnv
 	*browser.Browser
 	ledger *ledger.Ledger
 }
 
 func newPanelEnv(t *testing.T) *panelEnv {
 	t.Helper()
-	e := &panelEnv{Env: system.Start(t, stack.Options{DataDir: peopleDir(t), Courier: "manual", Reporting: true}), Browser: browser.Start(t)}
+	e := &panelEnv{stackEnv: startStack(t, stack.Options{DataDir: peopleDir(t), Courier: "manual", Reporting: true}), Browser: browser.Start(t)}
 	var err error
 	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	must(t, err)
@@ -91,7 +90,7 @@ func submitSignIn(p *browser.Page, name, password string) {
 // vendorNamed makes a vendor under a name.
 func (e *panelEnv) vendorNamed(t *testing.T, name string) *vendor {
 	t.Helper()
-	v := newVendor(t, e.Env)
+	v := newVendor(t, e.stackEnv)
 	must(t, e.Admin.Call(t.Context(), http.MethodPatch, "/accounts/"+v.AccountID, map[string]any{"name": name}, nil))
 	return v
 }

@@ -11,7 +11,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/browser"
-	"vendorapi/internal/testenv/system"
 )
 
 // unbroken is as wide a word as names of 60 characters have beside the markup.
@@ -128,7 +127,7 @@ func (e *panelEnv) hostileShop(t *testing.T, fleet stack.DemoFleet) *vendor {
 	t.Helper()
 	b := e.vendorNamed(t, "Hesap "+markup+unbroken)
 	for _, id := range []string{"s-" + markup, "w-" + markup} {
-		body := system.StoreBody(fleet.FleetID)
+		body := stack.StoreBody(fleet.FleetID)
 		body["name"] = "Şube " + markup + unbroken
 		body["address"] = map[string]any{"text": "Moda Caddesi " + markup, "latitude": 40.9816, "longitude": 29.0258}
 		must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(id), body, nil))

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -24,7 +23,7 @@ func sandbox() *stack.Users {
 	}}
 }
 
-func template(t *testing.T) []byte { return []byte(system.Read(t, "configs/redis-users.acl")) }
+func template(t *testing.T) []byte { return []byte(readFile(t, "configs/redis-users.acl")) }
 
 // The containers fill the template in with a shell script, `make run` with Go.
 func TestRender_ScriptAndGoAgree(t *testing.T) {
@@ -33,7 +32,7 @@ func TestRender_ScriptAndGoAgree(t *testing.T) {
 		u := sandbox()
 		u.Environment = environment
 		u.Passwords["worker"] = `of / & \1 $HOME "people"`
-		script := exec.Command("sh", system.ModuleFile(t, "configs/redis-users.sh"))
+		script := exec.Command("sh", moduleFile(t, "configs/redis-users.sh"))
 		script.Stdin = bytes.NewReader(template(t))
 		script.Env = append(os.Environ(), "ENVIRONMENT="+environment)
 		for user, password := range u.Passwords {
@@ -65,7 +64,7 @@ func TestRender_RefusesWhatIsMissing(t *testing.T) {
 	if _, err := stack.RenderUsers(template(t), *u); err == nil || !strings.Contains(err.Error(), "staging") {
 		t.Errorf("another environment: %v", err)
 	}
-	script := exec.Command("sh", system.ModuleFile(t, "configs/redis-users.sh"))
+	script := exec.Command("sh", moduleFile(t, "configs/redis-users.sh"))
 	script.Stdin, script.Env = bytes.NewReader(template(t)), []string{"PATH=" + os.Getenv("PATH"), "ENVIRONMENT=sandbox"}
 	if out, err := script.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("REDIS_GATEWAY_PASSWORD")) {
 		t.Errorf("the script without passwords: %v, %s", err, out)

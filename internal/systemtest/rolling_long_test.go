@@ -14,7 +14,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
@@ -71,12 +70,12 @@ func releases(t *testing.T) (replaced, replacing release) {
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
 	before, next := releases(t)
-	s := system.Start(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
+	s := startStack(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")
 	must(t, err)
-	v := s.Vendor(t, system.Raised)
+	v := s.Vendor(t, stack.Unlimited)
 	r := v.Receive(t, receiver.Options{})
 	c := openTills(t, v, []string{s.Demo.BaseURL, second}, 8, func(*client.Answer) bool { return false })
 	replace := func(p *stack.Program, by release, env ...string) {

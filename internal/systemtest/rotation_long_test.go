@@ -20,7 +20,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
@@ -35,7 +34,7 @@ type replica struct {
 // keyring is a system of two gateways and a worker, the files that their keys come
 // from, and what its users hold at the moment.
 type keyring struct {
-	*system.Env
+	*stackEnv
 	keys     string // folder
 	replicas []*replica
 	turn     atomic.Int64
@@ -96,9 +95,9 @@ func (k *keyring) write(t *testing.T, name, value string) {
 }
 
 // logIn gets new tokens, as everybody does within an hour.
-func (k *keyring) logIn(t *testing.T, v *system.Vendor) {
+func (k *keyring) logIn(t *testing.T, v account) {
 	t.Helper()
-	e := system.Of(t, k.Stack)
+	e := newStackEnv(t, k.Stack, true)
 	fresh := e.Login(t, stack.DemoAccount{AccountID: v.AccountID, ClientID: v.ClientID, ClientSecret: v.ClientSecret})
 	k.mu.Lock()
 	k.vendorBearer, k.fleetB = fresh.Bearer, e.Fleet.Bearer
@@ -111,12 +110,12 @@ func (k *keyring) logIn(t *testing.T, v *system.Vendor) {
 func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	s := system.Start(t, stack.Options{DataDir: data, CourierStep: 100 * time.Millisecond})
+	s := startStack(t, stack.Options{DataDir: data, CourierStep: 100 * time.Millisecond})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
-	k := &keyring{Env: s, keys: filepath.Join(data, "keys"), adminKey: s.Demo.AdminKey,
+	k := &keyring{stackEnv: s, keys: filepath.Join(data, "keys"), adminKey: s.Demo.AdminKey,
 		replicas: []*replica{{program: s.Gateway, vendor: s.Demo.BaseURL}, {program: gateway, vendor: second}}}
-	v := s.Account(t, system.Raised)
+	v := s.Account(t, stack.Unlimited)
 	received := v.Receive(t, receiver.Options{})
 	v.AwaitStore(t, s)
 	k.logIn(t, v)
@@ -145,7 +144,7 @@ func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 
 // replaceKeys takes every file of keys through the three steps, and returns the
 // admin key that is good no more.
-func (k *keyring) replaceKeys(t *testing.T, v *system.Vendor) (oldAdmin string) {
+func (k *keyring) replaceKeys(t *testing.T, v account) (oldAdmin string) {
 	t.Helper()
 	files := []string{"token-keys", "webhook-keys", "admin-key"}
 	before, after := map[string]string{}, map[string]string{}
@@ -186,7 +185,7 @@ func freshKey() string {
 
 // startLoad sends requests of every kind until the returned function is called,
 // which tells how many there were. Each that fails is an error of the test.
-func (k *keyring) startLoad(t *testing.T, v *system.Vendor, old *acknowledged) (stop func() int64) {
+func (k *keyring) startLoad(t *testing.T, v account, old *acknowledged) (stop func() int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -241,7 +240,7 @@ func (k *keyring) reseal(t *testing.T) {
 
 // rotateCredentials rotates the vendor's and the fleet's client secrets: right
 // after it, the old and the new one are good at every gateway.
-func (k *keyring) rotateCredentials(t *testing.T, v *system.Vendor) {
+func (k *keyring) rotateCredentials(t *testing.T, v account) {
 	t.Helper()
 	c := client.New("", 4)
 	for _, of := range []struct {

@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 )
 
 // Accepting an order is one client command: beside it there is nothing that grows
 // with the orders.
 func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 	t.Parallel()
-	s := system.Start(t, stack.Options{Courier: "manual"})
-	v := s.Vendor(t, system.Raised)
+	s := startStack(t, stack.Options{Courier: "manual"})
+	v := s.Vendor(t, stack.Unlimited)
 	v.Create(t, nil) // whatever is done only once is done
 	s.Worker.Stop()  // its feeds would be in the way
 	m := newMonitor(t, s.Redis)

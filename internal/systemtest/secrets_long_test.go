@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 )
 
 // person's data of the orders that testSecrets plays; none of it is anywhere else.
@@ -86,7 +85,7 @@ func (e *env) rotate(t *testing.T, k *known) {
 		k.add("a fleet's rotated client secret", issued.ClientSecret)
 	}
 	// A receiver's secret is rotated only where nobody verifies any more.
-	dead := e.Vendor(t, system.Raised)
+	dead := e.Vendor(t, stack.Unlimited)
 	var set stack.Webhook
 	// The URL is the vendor's own to keep secret: some carry a key.
 	k.add("a key in a webhook's URL", "anahtar-7f3c9b1e5d2a4c6e8f")

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
 // When one of the programs dies, the whole ends and says which and why.
 func TestStack_EndsWhenAProgramDies(t *testing.T) {
 	t.Parallel()
-	s := system.Start(t, stack.Options{})
+	s := startStack(t, stack.Options{})
 	must(t, syscall.Kill(s.Worker.PID(), syscall.SIGKILL))
 	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
 	defer cancel()

@@ -13,7 +13,6 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -47,7 +46,7 @@ func TestSystem(t *testing.T) {
 	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel}
 	e := newEnv(t, o)
 	o.Courier, o.Reporting = "manual", true
-	s := &story{env: e, v: newVendor(t, e.Env), orders: map[string]int{}, options: o}
+	s := &story{env: e, v: newVendor(t, e.stackEnv), orders: map[string]int{}, options: o}
 	for _, part := range []struct {
 		name string
 		test func(*testing.T, *story)
@@ -106,7 +105,7 @@ func (s *story) told(t *testing.T, id string, want ...string) {
 		}
 	}()
 	await(t, "every webhook of the order has come", func() bool {
-		got = system.Statuses(s.v.received.Timeline(id))
+		got = statuses(s.v.received.Timeline(id))
 		return len(got) >= len(want)
 	})
 	if !slices.Equal(got, want) {
@@ -188,7 +187,7 @@ func (s *story) cancel(t *testing.T, id string) {
 // testLimit: the long window shows what is refused, the short one that waiting
 // helps.
 func testLimit(t *testing.T, s *story) {
-	v := s.Vendor(t, map[string]any{"orders": system.Limit(2, 3600)})
+	v := s.Vendor(t, map[string]any{"orders": stack.Limit(2, 3600)})
 	send := func() *client.Answer { return as(t, v.Client, http.MethodPost, "/orders", v.Order(nil)) }
 	for i := range 3 {
 		a := send()
@@ -203,7 +202,7 @@ func testLimit(t *testing.T, s *story) {
 			t.Fatalf("of 2 in an hour number %d is answered %d %v %s", i+1, a.Status, a.Header, a.Raw)
 		}
 	}
-	succeeds(t, s.Admin, http.MethodPatch, "/accounts/"+v.AccountID, map[string]any{"limits": map[string]any{"orders": system.Limit(1, 1)}}, nil)
+	succeeds(t, s.Admin, http.MethodPatch, "/accounts/"+v.AccountID, map[string]any{"limits": map[string]any{"orders": stack.Limit(1, 1)}}, nil)
 	await(t, "an order is admitted again", func() bool { return send().Status == http.StatusCreated })
 }
 
@@ -304,8 +303,8 @@ func testRestart(t *testing.T, s *story) {
 	s.NothingDenied(t)
 	before := s.Demo
 	s.Stop()
-	system.Gone(t, before)
-	s.Env = system.Start(t, s.options)
+	checkGone(t, before)
+	s.stackEnv = startStack(t, s.options)
 	after := s.Demo
 	if after.Account != before.Account || after.Fleet != before.Fleet || after.AdminKey != before.AdminKey ||
 		*after.Panel != *before.Panel || after.ReportsToken != before.ReportsToken {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"vendorapi/internal/stack/client"
-	"vendorapi/internal/testenv/system"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -26,7 +25,7 @@ import (
 // and now and then cancels it, and repeats what was not answered, under the same
 // idempotency key and at whichever gateway answers, as behind a balancer.
 type tills struct {
-	vendor  *system.Vendor
+	vendor  account
 	origins []string // of the gateways
 	// forgives tells whether an answer may be met by a client that then tries
 	// again; what is no answer at all always may.
@@ -59,7 +58,7 @@ type tillOrder struct {
 const tillPause = 80 * time.Millisecond
 
 // openTills opens the tills.
-func openTills(t *testing.T, v *system.Vendor, origins []string, count int, forgives func(*client.Answer) bool) *tills {
+func openTills(t *testing.T, v account, origins []string, count int, forgives func(*client.Answer) bool) *tills {
 	t.Helper()
 	c := &tills{vendor: v, origins: origins, forgives: forgives, stop: make(chan struct{}), refused: map[string]int{},
 		http: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: count}}}
@@ -296,7 +295,7 @@ func (c *tills) checkWebhooks(t *testing.T, r *receiver.Receiver) {
 			want = []string{"Cancelled"}
 		}
 		await(t, fmt.Sprintf("the webhooks of order %s (%s) tell %v", o.orderID, o.key, want), func() bool {
-			told := system.Statuses(r.Timeline(o.orderID))
+			told := statuses(r.Timeline(o.orderID))
 			return !slices.ContainsFunc(want, func(status string) bool { return !slices.Contains(told, status) })
 		})
 	}

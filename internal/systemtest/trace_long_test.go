@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/system"
 )
 
 // The caller's own trace, as W3C Trace Context writes it.
@@ -64,7 +63,7 @@ func (w *webhooks) saw(order, status string) bool {
 }
 
 // tracedOrder opens a store and creates an order in it, under the caller's trace.
-func tracedOrder(t *testing.T, e *system.Env) string {
+func tracedOrder(t *testing.T, e *stackEnv) string {
 	t.Helper()
 	v := e.Login(t, e.Demo.Account)
 	v.AwaitStore(t, e)
@@ -75,9 +74,9 @@ func tracedOrder(t *testing.T, e *system.Env) string {
 	return created.OrderID
 }
 
-func startTraced(t *testing.T, receiver string, env ...string) *system.Env {
+func startTraced(t *testing.T, receiver string, env ...string) *stackEnv {
 	t.Helper()
-	return system.Start(t, stack.Options{WebhookURL: receiver, CourierStep: 100 * time.Millisecond, Env: env})
+	return startStack(t, stack.Options{WebhookURL: receiver, CourierStep: 100 * time.Millisecond, Env: env})
 }
 
 func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
