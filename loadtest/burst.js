@@ -25,6 +25,7 @@ const waits = new Trend('retry_after_seconds');
 
 const alone = accounts().length < 2;
 
+export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Bursts at exactly the limits',
   proves: 'A vendor gets all of 120 orders in 10 s and 600 in 60 s, not one more, and is admitted after the wait that a 429 names.',

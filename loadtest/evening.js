@@ -20,6 +20,7 @@ const invalids = new Counter('invalid_orders');
 // Parts of the day: [share of the time, orders a second at its end, of the peak].
 const day = [[0.12, 0.15], [0.13, 0.8], [0.13, 0.8], [0.1, 0.25], [0.12, 0.2], [0.12, 1], [0.16, 1], [0.12, 0.1]];
 
+export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'A restaurant evening',
   proves: 'Through lunch and dinner peaks with cancellations, failures, repetitions, wrong bodies and polls, every answer is the right one.',

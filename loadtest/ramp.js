@@ -20,6 +20,7 @@ const names = rates.map((r) => `${r}/s`);
 const stages = [];
 for (const target of rates) stages.push({ target, duration: '0s' }, { target, duration: `${step}s` });
 
+export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Ramp to saturation',
   proves: `From ${rates[0]} to ${rates[rates.length - 1]} orders a second every order is accepted; beyond what the machine can do they wait, and none fails.`,

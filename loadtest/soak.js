@@ -30,6 +30,7 @@ accounts().forEach((account, i) => {
   };
 });
 
+export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Soak',
   proves: 'Under the same load the last third is as quick as the first, and nothing is refused meanwhile.',

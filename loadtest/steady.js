@@ -25,6 +25,7 @@ accounts().forEach((account, i) => {
   };
 });
 
+export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Steady state',
   proves: `Vendors that keep to ${rate} orders a second each are never refused, and their orders are answered quickly.`,

@@ -1,21 +1,19 @@
 // Command k6 is `make loadtest`: it runs the k6 scripts of loadtest/ one after
-// another, each against a system of its own on free ports, and judges them three times over: by their service levels, by an exact count
-// of what the limits let through, and by the webhooks that arrived. It leaves
-// one HTML page and exits 0 only when everything held.
-//
-//	k6 script ──requests──> gateway        every sample ──> samples ──> window
-//	    │ accepted orders                                      │        (limits)
-//	    v                                                      v
-//	webhooks: receivers <── worker         thresholds ──>  report (HTML)
+// another, each against a system of its own on free ports, and checks the service
+// levels, an exact count of what the limits let through, and the webhooks that
+// arrived. It leaves a page with all figures, which links k6's own dashboards, and
+// exits 0 only when everything held.
 package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -23,7 +21,12 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/k6/report"
+)
+
+// k6 is pinned: another version may measure otherwise.
+const (
+	k6Module  = "go.k6.io/k6"
+	k6Version = "v1.8.1"
 )
 
 type flags struct {
@@ -87,51 +90,78 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	if f.report == "" {
 		f.report = filepath.Join(data, "loadtest", "report.html")
 	}
-	dir := filepath.Dir(f.report)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	p := &player{root: root, scale: f.scale, keep: f.keep, out: out}
+	if p.dir, err = filepath.Abs(filepath.Dir(f.report)); err != nil {
 		return err
 	}
-	binary, err := ensureK6(ctx, filepath.Join(data, "bin"), out)
-	if err != nil || f.install {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
-	bin, err := os.MkdirTemp("", "vendor-load-bin-")
-	if err != nil {
+	if p.k6, err = ensureK6(ctx, filepath.Join(data, "bin"), out); err != nil || f.install {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(bin) }() // a folder of the system's for temporary ones
+	if p.bin, err = os.MkdirTemp("", "vendor-load-bin-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(p.bin) }() // a folder of the system's for temporary ones
 	fmt.Fprintln(out, "building the programs")
-	if err := stack.Build(ctx, bin); err != nil {
+	if err := stack.Build(ctx, p.bin); err != nil {
 		return err
 	}
-	p := &player{k6: binary, bin: bin, root: root, dir: dir, scale: f.scale, keep: f.keep, out: out}
 	return p.playAll(ctx, chosen, f.report)
+}
+
+// ensureK6 makes sure that the pinned k6 lies in dir and returns its path. It is
+// compiled when it is not there, which needs Go's module proxy.
+func ensureK6(ctx context.Context, dir string, out io.Writer) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "k6")
+	isPinned := func() bool {
+		info, err := buildinfo.ReadFile(path)
+		return err == nil && info.Main.Path == k6Module && info.Main.Version == k6Version
+	}
+	if isPinned() {
+		return path, nil
+	}
+	fmt.Fprintf(out, "installing k6 %s into %s: about two minutes of compiling, once\n", k6Version, dir)
+	cmd := exec.CommandContext(ctx, "go", "install", k6Module+"@"+k6Version)
+	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("install k6: %w\n%s", err, said)
+	}
+	if !isPinned() {
+		return "", fmt.Errorf("install k6: %s is not %s %s", path, k6Module, k6Version)
+	}
+	return path, nil
 }
 
 // playAll plays the scripts until they are through, one cannot be played or ctx
 // ends. What was played by then is in the page.
 func (p *player) playAll(ctx context.Context, chosen []script, path string) error {
-	began := time.Now()
-	var all []*played
+	page := page{Began: time.Now(), Machine: harness.DescribeMachine(ctx).String()}
 	var broken error
 	for i := range chosen {
-		fmt.Fprintf(p.out, "\n%s, about %.0f s\n", chosen[i].name, chosen[i].expected(p.scale).Seconds())
-		result, err := p.play(ctx, &chosen[i])
+		s := &chosen[i]
+		fmt.Fprintf(p.out, "\n%s, about %.0f s\n", s.name, s.expected(p.scale).Seconds())
+		r, err := p.play(ctx, s)
 		if err != nil {
-			broken = fmt.Errorf("%s: %w", chosen[i].name, err)
+			broken = fmt.Errorf("%s: %w", s.name, err)
+			page.Interrupted = broken.Error()
 			break
 		}
-		all = append(all, result)
-		tell(p.out, result)
+		page.add(r)
+		fmt.Fprintf(p.out, "  %s\n  %s\n", r.Proves, r.headline())
+		for _, f := range r.failures {
+			fmt.Fprintf(p.out, "    - %s\n", f)
+		}
 	}
-	if len(all) == 0 {
+	if len(page.Scripts) == 0 {
 		return broken // and an earlier page stays
 	}
-	page := compose(all, began, machineFacts(harness.DescribeMachine(context.WithoutCancel(ctx))))
-	if broken != nil {
-		page.Interrupted = broken.Error()
-	}
-	if err := report.Write(path, page); err != nil {
+	if err := page.write(path); err != nil {
 		return errors.Join(broken, err)
 	}
 	fmt.Fprintf(p.out, "\nreport: %s\n", path)
@@ -139,40 +169,4 @@ func (p *player) playAll(ctx context.Context, chosen []script, path string) erro
 		broken = errors.New("not everything held")
 	}
 	return broken
-}
-
-// tell prints one script's result, and what failed.
-func tell(out io.Writer, p *played) {
-	all, held := p.run.All(), 0
-	for _, l := range p.plan.Levels {
-		if l.Held {
-			held++
-		}
-	}
-	verdict := "held"
-	if !p.passed() {
-		verdict = "FAILED"
-	}
-	fmt.Fprintf(out, "  %s\n  %s: %.0f s, %s requests, p99 %.1f ms, %d of %d service levels, %s of %s webhooks\n", p.plan.Proves,
-		verdict, p.took.Seconds(), report.Grouped(all.Count), millis(all.P99), held, len(p.plan.Levels),
-		report.Grouped(p.webhooks.Received), report.Grouped(p.webhooks.Expected))
-	for _, f := range p.failures {
-		fmt.Fprintf(out, "    - %s\n", f)
-	}
-}
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// machineFacts is the page's line about where the figures were taken.
-func machineFacts(m harness.Machine) []report.Fact {
-	return []report.Fact{
-		{Name: "Processors", Value: fmt.Sprint(m.Cores)},
-		{Name: "Model", Value: m.CPU},
-		{Name: "Memory", Value: fmt.Sprintf("%.1f GB", float64(m.Memory)/1e9)},
-		{Name: "System", Value: m.Kernel},
-		{Name: "Go", Value: m.Go},
-		{Name: "Redis", Value: m.Redis},
-		{Name: "k6", Value: k6Version},
-		{Name: "Commit", Value: m.Commit},
-	}
 }

@@ -3,262 +3,331 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"vendorapi/loadtest/k6/samples"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
 )
 
-// outcomes of k6 that are verdicts on the service, not troubles of the script.
-const (
-	exitPassed     = 0
-	exitThresholds = 99
-)
+// courierStep makes a delivery last some seconds, so that every order ends
+// within its script's run or soon after.
+const courierStep = 500 * time.Millisecond
 
-// played is what one script did and found.
-type played struct {
-	script   *script
-	plan     samples.Plan
-	run      *samples.Run
-	limits   []limitRow
-	webhooks *webhooks
-	usage    []usage
-	began    time.Time
-	took     time.Duration // k6's own run
-	log      string        // k6's log
-	// failures is everything that makes the script's verdict a no, in words.
-	failures []string
+// thresholdsCrossed is how k6 exits when a service level was not held.
+const thresholdsCrossed = 99
+
+// account is a vendor that a script plays, and its receiver.
+type account struct {
+	*stack.Vendor
+	label    string // as in the script: its place, from 1
+	receiver *receiver.Receiver
 }
 
-func (p *played) passed() bool { return len(p.failures) == 0 }
+// summary is what a script says of itself and of its service levels
+// (handleSummary in loadtest/lib/levels.js).
+type summary struct {
+	Title, Proves string
+	Levels        []struct {
+		Metric, Threshold, Words string
+		Measured                 string
+		Held                     bool
+	}
+}
+
+// result is what one script did and found.
+type result struct {
+	summary
+	script   *script
+	samples  *samples
+	limits   []limitRow
+	webhooks *webhooks
+	programs []harness.Watched
+	took     time.Duration // k6's own run
+	failures []string      // why the script failed; none: everything held
+}
+
+func (r *result) fail(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
 
 // player runs scripts with one k6.
 type player struct {
 	k6    string  // path of the binary
 	bin   string  // folder of the programs
 	root  string  // the project
-	dir   string  // logs
+	dir   string  // of k6's logs and pages
 	scale float64 // of the lengths
 	keep  bool    // the samples and the system's data, too
 	out   io.Writer
 }
 
-// play runs one script against a house of its own. The error is for a run that
-// could not take place, that was interrupted or in which a program died; a
-// verdict is in the result.
-func (p *player) play(ctx context.Context, s *script) (result *played, err error) {
-	h, err := openHouse(ctx, p.bin, s.courier, p.out)
+// play runs one script against a system of its own. The error is for a run that
+// could not take place, that was interrupted or in which a program died.
+func (p *player) play(ctx context.Context, s *script) (r *result, err error) {
+	dir, err := os.MkdirTemp("", "vendor-load-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		failed := err != nil && !errors.Is(err, context.Canceled) || result != nil && !result.passed()
-		h.close(p.keep || failed)
+		failed := err != nil && !errors.Is(err, context.Canceled) || r != nil && len(r.failures) > 0
 		if p.keep || failed {
-			fmt.Fprintln(p.out, "  data and logs:", h.dir)
+			fmt.Fprintln(p.out, "  data and logs:", dir)
+			return
 		}
+		_ = os.RemoveAll(dir) // a folder of the system's for temporary ones
 	}()
-	ctx, cancel := context.WithCancelCause(ctx)
+	courier := "auto"
+	if s.manual {
+		courier = "manual"
+	}
+	system, err := stack.Start(ctx, stack.Options{
+		DataDir: dir, BinDir: p.bin, Courier: courier, CourierStep: courierStep, Out: programErrors{p.out},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer system.Stop()
+	api, err := system.Demo.Connect(ctx, client.New("", readers))
+	if err != nil {
+		return nil, err
+	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	beside.Go(func() {
-		if err := h.Wait(ctx); err != nil {
-			cancel(err)
-		}
-	})
-	if s.courier == "manual" {
+	beside.Go(func() { cancel(system.Wait(ctx)) })
+	if s.manual {
 		beside.Go(func() {
-			if err := h.confirmStores(ctx); err != nil && ctx.Err() == nil {
+			if err := confirmStores(ctx, api); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	result, err = p.playIn(ctx, h, s)
+	accounts, stop, err := openAccounts(ctx, api, s)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	r, err = p.run(ctx, system, accounts, s)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause // why it ended early
 	}
-	return result, err
+	return r, err
 }
 
-// playIn runs one script to its end and judges it.
-func (p *player) playIn(ctx context.Context, h *house, s *script) (*played, error) {
-	accounts, err := h.admit(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	result := &played{script: s, log: filepath.Join(p.dir, s.name+".log")}
-	if result.plan, err = p.inspect(ctx, s); err != nil {
-		return nil, err
-	}
-	files := runFiles{samples: filepath.Join(p.dir, s.name+".csv"), summary: filepath.Join(p.dir, s.name+".json")}
+// run plays the script to its end and checks it.
+func (p *player) run(ctx context.Context, system *stack.Stack, accounts []*account, s *script) (*result, error) {
+	r := &result{script: s}
+	samplesFile, summaryFile := filepath.Join(p.dir, s.name+".samples.json"), filepath.Join(p.dir, s.name+".json")
 	if !p.keep {
-		defer files.remove()
+		defer os.Remove(samplesFile)
+		defer os.Remove(summaryFile)
 	}
-	if err := p.runK6(ctx, h, result, accounts, files); err != nil {
+	if err := p.runK6(ctx, system, accounts, r, samplesFile, summaryFile); err != nil {
 		return nil, err
 	}
-	if err := result.read(files); err != nil {
+	if err := r.read(samplesFile, summaryFile); err != nil {
 		return nil, err
 	}
-	result.limits = judgeLimits(s, result.run)
-	if result.webhooks, err = h.checkWebhooks(ctx, accounts, result.run); err != nil {
+	r.limits = checkLimits(s, r.samples.requests)
+	var err error
+	if r.webhooks, err = checkWebhooks(ctx, accounts, r.samples); err != nil {
 		return nil, fmt.Errorf("check the webhooks: %w", err)
 	}
-	result.judge()
-	return result, nil
+	r.check()
+	return r, nil
 }
 
-// inspect asks k6 what the script says of itself.
-func (p *player) inspect(ctx context.Context, s *script) (samples.Plan, error) {
-	cmd := exec.CommandContext(ctx, p.k6, "inspect", p.path(s))
-	cmd.Env = plainEnvironment()
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	said, err := cmd.Output()
-	if err != nil {
-		return samples.Plan{}, fmt.Errorf("k6 inspect: %w\n%s", err, complaint.Bytes())
+// programErrors lets through what programs report as errors, and not how the system
+// comes up.
+type programErrors struct{ out io.Writer }
+
+func (e programErrors) Write(b []byte) (int, error) {
+	name, _, found := strings.Cut(string(b), ": ")
+	if found && slices.Contains([]string{"gateway", "worker", "redis-server"}, name) {
+		return e.out.Write(b)
 	}
-	return samples.ReadPlan(said)
+	return len(b), nil
 }
 
-func (p *player) path(s *script) string { return filepath.Join(p.root, "loadtest", s.name+".js") }
-
-// runFiles are what k6 writes for the driver.
-type runFiles struct{ samples, summary string }
-
-func (f runFiles) remove() {
-	_ = os.Remove(f.samples) // not written when k6 ended early
-	_ = os.Remove(f.summary)
-}
-
-// runK6 runs the script, with everything that k6 says in its log.
-func (p *player) runK6(ctx context.Context, h *house, result *played, accounts []*account, files runFiles) error {
-	s := result.script
-	files.remove()
-	given, err := h.environment(accounts)
-	if err != nil {
-		return err
+// confirmStores confirms every store that waits for its fleet, until ctx ends.
+func confirmStores(ctx context.Context, api *stack.APIs) error {
+	for {
+		var pending struct {
+			Stores []struct{ AccountID, ExternalStoreID string }
+		}
+		err := api.Fleet.Call(ctx, http.MethodGet, "/stores?status=AwaitingFleetApproval", nil, &pending)
+		for _, s := range pending.Stores {
+			path := "/stores/" + s.AccountID + "/" + url.PathEscape(s.ExternalStoreID) + "/confirm"
+			err = errors.Join(err, api.Fleet.Call(ctx, http.MethodPost, path, nil, nil))
+		}
+		if err != nil {
+			return fmt.Errorf("confirm stores: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(courierStep):
+		}
 	}
-	log, err := os.Create(result.log)
+}
+
+// openAccounts creates the accounts that a script needs, each with a receiver that
+// knows its secret.
+func openAccounts(ctx context.Context, api *stack.APIs, s *script) (accounts []*account, stop func(), err error) {
+	hooks := http.NewServeMux()
+	base, stop, err := receiver.Serve(hooks)
+	if err != nil {
+		return nil, nil, err
+	}
+	for n := range s.accounts {
+		a := &account{label: strconv.Itoa(n + 1)}
+		if a.Vendor, err = api.OpenAccount(ctx, fmt.Sprintf("Yük Testi %s %d", s.name, n+1), s.limits()); err != nil {
+			break
+		}
+		if a.WebhookSecret, err = a.SetWebhook(ctx, base+"/"+a.label); err != nil {
+			break
+		}
+		if a.receiver, err = receiver.New(receiver.Options{Secrets: []string{a.WebhookSecret}}); err != nil {
+			break
+		}
+		hooks.Handle("/"+a.label, a.receiver)
+		accounts = append(accounts, a)
+	}
+	if err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("open account %d: %w", len(accounts)+1, err)
+	}
+	return accounts, stop, nil
+}
+
+// runK6 runs the script. k6 leaves its samples, the script's summary, a log, and its
+// dashboard as a page unless the run was too short for one.
+func (p *player) runK6(ctx context.Context, system *stack.Stack, accounts []*account, r *result, samplesFile, summaryFile string) error {
+	s, page := r.script, filepath.Join(p.dir, r.script.name+".html")
+	for _, old := range []string{samplesFile, summaryFile, page} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	log, err := os.Create(filepath.Join(p.dir, s.name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	bounded, cancel := context.WithTimeout(ctx, s.patience(p.scale))
+	var credentials []map[string]string
+	for _, a := range accounts {
+		credentials = append(credentials, map[string]string{"clientId": a.ClientID, "clientSecret": a.ClientSecret})
+	}
+	list, err := json.Marshal(credentials)
+	if err != nil {
+		return err
+	}
+	timeout := 2*s.expected(p.scale) + 2*time.Minute
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cmd := exec.CommandContext(bounded, p.k6, "run", "--quiet", "--no-color", "--no-usage-report",
 		"--address", "", // no port that may be in use
-		"--out", "csv="+files.samples, "--summary-export", files.summary, p.path(s))
-	cmd.Env = append(plainEnvironment(), given...)
-	cmd.Env = append(cmd.Env, s.environment(p.scale)...)
-	// Microseconds, because limits are judged by these times. A lazier garbage
-	// collector leaves more of the processors to the system under test.
-	cmd.Env = append(cmd.Env, "K6_CSV_TIME_FORMAT=unix_micro", "GOGC=400")
+		"--out", "json="+samplesFile, filepath.Join(p.root, "loadtest", s.name+".js"))
+	// Nothing of this process's environment, which could change k6 or the script.
+	// Secrets are not on the command line, which everybody on the machine can read.
+	// A lazier garbage collector leaves more of the processors to the system.
+	cmd.Env = []string{
+		"HOME=" + p.dir, "GOGC=400", "BASE_URL=" + system.Demo.BaseURL, "FLEET_ID=" + system.Demo.Fleet.FleetID,
+		"ACCOUNTS=" + string(list), "SUMMARY=" + summaryFile,
+		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s", "K6_WEB_DASHBOARD_EXPORT=" + page,
+	}
+	if s.setting != "" {
+		cmd.Env = append(cmd.Env, s.setting+"="+s.scaled(p.scale).String())
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	// A Ctrl-C at the terminal reaches the driver only; the driver then asks k6.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
-	result.began = time.Now()
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start k6: %w", err)
 	}
-	stop := watching(ctx, h, cmd.Process.Pid)
+	stop := harness.Watch(ctx, 500*time.Millisecond, harness.Process{Name: "gateway", PID: system.Gateway.PID()},
+		harness.Process{Name: "worker", PID: system.Worker.PID()}, harness.Process{Name: "redis-server", PID: system.Redis.PID()},
+		harness.Process{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers"))
 	err = cmd.Wait()
-	result.took, result.usage = time.Since(result.began), stop()
+	r.took, r.programs = time.Since(began), stop()
 	switch code := cmd.ProcessState.ExitCode(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case bounded.Err() != nil:
-		result.fail("k6 did not end within %v", s.patience(p.scale))
-	case code != exitPassed && code != exitThresholds:
-		result.fail("k6 ended with %v: %s", err, lastLines(result.log, 5))
+		r.fail("k6 did not end within %v", timeout)
+	case code != 0 && code != thresholdsCrossed:
+		text, _ := os.ReadFile(log.Name()) // the message is only shorter without it
+		r.fail("k6 ended with %v: %s", err, bytes.TrimSpace(text[max(0, len(text)-1000):]))
 	}
 	return nil
 }
 
-// plainEnvironment is this process's environment without what would change k6
-// or a script.
-func plainEnvironment() (env []string) {
-	for _, e := range os.Environ() {
-		name, _, _ := strings.Cut(e, "=")
-		switch {
-		case strings.HasPrefix(name, "K6_"), name == "DURATION", name == "STEP", name == "RATES",
-			name == "CLIENT_ID", name == "CLIENT_SECRET", name == "ACCOUNTS":
-		default:
-			env = append(env, e)
-		}
-	}
-	return env
-}
-
-// read takes what k6 wrote. Without the files there is nothing to judge, and
-// that is a failure, too.
-func (p *played) read(files runFiles) error {
-	p.run = &samples.Run{Stores: map[string]int{}}
-	in, err := os.Open(files.samples)
+// read reads what k6 wrote. Without the files there is nothing to check, and that is
+// a failure, too.
+func (r *result) read(samplesFile, summaryFile string) error {
+	r.samples = &samples{stores: map[string]int{}}
+	in, err := os.Open(samplesFile)
 	if errors.Is(err, os.ErrNotExist) {
-		p.fail("k6 wrote no samples")
+		r.fail("k6 wrote no samples")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if p.run, err = samples.ReadCSV(in); err != nil {
+	if r.samples, err = readSamples(in); err != nil {
 		return err
 	}
-	summary, err := os.ReadFile(files.summary)
+	text, err := os.ReadFile(summaryFile)
 	if errors.Is(err, os.ErrNotExist) {
-		p.fail("k6 wrote no summary")
+		r.fail("the script wrote no summary")
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = json.Unmarshal(text, &r.summary)
 	}
-	return p.plan.Measure(summary)
+	return err
 }
 
-// judge gathers the failures.
-func (p *played) judge() {
-	for _, l := range p.plan.Levels {
+// check gathers the failures.
+func (r *result) check() {
+	if len(r.Levels) == 0 {
+		r.fail("the script has no service levels")
+	}
+	for _, l := range r.Levels {
 		if !l.Held {
-			p.fail("service level not held: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
+			r.fail("service level not held: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
 		}
 	}
-	for _, l := range p.limits {
-		if l.Held {
-			continue
+	for _, l := range r.limits {
+		if !l.held {
+			r.fail("limit not exact: %s, %s: %d admitted within it, %d refused with room left", l.bucket, l.limit, l.most, max(0, l.wronged))
 		}
-		p.fail("limit not exact: %s, %s: %d admitted within it, %d refused with room left", l.Bucket, l.Limit, l.Most, max(0, l.Wronged))
 	}
-	for _, problem := range p.webhooks.told() {
-		p.fail("webhooks: %s", problem)
+	for _, problem := range r.webhooks.firstProblems() {
+		r.fail("webhooks: %s", problem)
 	}
-	if len(p.run.Requests) == 0 {
-		p.fail("nothing was sent")
+	if len(r.samples.requests) == 0 {
+		r.fail("nothing was sent")
 	}
-}
-
-func (p *played) fail(format string, args ...any) {
-	p.failures = append(p.failures, fmt.Sprintf(format, args...))
-}
-
-// lastLines is the end of a file, for a message.
-func lastLines(path string, n int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -12,8 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vendorapi/internal/stack/client"
-	"vendorapi/loadtest/k6/samples"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -25,209 +24,180 @@ const readers = 8
 // was lost on the way is sent again after ten.
 const settleTime = time.Minute
 
-// webhooks is what a script's receivers got, held against its orders.
+// webhooks is what a script's receivers got, compared with its orders.
 type webhooks struct {
-	Orders     int // accepted
-	Histories  int // read back and compared, status by status
-	Stores     int // registered
-	Expected   int // events: store.activated, and every status after Searching
-	Received   int // distinct events
-	Duplicates int // the same event once more, as at-least-once delivery may
-	P50, P99   time.Duration
-	Problems   []string
+	orders     int // accepted
+	histories  int // read back and compared, status by status
+	stores     int // registered
+	expected   int // events: store.activated, and every status after Searching
+	received   int // distinct events
+	duplicates int // the same event once more, as at-least-once delivery may
+	delays     []float64
+	problems   []string
 
 	mu sync.Mutex
 }
 
 // checkWebhooks waits until every order of the script has come to its end, and
-// compares what the receivers were told with what the service says.
-func (h *house) checkWebhooks(ctx context.Context, accounts []*account, run *samples.Run) (*webhooks, error) {
-	w := &webhooks{Orders: len(run.Orders)}
-	orders := map[string][]samples.Order{}
-	for _, o := range run.Orders {
-		orders[o.Account] = append(orders[o.Account], o)
-	}
+// compares what the receivers got with what the service says.
+func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*webhooks, error) {
+	w := &webhooks{orders: len(all.orders)}
 	deadline := time.Now().Add(settleTime)
+	orders := map[string][]order{}
+	for _, o := range all.orders {
+		orders[o.account] = append(orders[o.account], o)
+	}
 	for _, a := range accounts {
-		if err := w.settle(ctx, deadline, a, orders[a.Label], run.Stores[a.Label]); err != nil {
+		if err := a.settle(ctx, deadline, orders[a.label], all.stores[a.label]); err != nil {
 			return nil, err
 		}
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(readers)
+	reading, readCtx := errgroup.WithContext(ctx)
+	reading.SetLimit(readers)
 	for _, a := range accounts {
-		if err := h.compare(groupCtx, group, w, a, orders[a.Label]); err != nil {
-			return nil, err
+		for _, o := range orders[a.label] {
+			if o.end == "Searching" {
+				continue // where it began: no webhook tells it
+			}
+			reading.Go(func() error {
+				history, err := a.history(readCtx, o.id)
+				if err != nil {
+					return fmt.Errorf("read order %s: %w", o.id, err)
+				}
+				w.compare(o, history, a.receiver.Timeline(o.id))
+				return nil
+			})
 		}
 	}
-	if err := group.Wait(); err != nil {
+	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
-	var delays []time.Duration
 	for _, a := range accounts {
-		delays = append(delays, w.count(a, orders[a.Label], run.Stores[a.Label])...)
+		w.count(a, orders[a.label], all.stores[a.label])
 	}
-	slices.Sort(delays)
-	if n := len(delays); n > 0 {
-		w.P50, w.P99 = delays[(n-1)/2], delays[(n-1)*99/100]
-	}
-	if w.Received != w.Expected {
-		w.problem("%d events received, %d expected", w.Received, w.Expected)
+	if w.received != w.expected {
+		w.problem("%d events received, %d expected", w.received, w.expected)
 	}
 	return w, ctx.Err()
 }
 
-// settle waits for the last webhook of every order of one account, and for its
-// stores'.
-func (w *webhooks) settle(ctx context.Context, deadline time.Time, a *account, orders []samples.Order, stores int) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for i := 0; ; {
-		for i < len(orders) && reached(a.receiver, orders[i]) {
-			i++
+// settle waits until the deadline for the last webhook of every order of an account,
+// and for its stores'. The comparison finds what is missing.
+func (a *account) settle(ctx context.Context, deadline time.Time, orders []order, stores int) error {
+	ended := func(o order) bool {
+		line := a.receiver.Timeline(o.id)
+		if len(line) == 0 {
+			return o.end == "Searching"
 		}
-		if i == len(orders) && a.receiver.Counts().Events["store.activated"] >= stores {
-			return nil
+		return line[len(line)-1].Status == o.end
+	}
+	for time.Now().Before(deadline) {
+		for len(orders) > 0 && ended(orders[0]) {
+			orders = orders[1:]
 		}
-		if time.Now().After(deadline) {
-			return nil // the comparison tells what is missing
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
-// reached reports whether the webhooks have told the order's end.
-func reached(r *receiver.Receiver, o samples.Order) bool {
-	line := r.Timeline(o.ID)
-	if len(line) == 0 {
-		return o.End == "Searching" // which is where it began: no webhook tells it
-	}
-	return line[len(line)-1].Status == o.End
-}
-
-// compare reads every order's history and holds it against the webhooks. Orders
-// that stay in Searching have no webhook and are not read.
-func (h *house) compare(ctx context.Context, group *errgroup.Group, w *webhooks, a *account, orders []samples.Order) error {
-	orders = slices.DeleteFunc(slices.Clone(orders), func(o samples.Order) bool { return o.End == "Searching" })
-	if len(orders) == 0 {
-		return nil
-	}
-	vendor, err := h.vendor.Login(ctx, "/token", a.ClientID, a.ClientSecret)
-	if err != nil {
-		return fmt.Errorf("read the orders: %w", err)
-	}
-	for _, o := range orders {
-		group.Go(func() error {
-			history, err := readHistory(ctx, vendor, o.ID)
-			if err != nil {
-				return fmt.Errorf("read order %s: %w", o.ID, err)
-			}
-			w.hold(o, history, a.receiver.Timeline(o.ID))
-			return nil
-		})
-	}
-	return nil
-}
-
-// readHistory is the order's statuses. The script may have read it just now, so
-// it is asked again after the wait that a 429 names.
-func readHistory(ctx context.Context, vendor *client.Client, id string) (statuses []string, err error) {
-	var order struct{ Events []struct{ Status string } }
-	for range 3 {
-		a, err := vendor.Do(ctx, http.MethodGet, "/orders/"+id, nil)
-		if err != nil {
-			return nil, err
-		}
-		if a.Code != "RATE_LIMITED" {
-			if err := a.Into(&order); err != nil {
-				return nil, err
-			}
+		if len(orders) == 0 && a.receiver.Counts().Events["store.activated"] >= stores {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(a.RetryAfter()):
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	return nil
+}
+
+// history is an order's statuses. The script may have read it just now, so it is
+// read again after the wait that a 429 names.
+func (a *account) history(ctx context.Context, id string) (statuses []string, err error) {
+	answer, err := a.Do(ctx, http.MethodGet, "/orders/"+id, nil)
+	for tries := 0; err == nil && answer.Code == "RATE_LIMITED" && tries < 2; tries++ {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(answer.RetryAfter()):
+		}
+		answer, err = a.Do(ctx, http.MethodGet, "/orders/"+id, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var order struct{ Events []struct{ Status string } }
+	err = answer.Into(&order)
 	for _, e := range order.Events {
 		statuses = append(statuses, e.Status)
 	}
-	return statuses, nil
+	return statuses, err
 }
 
-// hold compares one order: the service's history, the webhooks and the script's
+// compare compares one order: the service's history, the webhooks and the script's
 // intention.
-func (w *webhooks) hold(o samples.Order, history []string, line []receiver.Entry) {
-	told := []string{"Searching"} // the creation's own answer told that
+func (w *webhooks) compare(o order, history []string, line []receiver.Entry) {
+	received := []string{"Searching"} // in the answer to the creation
 	for _, e := range line {
-		told = append(told, e.Status)
+		received = append(received, e.Status)
 	}
 	w.mu.Lock()
-	w.Histories++
-	w.Expected += max(0, len(history)-1)
-	w.mu.Unlock()
-	if !slices.Equal(told, history) {
-		w.problem("order %s: the webhooks tell %v, the service %v", o.ID, told, history)
+	defer w.mu.Unlock()
+	w.histories++
+	w.expected += max(0, len(history)-1)
+	if !slices.Equal(received, history) {
+		w.problem("order %s: the webhooks say %v, the service %v", o.id, received, history)
 	}
-	if len(history) == 0 || history[len(history)-1] != o.End {
-		w.problem("order %s: it ended %v and should have ended %s", o.ID, history, o.End)
+	if len(history) == 0 || history[len(history)-1] != o.end {
+		w.problem("order %s: it ended %v and should have ended %s", o.id, history, o.end)
 	}
 }
 
-// count adds up what one receiver got, and notes what it should not have got.
-// The delays are from the occurrence to the arrival of each event.
-func (w *webhooks) count(a *account, orders []samples.Order, stores int) (delays []time.Duration) {
+// count sums up what one receiver got, and notes what it should not have got.
+func (w *webhooks) count(a *account, orders []order, stores int) {
 	c := a.receiver.Counts()
-	w.Stores += stores
-	w.Expected += stores
-	w.Received += c.Distinct
-	w.Duplicates += c.Duplicates
+	w.stores += stores
+	w.expected += stores
+	w.received += c.Distinct
+	w.duplicates += c.Duplicates
 	if c.Changed > 0 {
-		w.problem("account %s: %d events came again with other bytes", a.Label, c.Changed)
+		w.problem("account %s: %d events came again with other bytes", a.label, c.Changed)
 	}
 	if got := c.Events["store.activated"]; got != stores {
-		w.problem("account %s: %d store.activated for %d stores", a.Label, got, stores)
+		w.problem("account %s: %d store.activated for %d stores", a.label, got, stores)
 	}
 	for what, counts := range map[string]map[string]int{"not accepted": c.Invalid, "of an unknown type": c.Unknown} {
 		for reason, n := range counts {
-			w.problem("account %s: %d webhooks %s: %s", a.Label, n, what, reason)
+			w.problem("account %s: %d webhooks %s: %s", a.label, n, what, reason)
 		}
 	}
 	known := map[string]bool{}
 	for _, o := range orders {
-		known[o.ID] = true
+		known[o.id] = true
 	}
 	for _, id := range a.receiver.Orders() {
 		if !known[id] {
-			w.problem("account %s: webhooks of an order that was never accepted: %s", a.Label, id)
+			w.problem("account %s: webhooks of an order that was never accepted: %s", a.label, id)
 		}
 		for _, e := range a.receiver.Timeline(id) {
-			delays = append(delays, e.ArrivedAt.Sub(e.OccurredAt))
+			w.delays = append(w.delays, float64(e.ArrivedAt.Sub(e.OccurredAt))/float64(time.Millisecond))
 		}
 	}
-	return delays
+}
+
+// delay is a quantile of the milliseconds from an event's occurrence to its arrival.
+func (w *webhooks) delay(q float64) float64 {
+	if len(w.delays) == 0 {
+		return 0
+	}
+	return harness.Quantile(w.delays, q)
 }
 
 func (w *webhooks) problem(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.Problems = append(w.Problems, fmt.Sprintf(format, args...))
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-// mostProblems are as many as anybody reads.
-const mostProblems = 20
-
-// told are the problems for people, in a steady order.
-func (w *webhooks) told() []string {
-	problems := slices.Clone(w.Problems)
-	slices.SortFunc(problems, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
-	if more := len(problems) - mostProblems; more > 0 {
-		problems = append(problems[:mostProblems], fmt.Sprintf("… and %d more", more))
+// firstProblems are as many as anybody reads, in a steady order.
+func (w *webhooks) firstProblems() []string {
+	slices.SortFunc(w.problems, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
+	if more := len(w.problems) - 20; more > 0 {
+		return append(slices.Clone(w.problems[:20]), fmt.Sprintf("… and %d more", more))
 	}
-	return problems
+	return w.problems
 }

@@ -1,6 +1,5 @@
-// Service levels: k6 thresholds, each with a sentence for people. The sentence
-// stands beside the threshold in the script, and `k6 inspect` hands it to the
-// report (options.ext).
+// Service levels: k6 thresholds, each with a sentence for people, which stands beside
+// the threshold in the script.
 
 // What every script keeps to, whatever it does besides.
 const always = [
@@ -17,16 +16,19 @@ export function level(metric, threshold, words) {
   return { metric, threshold, words };
 }
 
-// A trend to show in k6's own summary, by a threshold that always holds; no
-// service level.
+// A trend to show in the summary, by a threshold that always holds; no service
+// level.
 export function shown(metric) {
   return { metric, threshold: 'max>=0', words: '' };
 }
+
+let script; // what plan was given
 
 // The options of a script: its title, the sentence that says what it proves,
 // its own service levels, and k6's options.
 export function plan({ title, proves, levels, ...options }) {
   const all = [...levels, ...always];
+  script = { title, proves, levels: all };
   const thresholds = {};
   for (const l of all) (thresholds[l.metric] = thresholds[l.metric] || []).push(l.threshold);
   return {
@@ -37,6 +39,32 @@ export function plan({ title, proves, levels, ...options }) {
     userAgent: 'loadtest (k6)',
     ...options,
     thresholds,
-    ext: { loadtest: { title, proves, levels: all } },
   };
+}
+
+// k6 calls it at the end, in each script that exports it. It prints which service
+// levels were held and how long requests took, and writes the former to the file
+// SUMMARY for `make loadtest`. What was not measured was not held.
+export function handleSummary({ metrics }) {
+  const levels = script.levels.filter((l) => l.words).map((l) => {
+    const metric = metrics[l.metric];
+    const held = metric?.thresholds?.[l.threshold]?.ok === true;
+    return { ...l, held, measured: metric ? measured(l, metric) : 'not measured' };
+  });
+  const lines = levels.map((l) => `${l.held ? '✓' : '✗'} ${l.words} (${l.threshold} of ${l.metric}): ${l.measured}`);
+  for (const name of Object.keys(metrics).filter((n) => n.startsWith('http_req_duration')).sort()) {
+    const values = Object.entries(metrics[name].values).map(([key, value]) => `${key} ${Number(value.toFixed(2))}`);
+    lines.push(`  ${name}: ${values.join(', ')}`);
+  }
+  const out = { stdout: `\n${script.title}: ${script.proves}\n\n${lines.join('\n')}\n` };
+  if (__ENV.SUMMARY) out[__ENV.SUMMARY] = JSON.stringify({ ...script, levels });
+  return out;
+}
+
+// The value that the threshold speaks of, with its unit.
+function measured({ threshold }, { type, contains, values }) {
+  if (type === 'rate') return `${(100 * values.rate).toFixed(values.rate % 1 ? 3 : 0)} %`; // 99.999 % is not 100 %
+  const value = values[threshold.match(/^[^<>=!]+/)[0].trim()];
+  if (value === undefined) return 'not measured';
+  return contains === 'time' ? `${value.toFixed(value < 100 ? 1 : 0)} ms` : String(value);
 }
