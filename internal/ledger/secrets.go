@@ -1,8 +1,14 @@
 package ledger
 
 import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -67,4 +73,144 @@ func valid(all []EarlierSecret, now time.Time) []EarlierSecret {
 func tooManySecrets() error {
 	return delivery.Refuse(delivery.CodeTooManySecrets,
 		"%d earlier secrets still work, each for the 24 hours that were promised for it; wait until one has ended, or end them all with revokeOld", mostEarlier)
+}
+
+// SecretKeys are AES-256 keys by key id. New secrets are sealed with Current;
+// the others open what was sealed before a rotation and are dropped once
+// nothing is.
+type SecretKeys struct {
+	Current string
+	Keys    map[string][]byte // 32 bytes each
+}
+
+// seal encrypts a webhook secret for one owner: key id, a colon, nonce and
+// ciphertext (AES-256-GCM). The owner is authenticated with it, so a sealed
+// secret copied to another account does not open.
+func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
+	if strings.Contains(k.Current, ":") {
+		return "", fmt.Errorf("key id %q must not contain a colon", k.Current)
+	}
+	aead, err := k.aead(k.Current)
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails, crypto/rand ends the program instead
+	return k.Current + ":" + string(aead.Seal(nonce, nonce, []byte(secret), owner)), nil
+}
+
+// open is the inverse of seal.
+func (k SecretKeys) open(owner []byte, sealed string) (string, error) {
+	kid, rest, ok := strings.Cut(sealed, ":")
+	if !ok {
+		return "", errors.New("the sealed secret names no key")
+	}
+	aead, err := k.aead(kid)
+	if err != nil {
+		return "", err
+	}
+	if len(rest) < aead.NonceSize() {
+		return "", errors.New("the sealed secret is too short")
+	}
+	secret, err := aead.Open(nil, []byte(rest[:aead.NonceSize()]), []byte(rest[aead.NonceSize():]), owner)
+	if err != nil {
+		return "", fmt.Errorf("opening a secret sealed with key %q: %w", kid, err)
+	}
+	return string(secret), nil
+}
+
+func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
+	key, ok := k.Keys[kid]
+	if !ok {
+		return nil, fmt.Errorf("no key %q for webhook secrets is configured", kid)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("key %q for webhook secrets: %w", kid, err)
+	}
+	return cipher.NewGCM(block)
+}
+
+// Reseal seals every webhook secret that an older key has sealed with the current
+// one, so that the older key can be taken out of every program. It may run beside
+// everything else and may be repeated; every program must have the current key
+// already. Returns how many secrets it sealed anew. One that cannot be opened
+// stays as it is and is an error, after the others were sealed.
+func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
+	ids, err := l.accountIDs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var left []string
+	for _, id := range ids {
+		for _, field := range []string{"secret", "old_secret", "previous"} {
+			n, err := l.resealField(ctx, id, field)
+			if failed := ctx.Err(); failed != nil {
+				return sealed, failed
+			}
+			if err != nil {
+				left = append(left, fmt.Sprintf("account %s: %v", id, err))
+			}
+			sealed += n
+		}
+	}
+	if len(left) > 0 {
+		return sealed, fmt.Errorf("%d webhook secrets were not sealed anew: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
+	}
+	return sealed, nil
+}
+
+// resealField seals the secrets of one field again and answers how many.
+func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
+	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
+	for range updateTries {
+		values, err := l.rdb.HMGet(ctx, key, field).Result()
+		if err != nil {
+			return 0, failure(err)
+		}
+		before, _ := values[0].(string)
+		after, n, err := l.resealed(id, field, before)
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		reply, err := l.runText(ctx, l.scripts.resealSecret, []string{key}, field, before, after)
+		if err != nil {
+			return 0, err
+		}
+		if reply == "written" {
+			return n, nil
+		}
+	}
+	return 0, ErrConflict
+}
+
+// resealed is a field's value with every secret sealed with the current key, and how
+// many were sealed with another.
+func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
+	if value == "" {
+		return "", 0, nil
+	}
+	all := []EarlierSecret{{Secret: value}}
+	if field == "previous" {
+		if all, err = parseEarlier(value); err != nil {
+			return "", 0, err
+		}
+	}
+	for i, one := range all {
+		if strings.HasPrefix(one.Secret, l.secrets.Current+":") {
+			continue
+		}
+		secret, err := l.secrets.open(id[:], one.Secret)
+		if err != nil {
+			return "", 0, err
+		}
+		if all[i].Secret, err = l.secrets.seal(id[:], secret); err != nil {
+			return "", 0, err
+		}
+		n++
+	}
+	if field == "previous" {
+		return packEarlier(all), n, nil
+	}
+	return all[0].Secret, n, nil
 }

@@ -1,0 +1,466 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Stats is what operators watch, summed over the partitions.
+type Stats struct {
+	Events, Updates int64          // entries in the streams
+	Unread          map[Role]int64 // entries that a role has yet to read
+	Pending         map[Role]int64 // read and not settled
+	RefusedUpdates  int64          // traces kept of updates that were refused
+	DeadLetters     int64
+	// InFlight is how many orders have not ended: those with a timer, which an
+	// order has from when the status role sees it to its end.
+	InFlight int64
+}
+
+// Stats reads the figures of every partition in one round trip per kind.
+func (l Monitor) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
+	pipe := l.rdb.Pipeline()
+	type reading struct {
+		events, updates, refused, dead, timers *redis.IntCmd
+		groups                                 [2]*redis.XInfoGroupsCmd
+	}
+	reads := make([]reading, len(l.partitions))
+	for i, r := range l.partitions {
+		reads[i] = reading{
+			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
+			refused: pipe.XLen(ctx, r.key(kindRefused)),
+			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
+			timers:  pipe.ZCard(ctx, r.key(kindTimers)),
+			groups:  [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	// A stream that nobody has written to yet has no groups to tell of.
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
+		return s, fmt.Errorf("reading statistics: %w", failure(err))
+	}
+	for _, p := range reads {
+		s.Events += p.events.Val()
+		s.Updates += p.updates.Val()
+		s.RefusedUpdates += p.refused.Val()
+		s.DeadLetters += p.dead.Val()
+		s.InFlight += p.timers.Val()
+		for _, groups := range p.groups {
+			for _, g := range groups.Val() {
+				s.Unread[Role(g.Name)] += g.Lag
+				s.Pending[Role(g.Name)] += g.Pending
+			}
+		}
+	}
+	return s, nil
+}
+
+// Server is what one Redis server, of a cluster one master, says of itself.
+type Server struct {
+	Addr                  string
+	MemoryUsed, MemoryMax int64 // bytes; a MemoryMax of 0 means no limit
+	Clients               int64 // connections
+	Commands              int64 // since its start
+	// AOF is whether it writes one, AOFBroken whether its last write or rewrite
+	// failed, AOFDelayed how often a write waited for the disk.
+	AOF, AOFBroken bool
+	AOFDelayed     int64
+	Replicas       int64
+}
+
+// Servers asks every server.
+func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
+	var (
+		mu  sync.Mutex
+		all []Server
+	)
+	ask := func(ctx context.Context, one *redis.Client) error {
+		info, err := one.Info(ctx).Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, parseServer(one.Options().Addr, info))
+		return nil
+	}
+	var err error
+	switch client := l.rdb.(type) {
+	case *redis.ClusterClient:
+		err = client.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		err = ask(ctx, client)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking the servers: %w", failure(err))
+	}
+	return all, nil
+}
+
+func parseServer(addr, info string) Server {
+	values := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			values[name] = value
+		}
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(values[name], 10, 64) // what it does not tell is 0
+		return n
+	}
+	failed := func(name string) bool { return values[name] != "" && values[name] != "ok" }
+	return Server{
+		Addr:       addr,
+		MemoryUsed: number("used_memory"), MemoryMax: number("maxmemory"),
+		Clients: number("connected_clients"), Commands: number("total_commands_processed"),
+		AOF:        values["aof_enabled"] == "1",
+		AOFBroken:  failed("aof_last_write_status") || failed("aof_last_bgrewrite_status"),
+		AOFDelayed: number("aof_delayed_fsync"),
+		Replicas:   number("connected_slaves"),
+	}
+}
+
+// Epochs are the ledger's: the one that this process opened it with, and the one
+// it has now. They differ when a backup was restored (Resume) under a process that
+// was not started anew.
+func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
+	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the ledger's epoch: %w", failure(err))
+	}
+	epoch, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, 0, fmt.Errorf("the ledger's epoch: %w", err)
+	}
+	return l.epoch.Load(), uint32(epoch), nil
+}
+
+// mostListed bounds what one list holds.
+const mostListed = 1000
+
+func checkListed(limit int) error {
+	if limit < 1 || limit > mostListed {
+		return fmt.Errorf("a list of %d: want 1 to %d", limit, mostListed)
+	}
+	return nil
+}
+
+// trace is an entry of one of the streams that keep traces.
+type trace struct {
+	partition partition
+	at        time.Time
+	values    map[string]any
+	ms, n     uint64 // its id
+}
+
+// newestTraces reads the newest entries of a stream of every partition in one
+// round trip, newest first.
+func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace, error) {
+	if err := checkListed(limit); err != nil {
+		return nil, err
+	}
+	pipe := l.rdb.Pipeline()
+	reads := make([]*redis.XMessageSliceCmd, len(l.partitions))
+	for i, r := range l.partitions {
+		reads[i] = pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("reading traces: %w", failure(err))
+	}
+	var traces []trace
+	for i, read := range reads {
+		for _, m := range read.Val() {
+			t := trace{partition: l.partitions[i], values: m.Values}
+			t.ms, t.n = splitStreamID(m.ID)
+			t.at = timeOf(int64(t.ms))
+			traces = append(traces, t)
+		}
+	}
+	slices.SortStableFunc(traces, func(a, b trace) int {
+		return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.n, a.n))
+	})
+	return traces[:min(limit, len(traces))], nil
+}
+
+// RefusedUpdate is a courier's update that the table of moves forbids, as far as
+// its trace tells. One whose trace cannot be read has the time and the Reason
+// only, which then says so.
+type RefusedUpdate struct {
+	At      time.Time          // when it was refused
+	Account delivery.AccountID // zero once the order has been retired
+	Update  delivery.Update
+	Status  delivery.Status // the order's
+	Reason  string
+	Late    bool // finance was told of it (delivery.LateDelivery)
+}
+
+// RefusedUpdates lists the newest traces of all partitions, at most limit, 1 to
+// 1000, newest first, in two round trips.
+func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
+	traces, err := l.newestTraces(ctx, kindRefused, limit)
+	if err != nil {
+		return nil, err
+	}
+	refused := make([]RefusedUpdate, len(traces))
+	for i := range traces {
+		refused[i] = traces[i].refusedUpdate()
+	}
+	return refused, l.nameAccounts(ctx, refused)
+}
+
+func (t *trace) refusedUpdate() RefusedUpdate {
+	update, err := decodeUpdate(text(t.values["u"]))
+	status := text(t.values["status"])
+	if err == nil && len(status) == 0 {
+		err = errShortRecord
+	}
+	if err != nil {
+		return RefusedUpdate{At: t.at, Reason: "unreadable: " + err.Error()}
+	}
+	return RefusedUpdate{At: t.at, Update: *update, Status: storedStatus(status),
+		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
+}
+
+// storedStatus reads a status that was written as a number in digits.
+func storedStatus(digits string) delivery.Status {
+	n, _ := strconv.ParseUint(digits, 10, 8)
+	return delivery.Status(n)
+}
+
+// nameAccounts reads whose the orders are; their updates do not say it.
+func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
+	pipe := l.rdb.Pipeline()
+	reads := make([]*redis.StringCmd, len(refused))
+	for i := range refused {
+		if r, ok := l.partitionOfOrder(refused[i].Update.Order); ok {
+			reads[i] = pipe.GetRange(ctx, r.order(refused[i].Update.Order.Digest()), orderAccountAt, orderAccountAt+17)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("reading the accounts of orders: %w", failure(err))
+	}
+	for i, read := range reads {
+		if read == nil {
+			continue
+		}
+		var account delivery.AccountID
+		f := fields{rest: read.Val()}
+		copy(account[:], f.take(len(account)))
+		if f.uint16() == refused[i].Update.Order.Day() && f.err == nil {
+			refused[i].Account = account
+		}
+	}
+	return nil
+}
+
+// DeadLetter is an entry that nobody could read or handle.
+type DeadLetter struct {
+	At        time.Time // when it was given up
+	Partition int
+	Stream    string // events, updates, outcomes or tries
+	EntryID   string
+	Role      string // whose entry it was
+	Reason    string
+	// Fields are the entry's, made printable, and "order" if it names one, for as
+	// long as the stream still holds the entry; after that nil.
+	Fields map[string]string
+}
+
+var streamNames = map[string]string{
+	string(rune(kindEvents)): "events", string(rune(kindUpdates)): "updates", string(rune(kindOutcomes)): "outcomes",
+	string(rune(kindTries)): "tries",
+}
+
+// DeadLetters lists the newest of all partitions, at most limit, 1 to 1000,
+// newest first, in two round trips.
+func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
+	traces, err := l.newestTraces(ctx, kindDeadLetters, limit)
+	if err != nil {
+		return nil, err
+	}
+	letters := make([]DeadLetter, len(traces))
+	pipe := l.rdb.Pipeline()
+	reads := make([]*redis.XMessageSliceCmd, len(traces))
+	for i, t := range traces {
+		stream, entry := text(t.values["stream"]), text(t.values["entry"])
+		kind := strings.TrimPrefix(stream, t.partition.prefix)
+		letters[i] = DeadLetter{At: t.at, Partition: t.partition.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
+			EntryID: printable(entry), Role: printable(text(t.values["role"])), Reason: printable(text(t.values["reason"]))}
+		if streamNames[kind] != "" && entry != "" {
+			reads[i] = pipe.XRange(ctx, stream, entry, entry)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each read carries its own error
+	for i, read := range reads {
+		if read == nil {
+			continue
+		}
+		// A damaged entry id is the server's to refuse, and no reason to hide the others.
+		if err := read.Err(); err != nil && errors.Is(failure(err), delivery.ErrUnavailable) {
+			return nil, fmt.Errorf("reading dead letters: %w", failure(err))
+		}
+		if found := read.Val(); len(found) == 1 {
+			letters[i].Fields = printableFields(traces[i].partition, found[0].Values)
+		}
+	}
+	return letters, nil
+}
+
+// printableFields are an entry's fields, and the order that it names.
+func printableFields(r partition, values map[string]any) map[string]string {
+	shown := make(map[string]string, len(values)+1)
+	for field, value := range values {
+		shown[printable(field)] = printable(text(value))
+	}
+	var e Entry
+	if e.read(r, values) != nil {
+		return shown
+	}
+	id := e.Event.Order
+	if e.Update != nil {
+		id = e.Update.Order
+	}
+	if !id.IsZero() {
+		shown["order"] = id.String()
+	}
+	return shown
+}
+
+// mostPrintable is how many bytes of a field are shown.
+const mostPrintable = 512
+
+// printable is text as it is when all of it can be shown, and otherwise its bytes
+// in hex, behind 0x; cut where it is long.
+func printable(text string) string {
+	end := min(len(text), mostPrintable)
+	for end < len(text) && end > mostPrintable-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end-- // no character is cut in two
+	}
+	shown := text[:end]
+	if !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		end = min(len(text), mostPrintable/2)
+		shown = fmt.Sprintf("0x%x", text[:end])
+	}
+	if end < len(text) {
+		shown += "…"
+	}
+	return shown
+}
+
+// QueueStats are the queues of all endpoints in one state.
+type QueueStats struct {
+	Endpoints    int64 // with something waiting or being sent
+	Events       int64
+	BreakersOpen int64
+	// Oldest is when the oldest event happened, of those that are next in their
+	// queues; zero when nothing waits.
+	Oldest time.Time
+}
+
+// queueReads are the commands that tell of one queue: how much waits, and what
+// is next of each part.
+type queueReads struct {
+	endpoint *redis.SliceCmd
+	sizes    [3]*redis.IntCmd
+	next     [3]*redis.StringSliceCmd
+}
+
+// QueueStats sums up what waits for webhook endpoints, by the endpoints' state.
+// It looks at every endpoint that has anything.
+func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
+	all := make(map[EndpointState]QueueStats)
+	for _, r := range l.partitions {
+		accounts, err := l.rdb.ZRange(ctx, r.key(kindSchedule), 0, -1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("listing webhook queues: %w", failure(err))
+		}
+		for page := range slices.Chunk(accounts, 500) {
+			if err := l.addQueues(ctx, r, page, all); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+func (l *core) addQueues(ctx context.Context, r partition, accounts []string, all map[EndpointState]QueueStats) error {
+	pipe := l.rdb.Pipeline()
+	reads := make([]queueReads, len(accounts))
+	for i, account := range accounts {
+		id := []byte(account)
+		q, d, k := r.keyOf(kindQueue, id), r.keyOf(kindRetries, id), r.keyOf(kindLeases, id)
+		reads[i] = queueReads{
+			endpoint: pipe.HMGet(ctx, r.keyOf(kindEndpoint, id), "state", "gate"),
+			sizes:    [3]*redis.IntCmd{pipe.LLen(ctx, q), pipe.ZCard(ctx, d), pipe.ZCard(ctx, k)},
+			next:     [3]*redis.StringSliceCmd{pipe.LRange(ctx, q, 0, 0), pipe.ZRange(ctx, d, 0, 0), pipe.ZRange(ctx, k, 0, 0)},
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reading webhook queues: %w", failure(err))
+	}
+	next := make(map[EndpointState][]string)
+	for _, c := range reads {
+		events := c.sizes[0].Val() + c.sizes[1].Val() + c.sizes[2].Val()
+		if events == 0 {
+			continue
+		}
+		values := c.endpoint.Val()
+		state := EndpointState(text(values[0]))
+		var e WebhookEndpoint
+		e.readGate(text(values[1]))
+		s := all[state]
+		s.Endpoints++
+		s.Events += events
+		if e.BreakerOpen {
+			s.BreakersOpen++
+		}
+		all[state] = s
+		for _, part := range c.next {
+			next[state] = append(next[state], part.Val()...)
+		}
+	}
+	return l.addOldest(ctx, r, next, all)
+}
+
+// addOldest reads when the given events happened.
+func (l *core) addOldest(ctx context.Context, r partition, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
+	for state, items := range next {
+		pipe := l.rdb.Pipeline()
+		ds := make([]*Delivery, len(items))
+		records := make([]*redis.StringCmd, len(items))
+		for i, item := range items {
+			ds[i] = &Delivery{partition: r, item: item}
+			records[i] = ds[i].read(ctx, pipe)
+		}
+		if pipe.Len() > 0 {
+			if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+				return fmt.Errorf("reading the oldest events: %w", failure(err))
+			}
+		}
+		s := all[state]
+		for i, d := range ds {
+			if reason, err := d.fill(r, records[i]); err != nil || reason != "" {
+				continue
+			}
+			if s.Oldest.IsZero() || d.OccurredAt.Before(s.Oldest) {
+				s.Oldest = d.OccurredAt
+			}
+		}
+		all[state] = s
+	}
+	return nil
+}
