@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bytes"
-	"os"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
-	"vendorapi/loadtest/faults/history"
-	"vendorapi/loadtest/faults/judge"
+	"vendorapi/loadtest/faults/validate"
 )
 
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
@@ -27,8 +26,8 @@ func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	t.Parallel()
-	s := &suite{options: options{seed: 3, duration: 10 * time.Minute}, random: diceOf(3)}
-	again := &suite{options: s.options, random: diceOf(3)}
+	s := &suite{options: options{seed: 3, duration: 10 * time.Minute}, random: rand.New(rand.NewPCG(3, 0))}
+	again := &suite{options: s.options, random: rand.New(rand.NewPCG(3, 0))}
 	for n := 1; n < 2*len(faults); n++ {
 		r, same := s.draw(n, faults), again.draw(n, faults)
 		want := 2
@@ -36,7 +35,7 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 			want = 1
 		}
 		if len(r.faults) != want || want == 1 && r.faults[0].name != faults[n-1].name {
-			t.Fatalf("round %d plays %v", n, namesOf(r.faults))
+			t.Fatalf("round %d plays %v", n, r.name())
 		}
 		if want == 2 && r.faults[0].name == r.faults[1].name {
 			t.Fatalf("round %d plays one fault twice", n)
@@ -45,27 +44,28 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 			t.Fatalf("the same seed draws %s and %s", r.name(), same.name())
 		}
 	}
-	short := &suite{options: options{duration: time.Minute}, random: diceOf(3)}
+	short := &suite{options: options{duration: time.Minute}, random: rand.New(rand.NewPCG(3, 0))}
 	if r := short.draw(1, faults); len(r.faults) != 2 {
-		t.Errorf("a short run begins with %v", namesOf(r.faults))
+		t.Errorf("a short run begins with %v", r.name())
 	}
 }
 
-func TestJudgeAgain_NeedsTheFacts(t *testing.T) {
+func TestValidateAgain(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	r := &round{log: history.New(), facts: &judge.Facts{}}
-	if err := r.save(dir); err != nil {
-		t.Fatal(err)
+	path := t.TempDir() + "/" + roundFile
+	if err := run(t.Context(), []string{"-judge", path}, io.Discard); err == nil {
+		t.Error("validated without a record")
 	}
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-judge", dir + "/" + historyFile}, &out); err != nil {
-		t.Errorf("nothing was broken: %v\n%s", err, &out)
-	}
-	if err := os.Remove(dir + "/" + factsFile); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t.Context(), []string{"-judge", dir + "/" + historyFile}, &out); err == nil {
-		t.Error("judged without facts")
+	rec := record{Facts: &validate.Facts{}}
+	for _, wrong := range []bool{false, true} {
+		if wrong {
+			rec.Facts.Found = []validate.Violation{{Invariant: validate.Unreadable}}
+		}
+		if err := writeJSON(path, rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), []string{"-judge", path}, io.Discard); (err != nil) != wrong {
+			t.Errorf("violations %t: %v", wrong, err)
+		}
 	}
 }

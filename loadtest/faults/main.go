@@ -1,25 +1,19 @@
-// Command faults plays faults against the whole system and finds out whether it
-// keeps its promises: real processes of every program, a real Redis with
-// appendfsync always, the real ClickHouse engine, real receivers of webhooks,
-// and clients that create, repeat, read and cancel at their limits.
+// Command faults plays faults against the whole system and checks that it keeps its
+// promises: real processes of every program, a real Redis with appendfsync always,
+// the real ClickHouse engine, real receivers of webhooks, and clients that create,
+// repeat, read and cancel at their limits.
 //
 //	go run ./loadtest/faults -duration 10m
 //	go run ./loadtest/faults -only aof-cut,kill-worker -seed 7 -duration 1m
 //
-// It owns the faults and the traffic; package failpoint does the harm, package
-// history keeps what clients saw, package judge says what it is worth. Each round
-// has fresh accounts: traffic, faults, healing, a wait until nothing is left to
-// do, and the verdict. First every fault has a round to itself, then two at a
-// time, drawn by the seed. Threads of the system and its clocks are not the
-// seed's, so a seed repeats what is done, not every result.
-//
-// It refuses to touch what it has not started: everything is below one folder,
-// on free ports of loopback, and ends with it.
+// Each round has fresh accounts: traffic, faults, healing, a wait until the system
+// is at rest, and validation. First every fault has a round to itself, then two at a
+// time. The seed repeats what is done; threads and clocks are not its own.
+// Everything is below one folder, on free ports of loopback.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,12 +21,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
-
-	"vendorapi/loadtest/faults/history"
-	"vendorapi/loadtest/faults/judge"
 )
 
 // options are the flags.
@@ -84,7 +74,7 @@ func parse(args []string) (options, error) {
 	flags.Float64Var(&o.ordersPerSecond, "orders-per-second", 20, "new orders, on the average, 1 to 1000")
 	flags.StringVar(&o.keep, "keep", "", "`folder` for the data, which then stays; empty: a fresh one, which stays when something is wrong")
 	flags.StringVar(&o.json, "json", "", "write the result to this `file`")
-	flags.StringVar(&o.judge, "judge", "", "judge a round again from its history `file` (and the facts beside it)")
+	flags.StringVar(&o.judge, "judge", "", "validate a round again from the `file` that was kept of it")
 	flags.BoolVar(&o.list, "list", false, "print the table of faults")
 	flags.BoolVar(&o.verbose, "v", false, "print every step")
 	if err := flags.Parse(args); err != nil {
@@ -117,14 +107,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		listFaults(out)
 		return nil
 	case o.judge != "":
-		return judgeAgain(o.judge, out)
+		return validateAgain(o.judge, out)
 	}
 	_, err = playAll(ctx, o, out)
 	return err
 }
 
-// playAll is a whole run with its summary. The error tells of broken promises,
-// too.
+// playAll is a whole run with its summary. Violations are an error.
 func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	s := &suite{options: o, out: out}
 	err := s.run(ctx)
@@ -133,7 +122,9 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	} else if s.result.Kept != "" {
 		s.print("kept: %s", s.result.Kept)
 	}
-	err = errors.Join(err, s.result.write(o.json))
+	if o.json != "" {
+		err = errors.Join(err, writeJSON(o.json, &s.result))
+	}
 	if n := len(s.result.Violations); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d violations", n))
 	}
@@ -147,29 +138,4 @@ func listFaults(out io.Writer) {
 	for _, f := range faults {
 		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.name, f.does, "", f.expect)
 	}
-}
-
-// judgeAgain is the verdict on a round that was kept.
-func judgeAgain(path string, out io.Writer) error {
-	ops, err := history.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), factsFile))
-	if err != nil {
-		return fmt.Errorf("-judge: %w", err)
-	}
-	var facts judge.Facts
-	if err := json.Unmarshal(text, &facts); err != nil {
-		return fmt.Errorf("-judge: %s: %w", factsFile, err)
-	}
-	report, violations := judge.Check(ops, &facts)
-	fmt.Fprintf(out, "%+v\n", report)
-	for _, v := range violations {
-		fmt.Fprintln(out, v)
-	}
-	if len(violations) > 0 {
-		return fmt.Errorf("%d violations", len(violations))
-	}
-	return nil
 }

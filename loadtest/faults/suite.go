@@ -8,48 +8,91 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
-	"vendorapi/loadtest/faults/judge"
+	"vendorapi/loadtest/faults/validate"
 )
 
-// suite is one run: rounds on one rig until the time is over.
+// suite is one run: rounds on one system until the time is over.
 type suite struct {
 	options options
 	out     io.Writer
-	rig     *rig
+	system  *system
 	dir     string
 	random  *rand.Rand // draws the rounds
 	began   time.Time
 	result  result
 }
 
-// roundLength is about what a round takes from fresh accounts to the verdict. A
-// round is not begun when less is left.
-const roundLength = 14 * time.Second
+// round is some faults against fresh accounts, from traffic to validation.
+type round struct {
+	number int
+	seed   uint64 // derived from the run's
+	faults []fault
+	spare  bool
 
-// run plays rounds: every chosen fault alone, then pairs of them, until the time
-// is over. The error is about the suite itself; what the system did wrong is in
-// the result.
+	vendors []*vendor
+	log     validate.Log
+	began   time.Time
+	ended   time.Time // when the clients had ended
+	settled time.Duration
+
+	strikes    []int64 // by fault
+	failures   []error // by fault: why it could not be done
+	facts      *validate.Facts
+	report     validate.Report
+	violations []validate.Violation
+}
+
+const (
+	// roundLength is about what a round takes. None is begun when less is left.
+	roundLength = 14 * time.Second
+	calmBefore  = time.Second // traffic before the faults
+	calmAfter   = 1500 * time.Millisecond
+	// faultTimeout bounds the faults of a round, settleTimeout the wait until the
+	// system is at rest, gatherTimeout how long reading the facts may fail.
+	faultTimeout  = 40 * time.Second
+	settleTimeout = 90 * time.Second
+	gatherTimeout = time.Minute
+)
+
+// run plays rounds: every chosen fault alone, then pairs of them, until the time is
+// over. The error is about the suite itself; violations are in the result.
 func (s *suite) run(ctx context.Context) (err error) {
 	chosen, err := chooseFaults(s.options.only)
 	if err != nil {
 		return err
 	}
-	if s.dir, err = workDir(s.options.keep); err != nil {
+	if s.options.keep == "" {
+		s.dir, err = os.MkdirTemp("", "faults-")
+	} else if s.dir, err = filepath.Abs(s.options.keep); err == nil {
+		err = os.MkdirAll(s.dir, 0o700)
+	}
+	if err != nil {
 		return err
 	}
-	s.random = diceOf(s.options.seed)
-	s.result.Seed = s.options.seed
+	s.random = rand.New(rand.NewPCG(s.options.seed, 0))
+	s.result = result{Seed: s.options.seed, ByInvariant: make(map[validate.Invariant]int)}
 	s.began = time.Now()
 	s.print("faults: seed %d, %s, data in %s", s.options.seed, s.options.duration, s.dir)
-	if s.rig, err = newRig(ctx, s.dir, s.options.bin, s.startLog()); err != nil {
+	progress := io.Discard
+	if s.options.verbose {
+		progress = s.out
+	}
+	if s.system, err = newSystem(ctx, s.dir, s.options.bin, progress); err != nil {
 		s.result.Kept = s.dir
 		return err
 	}
 	defer func() {
-		s.rig.stop()
-		err = errors.Join(err, s.tidy(err != nil))
+		s.system.stop()
+		if err != nil || len(s.result.Violations) > 0 || s.options.keep != "" {
+			s.result.Kept = s.dir
+			return
+		}
+		err = os.RemoveAll(s.dir)
 	}()
 	s.print("faults: the system is up after %.1f s", time.Since(s.began).Seconds())
 	s.began = time.Now() // building may have taken minutes
@@ -78,90 +121,177 @@ func (s *suite) draw(number int, chosen []fault) *round {
 	case len(chosen) == 1:
 		r.faults = chosen
 	case enough && number <= len(chosen):
-		r.faults = []fault{chosen[number-1]}
+		r.faults = chosen[number-1 : number]
 	default:
 		pair := s.random.Perm(len(chosen))[:2]
 		r.faults = []fault{chosen[pair[0]], chosen[pair[1]]}
 	}
-	r.spare = r.dice(3).IntN(3) == 0
-	for _, f := range r.faults {
-		r.spare = r.spare || f.spare
-	}
+	r.spare = r.dice(3).IntN(3) == 0 || slices.ContainsFunc(r.faults, func(f fault) bool { return f.spare })
 	return r
 }
 
-// diceOf are the dice of a run.
-func diceOf(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
-func workDir(keep string) (string, error) {
-	if keep == "" {
-		return os.MkdirTemp("", "faults-")
+func (r *round) name() string {
+	var names []string
+	for _, f := range r.faults {
+		names = append(names, f.name)
 	}
-	dir, err := filepath.Abs(keep)
+	return strings.Join(names, " + ")
+}
+
+// dice are for one purpose within the round: the same seed gives the same ones,
+// whatever the others have drawn.
+func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, purpose)) }
+
+// play runs the round. An error is about the suite, or a program that cannot be
+// healed; violations are in r.
+func (s *suite) play(ctx context.Context, r *round) (err error) {
+	if !r.spare {
+		s.system.stopSpare()
+	}
+	if err := s.system.heal(ctx, r.spare); err != nil {
+		return err
+	}
+	r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1))
+	// They stay: a consumer group that is destroyed rounds later has the vendors'
+	// notices sent again.
+	s.system.vendors = append(s.system.vendors, r.vendors...)
+	if err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	stop := s.startTraffic(ctx, r)
+	if err = sleep(ctx, calmBefore); err == nil {
+		s.inject(ctx, r)
+		err = s.heal(ctx, r)
+	}
 	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
+		err = sleep(ctx, calmAfter)
 	}
-	return dir, err
+	stop()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for i, v := range r.vendors {
+		c := newVendorClient(s.options.clients+i, "", v, s.base(), &r.log, r.dice(1000+uint64(i)))
+		all.Go(c.clarify)
+	}
+	all.Wait()
+	r.ended = time.Now()
+	return s.validate(ctx, r)
 }
 
-// tidy removes the data unless somebody wants to look at it.
-func (s *suite) tidy(failed bool) error {
-	if failed || len(s.result.Violations) > 0 || s.options.keep != "" {
-		s.result.Kept = s.dir
-		return nil
+// base is where clients reach the Vendor API.
+func (s *suite) base() string { return "http://" + s.system.gatewayProxy.Addr + "/api/vendor/v1" }
+
+// startTraffic lets clients and a fleet act until the returned function is called;
+// it waits for their last operations.
+func (s *suite) startTraffic(ctx context.Context, r *round) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	pause := time.Duration(float64(s.options.clients) * newOrders / s.options.ordersPerSecond * float64(time.Second))
+	r.began = time.Now()
+	for i := range s.options.clients {
+		v := r.vendors[i%len(r.vendors)]
+		c := newVendorClient(i, fmt.Sprintf("F%d-%d", r.number, i), v, s.base(), &r.log, r.dice(100+uint64(i)))
+		all.Go(func() { c.run(ctx, pause) })
 	}
-	return os.RemoveAll(s.dir)
+	all.Go(func() { s.system.report(ctx, r.vendors, r.dice(2)) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }
 
-func (s *suite) startLog() io.Writer {
-	if s.options.verbose {
-		return s.out
+// inject does the round's faults, several at once.
+func (s *suite) inject(ctx context.Context, r *round) {
+	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, errors.New("the fault took too long"))
+	defer cancel()
+	r.strikes, r.failures = make([]int64, len(r.faults)), make([]error, len(r.faults))
+	var all sync.WaitGroup
+	for i, f := range r.faults {
+		in := &injection{system: s.system, vendors: r.vendors, random: r.dice(10 + uint64(i)), log: s.step}
+		all.Go(func() {
+			r.failures[i] = f.inject(ctx, in)
+			r.strikes[i] = in.times.Load()
+		})
 	}
-	return io.Discard
+	all.Wait()
+}
+
+// heal undoes every fault, to the receivers as well.
+func (s *suite) heal(ctx context.Context, r *round) error {
+	for _, v := range r.vendors {
+		v.inbox.Notify(nil)
+		if err := v.inbox.Reopen(); err != nil {
+			return err
+		}
+	}
+	if err := s.system.heal(ctx, r.spare); err != nil {
+		return fmt.Errorf("healing: %w", err)
+	}
+	return nil
+}
+
+// validate waits until the system is at rest and compares it with what the clients
+// saw.
+func (s *suite) validate(ctx context.Context, r *round) error {
+	sources := validate.Sources{Ledger: s.system.ledger, ClickHouseURL: s.system.Demo.ClickHouseURL, Calm: r.calm()}
+	for _, v := range r.vendors {
+		sources.Inboxes = append(sources.Inboxes, v.inbox)
+		sources.Accounts = append(sources.Accounts, validate.Account{ID: v.AccountID, Limits: v.limits, Receiver: v.health, Couriers: true})
+	}
+	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	err := sources.Settle(settling, func(line string) { s.step("settling: %s", line) })
+	cancel()
+	r.settled = time.Since(r.ended)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil { // the violations will tell what is left
+		s.step("not settled after %.0f s: %v", r.settled.Seconds(), err)
+	}
+	// A machine may be too busy to answer in time.
+	for over := time.Now().Add(gatherTimeout); ; {
+		if r.facts, err = sources.Gather(ctx); err == nil {
+			break
+		}
+		if time.Now().After(over) {
+			return err
+		}
+		s.step("%v", err)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
+	for _, death := range s.system.takeDeaths() {
+		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Says: death.Error()})
+	}
+	return nil
+}
+
+// calm reports that nothing but receivers was disturbed, the machine included: on
+// one so busy that the gateway's answers take long, webhooks do, too.
+func (r *round) calm() bool {
+	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.name != "none" && f.name != "receivers" }) {
+		return false
+	}
+	const quick = 100 * time.Millisecond // on an idle machine it is 5
+	var took []time.Duration
+	for _, op := range r.log.Operations() {
+		if op.OK() {
+			took = append(took, op.End.Sub(op.Start))
+		}
+	}
+	slices.Sort(took)
+	return len(took) > 0 && took[len(took)*95/100] < quick
 }
 
 func (s *suite) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// remark is a line for those who want to see every step.
-func (s *suite) remark(format string, args ...any) {
+// step prints a line for -v.
+func (s *suite) step(format string, args ...any) {
 	if s.options.verbose {
 		fmt.Fprintf(s.out, "    %6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 	}
-}
-
-// explain leaves what is needed to find the cause: the seed, the history, the
-// facts, and the whole story of every order concerned.
-func (s *suite) explain(r *round) error {
-	if err := r.save(s.dir); err != nil {
-		return err
-	}
-	s.print("\nround %d (%s) broke %d promises; seed %d repeats the run, the round's own is %d", r.number, r.name(), len(r.violations), s.options.seed, r.seed)
-	const most = 20
-	for i, v := range r.violations {
-		if i == most {
-			s.print("and %d more", len(r.violations)-most)
-			break
-		}
-		s.print("  %s", v)
-	}
-	for _, id := range subjects(r.violations, 3) {
-		s.print("\n%s", tell(id, r.log.Ops(), r.facts))
-	}
-	s.print("\nhistory and facts: %s and %s; judge them again with: go run ./loadtest/faults -judge %s",
-		historyFile, factsFile, filepath.Join(s.dir, historyFile))
-	return nil
-}
-
-// subjects are the first different things that violations are about.
-func subjects(vs []judge.Violation, most int) (ids []string) {
-	seen := make(map[string]bool)
-	for _, v := range vs {
-		for _, id := range v.Subjects {
-			if !seen[id] && len(ids) < most {
-				seen[id] = true
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
 }

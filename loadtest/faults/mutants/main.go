@@ -8,7 +8,7 @@
 //
 // It owns the table of defects. It never touches the module: programs are built
 // with an overlay (go help build), settings are copied, and everything lies below
-// a temporary folder. The suite and its judge are always those without a defect.
+// a temporary folder. The suite and its validation are always those without a defect.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/faults/judge"
+	"vendorapi/loadtest/faults/validate"
 )
 
 // Every defect of the table still fits the source, and all of them together compile,
@@ -98,15 +98,15 @@ func TestApply_WantsToFitExactlyOnce(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	lost := []judge.Invariant{judge.LostOrder}
+	lost := []validate.Invariant{validate.LostOrder}
 	for name, c := range map[string]struct {
 		v      verdict
 		passed bool
 	}{
 		"nothing in a system that is right":   {verdict{}, true},
 		"something in a system that is right": {verdict{found: lost}, false},
-		"what was wanted":                     {verdict{wanted: lost, found: []judge.Invariant{judge.EventLost, judge.LostOrder}}, true},
-		"something else":                      {verdict{wanted: lost, found: []judge.Invariant{judge.EventLost}}, false},
+		"what was wanted":                     {verdict{wanted: lost, found: []validate.Invariant{validate.EventLost, validate.LostOrder}}, true},
+		"something else":                      {verdict{wanted: lost, found: []validate.Invariant{validate.EventLost}}, false},
 		"nothing":                             {verdict{wanted: lost}, false},
 		"the suite failed":                    {verdict{wanted: lost, found: lost, err: os.ErrNotExist}, false},
 	} {

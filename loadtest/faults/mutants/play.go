@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"vendorapi/loadtest/faults/judge"
+	"vendorapi/loadtest/faults/validate"
 )
 
 // spare is how long a run may take beyond its duration: the start, the round
@@ -27,9 +27,9 @@ type verdict struct {
 	name   string
 	says   string
 	files  []string
-	wanted []judge.Invariant // empty: nothing may be found
+	wanted []validate.Invariant // empty: nothing may be found
 
-	found []judge.Invariant
+	found []validate.Invariant
 	after time.Duration // from the suite's start to its end
 	err   error         // the suite itself failed
 	log   string        // its last lines
@@ -43,7 +43,7 @@ func (v *verdict) passed() bool {
 	if len(v.wanted) == 0 {
 		return len(v.found) == 0
 	}
-	return slices.ContainsFunc(v.found, func(i judge.Invariant) bool { return slices.Contains(v.wanted, i) })
+	return slices.ContainsFunc(v.found, func(i validate.Invariant) bool { return slices.Contains(v.wanted, i) })
 }
 
 // arguments are those of one run of the suite.
@@ -77,7 +77,7 @@ func (p *place) play(ctx context.Context, suite string, a arguments) (v verdict)
 	}
 	var found struct {
 		Rounds      int
-		ByInvariant map[judge.Invariant]int
+		ByInvariant map[validate.Invariant]int
 		NotDone     []string
 	}
 	if bad := json.Unmarshal(text, &found); bad != nil {

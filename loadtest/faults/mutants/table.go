@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/loadtest/faults/judge"
+	"vendorapi/loadtest/faults/validate"
 )
 
 // defect is a mistake that somebody could make, and where the suite has to look
@@ -17,7 +17,7 @@ type defect struct {
 	faults   string
 	duration time.Duration
 	// caught are the invariants that it breaks; one of them must be found.
-	caught []judge.Invariant
+	caught []validate.Invariant
 }
 
 // edit replaces a piece of code. It stands exactly once in a function (or a method,
@@ -34,43 +34,43 @@ var defects = slices.Concat(orderDefects, limitDefects, webhookDefects, exportDe
 var orderDefects = []defect{
 	{
 		"answer-before-commit", "the gateway answers 201 although Redis has not said that it has the order",
-		[]edit{{"internal/ledger", "Orders.Create", `reply, err := l.countCall(ctx, &c.call, c.Account)`, `reply, err := l.countCall(ctx, &c.call, c.Account); if errors.Is(err, delivery.ErrUnavailable) { return Created{Order: &c.order}, reply.quota, nil }`}},
-		"kill-redis,partition-gateway", short, []judge.Invariant{judge.LostOrder},
+		[]edit{{"internal/ledger", "Ledger.CreateOrder", `reply, err := l.countCall(ctx, &c.call, c.Account)`, `reply, err := l.countCall(ctx, &c.call, c.Account); if errors.Is(err, delivery.ErrUnavailable) { return Created{Order: &c.order}, reply.quota, nil }`}},
+		"kill-redis,partition-gateway", short, []validate.Invariant{validate.LostOrder},
 	},
 	{
 		"everysec", "Redis answers before its file is on the disk",
 		[]edit{{"configs/redis.conf", "", `appendfsync always`, `appendfsync everysec`}},
-		"slow-fsync", short, []judge.Invariant{judge.LostOrder},
+		"slow-fsync", short, []validate.Invariant{validate.LostOrder},
 	},
 	{
 		"ack-before-commit", "a courier's update is acknowledged before it is committed",
 		[]edit{{"worker/status", "Role.settle", `orders, err := r.ledger.Orders(ctx, orderIDs(groups))`, `for _, g := range groups { _ = r.ledger.Ack(ctx, ledger.RoleStatus, g.entries...) }; orders, err := r.ledger.Orders(ctx, orderIDs(groups))`}},
-		"crash-decide", short, []judge.Invariant{judge.NotEnded},
+		"crash-decide", short, []validate.Invariant{validate.NotEnded},
 	},
 	{
 		"no-version-check", "a commit does not compare the version that it was decided on",
 		[]edit{{"internal/ledger/lua/commit_order.lua", "", `if sub(head, 5, 12) ~= ARGV[1] then return 'conflict' end`, ``}},
-		"reply-lost-worker", short, []judge.Invariant{judge.IllegalMove, judge.VersionGap},
+		"reply-lost-worker", short, []validate.Invariant{validate.IllegalMove, validate.VersionGap},
 	},
 	{
 		"retry-as-new", "a creation whose reply was lost does not recognise itself when it is sent again",
 		[]edit{{"internal/ledger/lua/create_order.lua", "", `if order and sub(order, 53, 60) == sub(ARGV[2], 2, 9) then return reply('recovered', order) end`, ``}},
-		"reply-lost", short, []judge.Invariant{judge.NotLinearizable, judge.UnknownOrder},
+		"reply-lost", short, []validate.Invariant{validate.NotLinearizable, validate.UnknownOrder},
 	},
 	{
 		"key-not-kept", "the idempotency key of a success is not kept",
 		[]edit{{"internal/ledger/lua/create_order.lua", "", `call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000')`, ``}},
-		"none", short, []judge.Invariant{judge.NotLinearizable},
+		"none", short, []validate.Invariant{validate.NotLinearizable},
 	},
 	{
 		"replay-of-today", "a replay shows the order as it is now",
 		[]edit{{"internal/delivery", "Order.AppendCreated", `appendText(dst, "status", Searching.String())`, `appendText(dst, "status", o.Status.String())`}},
-		"none", short, []judge.Invariant{judge.ReplayDiffers},
+		"none", short, []validate.Invariant{validate.ReplayDiffers},
 	},
 	{
 		"cancel-too-late", "an order can be cancelled after its pickup",
 		[]edit{{"internal/ledger/lua/cancel_order.lua", "", `status > tonumber(ARGV[7]) or order_reported(head) >= tonumber(ARGV[8])`, `status >= DELIVERED`}},
-		"none", short, []judge.Invariant{judge.IllegalMove},
+		"none", short, []validate.Invariant{validate.IllegalMove},
 	},
 	{
 		"unfinished-forgotten", "what a consumer had begun before a crash is never taken up again",
@@ -79,7 +79,7 @@ var orderDefects = []defect{
 			{"internal/ledger", "feedReader.turn", `if err := r.claim(ctx, s); err != nil`, `if err := r.claim(ctx, s); false && err != nil`},
 			{"internal/ledger", "feedReader.claim", `MinIdle: r.ClaimAfter,`, `MinIdle: r.ClaimAfter + 24*time.Hour,`},
 		},
-		"crash-decide,crash-export", short, []judge.Invariant{judge.PendingLeft, judge.NotEnded},
+		"crash-decide,crash-export", short, []validate.Invariant{validate.PendingLeft, validate.NotEnded},
 	},
 }
 
@@ -87,12 +87,12 @@ var limitDefects = []defect{
 	{
 		"window-too-short", "a limit looks back over half of its window",
 		[]edit{{"internal/ledger/lua/window.lua", "", `tail1, at1 = advance(tail1, at1, now - span)`, `tail1, at1 = advance(tail1, at1, now - span / 2)`}},
-		"none", short, []judge.Invariant{judge.OverLimit},
+		"none", short, []validate.Invariant{validate.OverLimit},
 	},
 	{
 		"replays-uncounted", "a replay does not count",
 		[]edit{{"internal/ledger/lua/create_order.lua", "", `return reply_counted(name, payload)`, `return reply(name, payload)`}},
-		"none", short, []judge.Invariant{judge.OverLimit},
+		"none", short, []validate.Invariant{validate.OverLimit},
 	},
 }
 
@@ -100,27 +100,27 @@ var webhookDefects = []defect{
 	{
 		"delivered-before-sent", "a webhook is settled as delivered while it is only being sent",
 		[]edit{{"worker/dispatch", "Role.attempt", `a := r.sender.send(ctx, d.Receiver.URL, header, body)`, `go r.sender.send(context.WithoutCancel(ctx), d.Receiver.URL, header, body); a := answer{status: http.StatusOK}`}},
-		"receivers,crash-send", short, []judge.Invariant{judge.EventLost},
+		"receivers,crash-send", short, []validate.Invariant{validate.EventLost},
 	},
 	{
 		"lease-unfenced", "a worker that was away for longer than its lease still records",
 		[]edit{{"internal/ledger/lua/record_attempts.lua", "", `if token ~= '' then return leased_until and tonumber(leased_until) == tonumber(token) end`, `if token ~= '' then return true end`}},
-		"pause-worker,late-request", short, []judge.Invariant{judge.EventTwice, judge.ScheduleLeft},
+		"pause-worker,late-request", short, []validate.Invariant{validate.EventTwice, validate.ScheduleLeft},
 	},
 	{
 		"events-at-once", "the events of one order do not wait for each other",
 		[]edit{{"internal/ledger/lua", "queue_next", `e.ready[#e.ready + 1] = '\1' .. member .. pack('>I4', attempted + 1) queued = attempted + 1`, `for s = attempted + 1, sequence do e.ready[#e.ready + 1] = '\1' .. member .. pack('>I4', s) end queued = sequence`}},
-		"none", short, []judge.Invariant{judge.EventUnordered, judge.EventTwice},
+		"none", short, []validate.Invariant{validate.EventUnordered, validate.EventTwice},
 	},
 	{
 		"body-of-today", "a webhook shows the order as it is when it is sent",
 		[]edit{{"worker/dispatch", "appendBody", `d.Order.AppendStatus(dst, d.Version, false, true)`, `d.Order.AppendStatus(dst, 0, false, true)`}},
-		"none", short, []judge.Invariant{judge.EventWrong},
+		"none", short, []validate.Invariant{validate.EventWrong},
 	},
 	{
 		"skipped-steps-untold", "a skipped step is filled in without an event of its own",
 		[]edit{{"internal/ledger/lua", "append_changes", `for _ = 1, #statuses do sequence = sequence + 1`, `sequence = sequence + #statuses - 1 for _ = 1, 1 do sequence = sequence + 1`}},
-		"none", short, []judge.Invariant{judge.EventLost},
+		"none", short, []validate.Invariant{validate.EventLost},
 	},
 }
 
@@ -128,19 +128,19 @@ var exportDefects = []defect{
 	{
 		"export-acked-early", "the exporter acknowledges before ClickHouse has the rows",
 		[]edit{{"reporting/export", "Exporter.export", `if err := e.archive.Insert(ctx, &batch.Batch); err != nil {`, `_ = e.ledger.Ack(ctx, ledger.RoleExport, entries...); if err := e.archive.Insert(ctx, &batch.Batch); err != nil {`}},
-		"kill-clickhouse,crash-export", short, []judge.Invariant{judge.ClickHouseDiffers},
+		"kill-clickhouse,crash-export", short, []validate.Invariant{validate.ClickHouseDiffers},
 	},
 	{
 		"trim-unread", "streams are trimmed whoever has yet to read them",
 		[]edit{
-			{"internal/ledger", "Lifecycle.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
-			{"internal/ledger", "Lifecycle.Trim", `kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor)`, `false`},
+			{"internal/ledger", "Ledger.Trim", `if floor == "" { continue }`, `floor = fmt.Sprintf("%d-0", time.Now().UnixMilli())`},
+			{"internal/ledger", "Ledger.Trim", `kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor)`, `false`},
 		},
-		"kill-reporting,partition-export", short, []judge.Invariant{judge.EventLost, judge.ClickHouseDiffers},
+		"kill-reporting,partition-export", short, []validate.Invariant{validate.EventLost, validate.ClickHouseDiffers},
 	},
 	{
 		"older-version-wins", "of two rows of an order ClickHouse keeps the older one",
 		[]edit{{"reporting/archive", "", `func(o *Order) uint64 { return o.Version }`, `func(o *Order) uint64 { return ^o.Version }`}},
-		"none", short, []judge.Invariant{judge.ClickHouseDiffers},
+		"none", short, []validate.Invariant{validate.ClickHouseDiffers},
 	},
 }

@@ -1,9 +1,0 @@
-package history
-
-import (
-	"testing"
-
-	"vendorapi/internal/testenv/testserver"
-)
-
-func TestMain(m *testing.M) { testserver.Main(m) }

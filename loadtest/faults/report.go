@@ -1,0 +1,275 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/faults/validate"
+)
+
+// result is what a run came to; -json writes it.
+type result struct {
+	Seed       uint64               `json:"seed"`
+	Rounds     int                  `json:"rounds"`
+	Faults     []*faultLine         `json:"faults"`
+	Report     validate.Report      `json:"report"`
+	Injected   int64                `json:"injected"` // how often any fault struck
+	Violations []validate.Violation `json:"violations"`
+	// ByInvariant counts the violations.
+	ByInvariant map[validate.Invariant]int `json:"byInvariant"`
+	NotDone     []string                   `json:"notDone"` // faults that could not be done, and why
+	Kept        string                     `json:"kept,omitempty"`
+	Took        time.Duration              `json:"took"`
+}
+
+// faultLine is one fault over the whole run.
+type faultLine struct {
+	Fault  string `json:"fault"`
+	Rounds int    `json:"rounds"`
+	Times  int64  `json:"times"`
+	// Outage is the longest time without a success for any client, Saw the answers
+	// by kind, in rounds with this fault alone.
+	Outage time.Duration  `json:"outage"`
+	Saw    map[string]int `json:"saw"`
+}
+
+func (res *result) line(name string) *faultLine {
+	i := slices.IndexFunc(res.Faults, func(l *faultLine) bool { return l.Fault == name })
+	if i < 0 {
+		i = len(res.Faults)
+		res.Faults = append(res.Faults, &faultLine{Fault: name, Saw: make(map[string]int)})
+	}
+	return res.Faults[i]
+}
+
+// record adds a round and prints its line.
+func (s *suite) record(r *round) {
+	res := &s.result
+	res.Rounds++
+	res.Report = res.Report.Add(r.report)
+	ops := r.log.Operations()
+	outage := longestOutage(ops, r.began, r.ended)
+	var strikes int64
+	for i, f := range r.faults {
+		l := res.line(f.name)
+		l.Rounds++
+		l.Times += r.strikes[i]
+		strikes += r.strikes[i]
+		if len(r.faults) > 1 {
+			continue // one fault can take away what the other waits for
+		}
+		l.Outage = max(l.Outage, outage)
+		for j := range ops {
+			l.Saw[kindOf(&ops[j])]++
+		}
+		if err := r.failures[i]; err != nil {
+			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, f.name, err))
+		}
+	}
+	res.Injected += strikes
+	for _, v := range r.violations {
+		res.ByInvariant[v.Invariant]++
+	}
+	res.Violations = append(res.Violations, r.violations...)
+	s.print("round %2d  %-36s struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, outage %4.1f s, settled in %4.1f s, violations %d",
+		r.number, r.name(), strikes, len(ops), r.report.Unknown, r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
+	for i, err := range r.failures {
+		if err != nil {
+			s.print("          %s was not done to the end: %v", r.faults[i].name, err)
+		}
+	}
+}
+
+// longestOutage is the longest time in which no client got a success.
+func longestOutage(ops []validate.Operation, began, ended time.Time) (longest time.Duration) {
+	last := began
+	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b validate.Operation) int { return a.End.Compare(b.End) }) {
+		if op.OK() {
+			longest = max(longest, op.End.Sub(last))
+			last = op.End
+		}
+	}
+	return max(longest, ended.Sub(last))
+}
+
+func kindOf(op *validate.Operation) string {
+	switch {
+	case op.OK():
+		return "2xx"
+	case op.Status == 0:
+		return "no answer"
+	case op.Status == 429, op.Status >= 500:
+		return fmt.Sprint(op.Status)
+	}
+	return "4xx"
+}
+
+// summary prints the table and the totals.
+func (s *suite) summary() {
+	res := &s.result
+	res.Took = time.Since(s.began)
+	s.print("\n%-18s %6s %6s  %-10s %s", "fault", "rounds", "times", "outage", "what clients saw in rounds with this fault alone")
+	for _, l := range res.Faults {
+		var saw []string
+		for _, kind := range slices.Sorted(maps.Keys(l.Saw)) {
+			saw = append(saw, fmt.Sprintf("%s: %d", kind, l.Saw[kind]))
+		}
+		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), strings.Join(saw, ", "))
+	}
+	rep := &res.Report
+	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, res.Took.Seconds(), res.Seed)
+	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits), %d orders with %d states, %d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
+		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Orders, rep.States, rep.Webhooks, rep.Rows, rep.Windows, rep.Histories, rep.Undecided)
+	of := func(names ...validate.Invariant) (n int) {
+		for _, name := range names {
+			n += res.ByInvariant[name]
+		}
+		return n
+	}
+	lost, duplicates := of(validate.LostOrder), of(validate.DuplicateOrder, validate.KeyTwoOutcomes)
+	illegal := of(validate.IllegalMove, validate.StateBackwards, validate.VersionGap)
+	s.print("orders lost %d, duplicates %d, illegal states %d, other violations %d", lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
+	for _, line := range res.NotDone {
+		s.print("not done: %s", line)
+	}
+	if res.Kept != "" {
+		s.print("kept: %s", res.Kept)
+	}
+}
+
+func writeJSON(path string, what any) error {
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+// roundFile holds the record of a round with violations.
+const roundFile = "round.json"
+
+// record is what a round was validated from.
+type record struct {
+	Operations []validate.Operation `json:"operations"`
+	Facts      *validate.Facts      `json:"facts"`
+}
+
+// explain keeps what is needed to find the cause of violations, and prints the
+// timelines of some of their subjects.
+func (s *suite) explain(r *round) error {
+	path := filepath.Join(s.dir, roundFile)
+	rec := record{r.log.Operations(), r.facts}
+	if err := writeJSON(path, rec); err != nil {
+		return fmt.Errorf("keeping the round: %w", err)
+	}
+	s.print("\nround %d (%s) broke %d promises; seed %d repeats the run, the round's own is %d", r.number, r.name(), len(r.violations), s.options.seed, r.seed)
+	const most = 20
+	for _, v := range r.violations[:min(most, len(r.violations))] {
+		s.print("  %s", v)
+	}
+	if more := len(r.violations) - most; more > 0 {
+		s.print("and %d more", more)
+	}
+	var subjects []string
+	for _, v := range r.violations {
+		for _, id := range v.Subjects {
+			if !slices.Contains(subjects, id) && len(subjects) < 3 {
+				subjects = append(subjects, id)
+			}
+		}
+	}
+	for _, id := range subjects {
+		s.print("\n%s", rec.timeline(id))
+	}
+	s.print("\noperations and facts: %s; validate them again with: go run ./loadtest/faults -judge %s", roundFile, path)
+	return nil
+}
+
+// validateAgain checks a round that was kept.
+func validateAgain(path string, out io.Writer) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("-judge: %w", err)
+	}
+	var rec record
+	if err := json.Unmarshal(text, &rec); err != nil || rec.Facts == nil {
+		return fmt.Errorf("-judge: %s is no record of a round: %w", path, err)
+	}
+	report, violations := validate.Check(rec.Operations, rec.Facts)
+	fmt.Fprintf(out, "%+v\n", report)
+	for _, v := range violations {
+		fmt.Fprintln(out, v)
+	}
+	if len(violations) > 0 {
+		return fmt.Errorf("%d violations", len(violations))
+	}
+	return nil
+}
+
+// timeline is everything that is known of one thing that a violation is about (an
+// order or a version of it, an external id, an idempotency key, an event), by time.
+func (rec *record) timeline(id string) string {
+	type entry struct {
+		at   time.Time
+		text string
+	}
+	var entries []entry
+	const clock = "15:04:05.000"
+	add := func(at time.Time, format string, args ...any) {
+		entries = append(entries, entry{at, at.Format(clock) + "  " + fmt.Sprintf(format, args...)})
+	}
+	order, _, _ := strings.Cut(id, "/")
+	if event, _, err := delivery.ParseEventID(id); err == nil {
+		order = event.String()
+	}
+	for _, op := range rec.Operations {
+		if id != "" && slices.Contains([]string{op.Order, op.External, op.Key, op.Account}, order) {
+			replayed := map[bool]string{true: "replayed"}[op.Replayed]
+			add(op.Start, "client %d %s %s key %q external %q body %s: %d %s %s %s (until %s)", op.Client, op.Kind, op.Order, op.Key, op.External,
+				op.Body, op.Status, op.Code, op.State, replayed, op.End.Format(clock))
+		}
+	}
+	for _, o := range rec.Facts.Orders {
+		if o.ID == order || o.External == id {
+			order = o.ID
+			add(o.Created, "Redis: order %s external %q created, now %s, version %d", o.ID, o.External, o.Status, o.Version)
+			for _, c := range o.Changes {
+				add(c.At, "Redis: %s %s, version %d", c.Status, c.Failure, c.Version)
+			}
+		}
+	}
+	for _, a := range rec.Facts.Arrivals {
+		if a.Order == order || a.EventID == id {
+			add(a.Began, "receiver: %s %s attempt %d, answered %d at %s %s", a.EventID, a.Status, a.Attempt, a.Answered, a.Ended.Format(clock), a.Invalid)
+		}
+	}
+	if archive := rec.Facts.Archive; archive != nil {
+		for _, row := range slices.Concat(archive.Orders, archive.Steps) {
+			if row[0] == order {
+				ms, _ := strconv.ParseInt(row[5], 10, 64) // both kinds have their time there
+				add(time.UnixMilli(ms).UTC(), "ClickHouse: %q", row)
+			}
+		}
+		for _, a := range archive.Attempts {
+			if event, _, err := delivery.ParseEventID(a.EventID); err == nil && event.String() == order {
+				add(a.At, "ClickHouse: attempt %d of %s %s", a.Attempt, a.EventID, a.State)
+			}
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return a.at.Compare(b.at) })
+	const most = 60
+	lines := []string{"what is known of " + id + ":"}
+	for _, e := range entries[max(0, len(entries)-most):] {
+		lines = append(lines, e.text)
+	}
+	return strings.Join(lines, "\n  ")
+}

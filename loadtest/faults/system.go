@@ -1,0 +1,336 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/faults/failpoint"
+	"vendorapi/loadtest/shim"
+)
+
+// system is the whole system as processes, with a proxy between each program and
+// what it calls.
+//
+//	clients --> gateway --> Redis
+//	            worker  --> Redis, receivers
+//	            reporting --> Redis, ClickHouse
+type system struct {
+	*stack.Stack
+	redis  *stack.Redis
+	disk   *shim.Shim     // delays Redis's fsync
+	spare  *stack.Program // a second worker, which runs in some rounds
+	ledger *ledger.Ledger // past the proxies
+	apis   *stack.APIs    // the fleet's and the admin API have no proxy
+
+	gatewayProxy                              *failpoint.Proxy
+	gatewayRedis, workerRedis, reportingRedis *failpoint.Proxy
+	clickHouseProxy                           *failpoint.Proxy
+
+	vendors []*vendor // of all rounds
+
+	mu     sync.Mutex
+	down   map[process]bool // killed and not started again
+	deaths []error          // ends that nobody asked for
+}
+
+// process is a process of the system.
+type process interface {
+	Start(context.Context) error
+	Kill()
+	PID() int
+}
+
+// newSystem starts everything below dir. bin holds the binaries; empty: they are
+// built. After an error nothing is left running.
+func newSystem(ctx context.Context, dir, bin string, out io.Writer) (*system, error) {
+	s := &system{down: make(map[process]bool)}
+	if err := s.start(ctx, dir, bin, out); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err error) {
+	users := &stack.Users{Environment: "sandbox", Passwords: make(map[string]string)}
+	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
+		users.Passwords[name] = rand.Text()
+	}
+	if s.disk, err = shim.New(ctx, filepath.Join(dir, "shim")); err != nil {
+		return err
+	}
+	// Not redis/, which the data directory keeps for a Redis of its own.
+	if s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env()}); err != nil {
+		return err
+	}
+	gatewayAddr, err := stack.FreeAddr()
+	if err != nil {
+		return err
+	}
+	clickHouseAddr, err := stack.FreeAddr()
+	if err != nil {
+		return err
+	}
+	for proxy, upstream := range map[**failpoint.Proxy]string{
+		&s.gatewayProxy: gatewayAddr, &s.clickHouseProxy: clickHouseAddr,
+		&s.gatewayRedis: s.redis.Addr, &s.workerRedis: s.redis.Addr, &s.reportingRedis: s.redis.Addr,
+	} {
+		if *proxy, err = failpoint.NewProxy(upstream); err != nil {
+			return err
+		}
+	}
+	configs := filepath.Join(dir, "configs")
+	if err := s.writeSettings(configs); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	s.Stack, err = stack.Start(ctx, stack.Options{
+		DataDir: dir, BinDir: bin, ConfigDir: configs, Out: out, RedisURL: s.redis.URL, Reporting: true,
+		GatewayAddr: gatewayAddr, ClickHouseAddr: clickHouseAddr, CourierStep: courierStep,
+		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
+	})
+	if err != nil {
+		return err
+	}
+	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
+		return err
+	}
+	s.stopSpare()
+	if s.ledger, err = openLedger(ctx, s.redis); err != nil {
+		return err
+	}
+	if s.apis, err = s.Demo.Connect(ctx, client.New("", 4)); err != nil {
+		return err
+	}
+	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
+	go func() { // until the process ends
+		for {
+			err := s.Wait(context.Background())
+			s.mu.Lock()
+			s.deaths = append(s.deaths, err)
+			s.mu.Unlock()
+		}
+	}()
+	return nil
+}
+
+func openLedger(ctx context.Context, redis *stack.Redis) (*ledger.Ledger, error) {
+	return ledger.Open(ctx, ledger.Config{URL: redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
+}
+
+// courierStep is the time between two moves of an order: it takes about a second,
+// so that clients, couriers and faults meet on it.
+const courierStep = 200 * time.Millisecond
+
+// leaseLength is how long an event belongs to the worker that took it.
+const leaseLength = 3 * time.Second
+
+// settings are what differs from the shipped settings, whose waits of minutes a
+// round does not have. The first failed attempt opens an endpoint's breaker, and
+// what waits is sent when a probe succeeds: the retries after 10 s and 30 s would
+// take longer than a round.
+var settings = map[string]map[string]string{
+	"gateway.yaml": {},
+	"worker.yaml": {"claim_after": "3s", "timer_interval": "500ms", "housekeeping_interval": "1s",
+		"timeout": "1s", "lease": leaseLength.String(), "breaker_failures": "1"},
+	"reporting.yaml": {"interval": "200ms", "claim_after": "3s"},
+}
+
+// writeSettings writes every program's settings to dir. Each calls Redis as its own
+// user, through its own proxy.
+func (s *system) writeSettings(dir string) error {
+	root, err := stack.ModuleDir()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	redisURL := func(user string, proxy *failpoint.Proxy) string {
+		return strings.Replace(s.redis.URLFor(user), s.redis.Addr, proxy.Addr, 1)
+	}
+	const redisDefault, clickHouseDefault = "${REDIS_URL:-redis://127.0.0.1:6379}", "${CLICKHOUSE_URL:-http://127.0.0.1:8123}"
+	urls := map[string]map[string]string{
+		"gateway.yaml":   {redisDefault: redisURL(stack.GatewayUser, s.gatewayRedis)},
+		"worker.yaml":    {redisDefault: redisURL(stack.WorkerUser, s.workerRedis)},
+		"reporting.yaml": {redisDefault: redisURL(stack.ReportingUser, s.reportingRedis), clickHouseDefault: "http://" + s.clickHouseProxy.Addr},
+	}
+	for name, values := range settings {
+		content, err := os.ReadFile(filepath.Join(root, "configs", name))
+		if err != nil {
+			return err
+		}
+		text := string(content)
+		for from, to := range urls[name] {
+			if !strings.Contains(text, from) {
+				return fmt.Errorf("%s does not contain %s", name, from)
+			}
+			text = strings.ReplaceAll(text, from, to)
+		}
+		for key, value := range values {
+			line := regexp.MustCompile(`(?m)^( *` + key + `:).*$`)
+			if !line.MatchString(text) {
+				return fmt.Errorf("%s does not contain %s", name, key)
+			}
+			text = line.ReplaceAllString(text, "${1} "+value)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends everything that was started. The data stays.
+func (s *system) stop() {
+	s.resume() // a stopped process does not hear that it should end
+	if s.ledger != nil {
+		_ = s.ledger.Close() // nothing is written through it
+	}
+	if s.Stack != nil {
+		s.Stop()
+	}
+	for _, v := range s.vendors {
+		v.inbox.Close()
+	}
+	for _, p := range s.proxies() {
+		if p != nil {
+			p.Refuse()
+		}
+	}
+	if s.redis != nil {
+		s.redis.Stop()
+	}
+	if s.disk != nil {
+		_ = s.disk.Close() // a file of a few bytes
+	}
+}
+
+func (s *system) proxies() []*failpoint.Proxy {
+	return []*failpoint.Proxy{s.gatewayProxy, s.gatewayRedis, s.workerRedis, s.reportingRedis, s.clickHouseProxy}
+}
+
+func (s *system) programs() []*stack.Program {
+	if s.spare == nil {
+		return nil
+	}
+	return []*stack.Program{s.Gateway, s.Worker, s.spare, s.Reporting, s.ClickHouse}
+}
+
+// takeDeaths returns the ends that nobody asked for since the last call.
+func (s *system) takeDeaths() (deaths []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	deaths, s.deaths = s.deaths, nil
+	return deaths
+}
+
+// signal signals a process that runs. Another's id may be that of one that does not.
+func (s *system) signal(p process, sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down[p] || p.PID() <= 0 {
+		return errors.New("the process does not run")
+	}
+	return syscall.Kill(p.PID(), sig)
+}
+
+// resume continues every stopped process.
+func (s *system) resume() {
+	for _, p := range s.programs() {
+		_ = s.signal(p, syscall.SIGCONT) // no effect on the others
+	}
+	if s.redis != nil {
+		_ = s.signal(s.redis, syscall.SIGCONT)
+	}
+}
+
+// kill ends a process as a crash does.
+func (s *system) kill(p process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.Kill()
+	s.down[p] = true
+}
+
+// restart starts a killed process and waits a little until it is ready. One that
+// is not, because what it needs is unavailable, becomes so later.
+func (s *system) restart(ctx context.Context, p process, timeout time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down[p] {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := p.Start(ctx)
+	delete(s.down, p)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// stopSpare stops the second worker in an orderly way.
+func (s *system) stopSpare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down[s.spare] {
+		s.spare.Stop()
+		s.down[s.spare] = true
+	}
+}
+
+// heal undoes every fault and returns when every process is ready.
+func (s *system) heal(ctx context.Context, spare bool) error {
+	if err := s.disk.DelaySync(0); err != nil {
+		return err
+	}
+	s.resume()
+	if err := s.restart(ctx, s.redis, time.Minute); err != nil {
+		return err
+	}
+	if err := limitMemory(ctx, s.redis, "0"); err != nil {
+		return err
+	}
+	for _, p := range s.proxies() {
+		if err := p.Heal(); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.programs() {
+		if p == s.spare && !spare {
+			continue
+		}
+		if err := s.restart(ctx, p, time.Minute); err != nil {
+			return err
+		}
+		if err := p.AwaitReady(ctx); err != nil {
+			return fmt.Errorf("after healing: %w", err)
+		}
+	}
+	return nil
+}
+
+// limitMemory sets maxmemory: "1mb" is in use already, so that every write is
+// refused; "0" is no limit.
+func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
+	if _, err := redis.Command(ctx, "CONFIG", "SET", "maxmemory", limit); err != nil {
+		return fmt.Errorf("CONFIG SET maxmemory: %w", err)
+	}
+	return nil
+}

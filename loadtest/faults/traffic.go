@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/faults/validate"
+)
+
+// vendor is one account of a round with its store, its receiver and what its
+// clients have sent.
+type vendor struct {
+	*stack.Vendor
+	limits delivery.Limits
+	inbox  *validate.Inbox
+
+	mu     sync.Mutex
+	health validate.Health
+	sent   []*creation // in the order of sending
+}
+
+// creation is an order that a client has tried to create.
+type creation struct {
+	external, key, content string
+	body                   []byte
+	order                  string // its id, once an answer had one
+	unknown                bool   // no answer has told whether there is an order
+}
+
+// newVendors makes n accounts, every second one with low limits, each with an
+// active store and a healthy receiver.
+func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand) (vendors []*vendor, err error) {
+	for i := range n {
+		v := &vendor{limits: delivery.DefaultLimits(), health: validate.Healthy}
+		if i%2 == 0 {
+			// Reached with a few requests a second; several windows pass in a round.
+			window := func(count, seconds int) delivery.Window { return delivery.Window{Count: count, Seconds: seconds} }
+			v.limits.Orders = delivery.EndpointLimit{Sustained: window(8+random.IntN(8), 5), Burst: window(4+random.IntN(3), 2)}
+			v.limits.Cancel = delivery.EndpointLimit{Sustained: window(3, 4)}
+			v.limits.OrderStatus = delivery.EndpointLimit{Sustained: window(5, 3)}
+		}
+		limits := make(map[string]map[string]delivery.Window)
+		for name, l := range map[string]delivery.EndpointLimit{"orders": v.limits.Orders, "orderStatus": v.limits.OrderStatus, "cancel": v.limits.Cancel} {
+			limits[name] = map[string]delivery.Window{"sustained": l.Sustained}
+			if l.Burst.Count > 0 {
+				limits[name]["burst"] = l.Burst
+			}
+		}
+		if v.inbox, err = validate.NewInbox(); err != nil {
+			return vendors, err
+		}
+		vendors = append(vendors, v)
+		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), Limits: limits, WebhookURL: v.inbox.URL}
+		if v.Vendor, err = s.apis.OpenVendor(ctx, options); err != nil {
+			return vendors, err
+		}
+		v.inbox.Serve(v.AccountID, v.WebhookSecret)
+	}
+	return vendors, nil
+}
+
+// disturb notes that the receiver is not healthy for a part of the round.
+func (v *vendor) disturb() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.health = validate.Disturbed
+}
+
+// recent is how many of the latest creations clients come back to.
+const recent = 12
+
+// pick is one of the latest creations and its order's id, of those with an order
+// when that is wanted; nil: there is none.
+func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order string) {
+	latest := v.latest(recent, func(c *creation) bool { return !withOrder || c.order != "" })
+	if len(latest) == 0 {
+		return nil, ""
+	}
+	c = latest[random.IntN(len(latest))]
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return c, c.order
+}
+
+// latest are the most creations that match, the latest first.
+func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := len(v.sent) - 1; i >= 0 && len(list) < most; i-- {
+		if match(v.sent[i]) {
+			list = append(list, v.sent[i])
+		}
+	}
+	return list
+}
+
+// vendorClient is one connection of a vendor's program: it creates, repeats, reads
+// and cancels, and logs what it sees.
+type vendorClient struct {
+	number int
+	prefix string // of its external ids, unique in a run
+	vendor *vendor
+	base   string
+	log    *validate.Log
+	random *rand.Rand
+	next   int
+	// http keeps its connection; once does not: net/http sends a GET again by
+	// itself when a kept connection breaks, which the log would not show.
+	http, once *http.Client
+}
+
+// requestTimeout is how long a client waits for an answer. What comes later is
+// unknown to it.
+const requestTimeout = 3 * time.Second
+
+func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
+	return &vendorClient{number: number, prefix: prefix, vendor: v, base: base, log: log, random: random,
+		http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}},
+		once: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+}
+
+// newOrders is the share of new orders in what a client does.
+const newOrders = 0.42
+
+// run acts until ctx ends, on the average once every pause. It finishes what it has
+// begun, so that the log of a round is complete.
+func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
+	defer c.http.CloseIdleConnections()
+	for sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
+		c.act()
+	}
+}
+
+func (c *vendorClient) act() {
+	n := c.random.IntN(100)
+	earlier, order := c.vendor.pick(c.random, n >= 74)
+	switch {
+	case n < 100*newOrders:
+		c.createNew()
+	case n >= 71 && n < 74:
+		external := c.external()
+		c.create(c.compose(external, external, "A"), true) // the name is too short
+	case earlier == nil:
+	case n < 62:
+		c.create(earlier, false)
+	case n < 66 && earlier.key != "": // the key with another body
+		c.create(c.compose(c.external(), earlier.key, "Ali Demir"), false)
+	case n >= 66 && n < 71: // the external id with another key
+		c.create(c.compose(earlier.external, "other-"+c.external(), "Veli Can"), false)
+	case n >= 86:
+		c.cancel(order)
+	case n >= 74:
+		c.read(order)
+	}
+}
+
+func (c *vendorClient) external() string {
+	c.next++
+	return fmt.Sprintf("%s-%d", c.prefix, c.next)
+}
+
+func (c *vendorClient) createNew() {
+	external := c.external()
+	key := external // as the spec suggests
+	switch c.random.IntN(6) {
+	case 0:
+		key = "" // the external id alone protects
+	case 1, 2:
+		key = "key-" + external
+	}
+	s := c.compose(external, key, "Ayşe Kaya")
+	c.vendor.mu.Lock()
+	c.vendor.sent = append(c.vendor.sent, s)
+	c.vendor.mu.Unlock()
+	// A client that got no answer sends the same again (spec).
+	for try := 0; c.create(s, false).Unknown() && try < 2 && c.random.IntN(3) > 0; try++ {
+	}
+}
+
+// clarify sends creations of unknown outcome again, some of them with another body:
+// whichever of the two an order was made of, every later answer must agree.
+func (c *vendorClient) clarify() {
+	defer c.http.CloseIdleConnections()
+	const most = 25 // what is refused for the limit stays unknown
+	for _, s := range c.vendor.latest(most, func(s *creation) bool { return s.unknown }) {
+		switch {
+		case c.random.IntN(4) > 0:
+			c.create(s, false)
+		case s.key != "":
+			c.create(c.compose(s.external, s.key, "Ali Demir"), false)
+		}
+	}
+}
+
+// compose makes a creation with its body. Some orders fail in the courier's hands.
+func (c *vendorClient) compose(external, key, recipient string) *creation {
+	d := delivery.OrderDraft{ExternalStoreID: c.vendor.Store, ExternalOrderID: external, Recipient: delivery.Recipient{Name: recipient, Phone: "5321234567"}}
+	d.OrderAmount = delivery.Money{Minor: int64(c.random.IntN(100_000)), Set: true}
+	if c.random.IntN(12) == 0 {
+		d.PackageNote = "SIM:FAIL=CustomerRefused"
+	}
+	body, err := json.Marshal(c.vendor.Order(func(o map[string]any) {
+		o["externalOrderId"], o["packageNote"] = external, d.PackageNote
+		o["recipient"] = map[string]any{"name": recipient, "phone": "0" + d.Recipient.Phone}
+		o["orderAmount"] = json.Number(d.OrderAmount.String())
+		d.Dropoff.Text, _ = o["dropoff"].(map[string]any)["text"].(string)
+		delete(o, "payment")
+	}))
+	if err != nil {
+		panic(err) // it holds numbers and text only
+	}
+	return &creation{external: external, key: key, body: body, content: validate.Content(&d)}
+}
+
+func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
+	op := &validate.Operation{Kind: validate.Create, Key: s.key, External: s.external, Body: validate.Digest(s.body), Content: s.content, Invalid: invalid}
+	raw := c.do(op, http.MethodPost, "/orders", s.body, s.key)
+	c.vendor.mu.Lock()
+	defer c.vendor.mu.Unlock()
+	switch {
+	case op.Unknown():
+		s.unknown = s.order == ""
+	case op.Status == http.StatusCreated:
+		op.Answer = validate.Digest(raw)
+		s.order, s.unknown = op.Order, false
+	}
+	c.log.Add(*op)
+	return op
+}
+
+func (c *vendorClient) read(order string) {
+	op := &validate.Operation{Kind: validate.Read, Order: order}
+	c.do(op, http.MethodGet, "/orders/"+order, nil, "")
+	c.log.Add(*op)
+}
+
+func (c *vendorClient) cancel(order string) {
+	op := &validate.Operation{Kind: validate.Cancel, Order: order}
+	c.do(op, http.MethodPost, "/orders/"+order+"/cancel", nil, "")
+	c.log.Add(*op)
+}
+
+// do sends one request, never twice, and notes what came back.
+func (c *vendorClient) do(op *validate.Operation, method, path string, body []byte, key string) []byte {
+	op.Client, op.Account = c.number, c.vendor.AccountID
+	req, err := http.NewRequest(method, c.base+path, bytes.NewReader(body)) //nolint:noctx // bounded by the client's timeout
+	if err != nil {
+		panic(err) // the path is made of ids
+	}
+	req.GetBody = nil // or net/http would send a request with a key again by itself
+	req.Header.Set("Authorization", "Bearer "+c.vendor.Bearer)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("X-Idempotency-Key", key)
+	}
+	client := c.http
+	if method == http.MethodGet {
+		client, req.Body = c.once, http.NoBody
+	}
+	op.Start = time.Now()
+	resp, err := client.Do(req)
+	var raw []byte
+	if err == nil {
+		raw, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		_ = resp.Body.Close() // it has been read
+	}
+	op.End = time.Now()
+	if err == nil {
+		note(op, resp, raw)
+	}
+	return raw
+}
+
+// note reads an answer. One that is no envelope was cut short, or is not the
+// gateway's: it counts as none.
+func note(op *validate.Operation, resp *http.Response, raw []byte) {
+	var envelope struct {
+		Success bool
+		Data    struct {
+			ErrorCode, OrderID, Status string
+			Events                     []struct{ Status string }
+		}
+	}
+	if json.Unmarshal(raw, &envelope) != nil {
+		return
+	}
+	op.Status = resp.StatusCode
+	op.Code, op.State = envelope.Data.ErrorCode, envelope.Data.Status
+	op.Replayed = resp.Header.Get("Idempotent-Replayed") == "true"
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent: zero
+	op.RetryAfter = time.Duration(seconds) * time.Second
+	if op.Kind == validate.Create && envelope.Success {
+		op.Order = envelope.Data.OrderID
+	}
+	for _, e := range envelope.Data.Events {
+		op.Steps = append(op.Steps, e.Status)
+	}
+}
+
+// report plays a fleet whose reports are early, late, twice and wrong, beside the
+// sandbox courier: two sources for one order, and moves that must be refused.
+func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
+	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
+	for sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {
+		_, order := vendors[random.IntN(len(vendors))].pick(random, true)
+		if order == "" {
+			continue
+		}
+		body := map[string]any{"status": statuses[random.IntN(len(statuses))]}
+		if body["status"] == "Failed" {
+			body["failureReason"] = "CourierIncident"
+		}
+		for range 1 + random.IntN(2) {
+			_, _ = s.apis.Fleet.Do(ctx, http.MethodPost, "/jobs/"+order+"/status", body) // any answer will do
+		}
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+// sleep returns early, with the reason, when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(max(d, 0)):
+		return context.Cause(ctx)
+	case <-ctx.Done():
+		return errors.Join(errStopped, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,144 @@
+package validate
+
+import (
+	"fmt"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// Health is what a round did to an account's receiver.
+type Health string
+
+// The healths. What is promised of an event depends on it.
+const (
+	Absent    Health = "absent"    // no URL is registered: every event is recorded as not sent
+	Healthy   Health = "healthy"   // reachable all the time: everything arrives, and soon
+	Disturbed Health = "disturbed" // down, slow or cut off at times: everything arrives
+	Dead      Health = "dead"      // unhealthy at the end: everything arrived or waits for its retry
+)
+
+// Account is one account whose operations are checked. Orders of other accounts
+// are ignored.
+type Account struct {
+	ID       string          `json:"id"`
+	Limits   delivery.Limits `json:"limits"`
+	Receiver Health          `json:"receiver"`
+	// Couriers: a courier moves the account's orders, so that each must end.
+	Couriers bool `json:"couriers,omitempty"`
+}
+
+// Facts are what was read from the system once it had settled.
+type Facts struct {
+	At       time.Time `json:"at"`
+	Accounts []Account `json:"accounts"`
+	// Calm: only receivers were disturbed, so that the delay of webhooks to
+	// healthy ones can be checked.
+	Calm bool `json:"calm,omitempty"`
+
+	Orders    []Order   `json:"orders"`    // Redis
+	Published []string  `json:"published"` // Redis: the stream of events, by Subject
+	Remains   []Remains `json:"remains"`   // Redis: waiting webhooks by account
+	// Found are violations that one look at Redis shows: unsettled streams, wrong
+	// indexes, dead letters, unreadable records.
+	Found []Violation `json:"found"`
+
+	Archive  *Archive  `json:"archive"`  // ClickHouse; nil when the round ran without it
+	Arrivals []Arrival `json:"arrivals"` // what the receivers got, each request
+}
+
+// Order is an order in Redis.
+type Order struct {
+	ID       string    `json:"id"`
+	Account  string    `json:"account"`
+	External string    `json:"external"`
+	Status   string    `json:"status"`
+	Version  uint64    `json:"version"`
+	Created  time.Time `json:"created"`
+	Content  string    `json:"content,omitempty"`
+	Row      []string  `json:"row"` // what ClickHouse must have, see orderColumns
+	Changes  []Change  `json:"changes,omitempty"`
+}
+
+// Change is one status that an order reached after its creation.
+type Change struct {
+	Status  string    `json:"status"`
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at"`
+	Failure string    `json:"failure,omitempty"`
+}
+
+// statusAt is the status that a sequence of the order stands for; "" for one that
+// it has not reached.
+func (o *Order) statusAt(sequence uint32) string {
+	if path := o.path(); sequence >= 1 && int(sequence) <= len(path) {
+		return path[sequence-1]
+	}
+	return ""
+}
+
+// path is every status of the order, creation first.
+func (o *Order) path() []string {
+	path := []string{delivery.Searching.String()}
+	for _, change := range o.Changes {
+		path = append(path, change.Status)
+	}
+	return path
+}
+
+// subject names the change i of the order.
+func (o *Order) subject(i int) string { return Subject(o.ID, uint32(i)+2) }
+
+// Subject names a version of an order; sequence 1 is the creation.
+func Subject(order string, sequence uint32) string { return fmt.Sprintf("%s/%d", order, sequence) }
+
+// Archive is ClickHouse, every table read FINAL. Rows have the columns of
+// orderColumns and stepColumns.
+type Archive struct {
+	Orders   [][]string `json:"orders"`
+	Steps    [][]string `json:"steps"`
+	Attempts []Attempt  `json:"attempts"`
+}
+
+// Attempt is one attempt to deliver an event, as the service recorded it.
+type Attempt struct {
+	Account  string    `json:"account"`
+	EventID  string    `json:"eventId"`
+	State    string    `json:"state"` // delivered, retrying, undelivered, notSent
+	Attempt  int       `json:"attempt"`
+	At       time.Time `json:"at"`
+	Recorded time.Time `json:"recorded"` // in Redis, to the millisecond
+	Probe    bool      `json:"probe,omitempty"`
+	Replay   bool      `json:"replay,omitempty"` // an operator asked for it again
+}
+
+// Arrival is one request that reached a receiver.
+type Arrival struct {
+	Account  string    `json:"account"` // whose receiver it was
+	EventID  string    `json:"eventId"`
+	Event    string    `json:"event"`
+	Order    string    `json:"order,omitempty"`
+	External string    `json:"external,omitempty"`
+	Status   string    `json:"status,omitempty"` // of the order
+	Failure  string    `json:"failure,omitempty"`
+	Attempt  int       `json:"attempt"`
+	Occurred time.Time `json:"occurred"`
+	Began    time.Time `json:"began"`
+	Ended    time.Time `json:"ended"`
+	Answered int       `json:"answered"`          // HTTP status; 0: the sender was gone before
+	Body     string    `json:"body"`              // digest
+	Invalid  string    `json:"invalid,omitempty"` // why it was refused as forged or unreadable
+}
+
+func (a *Arrival) accepted() bool { return a.Answered >= 200 && a.Answered < 300 }
+
+// Remains is what waits for the webhooks of one account. Events are named by
+// Subject.
+type Remains struct {
+	Account   string   `json:"account"`
+	Queued    []string `json:"queued,omitempty"`  // never attempted
+	Waiting   []string `json:"waiting,omitempty"` // their next attempt has its time
+	Leased    []string `json:"leased,omitempty"`  // handed to a worker
+	Counts    int      `json:"counts"`            // counts of attempts of events that failed
+	Scheduled bool     `json:"scheduled"`         // workers look at its queue
+}

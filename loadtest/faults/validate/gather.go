@@ -1,0 +1,340 @@
+package validate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// Sources is where the facts come from.
+type Sources struct {
+	Ledger        *ledger.Ledger
+	ClickHouseURL string // empty: the round has none
+	Inboxes       []*Inbox
+	Accounts      []Account
+	Calm          bool // see Facts
+}
+
+// Settle returns when the system is at rest: everything is consumed, nothing is
+// pending or leased, no webhook waits for a healthy receiver, and no order is in
+// flight. It must be found so three times in a row, since one look may miss an entry
+// on its way between two queues. When ctx ends first, the error says what is left.
+// A Redis that does not answer is waited for. progress is called when what is left
+// has changed.
+func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
+	last := ""
+	for atRest := 0; ; {
+		left, err := s.left(ctx)
+		if err != nil {
+			left = []string{err.Error()}
+		}
+		if line := strings.Join(left, ", "); line == "" {
+			if atRest++; atRest == 3 {
+				return nil
+			}
+		} else if atRest = 0; line != last {
+			last = line
+			progress(line)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the system has not settled, %s: %w", last, context.Cause(ctx))
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// left is what is not at rest, one text for each kind.
+func (s *Sources) left(ctx context.Context) (left []string, err error) {
+	groups, err := s.Ledger.GroupsLeft(ctx)
+	if err != nil {
+		return nil, err
+	}
+	entries := make(map[string]int64)
+	for _, g := range groups {
+		if s.ClickHouseURL != "" || g.Role != ledger.RoleExport {
+			entries[string(g.Role)+" has yet to settle of "+g.Stream] += g.Unread + g.Pending
+		}
+	}
+	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range webhooks {
+		i := slices.IndexFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account.String() })
+		if i >= 0 && s.Accounts[i].Receiver != Dead {
+			entries["webhooks to healthy receivers"] += int64(len(w.Queued) + len(w.Waiting) + len(w.Leased))
+		}
+	}
+	if slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
+		stats, err := s.Ledger.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		entries["orders that have not ended"] = stats.InFlight
+	}
+	for what, n := range entries {
+		if n > 0 {
+			left = append(left, fmt.Sprintf("%s: %d", what, n))
+		}
+	}
+	slices.Sort(left)
+	return left, nil
+}
+
+// Gather reads the facts. The system must have settled.
+func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
+	f := &Facts{At: time.Now(), Accounts: s.Accounts, Calm: s.Calm}
+	for _, read := range []func(context.Context, *Facts) error{s.readOrders, s.readPublished, s.readRemains, s.readArchive} {
+		if err := read(ctx, f); err != nil {
+			return nil, fmt.Errorf("gathering the facts: %w", err)
+		}
+	}
+	for _, inbox := range s.Inboxes {
+		f.Arrivals = append(f.Arrivals, inbox.Arrivals()...)
+	}
+	return f, nil
+}
+
+func (f *Facts) found(i Invariant, subject, format string, args ...any) {
+	f.Found = append(f.Found, Violation{i, []string{subject}, fmt.Sprintf(format, args...)})
+}
+
+func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
+	var all []*delivery.Order
+	seen := make(map[delivery.OrderID]bool)
+	err := s.Ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if !seen[o.ID] { // a scan may return one twice
+				seen[o.ID] = true
+				all = append(all, o)
+				f.Orders = append(f.Orders, orderOf(o))
+			}
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		f.found(Unreadable, "", "%v", err)
+	}
+	astray, err := s.Ledger.Astray(ctx, all)
+	for _, a := range astray {
+		f.found(IndexAstray, a.Order.String(), "%s %s", a.Index, a.Says)
+	}
+	return err
+}
+
+func orderOf(o *delivery.Order) Order {
+	order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
+		Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
+	for _, c := range o.Changes {
+		order.Changes = append(order.Changes, Change{Status: c.Status.String(), Version: c.Version, At: c.At, Failure: string(c.Failure)})
+	}
+	return order
+}
+
+func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
+	return s.Ledger.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
+		for _, e := range entries {
+			if !e.Event.Order.IsZero() && e.Event.Version != 0 {
+				f.Published = append(f.Published, Subject(e.Event.Order.String(), delivery.Sequence(e.Event.Version)))
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
+	groups, err := s.Ledger.GroupsLeft(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		f.found(PendingLeft, g.Stream, "in partition %d %d entries of group %s are unread and %d pending", g.Partition, g.Unread, g.Role, g.Pending)
+	}
+	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range webhooks {
+		f.Remains = append(f.Remains, Remains{Account: w.Account.String(), Queued: subjects(w.Queued), Waiting: subjects(w.Waiting),
+			Leased: subjects(w.Leased), Counts: w.Counts, Scheduled: w.Scheduled})
+	}
+	letters, err := s.Ledger.DeadLetters(ctx, 100)
+	for _, l := range letters {
+		f.found(DeadLettered, l.Fields["order"], "%s gave up an entry of %s: %s", l.Role, l.Stream, l.Reason)
+	}
+	return err
+}
+
+func subjects(events []ledger.WaitingEvent) (names []string) {
+	for _, e := range events {
+		switch {
+		case !e.Order.IsZero():
+			names = append(names, Subject(e.Order.String(), e.Sequence))
+		case e.Notice != "":
+			names = append(names, e.Notice)
+		default:
+			names = append(names, "a ping")
+		}
+	}
+	return names
+}
+
+// column is a column that Redis and ClickHouse must agree on: a name for reports
+// and its expression in ClickHouse, of type String. Times are milliseconds since
+// 1970, amounts are kuruş, and NULL is empty.
+type column struct{ name, sql string }
+
+var orderColumns = []column{
+	{"order", "toString(order_id)"}, {"account", "toString(account_id)"}, {"external id", "external_order_id"},
+	{"status", "toString(status)"}, {"version", "toString(version)"}, {"creation", milliseconds("created_at")},
+	{"failure reason", "toString(failure_reason)"}, {"cancel reason", "toString(cancel_reason)"},
+	{"store", "external_store_id"}, {"fleet", "toString(fleet_id)"}, {"payment", "toString(payment_type)"},
+	{"order amount", minor("order_amount")}, {"collection amount", minor("collection_amount")},
+	{"orderedAt", milliseconds("ordered_at")}, {"readyAt", milliseconds("ready_at")}, {"updatedAt", milliseconds("updated_at")},
+	{"assignment", milliseconds("assigned_at")}, {"pickup", milliseconds("picked_up_at")},
+	{"delivery", milliseconds("delivered_at")}, {"end", milliseconds("ended_at")},
+}
+
+// The version of a creation is without its epoch, which Redis does not keep.
+var stepColumns = []column{
+	{"order", "toString(order_id)"}, {"account", "toString(account_id)"}, {"sequence", "toString(sequence)"},
+	{"version", "toString(if(sequence = 1, bitAnd(version, 4294967295), version))"}, {"status", "toString(status)"},
+	{"time", milliseconds("at")}, {"failure reason", "toString(failure_reason)"},
+}
+
+func milliseconds(name string) string {
+	return "ifNull(toString(toUnixTimestamp64Milli(" + name + ")), '')"
+}
+
+func minor(name string) string { return "ifNull(toString(toInt64(" + name + " * 100)), '')" }
+
+// rowOf is the row of orderColumns that ClickHouse must have of an order.
+func rowOf(o *delivery.Order) []string {
+	var last delivery.Change
+	var ended time.Time
+	reached := make(map[delivery.Status]time.Time)
+	for _, last = range o.Changes {
+		reached[last.Status] = last.At
+		if last.Status.Terminal() {
+			ended = last.At
+		}
+	}
+	return []string{
+		o.ID.String(), o.Account.String(), o.ExternalOrderID, o.Status.String(), fmt.Sprint(o.Version), millis(o.CreatedAt),
+		string(last.Failure), string(last.Cancel), o.ExternalStoreID, o.Fleet.ID.String(), o.Payment.Type.String(),
+		amount(o.OrderAmount), amount(o.Payment.CollectionAmount), millis(o.OrderedAt), millis(o.ReadyAt), millis(o.UpdatedAt()),
+		millis(reached[delivery.Assigned]), millis(reached[delivery.PickedUp]), millis(reached[delivery.Delivered]), millis(ended),
+	}
+}
+
+// stepRows are the rows of stepColumns that ClickHouse must have of an order.
+func (o *Order) stepRows() [][]string {
+	rows := [][]string{{o.ID, o.Account, "1", "1", delivery.Searching.String(), millis(o.Created), ""}}
+	for i, c := range o.Changes {
+		rows = append(rows, []string{o.ID, o.Account, fmt.Sprint(i + 2), fmt.Sprint(c.Version), c.Status, millis(c.At), c.Failure})
+	}
+	return rows
+}
+
+func amount(m delivery.Money) string {
+	if !m.Set {
+		return ""
+	}
+	return fmt.Sprint(m.Minor)
+}
+
+func millis(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return fmt.Sprint(t.UnixMilli())
+}
+
+func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
+	if s.ClickHouseURL == "" {
+		return nil
+	}
+	f.Archive = new(Archive)
+	if f.Archive.Orders, err = s.table(ctx, orderColumns, "orders"); err != nil {
+		return err
+	}
+	if f.Archive.Steps, err = s.table(ctx, stepColumns, "order_events FINAL ORDER BY sequence"); err != nil {
+		return err
+	}
+	rows, err := s.table(ctx, []column{{sql: "toString(account_id)"}, {sql: "event_id"}, {sql: "toString(state)"}, {sql: "toString(attempt)"},
+		{sql: milliseconds("at")}, {sql: "entry"}, {sql: "toString(toUInt8(probe))"}, {sql: "toString(toUInt8(replay))"}}, "webhook_outcomes")
+	for _, r := range rows {
+		number, _ := strconv.Atoi(r[3]) // it is a number in ClickHouse
+		recorded, _, _ := strings.Cut(r[5], "-")
+		f.Archive.Attempts = append(f.Archive.Attempts, Attempt{Account: r[0], EventID: r[1], State: r[2], Attempt: number,
+			At: moment(r[4]), Recorded: moment(recorded), Probe: r[6] == "1", Replay: r[7] == "1"})
+	}
+	return err
+}
+
+// moment is the inverse of millis.
+func moment(text string) time.Time {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (s *Sources) table(ctx context.Context, columns []column, from string) (rows [][]string, err error) {
+	var expressions []string
+	for _, c := range columns {
+		expressions = append(expressions, c.sql)
+	}
+	if !strings.Contains(from, " ") {
+		from += " FINAL"
+	}
+	return Query(ctx, s.ClickHouseURL, "SELECT "+strings.Join(expressions, ", ")+" FROM delivery."+from)
+}
+
+// Query returns the rows of a SELECT whose columns are all Strings.
+func Query(ctx context.Context, url, sql string) (rows [][]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	// wait_end_of_query: an error must not come after rows.
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+separator+"wait_end_of_query=1", strings.NewReader(sql+" FORMAT JSONCompactEachRow"))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // for the message only
+		return nil, fmt.Errorf("ClickHouse answered %d: %s", resp.StatusCode, text)
+	}
+	for decoder := json.NewDecoder(resp.Body); ; {
+		var row []string
+		if err := decoder.Decode(&row); errors.Is(err, io.EOF) {
+			return rows, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading rows: %w", err)
+		}
+		rows = append(rows, row)
+	}
+}

@@ -1,0 +1,169 @@
+package validate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/receiver"
+)
+
+// brokeOff is the reason of a request whose sender left in the middle.
+const brokeOff = "the body broke off"
+
+// Inbox is an account's receiver of webhooks. It records every request: when it
+// came, how it was answered, and whether the sender was still there. Signature and
+// body are checked by loadtest/receiver. It is safe for concurrent use.
+type Inbox struct {
+	URL string
+
+	addr     string
+	account  string
+	secret   string
+	listener net.Listener
+	server   *http.Server // nil: closed
+
+	mu       sync.Mutex
+	status   int
+	delay    time.Duration
+	notify   func()
+	arrivals []Arrival
+}
+
+// NewInbox listens on a free port of loopback. Requests wait until Serve.
+func NewInbox() (*Inbox, error) {
+	addr, err := stack.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	b := &Inbox{URL: "http://" + addr + "/", addr: addr}
+	return b, b.listen()
+}
+
+// listen tries again: while the inbox is closed its port is free for others.
+func (b *Inbox) listen() (err error) {
+	for range 100 {
+		if b.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", b.addr); err == nil {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return fmt.Errorf("receiver: %w", err)
+}
+
+// Serve answers requests for an account, whose webhook secret the service gave.
+func (b *Inbox) Serve(account, secret string) {
+	b.account, b.secret = account, secret
+	server := &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second}
+	b.server = server
+	go func() { _ = server.Serve(b.listener) }() // ends with Close
+}
+
+// Close ends the receiver and its connections; its address refuses. It must not run
+// beside Reopen.
+func (b *Inbox) Close() {
+	b.listener.Close()
+	if b.server != nil {
+		_ = b.server.Close() // requests in progress are cut off, as in a crash
+		b.server = nil
+	}
+}
+
+// Reopen undoes Close and Behave.
+func (b *Inbox) Reopen() error {
+	b.Behave(0, 0)
+	if b.server != nil {
+		return nil
+	}
+	if err := b.listen(); err != nil {
+		return err
+	}
+	b.Serve(b.account, b.secret)
+	return nil
+}
+
+// Behave changes how the next requests are answered, and how long after they came.
+// Status 0: as a healthy receiver does.
+func (b *Inbox) Behave(status int, delay time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.status, b.delay = status, delay
+}
+
+// Notify calls f when a webhook arrives; nil: nothing. f must not wait.
+func (b *Inbox) Notify(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notify = f
+}
+
+// Arrivals is a copy of everything that has come, in the order of its end.
+func (b *Inbox) Arrivals() []Arrival {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.arrivals)
+}
+
+// ServeHTTP takes one webhook.
+func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	began := time.Now()
+	b.mu.Lock()
+	status, delay, notify := b.status, b.delay, b.notify
+	b.mu.Unlock()
+	if notify != nil {
+		notify()
+	}
+	arrival, status := b.take(req, status)
+	arrival.Began = began
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-req.Context().Done():
+		}
+	}
+	if req.Context().Err() == nil {
+		arrival.Answered = status
+	}
+	arrival.Ended = time.Now()
+	b.mu.Lock()
+	b.arrivals = append(b.arrivals, arrival)
+	b.mu.Unlock()
+	w.WriteHeader(status)
+}
+
+// take verifies and reads a request. answer is the status for a valid one; 0: 204.
+func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
+	a = Arrival{Account: b.account, EventID: req.Header.Get("webhook-id"), Event: req.Header.Get("X-Service-Event")}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		a.Invalid = brokeOff
+		return a, http.StatusBadRequest
+	}
+	a.Body = Digest(body)
+	verifier, err := receiver.New(receiver.Options{
+		Secrets: []string{b.secret},
+		Refuse: func(e receiver.Event) int {
+			a.EventID, a.Event, a.Attempt, a.Occurred = e.EventID, e.Event, e.Attempt, e.OccurredAt
+			a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
+			return answer
+		},
+		Refused: func(_ int, reason string) { a.Invalid = reason },
+	})
+	if err != nil {
+		a.Invalid = err.Error()
+		return a, http.StatusInternalServerError
+	}
+	request := req.Clone(req.Context())
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	recorder := httptest.NewRecorder()
+	verifier.ServeHTTP(recorder, request)
+	return a, recorder.Code
+}

@@ -1,0 +1,336 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"vendorapi/internal/delivery"
+)
+
+// How long the search for a linearization may take: of one history, and of all.
+var (
+	oneSearch   = 2 * time.Second
+	allSearches = 30 * time.Second
+)
+
+// history is a set of operations of one account that share external ids and
+// idempotency keys only among themselves. Orders of different ids have nothing in
+// common but the account's limits, and a refusal by a limit changes nothing, so the
+// operations of an account are linearizable exactly if those of each history are.
+type history struct {
+	ops       []*Operation
+	about     []int // the number of the external id of each operation
+	externals []string
+	keys      []string
+	bodies    []string
+}
+
+// checkLinearizable: there is an order of all operations, each between its start
+// and its end, in which every answer is right. The last operation reads what Redis
+// has in the end. What is unknown may take effect at any time after its start, or
+// never.
+func (c *check) checkLinearizable() {
+	deadline := time.Now().Add(allSearches)
+	for _, h := range c.histories() {
+		c.report.Histories++
+		left := min(oneSearch, time.Until(deadline))
+		const most = 255 // ids and bodies that the state can tell apart
+		if left <= 0 || len(h.externals) > most || len(h.bodies) > most {
+			c.report.Undecided++
+			continue
+		}
+		switch porcupine.CheckOperationsTimeout(h.model(), c.steps(h), left) {
+		case porcupine.Illegal:
+			c.violated(NotLinearizable, h.externals, "no order of these %d operations explains their answers and what Redis has in the end: %s",
+				len(h.ops), c.describe(h))
+		case porcupine.Unknown:
+			c.report.Undecided++
+		case porcupine.Ok:
+		}
+	}
+}
+
+// histories divides the operations. Operations on orders that no creation explains
+// are left to the other checks.
+func (c *check) histories() []*history {
+	parents := make(map[string]string)
+	var root func(string) string
+	root = func(id string) string {
+		if up, ok := parents[id]; ok && up != id {
+			parents[id] = root(up)
+			return parents[id]
+		}
+		parents[id] = id
+		return id
+	}
+	for i := range c.ops {
+		if op := &c.ops[i]; op.Kind == Create {
+			external := root(op.Account + " e " + op.External)
+			if op.Key != "" {
+				parents[root(op.Account+" k "+op.Key)] = external
+			}
+		}
+	}
+	found := make(map[string]*history)
+	for i := range c.ops {
+		op := &c.ops[i]
+		external, ok := c.externalOf(op)
+		id := op.Account + " e " + external
+		if _, created := parents[id]; !ok || !created {
+			continue
+		}
+		h := found[root(id)]
+		if h == nil {
+			h = new(history)
+			found[root(id)] = h
+		}
+		h.ops, h.about = append(h.ops, op), append(h.about, number(&h.externals, external))
+		if op.Kind == Create {
+			number(&h.bodies, op.Body)
+			if op.Key != "" {
+				number(&h.keys, op.Key)
+			}
+		}
+	}
+	histories := make([]*history, 0, len(found))
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		histories = append(histories, found[id])
+	}
+	return histories
+}
+
+// number is the place of a text in a list, to which it is added when it is new.
+func number(list *[]string, text string) int {
+	at := slices.Index(*list, text)
+	if at < 0 {
+		at = len(*list)
+		*list = append(*list, text)
+	}
+	return at
+}
+
+// externalOf is the external id that an operation is about.
+func (c *check) externalOf(op *Operation) (string, bool) {
+	if op.Kind == Create {
+		return op.External, true
+	}
+	for _, made := range c.made[op.Order] {
+		if made.Account == op.Account {
+			return made.External, true
+		}
+	}
+	if o := c.orders[op.Order]; o != nil && o.Account == op.Account {
+		return o.External, true
+	}
+	return "", false
+}
+
+// steps are the operations of a history as porcupine takes them, and a last read of
+// each order.
+func (c *check) steps(h *history) []porcupine.Operation {
+	begin, last := h.ops[0].Start, time.Duration(0)
+	for _, op := range h.ops {
+		last = max(last, op.End.Sub(begin))
+	}
+	steps := make([]porcupine.Operation, 0, len(h.ops)+len(h.externals))
+	for i, op := range h.ops {
+		if op.Unknown() && op.Kind == Read {
+			continue
+		}
+		q := request{kind: op.Kind, external: h.about[i], key: -1, invalid: op.Invalid, unknown: op.Unknown()}
+		if op.Kind == Create {
+			q.key, q.body = slices.Index(h.keys, op.Key), byte(number(&h.bodies, op.Body))
+		}
+		state, _ := delivery.ParseStatus(op.State) // none is 0
+		ended := op.End.Sub(begin)
+		if q.unknown {
+			ended = last + 4 // maybe after the last read: then it never happened
+		}
+		steps = append(steps, porcupine.Operation{ClientId: i, Input: q, Call: int64(op.Start.Sub(begin)),
+			Output: answer{op.Status, delivery.Code(op.Code), op.Replayed, state}, Return: int64(ended)})
+	}
+	for i, external := range h.externals {
+		seen := answer{status: 404, code: delivery.CodeOrderNotFound}
+		if o := c.external[name{h.ops[0].Account, external}]; o != nil {
+			state, _ := delivery.ParseStatus(o.Status)
+			seen = answer{status: 200, state: state}
+		}
+		steps = append(steps, porcupine.Operation{ClientId: len(h.ops) + i, Input: request{kind: Read, external: i, key: -1},
+			Call: int64(last) + 1, Output: seen, Return: int64(last) + 2})
+	}
+	return steps
+}
+
+// describe lists the first operations of a history by their start, and how it ends.
+func (c *check) describe(h *history) string {
+	var b strings.Builder
+	for _, op := range h.ops[:min(12, len(h.ops))] {
+		what := fmt.Sprintf("%d %s", op.Status, cmp.Or(op.Code, op.State))
+		switch {
+		case op.Unknown():
+			what = "unknown"
+		case op.Replayed:
+			what += " replayed"
+		}
+		fmt.Fprintf(&b, "[%d-%d ms client %d %s key %q body %.4s: %s] ", op.Start.Sub(h.ops[0].Start).Milliseconds(),
+			op.End.Sub(h.ops[0].Start).Milliseconds(), op.Client, op.Kind, op.Key, op.Body, what)
+	}
+	for _, external := range h.externals {
+		state := "nothing"
+		if o := c.external[name{h.ops[0].Account, external}]; o != nil {
+			state = o.Status
+		}
+		fmt.Fprintf(&b, "in the end %q is %s; ", external, state)
+	}
+	return b.String()
+}
+
+// The sequential model of the orders of a history. Its state is a text, one byte
+// for each external id, then three for each key:
+//
+//	order  0 not there, else the status that the order has reached at least;
+//	       the high bit: it can never be cancelled any more
+//	key    0 free, else 1; the number of the body; the number of the external id
+//
+// A courier moves orders when nobody looks, so whatever can follow a status may be
+// seen next.
+
+// uncancellable marks an order whose pickup was reported: a cancellation was
+// refused, so none can succeed any more.
+const uncancellable = 0x80
+
+// request is an operation as the model takes it.
+type request struct {
+	kind     Kind
+	external int // number of the external id
+	key      int // number of the key; -1: none
+	body     byte
+	invalid  bool
+	unknown  bool
+}
+
+// answer is what the client saw.
+type answer struct {
+	status   int
+	code     delivery.Code
+	replayed bool
+	state    delivery.Status // 0: none shown
+}
+
+func (a *answer) ok() bool { return a.status >= 200 && a.status < 300 }
+
+// beforeAnything are the answers of requests that were refused before the ledger
+// looked at them: no token, no quota, not readable.
+var beforeAnything = []int{400, 401, 403, 405, 408, 411, 413, 415, 429, 431}
+
+// newRefused are what a store or a fleet may answer to any new order.
+var newRefused = []delivery.Code{
+	delivery.CodeStoreNotConfigured, delivery.CodeFleetSuspended, delivery.CodeDropoffOutOfCoverage, delivery.CodeFleetUnavailable,
+}
+
+func (h *history) model() porcupine.Model {
+	return porcupine.Model{
+		Init:  func() any { return string(make([]byte, len(h.externals)+3*len(h.keys))) },
+		Equal: func(a, b any) bool { return a.(string) == b.(string) },
+		Step: func(state, input, output any) (bool, any) {
+			s, q, a := state.(string), input.(request), output.(answer)
+			switch {
+			case !q.unknown && slices.Contains(beforeAnything, a.status):
+				return true, s
+			case q.kind == Create:
+				return create(s, len(h.externals)+3*q.key, q, a)
+			case q.kind == Cancel:
+				return cancel(s, q, a)
+			}
+			return read(s, q, a)
+		},
+	}
+}
+
+// create, cancel and read tell whether an operation is possible in a state, and
+// the state after it. at is where the key's bytes are.
+func create(state string, at int, q request, a answer) (bool, string) {
+	switch {
+	case q.key >= 0 && state[at] != 0:
+		if state[at+1] != q.body {
+			return q.unknown || a.code == delivery.CodeDuplicateOrder, state
+		}
+		// The replay is of the key's order, whatever the body names.
+		return q.unknown || a.ok() && a.replayed, state
+	case q.invalid:
+		return q.unknown || a.status == 422, state
+	case !q.unknown && slices.Contains(newRefused, a.code):
+		return true, state
+	case state[q.external] != 0:
+		return q.unknown || a.code == delivery.CodeDuplicateOrder, state
+	case !q.unknown && (!a.ok() || a.replayed):
+		return false, state
+	}
+	after := []byte(state)
+	after[q.external] = byte(delivery.Searching)
+	if q.key >= 0 {
+		after[at], after[at+1], after[at+2] = 1, q.body, byte(q.external)
+	}
+	return true, string(after)
+}
+
+func cancel(state string, q request, a answer) (bool, string) {
+	order := state[q.external]
+	floor := delivery.Status(order &^ uncancellable)
+	can := floor == delivery.Cancelled || floor.Cancellable() && order&uncancellable == 0
+	cancelled := with(state, q.external, byte(delivery.Cancelled))
+	switch {
+	case q.unknown && !can:
+		return true, state
+	case q.unknown:
+		return true, cancelled
+	case a.ok():
+		return can, cancelled
+	case a.code == delivery.CodeOrderNotFound:
+		return order == 0, state
+	case a.code == delivery.CodeOrderNotCancellable:
+		return order != 0 && floor != delivery.Cancelled, with(state, q.external, order|uncancellable)
+	}
+	return false, state
+}
+
+func read(state string, q request, a answer) (bool, string) {
+	order := state[q.external]
+	switch {
+	case q.unknown:
+		return true, state
+	case a.code == delivery.CodeOrderNotFound:
+		return order == 0, state
+	case !a.ok() || order == 0:
+		return false, state
+	case a.state == 0:
+		return true, state
+	}
+	return reachable(order, a.state), with(state, q.external, byte(a.state)|order&uncancellable)
+}
+
+// reachable tells whether an order may be in a status, given where it was at least.
+func reachable(order byte, to delivery.Status) bool {
+	floor := delivery.Status(order &^ uncancellable)
+	switch {
+	case floor == to:
+		return true
+	case floor.Terminal():
+		return false
+	case to == delivery.Cancelled:
+		return floor.Cancellable() && order&uncancellable == 0
+	}
+	return to > floor
+}
+
+func with(state string, at int, value byte) string {
+	after := []byte(state)
+	after[at] = value
+	return string(after)
+}

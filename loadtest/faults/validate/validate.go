@@ -1,0 +1,253 @@
+// Package validate decides whether a system that went through faults kept its
+// promises. Clients record what they did in a Log, receivers what they got in an
+// Inbox. Once the system has settled, Sources.Gather reads Redis and ClickHouse,
+// and Check compares all of it. It reports only what no run of a correct system can
+// explain: an operation without an answer may have happened or not.
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// Invariant is the fixed short name of a promise.
+type Invariant string
+
+// The promises, by what their violation is called.
+const (
+	LostOrder         Invariant = "lost-order"         // a 201 whose order is not there
+	DuplicateOrder    Invariant = "duplicate-order"    // two orders for one external id
+	UnknownOrder      Invariant = "unknown-order"      // an order that no request explains
+	OrderDiffers      Invariant = "order-differs"      // an order that is not what its request said
+	KeyTwoOutcomes    Invariant = "key-two-outcomes"   // one idempotency key, two successes
+	ReplayDiffers     Invariant = "replay-differs"     // a replay's bytes are not those of the first answer
+	ServerError       Invariant = "server-error"       // a 500
+	OverLimit         Invariant = "over-limit"         // more admitted in a window than the limit
+	IllegalMove       Invariant = "illegal-move"       // a status that cannot follow the one before it
+	StateLost         Invariant = "state-lost"         // a client was shown a state that the order never had
+	StateBackwards    Invariant = "state-backwards"    // a client saw a later state and then an earlier one
+	VersionGap        Invariant = "version-gap"        // the versions of an order are not dense
+	NotEnded          Invariant = "not-ended"          // an order that a courier should have ended
+	IndexAstray       Invariant = "index-astray"       // a timer or a list of jobs disagrees with an order
+	EventLost         Invariant = "event-lost"         // a version that was never delivered and does not wait
+	EventWrong        Invariant = "event-wrong"        // a webhook that tells what did not happen, or cannot be verified
+	EventLate         Invariant = "event-late"         // sent more than 24 h after it happened
+	EventUnordered    Invariant = "event-unordered"    // the next event before the first attempt of the one before
+	EventTwice        Invariant = "event-twice"        // published, or settled, more than once
+	HealthySlow       Invariant = "healthy-slow"       // a healthy receiver waited because of others
+	ClickHouseDiffers Invariant = "clickhouse-differs" // ClickHouse FINAL is not what Redis says
+	PendingLeft       Invariant = "pending-left"       // a group has not settled everything
+	ScheduleLeft      Invariant = "schedule-left"      // events wait although their receiver is healthy, or no worker looks
+	LeaseLeft         Invariant = "lease-left"         // an event is leased and nobody sends it
+	DeadLettered      Invariant = "dead-lettered"      // an entry was given up
+	Unreadable        Invariant = "unreadable"         // a record that cannot be read
+	NotLinearizable   Invariant = "not-linearizable"   // no order of the operations explains the answers
+	Crashed           Invariant = "crashed"            // a process ended by itself
+)
+
+// Violation is one promise that was broken.
+type Violation struct {
+	Invariant Invariant `json:"invariant"`
+	Subjects  []string  `json:"subjects"` // ids of what it is about
+	Says      string    `json:"says"`     // one sentence
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s [%s]: %s", v.Invariant, strings.Join(v.Subjects, " "), v.Says)
+}
+
+// Report counts what was checked.
+type Report struct {
+	Operations int `json:"operations"`
+	Unknown    int `json:"unknown"`  // operations whose outcome their client could not see
+	Replays    int `json:"replays"`  // answered with Idempotent-Replayed
+	Refusals   int `json:"refusals"` // answered 4xx, and 503 FLEET_UNAVAILABLE
+	Limited    int `json:"limited"`  // those of them that were 429
+
+	Orders   int `json:"orders"`   // in Redis
+	States   int `json:"states"`   // that these orders went through, creations included
+	Rows     int `json:"rows"`     // of ClickHouse that were compared
+	Webhooks int `json:"webhooks"` // requests that reached a receiver
+	Windows  int `json:"windows"`  // limits of an account that were checked
+
+	// Histories were searched for a linearization; for Undecided ones the search
+	// did not end in time.
+	Histories int `json:"histories"`
+	Undecided int `json:"undecided"`
+	// HealthyP99 is from a change to its arrival at a healthy receiver.
+	HealthyP99 time.Duration `json:"healthyP99"`
+}
+
+// Add sums up two reports; of HealthyP99 it keeps the longer one.
+func (r Report) Add(o Report) Report {
+	r.Operations += o.Operations
+	r.Unknown += o.Unknown
+	r.Replays += o.Replays
+	r.Refusals += o.Refusals
+	r.Limited += o.Limited
+	r.Orders += o.Orders
+	r.States += o.States
+	r.Rows += o.Rows
+	r.Webhooks += o.Webhooks
+	r.Windows += o.Windows
+	r.Histories += o.Histories
+	r.Undecided += o.Undecided
+	r.HealthyP99 = max(r.HealthyP99, o.HealthyP99)
+	return r
+}
+
+// name is an order by the vendor's id, or an idempotency key.
+type name struct{ account, name string }
+
+// check is one round with indexes of what is known.
+type check struct {
+	facts      *Facts
+	report     Report
+	violations []Violation
+
+	ops      []Operation // of the accounts, by start
+	accounts map[string]*Account
+	orders   map[string]*Order // Redis, by id, those of other accounts too
+	external map[name]*Order   // Redis
+	creates  map[name][]*Operation
+	made     map[string][]*Operation // successful creates, by order id
+	arrivals map[string][]*Arrival   // verified ones, by Subject
+	attempts map[string][]*Attempt   // as recorded, by Subject
+	remains  map[string]*Remains     // by account
+}
+
+// Check compares the operations of the accounts in f with f. ops must be all
+// operations of these accounts since they were made: an order that no operation
+// explains is a violation. It takes at most half a minute.
+func Check(ops []Operation, f *Facts) (Report, []Violation) {
+	c := index(ops, f)
+	c.count()
+	c.checkAcknowledged()
+	c.checkKeys()
+	c.checkStored()
+	c.checkSeen()
+	c.checkWindows()
+	c.checkArrivals()
+	c.checkDelivered()
+	c.checkLatency()
+	c.checkPublished()
+	c.checkArchive()
+	c.checkAttempts()
+	c.checkRemains()
+	c.checkLinearizable()
+	slices.SortStableFunc(c.violations, func(a, b Violation) int { return cmp.Compare(a.Invariant, b.Invariant) })
+	return c.report, c.violations
+}
+
+func index(ops []Operation, f *Facts) *check {
+	c := &check{facts: f, violations: slices.Clone(f.Found),
+		accounts: make(map[string]*Account), orders: make(map[string]*Order), external: make(map[name]*Order),
+		creates: make(map[name][]*Operation), made: make(map[string][]*Operation),
+		arrivals: make(map[string][]*Arrival), attempts: make(map[string][]*Attempt), remains: make(map[string]*Remains)}
+	for i := range f.Accounts {
+		c.accounts[f.Accounts[i].ID] = &f.Accounts[i]
+	}
+	for _, op := range ops {
+		if c.accounts[op.Account] != nil {
+			c.ops = append(c.ops, op)
+		}
+	}
+	slices.SortStableFunc(c.ops, func(a, b Operation) int { return a.Start.Compare(b.Start) })
+	for i := range c.ops {
+		if op := &c.ops[i]; op.Kind == Create {
+			c.creates[name{op.Account, op.External}] = append(c.creates[name{op.Account, op.External}], op)
+			if op.OK() {
+				c.made[op.Order] = append(c.made[op.Order], op)
+			}
+		}
+	}
+	for i := range f.Orders {
+		o := &f.Orders[i]
+		if other := c.external[name{o.Account, o.External}]; other != nil && c.accounts[o.Account] != nil {
+			c.violated(DuplicateOrder, []string{other.ID, o.ID}, "Redis has two orders for external id %q", o.External)
+		}
+		c.orders[o.ID], c.external[name{o.Account, o.External}] = o, o
+	}
+	for i := range f.Arrivals {
+		if at := subjectOf(f.Arrivals[i].EventID); at != "" && f.Arrivals[i].Invalid == "" {
+			c.arrivals[at] = append(c.arrivals[at], &f.Arrivals[i])
+		}
+	}
+	for _, list := range c.arrivals {
+		slices.SortStableFunc(list, func(a, b *Arrival) int { return a.Began.Compare(b.Began) })
+	}
+	for i := range f.Remains {
+		c.remains[f.Remains[i].Account] = &f.Remains[i]
+	}
+	if f.Archive != nil {
+		for i := range f.Archive.Attempts {
+			if at := subjectOf(f.Archive.Attempts[i].EventID); at != "" {
+				c.attempts[at] = append(c.attempts[at], &f.Archive.Attempts[i])
+			}
+		}
+	}
+	return c
+}
+
+// subjectOf is the Subject of an event; "" when it is of no order.
+func subjectOf(eventID string) string {
+	id, version, err := delivery.ParseEventID(eventID)
+	if err != nil {
+		return ""
+	}
+	return Subject(id.String(), delivery.Sequence(version))
+}
+
+func (c *check) violated(i Invariant, subjects []string, format string, args ...any) {
+	c.violations = append(c.violations, Violation{i, subjects, fmt.Sprintf(format, args...)})
+}
+
+// about is violated for one subject.
+func (c *check) about(subject string, i Invariant, format string, args ...any) {
+	c.violated(i, []string{subject}, format, args...)
+}
+
+// eachOrder calls do for the orders of the accounts, in a fixed order.
+func (c *check) eachOrder(do func(o *Order)) {
+	for i := range c.facts.Orders {
+		if o := &c.facts.Orders[i]; c.accounts[o.Account] != nil {
+			do(o)
+		}
+	}
+}
+
+func (c *check) count() {
+	r := &c.report
+	r.Operations = len(c.ops)
+	for i := range c.ops {
+		op := &c.ops[i]
+		switch {
+		case op.Unknown():
+			r.Unknown++
+		case !op.OK():
+			r.Refusals++
+		}
+		if op.Replayed {
+			r.Replays++
+		}
+		if op.Status == 429 {
+			r.Limited++
+		}
+		if op.Status == 500 {
+			c.about(cmp.Or(op.Order, op.External), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
+		}
+	}
+	c.eachOrder(func(o *Order) {
+		r.Orders++
+		r.States += 1 + len(o.Changes)
+	})
+	r.Webhooks = len(c.facts.Arrivals)
+	if a := c.facts.Archive; a != nil {
+		r.Rows = len(a.Orders) + len(a.Steps) + len(a.Attempts)
+	}
+}

@@ -1,0 +1,183 @@
+package validate
+
+import (
+	"slices"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+const (
+	retryWindow = 24 * time.Hour   // after an event (spec, "Limits")
+	sendSlack   = 30 * time.Second // for the request's way and for clocks
+	recordSlack = 5 * time.Millisecond
+	// healthyBound is how long a healthy receiver may wait for the slowest of a
+	// hundred changes while only receivers are disturbed. Undisturbed it is some
+	// 20 ms; the bound is for a busy machine.
+	healthyBound = 3 * time.Second
+)
+
+// checkArrivals: every webhook is signed, tells what happened to an order of that
+// account, says the same each time, and comes in time.
+func (c *check) checkArrivals() {
+	bodies := make(map[string]string)
+	for i := range c.facts.Arrivals {
+		a := &c.facts.Arrivals[i]
+		if c.accounts[a.Account] == nil || a.Invalid == brokeOff {
+			continue
+		}
+		if a.Invalid != "" {
+			c.about(a.EventID, EventWrong, "a webhook was refused by its receiver: %s", a.Invalid)
+			continue
+		}
+		if first, seen := bodies[a.EventID]; seen && first != a.Body {
+			c.about(a.EventID, EventWrong, "two attempts of one event had different bodies")
+		}
+		bodies[a.EventID] = a.Body
+		if late := a.Began.Sub(a.Occurred); late > retryWindow+sendSlack {
+			c.about(a.EventID, EventLate, "it was sent %s after it happened", late)
+		}
+		if a.Event == string(delivery.StatusChanged) {
+			c.checkArrival(a)
+		}
+	}
+}
+
+// checkArrival compares an order's webhook with the order.
+func (c *check) checkArrival(a *Arrival) {
+	id, version, err := delivery.ParseEventID(a.EventID)
+	o, sequence := c.orders[id.String()], delivery.Sequence(version)
+	wrong := func(format string, args ...any) {
+		c.violated(EventWrong, []string{a.EventID, a.Order}, format, args...)
+	}
+	switch {
+	case err != nil:
+		wrong("%v", err)
+	case a.Order != id.String():
+		wrong("the event id names another order")
+	case o == nil:
+		wrong("it tells of an order that is not there")
+	case o.Account != a.Account:
+		wrong("it was sent to another account")
+	case sequence < 2 || o.statusAt(sequence) == "":
+		wrong("it tells of version %d, and the order has %d", sequence, 1+len(o.Changes))
+	case o.External != a.External:
+		wrong("it names external id %q, the order has %q", a.External, o.External)
+	default:
+		told := Change{Status: a.Status, Version: version, At: a.Occurred.UTC(), Failure: a.Failure}
+		change := o.Changes[sequence-2]
+		if change.At = change.At.UTC(); told != change {
+			wrong("it says %+v, and it was %+v", told, change)
+		}
+	}
+}
+
+// checkDelivered: every change of every order has reached its receiver, or waits
+// for one that is not healthy, or was given up or had no URL and is recorded so; and
+// none was sent before the first attempt of the one before had ended.
+func (c *check) checkDelivered() {
+	c.eachOrder(func(o *Order) {
+		health, held := c.accounts[o.Account].Receiver, c.held(o)
+		for i, change := range o.Changes {
+			at := o.subject(i)
+			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
+			switch {
+			case came:
+			case health == Absent && (c.facts.Archive == nil || c.recorded(at, "notSent")):
+			case health == Absent:
+				c.about(at, EventLost, "it had no URL, and that is not recorded")
+			case health == Healthy || !held[i] && !c.recorded(at, "undelivered"):
+				c.about(at, EventLost, "the change to %s never reached its receiver, which is %s, and does not wait", change.Status, health)
+			}
+			if arrivals := c.arrivals[at]; i > 0 && len(arrivals) > 0 && !c.attempted(o, o.subject(i-1), arrivals[0].Began) {
+				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[i-1].Status)
+			}
+		}
+	})
+}
+
+func (c *check) recorded(at, state string) bool {
+	return slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == state })
+}
+
+// held tells which changes of an order wait: themselves, or because one before
+// them has never been attempted.
+func (c *check) held(o *Order) []bool {
+	held := make([]bool, len(o.Changes))
+	w := c.remains[o.Account]
+	if w == nil || !w.Scheduled {
+		return held
+	}
+	behind := false
+	for i := range held {
+		at := o.subject(i)
+		behind = behind || slices.Contains(w.Queued, at) || slices.Contains(w.Leased, at)
+		held[i] = behind || slices.Contains(w.Waiting, at)
+	}
+	return held
+}
+
+// attempted reports whether an attempt of an event can have ended by then. Of one
+// whose sender left, nobody knows when it ended.
+func (c *check) attempted(o *Order, at string, by time.Time) bool {
+	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
+		return true
+	}
+	if c.accounts[o.Account].Receiver == Healthy {
+		return false
+	}
+	if c.facts.Archive == nil {
+		return true // it may have failed on its way
+	}
+	return slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return !a.At.After(by) && a.State != "delivered" })
+}
+
+// checkLatency: healthy receivers do not wait because of others.
+func (c *check) checkLatency() {
+	var waits []time.Duration
+	c.eachOrder(func(o *Order) {
+		for i, change := range o.Changes {
+			if arrivals := c.arrivals[o.subject(i)]; len(arrivals) > 0 && c.accounts[o.Account].Receiver == Healthy {
+				waits = append(waits, arrivals[0].Began.Sub(change.At))
+			}
+		}
+	})
+	if len(waits) == 0 {
+		return
+	}
+	slices.Sort(waits)
+	c.report.HealthyP99 = waits[(len(waits)-1)*99/100]
+	if c.facts.Calm && c.report.HealthyP99 > healthyBound {
+		c.violated(HealthySlow, nil, "one change in a hundred took %s or more to its healthy receiver", c.report.HealthyP99.Round(time.Millisecond))
+	}
+}
+
+// checkRemains: nobody holds a lease, and what waits for a webhook waits for a
+// receiver that is not healthy, and workers look at its queue.
+func (c *check) checkRemains() {
+	for i := range c.facts.Accounts {
+		a := &c.facts.Accounts[i]
+		w := c.remains[a.ID]
+		if w == nil {
+			continue
+		}
+		if waits := len(w.Queued) + len(w.Waiting) + len(w.Leased); waits > 0 && !w.Scheduled {
+			c.about(a.ID, ScheduleLeft, "%d events wait and no worker will look at them", waits)
+		}
+		if a.Receiver == Dead {
+			continue
+		}
+		if len(w.Leased) > 0 {
+			c.about(a.ID, LeaseLeft, "%d events are leased, such as %s", len(w.Leased), w.Leased[0])
+		}
+		if len(w.Queued) > 0 {
+			c.about(a.ID, ScheduleLeft, "%d events were never attempted, such as %s", len(w.Queued), w.Queued[0])
+		}
+		if len(w.Waiting) > 0 && a.Receiver != Disturbed {
+			c.about(a.ID, ScheduleLeft, "%d events wait for another attempt, such as %s", len(w.Waiting), w.Waiting[0])
+		}
+		if len(w.Waiting) == 0 && w.Counts > 0 {
+			c.about(a.ID, ScheduleLeft, "%d counts of attempts are kept for events that do not wait", w.Counts)
+		}
+	}
+}
