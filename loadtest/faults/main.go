@@ -5,6 +5,7 @@
 //
 //	go run ./loadtest/faults -duration 10m
 //	go run ./loadtest/faults -only aof-cut,kill-worker -seed 7 -duration 1m
+//	go run ./loadtest/faults mutants
 //
 // Each round has fresh accounts: traffic, faults, healing, a wait until the system
 // is at rest, and validation. First every fault has a round to itself, then two at a
@@ -41,10 +42,11 @@ type options struct {
 	verbose         bool
 }
 
-const usage = `usage: go run ./loadtest/faults [flags]
+const usage = `usage: go run ./loadtest/faults [mutants] [flags]
 
 Plays faults against the whole system in rounds and holds it to its promises.
-Exits with 0 when none was broken and every fault could be done.
+Exits with 0 when none was broken and every fault could be done. With "mutants" it
+puts one defect at a time into a copy of the code, which must be caught.
 
 `
 
@@ -99,6 +101,9 @@ func parse(args []string) (options, error) {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "mutants" {
+		return runMutants(ctx, args[1:], out)
+	}
 	o, err := parse(args)
 	switch {
 	case err != nil:

@@ -3,55 +3,64 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 )
 
-// Every defect of the table still fits the source, and all of them together compile,
-// so that the table never goes stale in silence.
-func TestDefects_FitTheSourceAndCompile(t *testing.T) {
+// Every mutant still fits the source, and all of them together compile.
+func TestMutants_FitTheSourceAndCompile(t *testing.T) {
 	t.Parallel()
 	module, err := stack.ModuleDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := defect{name: "all"}
-	folders := make(map[string]bool)
-	for _, d := range defects {
-		changed, err := d.apply(module)
-		if err != nil {
-			t.Error(err)
+	mutants, err := loadMutants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all mutant
+	for _, m := range mutants {
+		if _, err := m.apply(module); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
 		}
-		for file := range changed {
-			if path.Ext(file) == ".go" {
-				folders["./"+path.Dir(file)] = true
-			}
+		if _, err := chooseFaults(m.Faults); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Says == "" || len(m.Edits) == 0 {
+			t.Errorf("%+v is not complete: %v", m, err)
 		}
-		if len(d.caught) == 0 || d.faults == "" || d.duration <= 0 || d.says == "" || len(d.edits) == 0 {
-			t.Errorf("defect %s does not say what is to be done", d.name)
-		}
-		all.edits = append(all.edits, d.edits...)
+		all.Edits = append(all.Edits, m.Edits...)
 	}
 	changed, err := all.apply(module)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPlace(module, t.TempDir(), changed)
+	dir, args, replaced := t.TempDir(), []string{"build", "-overlay", "overlay.json"}, make(map[string]string)
+	write := func(name string, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range changed {
+		name := strings.ReplaceAll(file, "/", "_")
+		write(name, text)
+		replaced[filepath.Join(module, file)] = filepath.Join(dir, name)
+		if folder := "./" + path.Dir(file); path.Ext(file) == ".go" && !slices.Contains(args, folder) {
+			args = append(args, folder)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"build", "-overlay", p.overlay()}
-	for folder := range folders {
-		args = append(args, folder)
-	}
+	write("overlay.json", overlay)
+	args[2] = filepath.Join(dir, args[2])
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -89,36 +98,29 @@ func TestApply_WantsToFitExactlyOnce(t *testing.T) {
 		{"no change", []edit{{"", "one", "end()", "end()"}}, "", ""},
 		{"no such file", []edit{{"c.go", "", "end()", "stop()"}}, "", ""},
 	} {
-		changed, err := (&defect{name: c.name, edits: c.edits}).apply(dir)
+		changed, err := (&mutant{Edits: c.edits}).apply(dir)
 		if (err != nil) != (c.want == "") || !strings.Contains(string(changed[c.file]), c.want) {
 			t.Errorf("%s: %q, %v", c.name, changed, err)
 		}
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	t.Parallel()
 	lost := []validate.Invariant{validate.LostOrder}
 	for name, c := range map[string]struct {
-		v      verdict
+		o      outcome
 		passed bool
 	}{
-		"nothing in a system that is right":   {verdict{}, true},
-		"something in a system that is right": {verdict{found: lost}, false},
-		"what was wanted":                     {verdict{wanted: lost, found: []validate.Invariant{validate.EventLost, validate.LostOrder}}, true},
-		"something else":                      {verdict{wanted: lost, found: []validate.Invariant{validate.EventLost}}, false},
-		"nothing":                             {verdict{wanted: lost}, false},
-		"the suite failed":                    {verdict{wanted: lost, found: lost, err: os.ErrNotExist}, false},
+		"nothing in a system that is right":   {outcome{}, true},
+		"something in a system that is right": {outcome{found: lost}, false},
+		"what was wanted":                     {outcome{mutant: mutant{Caught: lost}, found: []validate.Invariant{validate.EventLost, validate.LostOrder}}, true},
+		"something else":                      {outcome{mutant: mutant{Caught: lost}, found: []validate.Invariant{validate.EventLost}}, false},
+		"nothing":                             {outcome{mutant: mutant{Caught: lost}}, false},
+		"the suite failed":                    {outcome{mutant: mutant{Caught: lost}, found: lost, err: os.ErrNotExist}, false},
 	} {
-		if got := c.v.passed(); got != c.passed {
+		if got := c.o.passed(); got != c.passed {
 			t.Errorf("%s: passed %t", name, got)
-		}
-	}
-	// A suite that says nothing is no verdict.
-	for _, suite := range []string{"true", "false", "no-such-program"} {
-		p := &place{dir: t.TempDir()}
-		if v := p.play(t.Context(), suite, arguments{duration: time.Second}); v.err == nil || v.passed() {
-			t.Errorf("%s: %+v", suite, v)
 		}
 	}
 }

@@ -1,0 +1,114 @@
+//go:build long
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/loadtest/harness"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// brief is the form of `make test-long`: the same cases, short. It demands nothing
+// of the time that anything takes, only that it ends.
+var brief = form{
+	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second, jump: time.Hour,
+	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
+	share: 0.5, beside: time.Minute, inFlight: "64",
+}
+
+func TestScenarios_Hold(t *testing.T) {
+	bin := testserver.Programs(t)
+	for _, c := range scenarios {
+		if c.name == "clickhouse" {
+			continue // the reporting tests kill ClickHouse
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := &run{form: brief, dir: t.TempDir(), bin: bin, out: t.Output()}
+			if err := r.play(t.Context(), regexp.MustCompile("^"+c.name+"$")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestSaysWhen_WantsTheSameWaitTwice(t *testing.T) {
+	const limited = `{"success":false,"message":"m","data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":12}}`
+	for _, c := range []struct {
+		name string
+		a    harness.Answer
+		want bool
+	}{
+		{"right", harness.Answer{RetryAfter: 12, Body: []byte(limited)}, true},
+		{"no header", harness.Answer{Body: []byte(limited)}, false},
+		{"another wait", harness.Answer{RetryAfter: 13, Body: []byte(limited)}, false},
+		{"a wait that begins alike", harness.Answer{RetryAfter: 1, Body: []byte(limited)}, false},
+		{"another code", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"DUPLICATE_ORDER","retryAfterSeconds":12}}`)}, false},
+		{"no wait in the body", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"RATE_LIMITED"}}`)}, false},
+	} {
+		if got := saysWhen(c.a, "RATE_LIMITED"); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+func TestFire_SortsAnswers(t *testing.T) {
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	answers := []struct {
+		status int
+		wait   string
+		body   string
+	}{
+		{201, "", `{"data":{"orderId":"` + id + `"}}`},
+		{201, "", `{"data":{}}`},
+		{429, "1", `{"data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":1}}`},
+		{503, "1", `{"data":{"errorCode":"SERVICE_UNAVAILABLE","retryAfterSeconds":1}}`},
+		{503, "", `{"data":{"errorCode":"SERVICE_UNAVAILABLE"}}`},
+		{500, "", `{}`},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil || n >= len(answers) {
+			panic(http.ErrAbortHandler) // no answer
+		}
+		if answers[n].wait != "" {
+			w.Header().Set("Retry-After", answers[n].wait)
+		}
+		w.WriteHeader(answers[n].status)
+		_, _ = io.WriteString(w, answers[n].body)
+	}))
+	defer server.Close()
+	l := load{addr: server.Listener.Addr().String(), connections: 3, duration: time.Minute, most: len(answers) + 1,
+		request: func(dst []byte, n int) ([]byte, int, int) {
+			return fmt.Appendf(dst, "GET /?n=%d HTTP/1.1\r\nHost: x\r\n\r\n", n), 3, n
+		}}
+	tally := l.fire(t.Context(), created)
+	if len(tally.orders) != 1 || tally.orders[0] != (placed{3, 0, id}) {
+		t.Errorf("orders %+v", tally.orders)
+	}
+	if tally.accepted.TotalCount() != 1 || tally.limited.TotalCount() != 1 || tally.busy.TotalCount() != 1 || len(tally.again) != 3 ||
+		tally.unknown != 1 || tally.wrong != 3 || tally.sent() != 7 {
+		t.Errorf("%+v", tally)
+	}
+}
+
+func TestMostWithin_CountsTheFullestSpan(t *testing.T) {
+	at := time.Now()
+	var times []time.Time
+	for _, second := range []int{0, 1, 2, 9, 10, 11, 12, 30} {
+		times = append(times, at.Add(time.Duration(second)*time.Second))
+	}
+	if got := mostWithin(times, 10*time.Second); got != 4 {
+		t.Errorf("%d within 10 s, want 4", got)
+	}
+}
