@@ -56,7 +56,7 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 
 // left is what is not at rest, one text for each kind.
 func (s *Sources) left(ctx context.Context) (left []string, err error) {
-	groups, err := s.Ledger.GroupsLeft(ctx)
+	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Sources) left(ctx context.Context) (left []string, err error) {
 			entries[string(g.Role)+" has yet to settle of "+g.Stream] += g.Unread + g.Pending
 		}
 	}
-	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Sources) left(ctx context.Context) (left []string, err error) {
 		}
 	}
 	if slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
-		stats, err := s.Ledger.Stats(ctx)
+		stats, err := s.Ledger.Monitor.Stats(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (f *Facts) found(i Invariant, subject, format string, args ...any) {
 func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	var all []*delivery.Order
 	seen := make(map[delivery.OrderID]bool)
-	err := s.Ledger.EachOrder(ctx, func(orders []*delivery.Order) error {
+	err := s.Ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if !seen[o.ID] { // a scan may return one twice
 				seen[o.ID] = true
@@ -129,7 +129,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	if err != nil {
 		f.found(Unreadable, "", "%v", err)
 	}
-	astray, err := s.Ledger.Astray(ctx, all)
+	astray, err := s.Ledger.Audit.Astray(ctx, all)
 	for _, a := range astray {
 		f.found(IndexAstray, a.Order.String(), "%s %s", a.Index, a.Says)
 	}
@@ -146,7 +146,7 @@ func orderOf(o *delivery.Order) Order {
 }
 
 func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
-	return s.Ledger.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
+	return s.Ledger.Streams.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
 		for _, e := range entries {
 			if !e.Event.Order.IsZero() && e.Event.Version != 0 {
 				f.Published = append(f.Published, Subject(e.Event.Order.String(), delivery.Sequence(e.Event.Version)))
@@ -157,14 +157,14 @@ func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
 }
 
 func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
-	groups, err := s.Ledger.GroupsLeft(ctx)
+	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
 	if err != nil {
 		return err
 	}
 	for _, g := range groups {
 		f.found(PendingLeft, g.Stream, "in partition %d %d entries of group %s are unread and %d pending", g.Partition, g.Unread, g.Role, g.Pending)
 	}
-	webhooks, err := s.Ledger.WebhooksLeft(ctx)
+	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 		f.Remains = append(f.Remains, Remains{Account: w.Account.String(), Queued: subjects(w.Queued), Waiting: subjects(w.Waiting),
 			Leased: subjects(w.Leased), Counts: w.Counts, Scheduled: w.Scheduled})
 	}
-	letters, err := s.Ledger.DeadLetters(ctx, 100)
+	letters, err := s.Ledger.Monitor.DeadLetters(ctx, 100)
 	for _, l := range letters {
 		f.found(DeadLettered, l.Fields["order"], "%s gave up an entry of %s: %s", l.Role, l.Stream, l.Reason)
 	}
