@@ -122,12 +122,12 @@ bench-growth: ## the same figures with up to 5 million orders and 50,000 account
 
 bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9; 8 minutes; fails beyond a limit (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server
-	@go run ./loadtest/webhooks $(ARGS)
+	@go run ./loadtest/bench webhooks $(ARGS)
 
 bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, 10 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server
 	@go run ./internal/devclickhouse install
-	@go run ./loadtest/reporting $(ARGS)
+	@go run ./loadtest/bench reporting $(ARGS)
 
 faults: ## every fault of the table, alone and in pairs, against the real system, 10 minutes; SEED=n repeats a run (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -16,48 +14,34 @@ import (
 // masters of the cluster; the fewest that Redis Cluster takes.
 const masters = 3
 
-// topology is a number of gateways over one Redis or a cluster, and what it
-// took, round by round.
+// topology is a number of gateways over one Redis or a cluster, and what it took,
+// round by round: accepted orders per second, and how many cores each kind of
+// process kept busy meanwhile.
 type topology struct {
 	title    string
 	system   *system
 	gateways int
-	cells    []cell
+	rounds   map[string][]float64
 }
 
-// cell is one topology in one round: accepted orders per second, and how many
-// cores each kind of process kept busy meanwhile. rest is what else the machine
-// did: its kernel's work for the disk, Redis rewriting its file.
-type cell struct {
-	orders                            float64
-	gateway, redis, worker, generator float64
-	rest, idle                        float64
-}
+// The columns, by their names in the JSON.
+const (
+	ordersColumn  = "orders_per_second"
+	ratioColumn   = "ratio_to_the_first"
+	gatewayColumn = "gateway_cores"
+	redisColumn   = "redis_main_thread_cores"
+	workerColumn  = "worker_cores"
+	loadColumn    = "load_cores"
+	otherColumn   = "other_cores" // the kernel's work for the disk, Redis rewriting its file
+	idleColumn    = "idle_cores"
+)
 
-// scaleReport is what -scale leaves behind.
-type scaleReport struct {
-	Machine    harness.Machine `json:"machine"`
-	Rounds     int             `json:"rounds"`
-	Topologies []scaledFigures `json:"topologies"`
-}
-
-type scaledFigures struct {
-	Title     string  `json:"title"`
-	Orders    *spread `json:"orders_per_second"`
-	Ratio     *spread `json:"ratio_to_the_first"`
-	Gateway   *spread `json:"gateway_cores"`
-	Redis     *spread `json:"redis_main_thread_cores"`
-	Worker    *spread `json:"worker_cores"`
-	Generator *spread `json:"load_cores"`
-	Rest      *spread `json:"other_cores"`
-	Idle      *spread `json:"idle_cores"`
-}
-
-// runScale puts the same load, as many orders as are accepted, on each topology
-// in turn. All of them are up all the time; those without load are idle.
-func (b *bench) runScale(ctx context.Context) error {
-	m := harness.DescribeMachine(ctx)
-	fmt.Fprintf(b.out, "%s\n", m)
+// measureScale puts the same load, as many orders as are accepted, on each
+// topology in turn. All of them are up all the time; those without load are
+// idle.
+func (b *bench) measureScale(ctx context.Context) error {
+	machine := harness.DescribeMachine(ctx)
+	b.progress("%s", machine)
 	single, err := b.startSystem(ctx, "single", "")
 	if err != nil {
 		return err
@@ -65,57 +49,53 @@ func (b *bench) runScale(ctx context.Context) error {
 	defer single.Stop()
 	ctx, release := single.bound(ctx)
 	defer release()
-	cluster, err := stack.StartCluster(ctx, filepath.Join(b.dir, "cluster"), masters)
+	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters)
 	if err != nil {
 		return err
 	}
 	defer cluster.Stop()
-	fmt.Fprintf(b.out, "start cluster of %d  %s\n", masters, cluster.URL)
-	spreadOut, err := b.startSystem(ctx, "clustered", cluster.URL)
+	clustered, err := b.startSystem(ctx, "clustered", cluster.URL)
 	if err != nil {
 		return err
 	}
-	defer spreadOut.Stop()
-	ctx, free := spreadOut.bound(ctx)
+	defer clustered.Stop()
+	ctx, free := clustered.bound(ctx)
 	defer free()
-	spreadOut.redises = append(spreadOut.redises, cluster.Nodes...)
-	r, err := b.measureScale(ctx, []*topology{
+	clustered.redises = cluster.Nodes
+	topologies := []*topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
 		{title: "2 gateways, 1 Redis", system: single, gateways: 2},
 		{title: "4 gateways, 1 Redis", system: single, gateways: 4},
-		{title: "1 gateway, cluster of 3", system: spreadOut, gateways: 1},
-		{title: "4 gateways, cluster of 3", system: spreadOut, gateways: 4},
-	})
-	if err != nil {
+		{title: "1 gateway, cluster of 3", system: clustered, gateways: 1},
+		{title: "4 gateways, cluster of 3", system: clustered, gateways: 4},
+	}
+	if err := b.measureTopologies(ctx, topologies); err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	r.Machine = m
-	r.print(b.out)
-	return harness.WriteJSON(b.json, r, b.out)
+	return b.tellScale(machine, topologies)
 }
 
-func (b *bench) measureScale(ctx context.Context, topologies []*topology) (scaleReport, error) {
-	r := scaleReport{Rounds: b.rounds}
+func (b *bench) measureTopologies(ctx context.Context, topologies []*topology) error {
 	for _, t := range topologies {
+		t.rounds = map[string][]float64{}
 		if err := t.system.growTo(ctx, t.gateways); err != nil {
-			return r, err
+			return err
 		}
 	}
 	for round := range b.rounds {
 		for i := range topologies {
 			t := topologies[(i+round)%len(topologies)]
-			c, err := t.measure(ctx, b.lasting(6*time.Second))
+			orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
 			if err != nil {
-				return r, fmt.Errorf("%s: %w", t.title, err)
+				return fmt.Errorf("%s: %w", t.title, err)
 			}
-			t.cells = append(t.cells, c)
-			b.progress(round, "%-26s %9s orders/s", t.title, harness.Number(c.orders))
+			b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
+		}
+		for _, t := range topologies {
+			t.rounds[ratioColumn] = append(t.rounds[ratioColumn], t.rounds[ordersColumn][round]/topologies[0].rounds[ordersColumn][round])
 		}
 	}
-	for _, t := range topologies {
-		r.Topologies = append(r.Topologies, t.figures(topologies[0]))
-	}
-	return r, nil
+	return nil
 }
 
 // growTo starts gateways until there are n.
@@ -129,75 +109,60 @@ func (s *system) growTo(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		s.gateways, s.vendorAddrs = append(s.gateways, g), append(s.vendorAddrs, addr)
+		s.gateways, s.addrs = append(s.gateways, g), append(s.addrs, addr)
 	}
 	return nil
 }
 
-// measure keeps the topology's gateways busy and looks at who was busy.
-func (t *topology) measure(ctx context.Context, length time.Duration) (cell, error) {
+// measure keeps the topology's gateways busy and notes who was busy.
+func (t *topology) measure(ctx context.Context, length time.Duration) (orders float64, err error) {
 	before, err := t.system.usage(ctx)
 	if err != nil {
-		return cell{}, err
+		return 0, err
 	}
-	r, err := t.system.create(ctx, t.system.vendorAddrs[:t.gateways], length)
+	r, err := t.system.create(ctx, t.system.addrs[:t.gateways], length)
 	if err != nil {
-		return cell{}, err
+		return 0, err
 	}
 	after, err := t.system.usage(ctx)
 	if err != nil {
-		return cell{}, err
+		return 0, err
 	}
-	u, seconds := after.since(before), r.Elapsed.Seconds()
-	return cell{
-		orders: r.PerSecond(), gateway: u.gateway / seconds, redis: u.redis / seconds,
-		worker: u.worker / seconds, generator: u.generator / seconds,
-		rest: max(0, u.busy-u.gateway-u.redis-u.worker-u.generator) / seconds, idle: u.idle / seconds,
-	}, t.system.settle(ctx)
+	used, rest := after.since(before), 0.0
+	note := func(column string, v float64) { t.rounds[column] = append(t.rounds[column], v) }
+	for column, name := range map[string]string{gatewayColumn: "gateway_us", redisColumn: "redis_us", workerColumn: "worker_us", loadColumn: "generator_us"} {
+		note(column, used[name]/1e6/r.Elapsed.Seconds())
+		rest -= used[name]
+	}
+	note(otherColumn, max(0, used["busy_us"]+rest)/1e6/r.Elapsed.Seconds())
+	note(idleColumn, used["idle_us"]/1e6/r.Elapsed.Seconds())
+	note(ordersColumn, r.PerSecond())
+	return r.PerSecond(), t.system.settle(ctx)
 }
 
-// figures are the topology's medians, and its ratio to the first one's, round
-// by round.
-func (t *topology) figures(first *topology) scaledFigures {
-	var ratios []float64
-	for i, c := range t.cells {
-		ratios = append(ratios, c.orders/first.cells[i].orders)
-	}
-	of := func(pick func(cell) float64) *spread {
-		var list []float64
-		for _, c := range t.cells {
-			list = append(list, pick(c))
-		}
-		return spreadOf(list)
-	}
-	return scaledFigures{
-		Title:     t.title,
-		Orders:    of(func(c cell) float64 { return c.orders }),
-		Ratio:     spreadOf(ratios),
-		Gateway:   of(func(c cell) float64 { return c.gateway }),
-		Redis:     of(func(c cell) float64 { return c.redis }),
-		Worker:    of(func(c cell) float64 { return c.worker }),
-		Generator: of(func(c cell) float64 { return c.generator }),
-		Rest:      of(func(c cell) float64 { return c.rest }),
-		Idle:      of(func(c cell) float64 { return c.idle }),
-	}
-}
-
-// busy is "0.80, 33 us": cores, and microseconds of them per order.
-func (t *scaledFigures) busy(cores *spread) string {
-	return fmt.Sprintf("%.2f, %s us", cores.Median, harness.Number(cores.Median*1e6/t.Orders.Median))
-}
-
-func (r *scaleReport) print(out io.Writer) {
-	fmt.Fprintf(out, "\n%s\n%d rounds; medians, in brackets the rounds' least and greatest; busy cores, and CPU per order\n\n", r.Machine, r.Rounds)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// tellScale prints the table and writes the JSON.
+func (b *bench) tellScale(machine harness.Machine, topologies []*topology) error {
+	b.progress("\n%s\n%d rounds; medians, in brackets the rounds' least and greatest; busy cores, and CPU per order\n", machine, b.rounds)
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\taccepted orders/s\tto 1 gateway\tgateways\tRedis\tworker\tload\tother\tidle")
-	for _, t := range r.Topologies {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\n", t.Title, t.Orders, t.Ratio,
-			t.busy(t.Gateway), t.busy(t.Redis), t.busy(t.Worker), t.busy(t.Generator), t.Rest.Median, t.Idle.Median)
+	var all []map[string]any
+	for _, t := range topologies {
+		found := map[string]any{"title": t.title}
+		for column, rounds := range t.rounds {
+			found[column] = harness.SpreadOf(rounds)
+		}
+		all = append(all, found)
+		orders := harness.SpreadOf(t.rounds[ordersColumn])
+		fmt.Fprintf(w, "%s\t%s\t%s", t.title, orders, harness.SpreadOf(t.rounds[ratioColumn]))
+		for _, column := range []string{gatewayColumn, redisColumn, workerColumn, loadColumn} {
+			cores := harness.Median(t.rounds[column])
+			fmt.Fprintf(w, "\t%.2f, %s us", cores, harness.Number(cores*1e6/orders.Median))
+		}
+		fmt.Fprintf(w, "\t%.2f\t%.2f\n", harness.Median(t.rounds[otherColumn]), harness.Median(t.rounds[idleColumn]))
 	}
 	_ = w.Flush() // nobody reads it
-	fmt.Fprintf(out, "\nEverything shares these %d cores, the load included: where few are idle, more processes\n"+
+	b.progress("\nEverything shares these %d cores, the load included: where few are idle, more processes\n"+
 		"divide what there is. Redis is the main threads alone; other is the kernel's work for\n"+
-		"the disk, and Redis rewriting its file.\n", r.Machine.Cores)
+		"the disk, and Redis rewriting its file.", machine.Cores)
+	return harness.WriteJSON(b.json, map[string]any{"machine": machine, "rounds": b.rounds, "topologies": all}, b.out)
 }

@@ -34,7 +34,7 @@ type Figure struct {
 
 // Limit is what is accepted of a figure: either of the bounds.
 type Limit struct {
-	Of      string   `json:"of,omitempty"` // ofRatio or ofMeasured, for a figure with a baseline
+	Of      string   `json:"of,omitempty"` // which figure is judged; default: the median of the rounds
 	AtLeast *float64 `json:"at_least,omitempty"`
 	AtMost  *float64 `json:"at_most,omitempty"`
 	// AnyMachine marks what holds on any machine and in a run of any length, so
@@ -44,8 +44,9 @@ type Limit struct {
 }
 
 const (
-	ofRatio    = "ratio"
-	ofMeasured = "measured"
+	ofRatio    = "ratio"    // the median of the ratios to the baseline
+	ofMeasured = "measured" // the median of the rounds, beside a baseline
+	ofLeast    = "least"    // the least of the rounds
 )
 
 // AtLeast accepts what is as great or greater.
@@ -63,6 +64,13 @@ func Always(l *Limit) *Limit {
 // Ratio makes a limit one of the ratio to the baseline.
 func Ratio(l *Limit) *Limit {
 	l.Of = ofRatio
+	return l
+}
+
+// Least makes a limit one of the least of the rounds: what is certain of a time,
+// which other programs can only make longer.
+func Least(l *Limit) *Limit {
+	l.Of = ofLeast
 	return l
 }
 
@@ -177,7 +185,10 @@ func (f *Figure) judge(quick bool) (*Judged, error) {
 		f.Limit.Of = ofMeasured
 	}
 	judged, unit := j.Median, f.Unit
-	if f.Limit.Of == ofRatio {
+	switch f.Limit.Of {
+	case ofLeast:
+		judged = j.Least
+	case ofRatio:
 		if j.Ratio == nil {
 			return nil, fmt.Errorf("%s: there is no ratio to judge", f.Key)
 		}

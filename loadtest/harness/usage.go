@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"vendorapi/internal/stack"
 )
 
 // Process is a running process and the name that its figures have. Those of the
@@ -149,4 +153,20 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 		}
 		return found
 	}
+}
+
+// RedisInfo is what a server says of itself (INFO), the fields that are numbers.
+func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, error) {
+	text, err := server.Command(ctx, "INFO")
+	if err != nil {
+		return nil, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
+	}
+	info := map[string]float64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			info[name] = v
+		}
+	}
+	return info, nil
 }

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// coldMeans says what forget achieves.
+// coldMeans says what dropPages achieves.
 const coldMeans = "cold: the engine started again, with none of its tables' files in the page cache"
 
-// forget takes a folder's files out of the page cache, which whoever may read
-// them may ask for.
-func forget(dir string) error {
+// dropPages takes a folder's files out of the page cache, which needs no
+// privileges.
+func dropPages(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err

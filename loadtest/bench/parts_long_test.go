@@ -1,0 +1,249 @@
+//go:build long
+
+package main
+
+import (
+	"bufio"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/webhook"
+	"vendorapi/loadtest/harness"
+)
+
+const output = `goos: linux
+pkg: vendorapi/gateway
+BenchmarkServe/order         	   30000	     41375 ns/op	     24169 orders/s	        16.40 redis-us/order	    5120 B/op	      24 allocs/op
+PASS
+`
+
+func TestParseBenchmark(t *testing.T) {
+	t.Parallel()
+	got, err := parseBenchmark(output, "BenchmarkServe/order")
+	want := measures{"ns/op": 41375, "orders/s": 24169, "redis-us/order": 16.40, "B/op": 5120, "allocs/op": 24, resultCount: 1}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if !math.IsNaN(got.need("MB/s")) {
+		t.Error("a unit that is not there was found")
+	}
+	// A star stands for every sub-benchmark; each may be there once.
+	const out = "BenchmarkDecode/small/sonic 10 100 ns/op 3 allocs/op\nBenchmarkDecode/long/sonic 10 900 ns/op 4 allocs/op\n"
+	got, err = parseBenchmark(out, "BenchmarkDecode/*/sonic")
+	if want := (measures{"ns/op": 1000, "allocs/op": 7, resultCount: 2}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	line := output[strings.Index(output, "BenchmarkServe"):strings.Index(output, "PASS")]
+	for name, out := range map[string]string{
+		"no result":       "PASS\n",
+		"another's":       strings.ReplaceAll(output, "order ", "order_pipelines "),
+		"one's part":      strings.ReplaceAll(output, "order ", "order/deep "),
+		"two results":     line + line,
+		"a torn line":     "BenchmarkServe/order   30",
+		"a failed run":    "--- FAIL: BenchmarkServe/order\nFAIL\n",
+		"no such program": "exec format error",
+	} {
+		if got, err := parseBenchmark(out, "BenchmarkServe/order"); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+// post sends one webhook to an endpoint as the worker would.
+func post(t *testing.T, e *endpoint, key, event, eventID, body string) (status string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	head := "POST /hook HTTP/1.1\r\nHost: " + e.addr + "\r\nX-Service-Event: " + event + "\r\nWebhook-Id: " + eventID +
+		"\r\nX-Service-Signature: " + webhook.Sign(key, []byte(body)) + "\r\n"
+	if _, err := conn.Write([]byte(head + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return "none"
+	}
+	return strings.Fields(line)[1]
+}
+
+func newTestEndpoint(t *testing.T, how behaviour) *endpoint {
+	t.Helper()
+	var err error
+	e := newEndpoint(how, new(atomic.Int64))
+	e.secret = []byte(secret)
+	if e.addr, err = stack.FreeAddr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.listen(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
+	t.Parallel()
+	e := newTestEndpoint(t, answers)
+	defer e.close()
+	order := delivery.MakeOrderID(3, 20000, [delivery.OrderDigestSize]byte{1})
+	id := func(version uint64) string { return delivery.EventID(order, version) }
+	body := func(id string) string { return `{"eventId":"` + id + `","event":"delivery.status_changed"}` }
+	now := time.Now()
+	e.expect(eventKey{order, 2}, now, now)
+	e.expect(eventKey{order, 3}, now.Add(-deliveryWindow-time.Second), now)
+	e.expect(eventKey{order, 4}, now.Add(-deliveryWindow-time.Second), now)
+	const changed = "delivery.status_changed"
+	for _, c := range []struct{ name, key, event, id, body, want string }{
+		{"first", secret, changed, id(2), body(id(2)), "204"},
+		{"again", secret, changed, id(2), body(id(2)), "204"},
+		{"past its deadline", secret, changed, id(3), body(id(3)), "204"},
+		{"another key", secret + "x", changed, id(2), body(id(2)), "401"},
+		{"about another event than the header says", secret, changed, id(2), body(id(3)), "401"},
+		{"an id that only begins alike", secret, changed, id(2)[:20], body(id(2)), "401"},
+		{"never happened", secret, changed, id(9), body(id(9)), "204"},
+		{"ping", secret, "webhook.test", "evt_ping", body("evt_ping"), "204"},
+	} {
+		if got := post(t, e, c.key, c.event, c.id, c.body); got != c.want {
+			t.Errorf("%s: answered %s", c.name, got)
+		}
+	}
+	e.expire(time.Now())
+	want := counts{Expected: 3, Received: 2, Expired: 1, Duplicates: 1, Late: 1, Invalid: 4}
+	if got := e.sum(); got != want || e.received.Load() != 2 {
+		t.Errorf("%+v, want %+v; %d counted", got, want, e.received.Load())
+	}
+	twin := newEndpoint(answers, new(atomic.Int64))
+	if twin.expectAs(e); twin.sum() != (counts{Expected: 3}) {
+		t.Errorf("a twin begins with %+v", twin.sum())
+	}
+	if receipts := e.receipts(now); len(receipts) != 2 {
+		t.Errorf("receipts %v", receipts)
+	}
+}
+
+func TestEndpoint_SilentAnswersNothingAndEnds(t *testing.T) {
+	t.Parallel()
+	e := newTestEndpoint(t, silent)
+	conn, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("POST /hook HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("a silent endpoint answers")
+	}
+	conn.Close()
+	e.close()
+	if _, err := net.Dial("tcp", e.addr); err == nil || e.sum() != (counts{}) {
+		t.Errorf("a closed endpoint takes connections, or counted %+v", e.sum())
+	}
+}
+
+func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		disturbed []float64 // round by round
+		want      []int
+	}{
+		{"calm", []float64{0.1, 0, 0.5}, []int{1, 0, 2}},
+		{"one disturbed", []float64{0.1, 1, 0.2, 0.05}, []int{3, 0, 2}},
+		{"all but one disturbed", []float64{1, 1, 0.2, 0.6}, []int{2}},
+		{"all disturbed", []float64{1, 0.9, 0.8, 0.7}, []int{3, 2, 1}},
+	} {
+		measured := 0
+		got, err := calmest(&bench{rounds: 3}, mostLeftOut, func(round int) (int, float64, error) {
+			measured++
+			return round, c.disturbed[round], nil
+		})
+		if err != nil || measured != len(c.disturbed) || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v of %d, %v", c.name, got, measured, err)
+		}
+	}
+}
+
+func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	var receipts []event
+	for i := range 100 { // one every 100 ms, those about 3 s are slow
+		took := 2 * time.Millisecond
+		if i >= 30 && i <= 33 {
+			took = 90 * time.Millisecond
+		}
+		issued := start.Add(time.Duration(i) * 100 * time.Millisecond)
+		receipts = append(receipts, event{issued: issued, received: issued.Add(took)})
+	}
+	got, err := newTurn(receipts, noise{start.Add(3105 * time.Millisecond)})
+	if err != nil || harness.Quantile(got.waits, 1) != 2 || len(got.waits) != 96 {
+		t.Errorf("%v of %d, %v", got.leftOut, len(got.waits), err)
+	}
+	if got, err = newTurn(receipts, nil); err != nil || len(got.waits) != 100 || got.leftOut != 0 || got.p99() != 90 {
+		t.Errorf("calm: %v, %v", got, err)
+	}
+	var always noise
+	for i := range 110 {
+		always = append(always, start.Add(time.Duration(i)*100*time.Millisecond))
+	}
+	if got, err = newTurn(receipts, always); err != nil || len(got.waits) != 100 || got.leftOut != 1 {
+		t.Errorf("all disturbed: %v, %v", got, err)
+	}
+	if _, err = newTurn(nil, nil); err == nil {
+		t.Error("nothing was received, and nobody says so")
+	}
+}
+
+func TestSumLedger_ReadsWhatSpreadsheetsGet(t *testing.T) {
+	t.Parallel()
+	const header = "\ufefforderId;storeName;orderAmount;collectionAmount;expectedCollection;currency\r\n"
+	got, err := sumLedger(strings.NewReader(header +
+		"1;\"Moda; Şube\";249,90;249,90;249,90;TRY\r\n" +
+		"2;\"'=1\n\";;0,05;0,00;TRY\r\n" +
+		"3;Moda;9999999,99;;0,00;TRY\r\n"))
+	if want := []int64{3, 1_000_024_989, 24_995, 24_990}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v %v, want %+v", got, err, want)
+	}
+	for _, bad := range []string{
+		"", "a;b\n", header + "1;2\n", header + "1;x;1.50;;;TRY\n", header + "1;x;1,5;;;TRY\n", header + "1;x;-1,50;;;TRY\n",
+		header + "1;x;1,500;;;TRY\n", header + "1;x;12;;;TRY\n",
+	} {
+		if _, err := sumLedger(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestLookout_FindsWhatIsCutInTwo(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 3000) + `"ties":"no"` + strings.Repeat("y", 5000) + "the end"
+	for _, step := range []int{1, 7, 1000, 1 << 20} {
+		l := &lookout{mark: []byte(`"ties":"no"`)}
+		for rest := text; rest != ""; rest = rest[min(step, len(rest)):] {
+			if n, err := l.Write([]byte(rest[:min(step, len(rest))])); err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+		}
+		if !l.met || len(l.tail) != tailLength || !strings.HasSuffix(string(l.tail), "the end") {
+			t.Errorf("step %d: met %t, %d bytes", step, l.met, len(l.tail))
+		}
+	}
+}
