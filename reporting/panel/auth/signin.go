@@ -1,7 +1,13 @@
 package auth
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -170,11 +176,134 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 	identity := IdentityOf(r.Context())
 	if identity.BySession() {
 		if err := g.ledger.Sessions.End(r.Context(), identity.session); err != nil {
-			g.turnAway(w, r, err)
+			g.reject(w, r, err)
 			return
 		}
 		g.setCookie(w, r, "")
 		g.log.Info("signed out", "user", identity.Name)
 	}
 	redirect(w, "/login")
+}
+
+// maxNext bounds where to go after signing in, in bytes.
+const maxNext = 2048
+
+// localPath is next if it is a path of this panel, with or without a query, and
+// "/" otherwise. Browsers take "//host", "/\host" and either with a tab in
+// between for another host, and what is escaped in next may come out unescaped,
+// so all are looked at: as given, decoded, and as it will be sent. The pages of
+// signing in would lead in circles.
+func localPath(next string) string {
+	if len(next) > maxNext || !local(next) {
+		return "/"
+	}
+	u, err := url.Parse(next) // refuses control characters
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !local(u.Path) || u.Path == "/login" || u.Path == "/logout" {
+		return "/"
+	}
+	if path := u.String(); local(path) {
+		return path
+	}
+	return "/"
+}
+
+func local(path string) bool {
+	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.Contains(path, `\`)
+}
+
+// loginPath is the sign-in page that leads to next.
+func loginPath(next string) string {
+	if next = localPath(next); next == "/" {
+		return "/login"
+	}
+	return "/login?" + url.Values{"next": {next}}.Encode()
+}
+
+// redirect sends the browser to a local path with GET.
+func redirect(w http.ResponseWriter, path string) {
+	h := w.Header()
+	h.Set("Location", path)
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// The session cookie's name. Behind TLS its prefix makes browsers refuse one
+// that another host of the domain, or a page without TLS, has set.
+const (
+	plainCookie  = "panel"
+	secureCookie = "__Host-panel"
+)
+
+// secure tells whether the browser came by TLS.
+func (g *Gate) secure(r *http.Request) bool { return r.TLS != nil || g.settings.SecureCookies }
+
+// cookieName is the one for TLS, or the plain one.
+func (g *Gate) cookieName(r *http.Request, secure, plain string) string {
+	if g.secure(r) {
+		return secure
+	}
+	return plain
+}
+
+func (g *Gate) sessionID(r *http.Request) string {
+	cookie, err := r.Cookie(g.cookieName(r, secureCookie, plainCookie))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// setCookie gives the browser a session, or takes it away when id is empty. It
+// goes with the browser's own session: how long it is good for is Redis's to
+// say.
+func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, id string) {
+	cookie := &http.Cookie{Name: g.cookieName(r, secureCookie, plainCookie), Value: id, Path: "/", HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode}
+	if id == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(w, cookie)
+}
+
+// A device cookie says that somebody has signed in with this browser before. It
+// opens nothing: it only keeps what strangers try out of the way of the next
+// sign-in. It is signed with the user's line in PANEL_USERS, so every replica
+// knows it, nothing is stored, and another password ends it.
+const (
+	plainDevice    = "panel-device"
+	secureDevice   = "__Host-panel-device"
+	deviceLifetime = 90 * 24 * time.Hour
+	deviceNonce    = 16 // bytes
+)
+
+// setDevice lets the browser be known as one of the user's.
+func (g *Gate) setDevice(w http.ResponseWriter, r *http.Request, user *User) {
+	b := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(deviceLifetime).Unix()))
+	b = append(b, make([]byte, deviceNonce)...)
+	_, _ = rand.Read(b[8:]) // never fails, crypto/rand ends the program instead
+	http.SetCookie(w, &http.Cookie{Name: g.cookieName(r, secureDevice, plainDevice), Value: base64.RawURLEncoding.EncodeToString(append(b, user.deviceMAC(b)...)),
+		Path: "/", MaxAge: int(deviceLifetime / time.Second), HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode})
+}
+
+// device is by what the browser is known as one of the user's; empty: it is not.
+func (g *Gate) device(r *http.Request, user *User) string {
+	cookie, err := r.Cookie(g.cookieName(r, secureDevice, plainDevice))
+	if err != nil || user == nil {
+		return ""
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cookie.Value)
+	if err != nil || len(b) != 8+deviceNonce+sha256.Size {
+		return ""
+	}
+	signed, mac := b[:8+deviceNonce], b[8+deviceNonce:]
+	if !hmac.Equal(mac, user.deviceMAC(signed)) || time.Now().Unix() >= int64(binary.BigEndian.Uint64(signed)) {
+		return ""
+	}
+	return string(signed)
+}
+
+func (u *User) deviceMAC(signed []byte) []byte {
+	mac := hmac.New(sha256.New, []byte(u.Line()))
+	mac.Write([]byte("panel device\x00"))
+	mac.Write(signed)
+	return mac.Sum(nil)
 }

@@ -231,8 +231,8 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 			wait  string
 			after time.Duration
 		}{
-			{attempt{}, "503 Signing in does not work right now.", "2", checkPatience},
-			{attempt{many: many}, "429 Too many attempts.", "1", checkPatience},
+			{attempt{}, "503 Signing in does not work right now.", "2", checkTimeout},
+			{attempt{many: many}, "429 Too many attempts.", "1", checkTimeout},
 			{attempt{known: true}, "401 User name or password is wrong.", "", 0},
 		} {
 			waiting.Go(func() {
@@ -343,7 +343,7 @@ func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {
 		must(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		must(t, err)
-		if resp.StatusCode != http.StatusBadRequest || !resp.Close || time.Since(began) != formPatience {
+		if resp.StatusCode != http.StatusBadRequest || !resp.Close || time.Since(began) != formTimeout {
 			t.Errorf("%d after %s, the connection is closed: %v", resp.StatusCode, time.Since(began), resp.Close)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 //rule:limits-and-idempotency/sustained-excess-in-at-least webhooks/then-the-event-is-kept webhooks/nothing-is-disabled-in-silence
-func TestConcerns_NameWhatIsBeyondPatience(t *testing.T) {
+func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
@@ -62,7 +62,7 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	}
 }
 
-func TestCharts_LeaveOutTheMinuteUnderWayAndRankCodes(t *testing.T) {
+func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_795_000_020, 0)
 	s := seen{at: begin}

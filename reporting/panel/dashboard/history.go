@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -16,22 +17,55 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// creationDays are the local days on which an order can have been created.
-func creationDays(id delivery.OrderID) (from, to time.Time) {
-	from = archive.BusinessDay(time.Unix(int64(id.Day())*24*60*60, 0))
-	return from, from.AddDate(0, 0, 1)
-}
+// absent stands for NULL in what is asked of ClickHouse. Amounts are kuruş, times
+// are milliseconds since 1970, and no order has anything near it in either. Text of
+// people only ever comes in as a parameter.
+const absent = -1 << 63
 
-func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
+const (
+	// orderColumns are what scanOrder reads.
+	orderColumns = `toString(account_id), toString(order_id), version, external_order_id, external_store_id, store_name,
+	toString(fleet_id), fleet_name, status, failure_reason, cancel_reason,
+	toUnixTimestamp64Milli(created_at), ifNull(toUnixTimestamp64Milli(ordered_at), {absent:Int64}), toUnixTimestamp64Milli(ready_at),
+	ifNull(toUnixTimestamp64Milli(ended_at), {absent:Int64}), toUnixTimestamp64Milli(updated_at),
+	payment_type, ifNull(toInt64(order_amount * 100), {absent:Int64}), ifNull(toInt64(collection_amount * 100), {absent:Int64})`
 
-// each runs a query and hands over its rows.
-func (p *Pages) each(ctx context.Context, query string, args []any, take func(driver.Rows) error) (err error) {
-	// Whatever ends the reading early ends the query, too.
+	// newestFirst puts orders of one millisecond into the order of their ids as
+	// text, which is the one in which they are merged here.
+	newestFirst = `ORDER BY created_at DESC, toUInt128(order_id) DESC`
+
+	// foldedStore is what delivery.FoldName makes of a store's name; the last step
+	// removes the dot of an İ that was lowered the English way.
+	foldedStore = `replaceAll(lowerUTF8(translateUTF8(store_name, 'İIı', 'iii')), '\xCC\x87', '')`
+
+	orderSQL = `SELECT ` + orderColumns + ` FROM orders
+PREWHERE business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
+ORDER BY version DESC LIMIT 1`
+
+	eventsSQL = `SELECT version, status, toUnixTimestamp64Milli(at), failure_reason, cancel_reason FROM order_events
+PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
+ORDER BY sequence LIMIT 100`
+
+	lateSQL = `SELECT toUnixTimestamp64Milli(reported_at) FROM late_deliveries FINAL
+PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
+ORDER BY reported_at LIMIT 20`
+
+	// The table is sorted by account, day and event, so that as little is read as
+	// the order has.
+	attemptsSQL = `SELECT event_id, toUnixTimestamp64Milli(at), state, attempt, http_status, error, milliseconds, replay, probe
+FROM webhook_outcomes
+PREWHERE account_id = {account:UUID} AND day BETWEEN {from:Date} AND {to:Date} AND event_id IN {events:Array(String)}
+ORDER BY at DESC LIMIT 500`
+)
+
+// query reads the rows of a query. Whatever ends the reading early ends the query,
+// too.
+func query[T any](ctx context.Context, a *archive.Archive, sql string, args []any, scan func(driver.Rows) (T, error)) (all []T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rows, err := p.archive.Select(ctx, query, args...)
+	rows, err := a.Select(ctx, sql, args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		cancel()
@@ -40,11 +74,29 @@ func (p *Pages) each(ctx context.Context, query string, args []any, take func(dr
 		}
 	}()
 	for rows.Next() {
-		if err := take(rows); err != nil {
-			return fmt.Errorf("read a row: %w", err)
+		row, err := scan(rows)
+		if err != nil {
+			return all, fmt.Errorf("read a row: %w", err)
 		}
+		all = append(all, row)
 	}
-	return rows.Err()
+	return all, rows.Err()
+}
+
+// creationDays are the local days on which an order can have been created: its id
+// carries the day in UTC, and the local day is that or the next.
+func creationDays(id delivery.OrderID) (from, to time.Time) {
+	from = archive.BusinessDay(time.Unix(int64(id.Day())*24*60*60, 0))
+	return from, from.AddDate(0, 0, 1)
+}
+
+func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
+
+// orderArgs say where an order's rows are.
+func orderArgs(account delivery.AccountID, id delivery.OrderID) []any {
+	from, to := creationDays(id)
+	return []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)), clickhouse.Named("to", dateText(to)),
+		clickhouse.Named("order", id.String()), clickhouse.Named("absent", int64(absent))}
 }
 
 // pastOrder is an order as ClickHouse has it.
@@ -54,10 +106,14 @@ type pastOrder struct {
 	Ordered time.Time // zero: not given
 	Ready   time.Time
 	Updated time.Time
+	// unreadable is why the row cannot be understood: one of a newer release, or
+	// one that no program of this service wrote. Its place in a list is known.
+	unreadable error
 }
 
-// scanOrder reads a row of orderColumns. With errUnreadable it has what could be
-// read of it, its place in a list at least.
+var errUnreadable = errors.New("cannot be understood")
+
+// scanOrder reads a row of orderColumns.
 func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	var o pastOrder
 	var account, order, fleet, status, failure, cancel, payment string
@@ -81,7 +137,7 @@ func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	if err := errors.Join(faults[:]...); err != nil {
 		raw, _ := uuid.Parse(order) // ClickHouse writes no other
 		o.ID = delivery.OrderID(raw)
-		return &o, fmt.Errorf("order %s %w: %w", order, errUnreadable, err)
+		o.unreadable = fmt.Errorf("order %s %w: %w", order, errUnreadable, err)
 	}
 	return &o, nil
 }
@@ -100,39 +156,29 @@ func lira(kurus int64) delivery.Money {
 	return delivery.Money{Minor: kurus, Set: true}
 }
 
-// errUnreadable marks a row that ClickHouse gave and this program does not
-// understand, such as one of a newer release or one that no program of this
-// service wrote.
-var errUnreadable = errors.New("cannot be understood")
-
 // pastPage are the orders of a page that could be read.
 type pastPage struct {
 	rows   []orderRow
 	unread int     // rows that could not
-	last   *cursor // the last row, read or not; nil when that was all there is
+	last   *cursor // the last row, read or not; nil when there are no more
 }
 
-// pageOf reads at most limit rows of a search. One that cannot be understood is
-// counted and logged, and hides no other.
+// pageOf reads at most limit rows of a search. A row that cannot be understood is
+// counted and logged.
 func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage, err error) {
-	fixed, latest, args := s.conditions(limit)
+	sql, args := s.pageSQL(limit)
+	orders, err := query(ctx, p.archive, sql, args, scanOrder)
 	var first error
-	err = p.each(ctx, s.pageSQL(fixed, latest), args, func(rows driver.Rows) error {
-		o, err := scanOrder(rows)
-		switch {
-		case errors.Is(err, errUnreadable):
+	for _, o := range orders {
+		if o.unreadable != nil {
 			page.unread++
-			first = cmp.Or(first, err)
-		case err != nil:
-			return err
-		default:
+			first = cmp.Or(first, o.unreadable)
+		} else {
 			page.rows = append(page.rows, o.orderRow)
 		}
-		page.last = &cursor{created: o.Created, order: o.ID}
-		return nil
-	})
-	if len(page.rows)+page.unread < limit {
-		page.last = nil
+	}
+	if n := len(orders); n == limit {
+		page.last = &cursor{created: orders[n-1].Created, order: orders[n-1].ID}
 	}
 	if page.unread > 0 {
 		p.log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
@@ -140,78 +186,110 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 	return page, err
 }
 
+// pageSQL finds the orders of a page by the columns that it needs for that, and
+// reads the others of these orders only. What never changes of an order is
+// compared before its versions are (PREWHERE), the rest in its latest version. The
+// business days come first: they say which partitions are read at all.
+func (s *search) pageSQL(limit int) (sql string, args []any) {
+	var fixed, latest []string
+	add := func(list *[]string, condition string, named ...any) {
+		*list = append(*list, condition)
+		args = append(args, named...)
+	}
+	until := s.until
+	if s.after != nil {
+		until = s.after.created // what follows is older
+	}
+	add(&fixed, "business_day BETWEEN {from:Date} AND {to:Date}",
+		clickhouse.Named("from", dateText(s.since)), clickhouse.Named("to", dateText(until)))
+	add(&fixed, "created_at >= fromUnixTimestamp64Milli({since:Int64})", clickhouse.Named("since", s.since.UnixMilli()))
+	if !s.account.IsZero() {
+		add(&fixed, "account_id = {account:UUID}", clickhouse.Named("account", s.account.String()))
+	}
+	if s.after != nil {
+		add(&fixed, `(created_at < fromUnixTimestamp64Milli({after:Int64})
+		OR created_at = fromUnixTimestamp64Milli({after:Int64}) AND toUInt128(order_id) < toUInt128({after_order:UUID}))`,
+			clickhouse.Named("after", s.after.created.UnixMilli()), clickhouse.Named("after_order", s.after.order.String()))
+	}
+	if s.text != "" {
+		text := "external_order_id = {text:String} OR external_store_id = {text:String} OR position(" + foldedStore + ", {folded:String}) > 0"
+		if prefix := s.prefix(); prefix != "" {
+			text += " OR startsWith(toString(order_id), {prefix:String})"
+			args = append(args, clickhouse.Named("prefix", prefix))
+		}
+		add(&latest, "("+text+")", clickhouse.Named("text", s.text), clickhouse.Named("folded", delivery.FoldName(s.text)))
+	}
+	if s.open {
+		add(&latest, "status NOT IN ('Delivered', 'Failed', 'Cancelled')")
+	} else if s.status != 0 {
+		add(&latest, "status = {status:String}", clickhouse.Named("status", s.status.String()))
+	}
+	where := ""
+	if len(latest) > 0 {
+		where = "WHERE " + strings.Join(latest, " AND ")
+	}
+	args = append(args, clickhouse.Named("limit", limit), clickhouse.Named("absent", int64(absent)))
+	return `SELECT ` + orderColumns + ` FROM orders
+WHERE (account_id, business_day, order_id) GLOBAL IN (
+	SELECT account_id, business_day, order_id FROM orders
+	PREWHERE ` + strings.Join(fixed, " AND ") + ` ` + where + `
+	` + newestFirst + ` LIMIT {limit:UInt32})
+` + newestFirst, args
+}
+
 // pastOrder reads one order; nil when ClickHouse does not have it, errUnreadable
 // when its row cannot be understood.
-func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (found *pastOrder, err error) {
-	err = p.each(ctx, orderSQL, placeArgs(id), func(rows driver.Rows) error {
-		o, err := scanOrder(rows)
-		if err == nil {
-			found = o
-		}
-		return err
-	})
-	return found, err
+func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (*pastOrder, error) {
+	found, err := query(ctx, p.archive, orderSQL, orderArgs(delivery.AccountID{}, id), scanOrder)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], found[0].unreadable
 }
 
 // pastSteps reads what an order went through.
-func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (steps []step, err error) {
-	args := append(placeArgs(id), clickhouse.Named("account", account.String()))
-	err = p.each(ctx, eventsSQL, args, func(rows driver.Rows) error {
-		var s step
+func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]step, error) {
+	return query(ctx, p.archive, eventsSQL, orderArgs(account, id), func(rows driver.Rows) (s step, err error) {
 		var status, failure, cancel string
 		var at int64
 		if err := rows.Scan(&s.Version, &status, &at, &failure, &cancel); err != nil {
-			return err
-		}
-		var err error
-		if s.Status, err = delivery.ParseStatus(status); err != nil {
-			return err
+			return s, err
 		}
 		s.At, s.Failure, s.Cancel = moment(at), delivery.FailureReason(failure), delivery.CancelReason(cancel)
-		steps = append(steps, s)
-		return nil
+		s.Status, err = delivery.ParseStatus(status)
+		return s, err
 	})
-	return steps, err
 }
 
 // lateDeliveries reads when couriers say to have delivered an order that had
 // ended otherwise.
-func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (late []time.Time, err error) {
-	args := append(placeArgs(id), clickhouse.Named("account", account.String()))
-	err = p.each(ctx, lateSQL, args, func(rows driver.Rows) error {
+func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]time.Time, error) {
+	return query(ctx, p.archive, lateSQL, orderArgs(account, id), func(rows driver.Rows) (time.Time, error) {
 		var at int64
-		if err := rows.Scan(&at); err != nil {
-			return err
-		}
-		late = append(late, moment(at))
-		return nil
+		err := rows.Scan(&at)
+		return moment(at), err
 	})
-	return late, err
 }
 
 // attemptDays is how long after its creation an order's events can still have
-// been sent: retries end after a day, and replays with the order's stay in Redis.
+// been sent: retries end after a day, and replays with the order's time in Redis.
 const attemptDays = 31
 
 // pastAttempts reads what ClickHouse has of the webhooks of events.
-func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) (attempts []ledger.AttemptRecord, err error) {
+func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) ([]ledger.AttemptRecord, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
 	from, _ := creationDays(id)
 	args := []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)),
 		clickhouse.Named("to", dateText(from.AddDate(0, 0, attemptDays))), clickhouse.Named("events", events)}
-	err = p.each(ctx, attemptsSQL, args, func(rows driver.Rows) error {
+	return query(ctx, p.archive, attemptsSQL, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
 		a := ledger.AttemptRecord{OrderID: id.String()}
 		var at int64
 		var number, millis uint32
 		var status uint16
-		if err := rows.Scan(&a.EventID, &at, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe); err != nil {
-			return err
-		}
+		err := rows.Scan(&a.EventID, &at, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe)
 		a.At, a.Attempt, a.HTTPStatus, a.Millis = moment(at), int(number), int(status), int64(millis)
-		attempts = append(attempts, a)
-		return nil
+		return a, err
 	})
-	return attempts, err
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,12 +13,13 @@ import (
 	"vendorapi/reporting/panel/svgmap"
 )
 
-// silence is after how long a courier's position is old.
-const silence = 5 * time.Minute
-
-// afterlife is how long a page of an order that has ended refreshes itself while
-// its webhooks are still on their way: as long as they are tried.
-const afterlife = 25 * time.Hour
+const (
+	// positionAge is after how long a courier's position is old.
+	positionAge = 5 * time.Minute
+	// refreshedAfterEnd is how long the page of an order that has ended refreshes
+	// itself while its webhooks are in progress: as long as they are tried.
+	refreshedAfterEnd = 25 * time.Hour
+)
 
 // orderView is what the templates of an order's page show.
 type orderView struct {
@@ -50,26 +52,6 @@ type recipient struct {
 	delivery.Dropoff
 }
 
-// PaymentName is how it is paid, in words.
-func (o *orderRow) PaymentName() string {
-	if o.Payment == delivery.PaymentUnknown {
-		return "not given"
-	}
-	return o.Payment.String()
-}
-
-// ToCollect is what the courier was told to collect: nothing of a prepaid order;
-// not known without a payment type or an amount.
-func (o *orderRow) ToCollect() delivery.Money {
-	if o.Payment == delivery.Prepaid {
-		return delivery.Money{Set: true}
-	}
-	if o.Payment == delivery.PaymentUnknown {
-		return delivery.Money{}
-	}
-	return o.Collection
-}
-
 // CourierName is shown as vendors see it.
 func (v *orderView) CourierName() string { return delivery.AbbreviateName(v.Courier.Name) }
 
@@ -81,6 +63,8 @@ func (v *orderView) NoCourier() string {
 	}
 	return "no courier reported"
 }
+
+var errNoOrder = delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order")
 
 // errCannotTell is the answer when the order is not in Redis and ClickHouse does
 // not say whether it ever was.
@@ -103,9 +87,9 @@ func (p *Pages) orderLive(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Part(w, r, "order-live", v)
 }
 
-// orderSources are what both places know of an order.
+// orderSources are what Redis and ClickHouse know of an order.
 type orderSources struct {
-	id       delivery.OrderID
+	row      orderRow
 	live     *delivery.Order // nil: not in Redis, or
 	away     bool            // not to be read
 	past     *pastOrder      // read only for what is not in Redis
@@ -121,32 +105,29 @@ type orderSources struct {
 func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 	id, err := delivery.ParseOrderID(r.PathValue("id"))
 	if err != nil {
-		return nil, delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order")
+		return nil, errNoOrder
 	}
-	s := &orderSources{id: id}
-	if err := p.findOrder(r.Context(), s); err != nil {
+	s := new(orderSources)
+	if err := p.findOrder(r.Context(), id, s); err != nil {
 		return nil, err
 	}
-	account, events := s.events()
-	more := p.reading(r.Context())
+	account := s.row.Account
 	var live, past []ledger.AttemptRecord
-	redis := more.part
+	more := p.reading(r.Context())
 	if s.away { // it is not waited for again
-		redis = func(what string, _ func(context.Context) error) { s.lost = append(s.lost, what) }
+		s.lost = append(s.lost, "account and store (Redis)", "recent webhook attempts (Redis)")
+	} else {
+		more.part("account and store (Redis)", func(ctx context.Context) error { return p.readNames(ctx, s) })
+		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+			return p.ledger.Webhooks.Attempts(ctx, account, "")
+		})
 	}
-	redis("account and store (Redis)", func(ctx context.Context) error { return p.readNames(ctx, account, s) })
-	redis("recent webhook attempts (Redis)", func(ctx context.Context) (err error) {
-		live, err = p.ledger.Webhooks.Attempts(ctx, account, "")
-		return err
+	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+		return p.pastAttempts(ctx, account, id, eventIDs(id, s.steps))
 	})
-	more.part("earlier webhook attempts (ClickHouse)", func(ctx context.Context) (err error) {
-		past, err = p.pastAttempts(ctx, account, id, events)
-		return err
-	})
-	if s.undelivered() {
-		more.part("late deliveries (ClickHouse)", func(ctx context.Context) (err error) {
-			s.late, err = p.lateDeliveries(ctx, account, id)
-			return err
+	if s.row.Status.Terminal() && s.row.Status != delivery.Delivered {
+		read(more, "late deliveries (ClickHouse)", &s.late, func(ctx context.Context) ([]time.Time, error) {
+			return p.lateDeliveries(ctx, account, id)
 		})
 	}
 	s.lost = append(s.lost, more.wait()...)
@@ -155,31 +136,29 @@ func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 }
 
 // findOrder looks into Redis, and into ClickHouse for what is not there.
-func (p *Pages) findOrder(ctx context.Context, s *orderSources) error {
+func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, s *orderSources) error {
 	r := p.reading(ctx)
-	r.part("the order as it is in Redis", func(ctx context.Context) (err error) {
-		s.live, err = p.ledger.Orders.Get(ctx, s.id)
-		if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
-			err = nil
-		}
-		return err
+	read(r, "the order as it is in Redis", &s.live, func(ctx context.Context) (*delivery.Order, error) {
+		o, err := p.ledger.Orders.Get(ctx, id)
+		return o, except(err, delivery.CodeOrderNotFound)
 	})
 	s.lost = r.wait()
 	s.away = len(s.lost) > 0
 	if s.live != nil {
+		s.row, s.steps = rowOf(s.live), stepsOf(s.live)
 		return nil
 	}
 	r = p.reading(ctx)
 	var unreadable error
 	r.part("the order as it is in ClickHouse", func(ctx context.Context) (err error) {
-		s.past, err = p.pastOrder(ctx, s.id)
+		s.past, err = p.pastOrder(ctx, id)
 		if errors.Is(err, errUnreadable) { // no waiting mends that
 			unreadable, err = err, nil
 		}
 		if err != nil || s.past == nil {
 			return err
 		}
-		s.steps, err = p.pastSteps(ctx, s.past.Account, s.id)
+		s.steps, err = p.pastSteps(ctx, s.past.Account, id)
 		return err
 	})
 	s.lost = append(s.lost, r.wait()...)
@@ -187,60 +166,29 @@ func (p *Pages) findOrder(ctx context.Context, s *orderSources) error {
 	case unreadable != nil:
 		return unreadable
 	case s.past != nil:
+		s.row = s.past.orderRow
 		return nil
 	case len(s.lost) > 0:
 		return errCannotTell
 	}
-	return delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order")
-}
-
-// events are the ids of the order's webhook events. Its creation has none.
-func (s *orderSources) events() (account delivery.AccountID, events []string) {
-	if s.live != nil {
-		s.steps, account = stepsOf(s.live), s.live.Account
-	} else {
-		account = s.past.Account
-	}
-	for _, step := range s.steps {
-		if step.event() {
-			events = append(events, delivery.EventID(s.id, step.Version))
-		}
-	}
-	return account, events
-}
-
-// undelivered reports whether the order has ended otherwise than Delivered.
-func (s *orderSources) undelivered() bool {
-	var status delivery.Status
-	if s.live != nil {
-		status = s.live.Status
-	} else {
-		status = s.past.Status
-	}
-	return status.Terminal() && status != delivery.Delivered
+	return errNoOrder
 }
 
 // readNames reads what the order's store and account are called.
-func (p *Pages) readNames(ctx context.Context, account delivery.AccountID, s *orderSources) error {
-	a, err := p.ledger.Accounts.Get(ctx, account)
+func (p *Pages) readNames(ctx context.Context, s *orderSources) error {
+	a, err := p.ledger.Accounts.Get(ctx, s.row.Account)
 	if err == nil {
 		s.account = a.Name
 	}
-	var external string
-	if s.live != nil {
-		external = s.live.ExternalStoreID
-	} else {
-		external = s.past.Store
-	}
-	store, storeErr := p.ledger.Stores.Get(ctx, account, external)
+	store, storeErr := p.ledger.Stores.Get(ctx, s.row.Account, s.row.Store)
 	if storeErr == nil {
 		s.store = store
 	}
-	return errors.Join(known(err, delivery.CodeAccountNotFound), known(storeErr, delivery.CodeStoreNotFound))
+	return errors.Join(except(err, delivery.CodeAccountNotFound), except(storeErr, delivery.CodeStoreNotFound))
 }
 
-// known takes a refusal for an answer.
-func known(err error, code delivery.Code) error {
+// except is err, and nil for one with this code.
+func except(err error, code delivery.Code) error {
 	if delivery.CodeOf(err) == code {
 		return nil
 	}
@@ -248,31 +196,26 @@ func known(err error, code delivery.Code) error {
 }
 
 func (p *Pages) view(s *orderSources, now time.Time) *orderView {
-	v := &orderView{At: now, Lost: s.lost, RedisAway: s.away}
+	v := &orderView{orderRow: s.row, At: now, Lost: s.lost, RedisAway: s.away, Late: s.late, Map: s.draw(now)}
 	if s.live != nil {
 		v.takeLive(s.live)
 	} else {
-		v.takePast(s.past)
+		v.Ordered, v.Ready, v.Updated = s.past.Ordered, s.past.Ready, s.past.Updated
 	}
-	v.AccountName = s.account
-	if v.AccountName == "" {
-		v.AccountName = "account " + layout.Short(v.Account)
-	}
+	v.AccountName = cmp.Or(s.account, "account "+layout.Short(v.Account))
 	if s.store != nil {
 		v.StoreName = s.store.Name
 	}
-	v.Map = s.draw(now)
-	v.Steps, v.Omitted = tell(s.id, s.steps, s.attempts, now)
-	v.Late = s.late
-	v.Live = v.RedisAway || v.InRedis && (!v.Status.Terminal() || now.Sub(v.Ended) < afterlife && waiting(v.Steps))
+	v.Steps, v.Omitted = timeline(v.ID, s.steps, s.attempts, now)
+	v.Live = v.RedisAway || v.InRedis && (!v.Status.Terminal() || now.Sub(v.Ended) < refreshedAfterEnd && waiting(v.Steps))
 	if p.TrackingURL != nil {
-		v.Tracking = p.TrackingURL(s.id)
+		v.Tracking = p.TrackingURL(v.ID)
 	}
 	return v
 }
 
 func (v *orderView) takeLive(o *delivery.Order) {
-	v.orderRow, v.InRedis = rowOf(o), true
+	v.InRedis = true
 	v.Ordered, v.Ready, v.Updated = o.OrderedAt, o.ReadyAt, o.UpdatedAt()
 	v.Courier, v.Position, v.PackageNote = o.Courier, position(o), o.PackageNote
 	v.Recipient = &recipient{o.Recipient, o.Dropoff}
@@ -287,7 +230,7 @@ func (v *orderView) takeLive(o *delivery.Order) {
 	}
 }
 
-// position is where the courier was last: couriers tell it by itself and with
+// position is where the courier was last. Couriers report it by itself and with
 // their updates.
 func position(o *delivery.Order) delivery.Location {
 	last := o.Location
@@ -297,11 +240,6 @@ func position(o *delivery.Order) delivery.Location {
 		}
 	}
 	return last
-}
-
-func (v *orderView) takePast(o *pastOrder) {
-	v.orderRow = o.orderRow
-	v.Ordered, v.Ready, v.Updated = o.Ordered, o.Ready, o.Updated
 }
 
 // draw shows where the order's places are; nil when that is not known any more.
@@ -315,7 +253,7 @@ func (s *orderSources) draw(now time.Time) *svgmap.Map {
 		places.Store, description = &s.store.Point, "The store and the drop-off"
 	}
 	if at := position(s.live); !at.IsZero() {
-		places.Courier, places.Lost = &at.Point, now.Sub(at.At) > silence
+		places.Courier, places.Lost = &at.Point, now.Sub(at.At) > positionAge
 		description += ", and where the courier was last"
 	}
 	return svgmap.Surroundings(places, "Places of the order", description+".")

@@ -1,18 +1,195 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
 )
+
+// Bounds of a search.
+const (
+	pageRows     = 50
+	mostText     = 128 // characters of what is searched for
+	firstDays    = 1   // without a text
+	textDays     = 7   // with one
+	mostAccounts = 200 // that are offered to choose from
+)
+
+// periods are how many days a search may go back.
+var periods = []int{1, 7, 30, 90, 366}
+
+// openStatus asks for all states before the end.
+const openStatus = "open"
+
+// search is what an operator looks for.
+type search struct {
+	text    string             // order id's beginning, external order id, store id, or part of a store's name; empty: all
+	account delivery.AccountID // zero: all
+	status  delivery.Status    // 0: all
+	open    bool               // those that have not ended
+	days    int
+	since   time.Time
+	until   time.Time
+	after   *cursor // nil: the first page
+}
+
+// parseSearch reads the parameters. What is wrong with them is said field by
+// field; the rest of the search stands.
+func parseSearch(q url.Values, now time.Time) (*search, error) {
+	s := &search{text: clean(q.Get("q")), until: now.Add(24 * time.Hour), days: firstDays}
+	if s.text != "" {
+		s.days = textDays
+	}
+	f := layout.Filters{Values: url.Values{}}
+	if utf8.RuneCountInString(s.text) > mostText {
+		f.Refuse("q", fmt.Sprintf("must have at most %d characters", mostText))
+		s.text = ""
+	}
+	var err error
+	if text := clean(q.Get("account")); text != "" {
+		if s.account, err = delivery.ParseAccountID(text); err != nil {
+			f.Refuse("account", "must be an account's id, a UUID of 36 characters")
+		}
+	}
+	switch text := q.Get("status"); text {
+	case "":
+	case openStatus:
+		s.open = true
+	default:
+		if s.status, err = delivery.ParseStatus(text); err != nil {
+			f.Refuse("status", "is no status of an order")
+		}
+	}
+	if text := q.Get("days"); text != "" {
+		if days, err := strconv.Atoi(text); err != nil || days < 1 || days > periods[len(periods)-1] {
+			f.Refuse("days", fmt.Sprintf("must be a number of days, 1 to %d", periods[len(periods)-1]))
+		} else {
+			s.days = days
+		}
+	}
+	if text := q.Get("after"); text != "" {
+		if s.after, err = parseCursor(text); err != nil {
+			f.Refuse("after", "is no place in this list; begin again without it")
+		}
+	}
+	s.since = now.Add(-time.Duration(s.days) * 24 * time.Hour)
+	return s, layout.Invalid("this search cannot be understood", f.Faults...)
+}
+
+// clean removes what copying brings along: control characters, and around the
+// text also white space and invisible characters.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
+}
+
+// named is the order that the text names by its id or by that of one of its
+// events; false when it names none.
+func (s *search) named() (delivery.OrderID, bool) {
+	if id, err := delivery.ParseOrderID(strings.ToLower(s.text)); err == nil {
+		return id, true
+	}
+	id, _, err := delivery.ParseEventID(s.text)
+	return id, err == nil
+}
+
+// idPrefix is the beginning of an order's id, as lists show it: 8 hexadecimal
+// digits, then maybe more of the id or the sign that it goes on.
+var idPrefix = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F-]{0,27})?…?$`)
+
+// prefix is that beginning; empty: the text is none.
+func (s *search) prefix() string {
+	if !idPrefix.MatchString(s.text) {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(s.text, "…"))
+}
+
+// holds tells whether a row belongs to what is looked for, the text and the
+// period aside: those of Redis are found by the whole external id, however old.
+func (s *search) holds(o *orderRow) bool {
+	switch {
+	case !s.account.IsZero() && o.Account != s.account,
+		s.status != 0 && o.Status != s.status,
+		s.open && o.Status.Terminal(),
+		s.after != nil && !s.after.before(o):
+		return false
+	}
+	return true
+}
+
+// address is where the search leads, from another place in the list on.
+func (s *search) address(after *cursor) string {
+	q := url.Values{"q": {s.text}, "status": {s.statusValue()}, "days": {strconv.Itoa(s.days)}}
+	if !s.account.IsZero() {
+		q.Set("account", s.account.String())
+	}
+	if after != nil {
+		q.Set("after", after.String())
+	}
+	return layout.Address("/orders", q)
+}
+
+func (s *search) statusValue() string {
+	switch {
+	case s.open:
+		return openStatus
+	case s.status != 0:
+		return s.status.String()
+	}
+	return ""
+}
+
+// cursor is the last order of the page before.
+type cursor struct {
+	created time.Time
+	order   delivery.OrderID
+}
+
+// before tells whether a row comes after the cursor's in the list.
+func (c *cursor) before(o *orderRow) bool {
+	if created := o.Created.UnixMilli() - c.created.UnixMilli(); created != 0 {
+		return created < 0
+	}
+	return o.ID.String() < c.order.String()
+}
+
+func (c *cursor) String() string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(c.created.UnixMilli()))
+	return base64.RawURLEncoding.EncodeToString(append(b, c.order[:]...))
+}
+
+func parseCursor(text string) (*cursor, error) {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) != 8+len(delivery.OrderID{}) {
+		return nil, fmt.Errorf("%q is no place in a list", text)
+	}
+	c := &cursor{created: time.UnixMilli(int64(binary.BigEndian.Uint64(b))), order: delivery.OrderID(b[8:])}
+	if year := c.created.Year(); year < 1970 || year > 2200 {
+		return nil, fmt.Errorf("%q lies in the year %d", text, year)
+	}
+	return c, nil
+}
 
 // orderRow is an order in a list.
 type orderRow struct {
@@ -36,17 +213,17 @@ func rowOf(o *delivery.Order) orderRow {
 	row := orderRow{ID: o.ID, External: o.ExternalOrderID, Account: o.Account, Store: o.ExternalStoreID,
 		Fleet: o.Fleet.ID, FleetName: o.Fleet.Name, Created: o.CreatedAt,
 		Payment: o.Payment.Type, Amount: o.OrderAmount, Collection: o.Payment.CollectionAmount}
-	row.move(o)
+	row.update(o)
 	return row
 }
 
-// move takes over what changes of an order.
-func (o *orderRow) move(to *delivery.Order) {
-	o.Status = to.Status
-	if n := len(to.Changes); n > 0 {
-		o.Failure, o.Cancel = to.Changes[n-1].Failure, to.Changes[n-1].Cancel
-		if to.Status.Terminal() {
-			o.Ended = to.Changes[n-1].At
+// update takes over what changes of an order.
+func (o *orderRow) update(from *delivery.Order) {
+	o.Status = from.Status
+	if n := len(from.Changes); n > 0 {
+		o.Failure, o.Cancel = from.Changes[n-1].Failure, from.Changes[n-1].Cancel
+		if from.Status.Terminal() {
+			o.Ended = from.Changes[n-1].At
 		}
 	}
 }
@@ -66,30 +243,48 @@ func (o *orderRow) Tone() string { return statusTone(o.Status) }
 // StorePath leads to the page of the store.
 func (o *orderRow) StorePath() string { return layout.StorePath(o.Account, o.Store, "") }
 
-// found is what a search found.
-type found struct {
-	rows []orderRow
-	next *cursor // nil: that was all
-	lost []string
-	// past says that ClickHouse was read, and unread how many of its rows this
-	// program could not understand.
-	past   bool
-	unread int
+// PaymentName is how it is paid, in words.
+func (o *orderRow) PaymentName() string {
+	if o.Payment == delivery.PaymentUnknown {
+		return "not given"
+	}
+	return o.Payment.String()
 }
 
-// find looks in both places at once.
+// ToCollect is what the courier was told to collect: nothing of a prepaid order;
+// not known without a payment type or an amount.
+func (o *orderRow) ToCollect() delivery.Money {
+	switch o.Payment {
+	case delivery.Prepaid:
+		return delivery.Money{Set: true}
+	case delivery.PaymentUnknown:
+		return delivery.Money{}
+	}
+	return o.Collection
+}
+
+func (o *orderRow) store() ledger.StoreName {
+	return ledger.StoreName{Account: o.Account, ExternalID: o.Store}
+}
+
+// found is what a search found.
+type found struct {
+	rows   []orderRow
+	next   *cursor // nil: there are no more
+	lost   []string
+	past   bool // ClickHouse was read
+	unread int  // rows of it that cannot be understood
+}
+
+// find looks in Redis and ClickHouse at once.
 func (p *Pages) find(ctx context.Context, s *search) *found {
-	var live []orderRow
+	var live []*delivery.Order
 	var past pastPage
 	f := new(found)
 	r := p.reading(ctx)
 	if s.text != "" {
-		r.part("live orders (Redis)", func(ctx context.Context) error {
-			orders, err := p.ledger.Orders.Find(ctx, s.text)
-			for _, o := range orders {
-				live = append(live, rowOf(o))
-			}
-			return err
+		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
+			return p.ledger.Orders.Find(ctx, s.text)
 		})
 	}
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
@@ -97,9 +292,12 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 		f.past = err == nil
 		return err
 	})
-	f.lost = r.wait()
-	f.rows, f.next = s.merge(live, past.rows)
-	f.unread = past.unread
+	f.lost, f.unread = r.wait(), past.unread
+	var rows []orderRow
+	for _, o := range live {
+		rows = append(rows, rowOf(o))
+	}
+	f.rows, f.next = s.merge(append(rows, past.rows...))
 	if f.next == nil && past.unread > 0 && past.last != nil {
 		// Fewer rows than a page: the list goes on behind the last that was read.
 		f.next = past.last
@@ -108,23 +306,18 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 	return f
 }
 
-// merge puts the rows of both places in order, each order once, and cuts them to
+// merge puts the rows in order, each order once, the first of it, and cuts them to
 // a page.
-func (s *search) merge(live, past []orderRow) (rows []orderRow, next *cursor) {
+func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 	known := map[delivery.OrderID]bool{}
-	for _, list := range [][]orderRow{live, past} {
-		for i := range list {
-			if o := &list[i]; !known[o.ID] && s.holds(o) {
-				known[o.ID] = true
-				rows = append(rows, *o)
-			}
+	for _, o := range all {
+		if !known[o.ID] && s.holds(&o) {
+			known[o.ID] = true
+			rows = append(rows, o)
 		}
 	}
 	slices.SortFunc(rows, func(a, b orderRow) int {
-		if c := b.Created.Compare(a.Created); c != 0 {
-			return c
-		}
-		return strings.Compare(b.ID.String(), a.ID.String())
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.ID.String(), a.ID.String()))
 	})
 	if len(rows) > pageRows {
 		rows = rows[:pageRows:pageRows]
@@ -135,8 +328,7 @@ func (s *search) merge(live, past []orderRow) (rows []orderRow, next *cursor) {
 }
 
 // refresh shows the rows' orders as they are now, where Redis has them: the
-// exporter may be behind. Those that have left what was looked for in between
-// are dropped.
+// exporter may be behind. Those that no longer match are dropped.
 func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orderRow, error) {
 	ids := make([]delivery.OrderID, len(rows))
 	for i := range rows {
@@ -149,7 +341,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	kept := rows[:0]
 	for i, o := range orders {
 		if o != nil {
-			rows[i].move(o)
+			rows[i].update(o)
 		}
 		if s.holds(&rows[i]) {
 			kept = append(kept, rows[i])
@@ -158,73 +350,61 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	return kept, nil
 }
 
-func (o *orderRow) store() ledger.StoreName {
-	return ledger.StoreName{Account: o.Account, ExternalID: o.Store}
-}
-
-// namelessStores are the stores of the rows that came without a name: those of Redis.
-func namelessStores(rows []orderRow) (nameless []ledger.StoreName) {
+// storeNames reads the names of the rows' stores that came without: those of Redis.
+func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
+	var nameless []ledger.StoreName
 	for i := range rows {
 		if rows[i].StoreName == "" {
 			nameless = append(nameless, rows[i].store())
 		}
 	}
-	return nameless
-}
-
-// choice is an entry of a list to choose from.
-type choice struct {
-	Value, Name string
-	Chosen      bool
+	if len(nameless) == 0 {
+		return nil, nil
+	}
+	stores, _, err := p.ledger.Stores.GetAll(ctx, nameless) // one that cannot be read has no name
+	return stores, err
 }
 
 // ordersView is what the template "orders" shows.
 type ordersView struct {
-	Text, Account     string
-	Accounts          []choice // nil: too many to choose from, the id is typed
-	Statuses, Periods []choice
-	Rows              []orderRow
-	Lost              []string
-	Past              bool   // ClickHouse was read
-	Unread            int    // rows of it that this program cannot understand
-	Next, First       string // addresses; empty: there is none
-	Longer            string // the same search over a longer period
-	LongerName        string
-	Period            string // in which was searched
-	Filtered          bool
+	Text, Account               string
+	Accounts, Statuses, Periods []layout.Choice // Accounts nil: too many, the id is typed
+	Rows                        []orderRow
+	Lost                        []string
+	Past                        bool   // ClickHouse was read
+	Unread                      int    // rows of it that this program cannot understand
+	Next, First                 string // addresses; empty: there is none
+	Longer                      string // the same search over a longer period
+	LongerName                  string
+	Period                      string // in which was searched
+	Filtered                    bool
 }
 
 func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	s, refused := parseSearch(r.URL.Query(), time.Now())
-	if refused == nil && s.redirected(w, r) {
-		return nil
-	}
 	f := &found{past: true}
 	if refused == nil {
+		if id, ok := s.named(); ok {
+			http.Redirect(w, r, "/orders/"+id.String(), http.StatusFound)
+			return nil
+		}
 		f = p.find(r.Context(), s)
 	}
 	var names accountNames
-	more := p.reading(r.Context())
-	more.part("names of accounts", func(ctx context.Context) (err error) {
-		names, err = p.accountNames(ctx)
-		return err
-	})
 	var stores map[ledger.StoreName]*delivery.Store
-	if nameless := namelessStores(f.rows); len(nameless) > 0 {
-		more.part("names of stores (Redis)", func(ctx context.Context) (err error) {
-			stores, _, err = p.ledger.Stores.GetAll(ctx, nameless) // one that cannot be read has no name
-			return err
-		})
-	}
+	shown := slices.Clone(f.rows)
+	more := p.reading(r.Context())
+	read(more, "names of accounts", &names, p.accountNames)
 	if len(f.rows) > 0 {
-		more.part("present states (Redis)", func(ctx context.Context) (err error) {
-			f.rows, err = p.refresh(ctx, s, f.rows)
-			return err
+		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
+			return p.storeNames(ctx, shown)
 		})
+		read(more, "present states (Redis)", &f.rows, func(ctx context.Context) ([]orderRow, error) { return p.refresh(ctx, s, f.rows) })
 	}
 	f.lost = append(f.lost, more.wait()...)
 	for i := range f.rows {
-		if o := &f.rows[i]; o.StoreName == "" && stores[o.store()] != nil {
+		o := &f.rows[i]
+		if o.AccountName = names.of(o.Account); o.StoreName == "" && stores[o.store()] != nil {
 			o.StoreName = stores[o.store()].Name
 		}
 	}
@@ -234,60 +414,46 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *search) view(f *found, names accountNames) *ordersView {
-	v := &ordersView{Text: s.text, Rows: f.rows, Lost: f.lost, Past: f.past, Unread: f.unread, Period: periodName(s.days), Accounts: s.accountChoices(names),
-		Statuses: s.statusChoices(), Periods: s.periodChoices(), Filtered: s.text != "" || !s.account.IsZero() || s.statusValue() != ""}
-	for i := range v.Rows {
-		v.Rows[i].AccountName = names.of(v.Rows[i].Account)
-	}
+	v := &ordersView{Text: s.text, Rows: f.rows, Lost: f.lost, Past: f.past, Unread: f.unread, Period: periodName(s.days),
+		Filtered: s.text != "" || !s.account.IsZero() || s.statusValue() != ""}
+	s.offer(v, names)
 	if f.next != nil {
 		v.Next = s.address(f.next)
 	}
 	if s.after != nil {
 		v.First = s.address(nil)
 	}
-	for _, days := range periods {
-		if days > s.days {
-			longer := *s
-			longer.days = days
-			v.Longer, v.LongerName = longer.address(nil), periodName(days)
-			break
-		}
+	if i := slices.IndexFunc(periods, func(days int) bool { return days > s.days }); i >= 0 {
+		longer := *s
+		longer.days = periods[i]
+		v.Longer, v.LongerName = longer.address(nil), periodName(periods[i])
 	}
 	return v
 }
 
-// mostAccounts is how many accounts are offered to choose from.
-const mostAccounts = 200
-
-func (s *search) accountChoices(names accountNames) []choice {
-	if len(names) > mostAccounts || names == nil {
-		return nil
+// offer lists what the fields of the search can be.
+func (s *search) offer(v *ordersView, names accountNames) {
+	if names != nil && len(names) <= mostAccounts {
+		for id, name := range names {
+			v.Accounts = append(v.Accounts, layout.Choice{Value: id.String(), Name: name, Chosen: id == s.account})
+		}
+		slices.SortFunc(v.Accounts, func(a, b layout.Choice) int {
+			return strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
+		})
+		v.Accounts = slices.Insert(v.Accounts, 0, layout.Choice{Name: "all", Chosen: s.account.IsZero()})
 	}
-	choices := make([]choice, 0, len(names)+1)
-	for id, name := range names {
-		choices = append(choices, choice{id.String(), name, id == s.account})
+	status := s.statusValue()
+	v.Statuses = []layout.Choice{{Name: "all", Chosen: status == ""}, {Value: openStatus, Name: "in progress", Chosen: s.open}}
+	for one := delivery.Searching; one <= delivery.Cancelled; one++ {
+		v.Statuses = append(v.Statuses, layout.Choice{Value: one.String(), Name: one.String(), Chosen: status == one.String()})
 	}
-	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)) })
-	return slices.Insert(choices, 0, choice{"", "all", s.account.IsZero()})
-}
-
-func (s *search) statusChoices() []choice {
-	value := s.statusValue()
-	choices := []choice{{"", "all", value == ""}, {openStatus, "in progress", value == openStatus}}
-	for status := delivery.Searching; status <= delivery.Cancelled; status++ {
-		choices = append(choices, choice{status.String(), status.String(), value == status.String()})
-	}
-	return choices
-}
-
-func (s *search) periodChoices() (choices []choice) {
-	for _, days := range periods {
-		choices = append(choices, choice{strconv.Itoa(days), periodName(days), days == s.days})
-	}
+	offered := periods
 	if !slices.Contains(periods, s.days) {
-		choices = append(choices, choice{strconv.Itoa(s.days), periodName(s.days), true})
+		offered = append(slices.Clone(periods), s.days)
 	}
-	return choices
+	for _, days := range offered {
+		v.Periods = append(v.Periods, layout.Choice{Value: strconv.Itoa(days), Name: periodName(days), Chosen: days == s.days})
+	}
 }
 
 func periodName(days int) string {

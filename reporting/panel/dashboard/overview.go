@@ -1,138 +1,106 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
-// chartMinutes is how many minutes the overview looks back, the one under way
-// not counted.
-const chartMinutes = 60
+const (
+	chartMinutes = 60 // full minutes in the charts
+	rankedCodes  = 8  // error codes that the chart of refusals names
+	mostConcerns = 25 // that the overview lists
+	// refusedPeriod is how long the overview shows refused updates.
+	refusedPeriod = 24 * time.Hour
+	// longestWait is how old the oldest webhook may be without being marked.
+	longestWait = 10 * time.Minute
+)
 
 // How long what was read is shown to others who ask meanwhile.
 const (
 	overviewAge = 3 * time.Second
-	partiesAge  = 5 * time.Second // accounts and webhook endpoints: there may be 10,000
+	listAge     = 5 * time.Second // accounts and webhook endpoints: there may be 10,000
 	refusedAge  = 10 * time.Second
 	pingAge     = 5 * time.Second
-	// pingSpare is until when ClickHouse's last word is taken while it is asked
-	// anew: when it hangs, what Redis says does not wait for it.
-	pingSpare = 10 * time.Second
+	// pingStale is until when ClickHouse's last answer is used while it is asked
+	// again: when it hangs, what Redis knows is shown without waiting.
+	pingStale   = 10 * time.Second
+	pingTimeout = time.Second
 )
-
-// pingPatience is how long ClickHouse may take to say that it is there.
-const pingPatience = time.Second
 
 // seen is what the overview is made of. What could not be read is nil or zero,
 // and named in lost.
 type seen struct {
 	at        time.Time
 	lost      []string
-	activity  []ledger.MinuteActivity // the last is the minute under way
+	activity  []ledger.MinuteActivity // the last is the minute in progress
 	stats     *ledger.Stats
-	queues    map[ledger.EndpointState]ledger.QueueStats // nil: lost
-	lags      map[ledger.Role]ledger.Lag                 // without those lost
+	queues    map[ledger.EndpointState]ledger.QueueStats
+	lags      map[ledger.Role]ledger.Lag
 	endpoints []*ledger.WebhookEndpoint
 	accounts  []*delivery.Account
 	fleets    []*delivery.Fleet
-	// readEndpoints and so on tell an empty list from one that could not be read.
-	readEndpoints bool
-	refused       []ledger.RefusedUpdate // the newest
-	// history says that ClickHouse answers.
-	history  bool
-	programs []readiness
+	refused   []ledger.RefusedUpdate // the newest first
+	history   bool                   // ClickHouse answers
+	programs  []readiness
 }
 
-// remember prepares what is shared among those who ask.
-func (p *Pages) remember() {
-	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * patience, Read: p.readSeen}
-	p.accounts = cache.Cache[[]*delivery.Account]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Accounts.List}
-	p.endpoints = cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: partiesAge, Timeout: patience, Read: p.ledger.Webhooks.Endpoints}
-	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: patience,
-		Read: func(ctx context.Context) ([]ledger.RefusedUpdate, error) {
-			return p.ledger.Monitor.RefusedUpdates(ctx, readTraces)
-		}}
-	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingSpare, Timeout: pingPatience,
-		Read: func(ctx context.Context) (bool, error) { return p.archive.Ping(ctx) == nil, nil }}
-}
+const endpointsPart = "webhook endpoints"
 
 func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	s := &seen{at: time.Now(), lags: map[ledger.Role]ledger.Lag{}, programs: p.programs()}
 	r := p.reading(ctx)
-	r.part("activity", func(ctx context.Context) (err error) {
-		s.activity, err = p.ledger.Monitor.Activity(ctx, chartMinutes+1)
-		return err
+	read(r, "activity", &s.activity, func(ctx context.Context) ([]ledger.MinuteActivity, error) {
+		return p.ledger.Monitor.Activity(ctx, chartMinutes+1)
 	})
-	r.part("streams", func(ctx context.Context) error {
+	read(r, "streams", &s.stats, func(ctx context.Context) (*ledger.Stats, error) {
 		stats, err := p.ledger.Monitor.Stats(ctx)
-		if err == nil {
-			s.stats = &stats
-		}
-		return err
+		return &stats, err
 	})
-	r.part("webhook queues", func(ctx context.Context) (err error) {
-		s.queues, err = p.ledger.Monitor.QueueStats(ctx)
-		return err
-	})
-	r.part("webhook endpoints", func(ctx context.Context) (err error) {
-		s.endpoints, err = p.endpoints.Get(ctx)
-		s.readEndpoints = err == nil
-		return err
-	})
-	r.part("accounts", func(ctx context.Context) (err error) {
-		s.accounts, err = p.accounts.Get(ctx)
-		return err
-	})
-	r.part("fleets", func(ctx context.Context) (err error) {
-		s.fleets, err = p.fleets(ctx)
-		return err
-	})
-	r.part("refused updates", func(ctx context.Context) (err error) {
-		s.refused, err = p.refused.Get(ctx)
-		return err
-	})
-	r.part("ClickHouse", func(ctx context.Context) (err error) {
-		s.history, err = p.pinged.Get(ctx) // its absence is no lost part but what there is to say
-		return err
-	})
-	p.readLags(r, s)
+	read(r, "webhook queues", &s.queues, p.ledger.Monitor.QueueStats)
+	read(r, endpointsPart, &s.endpoints, p.endpoints.Get)
+	read(r, "accounts", &s.accounts, p.accounts.Get)
+	read(r, "fleets", &s.fleets, p.fleets)
+	read(r, "refused updates", &s.refused, p.refused.Get)
+	read(r, "ClickHouse", &s.history, p.pinged.Get) // its absence is shown, and no lost part
+	lags := make([]*ledger.Lag, len(roles))
+	for i, role := range roles {
+		read(r, "lag of the role "+role.name, &lags[i], func(ctx context.Context) (*ledger.Lag, error) {
+			lag, err := p.ledger.Streams.Lag(ctx, role.role)
+			return &lag, err
+		})
+	}
 	s.lost = r.wait()
+	for i, lag := range lags {
+		if lag != nil {
+			s.lags[roles[i].role] = *lag
+		}
+	}
 	return s, nil
 }
 
-// roleNames are what operators call the roles.
-var roleNames = []struct {
-	role ledger.Role
-	name string
-	// patience is how old the oldest entry may be before it needs attention.
-	patience time.Duration
+// roles are the workers, and how old the oldest entry of each may be before it
+// needs attention.
+var roles = []struct {
+	role    ledger.Role
+	name    string
+	overdue time.Duration
 }{
 	{ledger.RoleStatus, "Status", 30 * time.Second},
 	{ledger.RoleWebhook, "Webhook", 30 * time.Second},
 	{ledger.RoleExport, "Export", 2 * time.Minute},
 }
 
-func (p *Pages) readLags(r *reading, s *seen) {
-	var mu sync.Mutex
-	for _, role := range roleNames {
-		r.part("lag of the role "+role.name, func(ctx context.Context) error {
-			lag, err := p.ledger.Streams.Lag(ctx, role.role)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			s.lags[role.role] = lag
-			return nil
-		})
-	}
+func (s *seen) older(than time.Duration, t time.Time) bool {
+	return !t.IsZero() && s.at.Sub(t) > than
 }
 
 // overviewView is what the templates "overview" and "overview-live" show.
@@ -173,4 +141,306 @@ func (p *Pages) overviewLive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return p.pages.Part(w, r, "overview-live", s.view())
+}
+
+// tile is one figure of the overview. Its value is "–" when it could not be read.
+type tile struct {
+	Name, Link, Value, Note string
+	Tone                    string // good, warn, bad or empty
+}
+
+func newTile(name, link string) tile { return tile{Name: name, Link: link, Value: "–"} }
+
+func (s *seen) tiles() []tile {
+	tiles := slices.Concat(s.orderTiles(), s.webhookTiles())
+	for _, role := range roles {
+		t := newTile(role.name+" lag", "")
+		if lag, ok := s.lags[role.role]; ok {
+			t.Value, t.Note = layout.Count(lag.Entries), "up to date"
+			if lag.Entries > 0 {
+				t.Note = "oldest " + s.age(lag.Oldest)
+			}
+			t.Tone = toneIf(s.older(role.overdue, lag.Oldest), "warn")
+		}
+		tiles = append(tiles, t)
+	}
+	refused, dead := newTile("Refused updates", "/refused-updates"), newTile("Dead letters", "/dead-letters")
+	if s.stats != nil {
+		refused.Value, refused.Note = layout.Count(s.stats.RefusedUpdates), "of couriers, on record"
+		dead.Value, dead.Tone = layout.Count(s.stats.DeadLetters), toneIf(s.stats.DeadLetters > 0, "bad")
+	}
+	return append(tiles, refused, dead)
+}
+
+func (s *seen) orderTiles() []tile {
+	// Of refusals no share is shown: most kinds of requests are only counted when
+	// they are refused.
+	minute, orders, refused := newTile("Orders a minute", ""), newTile("Orders an hour", ""), newTile("Requests refused", "")
+	if h, ok := s.past(); ok {
+		minute.Value, minute.Note = layout.Count(h.last().Created), layout.Count(h.running.Created)+" so far in this one"
+		orders.Value, orders.Note = layout.Count(h.orders), layout.Count(h.ended)+" ended"
+		refused.Value, refused.Note = layout.Count(h.refused), "in the hour"
+		if codes := h.ranked(); len(codes) > 0 {
+			refused.Note += ", most often " + strings.ToLower(strings.ReplaceAll(string(codes[0]), "_", " "))
+		}
+	}
+	open := newTile("In progress", "/orders?status="+openStatus)
+	if s.stats != nil {
+		open.Value = layout.Count(s.stats.InFlight)
+	}
+	if !s.history {
+		open.Link, open.Note = "", "a list needs ClickHouse"
+	}
+	return []tile{minute, orders, refused, open}
+}
+
+func (s *seen) webhookTiles() []tile {
+	waiting, breakers, unreachable := newTile("Webhooks waiting", "/webhooks"), newTile("Breakers open", "/webhooks"), newTile("Unreachable", "/webhooks")
+	if s.queues != nil {
+		var sum ledger.QueueStats
+		for _, q := range s.queues {
+			sum.Events += q.Events
+			sum.BreakersOpen += q.BreakersOpen
+			if sum.Oldest.IsZero() || !q.Oldest.IsZero() && q.Oldest.Before(sum.Oldest) {
+				sum.Oldest = q.Oldest
+			}
+		}
+		waiting.Value, waiting.Note = layout.Count(sum.Events), "nothing waits"
+		if sum.Events > 0 {
+			waiting.Note, waiting.Tone = "oldest "+s.age(sum.Oldest), toneIf(s.older(longestWait, sum.Oldest), "warn")
+		}
+		breakers.Value, breakers.Tone = layout.Count(sum.BreakersOpen), toneIf(sum.BreakersOpen > 0, "warn")
+	}
+	if !slices.Contains(s.lost, endpointsPart) {
+		var n int64
+		for _, e := range s.endpoints {
+			if e.State == ledger.EndpointUnreachable || e.State == ledger.EndpointGone {
+				n++
+			}
+		}
+		unreachable.Value, unreachable.Note = layout.Count(n), "of "+plural(int64(len(s.endpoints)), "endpoint", "endpoints")
+		unreachable.Tone = toneIf(n > 0, "bad")
+	}
+	return []tile{waiting, breakers, unreachable}
+}
+
+// age is how long ago a time is, without the "ago".
+func (s *seen) age(t time.Time) string {
+	if t.IsZero() {
+		return "not known"
+	}
+	return layout.Span(max(s.at.Sub(t), 0))
+}
+
+func toneIf(is bool, tone string) string {
+	if is {
+		return tone
+	}
+	return ""
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return layout.Count(n) + " " + many
+}
+
+// hour is the minutes that are over, and their sums.
+type hour struct {
+	minutes                []ledger.MinuteActivity
+	running                ledger.MinuteActivity // the one in progress
+	orders, ended, refused int64
+	byCode                 map[delivery.Code]int64
+}
+
+func (h *hour) last() ledger.MinuteActivity { return h.minutes[len(h.minutes)-1] }
+
+// past is the hour that the activity covers; false when it could not be read.
+func (s *seen) past() (h hour, ok bool) {
+	n := len(s.activity) - 1
+	if n < 1 {
+		return h, false
+	}
+	h = hour{minutes: s.activity[:n], running: s.activity[n], byCode: map[delivery.Code]int64{}}
+	for _, m := range h.minutes {
+		h.orders += m.Created
+		h.ended += m.Delivered + m.Failed + m.Cancelled
+		for code, n := range m.Refused {
+			h.byCode[code] += n
+			h.refused += n
+		}
+	}
+	return h, true
+}
+
+// ranked are the error codes of the refusals, the most frequent first.
+func (h *hour) ranked() []delivery.Code {
+	return slices.SortedFunc(maps.Keys(h.byCode), func(a, b delivery.Code) int {
+		return cmp.Or(cmp.Compare(h.byCode[b], h.byCode[a]), cmp.Compare(a, b))
+	})
+}
+
+// charts are those of the hour, by minute and by code. Without activity, or when
+// nothing was refused, there are none.
+func (s *seen) charts() (orders, outcomes, byCode *layout.Chart) {
+	h, ok := s.past()
+	if !ok {
+		return nil, nil, nil
+	}
+	var labels []string
+	var created, delivered, failed, cancelled []int64
+	for _, m := range h.minutes {
+		labels = append(labels, layout.Minute(m.At))
+		created, delivered = append(created, m.Created), append(delivered, m.Delivered)
+		failed, cancelled = append(failed, m.Failed), append(cancelled, m.Cancelled)
+	}
+	orders = &layout.Chart{ID: "orders-by-minute", Title: "Orders accepted per minute", Unit: "orders", Labels: labels,
+		Series: []layout.Series{layout.Counts("Accepted", "accent", created)}}
+	outcomes = &layout.Chart{ID: "outcomes-by-minute", Title: "Orders ended per minute", Unit: "orders", Stacked: true, Labels: labels,
+		Series: []layout.Series{layout.Counts("Delivered", "good", delivered), layout.Counts("Failed", "bad", failed), layout.Counts("Cancelled", "quiet", cancelled)}}
+	return orders, outcomes, h.refusals()
+}
+
+func (h *hour) refusals() *layout.Chart {
+	if h.refused == 0 {
+		return nil
+	}
+	c := &layout.Chart{ID: "refusals-by-code", Title: "Requests refused in these 60 minutes, by error code", Unit: "requests", Across: true}
+	var counts []int64
+	for i, code := range h.ranked() {
+		switch n := h.byCode[code]; {
+		case i < rankedCodes:
+			c.Labels, counts = append(c.Labels, string(code)), append(counts, n)
+		case i == rankedCodes:
+			c.Labels, counts = append(c.Labels, "all others"), append(counts, n)
+		default:
+			counts[rankedCodes] += n
+		}
+	}
+	c.Series = []layout.Series{layout.Counts("Refused", "warn", counts)}
+	return c
+}
+
+// concern is something that an operator should look at.
+type concern struct {
+	State string // in one word
+	Tone  string // bad or warn
+	// Subject is what it is about, with a link to where it can be changed.
+	Subject, Link string
+	Note          string
+	Since         time.Time // zero: not known
+}
+
+// concerns lists them, the worst first and of those the oldest.
+func (s *seen) concerns() []concern {
+	all := slices.Concat(s.programConcerns(), s.systemConcerns(), s.refusalConcerns(), s.endpointConcerns(), s.accountConcerns(), s.fleetConcerns())
+	slices.SortStableFunc(all, func(a, b concern) int {
+		return cmp.Or(cmp.Compare(a.Tone, b.Tone), a.Since.Compare(b.Since)) // "bad" comes before "warn"
+	})
+	return all
+}
+
+func (s *seen) systemConcerns() (list []concern) {
+	if !s.history {
+		list = append(list, concern{State: "away", Tone: "bad", Subject: "ClickHouse",
+			Note: "It does not answer. What is live works on and what happens is kept for it; history, the search by store and the reports are unavailable."})
+	}
+	if s.stats != nil && s.stats.DeadLetters > 0 {
+		list = append(list, concern{State: "lost", Tone: "bad", Subject: plural(s.stats.DeadLetters, "dead letter", "dead letters"),
+			Link: "/dead-letters", Note: "entries that no worker could read or handle"})
+	}
+	for _, role := range roles {
+		if lag := s.lags[role.role]; s.older(role.overdue, lag.Oldest) {
+			list = append(list, concern{State: "behind", Tone: "warn", Subject: role.name + " worker", Since: lag.Oldest,
+				Note: plural(lag.Entries, "entry waits", "entries wait")})
+		}
+	}
+	return list
+}
+
+// refusalConcerns count the refused updates of a day; late deliveries apart.
+func (s *seen) refusalConcerns() (list []concern) {
+	late := concern{State: "late", Tone: "bad", Link: "/refused-updates", Note: "Delivered was reported after the order had ended: the amount may have been collected"}
+	other := concern{State: "refused", Tone: "warn", Link: "/refused-updates", Note: "in the last 24 hours; each with its reason in the list"}
+	var lates, others int64
+	for _, u := range s.refused {
+		switch {
+		case s.older(refusedPeriod, u.At):
+		case u.Late:
+			lates, late.Since = lates+1, u.At
+		default:
+			others, other.Since = others+1, u.At
+		}
+	}
+	if len(s.refused) == mostRefused {
+		late.Note += "; there may be more"
+		other.Note += "; there may be more"
+	}
+	if lates > 0 {
+		late.Subject = plural(lates, "late delivery", "late deliveries")
+		list = append(list, late)
+	}
+	if others > 0 {
+		other.Subject = plural(others, "refused update", "refused updates")
+		list = append(list, other)
+	}
+	return list
+}
+
+func (s *seen) endpointConcerns() (list []concern) {
+	names := namesOf(s.accounts)
+	for _, e := range s.endpoints {
+		c := concern{Subject: "Webhooks of " + names.of(e.Account), Link: "/webhooks/" + e.Account.String(), Since: e.StateSince,
+			State: string(e.State), Note: plural(e.Backlog, "event waits", "events wait")}
+		switch {
+		case e.State == ledger.EndpointUnreachable, e.State == ledger.EndpointGone:
+			c.Tone = "bad"
+		case e.BreakerOpen:
+			c.Tone, c.State, c.Since = "warn", "breaker open", e.BreakerSince
+		default:
+			continue
+		}
+		switch {
+		case e.Backlog == 0 || e.NextAttempt.IsZero():
+		case e.NextAttempt.After(s.at):
+			c.Note += ", next attempt " + layout.Ago(s.at, e.NextAttempt)
+		default:
+			c.Note += ", next attempt now"
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func (s *seen) accountConcerns() (list []concern) {
+	for _, a := range s.accounts {
+		if a.ExcessSince.IsZero() {
+			continue
+		}
+		note := "more than half of its requests are refused for its limits"
+		if a.Suspended {
+			note += "; the account is suspended"
+		}
+		list = append(list, concern{State: "in excess", Tone: "warn", Subject: a.Name, Link: "/accounts/" + a.ID.String(), Since: a.ExcessSince, Note: note})
+	}
+	return list
+}
+
+func (s *seen) fleetConcerns() (list []concern) {
+	for _, f := range s.fleets {
+		c := concern{Tone: "warn", Subject: f.Name, Link: "/fleets/" + f.ID.String()}
+		switch {
+		case f.Disabled:
+			c.State, c.Note = "disabled", "every request of it is refused with "+string(delivery.CodeFleetDisabled)+", orders of its stores with "+string(delivery.CodeFleetSuspended)
+		case f.Suspended:
+			c.State, c.Note = "suspended", "orders of its stores are refused with "+string(delivery.CodeFleetSuspended)
+		case f.Couriers == 0:
+			c.State, c.Note = "no couriers", "orders of its stores are refused with "+string(delivery.CodeFleetUnavailable)
+		default:
+			continue
+		}
+		list = append(list, c)
+	}
+	return list
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Program is one that the overview tells of when it is not ready.
+// Program is one whose readiness the overview shows.
 type Program struct {
 	Name string
 	Ask  func(context.Context) error // its /readyz; nil: it is ready
@@ -15,11 +15,11 @@ type Program struct {
 
 // How often the programs are asked, and how long each may take to answer.
 const (
-	probePause = 3 * time.Second
-	probeLimit = 2 * time.Second
+	probePause   = 3 * time.Second
+	probeTimeout = 2 * time.Second
 )
 
-// readiness is what a program said last.
+// readiness is what a program answered last.
 type readiness struct {
 	name  string
 	asked bool
@@ -27,8 +27,8 @@ type readiness struct {
 	since time.Time // when wrong was seen first, as far as this process knows
 }
 
-// Probe asks the programs until ctx ends, whether somebody looks or not: since
-// when one does not answer is known only to who keeps asking.
+// Probe asks the programs until ctx ends, so that it is known since when one does
+// not answer.
 func (p *Pages) Probe(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.probe(ctx)
@@ -40,32 +40,31 @@ func (p *Pages) Probe(ctx context.Context) {
 }
 
 func (p *Pages) probe(ctx context.Context) {
-	found := make([]error, len(p.Programs))
+	probed := make([]readiness, len(p.Programs))
+	before := p.programs()
 	var all sync.WaitGroup
 	for i, program := range p.Programs {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, probeLimit)
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
-			found[i] = program.Ask(ctx)
+			probed[i] = readiness{name: program.Name, asked: true, wrong: program.Ask(ctx), since: before[i].since}
 		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		return // that says nothing of them
+		return // this process ends; that says nothing of them
 	}
-	now, before := time.Now(), p.programs()
+	for i := range probed {
+		if before[i].wrong == nil {
+			probed[i].since = time.Now()
+		}
+	}
 	p.probing.Lock()
 	defer p.probing.Unlock()
-	p.probed = make([]readiness, len(before))
-	for i, r := range before {
-		if r.wrong == nil {
-			r.since = now
-		}
-		p.probed[i] = readiness{name: r.name, asked: true, wrong: found[i], since: r.since}
-	}
+	p.probed = probed
 }
 
-// programs are all there are, with what they said last.
+// programs are all there are, with what they answered last.
 func (p *Pages) programs() []readiness {
 	p.probing.Lock()
 	defer p.probing.Unlock()

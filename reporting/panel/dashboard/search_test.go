@@ -57,13 +57,10 @@ func TestFoldedStore_IsWhatFoldNameMakes(t *testing.T) {
 	for r := rune('!'); r <= '\u017f'; r++ { // Latin, with the Turkish letters
 		names = append(names, "x"+string(r)+"I")
 	}
-	var folded []string
-	query := "SELECT " + foldedStore + " FROM (SELECT arrayJoin({names:Array(String)}) AS store_name)"
-	err := e.pages.each(t.Context(), query, []any{clickhouse.Named("names", names)}, func(rows driver.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		folded = append(folded, name)
-		return err
+	sql := "SELECT " + foldedStore + " FROM (SELECT arrayJoin({names:Array(String)}) AS store_name)"
+	folded, err := query(t.Context(), e.pages.archive, sql, []any{clickhouse.Named("names", names)}, func(rows driver.Rows) (name string, err error) {
+		err = rows.Scan(&name)
+		return name, err
 	})
 	must(t, err)
 	if len(folded) != len(names) {

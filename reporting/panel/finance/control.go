@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -11,8 +12,8 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// tiesPath is the fragment that tells whether the control totals balance.
-const tiesPath = home + "/ties"
+// balancePath is the fragment that tells whether the control totals balance.
+const balancePath = home + "/ties"
 
 // linesPath is where the page of control totals gets them from.
 const linesPath = home + "/control-totals/lines"
@@ -23,16 +24,16 @@ const (
 	tiesNo  = "no"
 )
 
-// The verdict over all lines.
+// The result over all lines.
 const (
-	everythingTies = "ties"
-	somethingElse  = "differs"
-	notKnown       = "changing" // orders of the period kept changing
+	balanced = "balanced"
+	differs  = "differs"
+	changing = "changing" // orders of the period kept changing
 )
 
 // controlView is what the page of control totals shows besides the table.
 type controlView struct {
-	Verdict     string
+	Result      string
 	Differences []difference
 	Digests     []digest
 	// Reconcile is the command that compares the period with Redis.
@@ -84,24 +85,24 @@ var lineNames = map[string][2]string{
 	"exceptions":           {"Exceptions", "among those created in the period"},
 }
 
-// verdictOf is the worst that a line says: a difference, then that nothing is
+// resultOf is the worst that a line says: a difference, then that nothing is
 // known.
-func verdictOf(lines [][]reports.Cell) string {
-	verdict := everythingTies
+func resultOf(lines [][]reports.Cell) string {
+	result := balanced
 	for _, line := range lines {
 		switch line[control.Column("ties")].Text {
 		case "", tiesYes:
 		case tiesNo:
-			return somethingElse
+			return differs
 		default:
-			verdict = notKnown
+			result = changing
 		}
 	}
-	return verdict
+	return result
 }
 
 func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
-	c := &controlView{Verdict: verdictOf(lines), Empty: true,
+	c := &controlView{Result: resultOf(lines), Empty: true,
 		Reconcile: "reporting reconcile --from " + f.params.From.String() + " --to " + f.params.To.String()}
 	if !f.params.Account.IsZero() {
 		c.Reconcile += " --account " + f.params.Account.String()
@@ -127,7 +128,7 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 
 // plainAddress is that of the file which a digest is of.
 func plainAddress(r *reports.Report, v reports.Values) string {
-	return address(downloadPath(r, reports.CSVPlain), v, 0) + "&plain=1" // the period is always given
+	return address(downloadPath(r, reports.CSVPlain), v) + "&plain=1" // the period is always given
 }
 
 // differencesOf compares a line with what it should be: what was created with
@@ -152,13 +153,13 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 	return all
 }
 
-// tiesView is the tile that tells whether the control totals balance.
-type tiesView struct {
-	// Verdict is empty while it has not been asked for.
-	Verdict string
-	// Remark says why there is no verdict.
+// balanceView is the tile that tells whether the control totals balance.
+type balanceView struct {
+	// Result is empty while it has not been asked for.
+	Result string
+	// Remark says why there is no result.
 	Remark string
-	// Fragment is where the verdict comes from, Address its page.
+	// Fragment is where the result comes from, Address its page.
 	Fragment, Address string
 	// AtOnce: it comes by itself.
 	AtOnce bool
@@ -166,8 +167,8 @@ type tiesView struct {
 	Last *archive.Reconciliation
 }
 
-func tiesOf(f filters, atOnce bool) tiesView {
-	return tiesView{Fragment: address(tiesPath, f.Typed, 0), Address: address(pathOf(control), f.Typed, 0), AtOnce: atOnce}
+func balanceOf(f filters, atOnce bool) balanceView {
+	return balanceView{Fragment: address(balancePath, f.Typed), Address: address(pathOf(control), f.Typed), AtOnce: atOnce}
 }
 
 // lastReconciled is what the pages tell besides; without it they are shown as well.
@@ -179,30 +180,40 @@ func (p *Pages) lastReconciled(ctx context.Context) *archive.Reconciliation {
 	return last
 }
 
-// serveTies answers with the tile alone.
-func (p *Pages) serveTies(w http.ResponseWriter, r *http.Request) error {
+// serveBalance answers with the tile alone.
+func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	f, err := readFilters(r, p.directory(r.Context()), time.Now())
 	if err != nil {
 		return err
 	}
 	p.findNames(r.Context(), &directory{}, &f.params)
-	t := tiesOf(f, false)
-	err = p.attended(r.Context(), func(ctx context.Context) error {
-		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error {
-			lines, err := p.controlLines(ctx, f.params)
-			t.Verdict, t.Last = verdictOf(lines), p.lastReconciled(ctx)
-			return err
-		})
+	t := balanceOf(f, false)
+	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		lines, err := p.controlLines(ctx, f.params)
+		t.Result, t.Last = resultOf(lines), p.lastReconciled(ctx)
+		return err
 	})
 	var refused *delivery.Error
 	switch {
 	case errors.As(err, &refused): // it is not this one's turn, or takes too long
-		t.Verdict, t.Remark, err = "", "Not read: "+refused.Message, nil
+		t.Result, t.Remark, err = "", "Not read: "+refused.Message, nil
 	case errors.Is(err, delivery.ErrUnavailable):
-		t.Verdict, t.Remark, err = "", "Not read: ClickHouse does not answer.", nil
+		t.Result, t.Remark, err = "", "Not read: ClickHouse does not answer.", nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.pages.Part(w, r, "ties", t)
+	return p.pages.Part(w, r, "balance", t)
+}
+
+// collected is the sink of a report that is short by nature: it keeps the rows.
+type collected struct{ rows [][]reports.Cell }
+
+func (c *collected) Begin(*reports.Report, reports.Params) error { return nil }
+func (c *collected) End(reports.Summary) error                   { return nil }
+func (c *collected) Abort()                                      { c.rows = nil }
+
+func (c *collected) Row(cells []reports.Cell) error {
+	c.rows = append(c.rows, slices.Clone(cells))
+	return nil
 }

@@ -15,19 +15,16 @@ import (
 )
 
 const (
-	// directoryPatience is how long a page waits for names. They are
+	// directoryTimeout is how long a page waits for names. They are
 	// convenient, not necessary.
-	directoryPatience = 2 * time.Second
+	directoryTimeout = 2 * time.Second
 	// maxChoices is how many names a page lists; beyond that a name is typed.
 	maxChoices = 100
 )
 
-// party is an account or a fleet, by name.
-type party struct{ ID, Name string }
-
 // parties are all there are, by name; empty while Redis is away.
 type parties struct {
-	all   []party
+	all   []layout.Choice
 	names map[string]string // by id
 }
 
@@ -36,7 +33,7 @@ type directory struct{ Accounts, Fleets parties }
 
 // directory reads the names. What cannot be read is empty, and said in the log.
 func (p *Pages) directory(ctx context.Context) *directory {
-	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
 	var d directory
 	var group errgroup.Group
@@ -66,7 +63,7 @@ func (ps *parties) add(id, name string) {
 	if ps.names == nil {
 		ps.names = map[string]string{}
 	}
-	ps.all = append(ps.all, party{ID: id, Name: name})
+	ps.all = append(ps.all, layout.Choice{Value: id, Name: name})
 	ps.names[id] = name
 }
 
@@ -98,7 +95,7 @@ func (ps *parties) find(typed string) string {
 		var found []string
 		for i := range ps.all {
 			if is(ps.all[i].Name) {
-				found = append(found, ps.all[i].ID)
+				found = append(found, ps.all[i].Value)
 			}
 		}
 		if len(found) == 1 {
@@ -155,7 +152,7 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	if typed == "" || !utf8.ValidString(typed) {
 		return typed, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
 	found, more, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
 	if err != nil {
@@ -185,7 +182,7 @@ type choice struct {
 	Field, Label, Value string
 	// Options are all there are; nil when they are too many or not known, and
 	// the value is typed.
-	Options []party
+	Options []layout.Choice
 }
 
 func (ps *parties) choice(field, label, value string) choice {
@@ -199,32 +196,33 @@ func (ps *parties) choice(field, label, value string) choice {
 	}
 	for _, one := range ps.all {
 		if times[one.Name] > 1 {
-			one.Name += " · " + layout.Short(one.ID)
+			one.Name += " · " + layout.Short(one.Value)
 		}
+		one.Chosen = one.Value == value
 		c.Options = append(c.Options, one)
 	}
 	if value != "" && ps.names[value] == "" {
-		c.Options = append(c.Options, party{ID: value, Name: value})
+		c.Options = append(c.Options, layout.Choice{Value: value, Name: value, Chosen: true})
 	}
 	return c
 }
 
 // stores are an account's, for the field that asks for a store; nil without an
 // account, while Redis is away, and beyond maxChoices only the first.
-func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []party {
+func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []layout.Choice {
 	if account.IsZero() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, directoryPatience)
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
 	found, _, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account}, maxChoices)
 	if err != nil {
 		p.log.Warn("stores cannot be read", "account", account.String(), "error", err)
 		return nil
 	}
-	var stores []party
+	var stores []layout.Choice
 	for _, s := range found {
-		stores = append(stores, party{ID: s.ExternalID, Name: s.Name})
+		stores = append(stores, layout.Choice{Value: s.ExternalID, Name: s.Name})
 	}
 	return stores
 }

@@ -1,6 +1,10 @@
 package finance
 
-import "testing"
+import (
+	"testing"
+
+	"vendorapi/reporting/panel/layout"
+)
 
 func TestFind_TakesIDsAndNamesOfExactlyOne(t *testing.T) {
 	t.Parallel()
@@ -44,7 +48,7 @@ func TestChoice_TellsPartiesOfOneNameApart(t *testing.T) {
 	ps.add("3", "Çiğköfteci")
 	ps.add("4", "")
 	c := ps.choice("account", "Account", "gone")
-	if len(c.Options) != 5 || c.Options[0].Name == c.Options[1].Name || c.Options[4] != (party{ID: "gone", Name: "gone"}) {
+	if len(c.Options) != 5 || c.Options[0].Name == c.Options[1].Name || c.Options[4] != (layout.Choice{Value: "gone", Name: "gone", Chosen: true}) {
 		t.Errorf("%+v", c.Options)
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 
-// The parameters of every page. Another one is refused, as downloads do: a
+// parameters are those of every page. Another one is refused, as downloads do: a
 // misspelt filter would show more than was meant.
 var parameters = []string{"from", "to", "account", "fleet", "store", "kind", "page"}
 
@@ -28,7 +29,7 @@ type filters struct {
 	// not given.
 	Typed  reports.Values
 	params reports.Params
-	page   int64 // from 1
+	page   int
 	// refused: the values make no sense, and stand in Typed all the same.
 	refused bool
 }
@@ -42,20 +43,18 @@ func readFilters(r *http.Request, known *directory, now time.Time) (filters, err
 	}
 	get := func(name string) string { return shortened(query.Get(name)) }
 	f := filters{Typed: reports.Values{From: get("from"), To: get("to"), Account: get("account"), Fleet: get("fleet"), Store: get("store"), Kind: get("kind")}}
-	if f.page, err = strconv.ParseInt(get("page"), 10, 64); err != nil {
-		f.page = 1
-	}
+	f.page, _ = strconv.Atoi(get("page")) // what is no number is the first page
 	if err := checkNames(query); err != nil {
 		return f.refuse(), err
 	}
 	values := known.named(f.Typed)
 	if f.params, err = values.Parse(now); err != nil {
 		if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-			refused := &delivery.Error{Code: delivery.CodeValidationFailed, Message: senseless}
+			var fields []delivery.FieldError
 			for _, w := range wrong {
-				refused.Fields = append(refused.Fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
+				fields = append(fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
 			}
-			err = refused
+			err = layout.Invalid(senseless, fields...)
 		}
 		return f.refuse(), err
 	}
@@ -99,41 +98,28 @@ func checkNames(query url.Values) error {
 const senseless = "Nothing is shown, because the period or a filter cannot be right."
 
 func invalid(field, reason string) error {
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: senseless,
-		Fields: []delivery.FieldError{{Field: field, Message: reason}}}
+	return layout.Invalid(senseless, delivery.FieldError{Field: field, Message: reason})
 }
 
-// address is a path with filters and the number of a page; 0 for the first.
-func address(path string, v reports.Values, page int64) string {
+// queryOf are the parameters that have a value.
+func queryOf(v reports.Values) url.Values {
 	query := url.Values{}
-	for _, given := range []struct{ name, value string }{
-		{"from", v.From}, {"to", v.To}, {"account", v.Account}, {"fleet", v.Fleet}, {"store", v.Store}, {"kind", v.Kind},
-	} {
-		if given.value != "" {
-			query.Set(given.name, given.value)
+	for name, value := range map[string]string{"from": v.From, "to": v.To, "account": v.Account, "fleet": v.Fleet, "store": v.Store, "kind": v.Kind} {
+		if value != "" {
+			query.Set(name, value)
 		}
 	}
-	if page > 1 {
-		query.Set("page", strconv.FormatInt(page, 10))
-	}
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
+	return query
 }
 
-// link leads somewhere.
-type link struct {
-	Name, Address string
-	// Current: this is what is shown.
-	Current bool
-}
+// address is a path with filters.
+func address(path string, v reports.Values) string { return layout.Address(path, queryOf(v)) }
 
 // shortcuts are periods that are asked for every day.
-func (f *filters) shortcuts(path string, now time.Time) []link {
+func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 	today := reports.DayOf(now)
 	month := today.FirstOfMonth()
-	var links []link
+	var links []layout.Link
 	for _, s := range []struct {
 		name     string
 		from, to reports.Day
@@ -143,7 +129,7 @@ func (f *filters) shortcuts(path string, now time.Time) []link {
 	} {
 		v := f.Typed
 		v.From, v.To = s.from.String(), s.to.String()
-		links = append(links, link{Name: s.name, Address: address(path, v, 0), Current: v.From == f.Typed.From && v.To == f.Typed.To})
+		links = append(links, layout.Link{Name: s.name, Address: address(path, v), Current: v.From == f.Typed.From && v.To == f.Typed.To})
 	}
 	return links
 }

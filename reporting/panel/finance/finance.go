@@ -1,3 +1,15 @@
+// Package finance shows the five reports (design section 8) as pages of the panel:
+// filters, totals, rows page by page, charts, downloads, and whether the control
+// totals balance.
+//
+// A page is two questions to ClickHouse, whatever the report's length: what it
+// adds up to, day by day, and the rows of the days that the page is about (see
+// reports.Outline). So totals are always those of the whole report; five million
+// orders take about a second. Control totals alone read every row, for their
+// digests; the summary and their own page fetch them afterwards.
+//
+// Names of accounts, fleets and stores come from Redis. Without it, their ids
+// serve as well.
 package finance
 
 import (
@@ -45,12 +57,12 @@ const (
 
 // Pages are finance's pages. It is safe for concurrent use.
 type Pages struct {
-	frame   *layout.Layout
+	layout  *layout.Layout
 	pages   *layout.Pages
 	ledger  *ledger.Ledger
 	archive *archive.Archive
 	log     *slog.Logger
-	// reading and digesting are turns at ClickHouse.
+	// reading and digesting limit what ClickHouse is asked at once.
 	reading, digesting *semaphore.Weighted
 	pinged             cache.Cache[error] // nil: ClickHouse answers
 }
@@ -61,7 +73,7 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("finance: %w", err)
 	}
-	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
+	p := &Pages{layout: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
 	p.pinged = cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
 	return p, nil
@@ -72,10 +84,10 @@ const home = "/payments"
 
 // Routes registers the pages, for those with the role finance.
 func (p *Pages) Routes(mux *http.ServeMux) {
-	p.frame.Handle(mux, "GET "+home, auth.Finance, p.serve)
-	p.frame.Handle(mux, "GET "+home+"/{report}", auth.Finance, p.serve)
-	p.frame.Handle(mux, "GET "+tiesPath, auth.Finance, p.serveTies)
-	p.frame.Handle(mux, "GET "+linesPath, auth.Finance, p.serveLines)
+	p.layout.Handle(mux, "GET "+home, auth.Finance, p.serve)
+	p.layout.Handle(mux, "GET "+home+"/{report}", auth.Finance, p.serve)
+	p.layout.Handle(mux, "GET "+balancePath, auth.Finance, p.serveBalance)
+	p.layout.Handle(mux, "GET "+linesPath, auth.Finance, p.serveLines)
 }
 
 // summary is the report that home shows.
@@ -104,14 +116,11 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 		return p.show(w, r, v, err)
 	}
 	if report == control {
-		v.Lines = address(linesPath, v.Filters.Typed, 0)
+		v.Lines = address(linesPath, v.Filters.Typed)
 		return p.show(w, r, v, nil)
 	}
-	err = p.attended(r.Context(), func(ctx context.Context) error {
-		return within(ctx, p.reading, pageLimit, func(ctx context.Context) error {
-			return p.readReport(ctx, v, auth.IdentityOf(r.Context()).Roles)
-		})
-	})
+	roles := auth.IdentityOf(r.Context()).Roles
+	err = p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v, roles) })
 	if err = p.without(v, err); err != nil {
 		return err
 	}
@@ -125,9 +134,7 @@ func (p *Pages) serveLines(w http.ResponseWriter, r *http.Request) error {
 	if v == nil || err != nil {
 		return p.show(w, r, v, err)
 	}
-	err = p.attended(r.Context(), func(ctx context.Context) error {
-		return within(ctx, p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
-	})
+	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
 	err = p.without(v, err)
 	switch {
 	case err != nil:
@@ -170,30 +177,6 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused er
 	return p.pages.Show(w, r, "payments", layout.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused, Plain: true})
 }
 
-// attended does something that waits for ClickHouse, and ends it with
-// ErrUnavailable once ClickHouse does not answer.
-func (p *Pages) attended(ctx context.Context, do func(context.Context) error) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	go func() {
-		for ctx.Err() == nil {
-			failed, err := p.pinged.Get(ctx)
-			if err == nil && (errors.Is(failed, delivery.ErrUnavailable) || errors.Is(failed, context.DeadlineExceeded)) {
-				end(fmt.Errorf("%w: ClickHouse does not answer: %w", delivery.ErrUnavailable, failed))
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pingPause):
-			}
-		}
-	}()
-	err := do(ctx)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, delivery.ErrUnavailable) {
-		return cause
-	}
-	return err
-}
-
 // without makes of ClickHouse's absence a page that says so and keeps its filters.
 func (p *Pages) without(v *view, err error) error {
 	if !errors.Is(err, delivery.ErrUnavailable) {
@@ -204,24 +187,47 @@ func (p *Pages) without(v *view, err error) error {
 	return nil
 }
 
-// within does something when it is its turn, and no longer than limit.
-// SERVICE_UNAVAILABLE when it has to wait or takes too long.
-func within(ctx context.Context, turns *semaphore.Weighted, limit time.Duration, do func(context.Context) error) error {
+// within does something when ClickHouse may be asked for it, and no longer than
+// limit. SERVICE_UNAVAILABLE when it has to wait or takes too long; ErrUnavailable
+// once ClickHouse does not answer.
+func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time.Duration, do func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go p.ping(ctx, end)
 	waiting, stop := context.WithTimeout(ctx, queueing)
 	defer stop()
-	if err := turns.Acquire(waiting, 1); err != nil {
+	if free.Acquire(waiting, 1) != nil {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: queueing,
 			Message: "many reports are being read right now; try again in a moment"}
 	}
-	defer turns.Release(1)
+	defer free.Release(1)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := do(limited)
-	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case errors.Is(cause, delivery.ErrUnavailable):
+		return cause
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, Message: "this takes too long here; ask for a shorter period, or download the report"}
 	}
 	return err
+}
+
+// ping ends what waits for ClickHouse once it does not answer.
+func (p *Pages) ping(ctx context.Context, end context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		failed, err := p.pinged.Get(ctx)
+		if err == nil && (errors.Is(failed, delivery.ErrUnavailable) || errors.Is(failed, context.DeadlineExceeded)) {
+			end(fmt.Errorf("%w: ClickHouse does not answer: %w", delivery.ErrUnavailable, failed))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pingPause):
+		}
+	}
 }

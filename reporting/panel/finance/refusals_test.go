@@ -28,7 +28,7 @@ import (
 
 // routes are all pages there are.
 func routes() []string {
-	all := []string{"/payments", tiesPath, linesPath}
+	all := []string{"/payments", balancePath, linesPath}
 	for _, name := range reports.Names() {
 		all = append(all, "/payments/"+name)
 	}
@@ -129,7 +129,7 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 					a := e.client.Get(path + "?" + november).Want(http.StatusOK).Lacks("127.0.0.1")
 					switch path {
 					case pathOf(control): // it fetches its lines, which are among the routes
-					case tiesPath:
+					case balancePath:
 						a.Says("Not read: ClickHouse does not answer")
 					default:
 						a.Says("The figures cannot be read right now: ClickHouse does not answer.")
@@ -145,22 +145,22 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 }
 
 // What takes long is waited for as long as ClickHouse answers.
-func TestAttended_EndsWithClickHouseAndNotBefore(t *testing.T) {
+func TestWithin_EndsWithClickHouseAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
-		p := &Pages{pinged: cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
+		p := &Pages{reading: semaphore.NewWeighted(1), pinged: cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
 			if silent.Load() {
 				<-ctx.Done()
 				return ctx.Err(), nil
 			}
 			return nil, nil
 		}}}
-		must(t, p.attended(t.Context(), func(ctx context.Context) error { time.Sleep(pageLimit); return ctx.Err() }))
+		must(t, p.within(t.Context(), p.reading, digestLimit, func(ctx context.Context) error { time.Sleep(pageLimit); return ctx.Err() }))
 		silent.Store(true)
 		time.Sleep(pingPause + 1)
 		began := time.Now()
-		err := p.attended(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err := p.within(t.Context(), p.reading, digestLimit, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if !errors.Is(err, delivery.ErrUnavailable) || time.Since(began) > 3*time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
@@ -186,18 +186,19 @@ func TestWithin_RefusesWhatHasToWaitOrTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := semaphore.NewWeighted(1)
+		p := &Pages{pinged: cache.Cache[error]{MaxAge: time.Hour, Timeout: pingLimit, Read: func(context.Context) (error, error) { return nil, nil }}}
 		must(t, turns.Acquire(t.Context(), 1))
 		var refused *delivery.Error
-		if err := within(t.Context(), turns, time.Minute, func(context.Context) error { return nil }); !errors.As(err, &refused) || refused.Code != delivery.CodeServiceUnavailable || refused.RetryAfter == 0 {
+		if err := p.within(t.Context(), turns, time.Minute, func(context.Context) error { return nil }); !errors.As(err, &refused) || refused.Code != delivery.CodeServiceUnavailable || refused.RetryAfter == 0 {
 			t.Errorf("while others read: %v", err)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if err := within(gone, turns, time.Minute, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := p.within(gone, turns, time.Minute, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("after the reader has gone: %v", err)
 		}
 		turns.Release(1)
-		err := within(t.Context(), turns, time.Minute, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err := p.within(t.Context(), turns, time.Minute, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "shorter period") {
 			t.Errorf("what takes too long: %v", err)
 		}

@@ -12,16 +12,23 @@ import (
 	"vendorapi/reporting/reports"
 )
 
+// pageRows is how many rows a page shows: fifty of the longest kind, with the
+// longest names and as cards for a phone, stay below 100 kB with all else.
+const pageRows = 50
+
+// atOnceRows is up to how many rows the summary fetches its control totals by
+// itself: they read every order.
+const atOnceRows = 100_000
+
 // view is what the page of a report shows.
 type view struct {
 	Report  *reports.Report
 	Filters filters
 	// Period in words: 1 Nov 2026 to 22 Nov 2026.
-	Period          string
-	Tabs, Shortcuts []link
-	Choices         []choice
-	Stores          []party
-	Downloads       []link
+	Period                     string
+	Tabs, Shortcuts, Downloads []layout.Link
+	Choices                    []choice
+	Stores                     []layout.Choice
 	// Read: the report was read, and has so many rows. Lost: ClickHouse did not
 	// answer.
 	Read bool
@@ -43,25 +50,32 @@ type view struct {
 	Balance     string // of the fleet statement: what its amount delivered is made of
 	Fleets      *table // subtotals; nil: there are none
 	Table       *table
-	Paging      paging
+	Paging      layout.Pager
 
 	known  *directory
 	totals reports.Summary
 }
 
+// summaryView is the top of home: the period in a few figures.
+type summaryView struct {
+	Tiles   []tile
+	Balance balanceView
+}
+
+// tile is a figure.
+type tile struct{ Name, Value, Unit, Remark, Class, Address string }
+
 func newView(r *reports.Report, f filters, known *directory) *view {
-	v := &view{Report: r, Filters: f, known: known, Choices: []choice{
+	v := &view{Report: r, Filters: f, known: known, Shortcuts: f.shortcuts(pathOf(r), time.Now()), Choices: []choice{
 		known.Accounts.choice("account", "Account", f.Typed.Account), known.Fleets.choice("fleet", "Fleet", f.Typed.Fleet),
 	}}
-	path := pathOf(r)
 	for _, other := range reports.All() {
 		kept := f.Typed
 		if !other.HasKinds() {
 			kept.Kind = ""
 		}
-		v.Tabs = append(v.Tabs, link{Name: other.Title, Address: address(pathOf(other), kept, 0), Current: other == r})
+		v.Tabs = append(v.Tabs, layout.Link{Name: other.Title, Address: address(pathOf(other), kept), Current: other == r})
 	}
-	v.Shortcuts = f.shortcuts(path, time.Now())
 	if r.HasKinds() {
 		v.KindChoices = reports.ExceptionKinds()
 	}
@@ -78,7 +92,7 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 		name, query string
 		format      reports.Format
 	}{{"XLSX", "", reports.XLSX}, {"CSV with ;", "", reports.CSV}, {"CSV with ,", "&comma=1", reports.CSVComma}, {"JSON", "", reports.JSON}} {
-		v.Downloads = append(v.Downloads, link{Name: d.name, Address: address(downloadPath(r, d.format), f.Typed, 0) + d.query}) // the period is always given
+		v.Downloads = append(v.Downloads, layout.Link{Name: d.name, Address: address(downloadPath(r, d.format), f.Typed) + d.query}) // the period is always given
 	}
 	return v
 }
@@ -110,13 +124,19 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 			return err
 		})
 	}
-	var s *summaryView
+	balance := balanceOf(v.Filters, false)
+	var exceptions, statement *reports.Outline
 	if v.Report == summary {
-		s = &summaryView{}
-		group.Go(func() error { return p.readOutcomes(ctx, v, s) })
-		group.Go(func() error { return p.countExceptions(ctx, v, s) })
+		group.Go(func() (err error) {
+			statement, err = mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, byFleet...)
+			return err
+		})
+		group.Go(func() (err error) {
+			exceptions, err = mustFind("exceptions").Outline(ctx, p.archive, v.Filters.params)
+			return err
+		})
 		group.Go(func() error {
-			s.last = p.lastReconciled(ctx)
+			balance.Last = p.lastReconciled(ctx)
 			return nil
 		})
 	}
@@ -128,9 +148,16 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 		return err
 	}
 	v.Read = true
-	if s != nil && (v.Rows > 0 || s.Exceptions > 0 || s.outcomes != nil) {
-		s.complete(v)
-		v.Summary = s
+	if v.Report != summary {
+		return nil
+	}
+	chart := outcomes(statement, v.known)
+	if len(chart.Labels) > 0 {
+		v.Charts = append(v.Charts, chart)
+	}
+	if v.Rows > 0 || exceptions.Rows > 0 || len(chart.Labels) > 0 {
+		balance.AtOnce = v.Rows <= atOnceRows
+		v.Summary = &summaryView{Tiles: v.tiles(exceptions.Rows), Balance: balance}
 	}
 	return nil
 }
@@ -145,12 +172,11 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error 
 	if o.Rows == 0 {
 		return nil
 	}
-	v.Paging = pagingOf(v, o.Rows)
-	rows, err := o.Page(ctx, p.archive, v.Paging.skip, pageRows)
+	v.Paging = layout.NewPager(int(o.Rows), pageRows, v.Filters.page, pathOf(v.Report), queryOf(v.Filters.Typed))
+	rows, err := o.Page(ctx, p.archive, int64(v.Paging.First-1), pageRows)
 	if err != nil {
 		return err
 	}
-	v.Paging.end(len(rows))
 	v.Table = newTable(v.Report, v.known, roles)
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
@@ -160,26 +186,33 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error 
 	return nil
 }
 
-// balance says of the fleet statement what the amount delivered is made of. Cash and
-// card are amounts to collect, all else is order amounts; the rest is what an amount
-// to collect differs from its order amount.
-func balance(r *reports.Report, s reports.Summary) string {
-	if r.Column("orderAmountDelivered") < 0 {
-		return ""
+// tiles are the summary's figures. exceptions is how many there are among the
+// orders that were created in the period.
+func (v *view) tiles(exceptions int64) []tile {
+	total := func(key string) int64 { return v.Report.Total(v.totals, key) }
+	orders := func(key string) string {
+		if n := total(key); n != 1 {
+			return layout.Count(n) + " orders"
+		}
+		return "1 order"
 	}
-	rest := r.Total(s, "orderAmountDelivered")
-	text := "Amount delivered " + layout.Money(rest) + " ="
-	for _, part := range []struct{ key, name string }{
-		{"cashExpected", "cash expected"}, {"cardExpected", "+ card expected"}, {"prepaidAmount", "+ prepaid"}, {"noPaymentTypeAmount", "+ without payment type"},
-	} {
-		n := r.Total(s, part.key)
-		text, rest = text+" "+part.name+" "+layout.Money(n), rest-n
+	cash, delivered := orders("cashCount"), "in the period"
+	if n := total("cashWithoutAmountCount"); n > 0 {
+		cash += ", " + layout.Count(n) + " of them without an amount"
 	}
-	switch {
-	case rest > 0:
-		text += " + " + layout.Money(rest) + " of cash and card orders that was not to be collected"
-	case rest < 0:
-		text += " - " + layout.Money(-rest) + " of cash and card orders that was to be collected beyond the order amounts"
+	if n := total("noPaymentTypeCount"); n > 0 {
+		delivered += ", " + layout.Count(n) + " of them without a payment type"
 	}
-	return text + "."
+	class := ""
+	if exceptions > 0 {
+		class = "warn"
+	}
+	return []tile{
+		{Name: "Cash expected", Value: layout.Money(total("cashExpected")), Unit: "TRY", Remark: cash},
+		{Name: "Card expected", Value: layout.Money(total("cardExpected")), Unit: "TRY", Remark: orders("cardCount")},
+		{Name: "Prepaid", Value: layout.Money(total("prepaidAmount")), Unit: "TRY", Remark: orders("prepaidCount")},
+		{Name: "Delivered orders", Value: layout.Count(total("deliveredCount")), Remark: delivered},
+		{Name: "Exceptions to look at", Value: layout.Count(exceptions), Remark: "rows, of orders created in the period",
+			Class: class, Address: address(pathOf(mustFind("exceptions")), v.Filters.Typed)},
+	}
 }

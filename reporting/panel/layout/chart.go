@@ -15,7 +15,6 @@ type Chart struct {
 	Title string
 	// Unit of the values, such as "orders" or "TRY".
 	Unit    string
-	Lines   bool // lines; otherwise bars
 	Stacked bool
 	// Across lays bars on their side, for long labels.
 	Across bool
@@ -32,6 +31,25 @@ type Series struct {
 	Values []float64
 	// Texts are the values as the table writes them; nil: as they are.
 	Texts []string
+}
+
+// Counts is a series of whole numbers.
+func Counts(name, tone string, counts []int64) Series {
+	s := Series{Name: name, Tone: tone}
+	for _, n := range counts {
+		s.Values, s.Texts = append(s.Values, float64(n)), append(s.Texts, Count(n))
+	}
+	return s
+}
+
+// Amounts is a series of kuruş, drawn as lira. The texts are exact; the floats
+// are for drawing alone.
+func Amounts(name, tone string, kurus []int64) Series {
+	s := Series{Name: name, Tone: tone}
+	for _, n := range kurus {
+		s.Values, s.Texts = append(s.Values, float64(n)/100), append(s.Texts, Money(n))
+	}
+	return s
 }
 
 // Text is a value as the table below the chart writes it.
@@ -54,12 +72,11 @@ func (c *Chart) json() (string, error) {
 	}
 	drawn := struct {
 		Unit    string   `json:"unit"`
-		Lines   bool     `json:"lines,omitempty"`
 		Stacked bool     `json:"stacked,omitempty"`
 		Across  bool     `json:"across,omitempty"`
 		Labels  []string `json:"labels"`
 		Series  []series `json:"series"`
-	}{Unit: c.Unit, Lines: c.Lines, Stacked: c.Stacked, Across: c.Across, Labels: c.Labels}
+	}{Unit: c.Unit, Stacked: c.Stacked, Across: c.Across, Labels: c.Labels}
 	for _, s := range c.Series {
 		drawn.Series = append(drawn.Series, series{s.Name, s.Tone, s.Values})
 	}

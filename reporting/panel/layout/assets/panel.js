@@ -19,7 +19,7 @@
   const datasets = (drawn) => drawn.series.map((s, i) => {
     const colour = tone("tone-" + (s.tone || sequence[i % sequence.length]));
     return { label: s.name, data: s.values, backgroundColor: colour, borderColor: colour,
-      borderWidth: drawn.lines ? 2 : 0, pointRadius: 0, pointHitRadius: 12, tension: .25, maxBarThickness: 32, borderRadius: 2 };
+      borderWidth: 0, pointRadius: 0, pointHitRadius: 12, tension: .25, maxBarThickness: 32, borderRadius: 2 };
   });
 
   const options = (drawn) => {
@@ -50,7 +50,7 @@
       there.update("none");
       return;
     }
-    charts.set(canvas, new Chart(canvas, { type: drawn.lines ? "line" : "bar",
+    charts.set(canvas, new Chart(canvas, { type: "bar",
       data: { labels: drawn.labels, datasets: datasets(drawn) }, options: options(drawn) }));
   };
   const drawAll = (root) => all(root, ".chart").forEach(draw);

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"vendorapi/internal/delivery"
@@ -12,16 +14,15 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// Bounds of the lists: how many traces are read, of these how many are shown.
 const (
-	readTraces  = 1000
-	shownTraces = 100
+	mostRefused  = 1000 // refused updates that are read
+	entriesShown = 100  // on the pages of refused updates and dead letters
 )
 
 // refusedView is what the template "refused-updates" shows.
 type refusedView struct {
 	Lost    []string
-	Fleets  []choice
+	Fleets  []layout.Choice
 	Fleet   string
 	Rows    []refusedRow
 	More    bool
@@ -37,6 +38,10 @@ type refusedRow struct {
 	Unreadable bool
 }
 
+func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error) {
+	return p.ledger.Monitor.RefusedUpdates(ctx, mostRefused)
+}
+
 func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	v := &refusedView{Fleet: r.URL.Query().Get("fleet")}
 	var only delivery.FleetID
@@ -44,8 +49,7 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	if v.Fleet != "" {
 		var err error
 		if only, err = delivery.ParseFleetID(v.Fleet); err != nil {
-			refused = &delivery.Error{Code: delivery.CodeValidationFailed, Message: "this filter cannot be understood",
-				Fields: []delivery.FieldError{{Field: "fleet", Message: "must be a fleet's id, a UUID of 36 characters"}}}
+			refused = layout.Invalid("this filter cannot be understood", delivery.FieldError{Field: "fleet", Message: "must be a fleet's id, a UUID of 36 characters"})
 		}
 	}
 	var updates []ledger.RefusedUpdate
@@ -53,36 +57,29 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	var names accountNames
 	parts := p.reading(r.Context())
 	parts.part("refused updates", func(ctx context.Context) (err error) {
-		updates, err = p.ledger.Monitor.RefusedUpdates(ctx, readTraces)
+		updates, err = p.readRefused(ctx)
 		v.Read = err == nil
 		return err
 	})
-	parts.part("names of fleets", func(ctx context.Context) (err error) {
-		fleets, err = p.fleets(ctx)
-		return err
-	})
-	parts.part("names of accounts", func(ctx context.Context) (err error) {
-		names, err = p.accountNames(ctx)
-		return err
-	})
+	read(parts, "names of fleets", &fleets, p.fleets)
+	read(parts, "names of accounts", &names, p.accountNames)
 	v.Lost = parts.wait()
-	fleetNames := v.offer(fleets, only)
-	v.take(updates, only, names, fleetNames)
+	v.take(updates, only, names, v.offer(fleets, only))
 	identity := auth.IdentityOf(r.Context())
 	v.Finance = identity.Roles.Include(auth.Finance)
 	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: refused, Data: v})
 }
 
-// offer lists the fleets to choose from, and answers their names.
+// offer lists the fleets to choose from, and returns their names.
 func (v *refusedView) offer(fleets []*delivery.Fleet, chosen delivery.FleetID) map[delivery.FleetID]string {
 	names := make(map[delivery.FleetID]string, len(fleets))
-	v.Fleets = []choice{{"", "all", chosen.IsZero()}}
+	v.Fleets = []layout.Choice{{Name: "all", Chosen: chosen.IsZero()}}
 	for _, f := range fleets {
 		names[f.ID] = f.Name
-		v.Fleets = append(v.Fleets, choice{f.ID.String(), f.Name, f.ID == chosen})
+		v.Fleets = append(v.Fleets, layout.Choice{Value: f.ID.String(), Name: f.Name, Chosen: f.ID == chosen})
 	}
 	if !chosen.IsZero() && names[chosen] == "" {
-		v.Fleets = append(v.Fleets, choice{chosen.String(), "fleet " + layout.Short(chosen), true})
+		v.Fleets = append(v.Fleets, layout.Choice{Value: chosen.String(), Name: "fleet " + layout.Short(chosen), Chosen: true})
 	}
 	return names
 }
@@ -92,14 +89,11 @@ func (v *refusedView) take(updates []ledger.RefusedUpdate, only delivery.FleetID
 		if !only.IsZero() && u.Update.Fleet != only {
 			continue
 		}
-		if len(v.Rows) == shownTraces {
+		if len(v.Rows) == entriesShown {
 			v.More = true
 			return
 		}
-		row := refusedRow{RefusedUpdate: u, Unreadable: u.Update.Order.IsZero(), FleetName: fleets[u.Update.Fleet]}
-		if row.FleetName == "" {
-			row.FleetName = "fleet " + layout.Short(u.Update.Fleet)
-		}
+		row := refusedRow{RefusedUpdate: u, Unreadable: u.Update.Order.IsZero(), FleetName: cmp.Or(fleets[u.Update.Fleet], "fleet "+layout.Short(u.Update.Fleet))}
 		if !u.Account.IsZero() {
 			row.AccountName = accounts.of(u.Account)
 		}
@@ -107,7 +101,7 @@ func (v *refusedView) take(updates []ledger.RefusedUpdate, only delivery.FleetID
 	}
 }
 
-// Reported is what the courier's fleet wanted to say.
+// Reported is what the courier's fleet reported.
 func (r *refusedRow) Reported() string {
 	switch r.Update.Kind {
 	case delivery.KindAccept:
@@ -149,7 +143,7 @@ func (r *refusedRow) CourierName() string { return delivery.AbbreviateName(r.Upd
 func (r *refusedRow) Why() string {
 	switch {
 	case r.Unreadable:
-		return "The trace of this update cannot be read: " + r.Reason
+		return "The record of this update cannot be read: " + r.Reason
 	case r.Late:
 		return "Delivered was reported after the order had ended otherwise. The amount may have been collected."
 	case r.Reason == "illegal_move" && r.Status.Terminal():
@@ -165,11 +159,11 @@ func (r *refusedRow) Why() string {
 // Exceptions leads to finance's list of the day on which the order was created.
 func (r *refusedRow) Exceptions() string {
 	from, to := creationDays(r.Update.Order)
-	query := "?from=" + dateText(from) + "&to=" + dateText(to)
+	query := url.Values{"from": {dateText(from)}, "to": {dateText(to)}}
 	if !r.Account.IsZero() {
-		query += "&account=" + r.Account.String()
+		query.Set("account", r.Account.String())
 	}
-	return "/payments/exceptions" + query
+	return layout.Address("/payments/exceptions", query)
 }
 
 // lettersView is what the template "dead-letters" shows.
@@ -193,32 +187,25 @@ func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 	v := new(lettersView)
 	parts := p.reading(r.Context())
 	parts.part("dead letters", func(ctx context.Context) error {
-		letters, err := p.ledger.Monitor.DeadLetters(ctx, shownTraces+1)
-		v.Read = err == nil
-		v.take(letters)
+		letters, err := p.ledger.Monitor.DeadLetters(ctx, entriesShown+1)
+		v.Read, v.More = err == nil, len(letters) > entriesShown
+		for _, l := range letters[:min(len(letters), entriesShown)] {
+			v.Letters = append(v.Letters, letterOf(l))
+		}
 		return err
 	})
 	v.Lost = parts.wait()
 	return p.pages.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
 }
 
-func (v *lettersView) take(letters []ledger.DeadLetter) {
-	for i, l := range letters {
-		if i == shownTraces {
-			v.More = true
-			return
+func letterOf(l ledger.DeadLetter) letter {
+	shown := letter{DeadLetter: l}
+	for _, name := range slices.Sorted(maps.Keys(l.Fields)) {
+		if id, err := delivery.ParseOrderID(l.Fields[name]); name == "order" && err == nil {
+			shown.Order = id
+			continue
 		}
-		shown := letter{DeadLetter: l}
-		for name, value := range l.Fields {
-			if name == "order" {
-				if id, err := delivery.ParseOrderID(value); err == nil {
-					shown.Order = id
-					continue
-				}
-			}
-			shown.Lines = append(shown.Lines, field{name, value})
-		}
-		slices.SortFunc(shown.Lines, func(a, b field) int { return cmp.Compare(a.Name, b.Name) })
-		v.Letters = append(v.Letters, shown)
+		shown.Lines = append(shown.Lines, field{name, l.Fields[name]})
 	}
+	return shown
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -10,6 +11,17 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
+)
+
+// Bounds of what an order's page shows of its webhooks.
+const (
+	attemptsOfEvent = 40
+	// answersOfPage is how many bytes the answers of a page may take, the newest
+	// first; of those beyond only the beginning is shown.
+	answersOfPage = 24 << 10
+	shortAnswer   = 80
+	// retriedFor is how long an event is tried (design section 7).
+	retriedFor = 24 * time.Hour
 )
 
 // step is a status that an order reached.
@@ -29,8 +41,7 @@ func (s *step) event() bool { return delivery.Sequence(s.Version) > 1 }
 
 // stepsOf are the steps of an order that is in Redis.
 func stepsOf(o *delivery.Order) []step {
-	steps := make([]step, 0, 1+len(o.Changes))
-	steps = append(steps, step{Version: 1, Status: delivery.Searching, At: o.CreatedAt})
+	steps := []step{{Version: 1, Status: delivery.Searching, At: o.CreatedAt}}
 	for _, c := range o.Changes {
 		steps = append(steps, step{Version: c.Version, Status: c.Status, At: c.At, Failure: c.Failure,
 			Cancel: c.Cancel, Note: c.Note, Courier: c.Courier})
@@ -38,16 +49,17 @@ func stepsOf(o *delivery.Order) []step {
 	return steps
 }
 
-// Bounds of what an order's page shows of its webhooks.
-const (
-	attemptsOfEvent = 40
-	// answersOfPage is how many bytes the answers of a page may take, the newest
-	// first; of those beyond only the beginning is shown.
-	answersOfPage = 24 << 10
-	shortAnswer   = 80
-)
+// eventIDs are the webhook events of an order.
+func eventIDs(id delivery.OrderID, steps []step) (events []string) {
+	for _, s := range steps {
+		if s.event() {
+			events = append(events, delivery.EventID(id, s.Version))
+		}
+	}
+	return events
+}
 
-// stepView is a step with the attempts to tell the vendor of it.
+// stepView is a step with the attempts to send its webhook.
 type stepView struct {
 	step
 	After    string // since the creation
@@ -62,26 +74,31 @@ type stepView struct {
 	Due bool
 }
 
+// StepTone is the colour of the step in the timeline.
+func (s *stepView) StepTone() string { return statusTone(s.Status) }
+
+// CourierName is shown as vendors see it.
+func (s *stepView) CourierName() string { return delivery.AbbreviateName(s.Courier.Name) }
+
 // attemptView is an attempt as the page shows it.
 type attemptView struct {
 	ledger.AttemptRecord
 	ID string // on the page
 }
 
-// Tone is the colour of its result.
-func (a *attemptView) Tone() string { return attemptTone(a.State) }
-
-func attemptTone(state string) string {
-	switch state {
-	case "delivered":
-		return "good"
-	case "retrying":
-		return "warn"
-	case "undelivered":
-		return "bad"
-	}
-	return "quiet"
+// attemptStates are the results in words, and their colours.
+var attemptStates = map[string]struct{ name, tone string }{
+	"delivered": {"delivered", "good"}, "retrying": {"failed", "warn"}, "undelivered": {"given up", "bad"}, "notSent": {"not sent", "quiet"},
 }
+
+// Tone is the colour of its result.
+func (a *attemptView) Tone() string { return cmp.Or(attemptStates[a.State].tone, "quiet") }
+
+// StateName is the result in words.
+func (a *attemptView) StateName() string { return cmp.Or(attemptStates[a.State].name, a.State) }
+
+// Sent reports whether anything went out at all.
+func (a *attemptView) Sent() bool { return a.State != "notSent" }
 
 // Result is what came back: the answer's status, and what went wrong if the
 // status alone does not say it.
@@ -96,85 +113,51 @@ func (a *attemptView) Result() string {
 	return strings.TrimSpace(status + " " + a.Error)
 }
 
-// Sent reports whether anything went out at all.
-func (a *attemptView) Sent() bool { return a.State != "notSent" }
-
-// StateName is the result in words.
-func (a *attemptView) StateName() string { return stateName(a.State) }
-
-func stateName(state string) string {
-	switch state {
-	case "retrying":
-		return "failed"
-	case "notSent":
-		return "not sent"
-	case "undelivered":
-		return "given up"
+// mergeAttempts are the attempts of an order's events from Redis and ClickHouse,
+// each once, oldest first. Those of Redis have the answers.
+func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all []ledger.AttemptRecord) {
+	type key struct {
+		event         string
+		attempt       int
+		at            int64 // ms
+		replay, probe bool
 	}
-	return state
-}
-
-// StepTone is the colour of the step in the timeline.
-func (s *stepView) StepTone() string { return statusTone(s.Status) }
-
-// CourierName is shown as vendors see it.
-func (s *stepView) CourierName() string { return delivery.AbbreviateName(s.Courier.Name) }
-
-// attemptKey tells attempts apart that both places know.
-type attemptKey struct {
-	event         string
-	attempt       int
-	at            int64 // ms
-	replay, probe bool
-}
-
-// mergeAttempts are the attempts of an order's events from both places, each
-// once, oldest first. Those of Redis have the answers.
-func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) []ledger.AttemptRecord {
-	order := id.String()
-	var all []ledger.AttemptRecord
-	seen := map[attemptKey]bool{}
-	for _, list := range [][]ledger.AttemptRecord{live, past} {
-		for _, a := range list {
-			key := attemptKey{a.EventID, a.Attempt, a.At.UnixMilli(), a.Replay, a.Probe}
-			if a.OrderID != order || seen[key] {
-				continue
-			}
-			seen[key] = true
+	order, seen := id.String(), map[key]bool{}
+	for _, a := range slices.Concat(live, past) {
+		k := key{a.EventID, a.Attempt, a.At.UnixMilli(), a.Replay, a.Probe}
+		if a.OrderID == order && !seen[k] {
+			seen[k] = true
 			all = append(all, a)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b ledger.AttemptRecord) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return a.Attempt - b.Attempt
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	return all
 }
 
-// tell puts the attempts beside their steps. What belongs to no step, because
+// timeline puts the attempts beside their steps. What belongs to no step, because
 // the history was lost with a part of Redis, is counted as omitted.
-func tell(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
+func timeline(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
 	byEvent := map[string][]ledger.AttemptRecord{}
 	for _, a := range attempts {
 		byEvent[a.EventID] = append(byEvent[a.EventID], a)
 	}
-	views = make([]stepView, len(steps))
-	shown := 0
+	views, omitted = make([]stepView, len(steps)), len(attempts)
 	for i, s := range steps {
-		views[i] = stepView{step: s}
+		v := &views[i]
+		v.step = s
 		if i > 0 {
-			views[i].After = layout.Span(max(s.At.Sub(steps[0].At), 0))
+			v.After = layout.Span(max(s.At.Sub(steps[0].At), 0))
 		}
 		if s.event() {
-			views[i].EventID = delivery.EventID(id, s.Version)
-			views[i].take(byEvent[views[i].EventID], i, now)
-			shown += len(views[i].Attempts) + views[i].Omitted
+			v.EventID = delivery.EventID(id, s.Version)
+			v.take(byEvent[v.EventID], i, now)
+			omitted -= len(byEvent[v.EventID])
 		}
 	}
 	cutAnswers(views)
-	return views, len(attempts) - shown
+	return views, omitted
 }
 
 func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Time) {
@@ -186,13 +169,13 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Ti
 	}
 	if len(attempts) == 0 {
 		s.State, s.Tone = "without a recorded attempt", "quiet"
-		if now.Sub(s.At) < afterlife {
+		if now.Sub(s.At) < refreshedAfterEnd {
 			s.State = "not sent yet"
 		}
 		return
 	}
-	last := attempts[len(attempts)-1]
-	s.State, s.Tone = stateName(last.State), attemptTone(last.State)
+	last := &s.Attempts[len(attempts)-1]
+	s.State, s.Tone = last.StateName(), last.Tone()
 	if last.State == "retrying" {
 		s.State = "to be tried again"
 		switch late := now.Sub(last.NextAt); {
@@ -205,10 +188,7 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Ti
 	}
 }
 
-// retriedFor is how long an event is tried (design section 7).
-const retriedFor = 24 * time.Hour
-
-// waiting reports whether an event is still on its way.
+// waiting reports whether an event is still to be delivered.
 func waiting(steps []stepView) bool {
 	return slices.ContainsFunc(steps, func(s stepView) bool {
 		return s.EventID != "" && (len(s.Attempts) == 0 || s.Attempts[len(s.Attempts)-1].State == "retrying")

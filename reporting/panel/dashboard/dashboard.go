@@ -1,3 +1,10 @@
+// Package dashboard serves the pages on which operators look: the overview, the
+// search for orders, one order with its timeline and webhooks, refused courier
+// updates, and dead letters. It changes nothing.
+//
+// What is live comes from Redis, what was from ClickHouse; they are merged without
+// duplicates, and Redis is right where both know something. A part that cannot be
+// read is named on the page, and the rest of the page is shown all the same.
 package dashboard
 
 import (
@@ -20,19 +27,18 @@ import (
 //go:embed page/*.html
 var files embed.FS
 
-// patience is how long a part of a page may take to be read. Whoever waits
-// longer is told that it cannot be read.
-const patience = 3 * time.Second
+// partTimeout is how long a part of a page may take to be read.
+const partTimeout = 3 * time.Second
 
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
 type Pages struct {
-	// TrackingURL is the customers' link of an order, for operators to follow.
-	// nil: orders are shown without one. Set it before Routes.
+	// TrackingURL is the customers' link of an order, for operators to follow;
+	// optional. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
 	// Programs are those that Probe asks. Set them before.
 	Programs []Program
 
-	frame   *layout.Layout
+	layout  *layout.Layout
 	pages   *layout.Pages
 	ledger  *ledger.Ledger
 	archive *archive.Archive
@@ -54,8 +60,13 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{frame: f, pages: pages, ledger: l, archive: a, log: log.With("part", "watch")}
-	p.remember()
+	p := &Pages{layout: f, pages: pages, ledger: l, archive: a, log: log.With("part", "dashboard"),
+		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: listAge, Timeout: partTimeout, Read: l.Accounts.List},
+		endpoints: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: listAge, Timeout: partTimeout, Read: l.Webhooks.Endpoints}}
+	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
+	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
+	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
+		Read: func(ctx context.Context) (bool, error) { return a.Ping(ctx) == nil, nil }}
 	return p, nil
 }
 
@@ -70,7 +81,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 		"GET /refused-updates":  p.refusedUpdates,
 		"GET /dead-letters":     p.deadLetters,
 	} {
-		p.frame.Handle(mux, pattern, auth.Operator, serve)
+		p.layout.Handle(mux, pattern, auth.Operator, serve)
 	}
 }
 
@@ -89,7 +100,7 @@ func (p *Pages) reading(ctx context.Context) *reading { return &reading{ctx: ctx
 // part reads one; what is the words in which the page names it.
 func (r *reading) part(what string, read func(context.Context) error) {
 	r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(r.ctx, patience)
+		ctx, cancel := context.WithTimeout(r.ctx, partTimeout)
 		defer cancel()
 		if err := read(ctx); err != nil {
 			r.log.Warn("a part of a page cannot be read", "what", what, "error", err)
@@ -97,6 +108,17 @@ func (r *reading) part(what string, read func(context.Context) error) {
 			r.lost = append(r.lost, what)
 			r.mu.Unlock()
 		}
+	})
+}
+
+// read reads a part into a variable, which stays as it is when that fails.
+func read[T any](r *reading, what string, into *T, get func(context.Context) (T, error)) {
+	r.part(what, func(ctx context.Context) error {
+		value, err := get(ctx)
+		if err == nil {
+			*into = value
+		}
+		return err
 	})
 }
 
@@ -110,19 +132,23 @@ func (r *reading) wait() []string {
 // accountNames are the names of accounts by id.
 type accountNames map[delivery.AccountID]string
 
+func namesOf(accounts []*delivery.Account) accountNames {
+	names := make(accountNames, len(accounts))
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	return names
+}
+
 func (p *Pages) accountNames(ctx context.Context) (accountNames, error) {
 	accounts, err := p.accounts.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names := make(accountNames, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	return names, nil
+	return namesOf(accounts), nil
 }
 
-// of is a name, or the beginning of the id where there is none to be had.
+// of is a name, or the beginning of the id where there is none.
 func (n accountNames) of(id delivery.AccountID) string {
 	if name := n[id]; name != "" {
 		return name

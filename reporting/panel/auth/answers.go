@@ -2,16 +2,103 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
+	"log/slog"
+	"math/rand/v2"
+	"mime"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/text/language"
 
 	"vendorapi/internal/delivery"
 )
+
+// unavailableFor is how long a client is asked to wait for Redis or ClickHouse
+// when nobody knows better.
+const unavailableFor = 2 * time.Second
+
+// Explain is err as the client may see it: a *delivery.Error in its chain as it is,
+// an unavailable Redis or ClickHouse as SERVICE_UNAVAILABLE, and anything else
+// without detail. The last two are logged under a request id.
+func Explain(r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
+	if errors.As(err, &e) {
+		return e, ""
+	}
+	requestID = fmt.Sprintf("%016x", rand.Uint64())
+	switch {
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		log.Debug("the client has gone", "request_id", requestID, "path", r.URL.Path, "error", err)
+	case errors.Is(err, delivery.ErrUnavailable):
+		log.Warn("unavailable", "request_id", requestID, "path", r.URL.Path, "error", err)
+		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
+			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
+	default:
+		log.Error("request failed", "request_id", requestID, "path", r.URL.Path, "error", err)
+	}
+	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
+}
+
+// Refuse answers an error in the service's envelope (spec, "Response envelope";
+// design section 9), with WWW-Authenticate and Retry-After where they belong.
+// Nothing of the answer may have been written.
+func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+	type detail struct {
+		ErrorCode         delivery.Code         `json:"errorCode"`
+		RetryAfterSeconds int64                 `json:"retryAfterSeconds,omitempty"`
+		Fields            []delivery.FieldError `json:"fields,omitempty"`
+		RequestID         string                `json:"requestId,omitempty"`
+	}
+	e, requestID := Explain(r, log, err)
+	body, err := json.Marshal(struct {
+		Success bool   `json:"success"`
+		Message string `json:"message"`
+		Data    detail `json:"data"`
+	}{Message: e.Message, Data: detail{e.Code, WaitSeconds(e), e.Fields, requestID}})
+	if err != nil {
+		log.Error("encode a refusal", "error", err)
+	}
+	writeRefusal(w, e, requestID, "application/json", body)
+}
+
+// writeRefusal writes a refusal as a page or as JSON.
+func writeRefusal(w http.ResponseWriter, e *delivery.Error, requestID, contentType string, body []byte) {
+	h := w.Header()
+	if wait := WaitSeconds(e); wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(wait, 10))
+	}
+	if requestID != "" {
+		h.Set("X-Request-Id", requestID)
+	}
+	status := e.Code.HTTPStatus()
+	if status == http.StatusUnauthorized && contentType == "application/json" {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may have gone
+}
+
+// WaitSeconds is how long the client should wait, rounded up; 0 when waiting
+// does not help. A 429 always says at least one second.
+func WaitSeconds(e *delivery.Error) int64 {
+	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
+	if e.Code == delivery.CodeRateLimited {
+		wait = max(wait, 1)
+	}
+	return wait
+}
 
 //go:embed page/*.html page/*.css
 var files embed.FS
@@ -137,7 +224,7 @@ func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name st
 	pageHeaders(w)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the asker went away: nothing to do
+	_, _ = w.Write(body.Bytes()) // the client may have gone
 }
 
 // pageHeaders allow what our own pages need, whatever the policy of the handler
@@ -151,4 +238,48 @@ func pageHeaders(w http.ResponseWriter) {
 func serveStyle(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	http.ServeFileFS(w, r, files, "page/login.css")
+}
+
+// WantsPage tells a browser that navigates from everything else: only it names
+// text/html.
+func WantsPage(r *http.Request) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(header, ",") {
+			mediaType, parameters, err := mime.ParseMediaType(part)
+			if err == nil && mediaType == "text/html" && weight(parameters["q"]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3). A coding that is
+// not named is taken for not wanted, as most servers do.
+func AcceptsGzip(r *http.Request) bool {
+	wanted := false
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		coding, parameters, _ := strings.Cut(part, ";")
+		coding = strings.ToLower(strings.TrimSpace(coding))
+		name, value, _ := strings.Cut(parameters, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "q") {
+			value = ""
+		}
+		switch good := weight(strings.TrimSpace(value)) > 0; coding {
+		case "gzip", "x-gzip":
+			return good // named, which weighs more than *
+		case "*":
+			wanted = good
+		}
+	}
+	return wanted
+}
+
+// weight is a quality as a number: 1 for none, 0 for what is no number.
+func weight(quality string) float64 {
+	q, err := strconv.ParseFloat(cmp.Or(quality, "1"), 64)
+	if err != nil {
+		return 0
+	}
+	return q
 }

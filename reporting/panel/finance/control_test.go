@@ -140,7 +140,7 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	t.Parallel()
 	f := filters{}
 	f.Typed.From = "2026-11-01"
-	if ties := tiesOf(f, true); !ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
+	if ties := balanceOf(f, true); !ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
 		t.Errorf("%+v", ties)
 	}
 	e := newEnv(t)
@@ -148,14 +148,14 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	lines, err := e.pages.controlLines(t.Context(), mustParams(t, "2026-11-01", "2026-11-30"))
 	must(t, err)
 	ties := control.Column("ties")
-	for said, want := range map[string]string{"yes": everythingTies, "no": somethingElse, "changing": notKnown} {
+	for said, want := range map[string]string{"yes": balanced, "no": differs, "changing": changing} {
 		lines[4][ties].Text = said
-		if got := verdictOf(lines); got != want {
+		if got := resultOf(lines); got != want {
 			t.Errorf("%s: %s", said, got)
 		}
 	}
 	lines[4][ties].Text, lines[5][ties].Text = "changing", "no"
-	if got := verdictOf(lines); got != somethingElse {
+	if got := resultOf(lines); got != differs {
 		t.Errorf("changing and no: %s", got)
 	}
 }

@@ -1,0 +1,348 @@
+// Package auth decides who may do what on the panel's listener: people sign in with
+// a name and a password and have a session, programs carry a bearer token, and
+// both have roles. Users (argon2id hashes) and tokens (SHA-256 digests) come from
+// the environment or files; sessions and the counting of attempts are in the
+// ledger, so any replica knows them.
+//
+// No number of wrong passwords locks anybody out: every attempt is checked, in an
+// order (turns.order). What bounds guessing, and the time and memory that it takes,
+// is that few passwords are checked at once, that a turn rests after a wrong one for
+// as long as its check took, and that attempts beyond the ledger's limits by user and
+// address wait behind all others, and a flood behind other addresses. Behind a proxy
+// the address is the client's only if the proxy is trusted. For a flood from the same
+// address, browsers in which the user has signed in before carry a signed cookie and
+// have a turn of their own.
+//
+// Cookies are SameSite=Lax, so that a link in a mail opens for who is signed in.
+// Nothing changes state on GET; every other method needs the session's CSRF token
+// and must not come from another origin.
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// Settings are the keys below "access" of reporting's configuration.
+type Settings struct {
+	// SecureCookies says that browsers come by TLS even where this process sees
+	// none, because a proxy in front has ended it. With TLS of its own cookies
+	// are secure in any case.
+	SecureCookies bool `yaml:"secure_cookies"`
+	// TrustedProxies are the addresses or networks whose X-Forwarded-For is
+	// believed when attempts to sign in are counted; one text may name several,
+	// with commas.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides
+	// one of a browser that is known. Each takes 64 MB for a tenth of a second;
+	// further ones wait up to 50 s.
+	PasswordChecks int `yaml:"password_checks"`
+}
+
+// Validate names the first key whose value is out of range.
+func (s *Settings) Validate() error {
+	if s.PasswordChecks < 1 || s.PasswordChecks > 64 {
+		return errors.New("access.password_checks: want 1 to 64")
+	}
+	_, err := s.proxies()
+	return err
+}
+
+func (s *Settings) proxies() ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for text := range strings.SplitSeq(strings.Join(s.TrustedProxies, ","), ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, fmt.Errorf("access.trusted_proxies: %q is neither an address nor a network", text)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
+
+// Trusts tells whether an address is a trusted proxy's.
+func (s *Settings) Trusts(address netip.Addr) bool {
+	proxies, err := s.proxies()
+	return err == nil && trusted(proxies, address)
+}
+
+// Gate authenticates users and programs. It is safe for concurrent use.
+type Gate struct {
+	ledger   *ledger.Ledger
+	users    map[string]*User
+	tokens   []Token
+	checks   *passwordChecks
+	refusals refusalLog
+	settings Settings
+	proxies  []netip.Prefix
+	origins  *http.CrossOriginProtection
+	log      *slog.Logger
+	metrics  *metrics
+}
+
+// New prepares a gate for the people, whose sessions the ledger keeps.
+func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Gate, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gate{ledger: l, users: make(map[string]*User, len(people.Users)), tokens: people.Tokens, settings: s,
+		origins: http.NewCrossOriginProtection(), log: log.With("part", "access"), metrics: newMetrics(reg)}
+	var err error
+	if g.proxies, err = s.proxies(); err != nil {
+		return nil, err
+	}
+	for i := range people.Users {
+		g.users[people.Users[i].Name] = &people.Users[i]
+	}
+	if g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Identity is who asks.
+type Identity struct {
+	Name  string
+	Roles Roles
+	// CSRF goes into every form of a page as the field "csrf", and into what
+	// scripts send as the header X-CSRF-Token. Empty for a bearer token, which
+	// no browser sends by itself.
+	CSRF string
+
+	session string // its id; empty for a bearer token
+}
+
+// BySession tells a browser from a program with a token.
+func (i *Identity) BySession() bool { return i.session != "" }
+
+// Authenticate finds out who asks. A bearer token is judged whenever one was
+// sent, a session otherwise. TOKEN_INVALID for everything that is not good;
+// ErrUnavailable in the chain while sessions cannot be read.
+func (g *Gate) Authenticate(r *http.Request) (Identity, error) {
+	switch sent := r.Header.Values("Authorization"); len(sent) {
+	case 0:
+		return g.authenticateSession(r)
+	case 1:
+		return g.authenticateToken(sent[0])
+	default:
+		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization was sent more than once")
+	}
+}
+
+func (g *Gate) authenticateToken(header string) (Identity, error) {
+	scheme, text, found := strings.Cut(header, " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") {
+		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization must be Bearer <token>")
+	}
+	t := findToken(g.tokens, strings.TrimSpace(text))
+	if t == nil {
+		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here")
+	}
+	return Identity{Name: t.Name, Roles: t.Roles}, nil
+}
+
+func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
+	id := g.sessionID(r)
+	if id == "" {
+		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "sign in, or send the header Authorization: Bearer <token>")
+	}
+	s, err := g.ledger.Sessions.Get(r.Context(), id)
+	if err != nil {
+		return Identity{}, err
+	}
+	user := g.users[s.User]
+	if user == nil || user.credential() != s.Credential {
+		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "the user has changed since; sign in")
+	}
+	return Identity{Name: user.Name, Roles: user.Roles, CSRF: s.CSRF, session: id}, nil
+}
+
+// maxForm bounds a form that is read for its CSRF token.
+const maxForm = 1 << 20
+
+// formTimeout is how long a form may take to arrive.
+const formTimeout = 10 * time.Second
+
+// Fields and headers that carry a session's CSRF token.
+const (
+	csrfField  = "csrf"
+	csrfHeader = "X-CSRF-Token"
+)
+
+type identityKey struct{}
+
+// IdentityOf is who asks, for handlers behind Require. Elsewhere it is nobody.
+func IdentityOf(ctx context.Context) Identity {
+	identity, _ := ctx.Value(identityKey{}).(Identity)
+	return identity
+}
+
+// Require lets those pass who have one of the roles; without roles named,
+// everybody who is somebody. A session's request that may change something must
+// come from the panel's own pages and carry the session's CSRF token, in the
+// header X-CSRF-Token or in the field csrf of a form, of at most 1 MB, which the
+// handler then finds parsed.
+//
+// Refusals: 401 with WWW-Authenticate, or a way to /login for a browser that
+// wants a page; 403 for another role and for a missing proof; 503 while sessions
+// cannot be read.
+func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		identity, err := g.Authenticate(r)
+		if err == nil && len(roles) > 0 && !identity.Roles.Include(roles...) {
+			err = delivery.Refuse(delivery.CodeForbidden, "this needs the role %s", Roles(roles))
+		}
+		if err == nil && identity.BySession() {
+			err = g.checkCSRF(w, r, identity.CSRF)
+		}
+		if err != nil {
+			g.reject(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, identity)))
+	})
+}
+
+// checkCSRF refuses what another site may have made the browser send. It checks
+// the origin and the token: either alone has browsers or settings that defeat it.
+func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	if err := g.origins.Check(r); err != nil {
+		return delivery.Refuse(delivery.CodeForbidden, "the request comes from another site")
+	}
+	if isForm(r) {
+		if err := readForm(w, r, maxForm); err != nil {
+			return err
+		}
+	}
+	given := cmp.Or(r.Header.Get(csrfHeader), r.PostForm.Get(csrfField))
+	if subtle.ConstantTimeCompare([]byte(given), []byte(csrf)) != 1 {
+		return delivery.Refuse(delivery.CodeForbidden, "the request lacks the page's proof, or the page is from before you signed in; load it again")
+	}
+	return nil
+}
+
+func isForm(r *http.Request) bool {
+	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && mediaType == "application/x-www-form-urlencoded"
+}
+
+// readForm reads a form of at most so many bytes, from a client that sends it
+// within formTimeout.
+func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(formTimeout)); err != nil {
+		return fmt.Errorf("bound the reading of a form: %w", err)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	if !isForm(r) || r.ParseForm() != nil {
+		return delivery.Refuse(delivery.CodeMalformedRequest, "the form cannot be read or is too large")
+	}
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("bound the reading of a form: %w", err)
+	}
+	return nil
+}
+
+// reject answers a refusal in the form that was asked for.
+func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
+	switch code := delivery.CodeOf(err); {
+	case !WantsPage(r):
+		Refuse(w, r, g.log, err)
+	case code == delivery.CodeTokenInvalid && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		redirect(w, loginPath(r.URL.RequestURI()))
+	case code == delivery.CodeTokenInvalid:
+		redirect(w, "/login") // what was sent is lost; it cannot be sent again with GET
+	default:
+		g.refusePage(w, r, err)
+	}
+	g.metrics.refused(err)
+}
+
+// Content-Security-Policies. Whatever a page shows, nothing of another origin is
+// loaded, nothing inline runs, and nobody frames it.
+const (
+	// PolicyPage is for pages with a stylesheet and forms, without scripts.
+	PolicyPage = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// PolicyScripts is PolicyPage for pages whose own scripts fetch more of the
+	// panel.
+	PolicyScripts = PolicyPage + "; script-src 'self'; connect-src 'self'"
+	// PolicyData is for answers that are no pages: should a browser show one
+	// nevertheless, it shows text.
+	PolicyData = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
+)
+
+// Protect sets the headers that every answer of the panel carries, before next
+// runs; next may replace one. Referrer-Policy keeps paths and queries from
+// other sites, and still lets browsers say where a form came from.
+func Protect(policy string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Results of an attempt to sign in.
+const (
+	resultSignedIn  = "signed_in"
+	resultWrong     = "wrong"
+	resultThrottled = "throttled"
+	resultFailed    = "failed"
+)
+
+type metrics struct {
+	signIns  *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reporting_sign_ins_total",
+			Help: "Attempts to sign in, by what became of them.",
+		}, []string{"result"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reporting_refused_requests_total",
+			Help: "Requests that did not get past the gate, by error code.",
+		}, []string{"code"}),
+	}
+	reg.MustRegister(m.signIns, m.refusals)
+	for _, result := range []string{resultSignedIn, resultWrong, resultThrottled, resultFailed} {
+		m.signIns.WithLabelValues(result)
+	}
+	return m
+}
+
+// refused counts by code; a failure of ours counts as INTERNAL_ERROR.
+func (m *metrics) refused(err error) { m.refusals.WithLabelValues(string(delivery.CodeOf(err))).Inc() }

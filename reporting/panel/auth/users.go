@@ -1,0 +1,354 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
+
+	"vendorapi/internal/config"
+)
+
+// The variables that hold the lists, or, with _FILE behind, name a file.
+const (
+	UsersVariable  = "PANEL_USERS"
+	TokensVariable = "REPORT_TOKENS"
+)
+
+// maxLines bounds each list; every token is compared with every request's.
+const maxLines = 1000
+
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
+
+// People are who may come in.
+type People struct {
+	Users  []User
+	Tokens []Token
+}
+
+// FromEnvironment reads both lists. One of them may be missing: then nobody
+// comes in that way. Both missing is an error, for nobody could come in at all.
+// Errors name variable and line, and show nothing of a secret.
+func FromEnvironment() (People, error) {
+	if !isSet(UsersVariable) && !isSet(TokensVariable) {
+		return People{}, fmt.Errorf("nobody may come in: set %s or %s, or one of them with _FILE", UsersVariable, TokensVariable)
+	}
+	users, err := readList(UsersVariable, ParseUsers)
+	if err != nil {
+		return People{}, err
+	}
+	tokens, err := readList(TokensVariable, ParseTokens)
+	if err != nil {
+		return People{}, err
+	}
+	return People{Users: users, Tokens: tokens}, nil
+}
+
+func isSet(variable string) bool {
+	return os.Getenv(variable) != "" || os.Getenv(variable+"_FILE") != ""
+}
+
+func readList[T any](variable string, parse func(string) ([]T, error)) ([]T, error) {
+	if !isSet(variable) {
+		return nil, nil
+	}
+	text, err := config.Secret(variable)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", variable, err)
+	}
+	return list, nil
+}
+
+// named is the beginning of a line of either list.
+type named struct {
+	name  string
+	roles Roles
+}
+
+// parseLines reads "name:roles:secret" lines. Empty lines and those that begin
+// with # are left out. Errors name the line by its number.
+func parseLines(text string, add func(n named, secret string) error) error {
+	seen := make(map[string]int)
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if len(seen) == maxLines {
+			return fmt.Errorf("line %d: at most %d are taken", number, maxLines)
+		}
+		n, secret, err := parseLine(line)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		if before, repeated := seen[n.name]; repeated {
+			return fmt.Errorf("line %d: %q is in line %d already", number, n.name, before)
+		}
+		seen[n.name] = number
+		if err := add(n, secret); err != nil {
+			return fmt.Errorf("line %d: %q: %w", number, n.name, err)
+		}
+	}
+	if len(seen) == 0 {
+		return errors.New("the list is empty")
+	}
+	return nil
+}
+
+func parseLine(line string) (named, string, error) {
+	name, rest, _ := strings.Cut(line, ":")
+	roles, secret, complete := strings.Cut(rest, ":")
+	if !complete {
+		return named{}, "", errors.New(`want "name:roles:" and what the command printed behind it`)
+	}
+	if err := checkName(name); err != nil {
+		return named{}, "", err
+	}
+	parsed, err := ParseRoles(roles)
+	if err != nil {
+		return named{}, "", fmt.Errorf("%q: %w", name, err)
+	}
+	return named{name: name, roles: parsed}, secret, nil
+}
+
+// checkName holds names to what is typed the same on every keyboard, a Turkish
+// one with its two letters i included.
+func checkName(name string) error {
+	if !validName.MatchString(name) {
+		return errors.New("a name has 1 to 64 characters of a-z 0-9 . _ @ + -, a letter or digit first")
+	}
+	return nil
+}
+
+// hashing is RFC 9106's second recommended setting, with its 64 MB, for
+// passwords that are set here: about a tenth of a second of one processor.
+var hashing = argon2id.Params{Memory: 64 << 10, Iterations: 3, Parallelism: 4, SaltLength: 16, KeyLength: 32}
+
+// What a hash made elsewhere must be like: OWASP's least effort (19 MiB twice,
+// or more memory once), and no more memory than a sign-in may cost.
+const (
+	leastMemory = 19 << 10  // KiB
+	mostMemory  = 256 << 10 // KiB
+	leastEffort = 2 * leastMemory
+	mostPasses  = 16
+	mostLanes   = 16
+)
+
+// Lengths of a password: characters at least (NIST SP 800-63B asks for as many
+// where nothing but a password is asked for), bytes at most.
+const (
+	LeastPassword = 15
+	MostPassword  = 256
+)
+
+// User is somebody who signs in with a password.
+type User struct {
+	Name  string
+	Roles Roles
+	hash  string
+}
+
+// NewUser makes a user with a password of 15 characters to 256 bytes.
+func NewUser(name string, roles Roles, password string) (User, error) {
+	if err := checkName(name); err != nil {
+		return User{}, err
+	}
+	if !utf8.ValidString(password) || utf8.RuneCountInString(password) < LeastPassword || len(password) > MostPassword {
+		return User{}, fmt.Errorf("a password has at least %d characters and at most %d bytes of UTF-8", LeastPassword, MostPassword)
+	}
+	hash, err := argon2id.CreateHash(password, &hashing)
+	if err != nil {
+		return User{}, fmt.Errorf("hash the password: %w", err)
+	}
+	return User{Name: name, Roles: roles, hash: hash}, nil
+}
+
+// Line is the user's line in PANEL_USERS.
+func (u *User) Line() string { return u.Name + ":" + u.Roles.String() + ":" + u.hash }
+
+// credential stands for the user's line in the sessions that were begun with it:
+// another password, other roles, and they are over.
+func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
+
+// ParseUsers reads lines "name:role[,role]:$argon2id$…". Errors name the line,
+// never its hash: an unknown role, a name that occurs twice, a hash that is
+// none, weak, or too costly.
+func ParseUsers(text string) ([]User, error) {
+	var users []User
+	err := parseLines(text, func(n named, hash string) error {
+		users = append(users, User{Name: n.name, Roles: n.roles, hash: hash})
+		return checkHash(hash)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return users, nil
+}
+
+var (
+	errNoHash = errors.New("the password's hash is not one of argon2id as `reporting user` prints it")
+	errWeak   = errors.New("the password's hash is too weak; make it again with `reporting user`")
+	errCostly = errors.New("the password's hash takes too much memory or time; make it again with `reporting user`")
+)
+
+// checkHash refuses what would be guessed, what would end the process, and what
+// has anything before, between or behind its parts.
+func checkHash(hash string) error {
+	p, salt, key, err := argon2id.DecodeHash(hash) // knows version 19 only
+	if err != nil || !strings.HasPrefix(hash, fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$", p.Memory, p.Iterations, p.Parallelism)) {
+		return errNoHash
+	}
+	switch {
+	case p.Memory > mostMemory, p.Iterations > mostPasses, p.Parallelism > mostLanes, len(salt) > 64, len(key) > 64:
+		return errCostly
+	case p.Parallelism < 1, p.Memory < leastMemory, p.Memory*p.Iterations < leastEffort, len(salt) < 16, len(key) < 32:
+		return errWeak
+	}
+	return nil
+}
+
+// tokenPrefix says whose a token is that was found in a place where it should
+// not be.
+const tokenPrefix = "rpt_"
+
+// maxToken bounds what is hashed on behalf of a stranger.
+const maxToken = 256
+
+// digestPrefix names the digest in a token's line.
+const digestPrefix = "sha256:"
+
+// Token is what a program shows instead of signing in: 32 random bytes, so that
+// a plain SHA-256 is enough to keep.
+type Token struct {
+	Name   string
+	Roles  Roles
+	digest [sha256.Size]byte
+}
+
+// NewToken makes a token. The text is what the program sends; it cannot be had
+// again.
+func NewToken(name string, roles Roles) (text string, t Token, err error) {
+	if err := checkName(name); err != nil {
+		return "", Token{}, err
+	}
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand ends the program instead
+	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return text, Token{Name: name, Roles: roles, digest: sha256.Sum256([]byte(text))}, nil
+}
+
+// Line is the token's line in REPORT_TOKENS.
+func (t *Token) Line() string {
+	return t.Name + ":" + t.Roles.String() + ":" + digestPrefix + hex.EncodeToString(t.digest[:])
+}
+
+// ParseTokens reads lines "name:role[,role]:sha256:<64 hexadecimal digits>", the
+// digest of the token's text. Errors name the line, never its digest: an unknown
+// role, a name or a token that occurs twice, a digest that is none.
+func ParseTokens(text string) ([]Token, error) {
+	var tokens []Token
+	seen := make(map[[sha256.Size]byte]bool)
+	err := parseLines(text, func(n named, secret string) error {
+		t := Token{Name: n.name, Roles: n.roles}
+		digits, ok := strings.CutPrefix(secret, digestPrefix)
+		if !ok || len(digits) != hex.EncodedLen(len(t.digest)) {
+			return errNoDigest
+		}
+		if _, err := hex.Decode(t.digest[:], []byte(digits)); err != nil {
+			return errNoDigest
+		}
+		if seen[t.digest] {
+			return errors.New("another name has the same token")
+		}
+		if t.digest == sha256.Sum256(nil) {
+			return errors.New("this is the digest of nothing; make a token with `reporting token`")
+		}
+		seen[t.digest] = true
+		tokens = append(tokens, t)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tokens, nil
+}
+
+var errNoDigest = errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
+
+// findToken compares with every token, so that the time tells neither whether
+// one fits nor which.
+func findToken(tokens []Token, text string) *Token {
+	if len(text) > maxToken {
+		return nil
+	}
+	given := sha256.Sum256([]byte(text))
+	found := -1
+	for i := range tokens {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], tokens[i].digest[:]), i, found)
+	}
+	if found < 0 {
+		return nil
+	}
+	return &tokens[found]
+}
+
+// Role is what a user or a token may do.
+type Role string
+
+// The roles (design section 8).
+const (
+	Operator Role = "operator" // runs accounts, limits, webhooks, fleets
+	Finance  Role = "finance"  // reads and downloads reports
+)
+
+// Roles are the roles of one user or token, each once.
+type Roles []Role
+
+var errRoles = errors.New("want one or both of operator and finance as roles, separated by a comma")
+
+// ParseRoles reads "operator", "finance" or both with a comma. The error does
+// not repeat the text: in a line with a missing part a secret stands there.
+func ParseRoles(text string) (Roles, error) {
+	var roles Roles
+	for name := range strings.SplitSeq(text, ",") {
+		role := Role(name)
+		if role != Operator && role != Finance || slices.Contains(roles, role) {
+			return nil, errRoles
+		}
+		roles = append(roles, role)
+	}
+	return roles, nil
+}
+
+// Names are the roles as they are written down.
+func (rs Roles) Names() []string {
+	names := make([]string, len(rs))
+	for i, r := range rs {
+		names[i] = string(r)
+	}
+	return names
+}
+
+// String is the inverse of ParseRoles.
+func (rs Roles) String() string { return strings.Join(rs.Names(), ",") }
+
+// Include tells whether one of the wanted roles is among them.
+func (rs Roles) Include(wanted ...Role) bool {
+	return slices.ContainsFunc(wanted, func(r Role) bool { return slices.Contains(rs, r) })
+}

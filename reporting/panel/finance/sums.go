@@ -1,0 +1,303 @@
+package finance
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/reports"
+)
+
+// Bounds of what is shown, so that it can be read and stays small.
+const (
+	maxBars   = 62 // days, then months, then years
+	maxFleets = 12 // in a chart
+	maxLabel  = 24 // characters of a name in a chart
+)
+
+// group is what the pieces of an outline with the same first column add up to: a
+// fleet's, or a kind's of exceptions.
+type group struct {
+	by    []string
+	name  string // a fleet's
+	rows  int64
+	sums  []int64 // by the report's columns
+	today int64   // of them, the cash that was expected today
+}
+
+func (g *group) add(other *group) {
+	g.rows += other.rows
+	g.today += other.today
+	for i, n := range other.sums {
+		g.sums[i] += n
+	}
+}
+
+// groupsOf adds up the pieces by their first column.
+func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[string]*group {
+	groups := map[string]*group{}
+	cash := r.Column("cashExpected")
+	byDay := cash >= 0 && r.Column("day") >= 0
+	for i := range o.Pieces {
+		piece := &o.Pieces[i]
+		one := &group{by: piece.By, rows: piece.Rows, sums: make([]int64, len(r.Columns))}
+		for column := range piece.Totals {
+			one.sums[column] = piece.Totals[column].Number
+		}
+		if byDay && piece.Day == today {
+			one.today = one.sums[cash]
+		}
+		if before := groups[piece.By[0]]; before != nil {
+			before.add(one)
+		} else {
+			groups[piece.By[0]] = one
+		}
+	}
+	return groups
+}
+
+// fleetsOf are the groups of fleets, named and in an order. Those beyond most are
+// one group together.
+func fleetsOf(groups map[string]*group, known *directory, most int, order func(a, b *group) int) []*group {
+	for id, g := range groups {
+		g.name = known.Fleets.labelOr(id, g.by[1])
+	}
+	fleets := slices.SortedFunc(maps.Values(groups), order)
+	if len(fleets) <= most {
+		return fleets
+	}
+	others := fleets[most-1]
+	for _, g := range fleets[most:] {
+		others.add(g)
+	}
+	others.name = fmt.Sprintf("%d others", len(fleets)-most+1)
+	return fleets[:most]
+}
+
+// byFleet are the columns of the reports that are also added up by fleet.
+var byFleet = []string{"fleetId", "fleetName"}
+
+// todaysCash stands among the columns for what is no column of the report.
+const todaysCash = -1
+
+// subtotals is a table of one row per fleet, with the report's columns; nil when
+// there is none. An outline by days also shows the cash of today, if today is
+// within the period.
+func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
+	if !slices.Equal(outlinedBy[v.Report.Name], byFleet) || len(o.Pieces) == 0 {
+		return nil
+	}
+	t := &table{Name: v.Report.Title + " by fleet", Columns: []heading{{Name: "Fleet"}}}
+	withToday := v.Report.Column("day") >= 0 && v.Filters.params.From <= today && today <= v.Filters.params.To
+	var columns []int
+	for _, keys := range layouts[v.Report.Name] {
+		i := v.Report.Column(keys[0])
+		c := &v.Report.Columns[i]
+		if !c.Sum {
+			continue
+		}
+		columns, t.Columns = append(columns, i), append(t.Columns, heading{Name: c.Heading(), Class: classOf(c.Kind)})
+		if c.Key == "cashExpected" && withToday {
+			columns, t.Columns = append(columns, todaysCash), append(t.Columns, heading{Name: "Cash today", Class: classOf(reports.Money)})
+		}
+	}
+	all := &group{name: "Total of all fleets", sums: make([]int64, len(v.Report.Columns))}
+	byName := func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.by[0], b.by[0])) }
+	for _, g := range fleetsOf(groupsOf(v.Report, o, today), v.known, pageRows, byName) {
+		all.add(g)
+		t.Rows = append(t.Rows, g.row(t, v.Report, columns))
+	}
+	t.Sums = all.row(t, v.Report, columns)
+	return t
+}
+
+func (g *group) row(t *table, r *reports.Report, columns []int) row {
+	shown := row{Head: cell{Text: g.name}}
+	for n, i := range columns {
+		kind, sum := reports.Money, g.today
+		if i != todaysCash {
+			kind, sum = r.Columns[i].Kind, g.sums[i]
+		}
+		shown.Cells = append(shown.Cells, cell{Label: t.Columns[n+1].Name, Text: write(kind, sum), Class: classOf(kind)})
+	}
+	return shown
+}
+
+// chart adds the report's chart.
+func (v *view) chart(o *reports.Outline) {
+	switch v.Report.Name {
+	case "expected-collections":
+		v.Charts = append(v.Charts, v.collections(o))
+	case "order-ledger":
+		v.Charts = append(v.Charts, v.orders(o))
+	case "fleet-statement":
+		v.Charts = append(v.Charts, outcomes(o, v.known))
+	case "exceptions":
+		v.Kinds = v.kindsOf(o)
+		v.Charts = append(v.Charts, exceptionKinds(v.Kinds))
+	}
+}
+
+// bars are the stretches of time of a chart: every day of the period, or every
+// month or year of a long one, whether something happened or not.
+type bars struct {
+	labels []string
+	places map[string]int
+	layout string
+	every  string // day, month or year
+}
+
+func barsOf(p reports.Params) bars {
+	b := bars{layout: "2 Jan", every: "day", places: map[string]int{}}
+	first, last := dateOf(p.From), dateOf(p.To)
+	months := (last.Year()-first.Year())*12 + int(last.Month()) - int(first.Month()) + 1
+	switch {
+	case int(p.To-p.From) < maxBars:
+		if first.Year() != last.Year() {
+			b.layout = "2 Jan 06"
+		}
+	case months <= maxBars:
+		b.layout, b.every = "Jan 2006", "month"
+	default:
+		b.layout, b.every = "2006", "year"
+	}
+	for day := p.From; day <= p.To; day++ {
+		label := dateOf(day).Format(b.layout)
+		if _, there := b.places[label]; !there {
+			b.places[label] = len(b.labels)
+			b.labels = append(b.labels, label)
+		}
+	}
+	return b
+}
+
+// add adds to the bar that a day is in.
+func (b *bars) add(values []int64, day reports.Day, n int64) {
+	if i, there := b.places[dateOf(day).Format(b.layout)]; there {
+		values[i] += n
+	}
+}
+
+// collections is what was expected, by the day of delivery.
+func (v *view) collections(o *reports.Outline) *layout.Chart {
+	b := barsOf(v.Filters.params)
+	cash, card := make([]int64, len(b.labels)), make([]int64, len(b.labels))
+	for i := range o.Pieces {
+		piece := &o.Pieces[i]
+		b.add(cash, piece.Day, v.Report.Total(piece.Summary, "cashExpected"))
+		b.add(card, piece.Day, v.Report.Total(piece.Summary, "cardExpected"))
+	}
+	return &layout.Chart{ID: "collections", Title: "Expected cash and card per " + b.every, Unit: "TRY", Stacked: true, Labels: b.labels,
+		Series: []layout.Series{layout.Amounts("Cash", "accent", cash), layout.Amounts("Card", "second", card)}}
+}
+
+// outcomeSeries are the series of a chart by what has become of orders.
+func outcomeSeries(delivered, failed, cancelled []int64) []layout.Series {
+	return []layout.Series{layout.Counts("Delivered", "good", delivered), layout.Counts("Failed", "bad", failed), layout.Counts("Cancelled", "quiet", cancelled)}
+}
+
+// orders is how many were created, by what has become of them.
+func (v *view) orders(o *reports.Outline) *layout.Chart {
+	b := barsOf(v.Filters.params)
+	counts := map[string][]int64{}
+	for _, status := range []delivery.Status{delivery.Delivered, delivery.Failed, delivery.Cancelled} {
+		counts[status.String()] = make([]int64, len(b.labels))
+	}
+	open := make([]int64, len(b.labels))
+	for i := range o.Pieces {
+		values := counts[o.Pieces[i].By[0]]
+		if values == nil {
+			values = open
+		}
+		b.add(values, o.Pieces[i].Day, o.Pieces[i].Rows)
+	}
+	series := outcomeSeries(counts[delivery.Delivered.String()], counts[delivery.Failed.String()], counts[delivery.Cancelled.String()])
+	return &layout.Chart{ID: "orders", Title: "Orders created per " + b.every, Stacked: true, Labels: b.labels,
+		Series: append(series, layout.Counts("In progress", "accent", open))}
+}
+
+func shortLabel(name string) string {
+	if runes := []rune(name); len(runes) > maxLabel {
+		return string(runes[:maxLabel-1]) + "…"
+	}
+	return name
+}
+
+// outcomes is what came of the orders of each fleet, those with the most first. It
+// has no labels when none has ended.
+func outcomes(o *reports.Outline, known *directory) *layout.Chart {
+	r := mustFind("fleet-statement")
+	columns := []int{r.Column("delivered"), r.Column("failed"), r.Column("cancelled")}
+	ended := func(g *group) int64 { return g.sums[columns[0]] + g.sums[columns[1]] + g.sums[columns[2]] }
+	groups := groupsOf(r, o, 0)
+	maps.DeleteFunc(groups, func(_ string, g *group) bool { return ended(g) == 0 })
+	c := &layout.Chart{ID: "outcomes", Title: "Orders by outcome and fleet", Stacked: true, Across: true}
+	var counts [3][]int64
+	for _, g := range fleetsOf(groups, known, maxFleets, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(ended(b), ended(a)), cmp.Compare(a.name, b.name))
+	}) {
+		c.Labels = append(c.Labels, shortLabel(g.name))
+		for i, column := range columns {
+			counts[i] = append(counts[i], g.sums[column])
+		}
+	}
+	c.Series = outcomeSeries(counts[0], counts[1], counts[2])
+	return c
+}
+
+// kind is a kind of exceptions, what it means (the report's column reason), what to
+// do, and where its rows are.
+type kind struct {
+	Name, Meaning, Todo, Address string
+	Rows, Amount, Collection     int64
+}
+
+// kindsOf sums the exceptions of each kind, the most frequent one first.
+func (v *view) kindsOf(o *reports.Outline) (kinds []kind) {
+	amount, collection := v.Report.Column("orderAmount"), v.Report.Column("collectionAmount")
+	for name, g := range groupsOf(v.Report, o, 0) {
+		only := v.Filters.Typed
+		only.Kind = name
+		kinds = append(kinds, kind{Name: name, Meaning: g.by[1], Todo: reports.Todo(name), Address: address(pathOf(v.Report), only),
+			Rows: g.rows, Amount: g.sums[amount], Collection: g.sums[collection]})
+	}
+	slices.SortFunc(kinds, func(a, b kind) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Name, b.Name)) })
+	return kinds
+}
+
+func exceptionKinds(kinds []kind) *layout.Chart {
+	c := &layout.Chart{ID: "kinds", Title: "Exceptions by kind", Across: true}
+	var counts []int64
+	for _, k := range kinds {
+		c.Labels, counts = append(c.Labels, k.Name), append(counts, k.Rows)
+	}
+	c.Series = []layout.Series{layout.Counts("Exceptions", "warn", counts)}
+	return c
+}
+
+// balance says of the fleet statement what the amount delivered is made of. Cash and
+// card are amounts to collect, all else is order amounts; the rest is what an amount
+// to collect differs from its order amount.
+func balance(r *reports.Report, s reports.Summary) string {
+	if r.Column("orderAmountDelivered") < 0 {
+		return ""
+	}
+	rest := r.Total(s, "orderAmountDelivered")
+	text := "Amount delivered " + layout.Money(rest) + " ="
+	for _, part := range []struct{ key, name string }{
+		{"cashExpected", "cash expected"}, {"cardExpected", "+ card expected"}, {"prepaidAmount", "+ prepaid"}, {"noPaymentTypeAmount", "+ without payment type"},
+	} {
+		n := r.Total(s, part.key)
+		text, rest = text+" "+part.name+" "+layout.Money(n), rest-n
+	}
+	switch {
+	case rest > 0:
+		text += " + " + layout.Money(rest) + " of cash and card orders that was not to be collected"
+	case rest < 0:
+		text += " - " + layout.Money(-rest) + " of cash and card orders that was to be collected beyond the order amounts"
+	}
+	return text + "."
+}
