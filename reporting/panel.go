@@ -99,8 +99,8 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	return programs, nil
 }
 
-// panel is what people reach with a browser: operators and finance behind the
-// gate, customers by their tracking links.
+// panel is what people reach with a browser: operators and finance who are signed
+// in, customers by their tracking links.
 type panel struct {
 	settings    panelSettings
 	environment string
@@ -155,86 +155,60 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 // listeners is the list of what is served where. history tells whether
 // ClickHouse's tables are there.
 func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
-	customers := http.NewServeMux()
-	if err := p.customers(customers, l); err != nil {
-		return nil, err
-	}
-	everything, err := p.handler(l, a, history)
-	if err != nil {
-		return nil, err
-	}
-	everything.Handle("/track/", customers) // operators follow links from here
-	list := []listener{{"panel", p.settings.Addr, everything}}
-	if p.settings.TrackingAddr != "" {
-		list = append(list, listener{"tracking", p.settings.TrackingAddr, customers})
-	}
-	return list, nil
-}
-
-func (p *panel) handler(l *ledger.Ledger, a *archive.Archive, history func() bool) (*http.ServeMux, error) {
 	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)
 	if err != nil {
 		return nil, err
 	}
-	f, err := layout.New(gate, p.environment, p.log)
+	shared, err := layout.New(gate, p.environment, p.log)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/assets/", f.Assets())
-	mux.Handle("/favicon.ico", f.Icon())
-	mux.Handle("GET /{$}", f.Home())
-	signIn := gate.Handler()
+	mux.Handle("/assets/", shared.Assets())
+	mux.Handle("/favicon.ico", shared.Icon())
+	mux.Handle("GET /{$}", shared.Home())
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
-		mux.Handle(path, signIn)
+		mux.Handle(path, gate.Handler())
 	}
-	if err := p.operators(mux, f, l, a); err != nil {
+
+	if p.overview, err = dashboard.New(shared, l, a, p.log); err != nil {
 		return nil, err
 	}
-	return mux, p.finance(mux, f, gate, l, a, history)
-}
+	if p.overview.Programs, err = p.settings.programs(); err != nil {
+		return nil, err
+	}
+	p.overview.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
+	p.overview.Routes(mux)
+	operators, err := admin.New(shared, l, p.admin, p.log)
+	if err != nil {
+		return nil, err
+	}
+	operators.Routes(mux)
 
-// customers see their order by the link that came with it.
-func (p *panel) customers(mux *http.ServeMux, l *ledger.Ledger) error {
-	pages, err := tracking.New(l, p.tracking, p.log, p.registry)
-	if err == nil {
-		mux.Handle("/track/", pages.Handler())
-	}
-	return err
-}
-
-func (p *panel) operators(mux *http.ServeMux, f *layout.Layout, l *ledger.Ledger, a *archive.Archive) error {
-	look, err := dashboard.New(f, l, a, p.log)
+	payments, err := finance.New(shared, l, a, p.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if look.Programs, err = p.settings.programs(); err != nil {
-		return err
-	}
-	p.overview = look
-	look.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
-	look.Routes(mux)
-	act, err := admin.New(f, l, p.admin, p.log)
+	payments.Routes(mux)
+	downloads, err := download.New(a, payments.Named, p.settings.Download, p.log, p.registry)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	act.Routes(mux)
-	return nil
-}
-
-func (p *panel) finance(mux *http.ServeMux, f *layout.Layout, gate *auth.Gate, l *ledger.Ledger, a *archive.Archive, history func() bool) error {
-	pages, err := finance.New(f, l, a, p.log)
-	if err != nil {
-		return err
-	}
-	pages.Routes(mux)
-	downloads, err := download.New(a, pages.Named, p.settings.Download, p.log, p.registry)
-	if err != nil {
-		return err
-	}
-	downloads.Refuse = f.Refuse // a page for a browser
+	downloads.Refuse = shared.Refuse // a page for a browser
 	mux.Handle("/reports/", p.once(history, downloads.Handler(gate)))
-	return nil
+
+	customers, err := tracking.New(l, p.tracking, p.log, p.registry)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/track/", customers.Handler()) // operators follow links from here
+	list := []listener{{"panel", p.settings.Addr, mux}}
+	if p.settings.TrackingAddr != "" {
+		alone := http.NewServeMux()
+		alone.Handle("/track/", customers.Handler())
+		list = append(list, listener{"tracking", p.settings.TrackingAddr, alone})
+	}
+	return list, nil
 }
 
 // once holds back what needs ClickHouse's tables until they are there.

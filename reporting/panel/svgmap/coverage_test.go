@@ -26,14 +26,14 @@ func TestCountry_ShowsTurkeyAlone(t *testing.T) {
 // Edirne and Van are 1,450 km apart; the map says so within its promise.
 func TestCountry_DistancesAreTrueWithinFourPerCent(t *testing.T) {
 	t.Parallel()
-	p := fit(boxOf(turkey()), countryWidth, countryHeight, coverageMargin/2, closeSpan)
+	p := fit(turkey().Bound(), countryWidth, countryHeight, coverageMargin/2, closeSpan)
 	for name, pair := range map[string][2]delivery.Point{
 		"Edirne-Kars":   {{Latitude: 41.6771, Longitude: 26.5557}, {Latitude: 40.6013, Longitude: 43.0975}},
 		"Muğla-Hakkari": {{Latitude: 37.2153, Longitude: 28.3636}, {Latitude: 37.5744, Longitude: 43.7408}},
 		"Sinop-Anamur":  {{Latitude: 42.0268, Longitude: 35.1551}, {Latitude: 36.0757, Longitude: 32.8337}},
 	} {
-		x1, y1 := p.at(pair[0])
-		x2, y2 := p.at(pair[1])
+		x1, y1 := p.at(pointOf(pair[0]))
+		x2, y2 := p.at(pointOf(pair[1]))
 		drawn := hypot(x2-x1, y2-y1) / p.units(1)
 		if ratio := drawn / Distance(pair[0], pair[1]); ratio < 0.955 || ratio > 1.045 {
 			t.Errorf("%s is drawn %.3f times as long", name, ratio)

@@ -1,41 +1,36 @@
 package svgmap
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/paulmach/orb"
+	"github.com/paulmach/orb/clip"
+	"github.com/paulmach/orb/planar"
+	"github.com/paulmach/orb/simplify"
 
 	"vendorapi/internal/delivery"
 )
 
-// metresPerDegree of latitude, on the sphere: right to half a per cent, which
-// is less than the width of a scale bar's line.
-const metresPerDegree = 111_195.0
+const (
+	// metresPerDegree of latitude, on the sphere: right to half a per cent, which
+	// is less than the width of a scale bar's line.
+	metresPerDegree = 111_195.0
+	// maxVertices bounds the paths of one layer: at 12 bytes a vertex and 14 for
+	// each path, a map stays below 40 kB.
+	maxVertices = 2000
+	// finest is the area, in square units, of a corner that nobody misses.
+	finest = 0.05
+	// barShare is the most of the width that a scale bar takes.
+	barShare = 0.28
+)
 
-// box is a part of the world in degrees.
-type box struct{ west, south, east, north float64 }
+// nothing is the bound that holds no point.
+var nothing = orb.Bound{Min: orb.Point{math.Inf(1), math.Inf(1)}, Max: orb.Point{math.Inf(-1), math.Inf(-1)}}
 
-// nowhere is the box that holds no point.
-func nowhere() box {
-	return box{west: math.Inf(1), south: math.Inf(1), east: math.Inf(-1), north: math.Inf(-1)}
-}
-
-func (b box) empty() bool { return b.west > b.east }
-
-// with is the box grown to hold the point.
-func (b box) with(p delivery.Point) box {
-	return box{min(b.west, p.Longitude), min(b.south, p.Latitude), max(b.east, p.Longitude), max(b.north, p.Latitude)}
-}
-
-// around is the box grown to hold what is within metres of the point.
-func (b box) around(p delivery.Point, metres float64) box {
-	degrees := metres / metresPerDegree
-	east := degrees / cosine(p.Latitude)
-	return b.with(delivery.Point{Latitude: p.Latitude - degrees, Longitude: p.Longitude - east}).
-		with(delivery.Point{Latitude: p.Latitude + degrees, Longitude: p.Longitude + east})
-}
-
-// cosine of a latitude, kept away from 0 so that a pole is drawn as well.
-func cosine(latitude float64) float64 { return max(math.Cos(latitude*math.Pi/180), 0.05) }
+func pointOf(p delivery.Point) orb.Point { return orb.Point{p.Longitude, p.Latitude} }
 
 // onEarth refuses what is no position: NaN, infinities, degrees that do not
 // exist.
@@ -43,44 +38,72 @@ func onEarth(p delivery.Point) bool {
 	return math.Abs(p.Latitude) <= 90 && math.Abs(p.Longitude) <= 180
 }
 
+// cosine of a latitude, kept away from 0 so that a pole is drawn as well.
+func cosine(latitude float64) float64 { return max(math.Cos(latitude*math.Pi/180), 0.05) }
+
+// polygonsOf reads the coverage's GeoJSON, in degrees; nil has none.
+func polygonsOf(c *delivery.Coverage) (orb.MultiPolygon, error) {
+	if c == nil {
+		return nil, nil
+	}
+	var shape struct {
+		Type        string          `json:"type"`
+		Coordinates json.RawMessage `json:"coordinates"`
+	}
+	if err := json.Unmarshal(c.JSON(), &shape); err != nil {
+		return nil, fmt.Errorf("draw a coverage: %w", err)
+	}
+	polygons := make(orb.MultiPolygon, 1)
+	var target any = &polygons
+	if shape.Type == "Polygon" {
+		target = &polygons[0]
+	}
+	if err := json.Unmarshal(shape.Coordinates, target); err != nil {
+		return nil, fmt.Errorf("draw a coverage: %w", err)
+	}
+	return polygons, nil
+}
+
+// turkey is the country's outline, in degrees.
+func turkey() orb.MultiPolygon {
+	var land orb.MultiPolygon
+	for _, points := range delivery.TurkeyOutline() {
+		ring := make(orb.Ring, len(points))
+		for i, p := range points {
+			ring[i] = pointOf(p)
+		}
+		land = append(land, orb.Polygon{ring})
+	}
+	return land
+}
+
 // plane turns degrees into units of a view box; north is up.
 type plane struct {
 	width, height float64
-	middle        delivery.Point
+	middle        orb.Point
 	cos           float64
 	scale         float64 // units for a degree of latitude
 }
 
-// fit is the plane on which the box fills the view but for a margin. A box of
-// less than minSpan metres is drawn as if it had as many, so that two points
-// side by side are not torn apart.
-func fit(b box, width, height int, margin, minSpan float64) plane {
-	p := plane{width: float64(width), height: float64(height),
-		middle: delivery.Point{Latitude: (b.south + b.north) / 2, Longitude: (b.west + b.east) / 2}}
-	p.cos = cosine(p.middle.Latitude)
+// fit is the plane on which the bound fills the view but for a margin. A bound of
+// less than minSpan metres is drawn as if it had as many, so that two points side
+// by side are not torn apart.
+func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
+	p := plane{width: float64(width), height: float64(height), middle: b.Center()}
+	p.cos = cosine(p.middle[1])
 	least := minSpan / metresPerDegree
-	across, up := max((b.east-b.west)*p.cos, least), max(b.north-b.south, least)
+	across, up := max((b.Max[0]-b.Min[0])*p.cos, least), max(b.Max[1]-b.Min[1], least)
 	p.scale = min((p.width-2*margin)/across, (p.height-2*margin)/up)
 	return p
 }
 
 // at is where a point of the world is drawn.
-func (p plane) at(of delivery.Point) (x, y float64) {
-	return p.width/2 + (of.Longitude-p.middle.Longitude)*p.cos*p.scale,
-		p.height/2 - (of.Latitude-p.middle.Latitude)*p.scale
+func (p plane) at(of orb.Point) (x, y float64) {
+	return p.width/2 + (of[0]-p.middle[0])*p.cos*p.scale, p.height/2 - (of[1]-p.middle[1])*p.scale
 }
 
 // units is how long metres are drawn.
 func (p plane) units(metres float64) float64 { return metres / metresPerDegree * p.scale }
-
-// round keeps tenths, a small part of a pixel, and knows no -0.
-func round(v float64) float64 { return math.Round(v*10)/10 + 0 }
-
-// appendNumber writes a rounded figure as path data has it.
-func appendNumber(b []byte, v float64) []byte { return strconv.AppendFloat(b, round(v), 'f', -1, 64) }
-
-// barShare is the most of the width that a scale bar takes.
-const barShare = 0.28
 
 // bar is the longest of 1, 2 and 5 times a power of ten metres that has its
 // share of the width.
@@ -113,10 +136,97 @@ func (p plane) grid(metres float64) (paths []string) {
 	return paths
 }
 
+// paths draws the polygons on the plane, cut at its edges and with no more than
+// maxVertices corners. The polygons are changed on the way.
+func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
+	for _, polygon := range polygons {
+		for _, ring := range polygon {
+			for i, at := range ring {
+				ring[i][0], ring[i][1] = p.at(at)
+			}
+		}
+	}
+	polygons = clip.MultiPolygon(orb.Bound{Max: orb.Point{p.width, p.height}}, polygons)
+	for _, polygon := range shorten(polygons) {
+		paths = append(paths, pathOf(polygon))
+	}
+	return paths
+}
+
+// shorten leaves out the smallest corners, and holes and islands smaller than
+// those, until few enough are left. Each round is four times as coarse, and a
+// map's whole area ends it after a dozen.
+func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
+	for area := finest; ; area *= 4 {
+		corners := simplify.VisvalingamThreshold(area)
+		largest := largestOf(polygons)
+		kept := polygons[:0]
+		left := 0
+		for i, polygon := range polygons {
+			if i != largest && ringArea(polygon[0]) < area {
+				continue
+			}
+			rings := polygon[:0]
+			for j, ring := range polygon {
+				if j == 0 || ringArea(ring) >= area {
+					ring = corners.Ring(ring)
+					rings, left = append(rings, ring), left+len(ring)
+				}
+			}
+			kept = append(kept, rings)
+		}
+		if polygons = kept; left <= maxVertices {
+			return polygons
+		}
+	}
+}
+
+// largestOf is the polygon that is drawn in any case; -1 when there is none.
+func largestOf(polygons orb.MultiPolygon) int {
+	largest, area := -1, math.Inf(-1)
+	for i, polygon := range polygons {
+		if a := ringArea(polygon[0]); a > area {
+			largest, area = i, a
+		}
+	}
+	return largest
+}
+
+func ringArea(r orb.Ring) float64 { return math.Abs(planar.Area(r)) }
+
+// pathOf is a polygon with its holes as path data; points that coincide after
+// rounding are written once.
+func pathOf(polygon orb.Polygon) string {
+	var path []byte
+	for _, ring := range polygon {
+		path = append(path, 'M')
+		begin := len(path)
+		var last orb.Point
+		for i, at := range ring {
+			at = orb.Point{round(at[0]), round(at[1])}
+			closing := i > 0 && i == len(ring)-1 && ring[0] == ring[i] // Z does that
+			if closing || len(path) > begin && at == last {
+				continue
+			}
+			if len(path) > begin {
+				path = append(path, ' ')
+			}
+			path = append(appendNumber(path, at[0]), ' ')
+			path = appendNumber(path, at[1])
+			last = at
+		}
+		path = append(path, 'Z')
+	}
+	return string(path)
+}
+
+// round keeps tenths, a small part of a pixel, and knows no -0.
+func round(v float64) float64 { return math.Round(v*10)/10 + 0 }
+
+// appendNumber writes a rounded figure as path data has it.
+func appendNumber(b []byte, v float64) []byte { return strconv.AppendFloat(b, round(v), 'f', -1, 64) }
+
 // line is a straight line's path data.
 func line(x1, y1, x2, y2 float64) string {
-	b := append(appendNumber([]byte("M"), x1), ' ')
-	b = append(appendNumber(b, y1), 'L')
-	b = append(appendNumber(b, x2), ' ')
-	return string(appendNumber(b, y2))
+	return fmt.Sprintf("M%v %vL%v %v", round(x1), round(y1), round(x2), round(y2))
 }
