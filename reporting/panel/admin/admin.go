@@ -202,7 +202,7 @@ func (p *Pages) accountNames(ctx context.Context) (map[delivery.AccountID]string
 // for istanbul means İstanbul and ISTANBUL as well.
 func search(text string) string { return delivery.FoldName(strings.TrimSpace(text)) }
 
-// matches tells whether one of the texts contains what is searched for.
+// matches reports whether one of the texts contains what is searched for.
 func matches(wanted string, texts ...string) bool {
 	for _, text := range texts {
 		if strings.Contains(delivery.FoldName(text), wanted) {

@@ -167,7 +167,7 @@ func setFlag(r *http.Request, field, doneTrue, doneFalse string) action {
 // the form was shown.
 const shownSuffix = ".shown"
 
-// changedIn tells whether a field of the form holds something else than when the
+// changedIn reports whether a field of the form holds something else than when the
 // form was shown. Only what was changed is sent, so that of two operators the
 // second does not undo what the first one changed.
 func changedIn(form url.Values, field string) bool {
@@ -204,7 +204,7 @@ func newFormPage(r *http.Request, o outcome) formPage {
 // typed is a form as it was sent; empty before one was.
 type typed struct{ form url.Values }
 
-// Has tells whether a form with this field was sent.
+// Has reports whether a form with this field was sent.
 func (t typed) Has(field string) bool { return t.form.Has(field) }
 
 // Or is what was typed into a field, and what is stored while nothing was.
@@ -245,7 +245,7 @@ func (t typed) Area() string {
 	return t.form.Get("coverage")
 }
 
-// AreaLeftOut tells whether the coverage is too long to be shown again.
+// AreaLeftOut reports whether the coverage is too long to be shown again.
 func (t typed) AreaLeftOut() bool {
 	return len(template.HTMLEscapeString(t.form.Get("coverage"))) > longestArea
 }

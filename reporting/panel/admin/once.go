@@ -23,7 +23,7 @@ import (
 // the same number and the same content is a double click, or a page that was
 // loaded again. Within repeatAnswer it gets the first one's answer, because a
 // browser shows only the last and the first may have held a secret; after that it
-// is told that it was sent before.
+// reads that it was sent before.
 //
 // This process remembers it, for an hour. Behind several replicas a second click
 // may reach another one: panel.js prevents most of those, and where doing it twice
@@ -65,7 +65,7 @@ func (p *Pages) once(act layout.Handler) layout.Handler {
 
 type formKey [sha256.Size]byte
 
-// keyOf tells forms apart by who sent what where.
+// keyOf distinguishes forms by who sent what where.
 func keyOf(r *http.Request) formKey {
 	who := auth.IdentityOf(r.Context()).Name
 	return sha256.Sum256([]byte(who + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))

@@ -222,13 +222,13 @@ type storePage struct {
 
 var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
 
-// Confirmable tells whether the store waits for its fleet's answer.
+// Confirmable reports whether the store waits for its fleet's answer.
 func (s *storePage) Confirmable() bool { return s.State == delivery.AwaitingFleetApproval }
 
-// Migratable tells whether the store can get a closing date.
+// Migratable reports whether the store can get a closing date.
 func (s *storePage) Migratable() bool { return s.State == delivery.Active }
 
-// Closable tells whether the store can be deactivated.
+// Closable reports whether the store can be deactivated.
 func (s *storePage) Closable() bool { return s.State != delivery.Deactivated }
 
 // showStore is GET /stores/{account}/{store}.

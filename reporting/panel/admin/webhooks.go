@@ -70,7 +70,7 @@ func (r receiver) ShortURL() string {
 // RecentAttempts are those in this hour of the clock and the one before.
 func (r receiver) RecentAttempts() int64 { return r.RecentOK + r.RecentFailed }
 
-// Attempted tells whether there were recent attempts.
+// Attempted reports whether there were recent attempts.
 func (r receiver) Attempted() bool { return r.RecentAttempts() > 0 }
 
 // SuccessRate is how many of the recent attempts succeeded, 0 to 1.
@@ -292,7 +292,7 @@ func (a attempt) Tone() string {
 // Beginning is the beginning of the answer.
 func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }
 
-// IsCut tells that there was more of the answer.
+// IsCut reports that there was more of the answer.
 func (a attempt) IsCut() bool { return len(a.Beginning()) < len(a.Answer) }
 
 // Problem is what went wrong, where the HTTP status does not say it already.

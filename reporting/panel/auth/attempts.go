@@ -49,7 +49,7 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: nobody}, err
 }
 
-// fits tells whether it is the user's password, once it is the attempt's turn;
+// fits reports whether it is the user's password, once it is the attempt's turn;
 // user may be nil. SERVICE_UNAVAILABLE, or RATE_LIMITED after too many, when its
 // turn does not come.
 func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, password string) (fits bool, err error) {

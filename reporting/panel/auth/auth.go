@@ -81,7 +81,7 @@ func (s *Settings) proxies() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// Trusts tells whether an address is a trusted proxy's.
+// Trusts reports whether an address is a trusted proxy's.
 func (s *Settings) Trusts(address netip.Addr) bool {
 	proxies, err := s.proxies()
 	return err == nil && trusted(proxies, address)

@@ -234,7 +234,7 @@ const (
 	secureCookie = "__Host-panel"
 )
 
-// secure tells whether the browser came by TLS.
+// secure reports whether the browser came by TLS.
 func (g *Gate) secure(r *http.Request) bool { return r.TLS != nil || g.settings.SecureCookies }
 
 // cookieName is the one for TLS, or the plain one.

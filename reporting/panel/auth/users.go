@@ -348,7 +348,7 @@ func (rs Roles) Names() []string {
 // String is the inverse of ParseRoles.
 func (rs Roles) String() string { return strings.Join(rs.Names(), ",") }
 
-// Include tells whether one of the wanted roles is among them.
+// Include reports whether one of the wanted roles is among them.
 func (rs Roles) Include(wanted ...Role) bool {
 	return slices.ContainsFunc(wanted, func(r Role) bool { return slices.Contains(rs, r) })
 }

@@ -125,7 +125,7 @@ func (s *search) prefix() string {
 	return strings.ToLower(strings.TrimSuffix(s.text, "…"))
 }
 
-// holds tells whether a row belongs to what is looked for, the text and the
+// holds reports whether a row belongs to what is looked for, the text and the
 // period aside: those of Redis are found by the whole external id, however old.
 func (s *search) holds(o *orderRow) bool {
 	switch {
@@ -166,7 +166,7 @@ type cursor struct {
 	order   delivery.OrderID
 }
 
-// before tells whether a row comes after the cursor's in the list.
+// before reports whether a row comes after the cursor's in the list.
 func (c *cursor) before(o *orderRow) bool {
 	if created := o.Created.UnixMilli() - c.created.UnixMilli(); created != 0 {
 		return created < 0

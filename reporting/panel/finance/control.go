@@ -12,7 +12,7 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// balancePath is the fragment that tells whether the control totals balance.
+// balancePath is the fragment that says whether the control totals balance.
 const balancePath = home + "/ties"
 
 // linesPath is where the page of control totals gets them from.
@@ -153,7 +153,7 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 	return all
 }
 
-// balanceView is the tile that tells whether the control totals balance.
+// balanceView is the tile that says whether the control totals balance.
 type balanceView struct {
 	// Result is empty while it has not been asked for.
 	Result string
