@@ -34,7 +34,7 @@ replicate.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			began := time.Now()
 			o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-			made := func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+			return withStores(c, !withoutHistory, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 				m, err := backup.Make(ctx, l, a, o)
 				if err != nil {
 					return err
@@ -45,11 +45,7 @@ replicate.`,
 					fmt.Fprintln(c.OutOrStdout(), "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
 				}
 				return nil
-			}
-			if withoutHistory {
-				return withLedger(c, func(ctx context.Context, l *ledger.Ledger) error { return made(ctx, l, nil) })
-			}
-			return withBoth(c, made)
+			})
 		},
 	}
 	f := c.Flags()
@@ -134,27 +130,27 @@ func (r *restore) run(c *cobra.Command) error {
 	if r.redisDir != "" || r.includedDir != "" {
 		return nil
 	}
-	finish := func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-		return r.finish(ctx, c, m, l, a)
-	}
-	if r.withoutHistory || len(m.Tables) == 0 {
-		return withLedger(c, func(ctx context.Context, l *ledger.Ledger) error { return finish(ctx, l, nil) })
-	}
-	return withBoth(c, finish)
-}
-
-func (r *restore) finish(ctx context.Context, c *cobra.Command, m *backup.Manifest, l *ledger.Ledger, a *archive.Archive) error {
-	resumed, err := m.Finish(ctx, r.from, l, a, r.merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
-	if err != nil {
-		return err
-	}
-	if resumed.Before {
-		fmt.Fprintln(c.OutOrStdout(), "Redis had been made fit to go on before; nothing was changed there")
-		return nil
-	}
-	fmt.Fprintf(c.OutOrStdout(), `restored everything acknowledged before %s
+	return withStores(c, !r.withoutHistory && len(m.Tables) > 0, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+		resumed, err := m.Finish(ctx, r.from, l, a, r.merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
+		if err != nil {
+			return err
+		}
+		if resumed.Before {
+			fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
+			return nil
+		}
+		fmt.Fprintf(out, `restored everything acknowledged before %s
 the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
 start the programs, and then: reporting reconcile
 `, m.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
-	return nil
+		return nil
+	})
+}
+
+// withStores opens the ledger, and ClickHouse unless it is left out: then a is nil.
+func withStores(c *cobra.Command, history bool, work func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error) error {
+	if history {
+		return withBoth(c, work)
+	}
+	return withLedger(c, func(ctx context.Context, l *ledger.Ledger) error { return work(ctx, l, nil) })
 }

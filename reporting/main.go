@@ -1,15 +1,7 @@
-// Command reporting is finance's side of the service.
-//
-//	reporting serve            export, reconcile every day, serve reports over HTTP
-//	reporting export           export only: Redis streams to ClickHouse
-//	reporting report           write a payment report
-//	reporting reconcile        compare Redis with ClickHouse, and repair
-//	reporting rebuild          export again what Redis still holds
-//	reporting backup, restore  copy the running system into a folder, and put it back
-//	reporting migrate          create or bring up to date tables and views
-//	reporting user, token      make the lines that say who may read reports
-//
-// Each command is a file that turns flags into the options of a package.
+// Command reporting is finance's side of the service: it exports orders to
+// ClickHouse, reconciles both every day, writes payment reports, serves the panel
+// and tracking pages, and makes backups. `reporting help` lists its commands; each
+// has a file here that turns flags into the options of a package.
 package main
 
 import (
@@ -47,7 +39,7 @@ func newRoot() *cobra.Command {
 	root.Args = cobra.NoArgs
 	root.RunE = func(c *cobra.Command, _ []string) error {
 		if flagSet(c, checkFlag) {
-			return serve(c, nil)
+			return checkConfig(c, nil)
 		}
 		return c.Help()
 	}
@@ -56,6 +48,7 @@ func newRoot() *cobra.Command {
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(),
 		newUserCommand(), newTokenCommand(),
+		newEngineCommand(),
 	)
 	return root
 }

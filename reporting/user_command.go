@@ -14,13 +14,28 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
+// accessCommand is a command that takes a name and its roles.
+func accessCommand(use, short, long string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {
+	var text string
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			roles, err := auth.ParseRoles(text)
+			if err != nil {
+				return fmt.Errorf("--roles: %w", err)
+			}
+			return run(c, args[0], roles)
+		},
+	}
+	c.Flags().StringVar(&text, "roles", "", "operator, finance, or both with a comma")
+	requireFlag(c, "roles")
+	return c
+}
+
 // newUserCommand is `reporting user`.
 func newUserCommand() *cobra.Command {
-	var roles string
-	command := &cobra.Command{
-		Use:   "user NAME --roles ROLES",
-		Short: "Make the line for somebody who signs in to the panel",
-		Long: fmt.Sprintf(`Make the line for somebody who signs in to the panel with a password.
+	long := fmt.Sprintf(`Make the line for somebody who signs in to the panel with a password.
 
 It asks for the password, without showing it, or reads one line from the
 standard input when that is no terminal. The line, which holds the password's
@@ -32,37 +47,25 @@ $%[1]s), is printed on the standard output:
 A password has at least %[2]d characters. Names are of a-z 0-9 . _ @ + -. Roles
 are operator (runs accounts, webhooks, fleets) and finance (reads and downloads
 reports), or both with a comma. Programs read the file when they start; a
-changed line ends the sessions that were begun with the old one.`, auth.UsersVariable, auth.LeastPassword),
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			parsed, err := auth.ParseRoles(roles)
-			if err != nil {
-				return fmt.Errorf("--roles: %w", err)
-			}
-			password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), args[0])
+changed line ends the sessions that were begun with the old one.`, auth.UsersVariable, auth.LeastPassword)
+	return accessCommand("user NAME --roles ROLES", "Make the line for somebody who signs in to the panel", long,
+		func(c *cobra.Command, name string, roles auth.Roles) error {
+			password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), name)
 			if err != nil {
 				return err
 			}
-			user, err := auth.NewUser(args[0], parsed, password)
+			user, err := auth.NewUser(name, roles, password)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), user.Line())
 			return nil
-		},
-	}
-	command.Flags().StringVar(&roles, "roles", "", "operator, finance, or both with a comma")
-	requireFlag(command, "roles")
-	return command
+		})
 }
 
 // newTokenCommand is `reporting token`.
 func newTokenCommand() *cobra.Command {
-	var roles string
-	command := &cobra.Command{
-		Use:   "token NAME --roles ROLES",
-		Short: "Make a bearer token for a program",
-		Long: fmt.Sprintf(`Make a bearer token for a program. With the role finance it downloads reports
+	long := fmt.Sprintf(`Make a bearer token for a program. With the role finance it downloads reports
 and reads their pages, with the role operator the operators' pages; it changes
 nothing.
 
@@ -72,25 +75,17 @@ names (or into $%[1]s), is printed on the standard output:
 
   reporting token erp --roles finance >> report-tokens
 
-The program then sends the header "Authorization: Bearer TOKEN".`, auth.TokensVariable),
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			parsed, err := auth.ParseRoles(roles)
-			if err != nil {
-				return fmt.Errorf("--roles: %w", err)
-			}
-			text, token, err := auth.NewToken(args[0], parsed)
+The program then sends the header "Authorization: Bearer TOKEN".`, auth.TokensVariable)
+	return accessCommand("token NAME --roles ROLES", "Make a bearer token for a program", long,
+		func(c *cobra.Command, name string, roles auth.Roles) error {
+			text, token, err := auth.NewToken(name, roles)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", args[0], text)
+			fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", name, text)
 			fmt.Fprintln(c.OutOrStdout(), token.Line())
 			return nil
-		},
-	}
-	command.Flags().StringVar(&roles, "roles", "", "operator, finance, or both with a comma")
-	requireFlag(command, "roles")
-	return command
+		})
 }
 
 func requireFlag(c *cobra.Command, name string) {
@@ -104,7 +99,11 @@ func requireFlag(c *cobra.Command, name string) {
 func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return readPassword(in)
+		line, err := bufio.NewReader(io.LimitReader(in, 4*auth.MostPassword)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 	}
 	ask := func(question string) (string, error) {
 		fmt.Fprint(prompt, question)
@@ -127,12 +126,4 @@ func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 		return "", errors.New("the two passwords differ")
 	}
 	return first, nil
-}
-
-func readPassword(in io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(in, 4*auth.MostPassword)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read the password: %w", err)
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 }

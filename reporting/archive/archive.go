@@ -1,7 +1,14 @@
+// Package archive is finance's copy of the ledger in ClickHouse: one row per
+// order and version, one per status reached, one per webhook attempt.
+//
+// It holds the schema (schema/NNNN_*.sql) with its migrations, for a single
+// server and for a cluster. A batch that is stored twice, late or out of order
+// changes nothing: what makes a row the latest is the order's own version.
 package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	_ "time/tzdata" // the driver looks up zones of columns and servers; not every machine has them
@@ -10,18 +17,18 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Archive is a ClickHouse database. Its methods may be called at once from any
-// number of goroutines. After an absence of ClickHouse it works again by itself.
+// Archive is a ClickHouse database. It is safe for concurrent use. After
+// ClickHouse was unavailable it works again by itself.
 //
-// What is ClickHouse's fault or absence wraps delivery.ErrUnavailable and may
-// succeed later; the end of a context is the context's own error; the rest is a
-// defect of the caller or of the schema.
+// An error wraps delivery.ErrUnavailable when ClickHouse is unavailable or
+// failing, so that the call may succeed later; the end of a context is the
+// context's own error; the rest is a defect of the caller or of the schema.
 type Archive struct {
 	settings Settings
 	database string
 	address  string // for errors: hosts, no credentials
 	conn     driver.Conn
-	// server is connected to no database: ours may not be there yet.
+	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
 }
 
@@ -44,14 +51,8 @@ func Open(s Settings) (*Archive, error) {
 	return a, nil
 }
 
-// Close gives the connections back. Nothing may be under way.
-func (a *Archive) Close() error {
-	err := a.conn.Close()
-	if other := a.server.Close(); err == nil {
-		err = other
-	}
-	return err
-}
+// Close gives the connections back. No call may be in progress.
+func (a *Archive) Close() error { return errors.Join(a.conn.Close(), a.server.Close()) }
 
 // Ping reports whether ClickHouse answers, and accepts the credentials.
 func (a *Archive) Ping(ctx context.Context) error {
@@ -84,11 +85,42 @@ func (a *Archive) Select(ctx context.Context, query string, args ...any) (driver
 	return &result{Rows: rows, archive: a, ctx: ctx}, nil
 }
 
-// result tells faults that come in the middle of the rows as all others.
+// Each calls take for every row of a query, which scans it. It stops at take's
+// first error, and ends the query then.
+func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows) error, args ...any) error {
+	ctx, cancel := context.WithCancel(ctx)
+	rows, err := a.Select(ctx, query, args...)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer func() {
+		cancel() // first: else closing would read to the end
+		_ = rows.Close()
+	}()
+	for rows.Next() {
+		if err := take(rows); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// result gives errors between rows the same form as all others.
 type result struct {
 	driver.Rows
 	archive *Archive
 	ctx     context.Context
+}
+
+func (r *result) Scan(targets ...any) error {
+	if err := r.Rows.Scan(targets...); err != nil {
+		return fmt.Errorf("clickhouse: read a row: %w", err)
+	}
+	return nil
 }
 
 func (r *result) Err() error { return r.archive.fault(r.ctx, "select", r.Rows.Err()) }

@@ -5,54 +5,22 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/ClickHouse/ch-go/proto"
-	"github.com/ClickHouse/clickhouse-go/v2"
 	columns "github.com/ClickHouse/clickhouse-go/v2/lib/column"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	blocks "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-// stated is a table's columns as rows are sent: name and type.
-type stated struct {
-	table string
-	names []string
-	kinds []string
-}
-
-func stateOf[R any](t *table[R]) stated {
-	s := stated{table: t.name}
-	for _, c := range t.columns {
-		s.names, s.kinds = append(s.names, c.name), append(s.kinds, c.kind)
+func rowTable(name string) (*columnSet, error) {
+	i := slices.Index(Tables(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("table %q: the schema has none of that name", name)
 	}
-	return s
-}
-
-// held are the tables that hold rows. The rest of the schema is made by Migrate.
-func held() []stated {
-	return []stated{stateOf(&orders), stateOf(&orderEvents), stateOf(&lateDeliveries), stateOf(&webhookOutcomes)}
-}
-
-func heldTable(name string) (stated, error) {
-	for _, s := range held() {
-		if s.table == name {
-			return s, nil
-		}
-	}
-	return stated{}, fmt.Errorf("table %q: the schema has none of that name", name)
-}
-
-// Tables are the names of the tables that hold rows.
-func Tables() []string {
-	var list []string
-	for _, s := range held() {
-		list = append(list, s.table)
-	}
-	return list
+	return rowTables[i], nil
 }
 
 // RowCounts is how many rows each table has, rows that replace each other
@@ -71,121 +39,86 @@ func (a *Archive) RowCounts(ctx context.Context) (map[string]uint64, error) {
 
 // Dump writes a table in ClickHouse's Native format, as it is at one moment:
 // `INSERT INTO orders FORMAT Native` takes it, and so does Load. Rows that
-// replace each other are written as they are. progress is told how many rows have
-// been written. Memory does not grow with their number.
-func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progress func(rows uint64)) (uint64, error) {
-	t, err := heldTable(table)
+// replace each other are written as they are. progress is called with how many
+// rows have been written. Memory does not grow with their number.
+func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progress func(rows uint64)) (written uint64, err error) {
+	t, err := rowTable(table)
 	if err != nil {
 		return 0, err
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("dump of %s: %w", table, err)
+		}
+	}()
 	casts := make([]string, len(t.names))
 	for i, name := range t.names {
 		casts[i] = fmt.Sprintf("CAST(%s AS %s) AS %s", name, t.kinds[i], name)
 	}
-	settings := maps.Clone(reading)
-	settings["final"] = 0
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// The names of the results must not hide the columns.
-	settings["prefer_column_name_to_alias"] = 1
-	rows, err := a.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), "SELECT "+strings.Join(casts, ", ")+" FROM "+table)
+	block, err := t.newBlock()
 	if err != nil {
-		return 0, a.fault(ctx, "dump of "+table, err)
+		return 0, err
 	}
-	defer func() {
-		cancel() // first: else closing would read to the end
-		_ = rows.Close()
-	}()
-	d := &dumper{stated: t, out: out}
-	if err := d.begin(rows.ColumnTypes()); err != nil {
-		return 0, fmt.Errorf("dump of %s: %w", table, err)
-	}
-	written := uint64(0)
-	for rows.Next() {
-		if err := d.take(rows); err != nil {
-			return written, fmt.Errorf("dump of %s: %w", table, err)
-		}
-		if d.block.Rows() < rowsAtOnce {
-			continue
-		}
-		if written, err = d.flush(written); err != nil {
-			return written, fmt.Errorf("dump of %s: %w", table, err)
-		}
-		progress(written)
-	}
-	if err := rows.Err(); err != nil {
-		return written, a.fault(ctx, "dump of "+table, err)
-	}
-	if written, err = d.flush(written); err != nil {
-		return written, fmt.Errorf("dump of %s: %w", table, err)
-	}
-	progress(written)
-	return written, nil
-}
-
-// dumper gathers rows in blocks.
-type dumper struct {
-	stated
-	out    io.Writer
-	block  *blocks.Block
-	places []any // pointers into which a row is read
-	values []any
-}
-
-func (d *dumper) begin(types []driver.ColumnType) error {
-	for _, t := range types {
-		d.places = append(d.places, reflect.New(t.ScanType()).Interface())
-	}
-	d.values = make([]any, len(d.places))
-	return d.next()
-}
-
-// next is an empty block.
-func (d *dumper) next() error {
-	d.block = blocks.NewBlock()
-	for i, name := range d.names {
-		if err := d.block.AddColumn(name, columns.Type(d.kinds[i])); err != nil {
+	flush := func() error {
+		var buffer proto.Buffer
+		if err := block.Encode(&buffer, 0); err != nil { // revision 0 is the format of files
 			return err
 		}
-	}
-	return nil
-}
-
-func (d *dumper) take(rows driver.Rows) error {
-	if err := rows.Scan(d.places...); err != nil {
+		if _, err := out.Write(buffer.Buf); err != nil {
+			return err
+		}
+		written += uint64(block.Rows())
+		progress(written)
+		block, err = t.newBlock()
 		return err
 	}
-	for i, p := range d.places {
-		d.values[i] = reflect.ValueOf(p).Elem().Interface()
+	var targets []any // pointers into which a row is read
+	values := make([]any, len(t.names))
+	// The names of the results must not hide the columns.
+	query := "SELECT " + strings.Join(casts, ", ") + " FROM " + table + " SETTINGS final = 0, prefer_column_name_to_alias = 1"
+	err = a.Each(ctx, query, func(rows driver.Rows) error {
+		if targets == nil {
+			for _, column := range rows.ColumnTypes() {
+				targets = append(targets, reflect.New(column.ScanType()).Interface())
+			}
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		for i, target := range targets {
+			values[i] = reflect.ValueOf(target).Elem().Interface()
+		}
+		if err := block.Append(values...); err != nil || block.Rows() < rowsAtOnce {
+			return err
+		}
+		return flush()
+	})
+	if err == nil && block.Rows() > 0 {
+		err = flush()
 	}
-	return d.block.Append(d.values...)
+	return written, err
 }
 
-func (d *dumper) flush(before uint64) (uint64, error) {
-	rows := uint64(d.block.Rows())
-	if rows == 0 {
-		return before, nil
+func (t *columnSet) newBlock() (*blocks.Block, error) {
+	block := blocks.NewBlock()
+	for i, name := range t.names {
+		if err := block.AddColumn(name, columns.Type(t.kinds[i])); err != nil {
+			return nil, err
+		}
 	}
-	var buffer proto.Buffer
-	if err := d.block.Encode(&buffer, 0); err != nil { // revision 0 is the format of files
-		return before, err
-	}
-	if _, err := d.out.Write(buffer.Buf); err != nil {
-		return before, err
-	}
-	return before + rows, d.next()
+	return block, nil
 }
 
 // Load stores the rows that Dump has written. It may be repeated: rows that are
 // there already count once. A file that ends early, or names columns that the
 // table lacks, is an error, after which some rows may have been stored.
 func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uint64, progress func(rows uint64)) error {
-	t, err := heldTable(table)
+	t, err := rowTable(table)
 	if err != nil {
 		return err
 	}
 	reader := proto.NewReader(bufio.NewReaderSize(in, 1<<20))
-	for loaded := uint64(0); loaded < rows; {
+	for loaded := uint64(0); loaded < rows; progress(loaded) {
 		block := blocks.NewBlock()
 		if err := block.Decode(reader, 0); err != nil {
 			return fmt.Errorf("load of %s after %d of %d rows: %w", table, loaded, rows, err)
@@ -193,55 +126,44 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if block.Rows() == 0 {
 			return fmt.Errorf("load of %s after %d of %d rows: an empty block", table, loaded, rows)
 		}
-		if err := t.check(block); err != nil {
-			return err
+		held, err := t.columnsOf(block)
+		if err != nil {
+			return fmt.Errorf("load of %s: %w", table, err)
 		}
-		if err := a.store(ctx, table, block); err != nil {
-			return err
+		err = a.send(ctx, held, storing, func(batch driver.Batch) error {
+			values := make([]any, len(held.names))
+			for row := range block.Rows() {
+				for i := range values {
+					values[i] = block.Columns[i].Row(row, false)
+				}
+				if err := batch.Append(values...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return a.fault(ctx, "load of "+table, err)
 		}
 		loaded += uint64(block.Rows())
-		progress(loaded)
 	}
 	return nil
 }
 
-// check refuses columns that the table does not have. One that it has and the
-// file has not, because the file is older, gets its default.
-func (t *stated) check(block *blocks.Block) error {
+// columnsOf are those of a block, all of which the table must have. One that the
+// block has not, because the file is older, gets its default.
+func (t *columnSet) columnsOf(block *blocks.Block) (*columnSet, error) {
+	held := &columnSet{table: t.table}
 	for i, name := range block.ColumnsNames() {
 		j := slices.Index(t.names, name)
 		if j < 0 {
-			return fmt.Errorf("load of %s: the table has no column %q: the file was made by a newer program", t.table, name)
+			return nil, fmt.Errorf("the table has no column %q: the file was made by a newer program", name)
 		}
-		if kind := string(block.Columns[i].Type()); kind != t.kinds[j] {
-			return fmt.Errorf("load of %s: column %s is %s in the file, wanted is %s", t.table, name, kind, t.kinds[j])
+		kind := string(block.Columns[i].Type())
+		if kind != t.kinds[j] {
+			return nil, fmt.Errorf("column %s is %s in the file, wanted is %s", name, kind, t.kinds[j])
 		}
+		held.names, held.kinds = append(held.names, name), append(held.kinds, kind)
 	}
-	return nil
-}
-
-func (a *Archive) store(ctx context.Context, table string, block *blocks.Block) error {
-	names := block.ColumnsNames()
-	described := make([]clickhouse.ColumnNameAndType, len(names))
-	for i, name := range names {
-		described[i] = clickhouse.ColumnNameAndType{Name: name, Type: string(block.Columns[i].Type())}
-	}
-	bounded, cancel := context.WithTimeout(ctx, insertTimeout)
-	defer cancel()
-	bounded = clickhouse.Context(bounded, clickhouse.WithSettings(storing), clickhouse.WithColumnNamesAndTypes(described))
-	batch, err := a.conn.PrepareBatch(bounded, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+")")
-	if err != nil {
-		return a.fault(ctx, "load of "+table, err)
-	}
-	defer func() { _ = batch.Close() }() // gives the connection back after an error
-	values := make([]any, len(names))
-	for row := range block.Rows() {
-		for i := range values {
-			values[i] = block.Columns[i].Row(row, false)
-		}
-		if err := batch.Append(values...); err != nil {
-			return fmt.Errorf("load of %s: %w", table, err)
-		}
-	}
-	return a.fault(ctx, "load of "+table, batch.Send())
+	return held, nil
 }

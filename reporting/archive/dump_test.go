@@ -34,7 +34,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Account: account(1), EventID: "evt_2", Order: all[0].ID, At: at, State: "undelivered", Error: "çöktü; \"x\"\n", Replay: true, Probe: true, Partition: 3, Entry: "1-2", Line: 2},
 	}
 	noError(t, from.Insert(t.Context(), b))
-	noError(t, from.InsertAnew(t.Context(), b)) // rows that replace each other
+	noError(t, from.InsertAgain(t.Context(), b)) // rows that replace each other
 	for range 2 {
 		for _, table := range Tables() {
 			var file bytes.Buffer

@@ -51,7 +51,7 @@ func TestArchive_AddressWithoutClickHouse(t *testing.T) {
 	ctx := t.Context()
 	for name, call := range map[string]func() error{
 		"ping":       func() error { return a.Ping(ctx) },
-		"Insert":     func() error { return a.InsertAnew(ctx, batchOf(newOrder(account(1), 1, noon))) },
+		"Insert":     func() error { return a.InsertAgain(ctx, batchOf(newOrder(account(1), 1, noon))) },
 		"Migrate":    func() error { _, err := a.Migrate(ctx); return err },
 		"AccountsOf": func() error { _, err := a.AccountsOf(ctx, noon); return err },
 		"Misplaced":  func() error { _, err := a.Misplaced(ctx, []Place{{Day: noon}}); return err },

@@ -23,7 +23,7 @@ func TestInsert_SameBatchTwiceCountsOnce(t *testing.T) {
 		noError(t, a.Insert(t.Context(), b))
 		requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 	}
-	noError(t, a.InsertAnew(t.Context(), b))
+	noError(t, a.InsertAgain(t.Context(), b))
 	requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 }
 
@@ -52,9 +52,9 @@ func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 		t.Errorf("%d rows of events are stored, %d were sent", n, len(b.Events))
 	}
 	// Anew, they are stored again and count once all the same.
-	noError(t, a.InsertAnew(t.Context(), b))
+	noError(t, a.InsertAgain(t.Context(), b))
 	if n := one[uint64](t, a, "SELECT count() FROM orders"); n == 200 {
-		t.Error("InsertAnew stored nothing")
+		t.Error("InsertAgain stored nothing")
 	}
 	requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 	// Only equal content is ever dropped.
@@ -206,7 +206,7 @@ func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 		t.Errorf("%d rows", b.Rows())
 	}
 	noError(t, a.Insert(t.Context(), b))
-	noError(t, a.InsertAnew(t.Context(), b))
+	noError(t, a.InsertAgain(t.Context(), b))
 	if got := one[string](t, a, "SELECT toString(reported_at) FROM late_deliveries FINAL"); got != "2026-11-21 14:00:00.000" {
 		t.Error(got)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // Migrate makes the database and brings its schema to this program's state. It
@@ -82,25 +83,21 @@ func (a *Archive) appliedFiles(ctx context.Context) (map[uint32]appliedFile, err
 	if err := a.checkLayout(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := a.Select(ctx, "SELECT version, name, sha256 FROM schema_migrations ORDER BY version, applied_at DESC")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what went wrong is in Err
 	known := map[uint32]appliedFile{}
-	for rows.Next() {
+	err := a.Each(ctx, "SELECT version, name, sha256 FROM schema_migrations ORDER BY version, applied_at DESC", func(rows driver.Rows) error {
 		var version uint32
 		var f appliedFile
 		if err := rows.Scan(&version, &f.name, &f.checksum); err != nil {
-			return nil, a.fault(ctx, "reading schema_migrations", err)
+			return err
 		}
 		if other, twice := known[version]; twice && other != f {
-			return nil, fmt.Errorf("database %s of clickhouse at %s: number %d was applied as %s and as %s, whose contents differ",
+			return fmt.Errorf("database %s of clickhouse at %s: number %d was applied as %s and as %s, whose contents differ",
 				a.database, a.address, version, f.name, other.name)
 		}
 		known[version] = f
-	}
-	return known, rows.Err()
+		return nil
+	})
+	return known, err
 }
 
 // checkLayout refuses a database that was made for a single server when the
@@ -121,10 +118,10 @@ func (a *Archive) checkLayout(ctx context.Context) error {
 	return nil
 }
 
-// errNewer tells that the database knows more than this program.
+// errNewer says that the database has files that this program lacks.
 var errNewer = errors.New("it was made by a newer program")
 
-// compare judges what was applied by what this program has.
+// compare checks what was applied against what this program has.
 func compare(files []migration, known map[uint32]appliedFile) error {
 	for version, f := range known {
 		switch {

@@ -21,10 +21,10 @@ const tablesEnd = 4
 // does: it knows no couriers.
 func insertEarlier(t testing.TB, a *Archive, b *Batch) {
 	t.Helper()
-	earlier := orders
-	earlier.columns = slices.DeleteFunc(slices.Clone(orders.columns), func(c column[Order]) bool { return c.name == "courier_name" || c.name == "without_courier" })
-	noError(t, insertRows(t.Context(), a, &earlier, b.Orders, true))
-	noError(t, insertRows(t.Context(), a, &orderEvents, b.Events, true))
+	earlier := newTable(orders.table, orders.check, slices.DeleteFunc(slices.Clone(orders.columns),
+		func(c column[Order]) bool { return c.name == "courier_name" || c.name == "without_courier" })...)
+	noError(t, earlier.insert(t.Context(), a, b.Orders, true))
+	noError(t, orderEvents.insert(t.Context(), a, b.Events, true))
 }
 
 func TestMigrate_FromEveryEarlierState(t *testing.T) {

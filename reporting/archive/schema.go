@@ -69,14 +69,8 @@ type layout struct {
 	database, cluster string
 }
 
-// functions are what the files of the schema call.
-//
-//	{{local "orders"}}              the table that holds rows: orders, orders_local in a cluster
-//	{{onCluster}}                   ON CLUSTER 'name', or nothing
-//	{{replacing "orders" "version"}}  the engine: rows of one key replace each other, the highest version stays
-//	{{durability}}                  the settings of a table that holds rows
-//	{{distributed "orders"}}        the table through which a cluster is read and written, or nothing
-//	{{database}}                    the database's name, for a view that calls another one with parameters
+// functions are what the files of the schema call, besides the methods below
+// {{database}}, for a view that calls another one with parameters.
 func (l layout) functions() template.FuncMap {
 	return template.FuncMap{
 		"local":       l.local,
@@ -88,6 +82,7 @@ func (l layout) functions() template.FuncMap {
 	}
 }
 
+// local is the table that holds rows: orders, orders_local in a cluster.
 func (l layout) local(table string) string {
 	if l.cluster == "" {
 		return table
@@ -102,6 +97,8 @@ func (l layout) onCluster() string {
 	return "ON CLUSTER '" + l.cluster + "'"
 }
 
+// replacing is the engine: rows of one key replace each other, the highest
+// version stays.
 func (l layout) replacing(table, version string) string {
 	if l.cluster == "" {
 		return "ReplacingMergeTree(" + version + ")"
@@ -113,12 +110,13 @@ func (l layout) replacing(table, version string) string {
 	return "ReplicatedReplacingMergeTree(" + arguments + ")"
 }
 
-// durability is what makes an answered insert outlive a power cut: parts are on
-// the disk before, and so are those that they are merged into.
+// durability are the settings of a table that holds rows. They make an answered
+// insert outlive a power cut: its parts are on the disk before, and so are those
+// that they are merged into.
 //
 // A replicated table recognises the latest thousand inserts when they come again;
-// it notes an insert and its part in one transaction. A table on a single server
-// must not: there the note is written first, and a server that is killed before
+// it records an insert and its part in one transaction. A table on a single server
+// must not: there the record is written first, and a server that is killed before
 // the part is there drops the repetition that would have brought it.
 func (l layout) durability() string {
 	const synced = "fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1"
@@ -128,8 +126,9 @@ func (l layout) durability() string {
 	return "replicated_deduplication_window = 1000, " + synced
 }
 
-// distributed spreads by account, so that all versions of an order share a
-// shard: elsewhere they could not replace each other.
+// distributed is the table through which a cluster is read and written, or
+// nothing. It spreads by account, so that all versions of an order share a shard:
+// elsewhere they could not replace each other.
 func (l layout) distributed(table string) string {
 	if l.cluster == "" {
 		return ""

@@ -32,11 +32,12 @@ type Settings struct {
 	Cluster string `yaml:"cluster"`
 }
 
-// names may stand in SQL without quotes.
-var names = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-
-// clusterNames may also have dots and dashes; they always stand in quotes.
-var clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+var (
+	// databaseNames may stand in SQL without quotes.
+	databaseNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	// clusterNames always stand in quotes.
+	clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+)
 
 // Validate tells what is wrong, without the password.
 func (s *Settings) Validate() error {
@@ -63,7 +64,7 @@ func (s *Settings) options() (*clickhouse.Options, string, error) {
 	}
 	database = cmp.Or(s.Database, database, DefaultDatabase)
 	switch {
-	case !names.MatchString(database):
+	case !databaseNames.MatchString(database):
 		return nil, "", fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
 	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
 		return nil, "", fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
@@ -76,17 +77,23 @@ func (s *Settings) options() (*clickhouse.Options, string, error) {
 	return o, database, nil
 }
 
+// defaultPorts are by scheme and whether TLS is asked for.
+var defaultPorts = map[string]map[bool]string{
+	"clickhouse": {false: "9000", true: "9440"},
+	"http":       {false: "8123", true: "8123"},
+	"https":      {true: "8443"},
+}
+
 // parse reads the URL as clickhouse-go does, and fills in what it would not
 // guess: https means TLS, and ports have their defaults.
 func parse(u *url.URL) (*clickhouse.Options, error) {
-	full := *u
-	values := full.Query()
+	full, values := *u, u.Query()
 	if full.Scheme == "https" {
 		values.Set("secure", "true")
 	}
 	full.RawQuery = values.Encode()
 	if full.Port() == "" && !strings.Contains(full.Host, ",") {
-		full.Host = net.JoinHostPort(full.Hostname(), defaultPort(full.Scheme, values.Get("secure") != ""))
+		full.Host = net.JoinHostPort(full.Hostname(), defaultPorts[full.Scheme][values.Get("secure") != ""])
 	}
 	o, err := clickhouse.ParseDSN(full.String())
 	if err != nil {
@@ -98,29 +105,17 @@ func parse(u *url.URL) (*clickhouse.Options, error) {
 	if o.Compression == nil { // measured: it pays even on loopback
 		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
-	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return genuine{t}, nil }
+	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return verifyingTransport{t}, nil }
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
 	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)
 	return o, nil
 }
 
-func defaultPort(scheme string, secure bool) string {
-	switch {
-	case scheme == "clickhouse" && secure:
-		return "9440"
-	case scheme == "clickhouse":
-		return "9000"
-	case scheme == "https":
-		return "8443"
-	}
-	return "8123"
-}
-
-// withoutURL keeps the reason of a URL's refusal and drops the URL.
+// withoutURL keeps the reason of a URL's refusal and drops the URL, which may
+// hold a password.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
 		return u.Err
 	}
 	return err

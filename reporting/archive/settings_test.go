@@ -85,7 +85,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		s := Settings{URL: before + password + after, Database: database, Cluster: cluster}
 		_, name, err := s.options()
-		if err == nil && !names.MatchString(name) {
+		if err == nil && !databaseNames.MatchString(name) {
 			t.Errorf("%+v: database %q", s, name)
 		}
 		// In the place of a password it is not shown.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,12 +44,8 @@ type storedEvent struct {
 	values   []string // in the order of orderEvents.columns
 }
 
-// Found reports whether there is a row in orders; without one there are events
-// only.
-func (s *Stored) Found() bool { return s.order != nil }
-
-// Events is how many rows order_events has.
-func (s *Stored) Events() int { return len(s.events) }
+// value is that of a column of orders.
+func (s *Stored) value(column string) string { return s.order[slices.Index(orders.names, column)] }
 
 // Stored reads orders with their events, sorted by account, business day and
 // order in ClickHouse's own order of UUIDs. Memory does not grow with their
@@ -60,27 +58,23 @@ func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, er
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		var readers []*tableReader
-		defer func() {
-			cancel() // first: else closing would read to the end
-			for _, r := range readers {
-				_ = r.rows.Close() // what went wrong is known by then
-			}
-		}()
-		heads, err := readTable(ctx, a, &orders, where, "")
-		if err != nil {
-			yield(nil, err)
-			return
+		heads, err := a.readTable(ctx, &orders.columnSet, where, "version", "")
+		if err == nil {
+			defer heads.close()
 		}
-		readers = append(readers, heads)
-		events, err := readTable(ctx, a, &orderEvents, where, ", sequence")
-		if err != nil {
-			yield(nil, err)
-			return
+		var events *tableReader
+		if err == nil {
+			events, err = a.readTable(ctx, &orderEvents.columnSet, where, "toUInt64(sequence)", ", sequence")
 		}
-		readers = append(readers, events)
+		if err == nil {
+			defer events.close()
+		}
+		defer cancel() // first: else closing would read to the end
 		for {
-			one, err := nextStored(heads, events)
+			var one *Stored
+			if err == nil {
+				one, err = nextStored(heads, events)
+			}
 			if one == nil && err == nil || !yield(one, err) || err != nil {
 				return
 			}
@@ -109,14 +103,11 @@ func (s *Selection) condition() (string, error) {
 
 // list writes ids, which need no escaping.
 func list[ID fmt.Stringer](ids []ID) string {
-	var b strings.Builder
+	texts := make([]string, len(ids))
 	for i, id := range ids {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("'" + id.String() + "'")
+		texts[i] = "'" + id.String() + "'"
 	}
-	return b.String()
+	return strings.Join(texts, ", ")
 }
 
 func dateOf(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
@@ -154,7 +145,6 @@ func nextStored(heads, events *tableReader) (*Stored, error) {
 type tableReader struct {
 	rows    driver.Rows
 	columns int
-	targets []any
 	// The row that was read and not yet taken; nil: none.
 	values  []string
 	place   Place
@@ -164,25 +154,21 @@ type tableReader struct {
 
 // readTable reads rows in the order of the tables' keys. The key comes a second
 // time as it is, because it is compared.
-func readTable[R any](ctx context.Context, a *Archive, t *table[R], where, thenBy string) (*tableReader, error) {
-	columns := []string{"account_id", "business_day", "order_id", "version"}
-	for _, c := range t.columns {
-		value := "toString(" + c.name + ")"
-		if strings.HasPrefix(c.kind, "Nullable") {
+func (a *Archive) readTable(ctx context.Context, t *columnSet, where, version, thenBy string) (*tableReader, error) {
+	columns := []string{"account_id", "business_day", "order_id", version}
+	for i, name := range t.names {
+		value := "toString(" + name + ")"
+		if strings.HasPrefix(t.kinds[i], "Nullable") {
 			value = "ifNull(" + value + ", '')"
 		}
 		columns = append(columns, value)
 	}
-	if t.name == orderEvents.name {
-		columns[3] = "toUInt64(sequence)"
-	}
 	rows, err := a.Select(ctx, "SELECT "+strings.Join(columns, ", ")+
-		" FROM "+t.name+" WHERE "+where+" ORDER BY account_id, business_day, order_id"+thenBy)
-	if err != nil {
-		return nil, err
-	}
-	return &tableReader{rows: rows, columns: len(t.columns), targets: make([]any, 4+len(t.columns))}, nil
+		" FROM "+t.table+" WHERE "+where+" ORDER BY account_id, business_day, order_id"+thenBy)
+	return &tableReader{rows: rows, columns: len(t.names)}, err
 }
+
+func (r *tableReader) close() { _ = r.rows.Close() } // what went wrong is known by then
 
 // fill reads a row unless there is one, or none is left.
 func (r *tableReader) fill() error {
@@ -196,12 +182,12 @@ func (r *tableReader) fill() error {
 	var account, order uuid.UUID
 	var day time.Time
 	r.values = make([]string, r.columns)
-	r.targets[0], r.targets[1], r.targets[2], r.targets[3] = &account, &day, &order, &r.version
+	targets := []any{&account, &day, &order, &r.version}
 	for i := range r.values {
-		r.targets[4+i] = &r.values[i]
+		targets = append(targets, &r.values[i])
 	}
-	if err := r.rows.Scan(r.targets...); err != nil {
-		return fmt.Errorf("clickhouse: reading rows: %w", err)
+	if err := r.rows.Scan(targets...); err != nil {
+		return err
 	}
 	r.place = placeOf(account, day, order)
 	return nil
@@ -233,4 +219,121 @@ func ComparePlaces(a, b Place) int {
 // compareIDs compares as ClickHouse sorts UUIDs: by their second halves first.
 func compareIDs(a, b [16]byte) int {
 	return cmp.Or(bytes.Compare(a[8:], b[8:]), bytes.Compare(a[:8], b[:8]))
+}
+
+// Sums is what reports sum up of a stored order.
+type Sums struct {
+	Status      string
+	PaymentType string
+	OrderAmount delivery.Money
+	Collection  delivery.Money
+}
+
+// Sums reads them from the stored row; an error when there is none, or when an
+// amount is none that an order can have.
+func (s *Stored) Sums() (sums Sums, err error) {
+	if s.order == nil {
+		return sums, fmt.Errorf("order %s has events and no row", s.Order)
+	}
+	sums.Status, sums.PaymentType = s.value("status"), s.value("payment_type")
+	for column, amount := range map[string]*delivery.Money{"order_amount": &sums.OrderAmount, "collection_amount": &sums.Collection} {
+		if text := s.value(column); text != "" {
+			if *amount, err = delivery.ParseMoney(text); err != nil {
+				return Sums{}, fmt.Errorf("order %s: an amount %w", s.Order, err)
+			}
+		}
+	}
+	return sums, nil
+}
+
+// Flaws checks an order that has left the ledger, so that there is nothing to
+// compare it with, by what must be true of any such order: it has ended, lies
+// where its id and its creation say, and has all of its events. Each flaw is a
+// clause for people.
+func (s *Stored) Flaws() (flaws []string) {
+	if s.order == nil {
+		return []string{fmt.Sprintf("there is no row, but %d events", len(s.events))}
+	}
+	status, external, created := s.value("status"), s.value("external_order_id"), s.value("created_at")
+	if reached, err := delivery.ParseStatus(status); err != nil || !reached.Terminal() {
+		flaws = append(flaws, fmt.Sprintf("status is %q, and it has ended", status))
+	}
+	digest := delivery.OrderDigest(s.Account, external)
+	if delivery.MakeOrderID(s.Order.Partition(), s.Order.Day(), digest) != s.Order {
+		flaws = append(flaws, fmt.Sprintf("its id is not that of external order id %q of this account", external))
+	}
+	if !strings.HasPrefix(created, dateOf(s.Day)) {
+		flaws = append(flaws, fmt.Sprintf("it was created on %q, which is another day", created))
+	}
+	if steps := int(delivery.Sequence(s.Version)); len(s.events) != steps {
+		flaws = append(flaws, fmt.Sprintf("it has %d events, should have %d", len(s.events), steps))
+	}
+	if _, err := s.Sums(); err != nil {
+		flaws = append(flaws, err.Error())
+	}
+	return flaws
+}
+
+// Differences compares what is stored with what should be: the row of an order,
+// and of all its events. Each is a clause for people that names a column, such as
+// orders.status or order_events[3].at, or a row. store_name and tax_number are
+// left out: they are what the store was called when the order was exported. So is
+// the epoch of the creation's event, which orders do not keep.
+func (s *Stored) Differences(want *Order, events []Event) (found []string) {
+	const noRow, aRow = "no row", "a row"
+	differs := func(what, have, wanted string) {
+		if have != wanted {
+			found = append(found, fmt.Sprintf("%s is %q, should be %q", what, have, wanted))
+		}
+	}
+	if s.order == nil {
+		differs(orders.table, noRow, aRow)
+	} else {
+		orders.compare(orders.table, want, s.order, "", differs)
+	}
+	stored := map[uint32][]string{}
+	for _, e := range s.events {
+		stored[e.sequence] = e.values
+	}
+	for i := range events {
+		sequence := delivery.Sequence(events[i].Version)
+		name, except := fmt.Sprintf("%s[%d]", orderEvents.table, sequence), ""
+		if sequence == 1 {
+			except = "version"
+		}
+		if values := stored[sequence]; values == nil {
+			differs(name, noRow, aRow)
+		} else {
+			orderEvents.compare(name, &events[i], values, except, differs)
+		}
+		delete(stored, sequence)
+	}
+	for _, sequence := range slices.Sorted(maps.Keys(stored)) {
+		differs(fmt.Sprintf("%s[%d]", orderEvents.table, sequence), aRow, noRow)
+	}
+	return found
+}
+
+// compare passes the values of all columns that derive from the order to differs.
+func (t *table[R]) compare(name string, want *R, have []string, except string, differs func(what, have, want string)) {
+	for i, c := range t.columns {
+		if !c.unstable && c.name != except {
+			differs(name+"."+c.name, have[i], c.text(want))
+		}
+	}
+}
+
+// Describe is the stored row of orders in words, for an order that should not be
+// there.
+func (s *Stored) Describe() string {
+	if s.order == nil {
+		return fmt.Sprintf("%d events without an order", len(s.events))
+	}
+	var parts []string
+	for i, value := range s.order {
+		if value != "" {
+			parts = append(parts, orders.names[i]+"="+value)
+		}
+	}
+	return strings.Join(parts, " ")
 }

@@ -144,16 +144,15 @@ func TestDifferences_FindEveryColumn(t *testing.T) {
 		column := wrong[o.ID]
 		row := OrderOf(o, nil)
 		differences := slices.DeleteFunc(found[o.ID].Differences(&row, EventsOf(o)),
-			func(d Difference) bool { return column != "version" && d.What == "orders.version" })
-		if len(differences) != 1 || differences[0].What != "orders."+column || differences[0].Have == differences[0].Want ||
-			!strings.Contains(differences[0].String(), differences[0].Have) {
+			func(d string) bool { return column != "version" && strings.HasPrefix(d, "orders.version is ") })
+		if len(differences) != 1 || !strings.HasPrefix(differences[0], "orders."+column+" is ") {
 			t.Errorf("%s: %v", column, differences)
 		}
 	}
 	// As reconciliation repairs: the wrong rows have the higher versions.
 	noError(t, a.Remove(t.Context(), places))
 	requireStored(t, a, noon, noon)
-	noError(t, a.InsertAnew(t.Context(), batchOf(all...)))
+	noError(t, a.InsertAgain(t.Context(), batchOf(all...)))
 	requireStored(t, a, noon, noon, all...)
 }
 
@@ -200,13 +199,13 @@ func TestAccountsOf_Counts(t *testing.T) {
 		all = append(all, newOrder(account(i%3), i, noon.AddDate(0, 0, i%2), delivery.Assigned))
 	}
 	for range 2 {
-		noError(t, a.InsertAnew(t.Context(), batchOf(all...)))
+		noError(t, a.InsertAgain(t.Context(), batchOf(all...)))
 	}
 	counts, err := a.AccountsOf(t.Context(), noon)
 	noError(t, err)
 	for n := range 3 {
-		if c := counts[account(n)]; c != (Count{Orders: 5, Events: 10}) {
-			t.Errorf("account %d has %+v", n, c)
+		if c := counts[account(n)]; c != 5 {
+			t.Errorf("account %d has %d orders", n, c)
 		}
 	}
 	if len(counts) != 3 {

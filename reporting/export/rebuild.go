@@ -32,7 +32,7 @@ func (r *Rebuilt) add(b *archive.Batch) {
 func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
 	var done Rebuilt
 	store := func(b *archive.Batch) error {
-		if err := a.InsertAnew(ctx, b); err != nil {
+		if err := a.InsertAgain(ctx, b); err != nil {
 			return fmt.Errorf("storing %d rows in ClickHouse: %w", b.Rows(), err)
 		}
 		done.add(b)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -23,7 +24,11 @@ type Settings struct {
 	Days int `yaml:"days"`
 }
 
-const clockLayout = "15:04"
+const (
+	clockLayout = "15:04"
+	// dailyTimeout is longer than an exporter needs after most outages.
+	dailyTimeout = 10 * time.Minute
+)
 
 // Validate names the first key whose value is out of range.
 func (s *Settings) Validate() error {
@@ -36,10 +41,6 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// dailyPatience is longer than an exporter needs after most absences: the daily
-// comparison is in no hurry.
-const dailyPatience = 10 * time.Minute
-
 // Daily compares the last days once at its start and then every day. It repairs
 // nothing: a difference is a defect that somebody should see first.
 type Daily struct {
@@ -47,7 +48,7 @@ type Daily struct {
 	settings   Settings
 	log        *slog.Logger
 
-	found, untied int // what the gauges show
+	found, unbalanced int // what the gauges show
 
 	differences prometheus.Gauge
 	totals      prometheus.Gauge
@@ -57,25 +58,25 @@ type Daily struct {
 
 // NewDaily prepares it.
 func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) *Daily {
+	metrics := promauto.With(reg)
 	d := &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
-		differences: prometheus.NewGauge(prometheus.GaugeOpts{
+		differences: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_reconcile_differences",
 			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect.",
 		}),
-		totals: prometheus.NewGauge(prometheus.GaugeOpts{
+		totals: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_reconcile_totals_untied",
 			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect.",
 		}),
-		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
+		succeeded: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_reconcile_last_completed_timestamp_seconds",
 			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start.",
 		}),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		runs: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_reconcile_runs_total",
 			Help: "Daily comparisons by result; a failed one could not compare.",
 		}, []string{"result"}),
 	}
-	reg.MustRegister(d.differences, d.totals, d.succeeded, d.runs)
 	for _, result := range []string{"tied", "differs", "failed"} {
 		d.runs.WithLabelValues(result)
 	}
@@ -109,7 +110,7 @@ func (s *Settings) next(now time.Time) time.Time {
 
 func (d *Daily) compare(ctx context.Context, now time.Time) {
 	today := archive.BusinessDay(now)
-	scope := Scope{From: today.AddDate(0, 0, -d.settings.Days), To: today.AddDate(0, 0, -1), Patience: dailyPatience}
+	scope := Scope{From: today.AddDate(0, 0, -d.settings.Days), To: today.AddDate(0, 0, -1), Timeout: dailyTimeout}
 	differences, totals, orders := 0, 0, 0
 	err := d.reconciler.Run(ctx, scope, func(day *Day) {
 		differences, totals, orders = differences+len(day.Differences), totals+len(day.Totals), orders+day.Compared
@@ -125,12 +126,12 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	}
 	if err != nil {
 		// What was found before the failure is shown; what was known is kept.
-		d.found, d.untied = max(d.found, differences), max(d.untied, totals)
+		d.found, d.unbalanced = max(d.found, differences), max(d.unbalanced, totals)
 	} else {
-		d.found, d.untied = differences, totals
+		d.found, d.unbalanced = differences, totals
 	}
 	d.differences.Set(float64(d.found))
-	d.totals.Set(float64(d.untied))
+	d.totals.Set(float64(d.unbalanced))
 	if err != nil {
 		d.runs.WithLabelValues("failed").Inc()
 		d.log.Error("the daily comparison failed", "error", err)

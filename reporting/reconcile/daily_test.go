@@ -66,7 +66,7 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 	}
 	// The unreadable order is told and hides nothing else.
 	var found []Difference
-	err := s.reconciler.Run(t.Context(), Scope{From: s.today.AddDate(0, 0, -1), To: s.today, Patience: patience}, func(d *Day) {
+	err := s.reconciler.Run(t.Context(), Scope{From: s.today.AddDate(0, 0, -1), To: s.today, Timeout: timeout}, func(d *Day) {
 		found = append(found, d.Differences...)
 		if len(d.Totals) > 0 {
 			t.Errorf("%s: %q", d.Day.Format(time.DateOnly), d.Totals)

@@ -13,29 +13,29 @@ import (
 )
 
 // fix repairs what can be repaired, and marks it. What Redis holds is stored
-// again, which mends most; rows are removed only where that does not help, because
+// again, which repairs most; rows are removed only where that does not help, because
 // they claim a later version or lie elsewhere. Of what has left Redis nothing is
 // ever removed.
 func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
-	mendable := make(map[delivery.OrderID]suspect)
+	repairable := suspects{}
 	for i := range d.Differences {
 		x := &d.Differences[i]
-		if x.kind == held || x.kind == strayed || x.kind == unknown && s.RemoveUnknown {
-			mendable[x.Order] = suspect{place: x.Place, kind: x.kind}
+		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.RemoveUnknown {
+			repairable[x.Order] = suspect{place: x.Place, kind: x.kind}
 		}
 	}
-	if len(mendable) == 0 {
+	if len(repairable) == 0 {
 		return nil
 	}
-	if err := r.storeAgain(ctx, mendable); err != nil {
+	if err := r.storeAgain(ctx, repairable); err != nil {
 		return err
 	}
-	left, err := r.stillDiffering(ctx, s, d.Day, mendable)
+	left, err := r.stillDiffering(ctx, s, d.Day, repairable)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		if err := r.replace(ctx, left, mendable); err != nil {
+		if err := r.replace(ctx, left, repairable); err != nil {
 			return err
 		}
 		if left, err = r.stillDiffering(ctx, s, d.Day, left); err != nil {
@@ -44,7 +44,7 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	}
 	for i := range d.Differences {
 		x := &d.Differences[i]
-		_, tried := mendable[x.Order]
+		_, tried := repairable[x.Order]
 		_, differs := left[x.Order]
 		x.Fixed = tried && !differs
 	}
@@ -52,13 +52,13 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 }
 
 // stillDiffering is those of the suspects that differ, and not because they have
-// moved meanwhile and are not exported yet.
-func (r *Reconciler) stillDiffering(ctx context.Context, s *Scope, day time.Time, suspects map[delivery.OrderID]suspect) (map[delivery.OrderID]suspect, error) {
+// changed meanwhile and are not exported yet.
+func (r *Reconciler) stillDiffering(ctx context.Context, s *Scope, day time.Time, suspected suspects) (suspects, error) {
 	after := &Day{Day: day}
-	if err := r.lookAgain(ctx, s, after, maps.Clone(suspects)); err != nil {
+	if err := r.recheck(ctx, s, after, maps.Clone(suspected)); err != nil {
 		return nil, err
 	}
-	left := make(map[delivery.OrderID]suspect, len(after.Differences))
+	left := suspects{}
 	for i := range after.Differences {
 		x := &after.Differences[i]
 		left[x.Order] = suspect{place: x.Place, kind: x.kind, version: x.version, what: x.What}
@@ -67,8 +67,8 @@ func (r *Reconciler) stillDiffering(ctx context.Context, s *Scope, day time.Time
 }
 
 // storeAgain stores what Redis holds of these orders, and notes its version.
-func (r *Reconciler) storeAgain(ctx context.Context, suspects map[delivery.OrderID]suspect) error {
-	for part := range slices.Chunk(idsOf(suspects), ordersAtOnce) {
+func (r *Reconciler) storeAgain(ctx context.Context, suspected suspects) error {
+	for part := range slices.Chunk(suspected.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
 			return err
@@ -77,9 +77,9 @@ func (r *Reconciler) storeAgain(ctx context.Context, suspects map[delivery.Order
 			return err
 		}
 		for _, o := range orders {
-			x := suspects[o.ID]
+			x := suspected[o.ID]
 			x.version = o.Version
-			suspects[o.ID] = x
+			suspected[o.ID] = x
 		}
 	}
 	return nil
@@ -90,18 +90,14 @@ func (r *Reconciler) store(ctx context.Context, orders []*delivery.Order) error 
 	if err != nil {
 		return err
 	}
-	return r.archive.InsertAnew(ctx, rows)
+	return r.archive.InsertAgain(ctx, rows)
 }
 
-func idsOf(suspects map[delivery.OrderID]suspect) []delivery.OrderID {
-	return slices.Collect(maps.Keys(suspects))
-}
-
-// replace removes the rows of orders that storing again has not mended, wherever
+// replace removes the rows of orders that storing again has not repaired, wherever
 // they lie, and stores what Redis holds of them. Until then, for moments, reports
 // miss these orders.
-func (r *Reconciler) replace(ctx context.Context, differing, mendable map[delivery.OrderID]suspect) error {
-	for part := range slices.Chunk(idsOf(differing), ordersAtOnce) {
+func (r *Reconciler) replace(ctx context.Context, differing, repairable suspects) error {
+	for part := range slices.Chunk(differing.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
 			return err
@@ -116,7 +112,7 @@ func (r *Reconciler) replace(ctx context.Context, differing, mendable map[delive
 		}
 		remove := slices.Concat(right, wrong)
 		for _, id := range part {
-			if x := differing[id]; x.kind == mendable[id].kind {
+			if x := differing[id]; x.kind == repairable[id].kind {
 				remove = append(remove, x.place)
 			}
 		}
@@ -127,15 +123,15 @@ func (r *Reconciler) replace(ctx context.Context, differing, mendable map[delive
 	return nil
 }
 
-// exchangeTimeout is how long each half of an exchange that was begun may take
-// after somebody has lost patience.
+// exchangeTimeout is how long each half of an exchange may take once it has
+// begun, whatever has become of the caller's context.
 const exchangeTimeout = time.Minute
 
 // exchange removes rows and stores orders, and is not interrupted in between. It
-// stores even when the removal has failed: ClickHouse may go on with it all the
-// same. The orders are read again after the removal, for they may have moved, and
-// been exported, meanwhile; of one that has left Redis since, or cannot be read
-// any more, what was read before is stored.
+// stores even when the removal has failed: ClickHouse may go on with it. The
+// orders are read again after the removal, for they may have changed, and been
+// exported, meanwhile; of one that has left Redis since, or cannot be read any
+// more, what was read before is stored.
 func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, before []*delivery.Order) error {
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
 	failed := r.archive.Remove(removing, remove)

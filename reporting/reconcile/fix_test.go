@@ -61,7 +61,7 @@ func TestFix_CutOffLosesNothing(t *testing.T) {
 				}
 				return interrupted
 			})
-			err := New(s.Ledger, p.Archive).Run(ctx, Scope{From: s.today, To: s.today, Fix: true, Patience: patience}, func(*Day) {})
+			err := New(s.Ledger, p.Archive).Run(ctx, Scope{From: s.today, To: s.today, Fix: true, Timeout: timeout}, func(*Day) {})
 			if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, delivery.ErrUnavailable) || !removed {
 				t.Fatalf("%v, removed %t", err, removed)
 			}
@@ -79,7 +79,7 @@ func TestFix_EmptyRedisRemovesNothing(t *testing.T) {
 	s.stop()
 	s.EachRecord("o", "redis.call('DEL', k)")
 	left := 0
-	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today, Fix: true, Patience: patience}, func(d *Day) {
+	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today, Fix: true, Timeout: timeout}, func(d *Day) {
 		for _, x := range d.Differences {
 			if !x.Fixed {
 				left++

@@ -63,7 +63,7 @@ func (w *machine) reconcile(fix bool) {
 }
 
 func (w *machine) differences(fix bool) (found []Difference) {
-	scope := Scope{From: w.day.AddDate(0, 0, -1), To: w.day.AddDate(0, 0, 1), Account: w.vendor.Account, Fix: fix, Patience: patience}
+	scope := Scope{From: w.day.AddDate(0, 0, -1), To: w.day.AddDate(0, 0, 1), Account: w.vendor.Account, Fix: fix, Timeout: timeout}
 	w.must(New(w.s.Ledger, w.proxy.Archive).Run(w.ctx(), scope, func(d *Day) {
 		found = append(found, d.Differences...)
 		for _, text := range d.Totals {

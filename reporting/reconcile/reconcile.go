@@ -1,3 +1,12 @@
+// Package reconcile proves that ClickHouse says what Redis says: order by order,
+// event by event, and in the sums that the reports show.
+//
+// An order that Redis holds must have its row and its events, value by value; a
+// row without an order must be that of one which Redis has retired, and is only
+// checked by itself. What differs is compared again once the exporter has passed
+// everything that was there at first. Then each day's sums are compared with the
+// control totals. What Redis keeps for a day or not at all is not compared: late
+// deliveries, outcomes of webhooks, and a store's name and tax number.
 package reconcile
 
 import (
@@ -18,14 +27,14 @@ import (
 type Scope struct {
 	From, To time.Time          // local days, both included
 	Account  delivery.AccountID // zero: all
-	// Fix exports anew what differs, and removes rows that are in the way.
+	// Fix exports again what differs, and removes rows that are in the way.
 	Fix bool
 	// RemoveUnknown lets Fix also remove orders that Redis never had. It is not
 	// part of Fix, because to a Redis that has lost its data, or to a wrong one,
 	// all of finance's history is unknown.
 	RemoveUnknown bool
-	// Patience is how long to wait for the exporter; 0: 1 min.
-	Patience time.Duration
+	// Timeout is how long to wait for the exporter; 0: 1 min.
+	Timeout time.Duration
 }
 
 // Difference is an order on which the two sides differ.
@@ -35,7 +44,7 @@ type Difference struct {
 	Fixed bool
 
 	kind    kind
-	version uint64 // in Redis, at the last look
+	version uint64 // in Redis, when it was last compared
 }
 
 func (d *Difference) String() string {
@@ -51,15 +60,15 @@ type Day struct {
 	Day         time.Time
 	Compared    int // orders that Redis holds
 	Retired     int // rows of orders that have left Redis
-	Moving      int // orders that changed during every look; they are looked at next time
+	Moving      int // orders that changed during every comparison
 	Differences []Difference
 	// Totals are disagreements between sums, in words. They can be there without
 	// differences: then a report calculates wrongly.
 	Totals []string
 }
 
-// Tied reports whether nothing is left that differs.
-func (d *Day) Tied() bool {
+// Balanced reports whether nothing is left that differs.
+func (d *Day) Balanced() bool {
 	return len(d.Totals) == 0 && !slices.ContainsFunc(d.Differences, func(x Difference) bool { return !x.Fixed })
 }
 
@@ -78,9 +87,9 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 	return &Reconciler{ledger: l, archive: a}
 }
 
-// Run compares day by day, tells done of each, and notes the end in ClickHouse,
-// where the panel shows it. It returns what kept it from comparing; differences
-// are no error.
+// Run compares day by day, calls done for each, and records the end in ClickHouse,
+// where the panel shows it. An error is what kept it from comparing; differences
+// are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
 	err := r.compareDays(ctx, s, func(d *Day) {
@@ -100,8 +109,8 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 }
 
 func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) error {
-	if s.Patience == 0 {
-		s.Patience = time.Minute
+	if s.Timeout == 0 {
+		s.Timeout = time.Minute
 	}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
@@ -143,11 +152,11 @@ func (s *Scope) includes(account delivery.AccountID) bool {
 }
 
 // settledDay compares a day, and again if sums disagree and orders were created
-// on it in the meantime. On a day that never stands still, sums are left for
-// when it is over.
+// on it in the meantime. On a day that keeps changing, sums are left for when it
+// is over.
 func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
-	var fixed []Difference // in an earlier look
-	for look := 1; ; look++ {
+	var fixed []Difference // in an earlier comparison
+	for check := 1; ; check++ {
 		d, err := r.day(ctx, s, day, held)
 		if err != nil {
 			return nil, err
@@ -167,7 +176,7 @@ func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, he
 		if held = now[day]; count(held) == before {
 			return d, nil
 		}
-		if look == looks {
+		if check == maxChecks {
 			d.Totals, d.Moving = nil, max(d.Moving, count(held)-before)
 			return d, nil
 		}
@@ -182,14 +191,14 @@ func count(held map[delivery.AccountID][]delivery.OrderID) (n int) {
 }
 
 // day compares one day: first all of it, a share of accounts at a time, then
-// what differed, once the exporter has passed the time of the first look.
+// what differed, once the exporter has passed the time of the first comparison.
 func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
 	d := &Day{Day: day}
 	shares, err := r.shares(ctx, s, day, held)
 	if err != nil {
 		return nil, err
 	}
-	suspects := make(map[delivery.OrderID]suspect)
+	differing := suspects{}
 	var expected sums
 	for _, share := range shares {
 		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.places)
@@ -199,9 +208,9 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 		d.Compared += found.compared
 		d.Retired += found.retired
 		expected.add(found.sums)
-		maps.Copy(suspects, found.differing)
+		maps.Copy(differing, found.differing)
 	}
-	if err := r.lookAgain(ctx, s, d, suspects); err != nil {
+	if err := r.recheck(ctx, s, d, differing); err != nil {
 		return nil, err
 	}
 	if s.Fix {
@@ -228,7 +237,7 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 		return nil, err
 	}
 	for account := range held {
-		stored[account] = archive.Count{Orders: max(stored[account].Orders, uint64(len(held[account])))}
+		stored[account] = max(stored[account], uint64(len(held[account])))
 	}
 	var shares []share
 	size := uint64(0)
@@ -236,7 +245,7 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 		if !s.includes(account) {
 			continue
 		}
-		if len(shares) == 0 || size+count.Orders > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
+		if len(shares) == 0 || size+count > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
 			shares, size = append(shares, share{}), 0
 		}
 		last := &shares[len(shares)-1]
@@ -244,7 +253,7 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 		for _, id := range held[account] {
 			last.places = append(last.places, archive.Place{Account: account, Day: day, Order: id})
 		}
-		size += count.Orders
+		size += count
 	}
 	return shares, nil
 }

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-// patience is how long a comparison waits for a running exporter.
-const patience = testserver.Timeout
+// timeout is how long a comparison waits for a running exporter.
+const timeout = testserver.Timeout
 
 // env has 10 orders that have been delivered and exported.
 type env struct {
@@ -60,7 +60,7 @@ func (s *env) compare(scope Scope) (differences, totals []string) {
 	if scope.From.IsZero() {
 		scope.From, scope.To = s.today.AddDate(0, 0, -1), s.today.AddDate(0, 0, 1)
 	}
-	scope.Patience = patience
+	scope.Timeout = timeout
 	err := s.reconciler.Run(s.T.Context(), scope, func(d *Day) {
 		for i := range d.Differences {
 			differences = append(differences, d.Differences[i].String())
@@ -91,7 +91,7 @@ func (s *env) spoil(statement string) {
 // requireBehind compares today without an exporter, and nothing may be judged then.
 func (s *env) requireBehind(r *Reconciler, want string) {
 	s.T.Helper()
-	err := r.Run(s.T.Context(), Scope{From: s.today, To: s.today, Patience: 300 * time.Millisecond}, func(d *Day) {
+	err := r.Run(s.T.Context(), Scope{From: s.today, To: s.today, Timeout: 300 * time.Millisecond}, func(d *Day) {
 		s.T.Errorf("judged: %+v", d.Differences)
 	})
 	if !errors.Is(err, ErrBehind) || !strings.Contains(err.Error(), want) {
@@ -187,7 +187,7 @@ func TestReconcile_WaitsForTheExporter(t *testing.T) {
 	s := newEnv(t)
 	var days []*Day
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today}, func(d *Day) { days = append(days, d) })
-	if err != nil || len(days) != 1 || days[0].Compared != 10 || days[0].Retired != 0 || !days[0].Tied() {
+	if err != nil || len(days) != 1 || days[0].Compared != 10 || days[0].Retired != 0 || !days[0].Balanced() {
 		t.Errorf("%+v %v", days, err)
 	}
 	s.stop()
@@ -258,7 +258,7 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	}
 	s.retireAll()
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today}, func(d *Day) {
-		if d.Compared != 0 || d.Retired != 10+len(statements) || !d.Tied() {
+		if d.Compared != 0 || d.Retired != 10+len(statements) || !d.Balanced() {
 			t.Errorf("%+v", d)
 		}
 	})

@@ -5,30 +5,40 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/shopspring/decimal"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
 )
 
-// sums are what the control totals say of a day's orders, calculated here, in
-// whole kuruş.
+// The figures of the control totals that are calculated here. Amounts, from
+// amountDelivered on, are in kuruş.
+const (
+	orders = iota
+	delivered
+	failed
+	cancelled
+	amountDelivered
+	cash
+	card
+	prepaid
+	figureCount
+)
+
+var figureNames = [figureCount]string{"orders", "delivered", "failed", "cancelled",
+	"order amount of what was delivered", "expected cash", "expected card", "prepaid"}
+
+// sums are the figures of a day's orders.
 type sums struct {
-	open                                           int
-	orders, delivered, failed, cancelled           int64
-	orderAmountDelivered, cash, card, prepaidMinor int64
+	open    int // orders that have not ended
+	figures [figureCount]int64
 }
 
 func (s *sums) add(o sums) {
 	s.open += o.open
-	s.orders += o.orders
-	s.delivered += o.delivered
-	s.failed += o.failed
-	s.cancelled += o.cancelled
-	s.orderAmountDelivered += o.orderAmountDelivered
-	s.cash += o.cash
-	s.card += o.card
-	s.prepaidMinor += o.prepaidMinor
+	for i := range s.figures {
+		s.figures[i] += o.figures[i]
+	}
 }
 
 func (s *sums) addOrder(o *delivery.Order) {
@@ -46,117 +56,73 @@ func (s *sums) addStored(row *archive.Stored) error {
 }
 
 func (s *sums) count(status, payment string, amount, collection int64) {
-	s.orders++
+	s.figures[orders]++
 	switch status {
 	case delivery.Delivered.String():
-		s.delivered++
-		s.orderAmountDelivered += amount
+		s.figures[delivered]++
+		s.figures[amountDelivered] += amount
 		switch payment {
 		case delivery.Cash.String():
-			s.cash += collection
+			s.figures[cash] += collection
 		case delivery.Card.String():
-			s.card += collection
+			s.figures[card] += collection
 		case delivery.Prepaid.String():
-			s.prepaidMinor += amount
+			s.figures[prepaid] += amount
 		}
 	case delivery.Failed.String():
-		s.failed++
+		s.figures[failed]++
 	case delivery.Cancelled.String():
-		s.cancelled++
+		s.figures[cancelled]++
 	default:
 		s.open++
 	}
 }
 
-// totalLine is a line of the control totals. What it has no figure for is nil.
-type totalLine struct {
-	name                                      string
-	orders, delivered, failed, cancelled      *int64
-	orderAmountDelivered, cash, card, prepaid *decimal.Decimal
-	ties                                      uint8 // 0: it does not
-}
+// controlTotals are the lines of the view, with -1 for a figure that it lacks.
+const controlTotals = `SELECT line, toBool(ifNull(ties, 1) = 1), arrayMap(x -> toInt64(ifNull(x, -1)), [
+	toInt64(orders), toInt64(delivered), toInt64(failed), toInt64(cancelled),
+	toInt64(order_amount_delivered * 100), toInt64(cash_expected * 100), toInt64(card_expected * 100), toInt64(prepaid_amount * 100)])
+FROM control_totals(from='%[1]s', to='%[1]s', account='%[2]s', fleet='', store='') ORDER BY line_number`
 
-// compareTotals compares the sums of the day with the control totals, and asks
-// whether these tie. A day with open orders still changes while it is read, so
+// compareTotals compares the sums of the day with the control totals, and checks
+// that these balance. A day with open orders still changes while it is read, so
 // that is left for when they have ended.
 func (r *Reconciler) compareTotals(ctx context.Context, s *Scope, d *Day, expected *sums) error {
-	if expected.open > 0 || d.Moving > 0 || !d.Tied() {
+	if expected.open > 0 || d.Moving > 0 || !d.Balanced() {
 		return nil
 	}
-	lines, err := r.controlTotals(ctx, d.Day, s.Account)
-	if err != nil {
-		return err
+	account := ""
+	if !s.Account.IsZero() {
+		account = s.Account.String()
 	}
-	for _, line := range lines {
-		if line.ties == 0 {
-			d.Totals = append(d.Totals, line.name+" does not balance with the orders that ended on the day")
+	return r.archive.Each(ctx, fmt.Sprintf(controlTotals, d.Day.Format(time.DateOnly), account), func(rows driver.Rows) error {
+		var name string
+		var balanced bool
+		var figures []int64
+		if err := rows.Scan(&name, &balanced, &figures); err != nil {
+			return err
 		}
-		if line.name == "order-ledger" {
-			d.Totals = append(d.Totals, expected.disagree(&line)...)
+		if !balanced {
+			d.Totals = append(d.Totals, name+" does not balance with the orders that ended on the day")
 		}
-	}
-	return nil
+		if name != "order-ledger" {
+			return nil
+		}
+		for i, want := range expected.figures {
+			if figures[i] != want {
+				d.Totals = append(d.Totals, fmt.Sprintf("order-ledger: %s is %s, should be %s", figureNames[i], figureText(i, figures[i]), figureText(i, want)))
+			}
+		}
+		return nil
+	})
 }
 
-// disagree says in which figures the order ledger is not what was calculated.
-func (s *sums) disagree(line *totalLine) (found []string) {
-	for _, c := range []struct {
-		name string
-		want int64
-		have *int64
-	}{
-		{"orders", s.orders, line.orders}, {"delivered", s.delivered, line.delivered},
-		{"failed", s.failed, line.failed}, {"cancelled", s.cancelled, line.cancelled},
-	} {
-		if c.have == nil || *c.have != c.want {
-			found = append(found, fmt.Sprintf("order-ledger: %s is %s, should be %d", c.name, shown(c.have), c.want))
-		}
-	}
-	for _, c := range []struct {
-		name string
-		want int64
-		have *decimal.Decimal
-	}{
-		{"order amount of what was delivered", s.orderAmountDelivered, line.orderAmountDelivered},
-		{"expected cash", s.cash, line.cash}, {"expected card", s.card, line.card}, {"prepaid", s.prepaidMinor, line.prepaid},
-	} {
-		if want := decimal.New(c.want, -2); c.have == nil || !c.have.Equal(want) {
-			found = append(found, fmt.Sprintf("order-ledger: %s is %s, should be %s", c.name, shown(c.have), want.StringFixed(2)))
-		}
-	}
-	return found
-}
-
-func shown[T any](v *T) string {
-	if v == nil {
+func figureText(figure int, n int64) string {
+	switch {
+	case n < 0:
 		return "not there"
+	case figure >= amountDelivered:
+		return fmt.Sprintf("%d.%02d", n/100, n%100)
 	}
-	return fmt.Sprint(*v)
-}
-
-// controlTotals reads the view of that name.
-func (r *Reconciler) controlTotals(ctx context.Context, day time.Time, account delivery.AccountID) ([]totalLine, error) {
-	only := ""
-	if !account.IsZero() {
-		only = account.String()
-	}
-	date := day.Format(time.DateOnly)
-	rows, err := r.archive.Select(ctx, fmt.Sprintf(`SELECT line, orders, delivered, failed, cancelled,
-		order_amount_delivered, cash_expected, card_expected, prepaid_amount, toUInt8(ifNull(ties, 1) = 1)
-		FROM control_totals(from='%s', to='%s', account='%s', fleet='', store='') ORDER BY line_number`, date, date, only))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what went wrong is known by then
-	var lines []totalLine
-	for rows.Next() {
-		var l totalLine
-		err := rows.Scan(&l.name, &l.orders, &l.delivered, &l.failed, &l.cancelled,
-			&l.orderAmountDelivered, &l.cash, &l.card, &l.prepaid, &l.ties)
-		if err != nil {
-			return nil, fmt.Errorf("control totals: %w", err)
-		}
-		lines = append(lines, l)
-	}
-	return lines, rows.Err()
+	return fmt.Sprint(n)
 }

@@ -12,20 +12,13 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Control totals are the view's lines, each with the SHA-256 of the report that
-// it is about: of the bytes that format csv-plain writes for the same
-// parameters, so that sha256sum can verify a file.
-//
-// The view and the reports are several queries, between which an order of a day
-// that is not over may change. So the totals of the reports that were digested
-// must be those of the lines; where they are not, all is read again, and a line
-// that will not hold still says "changing" instead of "yes" or "no".
-
-// controlAttempts is how often all is read at most.
-const controlAttempts = 3
-
-// The column ties of a line.
-const tiesChanging = "changing"
+const (
+	// controlAttempts is how often the view and the reports are read at most.
+	controlAttempts = 3
+	// readsAtOnce is how many of the five queries run together: on few processors
+	// more would only wait for each other, and take memory meanwhile.
+	readsAtOnce = 3
+)
 
 // digest is what came of reading a report.
 type digest struct {
@@ -34,41 +27,36 @@ type digest struct {
 	sha256  string
 }
 
-// readControl is Report.read for control totals.
+// readControl is Report.read for control totals: the view's lines, each with the
+// SHA-256 of what format csv-plain writes of its report for the same parameters,
+// so that sha256sum can verify a file.
+//
+// Between the queries an order of a day that is not over may change. Where a
+// report's totals are not those of its line, all is read again; a line that still
+// differs then says "changing" instead of "yes" or "no".
 func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
-	lines, err := controlLines(ctx, a, p)
-	if err != nil {
-		return err
-	}
-	for _, line := range lines {
-		if err := take(line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readsAtOnce is how many of the five queries run together: on few processors
-// more would only wait for each other, and take memory meanwhile.
-const readsAtOnce = 3
-
-func controlLines(ctx context.Context, a *archive.Archive, p *Params) ([][]Cell, error) {
 	for attempt := 1; ; attempt++ {
 		lines, digests, err := readTogether(ctx, a, p)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		steady := true
 		for i := range digests {
 			same, err := digests[i].note(lines)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			steady = steady && same
 		}
-		if steady || attempt == controlAttempts {
-			return lines, nil
+		if !steady && attempt < controlAttempts {
+			continue
 		}
+		for _, line := range lines {
+			if err := take(line); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
@@ -103,7 +91,7 @@ func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (dig
 	return digest{report: r, summary: s, sha256: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
-// note writes the digest into its line and tells whether both have seen the
+// note writes the digest into its line and reports whether both have seen the
 // same orders.
 func (d *digest) note(lines [][]Cell) (same bool, err error) {
 	for _, line := range lines {
@@ -112,36 +100,36 @@ func (d *digest) note(lines [][]Cell) (same bool, err error) {
 		}
 		line[controlColumn("sha256")].Text = d.sha256
 		if same = d.agrees(line); !same {
-			line[controlColumn("ties")].Text = tiesChanging
+			line[controlColumn("ties")].Text = "changing"
 		}
 		return same, nil
 	}
 	return false, fmt.Errorf("control totals have no line %s", d.report.Name)
 }
 
+// agreeing are the columns of a line that a report's totals must equal.
+var agreeing = map[string][]string{
+	collectionsName: {"delivered", "cashExpected", "cardExpected", "prepaidAmount", "noPaymentTypeAmount"},
+	statementName: {"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
+		"prepaidAmount", "noPaymentTypeAmount"},
+}
+
 // agrees compares the report's totals with the line's.
 func (d *digest) agrees(line []Cell) bool {
-	if line[controlColumn("rows")].Number != d.summary.Rows {
+	number := func(key string) int64 { return line[controlColumn(key)].Number }
+	if number("rows") != d.summary.Rows {
 		return false
 	}
-	number := func(key string) int64 { return line[controlColumn(key)].Number }
-	total := func(key string) int64 { return d.report.Total(d.summary, key) }
-	switch d.report {
-	case ledger:
-		return total("expectedCollection") == number("cashExpected")+number("cardExpected")
-	case collections:
-		return total("deliveredCount") == number("delivered") && total("cashExpected") == number("cashExpected") &&
-			total("cardExpected") == number("cardExpected") && total("prepaidAmount") == number("prepaidAmount") &&
-			total("noPaymentTypeAmount") == number("noPaymentTypeAmount")
-	case statement:
-		for _, key := range []string{"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
-			"prepaidAmount", "noPaymentTypeAmount"} {
-			if total(key) != number(key) {
-				return false
-			}
-		}
+	if d.report == ledger {
+		return ledger.Total(d.summary, "expectedCollection") == number("cashExpected")+number("cardExpected")
 	}
-	return true
+	return !slices.ContainsFunc(agreeing[d.report.Name], func(key string) bool {
+		total := key
+		if d.report == collections && key == "delivered" {
+			total = "deliveredCount"
+		}
+		return d.report.Total(d.summary, total) != number(key)
+	})
 }
 
 func controlColumn(key string) int { return control.Column(key) }

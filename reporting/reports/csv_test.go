@@ -62,7 +62,7 @@ func TestMoney_IsWrittenWithTwoDecimals(t *testing.T) {
 }
 
 func FuzzCSVText(f *testing.F) {
-	for _, s := range []string{"", "=1", `a"b;c,d`, "satır\r\nsonu", " x ", "＝", "'", "\r\r\n"} {
+	for _, s := range []string{"", "=1", `a"b;c,d`, "satır\r\nsonu", " x ", "＝", "'", "\r\r\n", "\x00", "\xd1\u00a0", "\n\n\"\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -87,7 +87,7 @@ func FuzzCSVText(f *testing.F) {
 }
 
 func FuzzJSONText(f *testing.F) {
-	for _, s := range []string{"", `"`, "\x00", "İğdır </script>", "\xff"} {
+	for _, s := range []string{"", `"`, "\x00", "İğdır </script>", "\xff", "\f\b", "\xf2\xb3\xa0\xe2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

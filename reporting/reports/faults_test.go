@@ -102,8 +102,8 @@ func TestTally_RefusesToOverflow(t *testing.T) {
 	count := newTally(ledger)
 	cells := make([]Cell, len(ledger.Columns))
 	cells[ledger.Column("orderAmount")] = Cell{Number: 1 << 62, Given: true}
-	noError(t, count.add(cells))
-	if err := count.add(cells); err == nil || !strings.Contains(err.Error(), "orderAmount") {
+	noError(t, count.add(1, cells))
+	if err := count.add(1, cells); err == nil || !strings.Contains(err.Error(), "orderAmount") {
 		t.Errorf("%v", err)
 	}
 }

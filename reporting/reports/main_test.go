@@ -96,9 +96,9 @@ func archiveOf(t testing.TB, s story) *archive.Archive {
 		o.Version--
 		o.Status, o.Failure, o.Cancel, o.EndedAt, o.DeliveredAt = 1, "", "", time.Time{}, time.Time{}
 	}
-	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: earlier, Late: s.late}))
-	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
-	noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: earlier[:len(earlier)/2]}))
+	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: earlier, Late: s.late}))
+	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
+	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: earlier[:len(earlier)/2]}))
 	return a
 }
 

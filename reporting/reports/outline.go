@@ -2,26 +2,14 @@ package reports
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/reporting/archive"
 )
-
-// Who looks at a report page by page wants its totals and some rows, not all of
-// them. So ClickHouse adds the report up by itself, day by day, which needs
-// neither sorting nor the columns that are not summed; and the days, with how
-// many rows each has, tell in which of them a page lies, so that reading it does
-// not depend on how many pages come before.
-//
-// The totals and a page are two queries. What arrives between them arrives on
-// the last day, so the pages before it stay as they are; an order of an earlier
-// day may meanwhile have changed its status.
-
-// uncompiled keeps ClickHouse from compiling an expression when it comes for the
-// third time. It would take 100 to 200 ms, most often longer than the query.
-const uncompiled = ", compile_aggregate_expressions = 0, compile_expressions = 0"
 
 // Piece is what the rows of one day, or of one month, add up to.
 type Piece struct {
@@ -33,6 +21,12 @@ type Piece struct {
 }
 
 // Outline is a report added up: in all, and by days or months, oldest first.
+//
+// ClickHouse adds up by itself, which needs neither sorting nor the columns that
+// have no sum. The days and their numbers of rows tell in which of them a page
+// lies, so that reading it does not depend on how many pages come before. What
+// arrives between the two queries arrives on the last day, so the pages before it
+// stay as they are; an order of an earlier day may have changed its status.
 type Outline struct {
 	Summary
 	Pieces []Piece
@@ -53,30 +47,20 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	if err != nil {
 		return nil, err
 	}
-	rows, err := a.Select(ctx, query, p.named()...)
-	if err != nil {
-		return nil, r.explain(err)
-	}
-	defer func() { _ = rows.Close() }() // Err tells what went wrong
 	o := &Outline{report: r, params: p}
 	all := newTally(r)
-	for rows.Next() {
+	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var day int64
 		piece := Piece{By: make([]string, len(by)), Summary: Summary{Totals: make([]Cell, len(r.Columns))}}
 		if err := rows.Scan(piece.targets(r, &day)...); err != nil {
-			return nil, fmt.Errorf("add up %s: %w", r.Name, err)
+			return err
 		}
 		piece.Day = Day(day)
-		all.rows += piece.Rows
-		for i := range piece.Totals {
-			if err := all.addTo(i, piece.Totals[i].Number); err != nil {
-				return nil, err
-			}
-		}
 		o.Pieces = append(o.Pieces, piece)
-	}
-	if err := errors.Join(rows.Err(), ctx.Err()); err != nil {
-		return nil, err
+		return all.add(piece.Rows, piece.Totals)
+	}, p.named()...)
+	if err != nil {
+		return nil, r.explain(err)
 	}
 	o.Summary = all.summary()
 	return o, nil
@@ -115,11 +99,11 @@ func (r *Report) outlineSQL(by []string) (string, error) {
 	selected = append(selected, "toInt64(count())")
 	for i := range r.Columns {
 		if c := &r.Columns[i]; c.Sum {
-			hundredth := ""
+			sum := "sum(" + c.Source + ")"
 			if c.Kind == Money {
-				hundredth = " * 100"
+				sum += " * 100"
 			}
-			selected = append(selected, fmt.Sprintf("ifNull(toInt64(sum(%s)%s), 0)", c.Source, hundredth))
+			selected = append(selected, "ifNull(toInt64("+sum+"), 0)")
 		}
 	}
 	list := strings.Join(keys, ", ")
@@ -139,7 +123,7 @@ func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limi
 	query := fmt.Sprintf("%s LIMIT %d OFFSET %d%s", o.report.selection(), limit, within, settings+uncompiled)
 	page := make([][]Cell, 0, limit)
 	err := o.report.readRows(ctx, a, query, &p, func(cells []Cell) error {
-		page = append(page, append([]Cell(nil), cells...))
+		page = append(page, slices.Clone(cells))
 		return nil
 	})
 	return page, err

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,57 @@ import (
 
 	"vendorapi/internal/delivery"
 )
+
+// Day is a local calendar day, as days since 1970-01-01. Days are cut at 00:00
+// +03:00 (design section 8).
+type Day int32
+
+// The days that a report may ask for; the same years as everywhere in the API.
+var (
+	firstDay = dayOf(2000, time.January, 1)
+	lastDay  = dayOf(2100, time.December, 31)
+)
+
+func dayOf(year int, month time.Month, day int) Day {
+	return Day(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / 86400)
+}
+
+// DayOf is the local day of a moment.
+func DayOf(t time.Time) Day {
+	year, month, day := t.In(delivery.Istanbul).Date()
+	return dayOf(year, month, day)
+}
+
+// ParseDay reads 2006-01-02, from 2000 to 2100.
+func ParseDay(s string) (Day, error) {
+	t, err := time.Parse(time.DateOnly, s)
+	if wrong := (*time.ParseError)(nil); errors.As(err, &wrong) && wrong.Message == ": day out of range" {
+		return 0, fmt.Errorf("there is no day %s", s)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a day such as 2026-11-21", s)
+	}
+	day := Day(t.Unix() / 86400)
+	if day < firstDay || day > lastDay {
+		return 0, fmt.Errorf("%s is not between %s and %s", day.Text(), firstDay.Text(), lastDay.Text())
+	}
+	return day, nil
+}
+
+// midnight is the day's beginning as if it were UTC, for formatting.
+func (d Day) midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
+
+// String is 2006-01-02.
+func (d Day) String() string { return d.midnight().Format(time.DateOnly) }
+
+// Text is the day as pages have it: 2 Jan 2006.
+func (d Day) Text() string { return d.midnight().Format("2 Jan 2006") }
+
+// FirstOfMonth is the first day of the same month.
+func (d Day) FirstOfMonth() Day {
+	year, month, _ := d.midnight().Date()
+	return dayOf(year, month, 1)
+}
 
 // Params say which orders a report is about.
 type Params struct {
@@ -78,12 +130,12 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	var err error
 	if v.Account != "" {
 		if p.Account, err = delivery.ParseAccountID(v.Account); err != nil || p.Account.IsZero() {
-			note("account", strange("an account", v.Account))
+			note("account", noSuchID("an account", v.Account))
 		}
 	}
 	if v.Fleet != "" {
 		if p.Fleet, err = delivery.ParseFleetID(v.Fleet); err != nil || p.Fleet.IsZero() {
-			note("fleet", strange("a fleet", v.Fleet))
+			note("fleet", noSuchID("a fleet", v.Fleet))
 		}
 	}
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
@@ -98,24 +150,20 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	return p, nil
 }
 
-// strange says that a value is no id. Names are taken on pages and in downloads.
-func strange(what, value string) string {
+// noSuchID says that a value is no id. Names are taken on pages and in downloads.
+func noSuchID(what, value string) string {
 	return fmt.Sprintf("%q is neither the id of %s nor the name of exactly one", value, what)
 }
 
-// account and fleet are as the views take them: empty means all.
-func (p *Params) account() string {
-	if p.Account.IsZero() {
+// idText is an id as the views take it: empty means all.
+func idText(id interface {
+	fmt.Stringer
+	IsZero() bool
+}) string {
+	if id.IsZero() {
 		return ""
 	}
-	return p.Account.String()
-}
-
-func (p *Params) fleet() string {
-	if p.Fleet.IsZero() {
-		return ""
-	}
-	return p.Fleet.String()
+	return id.String()
 }
 
 // String is for titles and logs: "2026-11-01 to 2026-11-30, store moda".
@@ -134,6 +182,6 @@ type Filter struct{ Name, Value string }
 // Filters are those that were given.
 func (p *Params) Filters() []Filter {
 	return slices.DeleteFunc([]Filter{
-		{"account", cmp.Or(p.AccountName, p.account())}, {"fleet", cmp.Or(p.FleetName, p.fleet())}, {"store", p.Store}, {"kind", p.Kind},
+		{"account", cmp.Or(p.AccountName, idText(p.Account))}, {"fleet", cmp.Or(p.FleetName, idText(p.Fleet))}, {"store", p.Store}, {"kind", p.Kind},
 	}, func(f Filter) bool { return f.Value == "" })
 }

@@ -19,7 +19,7 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	e := testserver.SharedClickHouse(t)
 	a, database := newArchive(t, e)
 	for range 2 { // every row lies there twice until ClickHouse merges them
-		noError(t, a.InsertAnew(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
+		noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
 	}
 	q := allDays
 	for _, r := range All() {

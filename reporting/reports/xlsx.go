@@ -12,14 +12,10 @@ import (
 )
 
 // xlsxSink writes a workbook: texts are texts whatever they begin with, amounts
-// and counts are numbers, days and times are dates. Two lines say what it is, of which
-// period, in which currency and when it was asked for; the header below them is bold,
-// stays in sight and has filters, and the last row has the totals. What does not fit on a sheet goes on
-// with the next one, "order-ledger 2".
-//
-// A cell of a workbook is a float. One of up to 15 digits is the amount to the
-// kuruş; beyond 9,999,999,999,999.99 no spreadsheet can show it, and it is
-// written as a text.
+// and counts are numbers, days and times are dates. Two lines give title, period,
+// currency and time; the header below them is bold, frozen and has filters; the
+// last row has the totals. What does not fit on a sheet goes on with the next one,
+// "order-ledger 2".
 type xlsxSink struct {
 	w         io.Writer
 	sheetRows int // of a sheet, header included
@@ -37,24 +33,16 @@ type xlsxSink struct {
 	values []any
 }
 
-// Widths in characters.
-const (
-	timeWidth   = 19
-	numberWidth = 14
-	idWidth     = 38
-	textWidth   = 24
-)
+var xlsxFormats = map[Kind]string{
+	Money: "#,##0.00", Count: "#,##0", DayOnly: "yyyy-mm-dd", Month: "yyyy-mm", Time: "yyyy-mm-dd hh:mm:ss",
+}
 
 const (
-	moneyFormat = "#,##0.00"
-	countFormat = "#,##0"
-	dayFormat   = "yyyy-mm-dd"
-	monthFormat = "yyyy-mm"
-	timeFormat  = "yyyy-mm-dd hh:mm:ss"
+	// xlsxHeader is how many rows stand above the first of the report's.
+	xlsxHeader = 3
+	// widestExact is the largest number of kuruş that a spreadsheet's 15 digits show.
+	widestExact = 999_999_999_999_999
 )
-
-// widestExact is the largest number of kuruş that 15 digits show.
-const widestExact = 999_999_999_999_999
 
 func newXLSX(w io.Writer) *xlsxSink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
 
@@ -76,9 +64,7 @@ func (x *xlsxSink) makeStyles() (err error) {
 	if x.bold, err = x.file.NewStyle(&excelize.Style{Font: bold}); err != nil {
 		return err
 	}
-	for kind, format := range map[Kind]string{
-		Money: moneyFormat, Count: countFormat, DayOnly: dayFormat, Month: monthFormat, Time: timeFormat,
-	} {
+	for kind, format := range xlsxFormats {
 		if x.styles[kind], err = x.file.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
 			return err
 		}
@@ -105,7 +91,12 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := x.layOut(name); err != nil {
+	// It prints on landscape pages, one page wide.
+	fit, landscape, a4, one, many := true, "landscape", 9, 1, 0
+	if err := x.file.SetSheetProps(name, &excelize.SheetPropsOptions{FitToPage: &fit}); err != nil {
+		return err
+	}
+	if err := x.file.SetPageLayout(name, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many}); err != nil {
 		return err
 	}
 	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
@@ -138,17 +129,8 @@ func (x *xlsxSink) nextSheet() (err error) {
 	return x.write()
 }
 
-// layOut makes a sheet print on landscape pages, one page wide.
-func (x *xlsxSink) layOut(sheet string) error {
-	fit, landscape, a4, one, many := true, "landscape", 9, 1, 0
-	if err := x.file.SetSheetProps(sheet, &excelize.SheetPropsOptions{FitToPage: &fit}); err != nil {
-		return err
-	}
-	return x.file.SetPageLayout(sheet, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many})
-}
-
-// endSheet puts filters into the header of the rows up to the last one, which is no
-// total, and writes the sheet.
+// endSheet gives the header filters over the rows up to the last one, without
+// totals, and writes the sheet.
 func (x *xlsxSink) endSheet(lastRow int) error {
 	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), lastRow)
 	if err != nil {
@@ -160,19 +142,17 @@ func (x *xlsxSink) endSheet(lastRow int) error {
 	return x.sheet.Flush()
 }
 
-// xlsxHeader is how many rows stand above the first of the report's.
-const xlsxHeader = 3
-
+// width is the column's, in characters.
 func (c *Column) width() float64 {
 	switch {
 	case c.Kind == Time:
-		return timeWidth
+		return 19
 	case c.Kind != Text:
-		return numberWidth
+		return 14
 	case c.Key == "orderId", c.Key == "accountId", c.Key == "fleetId":
-		return idWidth
+		return 38
 	}
-	return textWidth
+	return 24
 }
 
 func (x *xlsxSink) put(column, style int, value any) {
@@ -192,11 +172,17 @@ func (x *xlsxSink) write() error {
 	return err
 }
 
+// makeRoom goes on with the next sheet when this one is full.
+func (x *xlsxSink) makeRoom() error {
+	if x.row < x.sheetRows {
+		return nil
+	}
+	return x.nextSheet()
+}
+
 func (x *xlsxSink) Row(cells []Cell) error {
-	if x.row == x.sheetRows {
-		if err := x.nextSheet(); err != nil {
-			return err
-		}
+	if err := x.makeRoom(); err != nil {
+		return err
 	}
 	for i := range x.report.Columns {
 		switch kind := x.report.Columns[i].Kind; {
@@ -209,8 +195,9 @@ func (x *xlsxSink) Row(cells []Cell) error {
 	return x.write()
 }
 
-// xlsxValue is a value as a workbook has it. Dates are days since 1899-12-30,
-// local, with the time as their fraction.
+// xlsxValue is a value as a workbook has it. Amounts are floats, which hold them
+// to the kuruş up to 15 digits; larger ones are texts. Dates are days since
+// 1899-12-30, local, with the time as their fraction.
 func xlsxValue(kind Kind, n int64) any {
 	const epoch = 25569 // 1970-01-01
 	switch kind {
@@ -232,10 +219,8 @@ func xlsxValue(kind Kind, n int64) any {
 // End writes the totals and then the workbook, as a stream.
 func (x *xlsxSink) End(s Summary) error {
 	defer x.Abort()
-	if x.row == x.sheetRows {
-		if err := x.nextSheet(); err != nil {
-			return err
-		}
+	if err := x.makeRoom(); err != nil {
+		return err
 	}
 	last, summed := x.row, false
 	for i := range x.report.Columns {

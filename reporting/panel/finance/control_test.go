@@ -67,7 +67,7 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	corrupt.OrderAmount = delivery.Money{Minor: 123_456, Set: true}
 	corrupt.Collection, corrupt.DeliveredAt = corrupt.OrderAmount, corrupt.CreatedAt
 	corrupt.EndedAt = corrupt.EndedAt.AddDate(0, 0, 40)
-	must(t, e.Archive.InsertAnew(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
+	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: []archive.Order{corrupt}}))
 	d := e.page("/payments/control-totals/lines?" + november)
 	alerts := testenv.All(d.Tree(), "div", "alert")
 	if len(alerts) != 1 {

@@ -113,7 +113,7 @@ func (e *env) order(n int, created time.Time) archive.Order {
 func (e *env) store(orders ...archive.Order) {
 	e.T.Helper()
 	e.orders = append(e.orders, orders...)
-	must(e.T, e.Archive.InsertAnew(e.T.Context(), &archive.Batch{Orders: orders}))
+	must(e.T, e.Archive.InsertAgain(e.T.Context(), &archive.Batch{Orders: orders}))
 }
 
 // november stores n orders, spread over November 2026.

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/export"
+	"vendorapi/reporting/reconcile"
+)
+
+// newMigrateCommand is `reporting migrate`.
+func newMigrateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or bring up to date the database, its tables and views",
+		Long: `Create or bring up to date the database, its tables and views.
+
+export, serve, rebuild and reconcile do so by themselves when they start. What
+has been applied is recorded in the table schema_migrations; running it again
+changes nothing.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return withArchive(c, func(_ context.Context, _ *archive.Archive, applied []string) error {
+				for _, name := range applied {
+					fmt.Fprintln(c.OutOrStdout(), "applied", name)
+				}
+				if len(applied) == 0 {
+					fmt.Fprintln(c.OutOrStdout(), "nothing to do")
+				}
+				return nil
+			})
+		},
+	}
+	addConfigFlag(c)
+	return c
+}
+
+// newRebuildCommand is `reporting rebuild`.
+func newRebuildCommand() *cobra.Command {
+	var from string
+	c := &cobra.Command{
+		Use:   "rebuild --from 2026-11-01",
+		Short: "Export again all that Redis still holds",
+		Long: `Export again all that Redis still holds of orders created on or after a local day:
+orders and their events, and of the last day also late deliveries and outcomes
+of webhooks. It may run beside the exporter and may be repeated; a row is only
+ever replaced by a later version of it.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			begin, err := parseDay("from", from)
+			if err != nil {
+				return err
+			}
+			return withBoth(c, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+				reported := time.Now()
+				done, err := export.Rebuild(ctx, l, a, begin, func(r export.Rebuilt) {
+					if time.Since(reported) > time.Second {
+						reported = time.Now()
+						fmt.Fprintf(c.ErrOrStderr(), "rebuilt %d orders so far\n", r.Orders)
+					}
+				})
+				fmt.Fprintf(c.OutOrStdout(), "rebuilt %d orders, %d events, %d late deliveries, %d outcomes of webhooks\n",
+					done.Orders, done.Events, done.Late, done.Outcomes)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&from, "from", "", "first local day, such as 2026-11-01")
+	requireFlag(c, "from")
+	addConfigFlag(c)
+	return c
+}
+
+// parseDay reads a local day.
+func parseDay(flag, text string) (time.Time, error) {
+	day, err := time.ParseInLocation(time.DateOnly, text, delivery.Istanbul)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--%s: %q is no day such as 2026-11-01", flag, text)
+	}
+	return day, nil
+}
+
+// newReconcileCommand is `reporting reconcile`.
+func newReconcileCommand() *cobra.Command {
+	var day, from, to, account string
+	var scope reconcile.Scope
+	c := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Compare Redis with ClickHouse, order by order, and the control totals",
+		Long: `Compare what Redis holds with what ClickHouse has, order by order and event by
+event, and the sums of the reports. What differs is printed, and the command then
+exits with status 1. With --fix it is exported again, and what could be repaired
+is no error. Orders that have left Redis are judged by themselves and never
+touched; orders that Redis never had are removed with --remove-unknown only, for
+to a Redis that has lost its data everything is unknown.
+
+Late deliveries, outcomes of webhooks and the names that stores had are not
+compared: Redis keeps them for a day or not at all.
+
+Without a day it compares the last 8 days, which is what Redis holds of ended
+orders by default. Differences that are only a matter of time are waited for.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := readScope(&scope, day, from, to, account)
+			if err != nil {
+				return err
+			}
+			return withBoth(c, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+				return runReconcile(ctx, reconcile.New(l, a), scope, c.OutOrStdout())
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&day, "day", "", "one local day, such as 2026-11-01 (default: the last 8 days)")
+	f.StringVar(&from, "from", "", "the first of several local days")
+	f.StringVar(&to, "to", "", "the last of them (default: today)")
+	f.StringVar(&account, "account", "", "one account's id (default: all)")
+	f.BoolVar(&scope.Fix, "fix", false, "export again what differs")
+	f.BoolVar(&scope.RemoveUnknown, "remove-unknown", false, "with --fix, also remove orders from ClickHouse that Redis never had")
+	f.DurationVar(&scope.Timeout, "wait", time.Minute, "how long to wait for the exporter to catch up")
+	c.MarkFlagsMutuallyExclusive("day", "from")
+	c.MarkFlagsMutuallyExclusive("day", "to")
+	addConfigFlag(c)
+	return c
+}
+
+// defaultDays are the days that are compared when none is named, today
+// included: the default retention of Redis and today.
+const defaultDays = 8
+
+// readScope reads the flags that say what is compared.
+func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
+	s.To = archive.BusinessDay(time.Now())
+	if to != "" {
+		if s.To, err = parseDay("to", to); err != nil {
+			return err
+		}
+	}
+	s.From = s.To.AddDate(0, 0, 1-defaultDays)
+	if from != "" {
+		if s.From, err = parseDay("from", from); err != nil {
+			return err
+		}
+	}
+	if day != "" {
+		if s.From, err = parseDay("day", day); err != nil {
+			return err
+		}
+		s.To = s.From
+	}
+	if s.From.After(s.To) {
+		return errors.New("--from: that is after --to")
+	}
+	if account != "" {
+		if s.Account, err = delivery.ParseAccountID(account); err != nil {
+			return fmt.Errorf("--account: %w", err)
+		}
+	}
+	return nil
+}
+
+func runReconcile(ctx context.Context, r *reconcile.Reconciler, s reconcile.Scope, out io.Writer) error {
+	left := 0
+	err := r.Run(ctx, s, func(d *reconcile.Day) {
+		for i := range d.Differences {
+			fmt.Fprintln(out, d.Differences[i].String())
+			if !d.Differences[i].Fixed {
+				left++
+			}
+		}
+		for _, t := range d.Totals {
+			fmt.Fprintf(out, "%s %s\n", d.Day.Format(time.DateOnly), t)
+			left++
+		}
+		fmt.Fprintf(out, "%s: %s\n", d.Day.Format(time.DateOnly), summary(d))
+	})
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return fmt.Errorf("%d differences between Redis and ClickHouse", left)
+	}
+	return nil
+}
+
+func summary(d *reconcile.Day) string {
+	text := fmt.Sprintf("%d orders compared", d.Compared)
+	if d.Retired > 0 {
+		text += fmt.Sprintf(", %d more have left Redis", d.Retired)
+	}
+	if d.Moving > 0 {
+		text += fmt.Sprintf(", %d changed all the while", d.Moving)
+	}
+	switch {
+	case d.Balanced() && len(d.Differences) > 0:
+		return text + fmt.Sprintf(", %d fixed", len(d.Differences))
+	case d.Balanced():
+		return text + ", no difference"
+	}
+	return text + fmt.Sprintf(", %d differ", len(d.Differences))
+}
