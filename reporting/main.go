@@ -39,7 +39,7 @@ func newRoot() *cobra.Command {
 	root.Args = cobra.NoArgs
 	root.RunE = func(c *cobra.Command, _ []string) error {
 		if flagSet(c, checkFlag) {
-			return checkConfig(c, nil)
+			return serve(c, nil)
 		}
 		return c.Help()
 	}
@@ -48,7 +48,6 @@ func newRoot() *cobra.Command {
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(),
 		newUserCommand(), newTokenCommand(),
-		newEngineCommand(),
 	)
 	return root
 }

@@ -58,26 +58,39 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 	f := &findings{differing: suspects{}}
 	slices.SortFunc(places, archive.ComparePlaces)
 	held := &heldOrders{reconciler: r, places: places}
-	o, err := held.next(ctx)
-	if err != nil {
-		return nil, err
+	// advance compares the held orders up to a stored one, and reports whether that
+	// is held, too; nil: all that are left.
+	advance := func(to *archive.Stored) (found bool, err error) {
+		for {
+			o, err := held.peek(ctx)
+			if o == nil || err != nil {
+				return false, err
+			}
+			order := -1
+			if to != nil {
+				order = archive.ComparePlaces(placeOf(o), to.Place)
+			}
+			if order > 0 {
+				return false, nil
+			}
+			held.ahead = held.ahead[1:]
+			if order == 0 {
+				f.compare(o, to)
+				return true, nil
+			}
+			f.missing(o)
+		}
 	}
 	var others []*archive.Stored // of which Redis holds nothing at this place
 	for stored, err := range r.archive.Stored(ctx, selection) {
 		if err != nil {
 			return nil, err
 		}
-		for o != nil && archive.ComparePlaces(placeOf(o), stored.Place) < 0 {
-			f.missing(o)
-			if o, err = held.next(ctx); err != nil {
-				return nil, err
-			}
+		found, err := advance(stored)
+		if err != nil {
+			return nil, err
 		}
-		if o != nil && placeOf(o) == stored.Place {
-			f.compare(o, stored)
-			if o, err = held.next(ctx); err != nil {
-				return nil, err
-			}
+		if found {
 			continue
 		}
 		if others = append(others, stored); len(others) >= ordersAtOnce {
@@ -87,11 +100,8 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, plac
 			others = others[:0]
 		}
 	}
-	for o != nil {
-		f.missing(o)
-		if o, err = held.next(ctx); err != nil {
-			return nil, err
-		}
+	if _, err := advance(nil); err != nil {
+		return nil, err
 	}
 	return f, r.compareOthers(ctx, f, others)
 }
@@ -104,12 +114,12 @@ func placeOf(o *delivery.Order) archive.Place {
 type heldOrders struct {
 	reconciler *Reconciler
 	places     []archive.Place
-	ahead      []*delivery.Order // read and not yet returned
+	ahead      []*delivery.Order // read and not yet compared
 }
 
-// next is the next order that Redis holds; nil at the end. One that was retired
+// peek is the next order that Redis holds; nil at the end. One that was retired
 // in between is passed over.
-func (h *heldOrders) next(ctx context.Context) (*delivery.Order, error) {
+func (h *heldOrders) peek(ctx context.Context) (*delivery.Order, error) {
 	for len(h.ahead) == 0 {
 		if len(h.places) == 0 {
 			return nil, nil
@@ -125,9 +135,7 @@ func (h *heldOrders) next(ctx context.Context) (*delivery.Order, error) {
 			return nil, err
 		}
 	}
-	o := h.ahead[0]
-	h.ahead = h.ahead[1:]
-	return o, nil
+	return h.ahead[0], nil
 }
 
 // read is those of the orders that Redis holds and that can be read; the others

@@ -144,7 +144,7 @@ func (e *env) locate(o *delivery.Order, at delivery.Point, after time.Duration) 
 // counted is what the metric of a form and a result stands at.
 func (e *env) counted(f form, r result) float64 {
 	e.T.Helper()
-	return testenv.Value(e.T, e.pages.metrics.of(f, r))
+	return testenv.Value(e.T, e.pages.counter(f, r))
 }
 
 const inTurkish = "Accept-Language: tr-TR,tr;q=0.9,en;q=0.8"

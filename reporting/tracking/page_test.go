@@ -160,7 +160,7 @@ func TestPage_DoesWithoutAStore(t *testing.T) {
 	o := e.order()
 	e.reach(o, delivery.PickingUp, time.Minute)
 	e.locate(o, delivery.Point{Latitude: 40.9726, Longitude: 29.0258}, 3*time.Minute)
-	v := newView(&english, e.Read(o.ID), nil, began.Add(4*time.Minute))
+	v := newView(english, e.Read(o.ID), nil, began.Add(4*time.Minute))
 	if v.Store != "" || v.Map == nil || len(v.Map.Marks) != 2 || v.Whereabouts != "" || v.Courier != "Mehmet Y." {
 		t.Errorf("%+v", v)
 	}

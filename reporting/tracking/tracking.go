@@ -1,7 +1,21 @@
+// Package tracking serves the page behind an order's trackingUrl (spec, "Order
+// (creation response)"; design section 9): how far the delivery is, who brings
+// it, when it is expected, and roughly where it is.
+//
+// The token in the path is the only key. It is checked by its MAC before anything
+// is read, and is in no log. The link may have been forwarded, so the page shows
+// nothing of the recipient's: name, phone, address, door, notes, amounts, payment.
+// Drop-off and courier are shown to about 100 m, and not at all once the order
+// has ended.
 package tracking
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -11,6 +25,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -18,18 +33,33 @@ import (
 	"vendorapi/reporting/panel/svgmap"
 )
 
-// policy lets the page load its own files and fetch its own fragment, and
-// nothing else.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const (
+	// policy lets the page load its own files and fetch its own fragment, and
+	// nothing else.
+	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+	// linkLifetime is how long after its end an order is still shown: long enough
+	// that a customer sees the next day what became of it, and no longer, because a
+	// forwarded link should not go on telling when somebody was at home.
+	linkLifetime = 24 * time.Hour
+	// readTimeout bounds the reads behind one page.
+	readTimeout = 5 * time.Second
+	// retryAfter is how many seconds a browser is asked to wait for Redis.
+	retryAfter = 5
+	// longestToken is more than a token with the longest kid has (86 characters).
+	longestToken = 128
+	// deepest bounds how far a page may lie below /track/ and still find its files.
+	deepest = 16
+)
 
 // Pages are the tracking pages. They are safe for concurrent use.
 type Pages struct {
-	ledger  *ledger.Ledger
-	keys    delivery.TrackingKeys
-	log     *slog.Logger
-	metrics *metrics
-	now     func() time.Time
+	ledger   *ledger.Ledger
+	keys     delivery.TrackingKeys
+	log      *slog.Logger
+	requests *prometheus.CounterVec // by form and result
+	now      func() time.Time
 }
 
 // New prepares the pages of the orders in the ledger. The keys are those with
@@ -38,14 +68,27 @@ func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg pro
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	return &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), metrics: newMetrics(reg), now: time.Now}, nil
+	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: time.Now}
+	p.requests = promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "reporting_tracking_requests_total",
+		Help: "Requests for tracking pages, by what was asked for (page: opened, live: renewed by a page that is open) and what became of it.",
+	}, []string{"form", "result"})
+	for _, r := range results {
+		p.counter(full, r)
+		p.counter(renewal, r)
+	}
+	return p, nil
+}
+
+func (p *Pages) counter(f form, r result) prometheus.Counter {
+	return p.requests.WithLabelValues(strings.TrimSuffix(string(f), ".html"), string(r))
 }
 
 // Handler serves everything below /track/, with all headers that belong to it.
 func (p *Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /track/{token}", p.page)
-	mux.HandleFunc("GET /track/{token}/live", p.fragment)
+	mux.HandleFunc("GET /track/{token}", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, full) })
+	mux.HandleFunc("GET /track/{token}/live", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, renewal) })
 	mux.HandleFunc("GET /track/assets/{hash}/{name}", serveAsset)
 	mux.HandleFunc("GET /track/", func(w http.ResponseWriter, r *http.Request) { p.refuse(w, r, full, unknown) })
 	mux.HandleFunc("/track/", func(w http.ResponseWriter, r *http.Request) {
@@ -61,16 +104,13 @@ func (p *Pages) Handler() http.Handler {
 	}))
 }
 
-// form is how much of the page is asked for.
+// form is how much of the page is asked for: the template that renders it.
 type form string
 
 const (
 	full    form = "page.html"
 	renewal form = "live.html"
 )
-
-func (p *Pages) page(w http.ResponseWriter, r *http.Request)     { p.show(w, r, full) }
-func (p *Pages) fragment(w http.ResponseWriter, r *http.Request) { p.show(w, r, renewal) }
 
 // sheet is what the templates render.
 type sheet struct {
@@ -94,16 +134,73 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, f form) {
 		return
 	}
 	text := wordsFor(r)
-	p.metrics.of(f, shown).Inc()
+	p.counter(f, shown).Inc()
 	p.write(w, r, f, http.StatusOK, &sheet{words: text, Token: token, Order: newView(text, o, store, now)})
 }
 
-// retryAfter is how many seconds a browser is asked to wait for Redis.
-const retryAfter = 5
+// result is what became of a request.
+type result string
+
+const (
+	shown       result = "shown"
+	unknown     result = "unknown"     // not a token made with these keys
+	expired     result = "expired"     // its order has ended long ago
+	unavailable result = "unavailable" // Redis does not answer
+	failed      result = "failed"      // a record cannot be read
+	gone        result = "gone"        // the asker did not wait
+)
+
+var results = []result{shown, unknown, expired, unavailable, failed, gone}
+
+// open finds the order that a token stands for, and its store, which is nil when
+// it cannot be read: the page does without. Nothing is read for a token that was
+// not made with the keys.
+func (p *Pages) open(ctx context.Context, token string, now time.Time) (*delivery.Order, *delivery.Store, result) {
+	if len(token) > longestToken {
+		return nil, nil, unknown
+	}
+	id, err := p.keys.Parse(token)
+	if err != nil {
+		return nil, nil, unknown
+	}
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	o, err := p.ledger.Orders.Get(bounded, id)
+	switch {
+	case delivery.CodeOf(err) == delivery.CodeOrderNotFound:
+		return nil, nil, expired // it was retired
+	case err != nil:
+		return nil, nil, p.failure(ctx, id, err)
+	case o.Status.Terminal() && now.Sub(o.UpdatedAt()) > linkLifetime:
+		return nil, nil, expired
+	}
+	store, err := p.ledger.Stores.Get(bounded, o.Account, o.ExternalStoreID)
+	if errors.Is(err, delivery.ErrUnavailable) {
+		return nil, nil, p.failure(ctx, id, err)
+	}
+	if err != nil {
+		p.log.Warn("a tracking page without its store", "order", id.String(), "error", err)
+		return o, nil, shown
+	}
+	return o, store, shown
+}
+
+// failure says what a failed read means, and logs it.
+func (p *Pages) failure(ctx context.Context, id delivery.OrderID, err error) result {
+	switch {
+	case ctx.Err() != nil:
+		return gone
+	case errors.Is(err, delivery.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded):
+		p.log.Warn("a tracking page cannot be answered", "error", err)
+		return unavailable
+	}
+	p.log.Error("a tracking page failed", "order", id.String(), "error", err)
+	return failed
+}
 
 // refuse says why there is no order to show.
 func (p *Pages) refuse(w http.ResponseWriter, r *http.Request, f form, why result) {
-	p.metrics.of(f, why).Inc()
+	p.counter(f, why).Inc()
 	text := wordsFor(r)
 	switch why {
 	case unavailable:
@@ -141,11 +238,8 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, f form, status int
 	h.Set("Vary", "Accept-Language")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the asker went away: nothing to do
+	_, _ = w.Write(body.Bytes())
 }
-
-// deepest bounds how far a page may lie below /track/ and still find its files.
-const deepest = 16
 
 // rootOf is the relative way from the request's page to /track/.
 func rootOf(r *http.Request) string {
@@ -153,17 +247,59 @@ func rootOf(r *http.Request) string {
 	return strings.Repeat("../", min(max(below, 0), deepest))
 }
 
-var templates = parseTemplates()
+// The embedded files: a broken one stops the program before it serves anything.
+var (
+	//go:embed page
+	files embed.FS
 
-// parseTemplates reads the embedded pages; a broken one stops the program
-// before it serves anything.
-func parseTemplates() *template.Template {
-	set, err := template.ParseFS(files, "page/*.html")
-	if err == nil {
-		set, err = svgmap.Define(set)
+	templates = parsed(svgmap.Define(parsed(template.ParseFS(files, "page/*.html"))))
+
+	assets = map[string]asset{
+		"track.css": {"text/css; charset=utf-8", append([]byte(svgmap.Stylesheet), file("track.css")...)},
+		"track.js":  {"text/javascript; charset=utf-8", file("track.js")},
+		"icon.svg":  {"image/svg+xml", file("icon.svg")},
 	}
+	assetsHash = hashAssets()
+)
+
+// asset is a file of the page's own, as it is served.
+type asset struct {
+	contentType string
+	content     []byte
+}
+
+func parsed[V any](value V, err error) V {
 	if err != nil {
 		panic(fmt.Sprintf("the embedded tracking pages: %v", err))
 	}
-	return set
+	return value
+}
+
+func file(name string) []byte { return parsed(files.ReadFile("page/" + name)) }
+
+// hashAssets names the state of all files, so that a browser may keep them.
+func hashAssets() string {
+	all := sha256.New()
+	for _, name := range []string{"track.css", "track.js", "icon.svg"} {
+		all.Write(assets[name].content)
+	}
+	return hex.EncodeToString(all.Sum(nil)[:8])
+}
+
+// serveAsset answers with a file. Under another hash than the present one it is
+// served too, but not kept: during an upgrade one replica's page asks another
+// for its files.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, known := assets[r.PathValue("name")]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	if r.PathValue("hash") == assetsHash {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	h.Set("Content-Type", a.contentType)
+	h.Set("Content-Length", strconv.Itoa(len(a.content)))
+	_, _ = w.Write(a.content)
 }

@@ -1,6 +1,7 @@
 package tracking
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -46,15 +47,15 @@ type estimate struct {
 
 // step is one line of the timeline. State is "done", "now" or "next".
 type step struct {
-	Name, State, Said string
+	Name, State, Said string // Said is the state for who hears the page
 	At                moment // zero: not reached
 }
 
 // newView composes the page of an order as of now. store may be nil.
 func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) *view {
-	said := w.Statuses[o.Status]
+	said := w.status(o.Status)
 	v := &view{Status: o.Status, Ended: o.Status.Terminal(), Headline: said.Headline, Detail: said.Detail,
-		Fleet: o.Fleet.Name, Mood: moodOf(o.Status), Stages: int(delivery.Delivered), Done: int(o.Status),
+		Fleet: o.Fleet.Name, Mood: cmp.Or(moods[o.Status], "going"), Stages: int(delivery.Delivered), Done: int(o.Status),
 		Updated: moment{now.In(delivery.Istanbul).Format(time.TimeOnly), delivery.FormatTime(now)}}
 	if o.Status < delivery.PickingUp && o.ReadyAt.After(now.Add(time.Duration(o.Fleet.PickupMinutes)*time.Minute)) {
 		v.Detail = fmt.Sprintf(w.Ahead, w.clock(o.ReadyAt, now))
@@ -70,7 +71,9 @@ func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) 
 	}
 	if !o.Courier.IsZero() {
 		v.Courier = delivery.AbbreviateName(o.Courier.Name)
-		v.CourierMark = markOf(v.Courier)
+		if first, _ := utf8.DecodeRuneInString(v.Courier); first != utf8.RuneError {
+			v.CourierMark = string(first) // in place of a picture
+		}
 		v.Vehicle = w.vehicle(o.Courier.VehicleType)
 	}
 	v.Steps = stepsOf(w, o, now)
@@ -79,33 +82,14 @@ func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) 
 	return v
 }
 
-func moodOf(s delivery.Status) string {
-	switch s {
-	case delivery.Delivered:
-		return "good"
-	case delivery.Failed:
-		return "bad"
-	case delivery.Cancelled:
-		return "off"
-	default:
-		return "going"
-	}
-}
+// moods are those of ended orders; the others are going.
+var moods = map[delivery.Status]string{delivery.Delivered: "good", delivery.Failed: "bad", delivery.Cancelled: "off"}
 
 func failureOf(o *delivery.Order) delivery.FailureReason {
 	if n := len(o.Changes); n > 0 {
 		return o.Changes[n-1].Failure
 	}
 	return delivery.OtherFailure
-}
-
-// markOf is the letter that stands in place of a courier's picture.
-func markOf(name string) string {
-	first, _ := utf8.DecodeRuneInString(name)
-	if first == utf8.RuneError {
-		return ""
-	}
-	return string(first)
 }
 
 func (w *words) moment(t, now time.Time) moment {
@@ -115,9 +99,9 @@ func (w *words) moment(t, now time.Time) moment {
 // stepsOf is the timeline: what was reached with its times, and of an order that
 // goes on what is still to come.
 func stepsOf(w *words, o *delivery.Order, now time.Time) []step {
-	steps := []step{{Name: w.Statuses[delivery.Searching].Step, At: w.moment(o.CreatedAt, now)}}
+	steps := []step{{Name: w.status(delivery.Searching).Step, At: w.moment(o.CreatedAt, now)}}
 	for i := range o.Changes {
-		steps = append(steps, step{Name: w.Statuses[o.Changes[i].Status].Step, At: w.moment(o.Changes[i].At, now)})
+		steps = append(steps, step{Name: w.status(o.Changes[i].Status).Step, At: w.moment(o.Changes[i].At, now)})
 	}
 	for i := range steps {
 		steps[i].State, steps[i].Said = "done", w.Reached
@@ -129,7 +113,7 @@ func stepsOf(w *words, o *delivery.Order, now time.Time) []step {
 		return steps
 	}
 	for s := o.Status + 1; s <= delivery.Delivered; s++ {
-		steps = append(steps, step{Name: w.Statuses[s].Step, State: "next", Said: w.NotKnownYet})
+		steps = append(steps, step{Name: w.status(s).Step, State: "next", Said: w.NotKnownYet})
 	}
 	return steps
 }

@@ -1,6 +1,8 @@
 package tracking
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,13 +14,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// words are all that the pages say, in one language. Formats stand where a
-// figure does.
+// words are all texts of the pages in one language, from page/en.json and its
+// like. Formats stand where a figure does. A failure's text says what the holder of
+// a link may know: that money was the matter is the recipient's.
 type words struct {
 	Language string
 	Page     string // the page's name, for the browser's tab
 
-	Statuses map[delivery.Status]statusWords
+	Statuses map[string]statusWords // by name
 	Failures map[delivery.FailureReason]string
 	Vehicles map[string]string // by lower-case name; others are shown as given
 
@@ -43,17 +46,27 @@ type words struct {
 	Unknown, Expired, Unavailable, Broken, ReadOnly notice
 }
 
-// statusWords name a state in the timeline, say it as a sentence of the day, and
-// explain it.
+// statusWords name a state in the timeline, say it as a headline, and explain it.
 type statusWords struct{ Step, Headline, Detail string }
 
 // notice is a page without an order.
 type notice struct{ Title, Text string }
 
 var (
+	english, turkish = readWords("en.json"), readWords("tr.json")
+
 	languages = language.NewMatcher([]language.Tag{language.English, language.Turkish})
-	tables    = []*words{&english, &turkish} // as in the matcher
+	tables    = []*words{english, turkish} // as in the matcher
 )
+
+func readWords(name string) *words {
+	w := new(words)
+	d := json.NewDecoder(bytes.NewReader(file(name)))
+	d.DisallowUnknownFields()
+	return parsed(w, d.Decode(w))
+}
+
+func (w *words) status(s delivery.Status) statusWords { return w.Statuses[s.String()] }
 
 // longestHeader is more than any browser's Accept-Language.
 const longestHeader = 512
@@ -62,11 +75,11 @@ const longestHeader = 512
 func wordsFor(r *http.Request) *words {
 	asked := r.Header.Get("Accept-Language")
 	if len(asked) > longestHeader {
-		return &english
+		return english
 	}
 	tags, _, err := language.ParseAcceptLanguage(asked)
 	if err != nil {
-		return &english
+		return english
 	}
 	_, i, _ := languages.Match(tags...)
 	return tables[i]

@@ -21,7 +21,7 @@ func TestWords_SayEveryStatusAndEveryReasonInBothLanguages(t *testing.T) {
 	t.Parallel()
 	for _, w := range tables {
 		for status := delivery.Searching; status <= delivery.Cancelled; status++ {
-			said, ok := w.Statuses[status]
+			said, ok := w.Statuses[status.String()]
 			if !ok || said.Step == "" || said.Headline == "" || (said.Detail == "") != (status == delivery.Failed) {
 				t.Errorf("%s: %s is %+v", w.Language, status, said)
 			}
