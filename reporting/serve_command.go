@@ -219,7 +219,8 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
 	if p.settings.has(roleExport) {
-		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry).Traced(p.Tracer)
+		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry)
+		exporter.Tracer = p.Tracer
 		group.Go(func() error { return exporter.Run(ctx) })
 	}
 	if p.settings.has(roleReconcile) {

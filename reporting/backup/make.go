@@ -27,31 +27,35 @@ type Options struct {
 	// Include are further files and folders to copy, such as the one with the
 	// keys.
 	Include []string
-	// Progress is told in words what has been copied so far; nil: nobody is.
+	// Progress, which is optional, is called with what has been copied so far.
 	Progress func(string)
 }
 
 // longest is well within the life of a hold.
 const longest = ledger.HoldLifetime / 2
 
+// releaseTimeout is for giving the hold back after the context has ended.
+const releaseTimeout = 30 * time.Second
+
 // Make copies a running system. a is nil where ClickHouse has a backup of its own.
-// After an error nothing is left, but what a killed process leaves: a folder whose
-// name ends in .partial, and a hold that expires.
+// After an error nothing is left; a killed process leaves a folder whose name ends
+// in .partial, and a hold that expires.
 func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) (_ *Manifest, err error) {
+	defer wrap("backup", &err)
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
 	if _, err := os.Stat(o.To); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("backup: %s is there already", o.To)
+		return nil, fmt.Errorf("%s is there already", o.To)
 	}
 	partial := strings.TrimRight(o.To, "/") + ".partial"
 	if err := os.MkdirAll(filepath.Dir(partial), 0o700); err != nil {
-		return nil, fmt.Errorf("backup: %w", err)
+		return nil, err
 	}
 	if err := os.Mkdir(partial, 0o700); err != nil {
-		return nil, fmt.Errorf("backup: %w (left by one that was killed? then remove it)", err)
+		return nil, fmt.Errorf("%w (left by one that was killed? then remove it)", err)
 	}
 	defer func() {
 		if err != nil {
@@ -61,24 +65,21 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: time.Now().UTC()}
 	for _, path := range o.Include {
 		if err := m.include(partial, path); err != nil {
-			return nil, fmt.Errorf("backup: include: %w", err)
+			return nil, fmt.Errorf("include: %w", err)
 		}
 	}
 	if err := m.copyBoth(ctx, l, a, partial, o.Progress); err != nil {
-		return nil, fmt.Errorf("backup: %w", err)
+		return nil, err
 	}
 	m.Ended = time.Now().UTC()
 	if err := m.seal(partial); err != nil {
-		return nil, fmt.Errorf("backup: %w", err)
+		return nil, err
 	}
 	if err := os.Rename(partial, o.To); err != nil {
-		return nil, fmt.Errorf("backup: %w", err)
+		return nil, err
 	}
 	return m, syncFolder(filepath.Dir(o.To))
 }
-
-// releaseTimeout is for giving the hold back after somebody has lost patience.
-const releaseTimeout = 30 * time.Second
 
 func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Archive, dir string, progress func(string)) (err error) {
 	if m.Hold, err = l.Backup.Hold(ctx, m.ID, m.Began); err != nil {
@@ -107,18 +108,14 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 		return err
 	}
 	t := Table{File: name + ".native.zst", Name: name}
-	said := time.Now()
 	err = create(filepath.Join(dir, t.File), func(w io.Writer) error {
 		packed, err := zstd.NewWriter(w)
 		if err != nil {
 			return err
 		}
-		t.Rows, err = a.Dump(ctx, name, packed, func(rows uint64) {
-			if time.Since(said) > time.Second {
-				said = time.Now()
-				progress(fmt.Sprintf("ClickHouse %s: %d of about %d rows", name, rows, counts[name]))
-			}
-		})
+		t.Rows, err = a.Dump(ctx, name, packed, everySecond(func(rows uint64) {
+			progress(fmt.Sprintf("ClickHouse %s: %d of about %d rows", name, rows, counts[name]))
+		}))
 		return errors.Join(err, packed.Close())
 	})
 	if err != nil {
@@ -133,10 +130,10 @@ func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progre
 	r := Redis{File: "redis-" + strconv.Itoa(len(m.Redis)) + ".rdb", Addr: node.Addr, Slots: node.Slots}
 	var sum ledger.RDBSum
 	err := create(filepath.Join(dir, r.File), func(w io.Writer) error {
-		counted := &telling{in: rdb, tell: func(n int64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) }, said: time.Now()}
+		counted := &counter{report: everySecond(func(n uint64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) })}
 		buffered := bufio.NewWriterSize(w, 1<<20)
 		var err error
-		r.Bytes, err = io.Copy(io.MultiWriter(buffered, &sum), counted)
+		r.Bytes, err = io.Copy(io.MultiWriter(buffered, &sum, counted), rdb)
 		return errors.Join(err, buffered.Flush())
 	})
 	if err == nil {
@@ -150,22 +147,16 @@ func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progre
 	return nil
 }
 
-// telling tells every second how much has been read.
-type telling struct {
-	in   io.Reader
-	read int64
-	said time.Time
-	tell func(int64)
+// counter reports how much has been written to it.
+type counter struct {
+	written uint64
+	report  func(uint64)
 }
 
-func (t *telling) Read(b []byte) (int, error) {
-	n, err := t.in.Read(b)
-	t.read += int64(n)
-	if time.Since(t.said) > time.Second {
-		t.said = time.Now()
-		t.tell(t.read)
-	}
-	return n, err
+func (c *counter) Write(b []byte) (int, error) {
+	c.written += uint64(len(b))
+	c.report(c.written)
+	return len(b), nil
 }
 
 // include copies a file, or a folder with all in it, below its own name.
@@ -191,17 +182,5 @@ func (m *Manifest) include(dir, path string) error {
 		}
 		m.Included = append(m.Included, name)
 		return copyFile(from, filepath.Join(dir, name))
-	})
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read
-	return create(to, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
 	})
 }

@@ -1,7 +1,22 @@
+// Package backup makes a folder that holds everything the service would need to
+// go on elsewhere, from a system that is running, and puts it back.
+//
+//	hold ----> ClickHouse's tables ----> Redis's snapshots ----> release
+//	  |                                      |
+//	  the exporter stood here                holds the hold
+//
+// ClickHouse is read first, Redis last: what Redis has acknowledged before the
+// backup began is in its snapshot, and nothing in ClickHouse's copy is unknown to
+// it. The hold keeps what was exported in between in the streams and keeps its
+// orders from being retired; it lies in the snapshot and tells the restored
+// exporter from where to go on. Rows that come twice count once (package archive).
+//
+// backup.json says what is in the folder, SHA256SUMS has the sum of every file
+// (`sha256sum -c` reads it). Until it is whole the folder has another name. It is
+// not encrypted and readable by its owner only.
 package backup
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -110,15 +125,14 @@ func readSums(dir string) (map[string]string, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	sums := make(map[string]string)
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		sum, name, found := strings.Cut(lines.Text(), "  ")
+	for line := range strings.Lines(string(text)) {
+		sum, name, found := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
 		if !found || len(sum) != 2*sha256.Size {
-			return nil, fmt.Errorf("%w: %s: line %q", ErrDamaged, sumsFile, lines.Text())
+			return nil, fmt.Errorf("%w: %s: line %q", ErrDamaged, sumsFile, line)
 		}
 		sums[name] = sum
 	}
-	return sums, lines.Err()
+	return sums, nil
 }
 
 func sumOf(path string) (string, error) {
@@ -134,8 +148,7 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// seal writes the manifest and the sums of all files, and sees to it that all of
-// it is on the disk.
+// seal writes the manifest and the sums of all files, and syncs all of it.
 func (m *Manifest) seal(dir string) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -185,10 +198,41 @@ func create(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
+// copyFile copies into a new file.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // only read
+	return create(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+}
+
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// wrap is deferred to say which operation failed.
+func wrap(operation string, err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", operation, *err)
+	}
+}
+
+// everySecond limits how often report is called.
+func everySecond(report func(n uint64)) func(n uint64) {
+	last := time.Now()
+	return func(n uint64) {
+		if time.Since(last) > time.Second {
+			last = time.Now()
+			report(n)
+		}
+	}
 }

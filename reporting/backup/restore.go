@@ -27,65 +27,63 @@ const (
 )
 
 // PlaceRedis puts the snapshot of one master, counted from 0, into the folder of a
-// Redis that is not running. It refuses one that has data.
-func (m *Manifest) PlaceRedis(from string, node int, dir string) error {
+// Redis that is not running, which must have no data.
+func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
+	defer wrap("restore", &err)
 	if node < 0 || node >= len(m.Redis) {
-		return fmt.Errorf("restore: the backup has %d masters, counted from 0: there is no %d", len(m.Redis), node)
+		return fmt.Errorf("the backup has %d masters, counted from 0: there is no %d", len(m.Redis), node)
 	}
 	target := filepath.Join(dir, appendFolder)
 	for _, path := range []string{target, filepath.Join(dir, "dump.rdb")} {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("restore: %s is there already: move it away first", path)
+			return fmt.Errorf("%s is there already: move it away first", path)
 		}
 	}
-	// The folder gets its name when all is in it: Redis makes an empty one anew
+	// The folder gets its name when all is in it: Redis makes an empty one again
 	// when a file is missing.
 	partial := target + ".partial"
 	if err := os.RemoveAll(partial); err != nil {
-		return fmt.Errorf("restore: %w", err)
+		return err
 	}
 	if err := os.MkdirAll(partial, 0o700); err != nil {
-		return fmt.Errorf("restore: %w", err)
+		return err
 	}
-	err := copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase))
-	if err == nil {
-		err = writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n"))
+	if err := copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = errors.Join(syncFolder(partial), os.Rename(partial, target), syncFolder(dir))
+	if err := writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n")); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	return nil
+	return errors.Join(syncFolder(partial), os.Rename(partial, target), syncFolder(dir))
 }
 
-// PlaceIncluded puts the included files below a folder. It refuses to overwrite
-// one whose content differs.
-func (m *Manifest) PlaceIncluded(from, dir string) error {
+// PlaceIncluded puts the included files below a folder, and overwrites none whose
+// content differs.
+func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
+	defer wrap("restore", &err)
 	for _, name := range m.Included {
 		rel, err := filepath.Rel(includedFolder, name)
 		if err != nil {
-			return fmt.Errorf("restore: %w", err)
+			return err
 		}
 		target := filepath.Join(dir, rel)
 		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-			return fmt.Errorf("restore: %w", err)
+			return err
 		}
 		err = copyFile(filepath.Join(from, name), target)
-		if errors.Is(err, fs.ErrExist) {
-			there, err := sumOf(target)
-			wanted, other := sumOf(filepath.Join(from, name))
-			if err := errors.Join(err, other); err != nil {
-				return fmt.Errorf("restore: %w", err)
-			}
-			if there != wanted {
-				return fmt.Errorf("restore: %s is there already, and not the one of the backup: move it away first", target)
-			}
+		if err == nil {
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("restore: %w", err)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		there, err := sumOf(target)
+		wanted, other := sumOf(filepath.Join(from, name))
+		if err := errors.Join(err, other); err != nil {
+			return err
+		}
+		if there != wanted {
+			return fmt.Errorf("%s is there already, and not the one of the backup: move it away first", target)
 		}
 	}
 	return nil
@@ -98,24 +96,21 @@ var ErrHistory = errors.New("ClickHouse is not empty")
 // where ClickHouse has survived or was restored by other means. Without merge it
 // refuses a ClickHouse that has rows. It may be repeated after an error, then with
 // merge: what is stored twice counts once.
-func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (ledger.Resumed, error) {
+func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (_ ledger.Resumed, err error) {
+	defer wrap("restore", &err)
 	if l.Environment() != m.Environment || l.Partitions() != m.Partitions {
-		return ledger.Resumed{}, fmt.Errorf("restore: the backup is of %s with %d partitions, the settings say %s with %d",
+		return ledger.Resumed{}, fmt.Errorf("the backup is of %s with %d partitions, the settings say %s with %d",
 			m.Environment, m.Partitions, l.Environment(), l.Partitions())
 	}
 	if err := l.Backup.Resumable(ctx, m.ID); err != nil {
-		return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
+		return ledger.Resumed{}, err
 	}
 	if a != nil {
 		if err := m.load(ctx, from, a, merge, progress); err != nil {
-			return ledger.Resumed{}, fmt.Errorf("restore: %w", err)
+			return ledger.Resumed{}, err
 		}
 	}
-	resumed, err := l.Backup.Resume(ctx, m.ID, m.Hold, time.Now())
-	if err != nil {
-		return resumed, fmt.Errorf("restore: %w", err)
-	}
-	return resumed, nil
+	return l.Backup.Resume(ctx, m.ID, m.Hold, time.Now())
 }
 
 func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, merge bool, progress func(string)) error {
@@ -152,11 +147,7 @@ func (t *Table) load(ctx context.Context, from string, a *archive.Archive, progr
 		return err
 	}
 	defer plain.Close()
-	said := time.Now()
-	return a.Load(ctx, t.Name, plain, t.Rows, func(rows uint64) {
-		if time.Since(said) > time.Second {
-			said = time.Now()
-			progress(fmt.Sprintf("ClickHouse %s: %d of %d rows", t.Name, rows, t.Rows))
-		}
-	})
+	return a.Load(ctx, t.Name, plain, t.Rows, everySecond(func(rows uint64) {
+		progress(fmt.Sprintf("ClickHouse %s: %d of %d rows", t.Name, rows, t.Rows))
+	}))
 }

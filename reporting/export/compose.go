@@ -3,6 +3,8 @@ package export
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -53,18 +55,21 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	return batch, nil
 }
 
-// readOrders reads every order that the entries name, once.
-func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, err error) {
-	ids := make([]delivery.OrderID, 0, len(entries))
-	seen := make(map[delivery.OrderID]struct{}, len(entries))
+// ordersOf are the ids of the orders that the entries name, each once.
+func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
+	seen := make(map[delivery.OrderID]bool, len(entries))
 	for i := range entries {
-		id := entries[i].Event.Order
-		if _, again := seen[id]; again || id.IsZero() {
-			continue
+		if id := entries[i].Event.Order; !seen[id] && !id.IsZero() {
+			seen[id] = true
+			ids = append(ids, id)
 		}
-		seen[id] = struct{}{}
-		ids = append(ids, id)
 	}
+	return ids
+}
+
+// readOrders reads every order that the entries name.
+func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, err error) {
+	ids := ordersOf(entries)
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -73,7 +78,6 @@ func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []l
 		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
 	}
 	c.unreadable = unreadable
-	orders = found[:0]
 	for i, o := range found {
 		switch {
 		case o != nil:
@@ -89,15 +93,11 @@ func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []l
 // they stay empty when the store's record is gone or cannot be read, which is no
 // reason to keep an order's money out of the reports.
 func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
-	var names []ledger.StoreName
-	seen := make(map[ledger.StoreName]struct{})
+	unique := make(map[ledger.StoreName]bool)
 	for _, o := range orders {
-		name := ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
-		if _, again := seen[name]; !again {
-			seen[name] = struct{}{}
-			names = append(names, name)
-		}
+		unique[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
 	}
+	names := slices.Collect(maps.Keys(unique))
 	stores, unreadable, err := l.Stores.GetAll(ctx, names)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %d stores: %w", len(names), err)

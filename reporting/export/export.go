@@ -1,3 +1,11 @@
+// Package export carries the ledger's history to ClickHouse: orders, their
+// events, deliveries reported too late, and what became of webhooks.
+//
+// An entry of the streams is acknowledged after its rows are stored, so a crash at
+// any point repeats work and loses none; the tables make a repetition harmless
+// (package archive). While ClickHouse is unavailable, at most one read's entries
+// are held, and the rest waits in the streams. Any number of replicas may run it;
+// the consumer group shares the entries.
 package export
 
 import (
@@ -51,28 +59,20 @@ type Exporter struct {
 	consumer string
 	log      *slog.Logger
 	metrics  *metrics
-	tracer   *tracing.Tracer // nil: tracing is off
-}
 
-// Traced makes the exporter record, in an order's trace, when its events were
-// stored; nil leaves it off.
-func (e *Exporter) Traced(t *tracing.Tracer) *Exporter {
-	e.tracer = t
-	return e
+	// Tracer, which is optional, records in an order's trace when its events were stored.
+	Tracer *tracing.Tracer
 }
 
 // trace records one span for every order of a piece that was stored.
 func (e *Exporter) trace(entries []ledger.Entry, began time.Time) {
-	if e.tracer == nil {
+	if e.Tracer == nil {
 		return
 	}
-	ended, told := time.Now(), map[delivery.OrderID]bool{}
-	for i := range entries {
-		if id := entries[i].Event.Order; !id.IsZero() && !told[id] {
-			told[id] = true
-			e.tracer.Record(&tracing.Span{Name: "export order", Kind: tracing.Consumer, Order: id, Began: began, Ended: ended,
-				Attributes: []tracing.Attribute{tracing.Text("vendorapi.order", id.String()), tracing.Text("db.system.name", "clickhouse")}})
-		}
+	ended := time.Now()
+	for _, id := range ordersOf(entries) {
+		e.Tracer.Record(&tracing.Span{Name: "export order", Kind: tracing.Consumer, Order: id, Began: began, Ended: ended,
+			Attributes: []tracing.Attribute{tracing.Text("vendorapi.order", id.String()), tracing.Text("db.system.name", "clickhouse")}})
 	}
 }
 
@@ -84,7 +84,7 @@ func New(l *ledger.Ledger, a *archive.Archive, s Settings, consumer string, log 
 }
 
 // Run exports until ctx ends; it returns nil then, and never because Redis or
-// ClickHouse is away. The tables must be there.
+// ClickHouse is unavailable. The tables must exist.
 func (e *Exporter) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.feed(ctx) })
@@ -112,8 +112,7 @@ func (e *Exporter) feed(ctx context.Context) error {
 }
 
 // entriesAtOnce and piecesAtOnce bound what is in memory: the orders of so many
-// entries, so often. While one piece waits for ClickHouse, which waits for its
-// disk, the next one is composed.
+// entries, twice. While one piece waits for ClickHouse the next one is composed.
 const (
 	entriesAtOnce = 10_000
 	piecesAtOnce  = 2
@@ -158,25 +157,25 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 	if err != nil {
 		return err
 	}
-	if err := e.tell(ctx, batch); err != nil {
+	if err := e.reportMissing(ctx, batch); err != nil {
 		return err
 	}
 	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {
-		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), waits(err))
+		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), transient(err))
 	}
 	e.metrics.stored(&batch.Batch)
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool { return batch.unreadable[x.Event.Order] != nil })
 	if err := e.ledger.Streams.Ack(ctx, ledger.RoleExport, exported...); err != nil {
 		return err
 	}
-	// These stay unsettled; the feed hands them out again and gives them up in
-	// the end, visibly.
+	// These stay unsettled; the feed hands them out again and dead-letters them in
+	// the end.
 	return errors.Join(slices.Collect(maps.Values(batch.unreadable))...)
 }
 
-// tell says what the rows lack. An order that has been retired was exported
-// before: its event comes again because the group was set back.
-func (e *Exporter) tell(ctx context.Context, batch *composed) error {
+// reportMissing logs what the rows lack. An order that has been retired was
+// exported before: its event comes again because the group was set back.
+func (e *Exporter) reportMissing(ctx context.Context, batch *composed) error {
 	retired, err := e.ledger.Orders.Retired(ctx, batch.missing)
 	if err != nil {
 		return err
@@ -193,10 +192,10 @@ func (e *Exporter) tell(ctx context.Context, batch *composed) error {
 	return nil
 }
 
-// waits marks every failure of an insert as one that passes: whatever ClickHouse
-// refuses today, no entry is ever given up for it. A row that does not fit is told
-// apart, so that it ends among the dead letters and holds up nobody.
-func waits(err error) error {
+// transient marks every failure of an insert as one that passes: whatever
+// ClickHouse refuses today, no entry is ever given up for it. Only a row that does
+// not fit stays permanent, so that it is dead-lettered and holds up nobody.
+func transient(err error) error {
 	if errors.Is(err, delivery.ErrUnavailable) || errors.Is(err, archive.ErrRow) {
 		return err
 	}

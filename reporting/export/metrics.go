@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
@@ -29,52 +30,50 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	with := promauto.With(reg)
 	m := &metrics{
-		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rows: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_export_rows_total",
 			Help: "Rows stored in ClickHouse, by table; a row that was stored twice counts twice.",
 		}, []string{"table"}),
-		turns: prometheus.NewCounterVec(prometheus.CounterOpts{
+		turns: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_export_turns_total",
 			Help: "Batches of stream entries, by whether they could be stored; failed ones are repeated.",
 		}, []string{"result"}),
-		entries: prometheus.NewCounter(prometheus.CounterOpts{
+		entries: with.NewCounter(prometheus.CounterOpts{
 			Name: "reporting_export_entries_total",
 			Help: "Stream entries stored and acknowledged.",
 		}),
-		missing: prometheus.NewCounter(prometheus.CounterOpts{
+		missing: with.NewCounter(prometheus.CounterOpts{
 			Name: "reporting_export_missing_orders_total",
 			Help: "Events whose order was not in Redis any more; each needs a look.",
 		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: with.NewCounter(prometheus.CounterOpts{
 			Name: "reporting_export_panics_total",
 			Help: "Panics that were caught; each is a defect.",
 		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name:    "reporting_export_turn_seconds",
 			Help:    "From reading the orders of a batch to its acknowledgement.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		lagEntries: prometheus.NewGauge(prometheus.GaugeOpts{
+		lagEntries: with.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_export_lag_entries",
 			Help: "Stream entries that are not in ClickHouse yet. The same in every replica.",
 		}),
-		lagSeconds: prometheus.NewGauge(prometheus.GaugeOpts{
+		lagSeconds: with.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_export_lag_seconds",
 			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica.",
 		}),
+		lastStored: with.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_export_last_stored_timestamp_seconds",
+			Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start.",
+		}),
 	}
-	m.lastStored = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "reporting_export_last_stored_timestamp_seconds",
-		Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start.",
-	})
-	reg.MustRegister(m.rows, m.turns, m.entries, m.missing, m.panics, m.seconds, m.lagEntries, m.lagSeconds, m.lastStored)
 	for _, result := range []string{resultStored, resultFailed} {
 		m.turns.WithLabelValues(result)
 	}
-	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes"} {
-		m.rows.WithLabelValues(table)
-	}
+	m.stored(&archive.Batch{}) // all tables, from 0
 	return m
 }
 
@@ -85,10 +84,10 @@ func (m *metrics) stored(b *archive.Batch) {
 	m.rows.WithLabelValues("webhook_outcomes").Add(float64(len(b.Outcomes)))
 }
 
-// lagInterval is the pause between two looks at the lag.
+// lagInterval is the pause between two readings of the lag.
 const lagInterval = 5 * time.Second
 
-// watchLag refreshes the lag until ctx ends. While Redis is away the figures
+// watchLag refreshes the lag until ctx ends. While Redis is unavailable the figures
 // keep their last values.
 func (e *Exporter) watchLag(ctx context.Context) error {
 	ticker := time.NewTicker(lagInterval)

@@ -23,11 +23,11 @@ func (r *Rebuilt) add(b *archive.Batch) {
 	r.Outcomes += len(b.Outcomes)
 }
 
-// Rebuild stores anew all that Redis still holds of orders created at or after
+// Rebuild stores again all that Redis still holds of orders created at or after
 // from: the orders with their whole history, and from the streams, which reach
 // back for a shorter time, late deliveries and outcomes of webhooks. It may run
 // beside exporters and may be repeated: a later version always wins. progress
-// is told after every batch. An order that cannot be read is left out and told
+// is called after every batch. An order that cannot be read is left out and named
 // in the error at the end.
 func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
 	var done Rebuilt
