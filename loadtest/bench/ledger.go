@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
@@ -131,17 +133,30 @@ func writeConfig(dir, program string, values map[string]string) (path string, er
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// writeProfile writes two seconds of a program's CPU profile to the file of
-// -profile.
-func (b *bench) writeProfile(ctx context.Context, p *stack.Program) error {
-	file, err := os.Create(b.profile)
-	if err == nil {
-		err = errors.Join(get(ctx, p.OpsURL()+"/debug/pprof/profile?seconds=2", file), file.Close())
+// startProfile writes two seconds of a program's CPU profile to the file of
+// -profile, if that is wanted in this round: the last one. wait returns when it is
+// written.
+func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (wait func() error) {
+	if b.profile == "" || round != b.rounds-1 {
+		return func() error { return nil }
 	}
-	if err != nil {
-		return fmt.Errorf("-profile: %w", err)
+	var group errgroup.Group
+	group.Go(func() error {
+		file, err := os.Create(b.profile)
+		if err == nil {
+			err = errors.Join(get(ctx, p.OpsURL()+"/debug/pprof/profile?seconds=2", file), file.Close())
+		}
+		return err
+	})
+	return group.Wait
+}
+
+// profileSettings are the settings of a program that can be profiled.
+func (b *bench) profileSettings() map[string]string {
+	if b.profile == "" {
+		return nil
 	}
-	return nil
+	return map[string]string{"pprof": "true"}
 }
 
 // get writes what a URL answers with 200.

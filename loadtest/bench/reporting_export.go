@@ -81,7 +81,7 @@ func (b *bench) measureExport(ctx context.Context) (_ []harness.Figure, err erro
 	}
 	rounds := make([]exported, b.rounds)
 	for i := range rounds {
-		if rounds[i], err = e.export(ctx, o, fmt.Sprintf("round%d", i+1), b.profile != "" && i == b.rounds-1); err != nil {
+		if rounds[i], err = e.export(ctx, o, i); err != nil {
 			return nil, err
 		}
 		b.progress("export %d: %s rows/s", i+1, harness.Number(rounds[i].rate()))
@@ -184,16 +184,15 @@ end
 return redis.status_reply('OK')`
 
 // export lets a new exporter export everything into a new database.
-func (e *reportingEnv) export(ctx context.Context, o *exportedOrders, database string, profile bool) (x exported, err error) {
+func (e *reportingEnv) export(ctx context.Context, o *exportedOrders, round int) (x exported, err error) {
+	database := fmt.Sprintf("round%d", round+1)
 	addr, err := stack.FreeAddr()
 	if err != nil {
 		return x, err
 	}
-	config := e.config
-	if profile {
-		if config, err = writeConfig(e.dir, "reporting", map[string]string{"pprof": "true"}); err != nil {
-			return x, err
-		}
+	config, err := writeConfig(e.dir, "reporting", e.bench.profileSettings())
+	if err != nil {
+		return x, err
 	}
 	if _, err := e.redis.Command(ctx, "EVAL", forgetExporters, "0"); err != nil {
 		return x, err
@@ -204,33 +203,17 @@ func (e *reportingEnv) export(ctx context.Context, o *exportedOrders, database s
 		return x, err
 	}
 	processes := []harness.Process{{Name: "exporter", PID: p.PID()}, {Name: "engine", PID: e.engine.PID()}, {Name: "redis", PID: e.redis.PID()}, harness.Self("bench")}
-	began, err := harness.Measure(processes...)
-	if err != nil {
+	profiled := e.bench.startProfile(ctx, p, round)
+	x.used, err = harness.During(func() error { return awaitExported(ctx, p, float64(o.count*changesPerOrder)) }, processes...)
+	if err = errors.Join(err, profiled(), p.Check()); err != nil {
 		return x, err
 	}
-	profiled := make(chan error, 1)
-	if profile {
-		go func() { profiled <- e.bench.writeProfile(ctx, p) }()
-	} else {
-		profiled <- nil
-	}
-	if err := awaitExported(ctx, p, float64(o.count*changesPerOrder)); err != nil {
-		return x, err
-	}
-	ended, err := harness.Measure(processes...)
-	if err != nil {
-		return x, errors.Join(err, p.Check())
-	}
-	x.used = ended.Since(began)
 	m, err := readMetrics(ctx, p)
 	if err != nil {
 		return x, err
 	}
 	x.orders, x.events = m[`reporting_export_rows_total{table="orders"}`], m[`reporting_export_rows_total{table="order_events"}`]
 	x.turns = m["reporting_export_turn_seconds_sum"]
-	if err := <-profiled; err != nil {
-		return x, err
-	}
 	p.Stop()
 	return x, x.verify(ctx, e, o, database)
 }

@@ -80,38 +80,20 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		}
 	}
 	processes := []harness.Process{{Name: "panel", PID: y.panel.PID()}, {Name: "engine", PID: y.engine.PID()}, {Name: "redis", PID: y.redis.PID()}, harness.Self("bench")}
-	before, err := harness.Measure(processes...)
-	if err != nil {
-		return f, err
-	}
-	first, err := y.fetch(ctx, name, s)
-	if err != nil {
-		return f, err
-	}
-	if first.took < longestRepeated {
-		f.Rounds, err = y.repeat(5, 2, func() (float64, error) {
-			a, err := y.fetch(ctx, name, s)
-			if err == nil && (a.rows != first.rows || a.bytes != first.bytes) {
-				err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, a.rows, a.bytes)
-			}
-			return milliseconds(a.took), err
-		})
-		if err != nil {
-			return f, err
+	var first fetched
+	var bare []float64
+	used, err := harness.During(func() (err error) {
+		if first, err = y.fetch(ctx, name, s); err != nil {
+			return err
 		}
-	}
-	// How long ClickHouse alone takes for the rows, unsorted, which then go nowhere.
-	statement := fmt.Sprintf("SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '') SETTINGS final = 1 FORMAT Null",
-		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet)
-	bare, err := y.repeat(5, 1, func() (float64, error) {
-		began := time.Now()
-		_, err := y.ask(ctx, statement)
-		return milliseconds(time.Since(began)), err
-	})
-	if err != nil {
-		return f, err
-	}
-	after, err := harness.Measure(processes...)
+		if first.took < longestRepeated {
+			if f.Rounds, err = y.repeat(2, func() (float64, error) { return y.fetchAgain(ctx, name, s, first) }); err != nil {
+				return err
+			}
+		}
+		bare, err = y.repeat(1, func() (float64, error) { return y.query(ctx, name, s) })
+		return err
+	}, processes...)
 	if err != nil {
 		return f, err
 	}
@@ -120,7 +102,7 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		{Key: f.Key + ".bare", Title: f.Title + ", bare query", Unit: "ms", Rounds: bare},
 		{Key: f.Key + ".rows", Title: f.Title + ", rows", Rounds: []float64{float64(first.rows)}},
 	}
-	if others := after.Since(before).Others(); others > disturbing {
+	if others := used.Others(); others > disturbing {
 		f.Note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", harness.Number(others))
 	}
 	if !cold {
@@ -139,8 +121,10 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 // caches does not matter then.
 const longestRepeated = 10 * time.Second
 
-// repeat asks so many times, or until longestRepeated is over.
-func (y *year) repeat(times, quick int, ask func() (float64, error)) (took []float64, err error) {
+// repeat asks five times, or until longestRepeated is over; a quick run asks as
+// often as said.
+func (y *year) repeat(quick int, ask func() (float64, error)) (took []float64, err error) {
+	times := 5
 	if y.bench.quick {
 		times = quick
 	}
@@ -152,6 +136,24 @@ func (y *year) repeat(times, quick int, ask func() (float64, error)) (took []flo
 		took = append(took, each)
 	}
 	return took, nil
+}
+
+// fetchAgain is the milliseconds of another fetch, which must find the same.
+func (y *year) fetchAgain(ctx context.Context, name string, s scope, first fetched) (float64, error) {
+	f, err := y.fetch(ctx, name, s)
+	if err == nil && (f.rows != first.rows || f.bytes != first.bytes) {
+		err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, f.rows, f.bytes)
+	}
+	return milliseconds(f.took), err
+}
+
+// query is the milliseconds that ClickHouse alone takes for the rows, unsorted,
+// which then go nowhere.
+func (y *year) query(ctx context.Context, name string, s scope) (float64, error) {
+	began := time.Now()
+	_, err := y.ask(ctx, fmt.Sprintf("SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '') SETTINGS final = 1 FORMAT Null",
+		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet))
+	return milliseconds(time.Since(began)), err
 }
 
 // restartEngine starts the engine again, with a cold page cache if that is wanted

@@ -84,21 +84,14 @@ func (b *bench) measureThroughput(ctx context.Context) (sheet []harness.Figure, 
 	if b.quick {
 		events = 5_000
 	}
-	settings := map[string]string{}
-	if b.profile != "" {
-		settings["pprof"] = "true"
-	}
-	e, err := b.newWebhookEnv(ctx, "throughput", settings)
+	e, err := b.newWebhookEnv(ctx, "throughput", b.profileSettings())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	if _, err := e.addVendors(ctx, endpoints, answers); err != nil {
-		return nil, err
-	}
 	const calm = 0.25 // of a processor for other programs
 	rounds, err := calmest(b, calm, func(round int) (saturation, float64, error) {
-		s, err := e.saturate(ctx, events, b.profile != "" && round == b.rounds-1)
+		s, err := e.saturate(ctx, events, round)
 		if err == nil {
 			b.progress("throughput %d: %s webhooks/s; CPU of each: worker %s us, endpoint %s us, Redis %s us; others took %s cores", round+1,
 				harness.Number(s.rate()), harness.Number(s.micros("worker")), harness.Number(s.micros("endpoints")),
@@ -119,13 +112,13 @@ func (b *bench) measureThroughput(ctx context.Context) (sheet []harness.Figure, 
 		{Key: "throughput.redis_us", Title: "  CPU of Redis per webhook", Unit: "us", Rounds: cpu("redis")},
 		{Key: "throughput.busy", Title: "  processors busy", Unit: "cores", Rounds: column(rounds, func(s saturation) float64 { return s.used.Busy / s.used.Seconds })},
 		{Key: "throughput.others", Title: "  of these, other programs", Unit: "cores", Rounds: column(rounds, func(s saturation) float64 { return s.used.Others() })},
-	}, losses("throughput", sumOf(e.vendors))...), nil
+	}, losses("throughput", sumOf(e.healthy))...), nil
 }
 
 // saturate is one round: fill, start, watch, stop.
-func (e *webhookEnv) saturate(ctx context.Context, events int, profile bool) (s saturation, err error) {
+func (e *webhookEnv) saturate(ctx context.Context, events, round int) (s saturation, err error) {
 	at := time.Now()
-	orders, err := e.createOrders(ctx, e.vendors, events/eventsPerOrder, at)
+	orders, err := e.createOrders(ctx, e.healthy, events/eventsPerOrder, at)
 	if err != nil {
 		return s, err
 	}
@@ -143,25 +136,10 @@ func (e *webhookEnv) saturate(ctx context.Context, events int, profile bool) (s 
 	if err := e.awaitReceived(ctx, before+warm, time.Minute); err != nil {
 		return s, err
 	}
-	profiled := make(chan error, 1)
-	if profile {
-		go func() { profiled <- e.bench.writeProfile(ctx, e.worker) }()
-	} else {
-		profiled <- nil
-	}
-	began, err := harness.Measure(e.processes()...)
-	if err != nil {
-		return s, err
-	}
-	if err := e.awaitReceived(ctx, before+int64(events), time.Minute); err != nil {
-		return s, err
-	}
-	ended, err := harness.Measure(e.processes()...)
-	if err != nil {
-		return s, err
-	}
-	s = saturation{float64(int64(events) - warm), ended.Since(began)}
-	err = <-profiled
+	profiled := e.bench.startProfile(ctx, e.worker, round)
+	s.webhooks = float64(int64(events) - warm)
+	s.used, err = harness.During(func() error { return e.awaitReceived(ctx, before+int64(events), time.Minute) }, e.processes()...)
+	err = errors.Join(err, profiled())
 	e.worker.Stop()
 	return s, err
 }
@@ -174,15 +152,11 @@ func (b *bench) measureLatency(ctx context.Context) (sheet []harness.Figure, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	vendors, err := e.addVendors(ctx, endpoints, answers)
-	if err != nil {
-		return nil, err
-	}
 	if err := e.worker.Start(ctx); err != nil {
 		return nil, err
 	}
 	turns, err := calmest(b, mostLeftOut, func(round int) (turn, float64, error) {
-		t, err := e.measureWaits(ctx, vendors, b.lasting(10*time.Second, 2*time.Second), evenly)
+		t, err := e.measureWaits(ctx, b.lasting(10*time.Second, 2*time.Second), evenly)
 		if err == nil {
 			b.progress("latency %d: %s", round+1, t)
 		}
@@ -195,7 +169,7 @@ func (b *bench) measureLatency(ctx context.Context) (sheet []harness.Figure, err
 		{Key: "latency.p50", Title: "commit to receipt at 200/s, p50", Unit: "ms", Rounds: column(turns, turn.p50), Limit: harness.AtMost(10)},
 		{Key: "latency.p99", Title: "  p99", Unit: "ms", Rounds: column(turns, turn.p99)},
 		{Key: "latency.left_out", Title: leftOutTitle, Unit: "%", Rounds: column(turns, func(t turn) float64 { return 100 * t.leftOut })},
-	}, losses("latency", sumOf(vendors))...), nil
+	}, losses("latency", sumOf(e.healthy))...), nil
 }
 
 // troubled is the isolation case: of ten events two go to an endpoint that takes
@@ -226,10 +200,6 @@ func (b *bench) isolate(ctx context.Context, name string, bad bool) (t turn, sum
 		return t, sum, err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	healthy, err := e.addVendors(ctx, endpoints, answers)
-	if err != nil {
-		return t, sum, err
-	}
 	length := b.lasting(16*time.Second, 2*time.Second)
 	sources := map[behaviour]*source{}
 	for _, how := range []behaviour{slow, refuses, silent} {
@@ -247,14 +217,14 @@ func (b *bench) isolate(ctx context.Context, name string, bad bool) (t turn, sum
 	if err := e.worker.Start(ctx); err != nil {
 		return t, sum, err
 	}
-	t, err = e.measureWaits(ctx, healthy, length, func(s *source) (pattern []*source) {
+	t, err = e.measureWaits(ctx, length, func(s *source) (pattern []*source) {
 		sources[answers] = s
 		for _, how := range troubled {
 			pattern = append(pattern, sources[how]) // nil without the bad ones
 		}
 		return pattern
 	})
-	return t, sumOf(healthy), err
+	return t, sumOf(e.healthy), err
 }
 
 // measureKills ends the worker as a crash would, again and again while traffic
@@ -264,7 +234,7 @@ func (b *bench) isolate(ctx context.Context, name string, bad bool) (t turn, sum
 func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err error) {
 	const killRate = 500 // events per second
 	kills, lease, mostAgain := 20, 30*time.Second, 1.0
-	settings := map[string]string{}
+	var settings map[string]string
 	if b.quick {
 		// Shorter leases, or half a minute would pass before the last event; few
 		// events for each kill, and on a busy machine many in flight at each.
@@ -276,12 +246,8 @@ func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	vendors, err := e.addVendors(ctx, endpoints, answers)
-	if err != nil {
-		return nil, err
-	}
 	longest := time.Duration(kills+1) * (longestLife + time.Second)
-	source, err := e.newSource(ctx, vendors, longest.Seconds()*killRate)
+	source, err := e.newSource(ctx, e.healthy, longest.Seconds()*killRate)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +262,7 @@ func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err e
 		return nil, err
 	}
 	ended := time.Now()
-	if err := e.awaitAll(ctx, vendors, lease+receiveTimeout); err != nil {
+	if err := e.awaitAll(ctx, lease+receiveTimeout); err != nil {
 		return nil, err
 	}
 	settled := time.Since(ended)
@@ -305,7 +271,7 @@ func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err e
 	if err := sleep(ctx, time.Until(ended.Add(lease+3*time.Second))); err != nil {
 		return nil, err
 	}
-	sum := sumOf(vendors)
+	sum := sumOf(e.healthy)
 	b.progress("kill: %d kills in %.0f s, %d events, all received %.1f s after the last, %d duplicates", kills, ended.Sub(began).Seconds(),
 		sum.Expected, settled.Seconds(), sum.Duplicates)
 	sheet = append([]harness.Figure{{Key: "kill.kills", Title: "kill -9 of the worker at 500 events/s", Unit: "times", Rounds: []float64{float64(kills)}}},

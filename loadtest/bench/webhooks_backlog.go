@@ -30,7 +30,6 @@ type backlog struct {
 
 	waiting, settled *webhookEnv
 	dead, lively     *vendor // the same account in the one and the other
-	healthy          map[*webhookEnv][]*vendor
 
 	perWaiting, perRetry, perSettled float64 // bytes per event
 }
@@ -40,7 +39,7 @@ type backlog struct {
 const drainTimeout = 3 * time.Minute
 
 func (b *bench) measureBacklog(ctx context.Context) (sheet []harness.Figure, err error) {
-	l := &backlog{bench: b, events: 100_000, healthy: map[*webhookEnv][]*vendor{}}
+	l := &backlog{bench: b, events: 100_000}
 	if b.quick {
 		l.events = 500
 	}
@@ -66,7 +65,7 @@ func (b *bench) measureBacklog(ctx context.Context) (sheet []harness.Figure, err
 			return t, err
 		}
 		defer e.worker.Stop()
-		return e.measureWaits(ctx, l.healthy[e], b.lasting(10*time.Second, 2*time.Second), evenly)
+		return e.measureWaits(ctx, b.lasting(10*time.Second, 2*time.Second), evenly)
 	})
 	if err != nil {
 		return nil, err
@@ -166,9 +165,6 @@ func (l *backlog) fill(ctx context.Context) (err error) {
 		return err
 	}
 	l.waiting = e
-	if l.healthy[e], err = e.addVendors(ctx, endpoints, answers); err != nil {
-		return err
-	}
 	dead, err := e.addVendors(ctx, 1, refuses)
 	if err != nil {
 		return err
@@ -225,7 +221,7 @@ func (l *backlog) copy(ctx context.Context) (err error) {
 		if v == l.dead {
 			l.lively = other
 		} else {
-			l.healthy[twin] = append(l.healthy[twin], other)
+			twin.healthy = append(twin.healthy, other)
 		}
 	}
 	return nil
@@ -307,7 +303,7 @@ func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledge
 // drain lets the dead endpoint listen and watches its backlog drain, with the
 // healthy traffic beside it.
 func (l *backlog) drain(ctx context.Context) ([]harness.Figure, error) {
-	e, healthy, wanted := l.waiting, l.healthy[l.waiting], l.events-l.aged
+	e, wanted := l.waiting, l.events-l.aged
 	// The aged events' deadline has passed before anything can be sent.
 	if err := sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
 		return nil, err
@@ -315,7 +311,7 @@ func (l *backlog) drain(ctx context.Context) ([]harness.Figure, error) {
 	if err := e.worker.Start(ctx); err != nil {
 		return nil, err
 	}
-	source, err := e.newSource(ctx, healthy, drainTimeout.Seconds()*steadyRate)
+	source, err := e.newSource(ctx, e.healthy, drainTimeout.Seconds()*steadyRate)
 	if err != nil {
 		return nil, err
 	}
@@ -332,10 +328,10 @@ func (l *backlog) drain(ctx context.Context) ([]harness.Figure, error) {
 		return nil, err
 	}
 	watched := time.Since(began)
-	if err := e.awaitAll(ctx, healthy, receiveTimeout); err != nil {
+	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
 		return nil, err
 	}
-	beside, err := newTurn(receiptsOf(healthy, began), nil)
+	beside, err := newTurn(receiptsOf(e.healthy, began), nil)
 	if err != nil {
 		return nil, err
 	}

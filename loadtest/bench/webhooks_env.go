@@ -33,7 +33,8 @@ type webhookEnv struct {
 	redis    *stack.Redis
 	ledger   *ledger.Ledger
 	fleet    *delivery.Fleet
-	vendors  []*vendor
+	vendors  []*vendor // all of them
+	healthy  []*vendor // those that the even traffic goes to
 	worker   *stack.Program
 	received atomic.Int64 // distinct events, of all vendors
 	orders   int          // created so far; makes their external ids
@@ -45,13 +46,16 @@ type vendor struct {
 	account delivery.AccountID
 }
 
-// newWebhookEnv starts Redis and opens a ledger with a fleet; vendors follow. The
-// worker is yet to start, with other values for some of its settings.
+// newWebhookEnv starts Redis and opens a ledger with a fleet and the healthy
+// vendors. The worker is yet to start, with other values for some of its settings.
 func (b *bench) newWebhookEnv(ctx context.Context, name string, settings map[string]string) (*webhookEnv, error) {
 	e := &webhookEnv{bench: b, dir: b.file(name), key: newSealKey()}
 	err := e.open(ctx, settings)
 	if err == nil {
 		e.fleet, err = createFleet(ctx, e.ledger)
+	}
+	if err == nil {
+		e.healthy, err = e.addVendors(ctx, endpoints, answers)
 	}
 	if err != nil {
 		return nil, errors.Join(err, e.stop())
@@ -175,11 +179,11 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 	return nil
 }
 
-// awaitAll waits until the vendors have received everything. What is lacking
-// after the timeout is lost, and the figures will say so.
-func (e *webhookEnv) awaitAll(ctx context.Context, vendors []*vendor, timeout time.Duration) error {
+// awaitAll waits until the healthy vendors have received everything. What is
+// lacking after the timeout is lost, and the figures will say so.
+func (e *webhookEnv) awaitAll(ctx context.Context, timeout time.Duration) error {
 	err := await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
-		c := sumOf(vendors)
+		c := sumOf(e.healthy)
 		return c.Received == c.Expected, e.worker.Check()
 	})
 	if errors.Is(err, errTimeout) {

@@ -156,12 +156,12 @@ func (e *webhookEnv) beside(ctx context.Context, pattern []*source, rate int, lo
 // and scripts loaded.
 func (b *bench) warmUp() time.Duration { return b.lasting(2*time.Second, 500*time.Millisecond) }
 
-// measureWaits runs traffic whose events for the vendors come from one source,
-// and returns how long each took after the warm-up. All have been received, or
-// are lost, when it returns.
-func (e *webhookEnv) measureWaits(ctx context.Context, vendors []*vendor, length time.Duration, pattern func(*source) []*source) (t turn, err error) {
+// measureWaits runs traffic whose events for the healthy vendors come from one
+// source, and returns how long each took after the warm-up. All have been
+// received, or are lost, when it returns.
+func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, pattern func(*source) []*source) (t turn, err error) {
 	length += e.bench.warmUp()
-	source, err := e.newSource(ctx, vendors, length.Seconds()*steadyRate)
+	source, err := e.newSource(ctx, e.healthy, length.Seconds()*steadyRate)
 	if err != nil {
 		return t, err
 	}
@@ -175,10 +175,10 @@ func (e *webhookEnv) measureWaits(ctx context.Context, vendors []*vendor, length
 	if err = errors.Join(err, failure, context.Cause(ctx)); err != nil {
 		return t, err
 	}
-	if err := e.awaitAll(ctx, vendors, receiveTimeout); err != nil {
+	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
 		return t, err
 	}
-	return newTurn(receiptsOf(vendors, began.Add(e.bench.warmUp())), noise)
+	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), noise)
 }
 
 // Other programs on the machine delay everything at once, and a tenth of a second

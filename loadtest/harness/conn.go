@@ -2,26 +2,39 @@ package harness
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // maxAnswer bounds an answer's body, in bytes. The largest one of the service,
 // a page of jobs, is below 200 kB.
 const maxAnswer = 1 << 20
 
-// Conn is one keep-alive connection. One goroutine may send while another
-// receives.
+// Conn is one keep-alive connection that sends prepared requests, so cheaply that
+// a generator on the server's own machine disturbs it little. One goroutine may
+// send while another receives.
 type Conn struct {
-	conn   net.Conn
-	reader *bufio.Reader
-	body   []byte
+	conn     countingConn
+	reader   *bufio.Reader
+	response fasthttp.Response
+}
+
+// countingConn counts what is read.
+type countingConn struct {
+	net.Conn
+	read int
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read += n
+	return n, err
 }
 
 // Dial connects to addr (host:port). Everything on the connection fails after
@@ -35,12 +48,16 @@ func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Conn{conn: conn, reader: newReader(conn)}, nil
+	return newConn(conn), nil
 }
 
-func newReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 4<<10) }
+func newConn(conn net.Conn) *Conn {
+	c := &Conn{conn: countingConn{Conn: conn}}
+	c.reader = bufio.NewReaderSize(&c.conn, 4<<10)
+	return c
+}
 
-// Close ends the connection; a Receive under way fails.
+// Close ends the connection; a Receive in progress fails.
 func (c *Conn) Close() { c.conn.Close() }
 
 // Send writes one whole request.
@@ -49,79 +66,25 @@ func (c *Conn) Send(request []byte) error {
 	return err
 }
 
-// Answer is what came back. Body is valid until the next Receive; Size is the
-// answer's length in bytes, head and body; RetryAfter is the header of that name
-// in seconds, 0 when absent or a date; Close: no further request is answered on
-// this connection.
+// Answer is what came back.
 type Answer struct {
 	Status     int
-	Body       []byte
-	Size       int
-	RetryAfter int
-	Close      bool
+	Body       []byte // valid until the next Receive
+	Size       int    // in bytes, head and body
+	RetryAfter int    // the header in seconds; 0 when absent or a date
+	Close      bool   // no further request is answered on this connection
 }
 
-// Receive reads one answer. An answer without a Content-Length is an error,
-// because its end could not be told.
+// Receive reads one answer.
 func (c *Conn) Receive() (Answer, error) {
-	line, err := c.reader.ReadSlice('\n')
-	if err != nil {
+	before := c.conn.read - c.reader.Buffered()
+	if err := c.response.ReadLimitBody(c.reader, maxAnswer); err != nil {
 		return Answer{}, fmt.Errorf("read an answer: %w", err)
 	}
-	a := Answer{Size: len(line)}
-	if a.Status, err = parseStatus(line); err != nil {
-		return Answer{}, err
-	}
-	length := -1
-	for {
-		if line, err = c.reader.ReadSlice('\n'); err != nil {
-			return Answer{}, fmt.Errorf("read an answer's headers: %w", err)
-		}
-		a.Size += len(line)
-		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
-			break
-		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch value = bytes.TrimSpace(value); {
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 || length > maxAnswer {
-				return Answer{}, fmt.Errorf("an answer has the Content-Length %q", value)
-			}
-		case bytes.EqualFold(name, []byte("Retry-After")):
-			a.RetryAfter, _ = strconv.Atoi(string(value))
-		case bytes.EqualFold(name, []byte("Connection")):
-			a.Close = bytes.EqualFold(value, []byte("close"))
-		}
-	}
-	if length < 0 && a.Status != 204 {
-		return Answer{}, fmt.Errorf("an answer %d has no Content-Length", a.Status)
-	}
-	a.Body, err = c.read(max(length, 0))
-	a.Size += len(a.Body)
-	return a, err
-}
-
-// parseStatus reads "HTTP/1.1 201 Created".
-func parseStatus(line []byte) (int, error) {
-	if !bytes.HasPrefix(line, []byte("HTTP/1.")) || len(line) < 12 {
-		return 0, fmt.Errorf("an answer begins with %q", line)
-	}
-	status, err := strconv.Atoi(string(line[9:12]))
-	if err != nil {
-		return 0, fmt.Errorf("an answer begins with %q", line)
-	}
-	return status, nil
-}
-
-func (c *Conn) read(n int) ([]byte, error) {
-	if cap(c.body) < n {
-		c.body = make([]byte, n)
-	}
-	c.body = c.body[:n]
-	if _, err := io.ReadFull(c.reader, c.body); err != nil {
-		return nil, fmt.Errorf("read an answer's body: %w", err)
-	}
-	return c.body, nil
+	a := Answer{Status: c.response.StatusCode(), Body: c.response.Body(), Close: c.response.ConnectionClose(),
+		Size: c.conn.read - c.reader.Buffered() - before}
+	a.RetryAfter, _ = strconv.Atoi(string(c.response.Header.Peek("Retry-After")))
+	return a, nil
 }
 
 // Exchange sends a request and reads its answer.

@@ -71,6 +71,19 @@ func (u Usage) Since(before Usage) Usage {
 	return d
 }
 
+// During is what the processes and the machine use while something is done.
+func During(do func() error, processes ...Process) (Usage, error) {
+	before, err := Measure(processes...)
+	if err != nil {
+		return before, err
+	}
+	if err := do(); err != nil {
+		return before, err
+	}
+	after, err := Measure(processes...)
+	return after.Since(before), err
+}
+
 // Others is how many processors were kept busy by programs that were not
 // measured.
 func (u Usage) Others() float64 {
