@@ -151,9 +151,9 @@ func (in *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(in.random.Int64N(int64(most-least)+1))
 }
 
-// wait waits for a drawn time.
-func (in *injection) wait(ctx context.Context, least, most time.Duration) error {
-	return sleep(ctx, in.between(least, most))
+// wait waits for a drawn time, or until ctx ends: then the round is healed.
+func (in *injection) wait(ctx context.Context, least, most time.Duration) {
+	_ = sleep(ctx, in.between(least, most)) // callers look at ctx when it matters
 }
 
 // repeat does something again and again, after a drawn pause, until the fault has
@@ -161,14 +161,13 @@ func (in *injection) wait(ctx context.Context, least, most time.Duration) error 
 func repeat(least, most time.Duration, do func(context.Context, *injection) error) func(context.Context, *injection) error {
 	return func(ctx context.Context, in *injection) error {
 		for began := time.Now(); ; {
-			if err := in.wait(ctx, least, most); err != nil {
-				return err
+			in.wait(ctx, least, most)
+			err := do(ctx, in)
+			if err == nil {
+				err = context.Cause(ctx)
 			}
-			if err := do(ctx, in); err != nil {
+			if err != nil || time.Since(began) > faultLength {
 				return err
-			}
-			if time.Since(began) > faultLength {
-				return nil
 			}
 		}
 	}
@@ -194,9 +193,7 @@ func nothing(ctx context.Context, in *injection) error { return sleep(ctx, fault
 func (in *injection) crash(ctx context.Context, p process) error {
 	in.kill(p)
 	in.times.Add(1)
-	if err := in.wait(ctx, 0, 800*time.Millisecond); err != nil {
-		return err
-	}
+	in.wait(ctx, 0, 800*time.Millisecond)
 	return in.restart(ctx, p, startTimeout)
 }
 
@@ -227,9 +224,7 @@ func (in *injection) killAt(ctx context.Context, p process, w way, moments ...fa
 	if err := t.Release(); err != nil {
 		return err
 	}
-	if err := in.wait(ctx, 0, 500*time.Millisecond); err != nil {
-		return err
-	}
+	in.wait(ctx, 0, 500*time.Millisecond)
 	return in.restart(ctx, p, startTimeout)
 }
 
@@ -251,9 +246,7 @@ func (in *injection) trap(ctx context.Context, w way, moments ...failpoint.Momen
 		if !errors.Is(err, failpoint.ErrRemoved) {
 			return nil, err
 		}
-		if err := in.wait(ctx, 100*time.Millisecond, 400*time.Millisecond); err != nil {
-			return nil, err
-		}
+		in.wait(ctx, 100*time.Millisecond, 400*time.Millisecond)
 	}
 }
 
@@ -366,9 +359,7 @@ func partitions(proxies ...func(*system) *failpoint.Proxy) func(context.Context,
 			p.Swallow()
 		}
 		in.times.Add(1)
-		if err := in.wait(ctx, 500*time.Millisecond, 3*time.Second); err != nil {
-			return err
-		}
+		in.wait(ctx, 500*time.Millisecond, 3*time.Second)
 		return p.Heal()
 	})
 }
@@ -381,9 +372,7 @@ func slowFsync(ctx context.Context, in *injection) error {
 			return err
 		}
 		in.times.Add(1)
-		if err := in.wait(ctx, 1500*time.Millisecond, 3500*time.Millisecond); err != nil {
-			return err
-		}
+		in.wait(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
 	}
 	in.kill(in.redis)
 	if err := in.disk.DelaySync(0); err != nil {
@@ -415,9 +404,7 @@ func aofCut(ctx context.Context, in *injection) error {
 	if err != nil {
 		return err
 	}
-	if err := in.wait(ctx, 200*time.Millisecond, 800*time.Millisecond); err != nil {
-		return err
-	}
+	in.wait(ctx, 200*time.Millisecond, 800*time.Millisecond)
 	in.kill(in.redis)
 	cut, of, err := end.CutSince(in.redis.Dir, func(n int64) int64 { return 1 + in.random.Int64N(n) })
 	if err != nil {
@@ -491,9 +478,7 @@ func memoryFull(ctx context.Context, in *injection) error {
 	if err := in.retry(ctx, func() error { return limitMemory(ctx, in.redis, "1mb") }); err != nil {
 		return err
 	}
-	if err := in.wait(ctx, 500*time.Millisecond, 2500*time.Millisecond); err != nil {
-		return err
-	}
+	in.wait(ctx, 500*time.Millisecond, 2500*time.Millisecond)
 	return in.retry(ctx, func() error { return limitMemory(ctx, in.redis, "0") })
 }
 

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/validate"
 )
 
@@ -105,30 +103,28 @@ func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation)
 	return list
 }
 
-// vendorClient is one connection of a vendor's program: it creates, repeats, reads
-// and cancels, and logs what it sees.
+// vendorClient is a vendor's program: it creates, repeats, reads and cancels, one
+// request at a time, and logs what it sees.
 type vendorClient struct {
 	number int
 	prefix string // of its external ids, unique in a run
 	vendor *vendor
-	base   string
+	api    *client.Client
 	log    *validate.Log
 	random *rand.Rand
 	next   int
-	// http keeps its connection; once does not: net/http sends a GET again by
-	// itself when a kept connection breaks, which the log would not show.
-	http, once *http.Client
 }
 
 // requestTimeout is how long a client waits for an answer. What comes later is
 // unknown to it.
 const requestTimeout = 3 * time.Second
 
+// newVendorClient uses each connection only once: net/http sends a request again by
+// itself when a kept connection breaks, which the log would not show.
 func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
-	return &vendorClient{number: number, prefix: prefix, vendor: v, base: base, log: log, random: random,
-		http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}},
-		once: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
-	}
+	once := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	return &vendorClient{number: number, prefix: prefix, vendor: v, log: log, random: random,
+		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: once}}
 }
 
 // newOrders is the share of new orders in what a client does.
@@ -137,7 +133,6 @@ const newOrders = 0.42
 // run acts until ctx ends, on the average once every pause. It finishes what it has
 // begun, so that the log of a round is complete.
 func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
-	defer c.http.CloseIdleConnections()
 	for sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
 		c.act()
 	}
@@ -192,7 +187,6 @@ func (c *vendorClient) createNew() {
 // clarify sends creations of unknown outcome again, some of them with another body:
 // whichever of the two an order was made of, every later answer must agree.
 func (c *vendorClient) clarify() {
-	defer c.http.CloseIdleConnections()
 	const most = 25 // what is refused for the limit stays unknown
 	for _, s := range c.vendor.latest(most, func(s *creation) bool { return s.unknown }) {
 		switch {
@@ -226,7 +220,11 @@ func (c *vendorClient) compose(external, key, recipient string) *creation {
 
 func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 	op := &validate.Operation{Kind: validate.Create, Key: s.key, External: s.external, Body: validate.Digest(s.body), Content: s.content, Invalid: invalid}
-	raw := c.do(op, http.MethodPost, "/orders", s.body, s.key)
+	var headers []string
+	if s.key != "" {
+		headers = []string{"X-Idempotency-Key", s.key}
+	}
+	raw := c.do(op, http.MethodPost, "/orders", s.body, headers...)
 	c.vendor.mu.Lock()
 	defer c.vendor.mu.Unlock()
 	switch {
@@ -242,73 +240,39 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 
 func (c *vendorClient) read(order string) {
 	op := &validate.Operation{Kind: validate.Read, Order: order}
-	c.do(op, http.MethodGet, "/orders/"+order, nil, "")
+	c.do(op, http.MethodGet, "/orders/"+order, nil)
 	c.log.Add(*op)
 }
 
 func (c *vendorClient) cancel(order string) {
 	op := &validate.Operation{Kind: validate.Cancel, Order: order}
-	c.do(op, http.MethodPost, "/orders/"+order+"/cancel", nil, "")
+	c.do(op, http.MethodPost, "/orders/"+order+"/cancel", nil)
 	c.log.Add(*op)
 }
 
-// do sends one request, never twice, and notes what came back.
-func (c *vendorClient) do(op *validate.Operation, method, path string, body []byte, key string) []byte {
-	op.Client, op.Account = c.number, c.vendor.AccountID
-	req, err := http.NewRequest(method, c.base+path, bytes.NewReader(body)) //nolint:noctx // bounded by the client's timeout
-	if err != nil {
-		panic(err) // the path is made of ids
-	}
-	req.GetBody = nil // or net/http would send a request with a key again by itself
-	req.Header.Set("Authorization", "Bearer "+c.vendor.Bearer)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if key != "" {
-		req.Header.Set("X-Idempotency-Key", key)
-	}
-	client := c.http
-	if method == http.MethodGet {
-		client, req.Body = c.once, http.NoBody
-	}
-	op.Start = time.Now()
-	resp, err := client.Do(req)
-	var raw []byte
-	if err == nil {
-		raw, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		_ = resp.Body.Close() // it has been read
-	}
+// do sends one request and notes what came back. An answer that is no envelope was
+// cut short, or is not the gateway's: it counts as none.
+func (c *vendorClient) do(op *validate.Operation, method, path string, body any, headers ...string) []byte {
+	op.Client, op.Account, op.Start = c.number, c.vendor.AccountID, time.Now()
+	a, err := c.api.Do(context.Background(), method, path, body, headers...) // bounded by the client's timeout
 	op.End = time.Now()
-	if err == nil {
-		note(op, resp, raw)
+	if err != nil {
+		return nil
 	}
-	return raw
-}
-
-// note reads an answer. One that is no envelope was cut short, or is not the
-// gateway's: it counts as none.
-func note(op *validate.Operation, resp *http.Response, raw []byte) {
-	var envelope struct {
-		Success bool
-		Data    struct {
-			ErrorCode, OrderID, Status string
-			Events                     []struct{ Status string }
-		}
+	var data struct {
+		OrderID, Status string
+		Events          []struct{ Status string }
 	}
-	if json.Unmarshal(raw, &envelope) != nil {
-		return
+	_ = json.Unmarshal(a.Data, &data) // a refusal has nothing of it
+	op.Status, op.Code, op.State, op.RetryAfter = a.Status, a.Code, data.Status, a.RetryAfter()
+	op.Replayed = a.Header.Get("Idempotent-Replayed") == "true"
+	if op.Kind == validate.Create && a.Success {
+		op.Order = data.OrderID
 	}
-	op.Status = resp.StatusCode
-	op.Code, op.State = envelope.Data.ErrorCode, envelope.Data.Status
-	op.Replayed = resp.Header.Get("Idempotent-Replayed") == "true"
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent: zero
-	op.RetryAfter = time.Duration(seconds) * time.Second
-	if op.Kind == validate.Create && envelope.Success {
-		op.Order = envelope.Data.OrderID
-	}
-	for _, e := range envelope.Data.Events {
+	for _, e := range data.Events {
 		op.Steps = append(op.Steps, e.Status)
 	}
+	return a.Raw
 }
 
 // report plays a fleet whose reports are early, late, twice and wrong, beside the

@@ -147,11 +147,11 @@ func (r *run) checkOrdinary(t *tally, first int, lasted time.Duration) {
 }
 
 // phase lets the wide vendors order, and read what was accepted before, for a while.
-func (s *system) phase(ctx context.Context, known []placed) (orders, reads *tally) {
+func (s *system) phase(ctx context.Context, d time.Duration, known []placed) (orders, reads *tally) {
 	var both sync.WaitGroup
-	both.Go(func() { orders = s.order(ctx, s.wide(), calmConnections, calmOrders, s.form.phase, 0) })
+	both.Go(func() { orders = s.order(ctx, s.wide(), calmConnections, calmOrders, d, 0) })
 	if len(known) > 0 {
-		both.Go(func() { reads = s.read(ctx, known, calmConnections, calmReads, s.form.phase) })
+		both.Go(func() { reads = s.read(ctx, known, calmConnections, calmReads, d) })
 	}
 	both.Wait()
 	return orders, reads
@@ -175,13 +175,13 @@ func (r *run) fullMemory(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	before, _ := s.phase(ctx, nil)
+	before, _ := s.phase(ctx, r.form.phase, nil)
 	r.checkServed(before, before.accepted, "orders before", "all accepted")
 	if err := s.limitMemory(ctx, 1); err != nil {
 		return err
 	}
 	watched := watch(ctx, s.processes()...)
-	full, reads := s.phase(ctx, before.orders)
+	full, reads := s.phase(ctx, r.form.phase, before.orders)
 	v := s.vendors[0]
 	_, login := s.apis.Vendor.Login(ctx, "/token", v.ClientID, v.ClientSecret)
 	_, cores := watched()
@@ -210,7 +210,7 @@ func (r *run) fullDisk(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	before, _ := s.phase(ctx, nil)
+	before, _ := s.phase(ctx, r.form.phase, nil)
 	r.checkServed(before, before.accepted, "orders before", "all accepted")
 	// What the log may still grow by: about two hundred orders.
 	if err := s.shim.LeaveRoom(256<<10, "appendonlydir"); err != nil {
@@ -228,7 +228,7 @@ func (r *run) fullDisk(ctx context.Context) error {
 	load.Wait()
 	r.check(ended >= 0, "Redis, when its log cannot be written", "has ended itself", "%s; %d orders accepted until then, %d without an answer, %d refused",
 		map[bool]string{true: "has ended itself", false: "goes on"}[ended >= 0], len(filling.orders), filling.unknown, len(filling.again)-filling.unknown)
-	full, reads := s.phase(ctx, before.orders)
+	full, reads := s.phase(ctx, r.form.phase, before.orders)
 	r.check(full.served(full.busy, r.form.share) && reads.served(reads.busy, r.form.share), "orders and reads without Redis", "all 503 with Retry-After",
 		"%d of %d%s%s", full.busy.TotalCount()+reads.busy.TotalCount(), full.sent()+reads.sent(), full.problems(), reads.problems())
 	r.check(p99(full.busy) <= r.form.quick, "503 took, p99", "at most "+r.form.quick.String(), "%s", milliseconds(p99(full.busy)))
@@ -257,14 +257,10 @@ func (r *run) withoutClickHouse(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	with, _ := s.phase(ctx, nil)
+	with, _ := s.phase(ctx, r.form.phase, nil)
 	s.ClickHouse.Kill()
 	watched := watch(ctx, harness.Process{Name: "reporting", PID: s.Reporting.PID()})
-	without, reads := s.phase(ctx, with.orders)
-	for range 2 { // long enough for several tries of the exporter
-		more, _ := s.phase(ctx, nil)
-		without.add(more)
-	}
+	without, reads := s.phase(ctx, 3*r.form.phase, with.orders) // several tries of the exporter
 	_, cores := watched()
 	r.checkServed(without, without.accepted, "orders without ClickHouse", "all accepted")
 	r.checkServed(reads, reads.accepted, "reads without ClickHouse", "all answered")
@@ -288,19 +284,6 @@ func (r *run) withoutClickHouse(ctx context.Context) error {
 	r.check(took >= 0, "the export has caught up", "all orders, with their end, within "+r.form.timeout.String(), "%d of %d after %s", held, want, took.Round(time.Millisecond))
 	s.checkKept(ctx, with.orders, without.orders)
 	return nil
-}
-
-// add takes over what another load has seen.
-func (t *tally) add(other *tally) {
-	t.arrived, t.unsent = t.arrived+other.arrived, t.unsent+other.unsent
-	t.orders, t.again = append(t.orders, other.orders...), append(t.again, other.again...)
-	t.accepted.Merge(other.accepted)
-	t.limited.Merge(other.limited)
-	t.busy.Merge(other.busy)
-	t.unknown, t.wrong = t.unknown+other.unknown, t.wrong+other.wrong
-	if t.sample == "" {
-		t.sample = other.sample
-	}
 }
 
 // The clock's burst limit: shorter than the ordinary one, so that a slow machine
