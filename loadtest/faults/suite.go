@@ -152,9 +152,6 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 		return err
 	}
 	r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1))
-	// They stay: a consumer group that is destroyed rounds later has the vendors'
-	// notices sent again.
-	s.system.vendors = append(s.system.vendors, r.vendors...)
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +42,7 @@ type system struct {
 	gatewayRedis, workerRedis, reportingRedis *failpoint.Proxy
 	clickHouseProxy                           *failpoint.Proxy
 
-	vendors []*vendor // of all rounds
+	ends []func() // what stop does, in the reverse order
 
 	mu     sync.Mutex
 	down   map[process]bool // killed and not started again
@@ -74,10 +75,12 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	if s.disk, err = shim.New(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
 	}
+	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
 	// Not redis/, which the data directory keeps for a Redis of its own.
 	if s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env()}); err != nil {
 		return err
 	}
+	s.ends = append(s.ends, s.redis.Stop)
 	gatewayAddr, err := stack.FreeAddr()
 	if err != nil {
 		return err
@@ -93,6 +96,7 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 		if *proxy, err = failpoint.NewProxy(upstream); err != nil {
 			return err
 		}
+		s.ends = append(s.ends, (*proxy).Refuse)
 	}
 	configs := filepath.Join(dir, "configs")
 	if err := s.writeSettings(configs); err != nil {
@@ -106,13 +110,16 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	if err != nil {
 		return err
 	}
+	s.ends = append(s.ends, s.Stop)
 	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
 		return err
 	}
 	s.stopSpare()
-	if s.ledger, err = openLedger(ctx, s.redis); err != nil {
+	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: s.redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		return err
 	}
+	s.ends = append(s.ends, func() { _ = s.ledger.Close() }) // nothing is written through it
 	if s.apis, err = s.Demo.Connect(ctx, client.New("", 4)); err != nil {
 		return err
 	}
@@ -126,10 +133,6 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 		}
 	}()
 	return nil
-}
-
-func openLedger(ctx context.Context, redis *stack.Redis) (*ledger.Ledger, error) {
-	return ledger.Open(ctx, ledger.Config{URL: redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
 }
 
 // courierStep is the time between two moves of an order: it takes about a second,
@@ -198,25 +201,8 @@ func (s *system) writeSettings(dir string) error {
 // stop ends everything that was started. The data stays.
 func (s *system) stop() {
 	s.resume() // a stopped process does not hear that it should end
-	if s.ledger != nil {
-		_ = s.ledger.Close() // nothing is written through it
-	}
-	if s.Stack != nil {
-		s.Stop()
-	}
-	for _, v := range s.vendors {
-		v.inbox.Close()
-	}
-	for _, p := range s.proxies() {
-		if p != nil {
-			p.Refuse()
-		}
-	}
-	if s.redis != nil {
-		s.redis.Stop()
-	}
-	if s.disk != nil {
-		_ = s.disk.Close() // a file of a few bytes
+	for _, end := range slices.Backward(s.ends) {
+		end()
 	}
 }
 

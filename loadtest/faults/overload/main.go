@@ -24,26 +24,7 @@ import (
 // longest bounds a whole run.
 const longest = 20 * time.Minute
 
-const manual = `Usage: go run ./loadtest/faults/overload [flags]
-
-Overloads the real programs in seven cases, each against a system of its own:
-
-  load        ten times the sustainable rate of orders, over many accounts, some
-              at their ordinary limits: no crash, bounded memory, quick and
-              correct refusals (429, 503 with Retry-After), every accepted order
-              read back, back to normal within 5 s
-  memory      Redis at maxmemory: writes refused, reads go on, nothing half-written
-  disk        no space for Redis's log: nothing acknowledged is lost
-  clickhouse  ClickHouse unavailable: orders unaffected, the export catches up
-  clock       Redis's clock jumps an hour forward and back: no limit locks an
-              account out for longer than its window
-  fleet       a fleet's credential at 5,000 reports a second, of open and of ended
-              orders: Redis keeps nothing of it, vendors feel nothing; once the fleet
-              is disabled Redis gets no request
-  logins      a stranger with 5,000 wrong logins a second over 600 connections: no
-              vendor is refused, the owner of the client logs in, and once they are
-              throttled Redis gets no request
-
+const manual = `
 Prints a line for each figure and a table at the end. Ends with status 1 when
 something did not hold. About eleven minutes on two cores.
 
@@ -55,13 +36,16 @@ var scenarios = []struct {
 	name, about string
 	run         func(*run, context.Context) error
 }{
-	{"load", "ten times the sustainable rate of orders", (*run).tenfoldLoad},
-	{"memory", "Redis at maxmemory", (*run).fullMemory},
-	{"disk", "no space for Redis's log", (*run).fullDisk},
-	{"clickhouse", "ClickHouse unavailable for the whole run", (*run).withoutClickHouse},
-	{"clock", "Redis's clock jumps forward and back", (*run).jumpingClock},
-	{"fleet", "a fleet's credential at 5,000 reports a second", (*run).floodFleet},
-	{"logins", "a stranger with 5,000 wrong logins a second", (*run).floodLogins},
+	{"load", "ten times the sustainable rate of orders, over many accounts, some at their ordinary limits: no crash, bounded memory, " +
+		"quick and correct refusals (429, 503 with Retry-After), every accepted order read back, back to normal within 5 s", (*run).tenfoldLoad},
+	{"memory", "Redis at maxmemory: writes refused, reads go on, nothing half-written", (*run).fullMemory},
+	{"disk", "no space for Redis's log: nothing acknowledged is lost", (*run).fullDisk},
+	{"clickhouse", "ClickHouse unavailable: orders unaffected, the export catches up", (*run).withoutClickHouse},
+	{"clock", "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window", (*run).jumpingClock},
+	{"fleet", "a fleet's credential at 5,000 reports a second, of open and of ended orders: Redis keeps nothing of it, vendors feel nothing; " +
+		"once the fleet is disabled Redis gets no request", (*run).floodFleet},
+	{"logins", "a stranger with 5,000 wrong logins a second over 600 connections: no vendor is refused, the owner of the client logs in, " +
+		"and once they are throttled Redis gets no request", (*run).floodLogins},
 }
 
 // form says how long and how hard.
@@ -118,6 +102,10 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	f := whole
 	set := flag.NewFlagSet("overload", flag.ContinueOnError)
 	set.Usage = func() {
+		fmt.Fprint(set.Output(), "Usage: go run ./loadtest/faults/overload [flags]\n\nOverloads the real programs in cases, each against a system of its own:\n\n")
+		for _, s := range scenarios {
+			fmt.Fprintf(set.Output(), "  %-12s%s\n", s.name, s.about)
+		}
 		fmt.Fprint(set.Output(), manual)
 		set.PrintDefaults()
 	}

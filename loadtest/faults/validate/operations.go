@@ -38,13 +38,12 @@ type Operation struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 
-	Status     int           `json:"status,omitempty"`     // HTTP status; 0: no answer
-	Code       string        `json:"code,omitempty"`       // data.errorCode of a refusal
-	Replayed   bool          `json:"replayed,omitempty"`   // Idempotent-Replayed: true
-	State      string        `json:"state,omitempty"`      // the order's status in the answer
-	Steps      []string      `json:"steps,omitempty"`      // the statuses of events[], in order (read)
-	RetryAfter time.Duration `json:"retryAfter,omitempty"` // of a refusal
-	Answer     string        `json:"answer,omitempty"`     // digest of the raw answer (create 201)
+	Status   int      `json:"status,omitempty"`   // HTTP status; 0: no answer
+	Code     string   `json:"code,omitempty"`     // data.errorCode of a refusal
+	Replayed bool     `json:"replayed,omitempty"` // Idempotent-Replayed: true
+	State    string   `json:"state,omitempty"`    // the order's status in the answer
+	Steps    []string `json:"steps,omitempty"`    // the statuses of events[], in order (read)
+	Answer   string   `json:"answer,omitempty"`   // digest of the raw answer (create 201)
 }
 
 // Unknown reports whether the client cannot know if the request took effect: no
