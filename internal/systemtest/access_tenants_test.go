@@ -163,7 +163,7 @@ func crossStores(t *testing.T, e *env) {
 	if own := e.storeOf(t, e.b, e.b.Store); !strings.Contains(own, "Öteki Şube") {
 		t.Errorf("the account's own store is %s", own)
 	}
-	// What only the other has registered begins anew: nothing of it is kept.
+	// What only the other has registered begins again: nothing of it is kept.
 	succeeds(t, e.a.Client, http.MethodPut, "/stores/secret-a", stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 	unknown := as(t, e.b.Client, http.MethodPut, "/stores/never-seen", change)
 	theirs := as(t, e.b.Client, http.MethodPut, "/stores/secret-a", change)

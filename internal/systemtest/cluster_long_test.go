@@ -3,6 +3,7 @@
 package systemtest
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -41,7 +43,7 @@ func newClusterEnv(t *testing.T) *clusterEnv {
 // replica, gives the slot away, and dies at last. What is promised: the first
 // two lose nothing; the last may lose what was acknowledged in its last moments,
 // because replication is asynchronous, and nothing else; and each is over
-// within seconds, without a program being started anew.
+// within seconds, without a restart of any program.
 func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newClusterEnv(t)
@@ -140,4 +142,18 @@ func (s *clusterEnv) masters(t *testing.T) []*stack.Redis {
 	masters, err := s.Masters(t.Context())
 	must(t, err)
 	return masters
+}
+
+// unavailable is what a client has to expect while Redis is unavailable or a replica takes over,
+// with the time to wait.
+func unavailable(t *testing.T) func(*client.Answer) bool {
+	return func(a *client.Answer) bool {
+		if a.Status != http.StatusServiceUnavailable || a.Code != "SERVICE_UNAVAILABLE" {
+			return false
+		}
+		if a.RetryAfter() < time.Second {
+			t.Errorf("503 without Retry-After: %s", a.Raw)
+		}
+		return true
+	}
 }

@@ -3,22 +3,25 @@
 package systemtest
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/receiver"
 )
 
-// A vendor's day adds up, in webhooks and in the reports, wherever the partitions
+// A vendor's day balances, in webhooks and in the reports, wherever the partitions
 // are.
 //
 //rule:make-run/REDIS_URL what-the-service-does/facts-that/payment-handling-the-service-stores
-func TestDay_AddsUp(t *testing.T) {
+func TestDay_Balances(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cluster bool
@@ -70,50 +73,15 @@ func playDay(t *testing.T, s *stackEnv, handle func(http.Handler), o day.Options
 	}
 }
 
-// Two gateways and two workers. One process of each kind and Redis are killed and
-// started again, and a worker is killed for good: tills that repeat what was not
-// answered lose nothing, and the dead worker's work is taken over.
-func TestKills_LoseNothing(t *testing.T) {
+// When one of the programs dies, the whole ends and says which and why.
+func TestStack_EndsWhenAProgramDies(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, stack.Options{CourierStep: 100 * time.Millisecond})
-	_, second, err := s.AddGateway(t.Context())
-	must(t, err)
-	doomed, err := s.AddWorker(t.Context(), "doomed")
-	must(t, err)
-	v := s.Vendor(t, stack.Unlimited)
-	r := v.Receive(t, receiver.Options{})
-	c := openTills(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
-
-	c.passes(t, 60)
-	s.Gateway.Kill()
-	c.awaitResets(t)
-	must(t, s.Gateway.Start(t.Context()))
-	c.passes(t, 60)
-	s.Redis.Kill()
-	c.awaitRefusal(t)
-	must(t, s.Redis.Start(t.Context()))
-	c.passes(t, 60)
-	doomed.Kill()
-	s.Worker.Kill()
-	c.passes(t, 20) // which no worker sees
-	must(t, s.Worker.Start(t.Context()))
-	c.passes(t, 60)
-	if lost := c.check(t, r); len(lost) > 0 {
-		t.Errorf("%d orders lost, the first %s", len(lost), lost[0].orderID)
-	}
-	(&streams{[]commander{s.Redis}}).settled(t)
-}
-
-// unavailable is what a client has to expect while Redis is away or changes hands,
-// with the word when to come back.
-func unavailable(t *testing.T) func(*client.Answer) bool {
-	return func(a *client.Answer) bool {
-		if a.Status != http.StatusServiceUnavailable || a.Code != "SERVICE_UNAVAILABLE" {
-			return false
-		}
-		if a.RetryAfter() < time.Second {
-			t.Errorf("503 without Retry-After: %s", a.Raw)
-		}
-		return true
+	s := startStack(t, stack.Options{})
+	must(t, syscall.Kill(s.Worker.PID(), syscall.SIGKILL))
+	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
+	defer cancel()
+	err := s.Wait(ctx)
+	if err == nil || !strings.Contains(err.Error(), "worker ended: signal: killed") || !strings.Contains(err.Error(), "worker.log") {
+		t.Errorf("Wait says: %v", err)
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// story is what the parts of TestSystem leave to the later ones.
-type story struct {
+// scenario is what the parts of TestSystem leave to the later ones.
+type scenario struct {
 	*env
 	v       *vendor // whose orders the reports are about
 	body    map[string]any
-	created *client.Answer // of body with the key storyKey
+	created *client.Answer // of body with the key scenarioKey
 	orders  map[string]int // how many of v's ended in a status
 	options stack.Options
 }
 
-const storyKey = "story-1"
+const scenarioKey = "scenario-1"
 
 // One system from its start to a restart. The parts build on each other.
 //
@@ -46,19 +46,19 @@ func TestSystem(t *testing.T) {
 	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel}
 	e := newEnv(t, o)
 	o.Courier, o.Reporting = "manual", true
-	s := &story{env: e, v: newVendor(t, e.stackEnv), orders: map[string]int{}, options: o}
+	s := &scenario{env: e, v: newVendor(t, e.stackEnv), orders: map[string]int{}, options: o}
 	for _, part := range []struct {
 		name string
-		test func(*testing.T, *story)
+		test func(*testing.T, *scenario)
 	}{
 		{"an order goes through every state", testStates},
 		{"orders are cancelled before pickup", testCancellations},
 		{"a limit refuses and admits again", testLimit},
-		{"the tables have every route", func(t *testing.T, s *story) { testTablesAreComplete(t, s.env) }},
-		{"credentials open their own API only", func(t *testing.T, s *story) { testCredentials(t, s.env) }},
-		{"private routes are not public", func(t *testing.T, s *story) { testPrivateRoutes(t, s.env) }},
-		{"tenants are kept apart", func(t *testing.T, s *story) { testTenants(t, s.env) }},
-		{"no webhook reaches the system itself", func(t *testing.T, s *story) { testOwnPorts(t, s.env) }},
+		{"the tables have every route", func(t *testing.T, s *scenario) { testTablesAreComplete(t, s.env) }},
+		{"credentials open their own API only", func(t *testing.T, s *scenario) { testCredentials(t, s.env) }},
+		{"private routes are not public", func(t *testing.T, s *scenario) { testPrivateRoutes(t, s.env) }},
+		{"tenants are kept apart", func(t *testing.T, s *scenario) { testTenants(t, s.env) }},
+		{"no webhook reaches the system itself", func(t *testing.T, s *scenario) { testOwnPorts(t, s.env) }},
 		{"a second run is refused", testSecondRun},
 		{"reports balance", testReportsBalance},
 		{"nothing is lost over a restart", testRestart},
@@ -69,8 +69,8 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// order creates one of the story's with an amount to collect.
-func (s *story) order(t *testing.T, payment, amount string) string {
+// order creates one of the scenario's with an amount to collect.
+func (s *scenario) order(t *testing.T, payment, amount string) string {
 	t.Helper()
 	return s.v.Create(t, paid(payment, amount))
 }
@@ -83,7 +83,7 @@ func paid(payment, amount string) func(map[string]any) {
 }
 
 // carry takes an order from Searching to a status, in every step between.
-func (s *story) carry(t *testing.T, id, status string) {
+func (s *scenario) carry(t *testing.T, id, status string) {
 	t.Helper()
 	if status == "Searching" {
 		return
@@ -96,7 +96,7 @@ func (s *story) carry(t *testing.T, id, status string) {
 }
 
 // told waits until the vendor has been told these statuses, and no other.
-func (s *story) told(t *testing.T, id string, want ...string) {
+func (s *scenario) told(t *testing.T, id string, want ...string) {
 	t.Helper()
 	var got []string
 	defer func() {
@@ -118,9 +118,9 @@ func (s *story) told(t *testing.T, id string, want ...string) {
 }
 
 // replayed fails unless the first creation is answered again as it was.
-func (s *story) replayed(t *testing.T) {
+func (s *scenario) replayed(t *testing.T) {
 	t.Helper()
-	again := succeeds(t, s.v.Client, http.MethodPost, "/orders", s.body, nil, "X-Idempotency-Key", storyKey)
+	again := succeeds(t, s.v.Client, http.MethodPost, "/orders", s.body, nil, "X-Idempotency-Key", scenarioKey)
 	if string(again.Raw) != string(s.created.Raw) || again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("a replay answers %s instead of %s", again.Raw, s.created.Raw)
 	}
@@ -129,10 +129,10 @@ func (s *story) replayed(t *testing.T) {
 // forward is an order's way.
 var forward = []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
 
-func testStates(t *testing.T, s *story) {
+func testStates(t *testing.T, s *scenario) {
 	var created struct{ OrderID, Status string }
 	s.body = s.v.Order(paid("Cash", "249.90"))
-	s.created = succeeds(t, s.v.Client, http.MethodPost, "/orders", s.body, &created, "X-Idempotency-Key", storyKey)
+	s.created = succeeds(t, s.v.Client, http.MethodPost, "/orders", s.body, &created, "X-Idempotency-Key", scenarioKey)
 	s.replayed(t)
 	if created.Status != forward[0] || s.StatusOf(t, created.OrderID) != forward[0] {
 		t.Errorf("a new order is %s", created.Status)
@@ -158,7 +158,7 @@ func testStates(t *testing.T, s *story) {
 	s.replayed(t)
 }
 
-func testCancellations(t *testing.T, s *story) {
+func testCancellations(t *testing.T, s *scenario) {
 	for i, from := range forward[:3] {
 		id := s.order(t, "Cash", "10.00")
 		s.carry(t, id, from)
@@ -175,7 +175,7 @@ func testCancellations(t *testing.T, s *story) {
 	s.told(t, late, forward[1:]...)
 }
 
-func (s *story) cancel(t *testing.T, id string) {
+func (s *scenario) cancel(t *testing.T, id string) {
 	t.Helper()
 	var order struct{ Status string }
 	succeeds(t, s.v.Client, http.MethodPost, "/orders/"+id+"/cancel", map[string]string{"reason": "CustomerRequest"}, &order)
@@ -186,7 +186,7 @@ func (s *story) cancel(t *testing.T, id string) {
 
 // testLimit: the long window shows what is refused, the short one that waiting
 // helps.
-func testLimit(t *testing.T, s *story) {
+func testLimit(t *testing.T, s *scenario) {
 	v := s.Vendor(t, map[string]any{"orders": stack.Limit(2, 3600)})
 	send := func() *client.Answer { return as(t, v.Client, http.MethodPost, "/orders", v.Order(nil)) }
 	for i := range 3 {
@@ -206,7 +206,7 @@ func testLimit(t *testing.T, s *story) {
 	await(t, "an order is admitted again", func() bool { return send().Status == http.StatusCreated })
 }
 
-func testSecondRun(t *testing.T, s *story) {
+func testSecondRun(t *testing.T, s *scenario) {
 	taken := strings.TrimPrefix(s.Demo.BaseURL, "http://")
 	for name, c := range map[string]struct {
 		o    stack.Options
@@ -236,7 +236,7 @@ func testSecondRun(t *testing.T, s *story) {
 // testReportsBalance: what was to be collected for delivered orders stands in the
 // reports to the kuruş, the ledger has every order once, and Redis and ClickHouse
 // agree.
-func testReportsBalance(t *testing.T, s *story) {
+func testReportsBalance(t *testing.T, s *scenario) {
 	reports := client.New("", 2).As(s.Demo.PanelURL+"/reports", s.Demo.ReportsToken)
 	today := time.Now().UTC()
 	query := "?" + url.Values{"account": {s.v.AccountID},
@@ -296,7 +296,7 @@ func testReportsBalance(t *testing.T, s *story) {
 
 // testRestart stops everything while an event still waits, and starts it again on
 // the same data.
-func testRestart(t *testing.T, s *story) {
+func testRestart(t *testing.T, s *scenario) {
 	waiting := s.order(t, "Cash", "10.00")
 	s.Worker.Stop()
 	s.cancel(t, waiting)

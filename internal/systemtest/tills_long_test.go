@@ -212,21 +212,6 @@ func (c *tills) awaitResets(t *testing.T) {
 	await(t, "a till meets nobody", func() bool { return count() > before })
 }
 
-// awaitRefusal waits until a forgiven answer has come since the call.
-func (c *tills) awaitRefusal(t *testing.T) {
-	t.Helper()
-	count := func() (n int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, times := range c.refused {
-			n += times
-		}
-		return n
-	}
-	before := count()
-	await(t, "a till is refused", func() bool { return count() > before })
-}
-
 // check holds everything that the tills saw against the system afterwards; lost
 // are the orders that it no longer knows, or knows as not cancelled.
 func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
