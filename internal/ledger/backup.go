@@ -87,39 +87,13 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 
 // eachExported hands do every stream that is exported and there, with its groups.
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
-	for _, r := range l.partitions {
-		for _, kind := range streamKinds(RoleExport) {
-			groups, err := l.rdb.XInfoGroups(ctx, r.key(kind)).Result()
-			if redis.HasErrorPrefix(err, "no such key") {
-				continue
-			}
-			if err == nil {
-				err = do(r.key(kind), groups)
-			}
-			if err != nil {
-				return fmt.Errorf("stream of partition %d: %w", r.number, failure(err))
-			}
+	return l.eachStream(RoleExport, func(_ partition, key string) error {
+		groups, there, err := l.groupsOf(ctx, key)
+		if err == nil && there {
+			err = failureOrNil(do(key, groups))
 		}
-	}
-	return nil
-}
-
-// exportedUntil is the id up to which everything has been exported.
-func (l *core) exportedUntil(ctx context.Context, key string, groups []redis.XInfoGroup) (string, error) {
-	for _, g := range groups {
-		if g.Name != string(RoleExport) {
-			continue
-		}
-		if g.Pending == 0 {
-			return g.LastDeliveredID, nil
-		}
-		pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
-		if err != nil || pending.Count == 0 {
-			return g.LastDeliveredID, err
-		}
-		return idBefore(pending.Lower), nil
-	}
-	return "0-0", nil
+		return err
+	})
 }
 
 // idBefore is the greatest id that is less; of 0-0 itself.
@@ -297,14 +271,6 @@ func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error)
 		}
 	}
 	return nil
-}
-
-// eachMaster runs do for every master, of a cluster at once.
-func (l *core) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
-	if many, ok := l.rdb.(*redis.ClusterClient); ok {
-		return many.ForEachMaster(ctx, do)
-	}
-	return do(ctx, l.rdb.(*redis.Client))
 }
 
 // snapshotSilence is how long a master may say nothing: while it forks, and, where

@@ -308,3 +308,45 @@ func (f *failures) err() error {
 	}
 	return errors.Join(all...)
 }
+
+// pipelined sends one command for each item in one round trip. What is not there
+// is no error; every other is that of the first command that failed.
+func pipelined[T any, C redis.Cmder](ctx context.Context, client redis.Cmdable, what string, items []T, command func(redis.Pipeliner, T) C) ([]C, error) {
+	pipe := client.Pipeline()
+	commands := make([]C, len(items))
+	for i, item := range items {
+		commands[i] = command(pipe, item)
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	_, _ = pipe.Exec(ctx) // tells the first error only, which may be that of what is not there
+	for _, c := range commands {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("%s: %w", what, failure(err))
+		}
+	}
+	return commands, nil
+}
+
+// getAll reads strings of any partition in one round trip; one that is not there
+// is empty.
+func getAll(ctx context.Context, client redis.Cmdable, what string, keys []string) ([]string, error) {
+	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd { return pipe.Get(ctx, key) })
+	if err != nil {
+		return nil, err
+	}
+	records := make([]string, len(keys))
+	for i, read := range reads {
+		records[i] = read.Val()
+	}
+	return records, nil
+}
+
+// eachMaster runs do for every master, of a cluster at once.
+func (l *core) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	if many, ok := l.rdb.(*redis.ClusterClient); ok {
+		return many.ForEachMaster(ctx, do)
+	}
+	return do(ctx, l.rdb.(*redis.Client))
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -161,21 +160,18 @@ const maxUnsettled = 1000
 // settled meanwhile may or may not be in it.
 func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
 	key := l.partitions[partition].key(kindUpdates)
-	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
-	if redis.HasErrorPrefix(err, "no such key") {
-		return nil, true, nil
+	groups, there, err := l.groupsOf(ctx, key)
+	if err != nil || !there {
+		return nil, err == nil, err
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("reading groups: %w", failure(err))
-	}
-	i := slices.IndexFunc(groups, func(g redis.XInfoGroup) bool { return g.Name == string(RoleStatus) })
-	if i < 0 {
+	group, found := groupOf(groups, RoleStatus)
+	if !found {
 		return nil, false, nil
 	}
 	// What had been read by then and is not settled is pending; the rest is behind it.
 	pipe := l.rdb.Pipeline()
 	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: key, Group: string(RoleStatus), Start: "-", End: "+", Count: maxUnsettled})
-	unread := pipe.XRangeN(ctx, key, "("+groups[i].LastDeliveredID, "+", maxUnsettled)
+	unread := pipe.XRangeN(ctx, key, "("+group.LastDeliveredID, "+", maxUnsettled)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, false, fmt.Errorf("reading unsettled updates: %w", failure(err))
 	}
@@ -184,12 +180,11 @@ func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders 
 	}
 	entries := unread.Val()
 	if len(pending.Val()) > 0 {
-		pipe, reads := l.rdb.Pipeline(), make([]*redis.XMessageSliceCmd, len(pending.Val()))
-		for i, p := range pending.Val() {
-			reads[i] = pipe.XRange(ctx, key, p.ID, p.ID)
-		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, false, fmt.Errorf("reading pending updates: %w", failure(err))
+		reads, err := pipelined(ctx, l.rdb, "reading pending updates", pending.Val(), func(pipe redis.Pipeliner, p redis.XPendingExt) *redis.XMessageSliceCmd {
+			return pipe.XRange(ctx, key, p.ID, p.ID)
+		})
+		if err != nil {
+			return nil, false, err
 		}
 		for _, read := range reads {
 			entries = append(entries, read.Val()...)
@@ -267,46 +262,6 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 	return total, nil
 }
 
-// floor is the oldest id of a stream that some group still needs, or the last
-// one that all have read; empty when a required group is missing, for then
-// nothing may go. unsettled tells that some group has entries to settle.
-func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
-	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
-	if redis.HasErrorPrefix(err, "no such key") {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, fmt.Errorf("reading groups: %w", failure(err))
-	}
-	missing := make(map[string]bool)
-	for _, role := range requiredRoles(key) {
-		missing[string(role)] = true
-	}
-	for _, g := range groups {
-		if holdExpired(g.Name, time.Now()) {
-			continue
-		}
-		delete(missing, g.Name)
-		needs := g.LastDeliveredID
-		if g.Pending > 0 {
-			pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
-			if err != nil {
-				return "", false, fmt.Errorf("reading pending entries: %w", failure(err))
-			}
-			if pending.Count > 0 {
-				needs, unsettled = pending.Lower, true
-			}
-		}
-		if floor == "" || streamIDLess(needs, floor) {
-			floor = needs
-		}
-	}
-	if len(missing) > 0 {
-		return "", false, nil
-	}
-	return floor, unsettled, nil
-}
-
 // settledUntil is the time up to which every group has settled every entry: now
 // when they are done with all there are; the zero time when nothing is certain.
 func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) {
@@ -325,20 +280,6 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 		until = now
 	}
 	return until, nil
-}
-
-// streamIDLess compares two ids "milliseconds-sequence".
-func streamIDLess(a, b string) bool {
-	am, as := splitStreamID(a)
-	bm, bs := splitStreamID(b)
-	return am < bm || am == bm && as < bs
-}
-
-func splitStreamID(id string) (ms, sequence uint64) {
-	front, back, _ := strings.Cut(id, "-")
-	ms, _ = strconv.ParseUint(front, 10, 64)
-	sequence, _ = strconv.ParseUint(back, 10, 64)
-	return ms, sequence
 }
 
 // Retire removes orders of a partition that ended before a time and whose events

@@ -98,13 +98,7 @@ func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
 		all = append(all, parseServer(one.Options().Addr, info))
 		return nil
 	}
-	var err error
-	switch client := l.rdb.(type) {
-	case *redis.ClusterClient:
-		err = client.ForEachMaster(ctx, ask)
-	case *redis.Client:
-		err = ask(ctx, client)
-	}
+	err := l.eachMaster(ctx, ask)
 	if err != nil {
 		return nil, fmt.Errorf("asking the servers: %w", failure(err))
 	}

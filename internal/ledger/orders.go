@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"vendorapi/internal/delivery"
 )
 
@@ -303,67 +301,4 @@ func (l *core) cancel(ctx context.Context, r partition, account delivery.Account
 		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, change, epoch),
 		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,
 		binary.BigEndian.AppendUint64(nil, nonce))
-}
-
-// Get reads one order without counting. ORDER_NOT_FOUND.
-func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
-	found, err := l.GetAll(ctx, []delivery.OrderID{id})
-	if err != nil {
-		return nil, err
-	}
-	if found[0] == nil {
-		return nil, orderNotFound()
-	}
-	return found[0], nil
-}
-
-// GetAll reads many in one round trip; one that does not exist is nil in its
-// place. A record that cannot be read is an error for all.
-func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
-	orders, unreadable, err := l.GetReadable(ctx, ids)
-	for _, e := range unreadable {
-		err = errors.Join(err, e)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return orders, nil
-}
-
-// GetReadable is Orders for those who go on without a record that cannot be read:
-// it is nil in its place, and unreadable says why. The second error is Redis's.
-func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
-	pipe := l.rdb.Pipeline()
-	replies := make([]*redis.StringCmd, len(ids))
-	for i, id := range ids {
-		if r, ok := l.partitionOfOrder(id); ok {
-			replies[i] = pipe.Get(ctx, r.order(id.Digest()))
-		}
-	}
-	_, err = pipe.Exec(ctx)
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, nil, fmt.Errorf("reading orders: %w", failure(err))
-	}
-	orders = make([]*delivery.Order, len(ids))
-	for i, reply := range replies {
-		if reply == nil || errors.Is(reply.Err(), redis.Nil) {
-			continue
-		}
-		// Exec tells the first error only, which may be that of a missing order.
-		if reply.Err() != nil {
-			return nil, nil, fmt.Errorf("reading orders: %w", failure(reply.Err()))
-		}
-		o, err := decodeOrder(reply.Val(), ids[i].Partition())
-		if err != nil {
-			if unreadable == nil {
-				unreadable = make(map[delivery.OrderID]error)
-			}
-			unreadable[ids[i]] = fmt.Errorf("order %s: %w", ids[i], err)
-			continue
-		}
-		if o.ID == ids[i] {
-			orders[i] = o
-		}
-	}
-	return orders, unreadable, nil
 }

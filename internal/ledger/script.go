@@ -211,10 +211,7 @@ func (l *core) loadLibrary(ctx context.Context) error {
 		if err := l.noteLibrary(ctx); err != nil {
 			l.log.Warn("the release in use cannot be noted", "error", err)
 		}
-		if many, ok := l.rdb.(*redis.ClusterClient); ok {
-			return nil, many.ForEachMaster(ctx, l.loadInto)
-		}
-		return nil, l.loadInto(ctx, l.rdb.(*redis.Client))
+		return nil, l.eachMaster(ctx, l.loadInto)
 	})
 	if err != nil {
 		return fmt.Errorf("loading the scripts: %w", failure(err))

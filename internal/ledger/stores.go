@@ -212,20 +212,16 @@ func (l *core) storesIn(ctx context.Context, partitions []partition, set func(pa
 
 // readStores reads stores of one partition; those that are gone are left out.
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	records, err := l.rdb.MGet(ctx, keys...).Result()
+	records, err := getAll(ctx, l.rdb, "reading stores", keys)
 	if err != nil {
-		return nil, fmt.Errorf("reading stores: %w", failure(err))
+		return nil, err
 	}
 	var stores []*delivery.Store
 	for _, record := range records {
-		text, ok := record.(string)
-		if !ok {
+		if record == "" {
 			continue
 		}
-		s, err := decodeStore(text)
+		s, err := decodeStore(record)
 		if err != nil {
 			return nil, err
 		}
@@ -263,62 +259,6 @@ func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, 
 	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
 		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))
 	return eventID, err
-}
-
-// Find finds the orders of any account that have this external id, newest
-// first; an account has one at most. Orders past their retention are not found.
-// It takes one round trip for the accounts' ids and one for every 500 of them. A
-// record that cannot be read is an error.
-func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order, error) {
-	if externalID == "" {
-		return nil, nil
-	}
-	ids, err := l.accountIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var orders []*delivery.Order
-	for page := range slices.Chunk(ids, accountsAtOnce) {
-		keys := make([]string, len(page))
-		for i, id := range page {
-			keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
-		}
-		records, err := l.getAll(ctx, keys)
-		if err != nil {
-			return nil, fmt.Errorf("looking for orders: %w", err)
-		}
-		for i, record := range records {
-			if record == "" {
-				continue
-			}
-			o, err := decodeOrder(record, l.partitionOf(page[i]).number)
-			if err != nil {
-				return nil, fmt.Errorf("order %q of account %s: %w", externalID, page[i], err)
-			}
-			orders = append(orders, o)
-		}
-	}
-	slices.SortStableFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return orders, nil
-}
-
-// getAll reads strings of any partition in one round trip; one that is not there
-// is empty.
-func (l *core) getAll(ctx context.Context, keys []string) ([]string, error) {
-	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.StringCmd, len(keys))
-	for i, key := range keys {
-		reads[i] = pipe.Get(ctx, key)
-	}
-	_, _ = pipe.Exec(ctx) // each read carries its own error
-	records := make([]string, len(keys))
-	for i, read := range reads {
-		if err := read.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, failure(err)
-		}
-		records[i] = read.Val()
-	}
-	return records, nil
 }
 
 // StoreFilter says which stores are looked for. A zero field: any.
@@ -392,13 +332,11 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 
 // searchStores adds to the search what some sets hold.
 func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
-	pipe := l.rdb.Pipeline()
-	members := make([]*redis.StringSliceCmd, len(sets))
-	for i, set := range sets {
-		members[i] = pipe.SMembers(ctx, set.key)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("listing stores: %w", failure(err))
+	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) *redis.StringSliceCmd {
+		return pipe.SMembers(ctx, set.key)
+	})
+	if err != nil {
+		return err
 	}
 	var keys []string
 	for i, set := range sets {
@@ -407,18 +345,11 @@ func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []sto
 		}
 	}
 	for page := range slices.Chunk(keys, storesAtOnce) {
-		records, err := l.getAll(ctx, page)
+		stores, err := l.readStores(ctx, page)
 		if err != nil {
-			return fmt.Errorf("looking for stores: %w", err)
+			return err
 		}
-		for _, record := range records {
-			if record == "" {
-				continue
-			}
-			s, err := decodeStore(record)
-			if err != nil {
-				return err
-			}
+		for _, s := range stores {
 			search.add(s)
 		}
 	}
@@ -458,4 +389,34 @@ func (s *storeSearch) shorten() {
 	end := min(s.limit+1, len(s.found))
 	clear(s.found[end:])
 	s.found = s.found[:end]
+}
+
+// StoreName names a store for ever.
+type StoreName struct {
+	Account    delivery.AccountID
+	ExternalID string
+}
+
+// GetAll reads many stores in one round trip. One that does not exist is absent
+// from the answer, and so is one whose record cannot be read, which unreadable
+// tells. The second error is Redis's.
+func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
+	keys := make([]string, len(names))
+	for i, n := range names {
+		keys[i] = l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID))
+	}
+	records, err := getAll(ctx, l.rdb, "reading stores", keys)
+	stores = make(map[StoreName]*delivery.Store, len(names))
+	for i, record := range records {
+		if record == "" {
+			continue
+		}
+		s, err := decodeStore(record)
+		if err != nil {
+			unreadable = append(unreadable, fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err))
+			continue
+		}
+		stores[names[i]] = s
+	}
+	return stores, unreadable, err
 }

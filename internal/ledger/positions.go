@@ -1,0 +1,243 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// eachStream runs do for every stream of a role.
+func (l *core) eachStream(role Role, do func(p partition, key string) error) error {
+	for _, p := range l.partitions {
+		for _, kind := range streamKinds(role) {
+			if err := do(p, p.key(kind)); err != nil {
+				return fmt.Errorf("streams of group %s: %w", role, err)
+			}
+		}
+	}
+	return nil
+}
+
+// groupsOf lists a stream's groups; a stream that nobody has written to yet has
+// none, and is not there.
+func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGroup, there bool, err error) {
+	groups, err = l.rdb.XInfoGroups(ctx, key).Result()
+	if redis.HasErrorPrefix(err, "no such key") {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading groups: %w", failure(err))
+	}
+	return groups, true, nil
+}
+
+// groupOf is the group of a role; without one it has read nothing.
+func groupOf(groups []redis.XInfoGroup, role Role) (group redis.XInfoGroup, found bool) {
+	for _, g := range groups {
+		if g.Name == string(role) {
+			return g, true
+		}
+	}
+	return redis.XInfoGroup{Name: string(role), LastDeliveredID: "0-0", Lag: -1}, false
+}
+
+// oldestPending is the first entry that a group was handed and has not settled;
+// empty: there is none.
+func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
+	if g.Pending == 0 {
+		return "", nil
+	}
+	pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
+	if err != nil {
+		return "", fmt.Errorf("reading pending entries: %w", failure(err))
+	}
+	return pending.Lower, nil
+}
+
+// firstBehind is the first entry of a stream behind an id; empty: there is none.
+func (l *core) firstBehind(ctx context.Context, key, id, end string) (string, error) {
+	next, err := l.rdb.XRangeN(ctx, key, "("+id, end, 1).Result()
+	if err != nil || len(next) == 0 {
+		return "", failureOrNil(err)
+	}
+	return next[0].ID, nil
+}
+
+// Lag is how far a role is behind.
+type Lag struct {
+	Entries int64     // unread or unsettled
+	Oldest  time.Time // when the oldest of them was written; zero: there is none
+}
+
+// Lag reads it over all partitions. A group that does not exist yet lags behind
+// by everything there is.
+func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
+	var lag Lag
+	err := l.eachStream(role, func(_ partition, key string) error {
+		groups, there, err := l.groupsOf(ctx, key)
+		if err != nil || !there {
+			return err
+		}
+		group, _ := groupOf(groups, role)
+		first, err := l.oldestPending(ctx, key, group)
+		if err == nil && first == "" {
+			first, err = l.firstBehind(ctx, key, group.LastDeliveredID, "+")
+		}
+		if err != nil || first == "" {
+			return err
+		}
+		if group.Lag < 0 { // Redis does not know it: entries in the middle were removed
+			if group.Lag, err = l.rdb.XLen(ctx, key).Result(); err != nil {
+				return failure(err)
+			}
+		}
+		lag.Entries += group.Pending + group.Lag
+		ms, _ := splitStreamID(first)
+		if at := time.UnixMilli(int64(ms)); lag.Oldest.IsZero() || at.Before(lag.Oldest) {
+			lag.Oldest = at
+		}
+		return nil
+	})
+	return lag, err
+}
+
+// Mark is how far the streams of a role have been written, by stream.
+type Mark map[string]string
+
+// Mark is the present end of a role's streams.
+func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
+	mark := make(Mark)
+	err := l.eachStream(role, func(_ partition, key string) error {
+		info, err := l.rdb.XInfoStream(ctx, key).Result()
+		if redis.HasErrorPrefix(err, "no such key") {
+			return nil
+		}
+		if err == nil && info.LastGeneratedID != "0-0" {
+			mark[key] = info.LastGeneratedID
+		}
+		return failureOrNil(err)
+	})
+	return mark, err
+}
+
+// Passed tells whether a role has settled everything up to a mark. It goes by
+// positions, so that nobody's clock matters.
+func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
+	for key, last := range mark {
+		passed, err := l.passed(ctx, role, key, last)
+		if err != nil || !passed {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (l *core) passed(ctx context.Context, role Role, key, last string) (bool, error) {
+	groups, _, err := l.groupsOf(ctx, key)
+	group, found := groupOf(groups, role)
+	if err != nil || !found {
+		return false, err
+	}
+	if streamIDLess(group.LastDeliveredID, last) {
+		// What was never read may have been removed by somebody.
+		next, err := l.firstBehind(ctx, key, group.LastDeliveredID, last)
+		if err != nil || next != "" {
+			return false, err
+		}
+	}
+	pending, err := l.oldestPending(ctx, key, group)
+	return err == nil && (pending == "" || streamIDLess(last, pending)), err
+}
+
+// floor is the oldest id of a stream that some group still needs, or the last
+// one that all have read; empty when a required group is missing, for then
+// nothing may go. unsettled tells that some group has entries to settle.
+func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
+	groups, _, err := l.groupsOf(ctx, key)
+	if err != nil {
+		return "", false, err
+	}
+	for _, role := range requiredRoles(key) {
+		if _, found := groupOf(groups, role); !found {
+			return "", false, nil
+		}
+	}
+	for _, g := range groups {
+		if holdExpired(g.Name, time.Now()) {
+			continue
+		}
+		pending, err := l.oldestPending(ctx, key, g)
+		if err != nil {
+			return "", false, err
+		}
+		unsettled = unsettled || pending != ""
+		if needs := cmp.Or(pending, g.LastDeliveredID); floor == "" || streamIDLess(needs, floor) {
+			floor = needs
+		}
+	}
+	return floor, unsettled, nil
+}
+
+// exportedUntil is the id up to which everything has been exported.
+func (l *core) exportedUntil(ctx context.Context, key string, groups []redis.XInfoGroup) (string, error) {
+	group, _ := groupOf(groups, RoleExport)
+	pending, err := l.oldestPending(ctx, key, group)
+	if err != nil || pending == "" {
+		return group.LastDeliveredID, err
+	}
+	return idBefore(pending), nil
+}
+
+// streamIDLess compares two ids "milliseconds-sequence".
+func streamIDLess(a, b string) bool {
+	am, as := splitStreamID(a)
+	bm, bs := splitStreamID(b)
+	return am < bm || am == bm && as < bs
+}
+
+func splitStreamID(id string) (ms, sequence uint64) {
+	front, back, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(front, 10, 64)
+	sequence, _ = strconv.ParseUint(back, 10, 64)
+	return ms, sequence
+}
+
+func failureOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure(err)
+}
+
+// EachEntry hands do what the streams of a role still hold since a time, page by
+// page of one stream, whoever has consumed it. Entries that cannot be read are
+// left out.
+func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
+	return l.eachStream(role, func(p partition, key string) error {
+		for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {
+			page, err := l.rdb.XRangeN(ctx, key, start, "+", 1000).Result()
+			if err != nil || len(page) == 0 {
+				return failureOrNil(err)
+			}
+			start = "(" + page[len(page)-1].ID
+			entries := make([]Entry, 0, len(page))
+			for _, message := range page {
+				e := Entry{Partition: p.number, ID: message.ID}
+				if e.read(p, message.Values) == nil {
+					entries = append(entries, e)
+				}
+			}
+			if len(entries) == 0 {
+				continue
+			}
+			if err := do(entries); err != nil {
+				return err
+			}
+		}
+	})
+}
