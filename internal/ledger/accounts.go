@@ -50,7 +50,7 @@ func (l *core) writeAccount(ctx context.Context, mode string, id delivery.Accoun
 		}
 		args = append(args, packed)
 	}
-	reply, err := l.runText(ctx, l.scripts.writeAccount, keys, append(args, fieldsAndValues...)...)
+	reply, err := l.runText(ctx, "write_account", keys, append(args, fieldsAndValues...)...)
 	switch {
 	case err != nil:
 		return err
@@ -203,7 +203,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 // within a poll of the fleets everywhere else. A repeated call with the same hash
 // changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
-	reply, err := l.runText(ctx, l.scripts.rotateCredentials, []string{l.partitionOf(id).account(id)},
+	reply, err := l.runText(ctx, "rotate_credentials", []string{l.partitionOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
 	switch {
 	case err != nil:
@@ -217,6 +217,6 @@ func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secre
 	}
 	// The secrets have ended; if this fails the caller is told, and repeats it all.
 	keys := l.fleetKeys()
-	_, err = l.runText(ctx, l.scripts.revokeTokens, []string{keys[3], keys[1]}, id[:], reply)
+	_, err = l.runText(ctx, "revoke_tokens", []string{keys[3], keys[1]}, id[:], reply)
 	return err
 }

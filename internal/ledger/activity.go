@@ -164,7 +164,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 	for len(a.pending) > 0 {
 		next := a.pending[0]
 		args := append([]any{a.process, next.number, int(activityLifetime.Seconds())}, next.amounts...)
-		if _, err := l.run(ctx, l.scripts.countActivity, []string{l.activityKey(next.minute)}, args...); err != nil {
+		if _, err := l.run(ctx, "count_activity", []string{l.activityKey(next.minute)}, args...); err != nil {
 			return err
 		}
 		a.pending = a.pending[1:]
@@ -270,6 +270,6 @@ func (l Limits) Flush(ctx context.Context, now time.Time) error {
 			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli()},
 		})
 	}
-	_, err := l.runAll(ctx, l.scripts.countMinutes, calls)
+	_, err := l.runAll(ctx, "count_minutes", calls)
 	return errors.Join(err, l.flushActivity(ctx, now), l.flushLimitedFleets(ctx))
 }

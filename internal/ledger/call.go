@@ -122,7 +122,8 @@ func (l *core) sendAgain(ctx context.Context, c *scriptCall, err error) (reply s
 
 // run calls a script and returns its reply, with Redis's failures told apart
 // from ours.
-func (l *core) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
+func (l *core) run(ctx context.Context, file string, keys []string, args ...any) (any, error) {
+	s := l.library.scripts[file]
 	keys = l.keysOf(keys)
 	began := s.begin()
 	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
@@ -140,14 +141,14 @@ func (l *core) run(ctx context.Context, s script, keys []string, args ...any) (a
 }
 
 // runText is run for the scripts that answer one string.
-func (l *core) runText(ctx context.Context, s script, keys []string, args ...any) (string, error) {
-	reply, err := l.run(ctx, s, keys, args...)
+func (l *core) runText(ctx context.Context, file string, keys []string, args ...any) (string, error) {
+	reply, err := l.run(ctx, file, keys, args...)
 	if err != nil {
 		return "", err
 	}
 	text, ok := reply.(string)
 	if !ok {
-		return "", fmt.Errorf("script %s answered %T instead of a string", s.name, reply)
+		return "", fmt.Errorf("script %s answered %T instead of a string", file, reply)
 	}
 	return text, nil
 }
@@ -160,7 +161,8 @@ type call struct {
 
 // runAll runs one script many times in one round trip. Calls that met a server
 // without the library, or one that is giving them away, are repeated.
-func (l *core) runAll(ctx context.Context, s script, calls []call) ([]*redis.Cmd, error) {
+func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.Cmd, error) {
+	s := l.library.scripts[file]
 	if len(calls) == 0 {
 		return nil, nil
 	}

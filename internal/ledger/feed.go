@@ -252,7 +252,7 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 	for _, s := range r.streams {
 		calls = append(calls, call{[]string{s.key}, []any{string(r.Role), silent.Milliseconds(), name}})
 	}
-	if _, err := r.ledger.runAll(ctx, r.ledger.scripts.forgetConsumers, calls); err != nil {
+	if _, err := r.ledger.runAll(ctx, "forget_consumers", calls); err != nil {
 		r.Log("names of consumers that are gone stay for now", "error", err)
 	}
 }

@@ -265,7 +265,7 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 
 func (r *feedReader) bury(ctx context.Context, key string, partition partition, id, reason string) error {
 	r.Log("entry moved to the dead letters", "partition", partition.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, r.ledger.scripts.settleEntry, []string{key, partition.key(kindDeadLetters), partition.key(kindEvents)},
+	_, err := r.ledger.run(ctx, "settle_entry", []string{key, partition.key(kindDeadLetters), partition.key(kindEvents)},
 		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

@@ -132,7 +132,7 @@ func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls"
 // Create stores a new fleet with the SHA-256 of its client secret.
 func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	reply, err := l.runText(ctx, l.scripts.writeFleet, append(l.fleetKeys()[:2:2], l.controlsKey()),
+	reply, err := l.runText(ctx, "write_fleet", append(l.fleetKeys()[:2:2], l.controlsKey()),
 		f.ID[:], "", appendFleet(nil, stored), "", appendControls(nil, f))
 	if err == nil && reply == "conflict" {
 		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
@@ -212,7 +212,7 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 			written = append(written, keys[2:]...)
 		}
 		args := []any{id[:], record, appendFleet(nil, f), f.controls, appendControls(nil, &f.Fleet)}
-		reply, err := l.runText(ctx, l.scripts.writeFleet, written, append(args, secrets...)...)
+		reply, err := l.runText(ctx, "write_fleet", written, append(args, secrets...)...)
 		if err != nil {
 			return nil, err
 		}

@@ -372,6 +372,6 @@ func (s *costEnv) fillWindows(b *testing.B, each int) {
 		for i, one := range s.vendors {
 			calls[i] = call{keys: []string{s.partitionOf(one.account).ring(EndpointOrders, one.account)}}
 		}
-		get(s.runAll(b.Context(), s.scripts.consume, calls))(b)
+		get(s.runAll(b.Context(), "consume", calls))(b)
 	}
 }

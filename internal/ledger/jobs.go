@@ -66,7 +66,7 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*
 		courier = appendAccepted(nil, u.Courier)
 	}
 	day := u.Order.Day()
-	reply, err := l.runText(ctx, l.scripts.reportUpdate, []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
+	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
 		courier, maxSideReports)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, pos
 		c.keys = append(c.keys, r.order(p.Order.Digest()))
 		c.args = append(c.args, appendLocation([]byte{byte(day >> 8), byte(day)}, p.Location))
 	}
-	replies, err := l.runAll(ctx, l.scripts.reportLocations, calls)
+	replies, err := l.runAll(ctx, "report_locations", calls)
 	if err != nil {
 		return 0, err
 	}

@@ -155,7 +155,7 @@ type core struct {
 	partitions []partition
 	global     partition
 	epoch      atomic.Uint32
-	scripts    *scripts
+	library    *library
 	loading    singleflight.Group // of the library
 	secrets    SecretKeys
 	rates      *redis_rate.Limiter
@@ -202,10 +202,9 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := l.connect(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if l.scripts, err = loadScripts(cfg.editLua, l.cluster); err != nil {
+	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	l.scripts.observe(cfg.Observe)
 	if err := errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(cfg.Pipelines)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -39,7 +39,7 @@ func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error
 	for i := range commits {
 		calls[i] = l.commitCall(&commits[i])
 	}
-	replies, err := l.runAll(ctx, l.scripts.commitOrder, calls)
+	replies, err := l.runAll(ctx, "commit_order", calls)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 		}
 		args = append(args, e.ID, member)
 	}
-	_, err := l.run(ctx, l.scripts.indexJobs, []string{r.key(kindEvents)}, args...)
+	_, err := l.run(ctx, "index_jobs", []string{r.key(kindEvents)}, args...)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.St
 	if late {
 		args = append(args, "late", "1")
 	}
-	_, err := l.run(ctx, l.scripts.settleEntry,
+	_, err := l.run(ctx, "settle_entry",
 		[]string{r.key(kindUpdates), r.key(kindRefused), r.key(kindEvents)}, args...)
 	return err
 }
@@ -307,7 +307,7 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 	retired := 0
 	for _, hour := range hours {
 		for retired < limit {
-			reply, err := l.run(ctx, l.scripts.retireOrders, []string{r.keyOf(kindEnded, []byte(hour)), r.key(kindEndedHours)},
+			reply, err := l.run(ctx, "retire_orders", []string{r.keyOf(kindEnded, []byte(hour)), r.key(kindEndedHours)},
 				r.prefix, hour, min(limit-retired, retireBatch), retiredBits)
 			if err != nil {
 				return retired, err

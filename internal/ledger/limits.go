@@ -94,8 +94,8 @@ func (c *counted) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *core) count(ctx context.Context, s script, account delivery.AccountID, keys []string, args ...any) (counted, error) {
-	text, err := l.runText(ctx, s, keys, args...)
+func (l *core) count(ctx context.Context, file string, account delivery.AccountID, keys []string, args ...any) (counted, error) {
+	text, err := l.runText(ctx, file, keys, args...)
 	if err != nil {
 		return counted{}, err
 	}
@@ -127,7 +127,7 @@ func (l *core) counted(reply string, account delivery.AccountID) (counted, error
 // but the last.
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
-	c, err := l.count(ctx, l.scripts.consume, account,
+	c, err := l.count(ctx, "consume", account,
 		[]string{r.ring(endpoint, account)})
 	return c.quota, err
 }
@@ -139,7 +139,7 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 // FleetSnapshot: the token is good only if it is issued no earlier.
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.partitionOf(account)
-	c, err := l.count(ctx, l.scripts.countToken, account,
+	c, err := l.count(ctx, "count_token", account,
 		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
 		return Quota{}, 0, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
@@ -255,7 +255,7 @@ func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]
 			calls[i].keys = append(calls[i].keys, r.ring(e, id))
 		}
 	}
-	replies, err := l.runAll(ctx, l.scripts.usage, calls)
+	replies, err := l.runAll(ctx, "usage", calls)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ func (l *core) prepareCreation(r partition, c *Creation, fingerprint [16]byte) {
 	keyIsExternal := c.IdempotencyKey != "" && c.IdempotencyKey == o.ExternalOrderID
 
 	call := &c.call
-	call.begin(l.scripts.createOrder, r)
+	call.begin(l.library.scripts["create_order"], r)
 	ring := ringSuffix(EndpointOrders, c.Account)
 	store := delivery.OrderDigest(c.Account, o.ExternalStoreID)
 	bucket := retiredSuffix(digest)
@@ -210,7 +210,7 @@ func (l *core) judgeBody(ctx context.Context, r partition, c *Creation, fingerpr
 		return Created{}, quota, err
 	}
 	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
-	reply, err := l.count(ctx, l.scripts.judgeBody, c.Account,
+	reply, err := l.count(ctx, "judge_body", c.Account,
 		[]string{r.ring(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
@@ -227,7 +227,7 @@ func (l *core) judgeBody(ctx context.Context, r partition, c *Creation, fingerpr
 func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	day := id.Day()
-	reply, err := l.count(ctx, l.scripts.pollOrder, account,
+	reply, err := l.count(ctx, "poll_order", account,
 		[]string{r.ring(EndpointOrderStatus, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, delivery.PollInterval.Microseconds())
 	if err != nil {
@@ -296,7 +296,7 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 // cancel calls the script. The nonce tells a call from its repetition.
 func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
 	day, epoch := id.Day(), l.epoch.Load()
-	return l.count(ctx, l.scripts.cancelOrder, account,
+	return l.count(ctx, "cancel_order", account,
 		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, change, epoch),
 		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,

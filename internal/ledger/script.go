@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,16 +21,25 @@ var luaFiles embed.FS
 // they build on each other; every other file is one operation.
 var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency", "gate", "attempts", "queue"}
 
-// script is the name under which the server knows an operation: that of its
-// file and the library's digest, so code and caller always match. During a
-// rolling deploy old and new processes each call their own.
+// Flags of operations. One that must not write is refused its writes by the
+// server, and runs even when it is out of memory; so do reads of vendors, whose
+// counting writes over what is there, and what frees memory. Everything else is
+// refused before its first step.
+var luaFlags = map[string]string{
+	"consume": "'allow-oom'", "poll_order": "'allow-oom'", "read_store": "'allow-oom'", "count_token": "'allow-oom'",
+	"retire_orders": "'allow-oom'", "usage": "'no-writes'",
+}
+
+// script is an operation under the name by which the server knows it: that of its
+// file and the library's digest, so code and caller always match. During a rolling
+// deploy old and new processes each call their own.
 type script struct {
 	name    string
 	arg     any          // the name, ready for the client
-	watched CallObserver // nil: by nobody
+	watched CallObserver // optional
 }
 
-// begin is now, if anybody wants to know.
+// begin is now, if somebody observes the call.
 func (s *script) begin() (began time.Time) {
 	if s.watched != nil {
 		began = time.Now()
@@ -37,38 +47,20 @@ func (s *script) begin() (began time.Time) {
 	return began
 }
 
-// ended tells of a call that began with begin.
+// ended reports a call that began with begin.
 func (s *script) ended(ctx context.Context, began time.Time, err error) {
 	if s.watched != nil {
 		s.watched(ctx, began, err)
 	}
 }
 
-// observe gives every operation its observer.
-func (s *scripts) observe(who func(operation string) CallObserver) {
-	if who == nil {
-		return
-	}
-	for _, operation := range s.operations() {
-		operation.script.watched = who(operation.file)
-	}
-}
-
-// scripts is the library of operations, as it is loaded into the server.
-//
-// It is a Redis function library, not a set of EVAL scripts: the shared parts
-// are compiled and their functions made once instead of with every call, and a
-// library survives restarts and failovers. What becomes of those of earlier
-// releases stands in library.go.
-type scripts struct {
-	library string // its name, which says what is in it
+// library is the operations as they are loaded into the server: a Redis function
+// library instead of EVAL scripts, because the shared parts are compiled once
+// instead of with every call, and a library survives restarts and failovers.
+type library struct {
+	name    string // which says what is in it
 	source  string
-
-	consume, createOrder, judgeBody, pollOrder, cancelOrder, commitOrder,
-	reportUpdate, reportLocations, indexJobs, readStore, writeStore,
-	publishNotices, writeAccount, rotateCredentials, revokeTokens, countToken, countMinutes, writeFleet, queueEvents,
-	leaseEvents, releaseLeases, recordAttempts, queueReplays, writeEndpoint, resealSecret, retireOrders,
-	settleEntry, forgetConsumers, countActivity, usage script
+	scripts map[string]script // by file
 }
 
 // editLua is a file's text as this ledger wants it: with the clock of a test.
@@ -83,103 +75,57 @@ func (c *Config) editLua(file, text string) string {
 	return text
 }
 
-// loadScripts assembles the library. edit may change a file's text, which only
-// tests do. In a cluster every call names one key more than its operation knows
-// (sentinel), which is taken off here.
-func loadScripts(edit func(file, text string) string, cluster bool) (*scripts, error) {
-	s := new(scripts)
+// newLibrary assembles the library. In a cluster every call names one key more
+// than its operation knows (sentinel), which is taken off here.
+func newLibrary(cfg *Config, cluster bool) (*library, error) {
+	files, err := luaFiles.ReadDir("lua")
+	if err != nil {
+		return nil, fmt.Errorf("scripts: %w", err)
+	}
+	l := &library{scripts: make(map[string]script, len(files))}
+	texts := make(map[string]string, len(files))
+	for _, entry := range files {
+		text, err := luaFiles.ReadFile("lua/" + entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("script %s: %w", entry.Name(), err)
+		}
+		file := strings.TrimSuffix(entry.Name(), ".lua")
+		texts[file] = stripComments(cfg.editLua(file, string(text)))
+	}
 	var b strings.Builder
 	for _, part := range luaParts {
-		text, err := readLua(part, edit)
-		if err != nil {
-			return nil, err
-		}
-		b.WriteString(text)
+		b.WriteString(texts[part])
 	}
 	begin := "if not call then fill_in_names() end\n"
 	if cluster {
 		begin += "KEYS[#KEYS] = nil\n"
 	}
-	operations := s.operations()
-	for _, operation := range operations {
-		text, err := readLua(operation.file, edit)
-		if err != nil {
-			return nil, err
+	var operations []string
+	for _, entry := range files {
+		file := strings.TrimSuffix(entry.Name(), ".lua")
+		if slices.Contains(luaParts, file) {
+			continue
 		}
+		operations = append(operations, file)
 		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n%s%send}\n",
-			operation.file, operation.flags, begin, text)
+			file, luaFlags[file], begin, texts[file])
 	}
 	sum := sha256.Sum256([]byte(b.String()))
 	digest := hex.EncodeToString(sum[:8])
-	s.library = libraryPrefix + digest
-	s.source = "#!lua name=" + s.library + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
-	for _, operation := range operations {
-		name := operation.file + "_" + digest
-		*operation.script = script{name: name, arg: name}
+	l.name = libraryPrefix + digest
+	l.source = "#!lua name=" + l.name + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
+	for _, file := range operations {
+		s := script{name: file + "_" + digest, arg: file + "_" + digest}
+		if cfg.Observe != nil {
+			s.watched = cfg.Observe(file)
+		}
+		l.scripts[file] = s
 	}
-	return s, nil
-}
-
-// readsOnly is the flag of an operation that may not write: the server refuses
-// its writes, and runs it even when it is out of memory.
-const readsOnly = "'no-writes'"
-
-// keepsRunning is the flag of an operation that runs although the server is out
-// of memory: reads of vendors, whose counting writes over what is there, and what
-// frees memory. Everything else is refused before its first step.
-const keepsRunning = "'allow-oom'"
-
-type operation struct {
-	file   string
-	script *script
-	flags  string // as Lua has them in a list
-}
-
-func (s *scripts) operations() []operation {
-	return []operation{
-		{"consume", &s.consume, keepsRunning},
-		{"create_order", &s.createOrder, ""},
-		{"judge_body", &s.judgeBody, ""},
-		{"poll_order", &s.pollOrder, keepsRunning},
-		{"cancel_order", &s.cancelOrder, ""},
-		{"commit_order", &s.commitOrder, ""},
-		{"report_update", &s.reportUpdate, ""},
-		{"report_locations", &s.reportLocations, ""},
-		{"index_jobs", &s.indexJobs, ""},
-		{"read_store", &s.readStore, keepsRunning},
-		{"write_store", &s.writeStore, ""},
-		{"publish_notices", &s.publishNotices, ""},
-		{"write_account", &s.writeAccount, ""},
-		{"rotate_credentials", &s.rotateCredentials, ""},
-		{"revoke_tokens", &s.revokeTokens, ""},
-		{"count_token", &s.countToken, keepsRunning},
-		{"count_minutes", &s.countMinutes, ""},
-		{"write_fleet", &s.writeFleet, ""},
-		{"queue_events", &s.queueEvents, ""},
-		{"lease_events", &s.leaseEvents, ""},
-		{"release_leases", &s.releaseLeases, ""},
-		{"record_attempts", &s.recordAttempts, ""},
-		{"queue_replays", &s.queueReplays, ""},
-		{"write_endpoint", &s.writeEndpoint, ""},
-		{"reseal_secret", &s.resealSecret, ""},
-		{"retire_orders", &s.retireOrders, keepsRunning},
-		{"settle_entry", &s.settleEntry, ""},
-		{"forget_consumers", &s.forgetConsumers, ""},
-		{"count_activity", &s.countActivity, ""},
-		{"usage", &s.usage, readsOnly},
-	}
-}
-
-func readLua(file string, edit func(file, text string) string) (string, error) {
-	text, err := luaFiles.ReadFile("lua/" + file + ".lua")
-	if err != nil {
-		return "", fmt.Errorf("script %s: %w", file, err)
-	}
-	return stripComments(edit(file, string(text))), nil
+	return l, nil
 }
 
 // stripComments drops whole-line comments, so that the server neither keeps nor
-// hashes the manuals.
+// hashes them.
 func stripComments(source string) string {
 	var b strings.Builder
 	for line := range strings.Lines(source) {
@@ -195,16 +141,14 @@ func stripComments(source string) string {
 const libraryPrefix = "vendorapi_"
 
 // librariesKept is how long a library stays in a server after a process has
-// last loaded it or begun to work with it. Deleting one that is still used costs
-// its users one more loading, so the time only has to be longer than a rolling
-// upgrade, or the two releases would take turns.
+// last loaded it or begun to work with it: longer than a rolling upgrade, or the
+// two releases would take turns at loading.
 const librariesKept = 7 * 24 * time.Hour
 
 // loadLibrary gives the library to the servers: in a cluster to every master,
-// because the slot may be on its way to another one, and this process may not
-// know yet. Replicas get it from their masters. Two processes that load at once
-// agree: the name says what is in it. Many calls of one process that miss it
-// share one loading.
+// because the slot may be on its way to another one. Replicas get it from their
+// masters. Two processes that load at once agree: the name says what is in it.
+// Many calls of one process that miss it share one loading.
 func (l *core) loadLibrary(ctx context.Context) error {
 	_, err, _ := l.loading.Do("", func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // others wait for it, too
@@ -219,10 +163,10 @@ func (l *core) loadLibrary(ctx context.Context) error {
 	return nil
 }
 
-// loadInto gives one server the library, and takes those away that nobody has
-// used for long: they would pile up, release after release, 150 kB each.
+// loadInto gives one server the library, and deletes those that nobody has used
+// for long: 150 kB for each release.
 func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
-	err := server.FunctionLoad(ctx, l.scripts.source).Err()
+	err := server.FunctionLoad(ctx, l.library.source).Err()
 	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
 		return nil
 	}
@@ -239,15 +183,14 @@ func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
 // noteLibrary writes down that this release is in use.
 func (l *core) noteLibrary(ctx context.Context) error {
-	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.scripts.library}).Err(); err != nil {
+	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err(); err != nil {
 		return fmt.Errorf("noting the library: %w", failure(err))
 	}
 	return nil
 }
 
 // dropLibraries deletes what was last noted longer than librariesKept ago. One
-// that was never noted, as those of releases that knew no notes, counts from
-// now.
+// that was never noted counts from now.
 func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	there, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryPrefix + "*"}).Result()
 	if err != nil {
@@ -266,15 +209,13 @@ func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 		return err
 	}
 	for _, library := range there {
-		for _, name := range old {
-			if library.Name != name {
-				continue
-			}
-			if err := server.FunctionDelete(ctx, name).Err(); err != nil && !strings.Contains(err.Error(), "not found") {
-				return err
-			}
-			l.log.Info("a library of an earlier release was deleted", "library", name)
+		if !slices.Contains(old, library.Name) {
+			continue
 		}
+		if err := server.FunctionDelete(ctx, library.Name).Err(); err != nil && !strings.Contains(err.Error(), "not found") {
+			return err
+		}
+		l.log.Info("a library of an earlier release was deleted", "library", library.Name)
 	}
 	return nil
 }

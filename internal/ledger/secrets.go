@@ -173,7 +173,7 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 		if err != nil || n == 0 {
 			return 0, err
 		}
-		reply, err := l.runText(ctx, l.scripts.resealSecret, []string{key}, field, before, after)
+		reply, err := l.runText(ctx, "reseal_secret", []string{key}, field, before, after)
 		if err != nil {
 			return 0, err
 		}

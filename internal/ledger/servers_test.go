@@ -165,7 +165,7 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	day = 8 * 24 * time.Hour
 	third := open("third")
 	use(third)
-	want := []string{second.scripts.library, third.scripts.library}
+	want := []string{second.library.name, third.library.name}
 	slices.Sort(want)
 	equal(t, libraries(third), want, "after eight days")
 	use(first) // still running: it loads its own again

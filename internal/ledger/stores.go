@@ -118,7 +118,7 @@ func decodeStore(record string) (*delivery.Store, error) {
 // there is none. Errors are Consume's.
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
-	reply, err := l.count(ctx, l.scripts.readStore, account, []string{
+	reply, err := l.count(ctx, "read_store", account, []string{
 		r.ring(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err
@@ -158,7 +158,7 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	for i := range notices {
 		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
 	}
-	reply, err := l.runText(ctx, l.scripts.writeStore, []string{
+	reply, err := l.runText(ctx, "write_store", []string{
 		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents)}, args...)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 
 func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
 	r := l.partitionOf(n.Account)
-	_, err := l.run(ctx, l.scripts.publishNotices, []string{r.key(kindEvents)},
+	_, err := l.run(ctx, "publish_notices", []string{r.key(kindEvents)},
 		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))
 	return eventID, err
 }

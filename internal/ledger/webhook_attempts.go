@@ -372,7 +372,7 @@ func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, br
 		calls[at].args[2] = min(g.Limit, len(members[at]))
 		g.Limit -= min(g.Limit, len(members[at]))
 	}
-	replies, err := l.runAll(ctx, l.scripts.recordAttempts, calls)
+	replies, err := l.runAll(ctx, "record_attempts", calls)
 	if err != nil {
 		return Recorded{}, err
 	}

@@ -178,7 +178,7 @@ func TestQueue_LargestBatchOfEvents(t *testing.T) {
 	for _, m := range messages {
 		args = append(args, m.ID, text(m.Values["e"]), s.account[:])
 	}
-	get(s.run(t.Context(), s.scripts.queueEvents, []string{s.partitions[0].key(kindEvents)}, args...))(t)
+	get(s.run(t.Context(), "queue_events", []string{s.partitions[0].key(kindEvents)}, args...))(t)
 	equal(t, s.endpoint(t).Backlog, largestBatch, "events wait")
 	s.settled(t)
 }

@@ -76,7 +76,7 @@ func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant)
 			args = append(args, e.ID, "", "")
 		}
 	}
-	reply, err := l.run(ctx, l.scripts.queueEvents, []string{r.key(kindEvents)}, args...)
+	reply, err := l.run(ctx, "queue_events", []string{r.key(kindEvents)}, args...)
 	if err != nil {
 		return Leased{}, err
 	}
@@ -163,7 +163,7 @@ func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Deliver
 // ones.
 func (l *core) lease(ctx context.Context, r partition, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
 	args := append([]any{r.prefix, g.Limit, g.Share, g.InFlight, g.lease(), endpointsPerLease}, single...)
-	reply, err := l.run(ctx, l.scripts.leaseEvents, []string{r.key(kindSchedule)}, args...)
+	reply, err := l.run(ctx, "lease_events", []string{r.key(kindSchedule)}, args...)
 	if err != nil {
 		return nil, nil, next, err
 	}
@@ -218,7 +218,7 @@ func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	total := 0
 	for _, r := range l.partitions {
 		for first := 0; ; first += page {
-			reply, err := l.run(ctx, l.scripts.releaseLeases, []string{r.key(kindSchedule)},
+			reply, err := l.run(ctx, "release_leases", []string{r.key(kindSchedule)},
 				r.prefix, holderDigits(holder), first, first+page-1)
 			if err != nil {
 				return total, err
@@ -256,7 +256,7 @@ func testData(account delivery.AccountID) []byte {
 func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
 	r := l.partitionOf(account)
 	for page := range slices.Chunk(items, 100) { // each is looked up: others wait for one script, not for the day
-		reply, err := l.runText(ctx, l.scripts.queueReplays, []string{r.keyOf(kindEndpoint, account[:])},
+		reply, err := l.runText(ctx, "queue_replays", []string{r.keyOf(kindEndpoint, account[:])},
 			append([]any{r.prefix, account[:], l.mostWaiting}, page...)...)
 		switch {
 		case err != nil:

@@ -193,7 +193,7 @@ func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
-	return l.runText(ctx, l.scripts.writeEndpoint, []string{r.keyOf(kindEndpoint, account[:])},
+	return l.runText(ctx, "write_endpoint", []string{r.keyOf(kindEndpoint, account[:])},
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
