@@ -1,16 +1,11 @@
-// Package ledger is everything the service keeps in Redis: accounts, fleets,
-// stores, orders, their limits and idempotency, the streams of events and
-// couriers' updates, and the queues of webhooks.
+// Package ledger keeps the service's data in Redis: accounts, fleets, stores,
+// orders, their limits and idempotency, the streams of events and couriers'
+// updates, the queues of webhooks, and the panel's sessions. Open a Ledger and
+// use the calls of its fields, one for each consumer.
 //
-// It owns the layout (keys.go), the records' encodings, and the scripts in
-// lua/, each with its Go caller; what must be atomic is one script. It is the
-// only importer of go-redis, and it works against a single Redis and against
-// Redis Cluster with the same code: everything one script touches carries the
-// tag of one partition.
-//
-// It refuses decisions: what a status update means, what a webhook looks like
-// and when it is tried again is decided by package delivery, package webhook
-// and the programs; the ledger compares and sets. It also refuses HTTP.
+// What must be atomic is one Lua script in lua/; all keys that a script touches
+// are in one partition, so the same code works with one Redis and with Redis
+// Cluster. Every script knows how to answer its own repetition.
 //
 // Errors: refusals that a caller is told about are *delivery.Error; whatever
 // goes wrong with Redis wraps delivery.ErrUnavailable; ErrConflict says that
@@ -22,25 +17,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/singleflight"
 
 	"vendorapi/internal/delivery"
 )
-
-// The library reports every failed connection on standard error; our callers
-// report them once, with what they meant to do.
-func init() { logging.Disable() }
 
 // ErrConflict says that a record was changed by somebody else since it was
 // read. Read it again and decide again.
@@ -56,43 +43,38 @@ type Config struct {
 	// masters: redis://host1:port?addr=host2:port&addr=host3:port. Whether it
 	// is a cluster is asked of the server.
 	URL string
-	// TLS are the certificates for rediss://.
-	TLS TLSFiles
-	// Environment is "production" or "sandbox"; every key carries it, so the
-	// two never share a bucket or an order.
+	TLS TLSFiles // for rediss://
+	// Environment is "production" or "sandbox"; every key carries it.
 	Environment string
-	// Partitions is fixed at the first start, 1 to 1024; a ledger that was
-	// started with another number refuses to open. 0: what is stored, or
+	// Partitions is fixed at the first start, 1 to 1024; Open fails on a ledger
+	// that was started with another number. 0: what is stored, or
 	// DefaultPartitions for a new ledger.
 	Partitions int
-	// PoolSize is the number of connections for requests; 0: the library's
-	// default of ten per core.
+	// PoolSize is the number of connections for requests; 0: ten per core.
 	PoolSize int
 	// Pipelines is how many connections all requests share, each written to and
 	// read from at the same time, so that both sides handle many requests with
 	// one system call. 0: every request has a connection to itself.
 	Pipelines int
-	// Secrets seals webhook secrets at rest. Only who registers or sends
-	// webhooks needs it.
+	// Secrets seals webhook secrets at rest, for who registers or sends webhooks.
 	Secrets SecretKeys
-	// Log hears of what goes on in the background; nil: slog.Default().
-	Log *slog.Logger
-	// Observe gives each operation, such as "create_order", who watches its calls;
-	// nil: nobody does.
+	Log     *slog.Logger // nil: slog.Default()
+	// Observe gives each operation, such as "create_order", an observer of its
+	// calls; optional.
 	Observe func(operation string) CallObserver
 
 	// Now and ClockKey take the place of the clocks in tests: this process's, and
 	// that of the scripts, which then read microseconds since 1970 from that key
-	// while it is there. nil and "": the system's and the server's.
+	// while it is there.
 	Now      func() time.Time
 	ClockKey string
 
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
 
-// CallObserver hears of every call of one operation when it has ended: the context
+// CallObserver is called when a call of one operation has ended, with the context
 // it was made with, when it began, and its failure. It must not block. Calls that
-// share a round trip are told of once.
+// share a round trip are one.
 type CallObserver func(ctx context.Context, began time.Time, err error)
 
 // Ledger is the connection to Redis, with the calls of each consumer. It is safe
@@ -172,23 +154,23 @@ type core struct {
 }
 
 // Open connects, checks the ledger's partitions and reads its epoch. It fails
-// with delivery.ErrUnavailable while Redis is away; callers try again. ErrTLS is
-// not mended by that.
+// with delivery.ErrUnavailable while Redis is unavailable; callers try again.
+// Trying again does not help against ErrTLS.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l, err := open(ctx, cfg)
-	if err != nil && distrust(err) {
+	if err != nil && isDistrust(err) {
 		return nil, fmt.Errorf("%w: %s", ErrTLS, err.Error()) // and no longer ErrUnavailable
 	}
 	return l, err
 }
 
 func open(ctx context.Context, cfg Config) (*Ledger, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
 	env, err := environmentLetter(cfg.Environment)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Partitions < 0 || cfg.Partitions > delivery.MaxPartitions {
-		return nil, fmt.Errorf("partitions: %d is not within 1 to %d", cfg.Partitions, delivery.MaxPartitions)
 	}
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Queue{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Audit{c}}
@@ -199,7 +181,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 		l.log = slog.Default()
 	}
 	l.global = partition{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
-	if err := l.connect(ctx, cfg); err != nil {
+	if err := l.connect(ctx, &cfg); err != nil {
 		return nil, err
 	}
 	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
@@ -210,140 +192,6 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	l.rates = redis_rate.NewLimiter(l.rdb)
 	return l, nil
-}
-
-func environmentLetter(environment string) (byte, error) {
-	switch environment {
-	case "production":
-		return 'p', nil
-	case "sandbox":
-		return 's', nil
-	}
-	return 0, fmt.Errorf("environment %q is neither production nor sandbox", environment)
-}
-
-// connect opens the two clients. Redis is asked whether it is a cluster.
-// Requests are retried once on a broken connection: every script may run twice.
-func (l *core) connect(ctx context.Context, cfg Config) error {
-	many, err := redis.ParseClusterURL(cfg.URL)
-	if err == nil && len(many.Addrs) > 1 {
-		if many.TLSConfig, err = cfg.TLS.secure(many.TLSConfig); err != nil {
-			return err
-		}
-		l.openCluster(many, cfg)
-		return nil
-	}
-	one, err := redis.ParseURL(cfg.URL)
-	if err != nil {
-		return fmt.Errorf("redis url: %w", withoutURL(err))
-	}
-	if one.TLSConfig, err = cfg.TLS.secure(one.TLSConfig); err != nil {
-		return err
-	}
-	configureSingle(one, cfg)
-	client := redis.NewClient(one)
-	info, err := client.Info(ctx, "cluster").Result()
-	if err != nil {
-		return errors.Join(fmt.Errorf("connecting to redis: %w", failure(err)), client.Close())
-	}
-	if many != nil && clusterEnabled(info) {
-		many.TLSConfig = one.TLSConfig
-		l.openCluster(many, cfg)
-		return client.Close()
-	}
-	l.rdb = client
-	blocking := *one
-	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	l.readers = redis.NewClient(&blocking)
-	return nil
-}
-
-// withoutURL is what is wrong with a URL that cannot be read, without any part of
-// its text, which holds a password.
-func withoutURL(err error) error {
-	var quoting *url.Error
-	if errors.As(err, &quoting) {
-		return errors.New("it cannot be read; in a password / @ : # ? and % are written as %2F, %40, %3A, %23, %3F and %25")
-	}
-	// "redis: invalid database number: …": what follows is a piece of the URL.
-	if about := strings.SplitN(err.Error(), ":", 3); len(about) == 3 {
-		return errors.New(strings.TrimSpace(about[1]))
-	}
-	return err
-}
-
-// blockingConnections bounds the connections that wait in XREADGROUP: one per
-// partition and role at the very most, with some to spare.
-const blockingConnections = 2*delivery.MaxPartitions + 4
-
-// noRetries: a blocking read that is repeated behind our back would strand the
-// entries of the first reply; the feed repeats it itself.
-const noRetries = -1
-
-func clusterEnabled(info string) bool { return strings.Contains(info, "cluster_enabled:1") }
-
-// noAnnouncements: those of a managed Redis Enterprise. Asking for them would cost
-// every new connection a command that nobody else knows.
-var noAnnouncements = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-
-// configureSingle bounds how long a request waits for Redis.
-func configureSingle(o *redis.Options, cfg Config) {
-	o.PoolSize = cfg.PoolSize
-	o.MaxRetries, o.DialerRetries = 1, 1
-	o.DialTimeout = 2 * time.Second
-	o.ReadTimeout = 3 * time.Second
-	o.WriteTimeout = 3 * time.Second
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = noAnnouncements
-}
-
-func (l *core) openCluster(o *redis.ClusterOptions, cfg Config) {
-	o.PoolSize = cfg.PoolSize
-	o.MaxRetries, o.DialerRetries = 1, 1
-	// Redirections in a row, and how often a broken connection is tried again;
-	// longer patience is call.go's, which knows what it may repeat. A master that
-	// hangs holds its calls for (1 + 1 + MaxRedirects) * ReadTimeout at most.
-	o.MaxRedirects = 2
-	// Without it, a master that has died is asked for a minute.
-	o.ClusterStateReloadInterval = time.Second
-	o.DialTimeout = 2 * time.Second
-	o.ReadTimeout = 2 * time.Second
-	o.WriteTimeout = 2 * time.Second
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = noAnnouncements
-	blocking := *o
-	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	l.cluster = true
-	l.rdb = redis.NewClusterClient(o)
-	l.readers = redis.NewClusterClient(&blocking)
-}
-
-// openPipelines lets single scripts share connections. Full duplex, because
-// batches that wait for their answers before the next one leaves make a request
-// wait longer at moderate load than they save (measured at 2,000 orders a
-// second: 0.9 ms against 0.55, and 0.48 with a pool). What was under way on a
-// connection that breaks is sent again, which every script allows. Closing the
-// client closes it.
-func (l *core) openPipelines(connections int) error {
-	l.calls = l.rdb
-	if connections == 0 {
-		return nil
-	}
-	o := redis.DefaultBlockingAutoPipelineOptions()
-	o.FullDuplex, o.NumShards = true, connections
-	var pipeliner *redis.AutoPipeliner
-	var err error
-	switch client := l.rdb.(type) {
-	case *redis.Client:
-		pipeliner, err = client.AutoPipelineWithOptions(o)
-	case *redis.ClusterClient:
-		pipeliner, err = client.AutoPipelineWithOptions(o)
-	}
-	if err != nil {
-		return fmt.Errorf("pipelines: %w", err)
-	}
-	l.calls = pipeliner
-	return nil
 }
 
 // checkMeta compares what is fixed for ever with the configuration, and stores
@@ -397,19 +245,10 @@ func (l *Ledger) Close() error {
 // another is being replaced, the accounts of the rest go on, and a balancer must
 // not take every gateway away from them.
 func (l *Ledger) Ping(ctx context.Context) error {
-	many, ok := l.rdb.(*redis.ClusterClient)
-	if !ok {
-		if err := l.rdb.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("ping: %w", failure(err))
-		}
-		return nil
-	}
 	var answered atomic.Bool
-	err := many.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		err := one.Ping(ctx).Err()
-		if err == nil {
-			answered.Store(true)
-		}
+		answered.CompareAndSwap(false, err == nil)
 		return err
 	})
 	if err != nil && !answered.Load() {
