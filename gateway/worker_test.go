@@ -20,7 +20,7 @@ func (e *env) feed(role ledger.Role, handle func(partition int, batch []ledger.E
 	e.feeding.Go(func() {
 		_ = e.ledger.Streams.Run(e.feeds, ledger.Feed{
 			Role: role, Consumer: "test", Log: func(string, ...any) {},
-			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) },
+			Handle: func(_ context.Context, batch []ledger.Entry) error { return handle(batch[0].Partition, batch) },
 		})
 	})
 }

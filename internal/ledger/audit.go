@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// What an audit of a settled ledger reads besides orders, entries and traces:
+// What an audit of a settled ledger reads besides orders, entries and history:
 // everything that ought to be back to nothing. It reads every partition and
 // every account; it is for tests and for looking into a damaged ledger, not for
 // what is read all day.

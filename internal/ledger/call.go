@@ -99,7 +99,7 @@ func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error
 	began := c.script.begin()
 	cmd := c.command(ctx, l.cluster)
 	if err = l.calls.Process(ctx, cmd); err != nil {
-		reply, err = l.sendAgain(ctx, c, err)
+		reply, err = l.resend(ctx, c, err)
 	} else {
 		reply = cmd.Val()
 	}
@@ -107,8 +107,8 @@ func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error
 	return reply, err
 }
 
-func (l *core) sendAgain(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
-	err = l.again(ctx, err, func() error {
+func (l *core) resend(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
+	err = l.retry(ctx, err, func() error {
 		cmd := c.command(ctx, l.cluster)
 		err := l.calls.Process(ctx, cmd)
 		reply = cmd.Val()
@@ -128,7 +128,7 @@ func (l *core) run(ctx context.Context, file string, keys []string, args ...any)
 	began := s.begin()
 	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
 	if err != nil {
-		err = l.again(ctx, err, func() (err error) {
+		err = l.retry(ctx, err, func() (err error) {
 			reply, err = l.calls.FCall(ctx, s.name, keys, args...).Result()
 			return err
 		})
@@ -181,7 +181,7 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 		for _, i := range todo {
 			if err := cmds[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
 				failed = append(failed, i)
-				if worst == nil || !l.mayPass(err) {
+				if worst == nil || !l.isRetryable(err) {
 					worst = err
 				}
 			}
@@ -192,7 +192,7 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	began := s.begin()
 	err := round()
 	if err != nil {
-		err = l.again(ctx, err, round)
+		err = l.retry(ctx, err, round)
 	}
 	s.ended(ctx, began, err)
 	if err != nil {
@@ -205,21 +205,21 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 // orderly failover and a small slot are over by then; what takes longer, such as
 // the seconds until a dead master is replaced, is the caller's to wait for.
 const (
-	againFor      = time.Second
-	firstAgain    = 10 * time.Millisecond
-	longestAgain  = 200 * time.Millisecond
-	loadsOfOneRun = 3
+	retryFor       = time.Second
+	firstPause     = 10 * time.Millisecond
+	longestPause   = 200 * time.Millisecond
+	loadsOfOneCall = 3
 )
 
-// again repeats a call whose failure may pass: of a server without the library,
+// retry repeats a call whose failure may pass: of a server without the library,
 // and in a cluster of one that gives the slot away or is gone. The call may have
 // taken effect and only its reply been lost; every script knows what to answer
 // to its own repetition.
-func (l *core) again(ctx context.Context, err error, try func() error) error {
-	deadline := time.Now().Add(againFor)
-	loads, pause := 0, firstAgain
-	for l.mayPass(err) {
-		if isUnknownFunction(err) && loads < loadsOfOneRun {
+func (l *core) retry(ctx context.Context, err error, try func() error) error {
+	deadline := time.Now().Add(retryFor)
+	loads, pause := 0, firstPause
+	for l.isRetryable(err) {
+		if isUnknownFunction(err) && loads < loadsOfOneCall {
 			loads++
 			// In a cluster the one that matters may have it even so.
 			if failed := l.loadLibrary(ctx); failed != nil && !l.cluster {
@@ -234,7 +234,7 @@ func (l *core) again(ctx context.Context, err error, try func() error) error {
 			if sleep(ctx, wait); ctx.Err() != nil {
 				return err
 			}
-			pause = min(2*pause, longestAgain)
+			pause = min(2*pause, longestPause)
 		}
 		if err = try(); err == nil {
 			return nil
@@ -243,9 +243,9 @@ func (l *core) again(ctx context.Context, err error, try func() error) error {
 	return err
 }
 
-// mayPass tells a failure after which the same call may soon succeed. A single
+// isRetryable tells a failure after which the same call may soon succeed. A single
 // Redis that is away is not waited for here: it has nobody to take its place.
-func (l *core) mayPass(err error) bool {
+func (l *core) isRetryable(err error) bool {
 	if isUnknownFunction(err) {
 		return true
 	}

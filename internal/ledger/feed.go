@@ -86,28 +86,27 @@ func parseEvent(r partition, text string) (Event, error) {
 }
 
 // Feed is how a role reads its entries.
-//
-// Handle gets entries of one partition, each stream's in its order, and is never
-// called twice at once for one partition. It acknowledges what it settles; what
-// it leaves, or fails on, is handed out again. A panic is its caller's business.
 type Feed struct {
 	Role Role
 	// Consumer is unique among running processes and the same after a restart,
 	// so that a process first finishes what it had begun.
 	Consumer string
-	Handle   func(ctx context.Context, partition int, batch []Entry) error
-	// Turn, in place of Handle, gets what was read of all partitions together,
-	// and Every spaces its reads, so that batches collect; a full read is
-	// followed by the next one at once. After Turn has failed with
+	// Handle acknowledges what it settles; what it leaves, or fails on, is handed
+	// out again. It gets entries of one partition, each stream's in its order, and
+	// is never called twice at once for one partition; with Every, entries of all
+	// partitions together.
+	Handle func(ctx context.Context, batch []Entry) error
+	// Every spaces reads of all partitions, so that batches collect; a full read is
+	// followed by the next one at once. After Handle has failed with
 	// delivery.ErrUnavailable nothing new is read until what it left has
-	// succeeded: what waits, waits in the streams.
-	Turn  func(ctx context.Context, batch []Entry) error
+	// succeeded: what waits, waits in the streams. 0: each partition is read as
+	// soon as it has something.
 	Every time.Duration
 	// Log, which names the role itself, is told what went wrong and what was
-	// healed; nil: nobody is.
+	// healed; optional.
 	Log func(msg string, args ...any)
-	// Batch is how many entries of a stream are read at once, 0: 256; of all
-	// streams together a Turn gets 50,000 at most.
+	// Batch is how many entries of a stream are read at once, 0: 256; with Every of
+	// all streams together 50,000 at most.
 	Batch int
 	// ClaimAfter is when a dead consumer's entries are taken over; 0: 60 s.
 	ClaimAfter time.Duration
@@ -123,7 +122,7 @@ const (
 )
 
 // Run reads until ctx ends: first what this consumer had begun, then what is
-// new, and now and then what dead consumers left. It makes missing groups anew
+// new, and now and then what dead consumers left. It creates missing groups
 // and never gives up on Redis. It returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
 	if f.Batch == 0 {
@@ -138,7 +137,7 @@ func (l Streams) Run(ctx context.Context, f Feed) error {
 	// On a single Redis one read waits for all partitions; in a cluster each
 	// partition is a slot of its own and is read by itself.
 	shares := [][]partition{l.partitions}
-	if l.cluster && f.Turn == nil {
+	if l.cluster && f.Every == 0 {
 		shares = nil
 		for _, r := range l.partitions {
 			shares = append(shares, []partition{r})
@@ -168,8 +167,8 @@ type feedReader struct {
 	forgotten time.Time // when the names of those long gone were last looked for; zero: not yet
 	redoAt    time.Time // when to take up this consumer's unsettled entries; zero: there are none
 	redoPause time.Duration
-	stalled   bool      // Turn waits for something outside; nothing new is read
-	nextRead  time.Time // of a Feed with Every
+	stalled   bool      // Handle waits for something outside; nothing new is read
+	nextRead  time.Time // with Every
 }
 
 func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
@@ -203,9 +202,9 @@ func (r *feedReader) run(ctx context.Context) {
 			continue
 		}
 		r.redoLater()
-		r.stalled = r.Turn != nil && errors.Is(err, delivery.ErrUnavailable)
+		r.stalled = r.Every > 0 && errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
-			r.Log("a consumer group is missing and is made anew; it starts at the oldest entry")
+			r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
 			if err := r.makeGroups(ctx); err != nil {
 				r.Log("the consumer group could not be made; it is tried again", "error", err, "pause", pause)
 			}
@@ -226,16 +225,15 @@ const (
 	forgetAfter = 24 * time.Hour
 )
 
-// lastTurn is how long the end of a reader may take.
-const lastTurn = 5 * time.Second
+const leaveTimeout = 5 * time.Second
 
 // leave settles what this consumer was given at the last moment, and takes its
 // name away: whoever comes next may have another, and would have to wait for
 // ClaimAfter. What fails stays pending. ctx is over.
 func (r *feedReader) leave(ctx context.Context) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTurn)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if r.Turn == nil {
+	if r.Every == 0 {
 		if err := r.readOwn(end); err != nil {
 			r.Log("entries stay unsettled at the end", "error", err)
 			return
@@ -259,7 +257,7 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 
 // redoLater plans another look at the entries that were left unsettled. It backs
 // off, and meanwhile new entries are read: one that cannot be handled must not
-// hold up the others until it is buried.
+// hold up the others until it is dead-lettered.
 func (r *feedReader) redoLater() {
 	r.redoAt = time.Now().Add(r.redoPause)
 	r.redoPause = min(2*r.redoPause, maxPause)
@@ -309,7 +307,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 		r.forgotten = time.Now()
 		r.forget(ctx, forgetAfter, "")
 	}
-	if r.Turn != nil {
+	if r.Every > 0 {
 		return r.gather(ctx)
 	}
 	return r.readNew(ctx)

@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// A feed with Turn outlives Redis's absence while it is stalled by something
+// A feed with Every outlives Redis's absence while it is stalled by something
 // else, and what it had taken is handed out again.
 func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts

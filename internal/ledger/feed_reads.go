@@ -37,10 +37,10 @@ func (r *feedReader) readNew(ctx context.Context) error {
 	return r.handleAll(ctx, byPartition)
 }
 
-// gatheredAtOnce bounds what one look brings, however many partitions there are.
+// gatheredAtOnce bounds what one read brings, however many partitions there are.
 const gatheredAtOnce = 50_000
 
-// gather is readNew for a Feed with Turn: one look at every stream, without
+// gather is readNew for a Feed with Every: one read of every stream, without
 // waiting in Redis for what comes.
 func (r *feedReader) gather(ctx context.Context) error {
 	sleep(ctx, time.Until(r.nextRead))
@@ -69,18 +69,9 @@ func (r *feedReader) gather(ctx context.Context) error {
 		r.nextRead = time.Now().Add(r.Every)
 	}
 	if len(batch) > 0 {
-		failed.add(r.Turn(ctx, batch))
+		failed.add(r.Handle(ctx, batch))
 	}
 	return failed.err()
-}
-
-// handle gives entries of one partition that were handed out before to whoever
-// handles them.
-func (r *feedReader) handle(ctx context.Context, partition int, batch []Entry) error {
-	if r.Turn != nil {
-		return r.Turn(ctx, batch)
-	}
-	return r.Handle(ctx, partition, batch)
 }
 
 // readFailure keeps NOGROUP recognisable.
@@ -100,10 +91,13 @@ func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry)
 	var failed error
 	slots := make(chan struct{}, partitionsAtOnce)
 	for partition, batch := range byPartition {
+		if len(batch) == 0 {
+			continue
+		}
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := r.Handle(ctx, partition, batch); err != nil {
+			if err := r.Handle(ctx, batch); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, fmt.Errorf("partition %d: %w", partition, err))
@@ -178,8 +172,8 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if len(entries) == 0 {
 		return nil
 	}
-	failed := r.handle(ctx, s.partition.number, entries)
-	if failed == nil || passes(ctx, failed) {
+	failed := r.Handle(ctx, entries)
+	if failed == nil || isTransient(ctx, failed) {
 		return failed
 	}
 	var rest []Entry
@@ -188,14 +182,14 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 			rest = append(rest, e)
 			continue
 		}
-		err := r.handle(ctx, s.partition.number, []Entry{e})
+		err := r.Handle(ctx, []Entry{e})
 		if err == nil {
 			continue
 		}
-		if passes(ctx, err) {
+		if isTransient(ctx, err) {
 			return err
 		}
-		if err := r.bury(ctx, s.key, s.partition, e.ID, err.Error()); err != nil {
+		if err := r.deadLetter(ctx, s.key, s.partition, e.ID, err.Error()); err != nil {
 			return err
 		}
 	}
@@ -205,11 +199,11 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if len(rest) == 0 {
 		return nil
 	}
-	return r.handle(ctx, s.partition.number, rest)
+	return r.Handle(ctx, rest)
 }
 
-// passes tells a failure that no entry is to blame for.
-func passes(ctx context.Context, err error) bool {
+// isTransient tells a failure that no entry is to blame for.
+func isTransient(ctx context.Context, err error) bool {
 	return errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
 }
 
@@ -238,7 +232,7 @@ func (r *feedReader) parse(ctx context.Context, partition partition, key string,
 			entries = append(entries, e)
 			continue
 		}
-		if err := r.bury(ctx, key, partition, m.ID, "unreadable: "+err.Error()); err != nil {
+		if err := r.deadLetter(ctx, key, partition, m.ID, "unreadable: "+err.Error()); err != nil {
 			r.Log("an unreadable entry could not be moved to the dead letters", "partition", partition.number, "entry", m.ID, "error", err)
 		}
 	}
@@ -263,7 +257,7 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 	return err
 }
 
-func (r *feedReader) bury(ctx context.Context, key string, partition partition, id, reason string) error {
+func (r *feedReader) deadLetter(ctx context.Context, key string, partition partition, id, reason string) error {
 	r.Log("entry moved to the dead letters", "partition", partition.number, "entry", id, "reason", reason)
 	_, err := r.ledger.run(ctx, "settle_entry", []string{key, partition.key(kindDeadLetters), partition.key(kindEvents)},
 		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)

@@ -112,7 +112,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 	collect(t, s.Ledger, RoleWebhook, "dead", 1)
 	got := make(chan Entry, 10)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "alive", ClaimAfter: 200 * time.Millisecond,
-		Handle: func(ctx context.Context, _ int, batch []Entry) error {
+		Handle: func(ctx context.Context, batch []Entry) error {
 			for _, e := range batch {
 				got <- e
 			}
@@ -126,7 +126,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	seen := make(chan delivery.OrderID, 10)
-	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, batch []Entry) error {
 		for _, e := range batch {
 			seen <- e.Event.Order
 		}
@@ -144,10 +144,8 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 	type handler func(context.Context, []Entry) error
 	for name, feed := range map[string]func(handler) Feed{
-		"of Handle": func(h handler) Feed {
-			return Feed{Handle: func(ctx context.Context, _ int, batch []Entry) error { return h(ctx, batch) }}
-		},
-		"of Turn": func(h handler) Feed { return Feed{Turn: h, Every: time.Millisecond} },
+		"of one partition":  func(h handler) Feed { return Feed{Handle: h} },
+		"of all partitions": func(h handler) Feed { return Feed{Handle: h, Every: time.Millisecond} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +179,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	o := s.create(t, "X-1")
 	r := s.partitions[o.ID.Partition()]
 	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return errors.New("a defect") }}, s.partitions)
+		Handle: func(context.Context, []Entry) error { return errors.New("a defect") }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	if err := reader.readNew(t.Context()); err == nil {
 		t.Fatal("the handler's error is lost")
@@ -200,7 +198,7 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
-		Handle: func(context.Context, int, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.partitions)
+		Handle: func(context.Context, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
 	for range maxDeliveries + 5 {
@@ -216,7 +214,7 @@ func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
 	r := l.partitions[0]
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
-	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, int, []Entry) error { return nil }})
+	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, []Entry) error { return nil }})
 	testserver.Await(t, "both are among the dead letters", func() bool { return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2 })
 }
 
@@ -396,7 +394,7 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	settled := make(chan bool, 1)
-	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, _ int, batch []Entry) error {
+	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, batch []Entry) error {
 		defer func() { settled <- true }()
 		return s.Streams.Ack(ctx, RoleStatus, batch...)
 	}})

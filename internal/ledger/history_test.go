@@ -54,7 +54,7 @@ func (c *turns) tried() int {
 
 func exportFeed(l *Ledger, c *turns) Feed {
 	return Feed{Role: RoleExport, Consumer: "x", Batch: 100, Every: 50 * time.Millisecond,
-		Turn: func(ctx context.Context, batch []Entry) error {
+		Handle: func(ctx context.Context, batch []Entry) error {
 			if err := c.handle(ctx, batch); err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 	mark := get(l.Streams.Mark(t.Context(), role))(t)
 	done := make(chan error, 1)
 	go func() {
-		done <- l.Streams.Run(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Turn: func(ctx context.Context, batch []Entry) error {
+		done <- l.Streams.Run(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
 			settled += len(batch)
 			return l.Streams.Ack(ctx, role, batch...)
 		}})

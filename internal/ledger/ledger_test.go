@@ -267,7 +267,7 @@ func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, cons
 	var mu sync.Mutex
 	var got []Entry
 	reader := newFeedReader(l.core, &Feed{Role: role, Consumer: consumer, Batch: 1000, Log: func(string, ...any) {},
-		Handle: func(_ context.Context, _ int, batch []Entry) error {
+		Handle: func(_ context.Context, batch []Entry) error {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, batch...)

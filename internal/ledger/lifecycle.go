@@ -14,7 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// refusedKept bounds the trace of refused updates, and of dead letters, per
+// refusedKept bounds the history of refused updates, and of dead letters, per
 // partition.
 const refusedKept = 10_000
 
@@ -128,7 +128,7 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 	return err
 }
 
-// RefuseUpdate keeps the trace of an update that the table of moves forbids, for
+// RefuseUpdate keeps an update that the table of moves forbids, for
 // the panel, and acknowledges it, in one script. status is the order's. late says
 // that it is a delivery.LateDelivery: then an event tells finance of it, once.
 func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {

@@ -23,7 +23,7 @@ type Stats struct {
 	Events, Updates int64          // entries in the streams
 	Unread          map[Role]int64 // entries that a role has yet to read
 	Pending         map[Role]int64 // read and not settled
-	RefusedUpdates  int64          // traces kept of updates that were refused
+	RefusedUpdates  int64          // entries kept of updates that were refused
 	DeadLetters     int64
 	// InFlight is how many orders have not ended: those with a timer, which an
 	// order has from when the status role sees it to its end.
@@ -153,17 +153,17 @@ func checkListed(limit int) error {
 	return nil
 }
 
-// trace is an entry of one of the streams that keep traces.
-type trace struct {
+// historyEntry is an entry of a stream that is kept for operators.
+type historyEntry struct {
 	partition partition
 	at        time.Time
 	values    map[string]any
 	ms, n     uint64 // its id
 }
 
-// newestTraces reads the newest entries of a stream of every partition in one
+// newestEntries reads the newest entries of a stream of every partition in one
 // round trip, newest first.
-func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace, error) {
+func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
@@ -173,25 +173,25 @@ func (l *core) newestTraces(ctx context.Context, kind byte, limit int) ([]trace,
 		reads[i] = pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("reading traces: %w", failure(err))
+		return nil, fmt.Errorf("reading history: %w", failure(err))
 	}
-	var traces []trace
+	var entries []historyEntry
 	for i, read := range reads {
 		for _, m := range read.Val() {
-			t := trace{partition: l.partitions[i], values: m.Values}
+			t := historyEntry{partition: l.partitions[i], values: m.Values}
 			t.ms, t.n = splitStreamID(m.ID)
 			t.at = timeOf(int64(t.ms))
-			traces = append(traces, t)
+			entries = append(entries, t)
 		}
 	}
-	slices.SortStableFunc(traces, func(a, b trace) int {
+	slices.SortStableFunc(entries, func(a, b historyEntry) int {
 		return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.n, a.n))
 	})
-	return traces[:min(limit, len(traces))], nil
+	return entries[:min(limit, len(entries))], nil
 }
 
 // RefusedUpdate is a courier's update that the table of moves forbids, as far as
-// its trace tells. One whose trace cannot be read has the time and the Reason
+// its entry tells. One whose entry cannot be read has the time and the Reason
 // only, which then says so.
 type RefusedUpdate struct {
 	At      time.Time          // when it was refused
@@ -202,21 +202,21 @@ type RefusedUpdate struct {
 	Late    bool // finance was told of it (delivery.LateDelivery)
 }
 
-// RefusedUpdates lists the newest traces of all partitions, at most limit, 1 to
+// RefusedUpdates lists the newest of all partitions, at most limit, 1 to
 // 1000, newest first, in two round trips.
 func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
-	traces, err := l.newestTraces(ctx, kindRefused, limit)
+	entries, err := l.newestEntries(ctx, kindRefused, limit)
 	if err != nil {
 		return nil, err
 	}
-	refused := make([]RefusedUpdate, len(traces))
-	for i := range traces {
-		refused[i] = traces[i].refusedUpdate()
+	refused := make([]RefusedUpdate, len(entries))
+	for i := range entries {
+		refused[i] = entries[i].refusedUpdate()
 	}
 	return refused, l.nameAccounts(ctx, refused)
 }
 
-func (t *trace) refusedUpdate() RefusedUpdate {
+func (t *historyEntry) refusedUpdate() RefusedUpdate {
 	update, err := decodeUpdate(text(t.values["u"]))
 	status := text(t.values["status"])
 	if err == nil && len(status) == 0 {
@@ -282,14 +282,14 @@ var streamNames = map[string]string{
 // DeadLetters lists the newest of all partitions, at most limit, 1 to 1000,
 // newest first, in two round trips.
 func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
-	traces, err := l.newestTraces(ctx, kindDeadLetters, limit)
+	entries, err := l.newestEntries(ctx, kindDeadLetters, limit)
 	if err != nil {
 		return nil, err
 	}
-	letters := make([]DeadLetter, len(traces))
+	letters := make([]DeadLetter, len(entries))
 	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.XMessageSliceCmd, len(traces))
-	for i, t := range traces {
+	reads := make([]*redis.XMessageSliceCmd, len(entries))
+	for i, t := range entries {
 		stream, entry := text(t.values["stream"]), text(t.values["entry"])
 		kind := strings.TrimPrefix(stream, t.partition.prefix)
 		letters[i] = DeadLetter{At: t.at, Partition: t.partition.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
@@ -308,7 +308,7 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 			return nil, fmt.Errorf("reading dead letters: %w", failure(err))
 		}
 		if found := read.Val(); len(found) == 1 {
-			letters[i].Fields = printableFields(traces[i].partition, found[0].Values)
+			letters[i].Fields = printableFields(entries[i].partition, found[0].Values)
 		}
 	}
 	return letters, nil

@@ -125,7 +125,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 			Streams: []string{r.key(kind), ">"}, Count: 1}).Result()
 		must(t, err)
 		id := messages[0].Messages[0].ID
-		must(t, reader.bury(t.Context(), r.key(kind), r, id, reason))
+		must(t, reader.deadLetter(t.Context(), r.key(kind), r, id, reason))
 		s.tick(t)
 		return id
 	}

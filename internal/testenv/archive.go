@@ -66,7 +66,7 @@ func (e *ArchiveEnv) Feed(role ledger.Role, handle func(partition int, batch []l
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
 		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(_ context.Context, partition int, batch []ledger.Entry) error { return handle(partition, batch) }})
+			Handle: func(_ context.Context, batch []ledger.Entry) error { return handle(batch[0].Partition, batch) }})
 		if ctx.Err() != nil {
 			return nil
 		}

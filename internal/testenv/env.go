@@ -96,7 +96,7 @@ func (e *Env) makeGroups() {
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(e.T.Context())
 		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+			Handle: func(ctx context.Context, batch []ledger.Entry) error {
 				defer done()
 				return e.Ledger.Streams.Ack(ctx, role, batch...)
 			}})
@@ -272,7 +272,7 @@ func (e *Env) AwaitSettled(role ledger.Role) {
 func (e *Env) Consume(role ledger.Role) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, _ int, batch []ledger.Entry) error {
+		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, batch []ledger.Entry) error {
 			return e.Ledger.Streams.Ack(ctx, role, batch...)
 		}})
 		if ctx.Err() != nil {

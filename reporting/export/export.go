@@ -96,7 +96,7 @@ func (e *Exporter) feed(ctx context.Context) error {
 	err := e.ledger.Streams.Run(ctx, ledger.Feed{
 		Role:       ledger.RoleExport,
 		Consumer:   e.consumer,
-		Turn:       e.turn,
+		Handle:     e.turn,
 		Every:      e.settings.Interval,
 		Log:        e.log.Warn,
 		Batch:      e.settings.Batch,

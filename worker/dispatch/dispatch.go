@@ -211,8 +211,8 @@ func (r *Role) feed(leasing, sending context.Context) error {
 	err := r.ledger.Streams.Run(leasing, ledger.Feed{
 		Role:     ledger.RoleWebhook,
 		Consumer: r.consumer,
-		Handle: func(_ context.Context, partition int, batch []ledger.Entry) error {
-			return r.queue(leasing, sending, partition, batch)
+		Handle: func(_ context.Context, batch []ledger.Entry) error {
+			return r.queue(leasing, sending, batch[0].Partition, batch)
 		},
 		Log:        r.log.Warn,
 		Batch:      r.settings.Batch,

@@ -202,7 +202,8 @@ func TestRole_SendsWhatADeadWorkerHadLeased(t *testing.T) {
 	e.moved("", delivery.Assigned)
 	var leased atomic.Int64
 	stop := e.Start(func(ctx context.Context) error {
-		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
+		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, batch []ledger.Entry) error {
+			p := batch[0].Partition
 			got, err := e.Ledger.Queue.Add(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: 300 * time.Millisecond})
 			leased.Add(int64(len(got.Deliveries)))
 			return err

@@ -225,7 +225,7 @@ func (e *env) readAndDie() {
 	ctx, die := context.WithCancel(e.T.Context())
 	defer die()
 	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
-		Handle: func(_ context.Context, _ int, _ []ledger.Entry) error {
+		Handle: func(_ context.Context, _ []ledger.Entry) error {
 			if s := e.Stats(); s.Unread[ledger.RoleStatus] == 0 {
 				die()
 			}

@@ -284,7 +284,8 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 
 	told := make(chan *ledger.Delivery, 10)
 	e.Start(func(ctx context.Context) error {
-		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, p int, batch []ledger.Entry) error {
+		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, batch []ledger.Entry) error {
+			p := batch[0].Partition
 			leased, err := e.Ledger.Queue.Add(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Minute})
 			for _, d := range leased.Deliveries {
 				told <- d

@@ -26,11 +26,11 @@ const (
 // handle settles one batch of one partition: new orders are indexed, couriers'
 // updates decided. What it leaves unsettled is handed out again, so an error
 // here loses nothing.
-func (r *Role) handle(ctx context.Context, partition int, batch []ledger.Entry) error {
+func (r *Role) handle(ctx context.Context, batch []ledger.Entry) error {
 	events, updates := split(batch)
 	return r.protect(func() error {
 		if len(events) > 0 {
-			if err := r.ledger.Lifecycle.IndexJobs(ctx, partition, events); err != nil {
+			if err := r.ledger.Lifecycle.IndexJobs(ctx, batch[0].Partition, events); err != nil {
 				return fmt.Errorf("index %d new orders: %w", len(events), err)
 			}
 			r.count(resultIndexed, len(events))
