@@ -22,7 +22,7 @@ func TestStartCluster_ServesEverySlot(t *testing.T) {
 		slot := command(t, c.Nodes[0], "CLUSTER", "KEYSLOT", key)
 		errs := 0
 		for _, node := range c.Nodes {
-			if _, err := redisCommand(t.Context(), "tcp", node.Addr, "SET", key, "1"); err != nil {
+			if _, err := node.Command(t.Context(), "SET", key, "1"); err != nil {
 				if !strings.HasPrefix(err.Error(), "MOVED "+slot) {
 					t.Errorf("key %d: %v", i, err)
 				}

@@ -210,7 +210,7 @@ func (p *process) awaitReady(ctx context.Context, ready func(context.Context) er
 	}
 }
 
-func ended(done chan struct{}) bool {
+func ended(done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // redisStartTimeout bounds one start when the caller's context does not: an
@@ -192,35 +193,50 @@ func (r *Redis) Kill() {
 	r.removeSocket()
 }
 
-// Command gives the server one command, as an operator does, and returns its
-// reply as text, an array's as lines. An error reply is an error.
+// Command gives the server one command, as an operator does, and returns its reply as
+// text, an array's as lines. An error reply is an error.
 func (r *Redis) Command(ctx context.Context, args ...string) (string, error) {
-	conn, err := r.Dial(ctx)
+	client, err := r.Client()
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = conn.Close() }() // the reply has been read, or there is an error already
-	return ask(conn, args...)
+	defer func() { _ = client.Close() }() // the reply has been read, or there is an error already
+	command := make([]any, len(args))
+	for i, arg := range args {
+		command[i] = arg
+	}
+	reply, err := client.Do(ctx, command...).Result()
+	return replyText(reply), err
 }
 
-// Dial connects as the operator, who may do everything. Who sends commands over it
-// sets deadlines of his own.
-func (r *Redis) Dial(ctx context.Context) (conn net.Conn, err error) {
-	if r.tls == nil {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
-	} else {
-		var config *tls.Config
-		if config, err = r.tls.clientConfig(r.Addr); err == nil {
-			conn, err = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", r.Addr)
+// Client connects as the operator, who may do everything, over one connection, and waits
+// 5 s at most for each reply. Arrays stay arrays (RESP 2), and nothing is sent twice.
+func (r *Redis) Client() (*redis.Client, error) {
+	o, err := redis.ParseURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	o.Protocol, o.DisableIdentity, o.MaxRetries, o.PoolSize = 2, true, -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 5*time.Second, 5*time.Second, 5*time.Second
+	o.ContextTimeoutEnabled = true
+	if r.tls != nil {
+		if o.TLSConfig, err = r.tls.clientConfig(r.Addr); err != nil {
+			return nil, err
 		}
 	}
-	if err != nil || r.users == nil {
-		return conn, err
+	return redis.NewClient(o), nil
+}
+
+func replyText(reply any) string {
+	items, ok := reply.([]any)
+	if !ok {
+		return fmt.Sprint(reply)
 	}
-	if _, err = ask(conn, "AUTH", OperatorUser, r.users.Passwords[OperatorUser]); err != nil {
-		return nil, errors.Join(fmt.Errorf("AUTH: %w", err), conn.Close())
+	lines := make([]string, len(items))
+	for i, item := range items {
+		lines[i] = replyText(item)
 	}
-	return conn, conn.SetDeadline(time.Time{})
+	return strings.Join(lines, "\n")
 }
 
 // PID is the process id of the present run.

@@ -25,7 +25,7 @@ func startRedis(t *testing.T, o RedisOptions) *Redis {
 
 func command(t *testing.T, r *Redis, args ...string) string {
 	t.Helper()
-	reply, err := redisCommand(t.Context(), "tcp", r.Addr, args...)
+	reply, err := r.Command(t.Context(), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
@@ -80,7 +80,7 @@ func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
 		t.Errorf("URL = %s", r.URL)
 	}
 	for range 2 {
-		if reply, err := redisCommand(t.Context(), "unix", r.Socket, "PING"); err != nil || reply != "PONG" {
+		if reply, err := r.Command(t.Context(), "PING"); err != nil || reply != "PONG" {
 			t.Fatal(reply, err)
 		}
 		r.Kill()

@@ -24,7 +24,9 @@ func TestStartRedis_WithUsersKeepsTransactionsOverAKill(t *testing.T) {
 	if got, err := r.Command(t.Context(), "EXISTS", "a", "b"); err != nil || got != "2" {
 		t.Errorf("of 2 keys there are %s, %v", got, err)
 	}
-	if _, err := redisCommand(t.Context(), "tcp", r.Addr, "PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+	stranger := *r
+	stranger.URL = "redis://" + r.Addr
+	if _, err := stranger.Command(t.Context(), "PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
 		t.Errorf("who has not logged in is answered: %v", err)
 	}
 }

@@ -1,9 +1,7 @@
 package systemtest
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,19 +94,15 @@ func TestTLS_ExpiredCertificateIsRefusedAndReplaced(t *testing.T) {
 	files, err := authority.Issue(dir, time.Time{}, "127.0.0.1")
 	must(t, err)
 	r := encrypted(t, files)
-	operator, err := r.Dial(t.Context())
+	operator, err := r.Client() // keeps its connection, which was made with the first certificate
 	must(t, err)
 	defer operator.Close()
-	replies := bufio.NewReader(operator)
+	must(t, operator.Ping(t.Context()).Err())
 	replace := func(until time.Time) {
 		t.Helper()
 		_, err := authority.Issue(dir, until, "127.0.0.1")
 		must(t, err)
-		_, err = fmt.Fprintf(operator, "CONFIG SET tls-cert-file %s tls-key-file %s\r\n", files.CertFile, files.KeyFile)
-		must(t, err)
-		if reply, err := replies.ReadString('\n'); err != nil || reply != "+OK\r\n" {
-			t.Fatalf("another certificate: %q, %v", reply, err)
-		}
+		must(t, operator.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", files.CertFile, "tls-key-file", files.KeyFile).Err())
 	}
 	trust := ledger.TLSFiles{CA: files.CAFile}
 	replace(time.Now().Add(-time.Second))

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -58,17 +59,24 @@ type monitor struct {
 func newMonitor(t *testing.T, server *stack.Redis) *monitor {
 	t.Helper()
 	m := &monitor{}
+	operator, err := url.Parse(server.URL)
+	must(t, err)
+	password, _ := operator.User.Password()
 	for _, conn := range []*net.Conn{&m.watch, &m.speak} {
-		c, err := server.Dial(t.Context())
+		c, err := net.Dial("tcp", server.Addr)
 		must(t, err)
 		t.Cleanup(func() { c.Close() })
+		_, err = fmt.Fprintf(c, "AUTH %s %s\r\n", operator.User.Username(), password)
+		must(t, err)
 		*conn = c
 	}
-	_, err := fmt.Fprint(m.watch, "MONITOR\r\n")
+	_, err = fmt.Fprint(m.watch, "MONITOR\r\n")
 	must(t, err)
 	m.lines = bufio.NewReader(m.watch)
-	if _, err := m.lines.ReadString('\n'); err != nil { // +OK
-		t.Fatal(err)
+	for range 2 {
+		if line, err := m.lines.ReadString('\n'); err != nil || line != "+OK\r\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
 	}
 	return m
 }
