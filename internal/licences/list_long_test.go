@@ -11,10 +11,7 @@ import (
 
 func TestList_IsCurrent(t *testing.T) {
 	t.Parallel()
-	root, err := moduleDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := filepath.Join("..", "..")
 	works, err := collect(root)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +24,7 @@ func TestList_IsCurrent(t *testing.T) {
 		t.Errorf("%s is not current: make licences ARGS=-write, and look at what has changed", listFile)
 	}
 	for _, w := range works {
-		if w.declared == "" && !bytes.Contains(allTexts(works), []byte("==== "+w.name+" ")) {
+		if len(w.texts) > 0 && !bytes.Contains(allTexts(works), []byte("==== "+w.name+" ")) {
 			t.Errorf("the texts lack %s", w.name)
 		}
 	}
