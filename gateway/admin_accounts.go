@@ -7,7 +7,6 @@ import (
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 )
 
 // oldSecretLifetime is how long a rotated client secret goes on working (design
@@ -42,51 +41,45 @@ type accountForm struct {
 	limits    *limitsForm
 }
 
-func readAccountForm(x *exchange) (accountForm, error) {
+func readAccountForm(x *requestContext) accountForm {
 	f := accountForm{form: newForm(x.text())}
 	f.name, f.suspended, f.limits = f.text("name"), f.flag("suspended"), newLimitsForm(f.form)
-	return f, f.read()
+	f.read()
+	return f
+}
+
+// apply changes the account as the form says and gathers what is wrong with it.
+func (f accountForm) apply(a *delivery.Account) error {
+	if f.name.Set {
+		a.Name = f.Line("name", *f.name, false, 1, maxName)
+	}
+	set(f.suspended, &a.Suspended)
+	a.Limits = f.limits.apply(a.Limits)
+	return f.err()
 }
 
 // createAccount is POST /accounts {name, limits?}.
-func (g *gateway) createAccount(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	f, err := readAccountForm(x)
-	if err != nil {
-		return err
-	}
-	f.require("name", f.name.Set)
-	account := &delivery.Account{
-		ID: delivery.NewAccountID(), Name: f.plain("name", f.name, 1, maxName),
-		Limits: f.limits.over(delivery.DefaultLimits()), CreatedAt: x.now,
-	}
-	if *f.suspended != nil {
-		account.Suspended = **f.suspended
-	}
-	if err := f.err(); err != nil {
+func (g *gateway) createAccount(x *requestContext) error {
+	f := readAccountForm(x)
+	f.Require("name", f.name.Set)
+	account := &delivery.Account{ID: delivery.NewAccountID(), Limits: delivery.DefaultLimits(), CreatedAt: x.now}
+	if err := f.apply(account); err != nil {
 		return err
 	}
 	secret := token.NewSecret()
-	if err := l.Accounts.Create(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
+	if err := x.ledger.Accounts.Create(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	g.audit(x, "account created", "account", account.ID.String())
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(map[string]string{
+	x.account = account.ID
+	g.audit(x, "account created")
+	return x.okSecret(map[string]string{
 		"accountId": account.ID.String(), "clientId": account.ID.ClientID(), "clientSecret": secret,
 	})
 }
 
 // listAccounts is GET /accounts.
-func (g *gateway) listAccounts(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	accounts, err := l.Accounts.List(g.work)
+func (g *gateway) listAccounts(x *requestContext) error {
+	accounts, err := x.ledger.Accounts.List(g.work)
 	if err != nil {
 		return err
 	}
@@ -98,12 +91,8 @@ func (g *gateway) listAccounts(x *exchange) error {
 }
 
 // readAccount is GET /accounts/{id}.
-func (g *gateway) readAccount(x *exchange) error {
-	l, id, err := g.openAccount(x)
-	if err != nil {
-		return err
-	}
-	account, err := l.Accounts.Get(g.work, id)
+func (g *gateway) readAccount(x *requestContext) error {
+	account, err := x.ledger.Accounts.Get(g.work, x.account)
 	if err != nil {
 		return err
 	}
@@ -112,90 +101,55 @@ func (g *gateway) readAccount(x *exchange) error {
 
 // changeAccount is PATCH /accounts/{id} {name?, suspended?, limits?}. It holds
 // with the next request on every gateway.
-func (g *gateway) changeAccount(x *exchange) error {
-	l, id, err := g.openAccount(x)
+func (g *gateway) changeAccount(x *requestContext) error {
+	f := readAccountForm(x)
+	changed, err := x.ledger.Accounts.Update(g.work, x.account, f.apply)
 	if err != nil {
 		return err
 	}
-	f, err := readAccountForm(x)
-	if err != nil {
-		return err
-	}
-	name := ""
-	if f.name.Set {
-		name = f.plain("name", f.name, 1, maxName)
-	}
-	changed, err := l.Accounts.Update(g.work, id, func(a *delivery.Account) error {
-		a.Limits = f.limits.over(a.Limits)
-		if f.name.Set {
-			a.Name = name
-		}
-		if *f.suspended != nil {
-			a.Suspended = **f.suspended
-		}
-		return f.err()
-	})
-	if err != nil {
-		return err
-	}
-	g.audit(x, "account changed", "account", id.String(), "suspended", changed.Suspended, "limits", changed.Limits)
+	g.audit(x, "account changed", "suspended", changed.Suspended, "limits", changed.Limits)
 	return x.okJSON(viewAccount(changed))
 }
 
 // readRevokeOld reads the optional body of a rotation, {revokeOld?}.
-func readRevokeOld(x *exchange) (bool, error) {
+func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
 	if len(x.body) == 0 {
 		return false, nil
 	}
 	f := newForm(x.text())
-	revoke := f.flag("revokeOld")
-	if err := f.read(); err != nil {
-		return false, err
-	}
-	return *revoke != nil && **revoke, f.err()
-}
-
-// rotated is until when the client secret before a new one works.
-func rotated(x *exchange, revokeOld bool) time.Time {
-	if revokeOld {
-		return x.now
-	}
-	return x.now.Add(oldSecretLifetime)
+	given := f.flag("revokeOld")
+	f.read()
+	set(given, &revokeOld)
+	return revokeOld, f.err()
 }
 
 // rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}: a new client
 // secret; the one before works for another 24 hours, or all earlier ones and every
 // token end now.
-func (g *gateway) rotateCredentials(x *exchange) error {
-	l, id, err := g.openAccount(x)
-	if err != nil {
-		return err
-	}
+func (g *gateway) rotateCredentials(x *requestContext) error {
+	return g.rotateSecret(x, x.account.ClientID(), func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error {
+		return x.ledger.Accounts.RotateSecret(g.work, x.account, digest, oldUntil, revokeOld)
+	})
+}
+
+// rotateSecret issues a client secret in place of another one.
+func (g *gateway) rotateSecret(x *requestContext, clientID string, rotate func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error) error {
 	revokeOld, err := readRevokeOld(x)
 	if err != nil {
 		return err
 	}
-	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
-	if err := l.Accounts.RotateSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+	secret, oldUntil := token.NewSecret(), x.now
+	if !revokeOld {
+		oldUntil = x.now.Add(oldSecretLifetime)
+	}
+	if err := rotate(sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
 		return err
 	}
-	g.audit(x, "client secret rotated", "account", id.String(), "revokeOld", revokeOld)
-	if revokeOld {
-		g.refreshFleets(l)
-	}
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(map[string]string{
-		"clientId": id.ClientID(), "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
+	g.audit(x, "client secret rotated", "revokeOld", revokeOld)
+	g.refreshFleets(x)
+	return x.okSecret(map[string]string{
+		"clientId": clientID, "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
 	})
-}
-
-func (g *gateway) openAccount(x *exchange) (*ledger.Ledger, delivery.AccountID, error) {
-	id, err := x.accountID()
-	if err != nil {
-		return nil, id, err
-	}
-	l, err := g.ledger()
-	return l, id, err
 }
 
 // limitsForm reads limits as design section 5 writes them. What is absent keeps
@@ -219,8 +173,8 @@ func newLimitsForm(f *form) *limitsForm {
 	return l
 }
 
-// over lays the given windows over limits; faults are gathered in the form.
-func (l *limitsForm) over(limits delivery.Limits) delivery.Limits {
+// apply lays the given windows over limits; faults are gathered in the form.
+func (l *limitsForm) apply(limits delivery.Limits) delivery.Limits {
 	for i, into := range []*delivery.EndpointLimit{
 		&limits.Orders, &limits.OrderStatus, &limits.Cancel, &limits.Stores, &limits.Token,
 	} {
@@ -229,7 +183,7 @@ func (l *limitsForm) over(limits delivery.Limits) delivery.Limits {
 		l.window(path+".burst", &into.Burst)
 	}
 	if limits.Stores.Burst.Count*limits.Stores.Sustained.Seconds > delivery.MaxBucket {
-		l.invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
+		l.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
 	return limits
 }
@@ -239,10 +193,10 @@ func (l *limitsForm) window(path string, into *delivery.Window) {
 	if !count.Set && !seconds.Set {
 		return
 	}
-	l.require(path+".count", count.Set)
-	l.require(path+".seconds", seconds.Set)
+	l.Require(path+".count", count.Set)
+	l.Require(path+".seconds", seconds.Set)
 	*into = delivery.Window{
-		Count:   l.whole(path+".count", count, 1, delivery.MaxWindowCount),
-		Seconds: l.whole(path+".seconds", seconds, 1, delivery.MaxWindowSeconds),
+		Count:   l.Whole(path+".count", *count, 1, delivery.MaxWindowCount),
+		Seconds: l.Whole(path+".seconds", *seconds, 1, delivery.MaxWindowSeconds),
 	}
 }

@@ -56,103 +56,103 @@ type fleetForm struct {
 	coverage         *string
 }
 
-func readFleetForm(x *exchange) (fleetForm, error) {
+func readFleetForm(x *requestContext) fleetForm {
 	f := fleetForm{form: newForm(x.text())}
 	f.name, f.subRegion = f.text("name"), f.text("subRegion")
 	f.delivery, f.pickup = f.number("avgDeliveryMinutes"), f.number("avgPickupMinutes")
 	f.requests = f.number("requestsPerSecond")
 	f.suspended, f.disabled, f.coverage = f.flag("suspended"), f.flag("disabled"), f.raw("coverage")
-	return f, f.read()
+	f.read()
+	return f
 }
 
-// over changes the fleet as the form says and gathers what is wrong with it.
-func (f fleetForm) over(fleet *delivery.Fleet) error {
-	if f.name.Set {
-		fleet.Name = f.plain("name", f.name, 1, maxName)
-	}
-	if f.delivery.Set {
-		fleet.DeliveryMinutes = f.whole("avgDeliveryMinutes", f.delivery, 1, maxMinutes)
-	}
-	if f.pickup.Set {
-		fleet.PickupMinutes = f.whole("avgPickupMinutes", f.pickup, 0, maxMinutes)
-	}
-	if f.subRegion.Set {
-		fleet.SubRegion = f.plain("subRegion", f.subRegion, 0, maxName)
-	}
-	if *f.suspended != nil {
-		fleet.Suspended = **f.suspended
-	}
-	if *f.disabled != nil {
-		fleet.Disabled = **f.disabled
-	}
-	if f.requests.Set {
-		fleet.RequestsPerSecond = f.whole("requestsPerSecond", f.requests, 1, delivery.MaxFleetRequests)
-	}
+// checked is a fleet with the fields that the form names, valid if err is nil.
+func (f fleetForm) checked() (fleet delivery.Fleet, err error) {
+	fleet.Name = f.Line("name", *f.name, false, 1, maxName)
+	fleet.DeliveryMinutes = f.Whole("avgDeliveryMinutes", *f.delivery, 1, maxMinutes)
+	fleet.PickupMinutes = f.Whole("avgPickupMinutes", *f.pickup, 0, maxMinutes)
+	fleet.SubRegion = f.Line("subRegion", *f.subRegion, false, 0, maxName)
+	fleet.RequestsPerSecond = f.Whole("requestsPerSecond", *f.requests, 1, delivery.MaxFleetRequests)
 	if *f.coverage != "" {
 		coverage, err := delivery.ParseCoverage([]byte(*f.coverage))
 		switch {
 		case err != nil:
-			f.invalid("coverage", err.Error())
+			f.Invalid("coverage", err.Error())
 		case !coverage.ReachesTurkey():
-			f.invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
+			f.Invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
 		}
 		fleet.Coverage = coverage
 	}
-	return f.err()
+	return fleet, f.err()
+}
+
+// merge takes over the fields of a checked fleet that the form names.
+func (f fleetForm) merge(checked, into *delivery.Fleet) {
+	if f.name.Set {
+		into.Name = checked.Name
+	}
+	if f.delivery.Set {
+		into.DeliveryMinutes = checked.DeliveryMinutes
+	}
+	if f.pickup.Set {
+		into.PickupMinutes = checked.PickupMinutes
+	}
+	if f.subRegion.Set {
+		into.SubRegion = checked.SubRegion
+	}
+	if f.requests.Set {
+		into.RequestsPerSecond = checked.RequestsPerSecond
+	}
+	if *f.coverage != "" {
+		into.Coverage = checked.Coverage
+	}
+	set(f.suspended, &into.Suspended)
+	set(f.disabled, &into.Disabled)
 }
 
 // createFleet is POST /fleets {name, avgDeliveryMinutes, avgPickupMinutes?,
 // coverage, subRegion}.
-func (g *gateway) createFleet(x *exchange) error {
-	l, err := g.ledger()
+func (g *gateway) createFleet(x *requestContext) error {
+	f := readFleetForm(x)
+	f.Require("name", f.name.Set)
+	f.Require("avgDeliveryMinutes", f.delivery.Set)
+	f.Require("coverage", *f.coverage != "")
+	f.Require("subRegion", f.subRegion.Set)
+	checked, err := f.checked()
 	if err != nil {
 		return err
 	}
-	f, err := readFleetForm(x)
-	if err != nil {
-		return err
-	}
-	f.require("name", f.name.Set)
-	f.require("avgDeliveryMinutes", f.delivery.Set)
-	f.require("coverage", *f.coverage != "")
-	f.require("subRegion", f.subRegion.Set)
 	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1,
 		RequestsPerSecond: delivery.DefaultFleetRequests}
-	if err := f.over(fleet); err != nil {
-		return err
-	}
+	f.merge(&checked, fleet)
 	secret := token.NewSecret()
-	if err := l.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
+	if err := x.ledger.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	g.audit(x, "fleet created", "fleet", fleet.ID.String())
-	g.refreshFleets(l)
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(map[string]string{
+	x.fleet = fleet.ID
+	g.audit(x, "fleet created")
+	g.refreshFleets(x)
+	return x.okSecret(map[string]string{
 		"fleetId": fleet.ID.String(), "clientId": fleet.ID.ClientID(), "clientSecret": secret,
 	})
 }
 
 // refreshFleets lets this replica see its own change at once; the others see it
 // within their next poll.
-func (g *gateway) refreshFleets(l *ledger.Ledger) {
-	if err := l.Fleets.Load(g.work); err != nil {
+func (g *gateway) refreshFleets(x *requestContext) {
+	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		g.Log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
 	}
 }
 
 // listFleets is GET /fleets; ?coverage=true adds the areas.
-func (g *gateway) listFleets(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	if err := l.Fleets.Load(g.work); err != nil {
+func (g *gateway) listFleets(x *requestContext) error {
+	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}
 	coverage := x.query("coverage") == "true"
 	views := []fleetView{}
-	for _, f := range l.Fleets.Snapshot().All() {
+	for _, f := range x.ledger.Fleets.Snapshot().All() {
 		views = append(views, viewFleet(f, coverage))
 	}
 	return x.okJSON(map[string]any{"fleets": views})
@@ -160,113 +160,47 @@ func (g *gateway) listFleets(x *exchange) error {
 
 // changeFleet is PATCH /fleets/{id}: any field of the creation, suspended, disabled and
 // requestsPerSecond.
-func (g *gateway) changeFleet(x *exchange) error {
-	id, err := x.fleetID()
+func (g *gateway) changeFleet(x *requestContext) error {
+	f := readFleetForm(x)
+	// Checked once: parsing a large area is not repeated when another writer
+	// interferes.
+	checked, err := f.checked()
 	if err != nil {
 		return err
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	f, err := readFleetForm(x)
-	if err != nil {
-		return err
-	}
-	// What is wrong with the form is said before the fleet is looked for, and
-	// parsing a large area is not repeated when another writer interferes.
-	var wanted delivery.Fleet
-	if err := f.over(&wanted); err != nil {
-		return err
-	}
-	changed, err := l.Fleets.Update(g.work, id, func(fleet *delivery.Fleet) error {
-		f.copy(&wanted, fleet)
+	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
+		f.merge(&checked, fleet)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	g.audit(x, "fleet changed", "fleet", id.String(), "suspended", changed.Suspended,
+	g.audit(x, "fleet changed", "suspended", changed.Suspended,
 		"disabled", changed.Disabled, "requestsPerSecond", changed.RequestsPerSecond)
-	g.refreshFleets(l)
+	g.refreshFleets(x)
 	return x.okJSON(viewFleet(changed, false))
 }
 
 // rotateFleetCredentials is POST /fleets/{id}/credentials {revokeOld?}, as for an
 // account.
-func (g *gateway) rotateFleetCredentials(x *exchange) error {
-	id, err := x.fleetID()
-	if err != nil {
-		return err
-	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	revokeOld, err := readRevokeOld(x)
-	if err != nil {
-		return err
-	}
-	secret, oldUntil := token.NewSecret(), rotated(x, revokeOld)
-	if err := l.Fleets.RotateSecret(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
-		return err
-	}
-	g.audit(x, "client secret rotated", "fleet", id.String(), "revokeOld", revokeOld)
-	g.refreshFleets(l)
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(map[string]string{
-		"clientId": id.ClientID(), "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
+func (g *gateway) rotateFleetCredentials(x *requestContext) error {
+	return g.rotateSecret(x, x.fleet.ClientID(), func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error {
+		return x.ledger.Fleets.RotateSecret(g.work, x.fleet, digest, oldUntil, revokeOld)
 	})
-}
-
-// copy takes over the fields that the form named.
-func (f fleetForm) copy(from, to *delivery.Fleet) {
-	if f.name.Set {
-		to.Name = from.Name
-	}
-	if f.delivery.Set {
-		to.DeliveryMinutes = from.DeliveryMinutes
-	}
-	if f.pickup.Set {
-		to.PickupMinutes = from.PickupMinutes
-	}
-	if f.subRegion.Set {
-		to.SubRegion = from.SubRegion
-	}
-	if *f.suspended != nil {
-		to.Suspended = from.Suspended
-	}
-	if *f.disabled != nil {
-		to.Disabled = from.Disabled
-	}
-	if f.requests.Set {
-		to.RequestsPerSecond = from.RequestsPerSecond
-	}
-	if *f.coverage != "" {
-		to.Coverage = from.Coverage
-	}
 }
 
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
 // Active stores at the fleet is told which of them are at risk (spec,
 // fleet.payment_overdue); once a day, so that it can be repeated.
-func (g *gateway) announceOverdue(x *exchange) error {
-	id, err := x.fleetID()
-	if err != nil {
+func (g *gateway) announceOverdue(x *requestContext) error {
+	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	if err := l.Fleets.Load(g.work); err != nil {
-		return err
-	}
-	fleet := l.Fleets.Snapshot().Fleet(id)
+	fleet := x.ledger.Fleets.Snapshot().Fleet(x.fleet)
 	if fleet == nil {
-		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+		return errNoFleet
 	}
-	stores, err := l.Stores.OfFleet(g.work, id, delivery.Active)
+	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {
 		return err
 	}
@@ -279,13 +213,13 @@ func (g *gateway) announceOverdue(x *exchange) error {
 		slices.Sort(ids)
 		notices = append(notices, ledger.Notice{
 			Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
-			Data: delivery.AppendPaymentOverdue(nil, id, fleet.Name, ids),
+			Data: delivery.AppendPaymentOverdue(nil, x.fleet, fleet.Name, ids),
 			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
 		})
 	}
-	if err := l.Webhooks.Publish(g.work, notices...); err != nil {
+	if err := x.ledger.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
-	g.audit(x, "payment overdue announced", "fleet", id.String(), "accounts", len(notices))
+	g.audit(x, "payment overdue announced", "accounts", len(notices))
 	return x.okJSON(map[string]int{"accounts": len(notices), "stores": len(stores)})
 }

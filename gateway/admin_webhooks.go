@@ -1,74 +1,166 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"time"
 
-	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
-// webhookOf opens the ledger for an account that exists.
-func (g *gateway) webhookOf(x *exchange) (*ledger.Ledger, delivery.AccountID, error) {
-	l, id, err := g.openAccount(x)
-	if err != nil {
-		return nil, id, err
-	}
-	_, err = l.Accounts.Get(g.work, id)
-	return l, id, err
+// The most that an operator may set for one receiver (requests in flight, and
+// requests per second).
+const (
+	maxInFlightSetting  = 1024
+	maxPerSecondSetting = 10000
+)
+
+// healthView is a receiver as operators see it: what its owner sees, and what
+// the service does about it.
+type healthView struct {
+	AccountID   string `json:"accountId"`
+	AccountName string `json:"accountName,omitempty"` // in the list
+	webhookView
+	Attempts     attemptsView `json:"attempts"`
+	Breaker      string       `json:"breaker"`                // closed, open, recovering
+	BreakerSince string       `json:"breakerSince,omitempty"` // when it opened
+	// Pace is how many events a second go out while it recovers.
+	Pace float64 `json:"paceEventsPerSecond,omitempty"`
+	// Settings; 0: the worker's default, or no pace.
+	MaxInFlight  int `json:"maxInFlight"`
+	MaxPerSecond int `json:"maxPerSecond"`
 }
 
-// putAccountWebhook is PUT /accounts/{id}/webhook {url}.
-func (g *gateway) putAccountWebhook(x *exchange) error {
-	url, err := g.decodeWebhook(x)
+// attemptsView are the attempts by how they ended, since the account exists.
+type attemptsView struct {
+	Delivered   int64 `json:"delivered"`
+	Retried     int64 `json:"retried"`
+	Undelivered int64 `json:"undelivered"`
+	NotSent     int64 `json:"notSent"`
+}
+
+func viewHealth(e *ledger.WebhookEndpoint) healthView {
+	v := healthView{
+		AccountID: e.Account.String(), webhookView: viewWebhook(e, ""), Breaker: "closed",
+		Attempts:    attemptsView{Delivered: e.Delivered, Retried: e.Retried, Undelivered: e.Undelivered, NotSent: e.NotSent},
+		MaxInFlight: e.Limits.InFlight, MaxPerSecond: e.Limits.PerSecond,
+	}
+	switch {
+	case e.BreakerOpen:
+		v.Breaker, v.BreakerSince = "open", formatTime(e.BreakerSince)
+	case e.Pace > 0:
+		v.Breaker, v.Pace = "recovering", e.Pace
+	}
+	return v
+}
+
+// successRate is the part of the recent attempts that succeeded, 0 to 1 with at
+// most four decimals; nil when there were none. Rounding never says all or
+// nothing when that is not so.
+func successRate(ok, failed int64) *float64 {
+	if ok+failed == 0 {
+		return nil
+	}
+	tenThousandths := math.Round(1e4 * float64(ok) / float64(ok+failed))
+	if ok > 0 && failed > 0 {
+		tenThousandths = min(max(tenThousandths, 1), 9999)
+	}
+	rate := tenThousandths / 1e4
+	return &rate
+}
+
+// readWebhookHealth is GET /accounts/{id}/webhook.
+func (g *gateway) readWebhookHealth(x *requestContext) error {
+	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
 	if err != nil {
 		return err
 	}
-	l, id, err := g.webhookOf(x)
+	return x.okJSON(viewHealth(endpoint))
+}
+
+// changeWebhook is PATCH /accounts/{id}/webhook {maxInFlight?, maxPerSecond?}: null or
+// 0 is the default again, what is absent stays. The worker heeds it with the next
+// events that it takes.
+func (g *gateway) changeWebhook(x *requestContext) error {
+	f := newForm(x.text())
+	inFlight := f.setting("maxInFlight", maxInFlightSetting)
+	perSecond := f.setting("maxPerSecond", maxPerSecondSetting)
+	f.read()
+	if err := f.err(); err != nil {
+		return err
+	}
+	limits := ledger.EndpointLimits{InFlight: *inFlight, PerSecond: *perSecond}
+	if err := x.ledger.Webhooks.SetLimits(g.work, x.account, limits); err != nil {
+		return err
+	}
+	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
 	if err != nil {
 		return err
 	}
-	endpoint, issued, err := l.Webhooks.SetURL(g.work, id, url)
+	g.audit(x, "webhook limits changed", "maxInFlight", endpoint.Limits.InFlight, "maxPerSecond", endpoint.Limits.PerSecond)
+	return x.okJSON(viewHealth(endpoint))
+}
+
+// setting names a field for a whole number up to most. Unlike elsewhere null is not
+// absent: it asks for the default, as 0 does. Absent it is negative, which to the
+// ledger means that it stays.
+func (f *form) setting(path string, most int) *int {
+	value := -1
+	f.fields[path] = func(path string) {
+		literal := f.reader.Raw()
+		if value = 0; literal == "" {
+			return
+		}
+		n, err := strconv.Atoi(literal)
+		if err != nil || n < 0 || n > most {
+			f.reader.Mistyped(path, "must be a whole number from 0 to "+strconv.Itoa(most)+", or null")
+			return
+		}
+		value = n
+	}
+	return &value
+}
+
+// listWebhooks is GET /webhooks?status=: every account's receiver, the worst
+// first.
+func (g *gateway) listWebhooks(x *requestContext) error {
+	state := ledger.EndpointState(x.query("status"))
+	if state != "" && state.Severity() < 0 {
+		return invalid("status", "must be healthy, failing, unreachable or gone")
+	}
+	endpoints, err := x.ledger.Webhooks.Endpoints(g.work)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook registered", "account", id.String())
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(viewWebhook(endpoint, issued))
+	endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state })
+	slices.SortFunc(endpoints, ledger.WorstFirst)
+	views := make([]healthView, len(endpoints))
+	for i, e := range endpoints {
+		account, err := x.ledger.Accounts.Get(g.work, e.Account)
+		if err != nil {
+			return err
+		}
+		views[i] = viewHealth(e)
+		views[i].AccountName = account.Name
+	}
+	return x.okJSON(map[string]any{"webhooks": views})
 }
 
 // rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: a new
 // secret; the one before signs, too, for 24 hours, or the earlier ones end now.
-func (g *gateway) rotateWebhookSecret(x *exchange) error {
-	l, id, err := g.webhookOf(x)
-	if err != nil {
-		return err
-	}
+func (g *gateway) rotateWebhookSecret(x *requestContext) error {
 	revokeOld, err := readRevokeOld(x)
 	if err != nil {
 		return err
 	}
-	secret, err := l.Webhooks.RotateSecret(g.work, id, revokeOld)
+	secret, err := x.ledger.Webhooks.RotateSecret(g.work, x.account, revokeOld)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook secret rotated", "account", id.String(), "revokeOld", revokeOld)
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(map[string]string{"secret": secret})
-}
-
-// testAccountWebhook is POST /accounts/{id}/webhook/test: queues a webhook.test
-// event, as the vendor's own POST /webhook/test does.
-func (g *gateway) testAccountWebhook(x *exchange) error {
-	l, id, err := g.webhookOf(x)
-	if err != nil {
-		return err
-	}
-	eventID, err := l.Webhooks.QueueTest(g.work, id, x.now)
-	if err != nil {
-		return err
-	}
-	g.audit(x, "webhook test queued", "account", id.String(), "event", eventID)
-	return x.okJSON(map[string]string{"eventId": eventID})
+	g.audit(x, "webhook secret rotated", "revokeOld", revokeOld)
+	return x.okSecret(map[string]string{"secret": secret})
 }
 
 // attemptView is a line of the attempt log with its times as answers carry
@@ -84,16 +176,12 @@ var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSe
 
 // listDeliveries is GET /accounts/{id}/webhook/deliveries?status=, newest first.
 // Probes that failed in a row are one line: of the last of them, "retrying".
-func (g *gateway) listDeliveries(x *exchange) error {
+func (g *gateway) listDeliveries(x *requestContext) error {
 	state := x.query("status")
 	if !slices.Contains(deliveryStates, state) {
 		return invalid("status", "must be delivered, retrying, undelivered or notSent")
 	}
-	l, id, err := g.webhookOf(x)
-	if err != nil {
-		return err
-	}
-	attempts, err := l.Webhooks.Attempts(g.work, id, state)
+	attempts, err := x.ledger.Webhooks.Attempts(g.work, x.account, state)
 	if err != nil {
 		return err
 	}
@@ -102,4 +190,89 @@ func (g *gateway) listDeliveries(x *exchange) error {
 		views[i] = attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
 	}
 	return x.okJSON(map[string]any{"deliveries": views})
+}
+
+// replayStates are the final outcomes that operators may send again.
+var replayStates = []string{"undelivered", "notSent"}
+
+// replayScope says what an operator wants sent again: exactly one of events, what
+// came since a time, and what ended in a state since a time.
+type replayScope struct {
+	ids   []string  // nil: not asked for
+	state string    // empty: not asked for
+	since time.Time // zero with ids
+}
+
+func readReplayScope(x *requestContext) (replayScope, error) {
+	f := newForm(x.text())
+	ids, since, status := f.texts("eventIds"), f.text("since"), f.text("status")
+	f.read()
+	if err := f.err(); err != nil { // before a wrong type is taken for an absent field
+		return replayScope{}, err
+	}
+	switch named := *ids != nil; {
+	case named && (since.Set || status.Set):
+		f.Invalid("eventIds", "must stand alone, without since and status")
+	case named:
+		f.checkEventIDs("eventIds", *ids)
+	case status.Set && !slices.Contains(replayStates, status.Value):
+		f.Invalid("status", "must be undelivered or notSent")
+	case !status.Set && !since.Set:
+		f.Invalid("eventIds", "is required, or since or status instead of it")
+	}
+	r := replayScope{ids: distinct(*ids), state: status.Value, since: f.replayFrom("since", since, x.now)}
+	if r.state != "" && !since.Set {
+		r.since = x.now.Add(-replayReach)
+	}
+	return r, f.err()
+}
+
+func (f *form) checkEventIDs(path string, ids []string) {
+	if len(ids) == 0 || len(ids) > maxReplayed {
+		f.Invalid(path, fmt.Sprintf("must have 1 to %d ids", maxReplayed))
+		return
+	}
+	for i, id := range ids {
+		if id == "" {
+			f.Invalid(fmt.Sprintf("%s[%d]", path, i), "must not be empty")
+		}
+	}
+}
+
+// distinct drops what occurs again: one request sends an event once.
+func distinct(ids []string) []string {
+	seen := make(map[string]bool, len(ids))
+	return slices.DeleteFunc(ids, func(id string) bool {
+		known := seen[id]
+		seen[id] = true
+		return known
+	})
+}
+
+// run queues what is in it and tells how many events that were.
+func (r *replayScope) run(g *gateway, x *requestContext) (int, error) {
+	switch webhooks := x.ledger.Webhooks; {
+	case r.ids != nil:
+		return webhooks.ReplayEvents(g.work, x.account, r.ids)
+	case r.state != "":
+		return webhooks.ReplayOutcomes(g.work, x.account, r.state, r.since)
+	default:
+		return webhooks.ReplaySince(g.work, x.account, r.since)
+	}
+}
+
+// replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since},
+// or {status, since?} for everything whose final outcome was that one, since
+// 24 hours ago unless it says otherwise.
+func (g *gateway) replayEvents(x *requestContext) error {
+	scope, err := readReplayScope(x)
+	if err != nil {
+		return err
+	}
+	replayed, err := scope.run(g, x)
+	if err != nil {
+		return err
+	}
+	g.audit(x, "events replayed", "events", replayed)
+	return x.okJSON(map[string]int{"replayed": replayed})
 }

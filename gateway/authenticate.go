@@ -16,7 +16,7 @@ import (
 // authenticate finds out whose request it is. It asks nobody: tokens carry
 // their own proof. Whether the account is suspended is said by the ledger, in
 // the same script that does the request's work.
-func (g *gateway) authenticate(x *exchange) error {
+func (g *gateway) authenticate(x *requestContext) error {
 	switch x.route.access {
 	case vendorOnly:
 		id, err := g.verify(x, g.vendorTokens)
@@ -36,7 +36,7 @@ func (g *gateway) authenticate(x *exchange) error {
 	return nil
 }
 
-func (g *gateway) verify(x *exchange, authority *token.Authority) ([16]byte, error) {
+func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byte, error) {
 	raw, err := bearer(x)
 	if err != nil {
 		return [16]byte{}, err
@@ -58,9 +58,9 @@ var errFleetDisabled = delivery.Refuse(delivery.CodeFleetDisabled, "the fleet is
 // knownFleet refuses the token of a fleet that this environment does not have, and
 // that of one that is disabled. It asks nobody.
 func (g *gateway) knownFleet(id delivery.FleetID) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
+	l := g.Ledger()
+	if l == nil {
+		return errStarting
 	}
 	fleet := l.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
@@ -74,7 +74,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 
 // authenticateAdmin compares digests, so that neither contents nor length of
 // a key show in the time it takes, nor which of several it is.
-func (g *gateway) authenticateAdmin(x *exchange) error {
+func (g *gateway) authenticateAdmin(x *requestContext) error {
 	raw, err := bearer(x)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (g *gateway) authenticateAdmin(x *exchange) error {
 var bearerScheme = []byte("Bearer ")
 
 // bearer is what follows the scheme in the Authorization header.
-func bearer(x *exchange) ([]byte, error) {
+func bearer(x *requestContext) ([]byte, error) {
 	value, sent, err := x.header("Authorization")
 	switch {
 	case err != nil:
@@ -115,25 +115,23 @@ type credentials struct {
 // maxSecret bounds what is hashed on behalf of a stranger.
 const maxSecret = 256
 
-func readCredentials(x *exchange) (credentials, error) {
-	clientID, secret, err := decodeCredentials(x.text())
-	if err != nil {
-		return credentials{}, err
+func readCredentials(x *requestContext) (credentials, error) {
+	f := newForm(x.text())
+	id, secret := f.text("clientId"), f.text("clientSecret")
+	f.read()
+	f.Require("clientId", id.Set)
+	f.Require("clientSecret", secret.Set)
+	if len(secret.Value) > maxSecret {
+		secret.Value = "" // the digest fits none that was issued
 	}
-	if len(secret) > maxSecret {
-		secret = "" // no secret of ours; its digest fits nothing
-	}
-	return credentials{clientID: clientID, secret: sha256.Sum256([]byte(secret))}, nil
+	return credentials{clientID: id.Value, secret: sha256.Sum256([]byte(secret.Value))}, f.err()
 }
 
 // vendorToken is POST /api/vendor/v1/token. The credential is judged first: a
 // right one is never refused because somebody else kept guessing, and only a
 // right one counts against the account's limit.
-func (g *gateway) vendorToken(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
+func (g *gateway) vendorToken(x *requestContext) error {
+	l := x.ledger
 	c, err := readCredentials(x)
 	if err != nil {
 		return err
@@ -167,11 +165,8 @@ func (g *gateway) vendorToken(x *exchange) error {
 }
 
 // fleetToken is POST /api/fleet/v1/token.
-func (g *gateway) fleetToken(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
+func (g *gateway) fleetToken(x *requestContext) error {
+	l := x.ledger
 	c, err := readCredentials(x)
 	if err != nil {
 		return err
@@ -213,27 +208,27 @@ func (g *gateway) fleetToken(x *exchange) error {
 // these are taken, is judged by what this process knows, which costs Redis next to
 // nothing: what is right goes on among the requests, what is wrong is refused. clientID
 // is empty where it cannot be one.
-func (g *gateway) admitLogin(x *exchange, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
+func (g *gateway) admitLogin(x *requestContext, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
 	wait := l.Limits.LoginWait(clientID, service.Origin(x.ctx.Conn()).String())
 	if wait <= 0 && g.logins.enter() {
 		return g.logins.leave, nil
 	}
-	crowd := g.crowdOf(x)
+	limiter := g.limiterOf(x)
 	switch right, err := known(); {
 	case err != nil:
 		return nil, err
 	case !right && wait > 0:
 		return nil, ledger.TooManyLogins(wait)
-	case !right || !crowd.enter():
-		return nil, errCrowded
+	case !right || !limiter.enter():
+		return nil, errOverloaded
 	}
-	return crowd.leave, nil
+	return limiter.leave, nil
 }
 
 // wrongCredentials counts the failure by client id and address and refuses. All
 // client ids that cannot be ours are counted as one, and so is the /64 that an
 // IPv6 host chooses its addresses from.
-func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID string) error {
+func (g *gateway) wrongCredentials(x *requestContext, l *ledger.Ledger, clientID string) error {
 	if err := l.Limits.CountFailedLogin(g.work, clientID, service.Origin(x.ctx.Conn()).String()); err != nil {
 		return err
 	}
@@ -243,7 +238,7 @@ func (g *gateway) wrongCredentials(x *exchange, l *ledger.Ledger, clientID strin
 // issue answers with a token. One of the second in which others were revoked is
 // issued as of the next one, from which on tokens are good: a token's time has
 // whole seconds.
-func (g *gateway) issue(x *exchange, authority *token.Authority, subject [16]byte, notBefore int64) error {
+func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, notBefore int64) error {
 	at := x.now
 	if at.Unix() < notBefore {
 		at = time.Unix(notBefore, 0)
@@ -252,10 +247,9 @@ func (g *gateway) issue(x *exchange, authority *token.Authority, subject [16]byt
 	if err != nil {
 		return err
 	}
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	b := append(x.data(), `{"accessToken":`...)
-	b = appendString(b, signed)
-	b = append(b, `,"tokenType":"Bearer","expiresIn":3600}`...)
-	x.ok(200, b)
-	return nil
+	return x.okSecret(struct {
+		AccessToken string `json:"accessToken"`
+		TokenType   string `json:"tokenType"`
+		ExpiresIn   int    `json:"expiresIn"`
+	}{signed, "Bearer", int(token.Lifetime / time.Second)})
 }

@@ -21,11 +21,11 @@ import (
 // everything else that the gateway does: listener, token, JSON, the order's
 // rules, the SHA-256 of the body, the headers of the limits, the answer.
 type reference struct {
-	keep func(g *gateway, x *exchange, o *delivery.Order, key string, fingerprint [sha256.Size]byte) error
+	keep func(g *gateway, x *requestContext, o *delivery.Order, key string, fingerprint [sha256.Size]byte) error
 	sent atomic.Int64
 }
 
-func (r *reference) createOrder(g *gateway, x *exchange) error {
+func (r *reference) createOrder(g *gateway, x *requestContext) error {
 	key, broken, err := x.readOrder(true)
 	if err := errors.Join(broken, err); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (r *reference) createOrder(g *gateway, x *exchange) error {
 
 // newNothingReference keeps nothing: what is left is the gateway itself.
 func newNothingReference(testing.TB, *benchEnv) *reference {
-	return &reference{keep: func(*gateway, *exchange, *delivery.Order, string, [sha256.Size]byte) error { return nil }}
+	return &reference{keep: func(*gateway, *requestContext, *delivery.Order, string, [sha256.Size]byte) error { return nil }}
 }
 
 // oneXAdd is one bare XADD of the bytes that the ledger keeps of such an order,
@@ -61,7 +61,7 @@ func oneXAdd(t testing.TB, s *benchEnv, rdb redis.UniversalClient) *reference {
 	for i := range streams {
 		streams[i] = fmt.Sprintf("{%d}orders", i)
 	}
-	return &reference{keep: func(g *gateway, x *exchange, _ *delivery.Order, _ string, fingerprint [sha256.Size]byte) error {
+	return &reference{keep: func(g *gateway, x *requestContext, _ *delivery.Order, _ string, fingerprint [sha256.Size]byte) error {
 		x.out = append(x.out[:0], stored...)
 		copy(x.out, fingerprint[:])
 		add := redis.NewStringCmd(g.work, "xadd", streams[int(x.account[0])%len(streams)], "*", "e", x.out)
@@ -136,7 +136,7 @@ func newPlainReference(t testing.TB, s *benchEnv) *reference {
 		{Rate: 1_000_000, Burst: 1_000_000, Period: 10 * time.Second},
 	}
 	names := []string{"minute:", "burst:"}
-	return &reference{keep: func(g *gateway, x *exchange, o *delivery.Order, key string, fingerprint [sha256.Size]byte) error {
+	return &reference{keep: func(g *gateway, x *requestContext, o *delivery.Order, key string, fingerprint [sha256.Size]byte) error {
 		account, id := string(o.Account[:]), string(o.ID[:])
 		for i, window := range windows {
 			result, err := limiter.Allow(g.work, names[i]+account, window)

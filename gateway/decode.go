@@ -136,16 +136,3 @@ func decodeCancel(body string, c *delivery.CancelRequest) error {
 	c.WrongType = r.Wrong
 	return r.End()
 }
-
-// decodeCredentials reads the body of a token endpoint; both fields are
-// required.
-func decodeCredentials(body string) (clientID, secret string, err error) {
-	f := newForm(body)
-	id, key := f.text("clientId"), f.text("clientSecret")
-	if err := f.read(); err != nil {
-		return "", "", err
-	}
-	f.require("clientId", id.Set)
-	f.require("clientSecret", key.Set)
-	return id.Value, key.Value, f.err()
-}

@@ -12,20 +12,20 @@ import (
 // order is compared with them. label begins their names in the metrics.
 func documentationRoutes(label string, site *docs.Site, documents map[string]string) routes {
 	rs := routes{
-		{method: get, pattern: "/docs", name: label + "docs_page", handle: func(_ *gateway, x *exchange) error {
+		{method: get, pattern: "/docs", name: label + "docs_page", handle: func(_ *gateway, x *requestContext) error {
 			return x.show(site, "")
 		}},
-		{method: get, pattern: "/docs/{}", name: label + "docs_file", handle: func(_ *gateway, x *exchange) error {
+		{method: get, pattern: "/docs/{}", name: label + "docs_file", handle: func(_ *gateway, x *requestContext) error {
 			return x.show(site, x.param(0))
 		}},
 	}
 	for path, name := range documents {
-		rs = append(rs, route{method: get, pattern: path, name: label + "docs_openapi", handle: func(_ *gateway, x *exchange) error {
+		rs = append(rs, route{method: get, pattern: path, name: label + "docs_openapi", handle: func(_ *gateway, x *requestContext) error {
 			return x.show(site, name)
 		}})
 	}
 	for i := range rs {
-		rs[i].access = public
+		rs[i].access, rs[i].static = public, true
 	}
 	return rs
 }
@@ -58,7 +58,7 @@ var (
 
 // show answers a file of the documentation; NOT_FOUND when there is none of this
 // name. A reader who has it already gets 304.
-func (x *exchange) show(site *docs.Site, name string) error {
+func (x *requestContext) show(site *docs.Site, name string) error {
 	file, ok, err := site.File(name)
 	if err != nil {
 		return err

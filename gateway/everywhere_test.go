@@ -151,9 +151,10 @@ func TestEveryEndpoint_AnswersADefectWith500(t *testing.T) {
 		for _, rs := range []routes{e.g.vendorRoutes, e.g.privateRoutes} {
 			for i := range rs {
 				rs[i].access = public
-				rs[i].handle = func(*gateway, *exchange) error { panic("a secret detail") }
+				rs[i].static, rs[i].about = true, nil
+				rs[i].handle = func(*gateway, *requestContext) error { panic("a secret detail") }
 				if i%2 == 0 {
-					rs[i].handle = func(*gateway, *exchange) error { return errors.New("a secret detail") }
+					rs[i].handle = func(*gateway, *requestContext) error { return errors.New("a secret detail") }
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -13,20 +14,27 @@ import (
 // worker.
 func fleetRoutes() routes {
 	const root = "/api/fleet/v1"
+	const store, job = root + "/stores/{}/{}", root + "/jobs/{}"
 	rs := routes{
 		{method: get, pattern: root + "/stores", name: "fleet_stores_list", handle: (*gateway).listStores},
-		{method: post, pattern: root + "/stores/{}/{}/confirm", name: "fleet_stores_confirm", body: optionalBody, handle: (*gateway).confirmStore},
-		{method: post, pattern: root + "/stores/{}/{}/reject", name: "fleet_stores_reject", body: optionalBody, handle: (*gateway).rejectStore},
+		{method: post, pattern: store + "/confirm", name: "fleet_stores_confirm", body: optionalBody, handle: (*gateway).confirmStore},
+		{method: post, pattern: store + "/reject", name: "fleet_stores_reject", body: optionalBody, handle: (*gateway).rejectStore},
 		{method: get, pattern: root + "/jobs", name: "fleet_jobs_list", handle: (*gateway).listJobs},
-		{method: get, pattern: root + "/jobs/{}", name: "fleet_jobs_read", handle: (*gateway).readJob},
-		{method: post, pattern: root + "/jobs/{}/accept", name: "fleet_jobs_accept", body: requiredBody, handle: (*gateway).acceptJob},
-		{method: post, pattern: root + "/jobs/{}/status", name: "fleet_jobs_status", body: requiredBody, handle: (*gateway).reportStatus},
-		{method: put, pattern: root + "/jobs/{}/courier", name: "fleet_jobs_courier", body: requiredBody, handle: (*gateway).swapCourier},
+		{method: get, pattern: job, name: "fleet_jobs_read", handle: (*gateway).readJob},
+		{method: post, pattern: job + "/accept", name: "fleet_jobs_accept", body: requiredBody, handle: (*gateway).acceptJob},
+		{method: post, pattern: job + "/status", name: "fleet_jobs_status", body: requiredBody, handle: (*gateway).reportStatus},
+		{method: put, pattern: job + "/courier", name: "fleet_jobs_courier", body: requiredBody, handle: (*gateway).swapCourier},
 		{method: post, pattern: root + "/locations", name: "fleet_locations", body: requiredBody, handle: (*gateway).reportLocations},
 		{method: put, pattern: root + "/availability", name: "fleet_availability", body: requiredBody, handle: (*gateway).setAvailability},
 	}
 	for i := range rs {
 		rs[i].access = fleetOnly
+		switch {
+		case strings.HasPrefix(rs[i].pattern, store):
+			rs[i].about = (*requestContext).fleetStoreInPath
+		case strings.HasPrefix(rs[i].pattern, job):
+			rs[i].about = (*requestContext).jobInPath
+		}
 	}
 	return append(rs, route{method: post, pattern: root + "/token", name: "fleet_token", access: public, login: true,
 		body: requiredBody, handle: (*gateway).fleetToken})
@@ -59,14 +67,14 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 		SubRegion: s.SubRegion, UpdatedAt: formatTime(s.UpdatedAt),
 	}
 	if !s.ClosingDate.IsZero() {
-		v.ClosingDate = s.ClosingDate.In(delivery.Istanbul).Format("2006-01-02")
+		v.ClosingDate = s.ClosingDate.In(delivery.Istanbul).Format(time.DateOnly)
 	}
 	return v
 }
 
 // listStores is GET /stores?status=: the fleet's stores, those that wait for its
 // answer, or all without a status.
-func (g *gateway) listStores(x *exchange) error {
+func (g *gateway) listStores(x *requestContext) error {
 	var state delivery.StoreState
 	if name := x.query("status"); name != "" {
 		var err error
@@ -74,15 +82,11 @@ func (g *gateway) listStores(x *exchange) error {
 			return invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 		}
 	}
-	l, err := g.ledger()
+	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, state)
 	if err != nil {
 		return err
 	}
-	stores, err := l.Stores.OfFleet(g.work, x.fleet, state)
-	if err != nil {
-		return err
-	}
-	l.Fleets.Owe(x.fleet, len(stores)/countedAsOne)
+	x.ledger.Fleets.Owe(x.fleet, len(stores)/countedAsOne)
 	views := make([]fleetStoreView, len(stores))
 	for i, s := range stores {
 		views[i] = viewFleetStore(s)
@@ -92,8 +96,13 @@ func (g *gateway) listStores(x *exchange) error {
 
 var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
 
-// storeMove decides what becomes of a store, see changeStore.
-type storeMove = func(s *delivery.Store, again bool) (notices []ledger.Notice, changed bool, err error)
+// fleetStoreInPath reads the path's account and store; what is no id names none.
+func (x *requestContext) fleetStoreInPath() error {
+	if x.accountInPath() != nil || x.storeInPath() != nil {
+		return errNotYourStore
+	}
+	return nil
+}
 
 // confirmation is a fleet's yes: the store becomes Active, and store.activated
 // goes out with the same write. Confirming again announces nothing.
@@ -108,47 +117,39 @@ func confirmation(fleet delivery.FleetID, now time.Time) storeMove {
 		if err := delivery.ConfirmStore(s, now); err != nil {
 			return nil, false, err
 		}
-		return []ledger.Notice{{
-			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: now,
-			Data: delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
-		}}, true, nil
+		return notice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)), true, nil
 	}
 }
 
 // rejection is a fleet's no: the vendor has to choose again, and store.rejected goes
 // out with the same write.
 func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
-	return func(s *delivery.Store, again bool) ([]ledger.Notice, bool, error) {
-		if again && s.State == delivery.AwaitingFleet {
-			return nil, false, nil // an earlier try of ours, whose answer was lost
+	return func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+		if retry && s.State == delivery.AwaitingFleet {
+			return nil, false, nil // an earlier try was written, and its answer lost
 		}
 		if s.Fleet != fleet {
 			return nil, false, errNotYourStore
 		}
-		notice := ledger.Notice{
-			Account: s.Account, Type: delivery.StoreRejected, OccurredAt: now,
-			Data: delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason),
-		}
-		return []ledger.Notice{notice}, true, delivery.RejectStore(s, now)
+		notices := notice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
+		return notices, true, delivery.RejectStore(s, now)
 	}
 }
 
 // confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm. Again is
 // answered alike.
-func (g *gateway) confirmStore(x *exchange) error {
+func (g *gateway) confirmStore(x *requestContext) error {
 	return g.answerPending(x, confirmation(x.fleet, x.now))
 }
 
 // rejectStore is POST /stores/{accountId}/{externalStoreId}/reject {reason?}.
-func (g *gateway) rejectStore(x *exchange) error {
+func (g *gateway) rejectStore(x *requestContext) error {
 	reason := ""
 	if len(x.body) > 0 {
 		f := newForm(x.text())
 		given := f.text("reason")
-		if err := f.read(); err != nil {
-			return err
-		}
-		reason = f.plain("reason", given, 0, maxReason)
+		f.read()
+		reason = f.Line("reason", *given, false, 0, maxReason)
 		if err := f.err(); err != nil {
 			return err
 		}
@@ -160,20 +161,8 @@ func (g *gateway) rejectStore(x *exchange) error {
 const maxReason = 256
 
 // answerPending applies a fleet's answer to the store that the path names.
-func (g *gateway) answerPending(x *exchange, move storeMove) error {
-	account, err := x.accountID()
-	if err != nil {
-		return errNotYourStore
-	}
-	externalID, err := x.storeID()
-	if err != nil {
-		return errNotYourStore
-	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	store, err := g.changeStore(l, account, externalID, move)
+func (g *gateway) answerPending(x *requestContext, move storeMove) error {
+	store, err := g.changeStore(x, move)
 	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
 		return errNotYourStore
 	}
@@ -189,22 +178,16 @@ const availabilityCounts = 20
 
 // setAvailability is PUT /availability {couriers: n}: at 0 new orders get 503
 // FLEET_UNAVAILABLE.
-func (g *gateway) setAvailability(x *exchange) error {
+func (g *gateway) setAvailability(x *requestContext) error {
 	f := newForm(x.text())
 	given := f.number("couriers")
-	if err := f.read(); err != nil {
-		return err
-	}
-	f.require("couriers", given.Set)
-	couriers := f.whole("couriers", given, 0, 1_000_000)
+	f.read()
+	f.Require("couriers", given.Set)
+	couriers := f.Whole("couriers", *given, 0, 1_000_000)
 	if err := f.err(); err != nil {
 		return err
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	_, err = l.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
+	_, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
 		if fleet.Couriers == couriers {
 			return errUnchanged
 		}
@@ -215,8 +198,8 @@ func (g *gateway) setAvailability(x *exchange) error {
 		return err
 	}
 	if err == nil {
-		l.Fleets.Owe(x.fleet, availabilityCounts)
-		g.refreshFleets(l)
+		x.ledger.Fleets.Owe(x.fleet, availabilityCounts)
+		g.refreshFleets(x)
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})
 }

@@ -127,7 +127,7 @@ var listedStatuses = []delivery.Status{
 
 // listJobs is GET /jobs?status=Searching&cursor=; the cursor of the answer is
 // empty at the end.
-func (g *gateway) listJobs(x *exchange) error {
+func (g *gateway) listJobs(x *requestContext) error {
 	status := delivery.Searching
 	if name := x.query("status"); name != "" {
 		var err error
@@ -135,16 +135,12 @@ func (g *gateway) listJobs(x *exchange) error {
 			return invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 		}
 	}
-	l, err := g.ledger()
+	orders, next, err := x.ledger.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
 	if err != nil {
 		return err
 	}
-	orders, next, err := l.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
-	if err != nil {
-		return err
-	}
-	l.Fleets.Owe(x.fleet, len(orders)/countedAsOne)
-	stores, err := g.storesOf(l, orders)
+	x.ledger.Fleets.Owe(x.fleet, len(orders)/countedAsOne)
+	stores, err := g.storesOf(x.ledger, orders)
 	if err != nil {
 		return err
 	}
@@ -193,37 +189,25 @@ func (g *gateway) storesOf(l *ledger.Ledger, orders []*delivery.Order) (map[stor
 
 var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
 
-// jobID is the order that the path names; what is no order id names none.
-func (g *gateway) jobID(x *exchange) (*ledger.Ledger, delivery.OrderID, error) {
-	id, err := delivery.ParseOrderID(x.param(0))
-	if err != nil {
-		return nil, id, errNotYourJob
+// jobInPath reads the path's order id; what is no order id names none.
+func (x *requestContext) jobInPath() (err error) {
+	if x.order, err = delivery.ParseOrderID(x.param(0)); err != nil {
+		return errNotYourJob
 	}
-	l, err := g.ledger()
-	return l, id, err
+	return nil
 }
 
-// job reads the order that the path names if it is the fleet's; another fleet's
-// is as unknown as one that does not exist.
-func (g *gateway) job(x *exchange) (*ledger.Ledger, *delivery.Order, error) {
-	l, id, err := g.jobID(x)
-	if err != nil {
-		return nil, nil, err
-	}
-	order, err := l.Orders.Get(g.work, id)
+// readJob is GET /jobs/{orderId}. Another fleet's order is as unknown as one that
+// does not exist.
+func (g *gateway) readJob(x *requestContext) error {
+	order, err := x.ledger.Orders.Get(g.work, x.order)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound || err == nil && order.Fleet.ID != x.fleet {
-		return nil, nil, errNotYourJob
+		return errNotYourJob
 	}
-	return l, order, err
-}
-
-// readJob is GET /jobs/{orderId}.
-func (g *gateway) readJob(x *exchange) error {
-	l, order, err := g.job(x)
 	if err != nil {
 		return err
 	}
-	store, err := g.storeIfAny(l, order.Account, order.ExternalStoreID)
+	store, err := g.storeIfAny(x.ledger, order.Account, order.ExternalStoreID)
 	if err != nil {
 		return err
 	}

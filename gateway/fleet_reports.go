@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -19,14 +18,14 @@ const (
 // occurred is when a report says it happened, now without a time. A time that
 // cannot be true is a fault of the form.
 func (f *form) occurred(path string, t *delivery.Text, now time.Time) time.Time {
-	at := f.moment(path, t)
+	at := f.Time(path, *t)
 	switch {
 	case at.IsZero():
 		return now
 	case at.After(now.Add(maxAhead)):
-		f.invalid(path, "must not lie more than 5 minutes in the future"+delivery.ReadAs(t.Value, at))
+		f.Invalid(path, "must not lie more than 5 minutes in the future"+delivery.ReadAs(t.Value, at))
 	case at.Before(now.Add(-maxBehind)):
-		f.invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(t.Value, at))
+		f.Invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(t.Value, at))
 	}
 	return at
 }
@@ -44,77 +43,65 @@ func (f *form) courier(prefix string) courierForm {
 func (c courierForm) given() bool { return c.name.Set || c.phone.Set || c.vehicle.Set }
 
 func (c courierForm) check(f *form) delivery.Courier {
-	f.require(c.prefix+"name", c.name.Set)
-	f.require(c.prefix+"phone", c.phone.Set)
-	f.require(c.prefix+"vehicleType", c.vehicle.Set)
-	courier := delivery.Courier{
-		Name:        f.plain(c.prefix+"name", c.name, 2, maxName),
-		VehicleType: f.plain(c.prefix+"vehicleType", c.vehicle, 1, 32),
-	}
-	if c.phone.Set {
+	courier := delivery.Courier{Name: f.Line(c.prefix+"name", *c.name, true, 2, maxName)}
+	if f.Require(c.prefix+"phone", c.phone.Set) {
 		phone, err := delivery.NormalizePhone(c.phone.Value)
 		if err != nil {
-			f.invalid(c.prefix+"phone", err.Error())
+			f.Invalid(c.prefix+"phone", err.Error())
 		}
 		courier.Phone = phone
 	}
+	courier.VehicleType = f.Line(c.prefix+"vehicleType", *c.vehicle, true, 1, 32)
 	return courier
 }
 
 // report takes an update of the job that the path names if it is the fleet's, in
 // one round trip. The worker decides the move.
-func (g *gateway) report(x *exchange, u delivery.Update) (*delivery.Order, error) {
-	l, id, err := g.jobID(x)
-	if err != nil {
-		return nil, err
-	}
-	u.Order, u.Fleet = id, x.fleet
-	x.order = u.Order
-	order, err := l.Orders.Report(g.context(x), u, x.now)
+func (g *gateway) report(x *requestContext, u delivery.Update) (*delivery.Order, error) {
+	u.Order, u.Fleet = x.order, x.fleet
+	order, err := x.ledger.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
 		err = errNotYourJob
 	}
 	return order, err
 }
 
-func (x *exchange) okReported(status int, o delivery.OrderID, s delivery.Status) {
-	b := append(x.data(), `{"orderId":"`...)
-	b = append(o.AppendText(b), `","status":"`...)
-	b = append(b, s.String()...)
-	x.ok(status, append(b, `"}`...))
+// reportedView is a job after a report.
+type reportedView struct {
+	OrderID string `json:"orderId"`
+	Status  string `json:"status"`
+}
+
+// okAccepted answers a job that has a courier; that may still wait to be decided.
+func (x *requestContext) okAccepted(order *delivery.Order, err error) error {
+	if err != nil {
+		return err
+	}
+	return x.okJSON(reportedView{order.ID.String(), max(order.Status, delivery.Assigned).String()})
 }
 
 // acceptJob is POST /jobs/{orderId}/accept {courier, at?}. An order that has
 // ended is 409 JOB_NOT_AVAILABLE at once, one that another courier has taken 409
 // JOB_TAKEN; the same courier again is answered alike.
-func (g *gateway) acceptJob(x *exchange) error {
+func (g *gateway) acceptJob(x *requestContext) error {
 	f := newForm(x.text())
 	courier, at := f.courier("courier."), f.text("at")
-	if err := f.read(); err != nil {
-		return err
-	}
+	f.read()
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: courier.check(f), At: f.occurred("at", at, x.now)}
 	if err := f.err(); err != nil {
 		return err
 	}
-	order, err := g.report(x, u)
-	if err != nil {
-		return err
-	}
-	x.okReported(200, order.ID, max(order.Status, delivery.Assigned))
-	return nil
+	return x.okAccepted(g.report(x, u))
 }
 
 // swapCourier is PUT /jobs/{orderId}/courier: another courier carries on, the
 // status stays. The courier may stand under "courier", as in accept, or be the
 // body itself.
-func (g *gateway) swapCourier(x *exchange) error {
+func (g *gateway) swapCourier(x *requestContext) error {
 	f := newForm(x.text())
 	courier, bare, at := f.courier("courier."), f.courier(""), f.text("at")
-	if err := f.read(); err != nil {
-		return err
-	}
+	f.read()
 	if bare.given() && !courier.given() {
 		courier = bare
 	}
@@ -122,26 +109,19 @@ func (g *gateway) swapCourier(x *exchange) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	order, err := g.report(x, u)
-	if err != nil {
-		return err
-	}
-	x.okReported(200, order.ID, max(order.Status, delivery.Assigned)) // the acceptance may still wait to be decided
-	return nil
+	return x.okAccepted(g.report(x, u))
 }
 
 // reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
 // answered 202; whether it is legal for this one is decided by the worker. Of an
 // order that has ended, anything but what it holds and a first Delivered is 409
 // ORDER_ENDED at once.
-func (g *gateway) reportStatus(x *exchange) error {
+func (g *gateway) reportStatus(x *requestContext) error {
 	f := newForm(x.text())
 	status, at, failure, eta := f.text("status"), f.text("at"), f.text("failureReason"), f.text("etaDropoffAt")
 	latitude, longitude := f.number("location.latitude"), f.number("location.longitude")
-	if err := f.read(); err != nil {
-		return err
-	}
-	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", at, x.now), ETA: f.moment("etaDropoffAt", eta)}
+	f.read()
+	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", at, x.now), ETA: f.Time("etaDropoffAt", *eta)}
 	u.Status = f.reportable("status", status)
 	u.Failure = f.failure("failureReason", failure, u.Status)
 	if latitude.Set || longitude.Set {
@@ -154,19 +134,18 @@ func (g *gateway) reportStatus(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.okReported(202, order.ID, u.Status)
-	return nil
+	return x.sendJSON(202, reportedView{order.ID.String(), u.Status.String()})
 }
 
 // reportable is a status that a fleet can report: Searching and Cancelled are
 // never its doing.
 func (f *form) reportable(path string, t *delivery.Text) delivery.Status {
-	if !f.require(path, t.Set) {
+	if !f.Require(path, t.Set) {
 		return 0
 	}
 	status, err := delivery.ParseStatus(t.Value)
 	if err != nil || status == delivery.Searching || status == delivery.Cancelled {
-		f.invalid(path, "must be Assigned, PickingUp, PickedUp, Delivering, Delivered or Failed")
+		f.Invalid(path, "must be Assigned, PickingUp, PickedUp, Delivering, Delivered or Failed")
 		return 0
 	}
 	return status
@@ -175,48 +154,48 @@ func (f *form) reportable(path string, t *delivery.Text) delivery.Status {
 // failure is required with Failed and refused with anything else.
 func (f *form) failure(path string, t *delivery.Text, status delivery.Status) delivery.FailureReason {
 	switch {
-	case status == delivery.Failed && !f.require(path, t.Set), status != delivery.Failed && !t.Set:
+	case status == delivery.Failed && !f.Require(path, t.Set), status != delivery.Failed && !t.Set:
 		return ""
 	case status != delivery.Failed && status != 0:
-		f.invalid(path, "belongs to status Failed only")
+		f.Invalid(path, "belongs to status Failed only")
 		return ""
 	}
 	reason, err := delivery.ParseFailureReason(t.Value)
 	if err != nil {
-		f.invalid(path, err.Error())
+		f.Invalid(path, err.Error())
 	}
 	return reason
 }
 
 func (f *form) location(path string, latitude, longitude *delivery.Number, at time.Time) delivery.Location {
-	f.require(path+".latitude", latitude.Set)
-	f.require(path+".longitude", longitude.Set)
+	f.Require(path+".latitude", latitude.Set)
+	f.Require(path+".longitude", longitude.Set)
 	return delivery.Location{At: at, Point: delivery.Point{
-		Latitude: f.degrees(path+".latitude", latitude, 90), Longitude: f.degrees(path+".longitude", longitude, 180),
+		Latitude: f.Within(path+".latitude", *latitude, 90), Longitude: f.Within(path+".longitude", *longitude, 180),
 	}}
 }
 
-// maxPositions is how many positions one POST /locations may carry.
-const maxPositions = 5000
+// maxPositions is how many positions one POST /locations may carry, maxMistyped how
+// many fields of wrong types are looked at.
+const (
+	maxPositions = 5000
+	maxMistyped  = 50
+)
 
 // reportLocations is POST /locations [{orderId, latitude, longitude, at}]: the
 // last position of each order is kept. Orders that have ended or are unknown are
 // counted as ignored; a line that cannot be read refuses the batch.
-func (g *gateway) reportLocations(x *exchange) error {
+func (g *gateway) reportLocations(x *requestContext) error {
 	positions, err := decodePositions(x.text(), x.now)
 	if err != nil {
 		return err
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	if err := l.Fleets.Charge(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
+	if err := x.ledger.Fleets.Charge(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
 		return err
 	}
 	ignored := 0
 	if len(positions) > 0 {
-		if ignored, err = l.Orders.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
+		if ignored, err = x.ledger.Orders.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
 			return err
 		}
 	}
@@ -228,52 +207,49 @@ func (g *gateway) reportLocations(x *exchange) error {
 }
 
 func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
-	f := newForm("")
-	f.reader = strictjson.New(body)
+	f := newForm(body)
+	r := &f.reader
 	var positions []ledger.Position
-	f.reader.RootArray(func(i int) {
+	r.RootArray(func(i int) {
 		if i >= maxPositions {
-			f.reader.Skip()
-			f.invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
+			r.Skip()
+			f.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
 			return
 		}
 		path := fmt.Sprintf("[%d]", i)
 		var order, at delivery.Text
 		var latitude, longitude delivery.Number
-		isObject := f.reader.Object(path, func(key string) {
+		isObject := r.Object(path, func(key string) {
 			switch key {
 			case "orderId":
-				f.reader.Text(path+".orderId", &order)
+				r.Text(path+".orderId", &order)
 			case "latitude":
-				f.reader.Number(path+".latitude", &latitude)
+				r.Number(path+".latitude", &latitude)
 			case "longitude":
-				f.reader.Number(path+".longitude", &longitude)
+				r.Number(path+".longitude", &longitude)
 			case "at":
-				f.reader.Text(path+".at", &at)
+				r.Text(path+".at", &at)
 			default:
-				f.reader.Skip()
+				r.Skip()
 			}
 		})
-		if f.faults = append(f.faults, f.reader.Wrong...); isObject {
+		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; isObject {
+			f.WrongType = r.Wrong
 			positions = append(positions, f.position(path, &order, latitude, longitude, &at, now))
 		}
-		f.reader.Wrong = nil
 	})
-	if err := f.reader.End(); err != nil {
-		return nil, err
-	}
+	f.WrongType = r.Wrong
 	return positions, f.err()
 }
 
 func (f *form) position(path string, order *delivery.Text, latitude, longitude delivery.Number, at *delivery.Text, now time.Time) ledger.Position {
-	p := ledger.Position{Location: f.location(path, &latitude, &longitude, f.occurred(path+".at", at, now))}
-	if !f.require(path+".orderId", order.Set) {
-		return p
+	var p ledger.Position
+	if f.Require(path+".orderId", order.Set) {
+		var err error
+		if p.Order, err = delivery.ParseOrderID(order.Value); err != nil {
+			f.Invalid(path+".orderId", "must be an order id")
+		}
 	}
-	id, err := delivery.ParseOrderID(order.Value)
-	if err != nil {
-		f.invalid(path+".orderId", "must be an order id")
-	}
-	p.Order = id
+	p.Location = f.location(path, &latitude, &longitude, f.occurred(path+".at", at, now))
 	return p
 }

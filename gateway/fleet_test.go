@@ -391,7 +391,7 @@ func TestFleet_HoldsSoManyRequestsInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := e.g.fleetCrowds.of(id, e.g.privateCrowd.shed)
+	own := e.g.fleetLimiters.of(id, e.g.privateLimiter.shed)
 	for range maxFleetInFlight {
 		if !own.enter() {
 			t.Fatal("no place")

@@ -2,11 +2,7 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
@@ -15,11 +11,11 @@ import (
 // form is a request body whose rules are few enough to stand in its handler:
 // the token endpoints, the webhook, the fleet and admin APIs. Name the fields,
 // read, then check each; err gathers every fault. Orders and stores have
-// decoders of their own and are judged by package delivery.
+// decoders of their own and are checked by package delivery.
 type form struct {
+	delivery.Faults
 	reader strictjson.Reader
 	fields map[string]func(path string)
-	faults []delivery.FieldError
 	closed string // an object in which an unknown member is a fault, elsewhere it is ignored
 }
 
@@ -72,12 +68,10 @@ func (f *form) texts(path string) *[]string {
 	return list
 }
 
-// read reads the body. The error is MALFORMED_REQUEST; what is wrong with the
-// fields is said by err.
-func (f *form) read() error {
+// read reads the body. What is wrong with it is said by err.
+func (f *form) read() {
 	f.reader.Root(f.member(""))
-	f.faults = append(f.faults, f.reader.Wrong...)
-	return f.reader.End()
+	f.WrongType = f.reader.Wrong
 }
 
 // member reads one member of the object at prefix ("" or "courier."). A key with
@@ -98,100 +92,24 @@ func (f *form) member(prefix string) func(key string) {
 			}
 		}
 		if f.closed != "" && strings.HasPrefix(prefix, f.closed+".") {
-			f.invalid(path, "is unknown")
+			f.Invalid(path, "is unknown")
 		}
 		f.reader.Skip()
 	}
 }
 
-// maxFaults bounds how many faults one answer lists; a batch of positions can
-// have thousands.
-const maxFaults = 50
-
-// invalid records a fault of a field; the first of each field counts.
-func (f *form) invalid(path, message string) {
-	if len(f.faults) < maxFaults && !f.faulty(path) {
-		f.faults = append(f.faults, delivery.FieldError{Field: path, Message: message})
-	}
-}
-
-// faulty reports whether the field, or an object that should hold it, is wrong
-// already.
-func (f *form) faulty(path string) bool {
-	for _, fault := range f.faults {
-		if rest, ok := strings.CutPrefix(path, fault.Field); ok && (rest == "" || rest[0] == '.') {
-			return true
-		}
-	}
-	return false
-}
-
-// err is the VALIDATION_FAILED that lists every fault, nil without one.
+// err is MALFORMED_REQUEST for what could not be read, the VALIDATION_FAILED that
+// lists every fault, or nil.
 func (f *form) err() error {
-	if len(f.faults) == 0 {
-		return nil
+	if err := f.reader.End(); err != nil {
+		return err
 	}
-	fields := f.faults[:min(len(f.faults), maxFaults)]
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Fields: fields,
-		Message: delivery.WithMore(fields[0].Field+" "+fields[0].Message, len(fields)-1)}
+	return f.Err()
 }
 
-// require records a field that was not given.
-func (f *form) require(path string, set bool) bool {
-	if !set {
-		f.invalid(path, "is required")
+// set takes over a flag that was given.
+func set(flag **bool, into *bool) {
+	if *flag != nil {
+		*into = **flag
 	}
-	return set
-}
-
-// plain is a text of least to most code points after trimming, without control
-// characters; empty when absent or wrong.
-func (f *form) plain(path string, t *delivery.Text, least, most int) string {
-	if !t.Set {
-		return ""
-	}
-	value := strings.TrimSpace(t.Value)
-	if n := utf8.RuneCountInString(value); n < least || n > most {
-		f.invalid(path, fmt.Sprintf("must have %d to %d characters", least, most))
-	} else if strings.ContainsFunc(value, unicode.IsControl) {
-		f.invalid(path, "must not contain control characters")
-	}
-	return value
-}
-
-// whole is an integer within a range; 0 when absent or wrong.
-func (f *form) whole(path string, n *delivery.Number, least, most int) int {
-	if !n.Set {
-		return 0
-	}
-	value, err := strconv.Atoi(n.Literal)
-	if err != nil || value < least || value > most {
-		f.invalid(path, fmt.Sprintf("must be a whole number from %d to %d", least, most))
-		return 0
-	}
-	return value
-}
-
-// degrees is a latitude or longitude: at most the given number either way.
-func (f *form) degrees(path string, n *delivery.Number, most float64) float64 {
-	if !n.Set {
-		return 0
-	}
-	value, err := strconv.ParseFloat(n.Literal, 64)
-	if err != nil || value < -most || value > most {
-		f.invalid(path, fmt.Sprintf("must be from -%[1]v to %[1]v", most))
-	}
-	return value
-}
-
-// moment is a time; zero when absent or wrong.
-func (f *form) moment(path string, t *delivery.Text) time.Time {
-	if !t.Set {
-		return time.Time{}
-	}
-	at, err := delivery.ParseTime(t.Value)
-	if err != nil {
-		f.invalid(path, err.Error())
-	}
-	return at
 }

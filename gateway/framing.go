@@ -52,8 +52,8 @@ const (
 	maxUnwanted = 256 << 10
 )
 
-// readChunks reads a chunked body into the exchange. Trailers are ignored.
-func (x *exchange) readChunks(limit int) error {
+// readChunks reads a chunked body into x.body. Trailers are ignored.
+func (x *requestContext) readChunks(limit int) error {
 	body := bytes.NewBuffer(x.body[:0])
 	stream := x.ctx.RequestBodyStream()
 	_, err := body.ReadFrom(io.LimitReader(stream, int64(limit)+1))
@@ -75,7 +75,7 @@ func (x *exchange) readChunks(limit int) error {
 // so that the client need not see its connection reset, and reports whether the
 // next request may follow. None may behind trailers: the server takes a lone LF
 // for the end of a trailer line, which a proxy in front may not do.
-func (x *exchange) endChunks() bool {
+func (x *requestContext) endChunks() bool {
 	if x.ctx.Response.ConnectionClose() {
 		return false
 	}
@@ -85,7 +85,7 @@ func (x *exchange) endChunks() bool {
 	return n < maxUnwanted && errors.Is(err, io.EOF) && !x.trailers() && ended(stream, false)
 }
 
-func (x *exchange) trailers() bool { return len(x.ctx.Request.Header.PeekTrailerKeys()) > 0 }
+func (x *requestContext) trailers() bool { return len(x.ctx.Request.Header.PeekTrailerKeys()) > 0 }
 
 // ended reports whether a chunked body that has been read came to its end: to
 // the server the end of the connection between two chunks is one too, and so is

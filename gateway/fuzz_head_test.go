@@ -36,7 +36,7 @@ func FuzzHead(f *testing.F) {
 		if ctx.Request.Header.Read(bufio.NewReaderSize(strings.NewReader(head), 16384)) != nil {
 			return
 		}
-		x := &exchange{ctx: &ctx, route: &route{body: requiredBody}}
+		x := &requestContext{ctx: &ctx, route: &route{body: requiredBody}}
 		framing := x.checkHeaders()
 		key, keyErr := x.idempotencyKey("")
 		if keyErr == nil && key != "" && delivery.CheckIdempotencyKey("", []byte(key)) != nil {
@@ -90,7 +90,7 @@ func FuzzChunks(f *testing.F) {
 		if err := ctx.Request.ContinueReadBodyStream(r, 65536, false); err != nil {
 			t.Fatal(err)
 		}
-		x := &exchange{ctx: &ctx, route: &route{body: requiredBody}}
+		x := &requestContext{ctx: &ctx, route: &route{body: requiredBody}}
 		framing := x.readBody(65536)
 		if !x.endChunks() {
 			return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -44,11 +43,11 @@ type gateway struct {
 	// draining is set by the shutdown: not ready, and every response closes.
 	draining atomic.Bool
 	faults   faultLog
-	// vendorCrowd and privateCrowd bound the requests in work of each listener.
-	vendorCrowd, privateCrowd crowd
-	fleetCrowds               fleetCrowds
+	// vendorLimiter and privateLimiter bound the requests in work of each listener.
+	vendorLimiter, privateLimiter inFlightLimiter
+	fleetLimiters                 fleetLimiters
 	// logins bounds the logins of both, so that guesses take no places of requests.
-	logins crowd
+	logins inFlightLimiter
 }
 
 // newGateway prepares a gateway; the ledger is opened by connect.
@@ -63,9 +62,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		scripts:  service.ObserveScripts(process.Registry),
 		tracking: keys.TrackingKeys.Signer(),
 	}
-	g.vendorCrowd.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
+	g.vendorLimiter.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
 	g.logins.bound(maxLogins, nil)
-	g.privateCrowd.bound(s.PrivateAPI.MaxInFlight, g.metrics.shed.WithLabelValues(privateListener))
+	g.privateLimiter.bound(s.PrivateAPI.MaxInFlight, g.metrics.shed.WithLabelValues(privateListener))
 	for _, key := range config.SplitSecrets(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
 	}
@@ -79,15 +78,6 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(), privateDocumentation(s.PrivateAPI.PublicURL)))
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(g.Registry, g.ready, s.Pprof))
 	return g, nil
-}
-
-// ledger is the open ledger; before it is open every request that needs it
-// answers 503 SERVICE_UNAVAILABLE.
-func (g *gateway) ledger() (*ledger.Ledger, error) {
-	if l := g.Ledger(); l != nil {
-		return l, nil
-	}
-	return nil, fmt.Errorf("the gateway is starting: %w", delivery.ErrUnavailable)
 }
 
 // ready says why this replica should get no requests; nil when it should.

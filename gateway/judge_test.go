@@ -63,7 +63,7 @@ func judgeAnswers(t testing.TB, g *gateway, fronts []*front) {
 	for _, rs := range []routes{g.vendorRoutes, g.privateRoutes} {
 		for i := range rs {
 			handle := rs[i].handle
-			rs[i].handle = func(g *gateway, x *exchange) error {
+			rs[i].handle = func(g *gateway, x *requestContext) error {
 				x.ctx.SetUserValue(bodyRead{}, append([]byte{}, x.body...))
 				return handle(g, x)
 			}

@@ -74,14 +74,14 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 	e := newStoreEnv(t, "")
 	parties := map[string]party{"vendor": e.account, "fleet": e.courier}
-	e.g.vendorCrowd.inside.Add(int64(e.g.settings.VendorAPI.MaxInFlight))
-	e.g.privateCrowd.inside.Add(int64(e.g.settings.PrivateAPI.MaxInFlight))
+	e.g.vendorLimiter.inside.Add(int64(e.g.settings.VendorAPI.MaxInFlight))
+	e.g.privateLimiter.inside.Add(int64(e.g.settings.PrivateAPI.MaxInFlight))
 	for api, p := range parties {
 		want(t, e.login(api, p.clientID, p.secret), 200, "")
 		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	}
-	e.g.vendorCrowd.inside.Store(0)
-	e.g.privateCrowd.inside.Store(0)
+	e.g.vendorLimiter.inside.Store(0)
+	e.g.privateLimiter.inside.Store(0)
 	e.g.logins.inside.Add(maxLogins)
 	for api, p := range parties {
 		want(t, e.login(api, p.clientID, p.secret), 200, "")

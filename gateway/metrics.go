@@ -89,7 +89,7 @@ func (m *meter) refused(e *delivery.Error) {
 	if e.Code == delivery.CodeRateLimited {
 		m.limited.Inc()
 	}
-	if e.Code == delivery.CodeServiceUnavailable && e != errCrowded {
+	if e.Code == delivery.CodeServiceUnavailable && e != errOverloaded {
 		m.ledger.Inc()
 	}
 }

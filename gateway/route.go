@@ -28,6 +28,9 @@ const (
 	requiredBody
 )
 
+// handler answers a request; an error is the refusal.
+type handler = func(*gateway, *requestContext) error
+
 // route is one endpoint.
 type route struct {
 	method  string
@@ -39,8 +42,12 @@ type route struct {
 	bucket ledger.Endpoint
 	// login is a token endpoint: it finds its place in flight by itself, see
 	// admitLogin.
-	login  bool
-	handle func(*gateway, *exchange) error
+	login bool
+	// static routes need no ledger.
+	static bool
+	// about reads what the path names; optional.
+	about  func(*requestContext) error
+	handle handler
 
 	segments []string
 	meter    *meter

@@ -124,7 +124,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 		_ = ctx.Conn().Close()
 		return
 	}
-	x := acquireExchange(ctx)
+	x := acquireContext(ctx)
 	defer x.release()
 	x.meter, x.vendor = g.metrics.unparsed, vendor
 	ctx.Response.Header.DisableNormalizing()

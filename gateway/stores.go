@@ -2,19 +2,20 @@ package main
 
 import (
 	"errors"
-	"strconv"
+	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
-// writeTries bounds how often a decision about a store is taken anew because
+// writeTries bounds how often a decision about a store is taken again because
 // somebody else wrote in between. Every try that fails means that another one
 // succeeded, so this many in a row is no ordinary traffic.
 const writeTries = 32
 
 // putStore is PUT /stores/{externalStoreId}.
-func (g *gateway) putStore(x *exchange) error {
+func (g *gateway) putStore(x *requestContext) error {
 	externalID := x.param(0)
 	if err := delivery.CheckExternalStoreID(externalID); err != nil {
 		return g.counted(x, err)
@@ -23,31 +24,26 @@ func (g *gateway) putStore(x *exchange) error {
 	if err := decodeStore(x.text(), &request); err != nil {
 		return g.counted(x, err)
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	before, quota, err := l.Stores.CountAndGet(g.work, x.account, externalID)
+	before, quota, err := x.ledger.Stores.CountAndGet(g.work, x.account, externalID)
 	x.quota = quota
 	if err != nil {
 		return err
 	}
-	store, serving, err := g.upsert(x, l, externalID, before, &request)
+	store, serving, err := g.upsert(x, externalID, before, &request)
 	if err != nil {
 		return err
 	}
-	x.ok(200, appendStore(x.data(), store, serving, request.FleetID.Set))
-	return nil
+	return x.okJSON(viewStore(store, serving, request.FleetID.Set))
 }
 
 // upsert decides and writes until nobody wrote in between.
-func (g *gateway) upsert(x *exchange, l *ledger.Ledger, externalID string, before *delivery.Store, request *delivery.StoreRequest) (*delivery.Store, []*delivery.Fleet, error) {
+func (g *gateway) upsert(x *requestContext, externalID string, before *delivery.Store, request *delivery.StoreRequest) (*delivery.Store, []*delivery.Fleet, error) {
 	for range writeTries {
 		asked, err := request.Check(before)
 		if err != nil {
 			return nil, nil, err
 		}
-		serving := l.Fleets.Snapshot().Covering(asked.Point)
+		serving := x.ledger.Fleets.Snapshot().Covering(asked.Point)
 		after, err := upsertStore(before, asked, request.FleetID.Set, serving, x.now)
 		if err != nil {
 			return nil, nil, err
@@ -56,13 +52,13 @@ func (g *gateway) upsert(x *exchange, l *ledger.Ledger, externalID string, befor
 		if sameStore(before, after) {
 			return &after, serving, nil
 		}
-		if err = l.Stores.Write(g.work, &after); err == nil {
+		if err = x.ledger.Stores.Write(g.work, &after); err == nil {
 			return &after, serving, nil
 		}
 		if !errors.Is(err, ledger.ErrConflict) {
 			return nil, nil, err
 		}
-		if before, err = g.storeIfAny(l, x.account, externalID); err != nil {
+		if before, err = g.storeIfAny(x.ledger, x.account, externalID); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -81,14 +77,16 @@ func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, exter
 	return store, err
 }
 
-// changeStore reads a store, lets move decide, and writes it with the notices
-// that go with the move, until nobody wrote in between. again tells move that an
-// earlier try of this request was not written, or was and the answer got lost:
-// then it may find its own work. move reports false when there is nothing to
-// write.
-func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, externalID string, move storeMove) (*delivery.Store, error) {
+// storeMove decides what becomes of a store, and what is told of it. It reports false
+// when there is nothing to write. retry tells that an earlier try of this request
+// was not written, or was and the answer got lost: then it may find its own work.
+type storeMove = func(s *delivery.Store, retry bool) (notices []ledger.Notice, changed bool, err error)
+
+// changeStore applies a move to the store that the path names, until nobody wrote in
+// between.
+func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Store, error) {
 	for try := range writeTries {
-		store, err := l.Stores.Get(g.work, account, externalID)
+		store, err := x.ledger.Stores.Get(g.work, x.account, x.store)
 		if err != nil {
 			return nil, err
 		}
@@ -96,58 +94,135 @@ func (g *gateway) changeStore(l *ledger.Ledger, account delivery.AccountID, exte
 		if err != nil || !changed {
 			return store, err
 		}
-		if err = l.Stores.Write(g.work, store, notices...); !errors.Is(err, ledger.ErrConflict) {
+		if err = x.ledger.Stores.Write(g.work, store, notices...); !errors.Is(err, ledger.ErrConflict) {
 			return store, err
 		}
 	}
 	return nil, errContended
 }
 
-// appendStore appends the store as a vendor sees it: with its fleet (design section
-// 9), and unless the request has named one with the fleets that serve it (spec,
-// "Store").
-func appendStore(dst []byte, s *delivery.Store, serving []*delivery.Fleet, chosen bool) []byte {
-	dst = append(dst, '{')
-	if !s.Fleet.IsZero() {
-		dst = append(dst, `"externalStoreId":`...)
-		dst = append(appendString(dst, s.ExternalID), ',')
-	}
-	dst = append(dst, `"status":`...)
-	dst = appendString(dst, s.State.String())
-	dst = append(dst, `,"subRegion":`...)
-	dst = appendString(dst, s.SubRegion)
-	if !s.Fleet.IsZero() {
-		dst = append(dst, `,"fleet":{"fleetId":`...)
-		dst = appendString(dst, s.Fleet.String())
-		dst = append(dst, `,"name":`...)
-		dst = append(appendString(dst, s.FleetName), '}')
-	}
-	if !chosen {
-		dst = append(dst, `,"availableFleets":`...)
-		dst = appendFleetOptions(dst, serving)
-	}
-	return append(dst, '}')
+// notice is a webhook about a store.
+func notice(s *delivery.Store, event delivery.EventType, at time.Time, data []byte) []ledger.Notice {
+	return []ledger.Notice{{Account: s.Account, Type: event, OccurredAt: at, Data: data}}
 }
 
-func appendFleetOptions(dst []byte, fleets []*delivery.Fleet) []byte {
-	dst = append(dst, '[')
-	for i, f := range fleets {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		status := "Available"
-		if !f.Available() {
-			status = "Unavailable"
-		}
-		dst = append(dst, `{"fleetId":`...)
-		dst = appendString(dst, f.ID.String())
-		dst = append(dst, `,"name":`...)
-		dst = appendString(dst, f.Name)
-		dst = append(dst, `,"status":"`...)
-		dst = append(dst, status...)
-		dst = append(dst, `","avgDeliveryMinutes":`...)
-		dst = strconv.AppendInt(dst, int64(f.DeliveryMinutes), 10)
-		dst = append(dst, '}')
+// storeInPath reads the path's second parameter; what is no store's id names none.
+func (x *requestContext) storeInPath() error {
+	if x.store = x.param(1); delivery.CheckExternalStoreID(x.store) != nil {
+		return delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
 	}
-	return append(dst, ']')
+	return nil
+}
+
+// storeView is a store as its vendor sees it (spec, "Store"; design section 9).
+type storeView struct {
+	ExternalStoreID string     `json:"externalStoreId,omitempty"` // with a fleet
+	Status          string     `json:"status"`
+	SubRegion       string     `json:"subRegion"`
+	Fleet           *fleetName `json:"fleet,omitempty"`
+	// Available are the fleets that serve the store; absent when the request has
+	// named one.
+	Available []fleetOption `json:"availableFleets,omitzero"`
+}
+
+type fleetName struct {
+	FleetID string `json:"fleetId"`
+	Name    string `json:"name"`
+}
+
+type fleetOption struct {
+	FleetID         string `json:"fleetId"`
+	Name            string `json:"name"`
+	Status          string `json:"status"`
+	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
+}
+
+// viewStore shows a store; chosen tells that the request has named a fleet.
+func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeView {
+	v := storeView{Status: s.State.String(), SubRegion: s.SubRegion}
+	if !s.Fleet.IsZero() {
+		v.ExternalStoreID, v.Fleet = s.ExternalID, &fleetName{s.Fleet.String(), s.FleetName}
+	}
+	if chosen {
+		return v
+	}
+	v.Available = make([]fleetOption, len(serving))
+	for i, f := range serving {
+		v.Available[i] = fleetOption{f.ID.String(), f.Name, "Unavailable", f.DeliveryMinutes}
+		if f.Available() {
+			v.Available[i].Status = "Available"
+		}
+	}
+	return v
+}
+
+// upsertStore decides what a PUT /stores/{externalStoreId} makes of a store
+// (spec, "Store states"; design section 6). It is pure, so that it can be asked
+// again when somebody else wrote in between.
+//
+// before is the stored store, nil for none; asked is the request merged with it;
+// chosen tells that the request itself named a fleet, which asked.Fleet alone
+// does not; serving are the fleets that serve asked.Point, by name. The result
+// carries before's revision. The error is FLEET_NOT_AVAILABLE.
+//
+//	before                  fleetId            after
+//	none, Deactivated       none               AwaitingFleet
+//	any                     not serving        FLEET_NOT_AVAILABLE
+//	none, Deactivated       serving            AwaitingFleetApproval
+//	AwaitingFleet           serving            AwaitingFleetApproval
+//	AwaitingFleet           none               AwaitingFleet
+//	AwaitingFleetApproval   none, the same     AwaitingFleetApproval
+//	Active                  none, the same     Active
+//	either of these two     another, serving   AwaitingFleetApproval
+//	either of these two     none, and its fleet does not serve
+//	                        the address        AwaitingFleet
+//
+// A store that does not stay Active does not migrate any more.
+func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool, serving []*delivery.Fleet, now time.Time) (delivery.Store, error) {
+	after := delivery.Store{State: delivery.AwaitingFleet}
+	if before != nil {
+		after.Revision = before.Revision
+		if before.State != delivery.Deactivated {
+			after = *before
+		}
+	}
+	after.TaxNumber, after.Name, after.Phone = asked.TaxNumber, asked.Name, asked.Phone
+	after.Address, after.Point = asked.Address, asked.Point
+	after.SubRegion = subRegion(serving)
+	after.UpdatedAt = now
+
+	at := slices.IndexFunc(serving, func(f *delivery.Fleet) bool { return f.ID == asked.Fleet })
+	switch {
+	case chosen && at < 0:
+		return delivery.Store{}, delivery.Refuse(delivery.CodeFleetNotAvailable,
+			"fleet %s does not serve the address; repeat the call without fleetId: its availableFleets are those that do", asked.Fleet)
+	case chosen && after.Fleet != asked.Fleet:
+		after.State = delivery.AwaitingFleetApproval
+		after.Fleet, after.FleetName = asked.Fleet, serving[at].Name
+	case !after.Fleet.IsZero() && at < 0:
+		after.State = delivery.AwaitingFleet
+		after.Fleet, after.FleetName = delivery.FleetID{}, ""
+	}
+	if after.State != delivery.Active {
+		after.ClosingDate = time.Time{}
+	}
+	return after, nil
+}
+
+// subRegion is that of the first serving fleet by name; empty without one
+// (design section 6).
+func subRegion(serving []*delivery.Fleet) string {
+	if len(serving) == 0 {
+		return ""
+	}
+	return serving[0].SubRegion
+}
+
+// sameStore reports whether a PUT changed nothing worth writing.
+func sameStore(before *delivery.Store, after delivery.Store) bool {
+	if before == nil {
+		return false
+	}
+	after.UpdatedAt = before.UpdatedAt
+	return after == *before
 }

@@ -49,7 +49,7 @@ func (c *scriptCalls) note(operation string, began, ended time.Time, err error) 
 type attribute = tracing.Attribute
 
 // context is what a request's calls of the ledger are made with.
-func (g *gateway) context(x *exchange) context.Context {
+func (g *gateway) context(x *requestContext) context.Context {
 	if g.Tracer == nil {
 		return g.work
 	}
@@ -62,7 +62,7 @@ func (g *gateway) context(x *exchange) context.Context {
 // about is what every line of the log about a request carries, as far as it is
 // known: the request id that the answer shows, endpoint, account or fleet, order,
 // and the trace while tracing is on. Never what a body or header says.
-func (g *gateway) about(x *exchange, requestID string, rest ...any) []any {
+func (g *gateway) about(x *requestContext, requestID string, rest ...any) []any {
 	line := []any{"request_id", requestID, "endpoint", x.meter.name}
 	if !x.account.IsZero() {
 		line = append(line, "account", x.account)
@@ -80,7 +80,7 @@ func (g *gateway) about(x *exchange, requestID string, rest ...any) []any {
 }
 
 // trace records an answered request, in the trace of its order if it has one.
-func (g *gateway) trace(x *exchange) {
+func (g *gateway) trace(x *requestContext) {
 	status := x.ctx.Response.StatusCode()
 	span := tracing.Span{Kind: tracing.Server, Began: x.now, Ended: time.Now(), Order: x.order, First: x.first,
 		Caller: string(x.ctx.Request.Header.Peek("traceparent")), Name: x.meter.name,

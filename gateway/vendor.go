@@ -14,24 +14,24 @@ func vendorRoutes() routes {
 	return routes{
 		{method: post, pattern: root + "/orders", name: "orders_create", access: vendorOnly, body: requiredBody,
 			bucket: ledger.EndpointOrders, handle: (*gateway).createOrder},
-		{method: get, pattern: root + "/orders/{}", name: "orders_read", access: vendorOnly,
+		{method: get, pattern: root + "/orders/{}", name: "orders_read", access: vendorOnly, about: (*requestContext).orderInPath,
 			bucket: ledger.EndpointOrderStatus, handle: (*gateway).readOrder},
 		{method: post, pattern: root + "/orders/{}/cancel", name: "orders_cancel", access: vendorOnly, body: optionalBody,
-			bucket: ledger.EndpointCancel, handle: (*gateway).cancelOrder},
+			about: (*requestContext).orderInPath, bucket: ledger.EndpointCancel, handle: (*gateway).cancelOrder},
 		{method: put, pattern: root + "/stores/{}", name: "stores_put", access: vendorOnly, body: requiredBody,
 			bucket: ledger.EndpointStores, handle: (*gateway).putStore},
 		{method: post, pattern: root + "/token", name: "token", access: public, login: true, body: requiredBody,
 			bucket: ledger.EndpointToken, handle: (*gateway).vendorToken},
 		{method: put, pattern: root + "/webhook", name: "webhook_put", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointStores, handle: (*gateway).putWebhook},
+			bucket: ledger.EndpointStores, handle: counting((*gateway).putWebhook)},
 		{method: get, pattern: root + "/webhook", name: "webhook_read", access: vendorOnly,
-			bucket: ledger.EndpointStores, handle: (*gateway).readWebhook},
+			bucket: ledger.EndpointStores, handle: counting((*gateway).readWebhook)},
 		{method: remove, pattern: root + "/webhook", name: "webhook_delete", access: vendorOnly,
-			bucket: ledger.EndpointStores, handle: (*gateway).deleteWebhook},
+			bucket: ledger.EndpointStores, handle: counting((*gateway).deleteWebhook)},
 		{method: post, pattern: root + "/webhook/test", name: "webhook_test", access: vendorOnly, body: optionalBody,
-			bucket: ledger.EndpointStores, handle: (*gateway).testWebhook},
+			bucket: ledger.EndpointStores, handle: counting((*gateway).testWebhook)},
 		{method: post, pattern: root + "/webhook/replay", name: "webhook_replay", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointStores, handle: (*gateway).replayOwn},
+			bucket: ledger.EndpointStores, handle: counting((*gateway).replayOwn)},
 	}
 }
 
@@ -39,11 +39,7 @@ func vendorRoutes() routes {
 // everything else in one script. A body that breaks a rule still goes to the
 // ledger, because a replay of an earlier success, or a conflict with one, is
 // answered first (design section 4).
-func (g *gateway) createOrder(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
+func (g *gateway) createOrder(x *requestContext) error {
 	key, broken, err := x.readOrder(g.sandbox())
 	if err != nil {
 		return g.counted(x, err)
@@ -53,10 +49,10 @@ func (g *gateway) createOrder(x *exchange) error {
 	c.Draft, c.Candidates = nil, c.Candidates[:0]
 	if broken == nil {
 		c.Draft = &x.draft
-		c.Candidates = l.Fleets.Snapshot().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
+		c.Candidates = x.ledger.Fleets.Snapshot().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
 		g.simulate(x.draft.PackageNote, c.Candidates)
 	}
-	created, quota, err := l.Orders.Create(g.context(x), c)
+	created, quota, err := x.ledger.Orders.Create(g.context(x), c)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -75,7 +71,7 @@ func (g *gateway) createOrder(x *exchange) error {
 // readOrder reads the body into x.draft, and the idempotency key, empty when it
 // was not sent. broken is the rule that the body breaks; err that it, or the
 // key, could not be read at all.
-func (x *exchange) readOrder(sandbox bool) (key string, broken, err error) {
+func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
 	var request delivery.OrderRequest
 	if err := decodeOrder(x.text(), &request); err != nil {
 		return "", nil, err
@@ -97,7 +93,7 @@ const (
 
 // idempotencyKey is what either header carries; empty when neither was sent. The
 // spec suggests the order's own id, which needs no copy.
-func (x *exchange) idempotencyKey(externalOrderID string) (string, error) {
+func (x *requestContext) idempotencyKey(externalOrderID string) (string, error) {
 	name := headerKey
 	value, sent, err := x.header(headerKey)
 	draft, draftSent, draftErr := x.header(headerDraftKey)
@@ -131,7 +127,7 @@ func unquoted(key []byte) []byte {
 }
 
 // answerCreated answers 201 with an order that was created, now or earlier.
-func (g *gateway) answerCreated(x *exchange, o *delivery.Order) {
+func (g *gateway) answerCreated(x *requestContext, o *delivery.Order) {
 	x.ok(201, o.AppendCreated(x.data(), g.trackingURL(o.ID)))
 }
 
@@ -156,30 +152,24 @@ func (g *gateway) trackingURL(id delivery.OrderID) string {
 	return string(g.tracking.AppendToken(append(url, '/'), id))
 }
 
-// orderID reads the path's order id. What is no id of ours names no order, and
-// the request counts like any other.
-func (g *gateway) orderID(x *exchange) (delivery.OrderID, error) {
-	if id, err := delivery.ParseOrderID(x.param(0)); err == nil {
-		return id, nil
+// orderInPath reads the path's order id. What is no order id names no order.
+func (x *requestContext) orderInPath() (err error) {
+	if x.order, err = delivery.ParseOrderID(x.param(0)); err != nil {
+		return delivery.Refuse(delivery.CodeOrderNotFound,
+			"there is no such order; use the orderId that the creation answered, not the externalOrderId")
 	}
-	return delivery.OrderID{}, g.counted(x, delivery.Refuse(delivery.CodeOrderNotFound,
-		"there is no such order; use the orderId that the creation answered, not the externalOrderId"))
+	return nil
 }
 
 // readOrder is GET /orders/{orderId}.
-func (g *gateway) readOrder(x *exchange) error {
-	id, err := g.orderID(x)
-	if err != nil {
-		return err
-	}
-	x.order = id
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	order, quota, err := l.Orders.Poll(g.context(x), x.account, id)
-	x.quota = quota
-	if err != nil {
+func (g *gateway) readOrder(x *requestContext) error {
+	order, quota, err := x.ledger.Orders.Poll(g.context(x), x.account, x.order)
+	return x.okOrder(order, quota, err)
+}
+
+// okOrder answers an order as its vendor sees it.
+func (x *requestContext) okOrder(order *delivery.Order, quota ledger.Quota, err error) error {
+	if x.quota = quota; err != nil {
 		return err
 	}
 	x.ok(200, order.AppendStatus(x.data(), 0, true, false))
@@ -188,12 +178,7 @@ func (g *gateway) readOrder(x *exchange) error {
 
 // cancelOrder is POST /orders/{orderId}/cancel. It answers the order as
 // readOrder does.
-func (g *gateway) cancelOrder(x *exchange) error {
-	id, err := g.orderID(x)
-	if err != nil {
-		return err
-	}
-	x.order = id
+func (g *gateway) cancelOrder(x *requestContext) error {
 	var request delivery.CancelRequest
 	if len(x.body) > 0 {
 		if err := decodeCancel(x.text(), &request); err != nil {
@@ -204,15 +189,6 @@ func (g *gateway) cancelOrder(x *exchange) error {
 	if err != nil {
 		return g.counted(x, err)
 	}
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	order, quota, err := l.Orders.Cancel(g.context(x), x.account, id, reason, note, x.now)
-	x.quota = quota
-	if err != nil {
-		return err
-	}
-	x.ok(200, order.AppendStatus(x.data(), 0, true, false))
-	return nil
+	order, quota, err := x.ledger.Orders.Cancel(g.context(x), x.account, x.order, reason, note, x.now)
+	return x.okOrder(order, quota, err)
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/webhook"
 )
 
 // webhookView is a registered receiver as its owner sees it. The secret is
@@ -70,36 +73,35 @@ func formatTime(t time.Time) string {
 	return delivery.FormatTime(t)
 }
 
-// putWebhook is PUT /webhook: registers a receiver, or moves it and its waiting
+// putWebhook is PUT /webhook {url}: registers a receiver, or moves it and its waiting
 // events to another URL. The secret is issued once and shown then.
-func (g *gateway) putWebhook(x *exchange) error {
-	url, err := g.decodeWebhook(x)
-	if err != nil {
-		return g.counted(x, err)
+func (g *gateway) putWebhook(x *requestContext) error {
+	f := newForm(x.text())
+	given := f.text("url")
+	f.read()
+	if f.Require("url", given.Set) {
+		if fault := webhookURLFault(given.Value, g.settings.localReceivers()); fault != "" {
+			f.Invalid("url", fault)
+		}
 	}
-	l, err := g.countAndOpen(x)
+	if err := f.err(); err != nil {
+		return err
+	}
+	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, given.Value)
 	if err != nil {
 		return err
 	}
-	endpoint, issued, err := l.Webhooks.SetURL(g.work, x.account, url)
-	if err != nil {
-		return err
-	}
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
-	return x.okJSON(viewWebhook(endpoint, issued))
+	g.audit(x, "webhook registered")
+	return x.okSecret(viewWebhook(endpoint, issued))
 }
 
 // readWebhook is GET /webhook.
-func (g *gateway) readWebhook(x *exchange) error {
-	l, err := g.countAndOpen(x)
+func (g *gateway) readWebhook(x *requestContext) error {
+	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
 	if err != nil {
 		return err
 	}
-	endpoint, err := l.Webhooks.Endpoint(g.work, x.account)
-	if err != nil {
-		return err
-	}
-	attempts, err := l.Webhooks.LastAttempts(g.work, x.account, shownAttempts)
+	attempts, err := x.ledger.Webhooks.LastAttempts(g.work, x.account, shownAttempts)
 	if err != nil {
 		return err
 	}
@@ -110,39 +112,115 @@ func (g *gateway) readWebhook(x *exchange) error {
 
 // deleteWebhook is DELETE /webhook: from now on events are recorded as not
 // sent. Deleting what is not there is 404 like reading it.
-func (g *gateway) deleteWebhook(x *exchange) error {
-	l, err := g.countAndOpen(x)
-	if err != nil {
+func (g *gateway) deleteWebhook(x *requestContext) error {
+	if _, err := x.ledger.Webhooks.Endpoint(g.work, x.account); err != nil {
 		return err
 	}
-	if _, err := l.Webhooks.Endpoint(g.work, x.account); err != nil {
+	if err := x.ledger.Webhooks.Delete(g.work, x.account); err != nil {
 		return err
 	}
-	if err := l.Webhooks.Delete(g.work, x.account); err != nil {
-		return err
-	}
-	x.ok(200, append(x.data(), `{}`...))
-	return nil
+	return x.okJSON(struct{}{})
 }
 
 // testWebhook is POST /webhook/test: queues a webhook.test event.
-func (g *gateway) testWebhook(x *exchange) error {
-	l, err := g.countAndOpen(x)
+func (g *gateway) testWebhook(x *requestContext) error {
+	eventID, err := x.ledger.Webhooks.QueueTest(g.work, x.account, x.now)
 	if err != nil {
 		return err
 	}
-	eventID, err := l.Webhooks.QueueTest(g.work, x.account, x.now)
-	if err != nil {
-		return err
-	}
+	g.audit(x, "webhook test queued", "event", eventID)
 	return x.okJSON(map[string]string{"eventId": eventID})
 }
 
-// countAndOpen counts a request in its bucket and gives the ledger for the rest
-// of its work.
-func (g *gateway) countAndOpen(x *exchange) (*ledger.Ledger, error) {
-	if err := g.count(x); err != nil {
-		return nil, err
+// replayOwn is POST /webhook/replay {since}: the vendor's own events since a
+// time are sent once more, under their own ids, for a receiver that has lost
+// some. One replay of an account runs at a time: another one meanwhile is
+// RATE_LIMITED, with the wait. That request has passed the bucket, so unlike one
+// that the bucket refuses it counts.
+func (g *gateway) replayOwn(x *requestContext) error {
+	f := newForm(x.text())
+	given := f.text("since")
+	f.read()
+	f.Require("since", given.Set)
+	since := f.replayFrom("since", given, x.now)
+	if err := f.err(); err != nil {
+		return err
 	}
-	return g.ledger()
+	replayed, err := x.ledger.Webhooks.ReplaySince(g.work, x.account, since)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(map[string]int{"replayed": replayed})
+}
+
+// How far a replay reaches: events are kept for a day, and one request names at
+// most so many.
+const (
+	maxReplayed    = 1000
+	replayReach    = 24 * time.Hour
+	clockTolerance = time.Minute // between the caller's clock and ours
+)
+
+// replayFrom is the time from which on events are to be sent again: within the
+// last 24 hours, give or take the clocks. Zero when absent or wrong.
+func (f *form) replayFrom(path string, t *delivery.Text, now time.Time) time.Time {
+	from := f.Time(path, *t)
+	switch {
+	case !t.Set:
+	case from.Before(now.Add(-replayReach - clockTolerance)):
+		f.Invalid(path, "must not be more than 24 hours ago"+delivery.ReadAs(t.Value, from))
+	case from.After(now.Add(clockTolerance)):
+		f.Invalid(path, "must not lie in the future"+delivery.ReadAs(t.Value, from))
+	}
+	return from
+}
+
+const maxWebhookURL = 2048
+
+// webhookURLFault says what is wrong with the URL of a receiver by its text; empty
+// for https and a public host, or with local also http and this machine. It keeps
+// mistakes out; what a name resolves to is checked by the worker's dialer at every
+// connection.
+func webhookURLFault(text string, local bool) string {
+	if len(text) > maxWebhookURL {
+		return "must have at most 2048 characters"
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Opaque != "" || u.Hostname() == "" || strings.ContainsAny(text, " \t\r\n"):
+		return "must be an absolute URL"
+	case u.Scheme != "https" && (u.Scheme != "http" || !local):
+		return "must begin with https://"
+	case u.User != nil:
+		return "must not contain credentials"
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return "must not have a fragment"
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return "must have a port from 1 to 65535"
+		}
+	}
+	if !publicHost(u.Hostname(), local) {
+		return "must name a public host"
+	}
+	return ""
+}
+
+// publicHost refuses addresses that lead nowhere public, whatever their
+// notation, and names that only mean something inside a network.
+func publicHost(host string, local bool) bool {
+	name, address, err := webhook.ParseHost(host)
+	switch {
+	case err != nil:
+		return false
+	case address.IsValid():
+		return webhook.PublicAddress(address) || local && address.Unmap().IsLoopback()
+	}
+	dot := strings.LastIndexByte(name, '.')
+	switch name[dot+1:] {
+	case "localhost", "local", "localdomain", "internal", "lan", "home", "corp", "intranet":
+		return local
+	}
+	return dot > 0 || local
 }

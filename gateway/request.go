@@ -15,21 +15,23 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// exchange is one request on its way to its answer. Everything in it belongs to
-// the request and is used again for the next one: what outlives the handler
-// must be copied out.
-type exchange struct {
+// requestContext is one request on its way to its answer. Everything in it belongs
+// to the request and is used again for the next one: what outlives the handler must
+// be copied out.
+type requestContext struct {
 	ctx    *fasthttp.RequestCtx
 	route  *route
 	meter  *meter
 	vendor bool // it came to the Vendor API's listener
 	params [paramsMax][]byte
 	now    time.Time
+	ledger *ledger.Ledger // set for the handlers of all routes but the documentation's
 
-	account delivery.AccountID // of a vendor's request
-	fleet   delivery.FleetID   // of a fleet's
+	account delivery.AccountID // of a vendor's request, or that the path names
+	fleet   delivery.FleetID   // of a fleet's, or that the path names
 	order   delivery.OrderID   // that the request is about, once it is known
-	first   bool               // the request has created it
+	store   string             // that the path of a fleet's or an operator's request names
+	first   bool               // the request has created the order
 	calls   *scriptCalls       // nil while tracing is off
 	// quota is the bucket that the request was counted in; its headers are on
 	// every answer, whatever the answer is.
@@ -41,18 +43,18 @@ type exchange struct {
 	creation *ledger.Creation    // never nil; it keeps its buffers from order to order
 }
 
-var exchanges = sync.Pool{New: func() any { return &exchange{creation: new(ledger.Creation)} }}
+var requestContexts = sync.Pool{New: func() any { return &requestContext{creation: new(ledger.Creation)} }}
 
 // keepBuffer is the largest buffer that is kept for the next request.
 const keepBuffer = 256 << 10
 
-func acquireExchange(ctx *fasthttp.RequestCtx) *exchange {
-	x := exchanges.Get().(*exchange)
+func acquireContext(ctx *fasthttp.RequestCtx) *requestContext {
+	x := requestContexts.Get().(*requestContext)
 	x.ctx, x.now = ctx, time.Now()
 	return x
 }
 
-func (x *exchange) release() {
+func (x *requestContext) release() {
 	body, out := x.body, x.out
 	if cap(body) > keepBuffer {
 		body = nil
@@ -60,13 +62,13 @@ func (x *exchange) release() {
 	if cap(out) > keepBuffer {
 		out = nil
 	}
-	*x = exchange{body: body[:0], out: out[:0], creation: x.creation}
-	exchanges.Put(x)
+	*x = requestContext{body: body[:0], out: out[:0], creation: x.creation}
+	requestContexts.Put(x)
 }
 
 // serve answers one request of a listener; vendor tells which of the two it is.
 func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor bool) {
-	x := acquireExchange(ctx)
+	x := acquireContext(ctx)
 	defer x.release()
 	x.vendor = vendor
 	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
@@ -78,7 +80,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())
 	if x.route == nil {
 		x.meter = g.metrics.unknown
-		g.refuse(x, x.nowhere(allow))
+		g.refuse(x, x.notFound(allow))
 	} else {
 		x.meter = x.route.meter
 		if err := g.handle(x, limit); err != nil {
@@ -94,9 +96,9 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	}
 }
 
-// nowhere is the answer to a request that no route takes. It carries no quota:
+// notFound is the answer to a request that no route takes. It carries no quota:
 // nobody has been authenticated.
-func (x *exchange) nowhere(allow string) error {
+func (x *requestContext) notFound(allow string) error {
 	_ = x.checkFraming() // only whether the connection ends
 	if allow == "" {
 		return x.noSuchPath()
@@ -105,7 +107,7 @@ func (x *exchange) nowhere(allow string) error {
 	return delivery.Refuse(delivery.CodeMethodNotAllowed, "this path takes %s", allow)
 }
 
-func (x *exchange) noSuchPath() error {
+func (x *requestContext) noSuchPath() error {
 	begin := "/api/fleet/v1 or /api/admin/v1"
 	if x.vendor {
 		begin = "/api/vendor/v1"
@@ -113,10 +115,10 @@ func (x *exchange) noSuchPath() error {
 	return delivery.Refuse(delivery.CodeNotFound, "there is no such path; an API's begin with %s and have no slash at the end, see /docs", begin)
 }
 
-// handle checks in the order headers, token, path, size, and then runs the route, if
-// there is a place in the crowd. A defect that panics answers 500 instead of
+// handle checks in the order headers, token, path, size, and then runs the route
+// unless too many requests are in work. A defect that panics answers 500 instead of
 // ending the process with every other request in it.
-func (g *gateway) handle(x *exchange, limit int) (err error) {
+func (g *gateway) handle(x *requestContext, limit int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -135,13 +137,19 @@ func (g *gateway) handle(x *exchange, limit int) (err error) {
 	if unfit == nil && x.route.body != noBody {
 		unfit = x.readBody(limit)
 	}
+	if unfit == nil && x.route.about != nil {
+		unfit = x.route.about(x)
+	}
 	// Only now: who sends a body slowly holds no place.
 	if !x.route.login {
-		crowd := g.crowdOf(x)
-		if !crowd.enter() {
-			return errCrowded
+		limiter := g.limiterOf(x)
+		if !limiter.enter() {
+			return errOverloaded
 		}
-		defer crowd.leave()
+		defer limiter.leave()
+	}
+	if x.ledger = g.Ledger(); x.ledger == nil && !x.route.static {
+		return errStarting
 	}
 	if x.route.access == fleetOnly {
 		own, err := g.enterFleet(x)
@@ -156,10 +164,13 @@ func (g *gateway) handle(x *exchange, limit int) (err error) {
 	return x.route.handle(g, x)
 }
 
+// errStarting is the answer, 503 SERVICE_UNAVAILABLE, until the ledger is open.
+var errStarting = fmt.Errorf("the gateway is starting: %w", delivery.ErrUnavailable)
+
 // counted is the answer to a vendor's request that needs nothing of the ledger
 // but to be counted (design section 4: refused bodies included): the given
 // refusal, unless the limit is used up or the account suspended.
-func (g *gateway) counted(x *exchange, refusal error) error {
+func (g *gateway) counted(x *requestContext, refusal error) error {
 	if x.route.access != vendorOnly {
 		return refusal
 	}
@@ -170,17 +181,23 @@ func (g *gateway) counted(x *exchange, refusal error) error {
 }
 
 // count consumes one request of the route's bucket.
-func (g *gateway) count(x *exchange) error {
-	l, err := g.ledger()
-	if err != nil {
-		return err
-	}
-	x.quota, err = l.Limits.Consume(g.context(x), x.account, x.route.bucket)
+func (g *gateway) count(x *requestContext) (err error) {
+	x.quota, err = x.ledger.Limits.Consume(g.context(x), x.account, x.route.bucket)
 	return err
 }
 
+// counting counts a vendor's request before it is handled.
+func counting(handle handler) handler {
+	return func(g *gateway, x *requestContext) error {
+		if err := g.count(x); err != nil {
+			return err
+		}
+		return handle(g, x)
+	}
+}
+
 // checkHeaders checks how the body is framed and what it claims to be.
-func (x *exchange) checkHeaders() error {
+func (x *requestContext) checkHeaders() error {
 	if err := x.checkFraming(); err != nil {
 		return err
 	}
@@ -204,7 +221,7 @@ func (x *exchange) checkHeaders() error {
 // message with Transfer-Encoding next to Content-Length, with which requests are
 // smuggled past proxies, is refused and the connection closed. The server has
 // refused every coding but chunked and identity.
-func (x *exchange) checkFraming() error {
+func (x *requestContext) checkFraming() error {
 	h := &x.ctx.Request.Header
 	if !wellFormed(h) {
 		x.ctx.SetConnectionClose()
@@ -222,7 +239,7 @@ const wrongFraming = "send either Content-Length or, in HTTP/1.1, Transfer-Encod
 
 // announces looks for a header in the bytes as they came: the parsed form does
 // not tell "Content-Length: 0" from none. name is in lower case.
-func (x *exchange) announces(name string) bool {
+func (x *requestContext) announces(name string) bool {
 	for line := range bytes.Lines(x.ctx.Request.Header.RawHeaders()) {
 		if key, _, found := bytes.Cut(line, []byte{':'}); found && bytes.EqualFold(bytes.TrimSpace(key), []byte(name)) {
 			return true
@@ -233,7 +250,7 @@ func (x *exchange) announces(name string) bool {
 
 // checkContentType accepts application/json, alone or with charset utf-8, and
 // no compression.
-func (x *exchange) checkContentType() error {
+func (x *requestContext) checkContentType() error {
 	kind, parameters, _ := bytes.Cut(x.ctx.Request.Header.ContentType(), []byte{';'})
 	ok := bytes.EqualFold(bytes.TrimSpace(kind), []byte("application/json"))
 	for ok && len(parameters) > 0 {
@@ -253,10 +270,10 @@ func (x *exchange) checkContentType() error {
 	return nil
 }
 
-// readBody reads the body into the exchange. The server streams, so an oversize
+// readBody reads the body into x.body. The server streams, so an oversize
 // body is refused before it has been read; the connection survives if little is
 // left of it.
-func (x *exchange) readBody(limit int) error {
+func (x *requestContext) readBody(limit int) error {
 	length := x.ctx.Request.Header.ContentLength()
 	switch {
 	case length == -1:
@@ -283,11 +300,11 @@ func oversize(limit int) error {
 }
 
 // text is a copy of the body for the decoder: the strings of a decoded request
-// are parts of it and may outlive the exchange.
-func (x *exchange) text() string { return string(x.body) }
+// are parts of it and may outlive the request.
+func (x *requestContext) text() string { return string(x.body) }
 
 // checkPath wants every "{}" of the route's pattern encoded correctly.
-func (x *exchange) checkPath() error {
+func (x *requestContext) checkPath() error {
 	for _, raw := range x.params {
 		if bytes.IndexByte(raw, '%') < 0 {
 			continue
@@ -300,14 +317,14 @@ func (x *exchange) checkPath() error {
 }
 
 // param is the i-th "{}" of the route's pattern, decoded.
-func (x *exchange) param(i int) string {
+func (x *requestContext) param(i int) string {
 	text, _ := decodeSegment(x.params[i]) // see checkPath
 	return text
 }
 
 // header is the value of a request header, and whether it was sent. Sent twice,
 // it is refused: which of the two counts is anyone's guess.
-func (x *exchange) header(name string) (value []byte, sent bool, err error) {
+func (x *requestContext) header(name string) (value []byte, sent bool, err error) {
 	values := x.ctx.Request.Header.PeekAll(name)
 	switch len(values) {
 	case 0:
@@ -321,4 +338,4 @@ func (x *exchange) header(name string) (value []byte, sent bool, err error) {
 var errRepeatedHeader = errors.New("the header occurs more than once")
 
 // query is a parameter of the query; empty when absent.
-func (x *exchange) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }
+func (x *requestContext) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }

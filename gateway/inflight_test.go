@@ -12,13 +12,13 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-func TestCrowd_HoldsItsBound(t *testing.T) {
+func TestInFlight_HoldsItsBound(t *testing.T) {
 	for _, c := range []struct{ bound, come, inside int }{{3, 2, 2}, {3, 3, 3}, {3, 9, 3}, {0, 1000, 1000}} {
-		var crowd crowd
-		crowd.bound(c.bound, prometheus.NewCounter(prometheus.CounterOpts{}))
+		var limiter inFlightLimiter
+		limiter.bound(c.bound, prometheus.NewCounter(prometheus.CounterOpts{}))
 		let := 0
 		for range c.come {
-			if crowd.enter() {
+			if limiter.enter() {
 				let++
 			}
 		}
@@ -26,9 +26,9 @@ func TestCrowd_HoldsItsBound(t *testing.T) {
 			t.Errorf("%d of %d were let in, want %d", let, c.come, c.inside)
 		}
 		for range let {
-			crowd.leave()
+			limiter.leave()
 		}
-		if left := crowd.inside.Load(); left != 0 {
+		if left := limiter.inside.Load(); left != 0 {
 			t.Errorf("%d stay inside", left)
 		}
 	}
@@ -36,11 +36,11 @@ func TestCrowd_HoldsItsBound(t *testing.T) {
 
 // Beyond max_in_flight a request is refused at once, with what a client needs to
 // come back, and leaves no trace; the private listener has places of its own.
-func TestCrowd_RefusesBeyondMaxInFlight(t *testing.T) {
+func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 	const most = 2
 	e := newStoreEnv(t, "", func(s *settings) { s.VendorAPI.MaxInFlight = most })
 	for range most {
-		if !e.g.vendorCrowd.enter() {
+		if !e.g.vendorLimiter.enter() {
 			t.Fatal("no place for the first requests")
 		}
 	}
@@ -58,16 +58,16 @@ func TestCrowd_RefusesBeyondMaxInFlight(t *testing.T) {
 		t.Error("the metrics tell of a broken Redis or not of 3 requests turned away")
 	}
 	for range most {
-		e.g.vendorCrowd.leave()
+		e.g.vendorLimiter.leave()
 	}
 	if a := want(t, e.order(orderBody("A-1"), "A-1"), 201, ""); a.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the same order afterwards: %v", a.header)
 	}
-	e.await("every place given back", func() bool { return e.g.vendorCrowd.inside.Load() == 0 })
+	e.await("every place given back", func() bool { return e.g.vendorLimiter.inside.Load() == 0 })
 }
 
 // A client that sends its body byte by byte keeps nobody out.
-func TestCrowd_SlowBodiesHoldNoPlace(t *testing.T) {
+func TestInFlight_SlowBodiesHoldNoPlace(t *testing.T) {
 	e := newStoreEnv(t, everyLimit(), func(s *settings) { s.VendorAPI.MaxInFlight, s.VendorAPI.ReadTimeout = 1, testserver.Timeout })
 	slow := posted("POST", ordersPath, "Authorization: Bearer "+e.account.token+"\r\n", orderBody("slow"))
 	c := dialBase(t, e.vendor)
@@ -86,14 +86,14 @@ func TestCrowd_SlowBodiesHoldNoPlace(t *testing.T) {
 	}
 }
 
-func BenchmarkCrowd(b *testing.B) {
-	var crowd crowd
-	crowd.bound(1024, prometheus.NewCounter(prometheus.CounterOpts{}))
+func BenchmarkInFlight(b *testing.B) {
+	var limiter inFlightLimiter
+	limiter.bound(1024, prometheus.NewCounter(prometheus.CounterOpts{}))
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if crowd.enter() {
-				crowd.leave()
+			if limiter.enter() {
+				limiter.leave()
 			}
 		}
 	})

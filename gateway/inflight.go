@@ -1,0 +1,86 @@
+package main
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+)
+
+// inFlightLimiter bounds the requests that are in work, nearly all of them waiting
+// for Redis. Beyond what Redis takes, a longer queue would serve nobody sooner and
+// everybody later, until all of them time out.
+type inFlightLimiter struct {
+	most   int64 // 0: no bound
+	inside atomic.Int64
+	shed   prometheus.Counter // nil: not counted
+}
+
+// bound sets the limit (0: none) and what counts those refused; before the first
+// request.
+func (c *inFlightLimiter) bound(most int, shed prometheus.Counter) {
+	c.most, c.shed = int64(most), shed
+}
+
+// enter reports whether there is a place; whoever got one leaves it.
+func (c *inFlightLimiter) enter() bool {
+	if c.inside.Add(1) <= c.most || c.most == 0 {
+		return true
+	}
+	c.inside.Add(-1)
+	if c.shed != nil {
+		c.shed.Inc()
+	}
+	return false
+}
+
+func (c *inFlightLimiter) leave() { c.inside.Add(-1) }
+
+// errOverloaded is the answer to one who got none. Nothing was counted or written.
+var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+	Message: "the service is busy; sending the same request again is safe"}
+
+// maxLogins is how many logins may be in work at once on both listeners, each of
+// them waiting for Redis.
+const maxLogins = 32
+
+func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
+	if x.vendor {
+		return &g.vendorLimiter
+	}
+	return &g.privateLimiter
+}
+
+// maxFleetInFlight is how many requests of one fleet are in work at a gateway. When
+// Redis is slow no fleet keeps the others, or operators, out.
+const maxFleetInFlight = 64
+
+// fleetLimiters are the limiters of fleets that there are.
+type fleetLimiters struct{ byID sync.Map }
+
+func (f *fleetLimiters) of(id delivery.FleetID, shed prometheus.Counter) *inFlightLimiter {
+	if c, there := f.byID.Load(id); there {
+		return c.(*inFlightLimiter)
+	}
+	c := new(inFlightLimiter)
+	c.bound(maxFleetInFlight, shed)
+	first, _ := f.byID.LoadOrStore(id, c)
+	return first.(*inFlightLimiter)
+}
+
+// enterFleet counts a fleet's request in its limit and in its limiter, which whoever
+// got in leaves.
+func (g *gateway) enterFleet(x *requestContext) (*inFlightLimiter, error) {
+	c := g.fleetLimiters.of(x.fleet, g.privateLimiter.shed)
+	if !c.enter() {
+		return nil, errOverloaded
+	}
+	if err := x.ledger.Fleets.Admit(g.work, x.ledger.Fleets.Snapshot().Fleet(x.fleet), x.now); err != nil {
+		c.leave()
+		return nil, err
+	}
+	return c, nil
+}
