@@ -206,7 +206,7 @@ type report struct {
 	Costs map[string]*harness.Spread `json:"costs,omitempty"`
 }
 
-// measure runs the parts and tells what they found, also what was found before
+// measure runs the parts and reports what they found, also what was found before
 // a failure.
 func (b *bench) measure(ctx context.Context) error {
 	r := report{Machine: harness.DescribeMachine(ctx), Rounds: b.rounds, Quick: b.quick, Seed: b.seed, Orders: b.orders, History: b.history}
@@ -216,7 +216,7 @@ func (b *bench) measure(ctx context.Context) error {
 	if len(sheet) == 0 {
 		return failure
 	}
-	judged, verdict := harness.Judge(sheet, b.quick)
+	judged, missed := harness.Judge(sheet, b.quick)
 	r.Seconds, r.Costs = time.Since(began).Seconds(), b.costs.spreads()
 	if b.name == ratios.name {
 		r.Lines = judged
@@ -236,7 +236,7 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	b.progress("")
 	harness.Print(b.out, judged)
-	return errors.Join(failure, verdict, harness.WriteJSON(b.json, &r, b.out))
+	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
 }
 
 // runParts runs one part after the other; in a quick run some are beside the

@@ -145,7 +145,7 @@ const (
 )
 
 // courierRun is one measurement of whole orders: created by their vendors,
-// carried out by the fleet step by step, told by webhooks.
+// carried out by the fleet step by step, reported by webhooks.
 type courierRun struct {
 	s        *system
 	create   func(dst []byte, n int) []byte

@@ -104,11 +104,11 @@ func TestWebhooks_QuickRunLosesNothing(t *testing.T) {
 		keys = append(keys, p.name+".lost", p.name+".duplicates", p.name+".invalid")
 	}
 	for _, key := range keys {
-		if f := got[key]; f.Verdict != harness.Passed {
+		if f := got[key]; f.Result != harness.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}
-	if f := got["throughput"]; f.Median <= 0 || f.Verdict != "" {
+	if f := got["throughput"]; f.Median <= 0 || f.Result != "" {
 		t.Errorf("a quick run judges no rates: %+v", f)
 	}
 }
@@ -119,13 +119,13 @@ func TestReporting_QuickRunIsExact(t *testing.T) {
 	r, got := quickRun(t, "reporting", "-orders", "1000", "-history", "10000")
 	for _, key := range []string{"export.wrong", "export.left", "download.differs",
 		"download.http.memory", "download.file.memory", "download.xlsx.memory"} {
-		if f := got[key]; f.Verdict != harness.Passed {
+		if f := got[key]; f.Result != harness.Passed {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}
 	for _, key := range []string{"export.rows", "reports.account_month.order-ledger", "reports.account_month.order-ledger.cold",
 		"reports.year.fleet-statement", "reports.year.fleet-statement.bare", "reports.year.control-totals"} {
-		if f := got[key]; f.Median <= 0 || f.Verdict != "" {
+		if f := got[key]; f.Median <= 0 || f.Result != "" {
 			t.Errorf("a quick run judges no times and rates: %s %+v", key, f)
 		}
 	}

@@ -54,8 +54,8 @@ func (s *system) Stop() {
 	}
 }
 
-// startSystem starts the programs and opens the vendors' stores. Nothing moves
-// but what the fleet API is told.
+// startSystem starts the programs and opens the vendors' stores. Orders move
+// by requests to the fleet API only.
 func (b *bench) startSystem(ctx context.Context, name, redisURL string) (_ *system, err error) {
 	if err := stack.Build(ctx, b.file("bin")); err != nil {
 		return nil, err
@@ -311,8 +311,8 @@ func (s *system) account(ctx context.Context, way string, c costs, measure func(
 	return nil
 }
 
-// note adds one round. A file that was rewritten meanwhile tells nothing of what
-// was appended to it.
+// note adds one round. What was appended to a file is not known when it was
+// rewritten meanwhile.
 func (c costs) note(way string, used usage, rewritten bool, orders float64) {
 	for _, name := range costNames {
 		c.add(way+name, used[name]/orders)

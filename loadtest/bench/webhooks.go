@@ -304,7 +304,7 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 	return sleep(ctx, shortestLife)
 }
 
-// losses are what every part tells of its receipts: lost, received again,
+// losses are every part's figures of its receipts: lost, received again,
 // invalid, in this order.
 func losses(part string, c counts) []harness.Figure {
 	again := 0.0

@@ -75,7 +75,7 @@ func (b *bench) measureBacklog(ctx context.Context) (sheet []harness.Figure, err
 		return nil, err
 	}
 	sheet = compare("backlog", fmt.Sprintf("healthy beside %s waiting events", harness.Grouped(int64(l.events))), pairs)
-	if !b.quick { // a few hundred events tell nothing of one
+	if !b.quick { // the memory of a few hundred events says nothing of one
 		sheet = append(sheet,
 			harness.Figure{Key: "backlog.bytes", Title: "Redis memory per waiting event beyond the event", Unit: "B", Rounds: []float64{l.perWaiting}, Limit: harness.AtMost(300)},
 			harness.Figure{Key: "backlog.retry_bytes", Title: "  when it has been tried and waits for its next attempt", Unit: "B", Rounds: []float64{l.perRetry}, Limit: harness.AtMost(300)},

@@ -274,7 +274,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	case e.behaviour == fails:
 		ctx.SetStatusCode(fasthttp.StatusInternalServerError)
 		return
-	case string(header.Peek("X-Service-Event")) != "webhook.test": // a probe tells of no event
+	case string(header.Peek("X-Service-Event")) != "webhook.test": // a probe is no event
 		e.receive(string(id), at)
 	}
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -300,7 +300,7 @@ type eventKey struct {
 	version uint64
 }
 
-// event is one change of an order that its vendor must be told of. The endpoint
+// event is one change of an order that its vendor must receive. The endpoint
 // knows it before it can arrive, because an order's versions are known before
 // they are stored.
 type event struct {

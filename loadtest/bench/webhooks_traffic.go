@@ -169,16 +169,16 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, pat
 		return t, err
 	}
 	began := time.Now()
-	heard := e.listen(ctx)
+	stop := e.watchOthers(ctx)
 	err = e.flow(ctx, pattern(source), steadyRate, length)
-	noise, failure := heard()
+	busy, failure := stop()
 	if err = errors.Join(err, failure, context.Cause(ctx)); err != nil {
 		return t, err
 	}
 	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
 		return t, err
 	}
-	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), noise)
+	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), busy)
 }
 
 // Other programs on the machine delay everything at once, and a tenth of a second
@@ -207,11 +207,12 @@ func (n noise) around(at time.Time) bool {
 	})
 }
 
-// listen measures the others until stop is called, which returns what was heard.
-func (e *webhookEnv) listen(ctx context.Context) (stop func() (noise, error)) {
+// watchOthers measures the others until stop is called, which returns when they
+// were busy.
+func (e *webhookEnv) watchOthers(ctx context.Context) (stop func() (noise, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var (
-		heard    noise
+		busy     noise
 		failure  error
 		watching sync.WaitGroup
 	)
@@ -220,7 +221,7 @@ func (e *webhookEnv) listen(ctx context.Context) (stop func() (noise, error)) {
 		for failure = err; failure == nil && sleep(ctx, noiseSpan) == nil; {
 			var now harness.Usage
 			if now, failure = harness.Measure(e.processes()...); now.Since(before).Others() > noisy {
-				heard = append(heard, time.Now())
+				busy = append(busy, time.Now())
 			}
 			before = now
 		}
@@ -228,7 +229,7 @@ func (e *webhookEnv) listen(ctx context.Context) (stop func() (noise, error)) {
 	return func() (noise, error) {
 		cancel()
 		watching.Wait()
-		return heard, failure
+		return busy, failure
 	}
 }
 
@@ -331,7 +332,7 @@ func (b *bench) takeTurns(part string, measure func(round int, with bool) (turn,
 	})
 }
 
-// compare tells of both halves, and judges the ratio of their p99s.
+// compare has the figures of both halves, and judges the ratio of their p99s.
 func compare(part, what string, pairs []pair) []harness.Figure {
 	var with, without turn // of all rounds
 	for _, p := range pairs {

@@ -96,8 +96,8 @@ func (l *Limit) holds(v float64) bool {
 	return v <= *l.AtMost
 }
 
-// Verdicts. A figure without a limit, or whose limit a quick run cannot judge,
-// has none.
+// Results. A figure without a limit, or whose limit a quick run cannot judge, has
+// none.
 const (
 	Passed = "ok"
 	Missed = "MISSED"
@@ -141,7 +141,7 @@ type Judged struct {
 	Ratio    *Spread   `json:"ratio,omitempty"` // absent when a baseline is 0
 	Bases    []float64 `json:"base_rounds,omitempty"`
 	Limit    *Limit    `json:"limit,omitempty"`
-	Verdict  string    `json:"verdict,omitempty"`
+	Result   string    `json:"verdict,omitempty"`
 	Note     string    `json:"note,omitempty"`
 
 	aside bool
@@ -198,10 +198,10 @@ func (f *Figure) judge(quick bool) (*Judged, error) {
 	case quick && !f.Limit.AnyMachine:
 		return j, nil
 	case f.Limit.holds(judged):
-		j.Verdict = Passed
+		j.Result = Passed
 		return j, nil
 	}
-	j.Verdict = Missed
+	j.Result = Missed
 	return j, fmt.Errorf("%s is %s, accepted is %s", f.Key, strings.TrimSpace(Number(judged)+" "+unit), f.Limit)
 }
 
@@ -243,9 +243,9 @@ func Print(out io.Writer, all []Judged) {
 		if j.Limit != nil {
 			accepted = j.Limit.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", accepted, j.Verdict, j.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", accepted, j.Result, j.Note)
 	}
-	_ = w.Flush() // nobody reads it: the verdict is the exit status
+	_ = w.Flush() // nobody reads it: the exit status says whether all is well
 	fmt.Fprintln(out)
 }
 

@@ -22,12 +22,12 @@ func TestJudge(t *testing.T) {
 		!strings.Contains(err.Error(), "wrong is 1, accepted is <= 0") || strings.Contains(err.Error(), "fast") {
 		t.Errorf("%v", err)
 	}
-	if len(all) != 5 || all[0].Verdict != Passed || all[0].Median != 70_000 || all[1].Verdict != Missed ||
-		all[2].Key != "slow.cold" || all[4].Verdict != "" || all[4].Median != 4 {
+	if len(all) != 5 || all[0].Result != Passed || all[0].Median != 70_000 || all[1].Result != Missed ||
+		all[2].Key != "slow.cold" || all[4].Result != "" || all[4].Median != 4 {
 		t.Errorf("%+v", all)
 	}
 	all, err = Judge(sheet, true)
-	if err == nil || strings.Contains(err.Error(), "slow") || all[1].Verdict != "" {
+	if err == nil || strings.Contains(err.Error(), "slow") || all[1].Result != "" {
 		t.Errorf("quick: %v, %+v", err, all)
 	}
 	if _, err := Judge([]Figure{{Key: "empty"}}, false); err == nil {

@@ -28,16 +28,6 @@ type Load struct {
 	Want    int // the status that every answer should have
 }
 
-func (l *Load) check(open bool) error {
-	switch {
-	case len(l.Addrs) == 0 || l.Connections < 1 || l.Duration <= 0 || l.Request == nil || l.Want == 0:
-		return errors.New("load: addresses, connections, duration, request and wanted status are required")
-	case open && (l.Rate <= 0 || l.total() < 1):
-		return errors.New("load: the rate makes no request within the duration")
-	}
-	return nil
-}
-
 // total is the number of requests of an open loop.
 func (l *Load) total() int { return int(l.Rate * l.Duration.Seconds()) }
 
@@ -113,12 +103,9 @@ func closeAll(conns []*Conn) {
 }
 
 // ClosedLoop keeps every connection busy for Duration: the next request goes
-// when the last one is answered. It tells how much the server takes, not how
-// long a caller waits. An answer without the wanted status is an error.
+// when the last one is answered. It measures how much the server takes, not
+// how long a caller waits. An answer without the wanted status is an error.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
-	if err := l.check(false); err != nil {
-		return nil, err
-	}
 	conns, err := l.dial(ctx, time.Now().Add(l.Duration+answerTimeout))
 	if err != nil {
 		return nil, err
@@ -191,9 +178,6 @@ var errAllAnswered = errors.New("all are answered")
 // missing 10 s after the last request, when one has not the wanted status, and
 // when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
-	if err := l.check(true); err != nil {
-		return nil, err
-	}
 	bounded, cancel := context.WithTimeout(ctx, l.Duration+answerTimeout)
 	defer cancel()
 	deadline, _ := bounded.Deadline() // it was just set
@@ -276,7 +260,7 @@ func (o *openLoop) read(f *flight) {
 	}
 }
 
-// answered records an answer; more tells that another request was assigned.
+// answered records an answer; more: another request was assigned.
 func (o *openLoop) answered(f *flight, answer Answer, at time.Time) (more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

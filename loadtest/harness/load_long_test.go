@@ -87,9 +87,6 @@ func TestOpenLoop_Refuses(t *testing.T) {
 	for name, change := range map[string]func(*Load){
 		"a broken connection": func(*Load) {},
 		"nobody listening":    func(o *Load) { o.Addrs = []string{nobody.Addr().String()} },
-		"no rate":             func(o *Load) { o.Rate = 0 },
-		"no connections":      func(o *Load) { o.Connections = 0 },
-		"no address":          func(o *Load) { o.Addrs = nil },
 	} {
 		o := good
 		change(&o)

@@ -75,7 +75,7 @@ type Entry struct {
 	Attempt    int
 }
 
-// Counts tell what has arrived. Received = Duplicates + the distinct events.
+// Counts are what has arrived. Received = Duplicates + the distinct events.
 type Counts struct {
 	Received   int            `json:"received"`   // verified and answered 2xx
 	Distinct   int            `json:"distinct"`   // different eventIds
@@ -262,7 +262,7 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 
 // insert keeps the timeline in the order in which things happened, whatever
 // the order of arrival (spec, "Delivery rules" 4). Steps that a fleet skipped
-// share one time; the status tells them apart.
+// share one time; the status orders them.
 func (r *Receiver) insert(e Event) {
 	line := r.orders[e.Order.OrderID]
 	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})
@@ -281,14 +281,14 @@ func (r *Receiver) Counts() Counts {
 	return c
 }
 
-// Timeline is what has been told of an order, by occurredAt.
+// Timeline is what has been received of an order, by occurredAt.
 func (r *Receiver) Timeline(orderID string) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.orders[orderID])
 }
 
-// Orders are the orders that at least one event told of, in no order.
+// Orders are those of which at least one event was received, in no order.
 func (r *Receiver) Orders() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

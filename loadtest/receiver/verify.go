@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Verify tells whether a webhook is the service's and fresh. Call it with the
+// Verify is nil when a webhook is the service's and fresh. Call it with the
 // raw bytes of the body, before parsing them. secret is the whole "whsec_…".
 func Verify(secret string, header http.Header, body []byte, now time.Time) error {
 	// 1. The service's own signature: HMAC of the body, keyed with the text of the secret.

@@ -1,16 +1,12 @@
-// Package shim lets a program of the system's packages, redis-server above all,
-// run with a clock that is wrong and on a disk that is slow or full, without
-// root, containers or tracing: a small C library that the dynamic linker loads
-// in front of libc. The C compiler is needed when it is built.
+// Package shim runs a dynamically linked program, such as redis-server, with a
+// wrong clock and on a slow or full disk, without root or containers: a small C
+// library that the dynamic linker loads in front of libc. gcc builds it.
 //
 //	control file (mapped by both)  <-- ShiftClock, DelaySync, LeaveRoom
 //	     |
 //	program --> gettimeofday, clock_gettime, time   shifted
 //	        --> fsync, fdatasync                    delayed
 //	        --> write                               ENOSPC when the room is used up
-//
-// It owns that library and its control file. It refuses statically linked
-// programs, ours among them: they never ask libc.
 package shim
 
 import (

@@ -3,7 +3,7 @@
 //
 //	POST /        a webhook
 //	GET  /stats   receiver.Counts as JSON
-//	GET  /healthz 200 while it lives
+//	GET  /healthz 200 while it runs
 package main
 
 import (
