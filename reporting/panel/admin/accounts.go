@@ -104,9 +104,6 @@ type accountPage struct {
 	Receiver   *receiver // nil: none is registered
 }
 
-// Refill is what the stores' bucket gets back.
-func (page *accountPage) Refill() string { return shownWindow(page.Account.Limits.Stores.Sustained) }
-
 // Earlier are the client secrets before the present one that still work.
 func (page *accountPage) Earlier() earlierSecrets { return earlierOf(page.Account.EarlierSecrets) }
 

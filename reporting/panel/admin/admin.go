@@ -73,9 +73,9 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 func (p *Pages) shown() map[string]layout.Handler {
 	return map[string]layout.Handler{
 		"/webhooks":                 p.listReceivers,
-		"/webhooks/live":            p.listReceiversLive,
+		"/webhooks/live":            p.listReceivers,
 		"/webhooks/{account}":       p.show(p.showWebhook),
-		"/webhooks/{account}/live":  p.showWebhookLive,
+		"/webhooks/{account}/live":  p.show(p.showWebhook),
 		"/accounts":                 p.show(p.listAccounts),
 		"/accounts/{account}":       p.show(p.showAccount),
 		"/accounts/{account}/use":   p.showUse,

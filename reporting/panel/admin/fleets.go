@@ -54,17 +54,6 @@ func (f fleetRow) Status() string {
 	return "available"
 }
 
-// Tone is the status' colour.
-func (f fleetRow) Tone() string {
-	switch {
-	case f.Disabled, f.Suspended:
-		return "bad"
-	case f.Couriers == 0:
-		return "warn"
-	}
-	return "good"
-}
-
 func (f *fleetRow) count(stores []*delivery.Store) {
 	for _, s := range stores {
 		switch {

@@ -8,7 +8,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/layout"
 )
 
 // limitRow is one window of the limits' table.
@@ -118,19 +117,6 @@ func (l limitRow) Name() string {
 
 // High is from where on a meter warns: four fifths of the limit.
 func (l limitRow) High() int { return int(math.Ceil(0.8 * float64(l.Use.Window.Count))) }
-
-// DefaultText is the limit of a new account in words.
-func (l limitRow) DefaultText() string {
-	if l.Default.Count == 0 {
-		return "none"
-	}
-	return shownWindow(l.Default)
-}
-
-// shownWindow is a limit as pages write numbers.
-func shownWindow(w delivery.Window) string {
-	return fmt.Sprintf("%s in %s s", layout.Count(int64(w.Count)), layout.Count(int64(w.Seconds)))
-}
 
 // inputOf is the value of an input for a number; empty for 0, which is none.
 func inputOf(n int) string {

@@ -196,19 +196,6 @@ func (s storeRow) StateName() string {
 	return stateNames[s.State]
 }
 
-// Tone is the colour of the state.
-func (s storeRow) Tone() string {
-	switch {
-	case s.State == delivery.Active && !s.ClosingDate.IsZero():
-		return "warn"
-	case s.State == delivery.Active:
-		return "good"
-	case s.State == delivery.AwaitingFleetApproval:
-		return "accent"
-	}
-	return ""
-}
-
 // storePage is the page /stores/{account}/{store}.
 type storePage struct {
 	formPage
@@ -221,15 +208,6 @@ type storePage struct {
 }
 
 var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
-
-// Confirmable reports whether the store waits for its fleet's answer.
-func (s *storePage) Confirmable() bool { return s.State == delivery.AwaitingFleetApproval }
-
-// Migratable reports whether the store can get a closing date.
-func (s *storePage) Migratable() bool { return s.State == delivery.Active }
-
-// Closable reports whether the store can be deactivated.
-func (s *storePage) Closable() bool { return s.State != delivery.Deactivated }
 
 // showStore is GET /stores/{account}/{store}.
 func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) error {

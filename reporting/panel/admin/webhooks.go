@@ -48,17 +48,6 @@ func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, e
 	return nil, err
 }
 
-// Tone is the colour of the state.
-func (r receiver) Tone() string {
-	switch r.State.Severity() {
-	case 0:
-		return "good"
-	case 1:
-		return "warn"
-	}
-	return "bad"
-}
-
 // ShortURL is the beginning of the URL; the receiver's page has all of it.
 func (r receiver) ShortURL() string {
 	if short := beginning(r.URL, longestURL); short != r.URL {
@@ -69,9 +58,6 @@ func (r receiver) ShortURL() string {
 
 // RecentAttempts are those in this hour of the clock and the one before.
 func (r receiver) RecentAttempts() int64 { return r.RecentOK + r.RecentFailed }
-
-// Attempted reports whether there were recent attempts.
-func (r receiver) Attempted() bool { return r.RecentAttempts() > 0 }
 
 // SuccessRate is how many of the recent attempts succeeded, 0 to 1.
 func (r receiver) SuccessRate() float64 {
@@ -89,22 +75,19 @@ type receiverList struct {
 	Waiting     int64
 }
 
-// listReceivers is GET /webhooks?state=&text=&page=.
+// listReceivers is GET /webhooks?state=&text=&page=, and its part that refreshes itself.
 func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request) error {
 	list, refused, err := p.readReceivers(r)
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: refused})
-}
-
-// listReceiversLive is the part of it that refreshes itself.
-func (p *Pages) listReceiversLive(w http.ResponseWriter, r *http.Request) error {
-	list, refused, err := p.readReceivers(r)
-	if err := cmp.Or(err, refused); err != nil {
-		return err
+	if layout.IsLive(r) && refused == nil {
+		return p.pages.Part(w, r, "webhooks-live", list)
 	}
-	return p.pages.Part(w, r, "webhooks-live", list)
+	if layout.IsLive(r) {
+		return refused
+	}
+	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: refused})
 }
 
 // readReceivers lists those that the request asks for. refused says why the request
@@ -197,22 +180,19 @@ func (page *webhookPage) InFlight() string { return inputOf(page.Receiver.Limits
 // PerSecond is the form's stored value; empty: the default.
 func (page *webhookPage) PerSecond() string { return inputOf(page.Receiver.Limits.PerSecond) }
 
-// showWebhook is GET /webhooks/{account}?status=&page=.
+// showWebhook is GET /webhooks/{account}?status=&page=, and its part that refreshes itself.
 func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
 	page, misread, err := p.readWebhook(r, o)
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: cmp.Or(o.refused, misread)})
-}
-
-// showWebhookLive is the part of it that refreshes itself.
-func (p *Pages) showWebhookLive(w http.ResponseWriter, r *http.Request) error {
-	page, misread, err := p.readWebhook(r, outcome{})
-	if err := cmp.Or(err, misread); err != nil {
-		return err
+	if layout.IsLive(r) && misread == nil {
+		return p.pages.Part(w, r, "webhook-live", page)
 	}
-	return p.pages.Part(w, r, "webhook-live", page)
+	if layout.IsLive(r) {
+		return misread
+	}
+	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: cmp.Or(o.refused, misread)})
 }
 
 // readWebhook is what the page shows. misread says why the log's filters cannot be
@@ -275,19 +255,6 @@ func outcomeName(state string) string {
 
 // Outcome is how the attempt ended, in words.
 func (a attempt) Outcome() string { return outcomeName(a.State) }
-
-// Tone is the colour of its outcome.
-func (a attempt) Tone() string {
-	switch a.State {
-	case "delivered":
-		return "good"
-	case "retrying":
-		return "warn"
-	case "notSent":
-		return ""
-	}
-	return "bad"
-}
 
 // Beginning is the beginning of the answer.
 func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }

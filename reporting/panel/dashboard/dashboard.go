@@ -74,10 +74,10 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		"GET /overview":         p.overview,
-		"GET /overview/live":    p.overviewLive,
+		"GET /overview/live":    p.overview,
 		"GET /orders":           p.orders,
 		"GET /orders/{id}":      p.order,
-		"GET /orders/{id}/live": p.orderLive,
+		"GET /orders/{id}/live": p.order,
 		"GET /refused-updates":  p.refusedUpdates,
 		"GET /dead-letters":     p.deadLetters,
 	} {
@@ -162,18 +162,4 @@ func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
 		return nil, err
 	}
 	return p.ledger.Fleets.Snapshot().All(), nil
-}
-
-// statusTone is the colour of a status.
-func statusTone(s delivery.Status) string {
-	switch s {
-	case delivery.Delivered:
-		return "good"
-	case delivery.Failed:
-		return "bad"
-	case delivery.Cancelled:
-		return "quiet"
-	default:
-		return "accent"
-	}
 }

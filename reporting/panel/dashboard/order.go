@@ -52,18 +52,6 @@ type recipient struct {
 	delivery.Dropoff
 }
 
-// CourierName is shown as vendors see it.
-func (v *orderView) CourierName() string { return delivery.AbbreviateName(v.Courier.Name) }
-
-// NoCourier is what stands in the place of a courier. A fleet may report steps
-// without ever naming one.
-func (v *orderView) NoCourier() string {
-	if v.Status == delivery.Searching {
-		return "nobody yet"
-	}
-	return "no courier reported"
-}
-
 var errNoOrder = delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order")
 
 // errCannotTell is the answer when the order is not in Redis and ClickHouse does
@@ -76,15 +64,10 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
-}
-
-func (p *Pages) orderLive(w http.ResponseWriter, r *http.Request) error {
-	v, err := p.readOrder(r)
-	if err != nil {
-		return err
+	if layout.IsLive(r) {
+		return p.pages.Part(w, r, "order-live", v)
 	}
-	return p.pages.Part(w, r, "order-live", v)
+	return p.pages.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
 }
 
 // orderSources are what Redis and ClickHouse know of an order.

@@ -237,19 +237,8 @@ func (o *orderRow) Reason() string {
 	return string(o.Failure) + string(o.Cancel)
 }
 
-// Tone is the colour of the status.
-func (o *orderRow) Tone() string { return statusTone(o.Status) }
-
 // StorePath leads to the page of the store.
 func (o *orderRow) StorePath() string { return layout.StorePath(o.Account, o.Store, "") }
-
-// PaymentName is how it is paid, in words.
-func (o *orderRow) PaymentName() string {
-	if o.Payment == delivery.PaymentUnknown {
-		return "not given"
-	}
-	return o.Payment.String()
-}
 
 // ToCollect is what the courier was told to collect: nothing of a prepaid order;
 // not known without a payment type or an amount.

@@ -132,15 +132,10 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
-}
-
-func (p *Pages) overviewLive(w http.ResponseWriter, r *http.Request) error {
-	s, err := p.seen.Get(r.Context())
-	if err != nil {
-		return err
+	if layout.IsLive(r) {
+		return p.pages.Part(w, r, "overview-live", s.view())
 	}
-	return p.pages.Part(w, r, "overview-live", s.view())
+	return p.pages.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
 }
 
 // tile is one figure of the overview. Its value is "–" when it could not be read.

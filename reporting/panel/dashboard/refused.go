@@ -117,44 +117,8 @@ func (r *refusedRow) Reported() string {
 	return "cannot be read"
 }
 
-// ReportedTone is the colour of the reported status.
-func (r *refusedRow) ReportedTone() string {
-	if r.Update.Kind == delivery.KindStatus {
-		return statusTone(r.Update.Status)
-	}
-	return "quiet"
-}
-
-// StatusTone is the colour of the order's status.
-func (r *refusedRow) StatusTone() string { return statusTone(r.Status) }
-
-// StatusName is the order's status; empty when there was none.
-func (r *refusedRow) StatusName() string {
-	if r.Status == 0 {
-		return ""
-	}
-	return r.Status.String()
-}
-
-// CourierName is shown as vendors see it.
-func (r *refusedRow) CourierName() string { return delivery.AbbreviateName(r.Update.Courier.Name) }
-
-// Why is the reason in words. Reasons are the status worker's.
-func (r *refusedRow) Why() string {
-	switch {
-	case r.Unreadable:
-		return "The record of this update cannot be read: " + r.Reason
-	case r.Late:
-		return "Delivered was reported after the order had ended otherwise. The amount may have been collected."
-	case r.Reason == "illegal_move" && r.Status.Terminal():
-		return "The order had ended; nothing moves it any more."
-	case r.Reason == "illegal_move":
-		return "The order's status does not allow it."
-	case r.Reason == "unknown_order":
-		return "There is no such order, or it has left Redis."
-	}
-	return r.Reason
-}
+// IsStatus reports whether a status was reported.
+func (r *refusedRow) IsStatus() bool { return r.Update.Kind == delivery.KindStatus }
 
 // Exceptions leads to finance's list of the day on which the order was created.
 func (r *refusedRow) Exceptions() string {

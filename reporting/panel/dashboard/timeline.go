@@ -74,28 +74,24 @@ type stepView struct {
 	Due bool
 }
 
-// StepTone is the colour of the step in the timeline.
-func (s *stepView) StepTone() string { return statusTone(s.Status) }
-
-// CourierName is shown as vendors see it.
-func (s *stepView) CourierName() string { return delivery.AbbreviateName(s.Courier.Name) }
-
 // attemptView is an attempt as the page shows it.
 type attemptView struct {
 	ledger.AttemptRecord
 	ID string // on the page
 }
 
-// attemptStates are the results in words, and their colours.
-var attemptStates = map[string]struct{ name, tone string }{
-	"delivered": {"delivered", "good"}, "retrying": {"failed", "warn"}, "undelivered": {"given up", "bad"}, "notSent": {"not sent", "quiet"},
-}
-
-// Tone is the colour of its result.
-func (a *attemptView) Tone() string { return cmp.Or(attemptStates[a.State].tone, "quiet") }
-
 // StateName is the result in words.
-func (a *attemptView) StateName() string { return cmp.Or(attemptStates[a.State].name, a.State) }
+func (a *attemptView) StateName() string {
+	switch a.State {
+	case "retrying":
+		return "failed"
+	case "undelivered":
+		return "given up"
+	case "notSent":
+		return "not sent"
+	}
+	return a.State
+}
 
 // Sent reports whether anything went out at all.
 func (a *attemptView) Sent() bool { return a.State != "notSent" }
@@ -175,7 +171,7 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Ti
 		return
 	}
 	last := &s.Attempts[len(attempts)-1]
-	s.State, s.Tone = last.StateName(), last.Tone()
+	s.State, s.Tone = last.StateName(), layout.Tone(last.State)
 	if last.State == "retrying" {
 		s.State = "to be tried again"
 		switch late := now.Sub(last.NextAt); {

@@ -1,9 +1,11 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +32,15 @@ import (
 //	fault ALERT FIELD  what is wrong with a field, or ""
 //	field NAME         the API's name of a field in words
 //	said ALERT         a refusal's message, with the fields that it names in words
+//	tone STATE         the class of a state's colour: good, warn, bad, accent, quiet or ""
+//	courier NAME       a courier's name as vendors see it
 //	chart C            what panel.js draws
 func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": l.address,
 		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
 		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "keep": keep, "fault": Fault, "field": fieldName, "said": said,
-		"chart": (*Chart).json,
+		"tone": Tone, "courier": delivery.AbbreviateName, "chart": (*Chart).json,
 	}
 }
 
@@ -138,15 +142,11 @@ func magnitude(n int64) uint64 {
 }
 
 func countOf(n any) (string, error) {
-	switch n := n.(type) {
-	case int:
-		return Count(int64(n)), nil
-	case int32:
-		return Count(int64(n)), nil
-	case int64:
-		return Count(n), nil
-	case uint64:
-		return Count(int64(min(n, math.MaxInt64))), nil
+	switch v := reflect.ValueOf(n); {
+	case v.CanInt():
+		return Count(v.Int()), nil
+	case v.CanUint():
+		return Count(int64(min(v.Uint(), math.MaxInt64))), nil
 	}
 	return "", fmt.Errorf("count: %T is no whole number", n)
 }
@@ -183,6 +183,23 @@ func Percent(ratio float64) string {
 		tenths = min(max(tenths, 1), 999)
 	}
 	return strconv.FormatFloat(tenths/10, 'f', 1, 64) + " %"
+}
+
+// tones are the colours of states, by the words that pages and API have for them.
+var tones = map[string]string{
+	"Delivered": "good", "Failed": "bad", "Cancelled": "quiet", // orders
+	"delivered": "good", "retrying": "warn", "undelivered": "bad", "notSent": "quiet", // webhook attempts
+	"healthy": "good", "failing": "warn", "unreachable": "bad", "gone": "bad", // receivers
+	"available": "good", "no couriers": "warn", "suspended": "bad", "disabled": "bad", // fleets
+	"active": "good", "migrating": "warn", "awaiting approval": "accent", // stores
+}
+
+// Tone is the colour of an order's status, or of the state of anything else.
+func Tone(state any) string {
+	if status, is := state.(delivery.Status); is {
+		return cmp.Or(tones[status.String()], "accent")
+	}
+	return tones[fmt.Sprint(state)]
 }
 
 // Short is the beginning of an id, enough to tell it from its neighbours.

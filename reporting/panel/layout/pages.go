@@ -97,6 +97,10 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 	return p.show(w, status, name, page)
 }
 
+// IsLive reports whether the request is for the part of a page that refreshes
+// itself: its path ends with /live.
+func IsLive(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/live") }
+
 // Part answers with a template alone, for what refreshes itself.
 func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data any) error {
 	return p.write(w, http.StatusOK, p.parts, name, p.page(r, View{Data: data}))
