@@ -120,18 +120,11 @@ func Span(d time.Duration) string {
 
 // Count is a whole number with its thousands apart: "12,345".
 func Count(n int64) string {
-	digits := strconv.FormatUint(magnitude(n), 10)
-	var b strings.Builder
-	if n < 0 {
-		b.WriteByte('-')
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
-	for i, c := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+	return text
 }
 
 func magnitude(n int64) uint64 {
@@ -153,12 +146,12 @@ func countOf(n any) (string, error) {
 
 // Money is an amount in kuruş as lira: "1,234.56".
 func Money(kurus int64) string {
-	cents := magnitude(kurus) % 100
 	sign := ""
 	if kurus < 0 {
 		sign = "-"
 	}
-	return fmt.Sprintf("%s%s.%02d", sign, Count(int64(magnitude(kurus)/100)), cents)
+	lira, cents := magnitude(kurus)/100, magnitude(kurus)%100
+	return fmt.Sprintf("%s%s.%02d", sign, Count(int64(lira)), cents)
 }
 
 // moneyOf writes an amount that is not known as "–", which is not 0.
