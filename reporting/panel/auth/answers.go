@@ -100,7 +100,7 @@ func WaitSeconds(e *delivery.Error) int64 {
 	return wait
 }
 
-//go:embed page/*.html page/*.css
+//go:embed page/*
 var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "page/*.html"))
@@ -113,63 +113,42 @@ type loginPage struct {
 	Asked bool   // a page was asked for without a session
 }
 
-// words of the pages, in one language.
-type words struct {
-	Language                             string
-	Title, User, Password, SignIn        string
-	Wrong, Throttled, Busy, Expired      string
-	Asked                                string
-	Forbidden, Unavailable, Failed, Back string
-}
+// words are the pages' texts in one language, by name.
+type words map[string]string
 
-var (
-	english = words{Language: "en", Title: "Sign in", User: "User name", Password: "Password", SignIn: "Sign in",
-		Wrong:       "User name or password is wrong.",
-		Throttled:   "Too many attempts. Try again in %d seconds.",
-		Busy:        "Signing in does not work right now. Try again in %d seconds.",
-		Expired:     "Your session has expired. Sign in again.",
-		Asked:       "You were signed out, or have not signed in yet. Sign in to go on to the page that you asked for.",
-		Forbidden:   "You may not do this.",
-		Unavailable: "The service cannot answer right now. Try again in a moment.",
-		Failed:      "This did not work.",
-		Back:        "Back to the start",
+// texts are the words by language.
+var texts = func() (all map[string]words) {
+	content, err := files.ReadFile("page/words.json")
+	if err == nil {
+		err = json.Unmarshal(content, &all)
 	}
-	turkish = words{Language: "tr", Title: "Giriş", User: "Kullanıcı adı", Password: "Parola", SignIn: "Giriş yap",
-		Wrong:       "Kullanıcı adı veya parola yanlış.",
-		Throttled:   "Çok fazla deneme yapıldı. %d saniye sonra yeniden deneyin.",
-		Busy:        "Şu anda giriş yapılamıyor. %d saniye sonra yeniden deneyin.",
-		Expired:     "Oturumunuzun süresi doldu. Yeniden giriş yapın.",
-		Asked:       "Oturumunuz kapandı ya da henüz giriş yapmadınız. İstediğiniz sayfaya gitmek için giriş yapın.",
-		Forbidden:   "Bunun için yetkiniz yok.",
-		Unavailable: "Hizmet şu anda yanıt veremiyor. Biraz sonra yeniden deneyin.",
-		Failed:      "Bu işlem yapılamadı.",
-		Back:        "Başa dön",
+	if err != nil {
+		panic(err)
 	}
-	languages = language.NewMatcher([]language.Tag{language.English, language.Turkish})
-)
+	return all
+}()
+
+var languages = language.NewMatcher([]language.Tag{language.English, language.Turkish})
 
 // wordsFor chooses by Accept-Language; English when it asks for neither.
-func wordsFor(r *http.Request) *words {
+func wordsFor(r *http.Request) words {
 	asked := r.Header.Get("Accept-Language")
 	if len(asked) > 512 {
-		return &english // no browser's
+		return texts["en"] // no browser's
 	}
 	tags, _, err := language.ParseAcceptLanguage(asked)
-	if err != nil {
-		return &english
+	if _, i, _ := languages.Match(tags...); err == nil && i == 1 {
+		return texts["tr"]
 	}
-	if _, i, _ := languages.Match(tags...); i == 1 {
-		return &turkish
-	}
-	return &english
+	return texts["en"]
 }
 
 // page writes the sign-in page.
 func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
 	p.User, p.Next = strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
 	g.write(w, r, status, "login.html", struct {
-		*words
-		P loginPage
+		Words words
+		P     loginPage
 	}{wordsFor(r), p})
 }
 
@@ -179,11 +158,11 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 	text, wait := wordsFor(r), WaitSeconds(e)
 	switch e.Code {
 	case delivery.CodeRateLimited:
-		p.Alert = fmt.Sprintf(text.Throttled, wait)
+		p.Alert = fmt.Sprintf(text["Throttled"], wait)
 	case delivery.CodeServiceUnavailable:
-		p.Alert = fmt.Sprintf(text.Busy, wait)
+		p.Alert = fmt.Sprintf(text["Busy"], wait)
 	default:
-		p.Alert = text.Wrong
+		p.Alert = text["Wrong"]
 	}
 	if wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(wait))
@@ -196,16 +175,16 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	e, requestID := Explain(r, g.log, err)
 	text := wordsFor(r)
-	said := text.Failed
+	said := text["Failed"]
 	switch e.Code.HTTPStatus() {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		said = text.Forbidden
+		said = text["Forbidden"]
 	case http.StatusServiceUnavailable:
-		said = text.Unavailable
+		said = text["Unavailable"]
 	}
 	var body bytes.Buffer
 	err = templates.ExecuteTemplate(&body, "refusal.html", struct {
-		*words
+		Words                    words
 		Said, Message, RequestID string
 	}{text, said, e.Message, requestID})
 	if err != nil {

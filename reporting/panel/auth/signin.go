@@ -34,7 +34,7 @@ func (g *Gate) Handler() http.Handler {
 		p := loginPage{Next: r.URL.Query().Get("next")}
 		// Who signs out has no cookie, and neither has a browser that was closed.
 		if _, err := g.authenticateSession(r); g.sessionID(r) != "" && delivery.CodeOf(err) == delivery.CodeTokenInvalid {
-			p.Alert = wordsFor(r).Expired
+			p.Alert = wordsFor(r)["Expired"]
 		}
 		p.Asked = p.Alert == "" && localPath(p.Next) != "/"
 		g.page(w, r, http.StatusOK, p)
