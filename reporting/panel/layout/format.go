@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,14 +35,23 @@ import (
 //	said ALERT         a refusal's message, with the fields that it names in words
 //	tone STATE         the class of a state's colour: good, warn, bad, accent, quiet or ""
 //	courier NAME       a courier's name as vendors see it
+//	args KEY VALUE …   a map, for a template with several arguments
 //	chart C            what panel.js draws
 func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": l.address,
 		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
 		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "keep": keep, "fault": Fault, "field": fieldName, "said": said,
-		"tone": Tone, "courier": delivery.AbbreviateName, "chart": (*Chart).json,
+		"tone": Tone, "courier": delivery.AbbreviateName, "args": args, "chart": (*Chart).json,
 	}
+}
+
+func args(pairs ...any) map[string]any {
+	m := map[string]any{}
+	for pair := range slices.Chunk(pairs, 2) {
+		m[pair[0].(string)] = pair[1]
+	}
+	return m
 }
 
 func local(t time.Time, layout string) string {
