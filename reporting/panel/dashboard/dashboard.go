@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -50,8 +51,7 @@ type Pages struct {
 	refused   cache.Cache[[]ledger.RefusedUpdate]
 	pinged    cache.Cache[bool] // whether ClickHouse answers
 
-	probing sync.Mutex
-	probed  []readiness // one for each of Programs; replaced, never changed
+	probed atomic.Pointer[[]readiness] // one for each of Programs
 }
 
 // New reads the templates. It connects to nothing.

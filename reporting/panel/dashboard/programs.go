@@ -59,21 +59,19 @@ func (p *Pages) probe(ctx context.Context) {
 			probed[i].since = time.Now()
 		}
 	}
-	p.probing.Lock()
-	defer p.probing.Unlock()
-	p.probed = probed
+	p.probed.Store(&probed)
 }
 
 // programs are all there are, with what they answered last.
 func (p *Pages) programs() []readiness {
-	p.probing.Lock()
-	defer p.probing.Unlock()
-	if p.probed == nil {
-		for _, program := range p.Programs {
-			p.probed = append(p.probed, readiness{name: program.Name})
-		}
+	if probed := p.probed.Load(); probed != nil {
+		return *probed
 	}
-	return p.probed
+	all := make([]readiness, len(p.Programs))
+	for i, program := range p.Programs {
+		all[i].name = program.Name
+	}
+	return all
 }
 
 func (s *seen) programConcerns() (list []concern) {
