@@ -150,7 +150,7 @@ func (t *turns) answer(a *attempt, turn bool) {
 // order puts those within the limits first, then those of whose address the fewest
 // wait, and of these the oldest: nobody waits for a queue that another address
 // fills, and who fills it is the first to be sent away. Users make no difference:
-// a flood that tries ever other names would pass by whoever has one.
+// a flood that tries ever new names would pass everybody who has one.
 func (t *turns) order() func(a, b *attempt) int {
 	addresses, came := map[string]int{}, make(map[*attempt]int, len(t.waiting))
 	for i, a := range t.waiting {

@@ -27,8 +27,8 @@ type orderView struct {
 	At      time.Time
 	Lost    []string
 	InRedis bool // else all comes from ClickHouse
-	// RedisAway says that it may well be in Redis, which cannot be read.
-	RedisAway bool
+	// RedisUnavailable says that it may well be in Redis, which cannot be read.
+	RedisUnavailable bool
 	Live      bool // the page refreshes itself
 	Tracking  string
 
@@ -179,7 +179,7 @@ func except(err error, code delivery.Code) error {
 }
 
 func (p *Pages) view(s *orderSources, now time.Time) *orderView {
-	v := &orderView{orderRow: s.row, At: now, Lost: s.lost, RedisAway: s.away, Late: s.late, Map: s.draw(now)}
+	v := &orderView{orderRow: s.row, At: now, Lost: s.lost, RedisUnavailable: s.away, Late: s.late, Map: s.draw(now)}
 	if s.live != nil {
 		v.takeLive(s.live)
 	} else {
@@ -190,7 +190,7 @@ func (p *Pages) view(s *orderSources, now time.Time) *orderView {
 		v.StoreName = s.store.Name
 	}
 	v.Steps, v.Omitted = timeline(v.ID, s.steps, s.attempts, now)
-	v.Live = v.RedisAway || v.InRedis && (!v.Status.Terminal() || now.Sub(v.Ended) < refreshedAfterEnd && waiting(v.Steps))
+	v.Live = v.RedisUnavailable || v.InRedis && (!v.Status.Terminal() || now.Sub(v.Ended) < refreshedAfterEnd && waiting(v.Steps))
 	if p.TrackingURL != nil {
 		v.Tracking = p.TrackingURL(v.ID)
 	}

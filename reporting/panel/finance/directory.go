@@ -22,7 +22,7 @@ const (
 	maxChoices = 100
 )
 
-// parties are all there are, by name; empty while Redis is away.
+// parties are all there are, by name; empty while Redis is unavailable.
 type parties struct {
 	all   []layout.Choice
 	names map[string]string // by id
@@ -208,7 +208,7 @@ func (ps *parties) choice(field, label, value string) choice {
 }
 
 // stores are an account's, for the field that asks for a store; nil without an
-// account, while Redis is away, and beyond maxChoices only the first.
+// account, while Redis is unavailable, and beyond maxChoices only the first.
 func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []layout.Choice {
 	if account.IsZero() {
 		return nil
