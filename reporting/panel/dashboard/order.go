@@ -29,8 +29,8 @@ type orderView struct {
 	InRedis bool // else all comes from ClickHouse
 	// RedisUnavailable says that it may well be in Redis, which cannot be read.
 	RedisUnavailable bool
-	Live      bool // the page refreshes itself
-	Tracking  string
+	Live             bool // the page refreshes itself
+	Tracking         string
 
 	Ordered, Ready, Updated time.Time
 	Pickup, Dropoff         time.Time // estimates; zero: none
