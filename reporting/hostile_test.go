@@ -117,7 +117,7 @@ func (b *env) tellsWhoIsAway(t *testing.T) {
 	operator := testenv.NewClient(t, "http://"+b.addr, "Authorization: Bearer "+b.token, testenv.AcceptHTML)
 	testserver.Await(t, "both are found away", func() bool {
 		said := operator.Get("/overview").Want(200).Words()
-		return strings.Contains(said, "gateway away") && strings.Contains(said, "worker away") && !strings.Contains(said, "reporting away")
+		return strings.Contains(said, "gateway unavailable") && strings.Contains(said, "worker unavailable") && !strings.Contains(said, "reporting unavailable")
 	})
 }
 

@@ -22,7 +22,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 		want []string // tone, state and subject
 	}{
 		"nothing":               {seen{history: true}, nil},
-		"ClickHouse away":       {seen{}, []string{"bad away ClickHouse"}},
+		"ClickHouse unavailable":       {seen{}, []string{"bad unavailable ClickHouse"}},
 		"a lag that may be":     {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(time.Minute), ledger.RoleStatus: lag(20 * time.Second)}}, nil},
 		"an exporter behind":    {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(3 * time.Minute)}}, []string{"warn behind Export worker"}},
 		"a status worker":       {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleStatus: lag(31 * time.Second)}}, []string{"warn behind Status worker"}},

@@ -338,7 +338,7 @@ func (s *seen) concerns() []concern {
 
 func (s *seen) systemConcerns() (list []concern) {
 	if !s.history {
-		list = append(list, concern{State: "away", Tone: "bad", Subject: "ClickHouse",
+		list = append(list, concern{State: "unavailable", Tone: "bad", Subject: "ClickHouse",
 			Note: "It does not answer. What is live works on and what happens is kept for it; history, the search by store and the reports are unavailable."})
 	}
 	if s.stats != nil && s.stats.DeadLetters > 0 {

@@ -45,7 +45,7 @@ func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	e.pages.Programs = []Program{{"gateway", hangs}, {"worker-1", ready}, {"worker-2", waits}}
 	e.get("/overview").Says("What answers: Redis, ClickHouse.").Hides("gateway") // nobody has been asked yet
 	e.pages.probe(t.Context())
-	a := e.get("/overview").Says("gateway away", "It does not answer on its private listener.", "worker-2 not ready", "waiting for Redis").Hides("worker-1")
+	a := e.get("/overview").Says("gateway unavailable", "It does not answer on its private listener.", "worker-2 not ready", "waiting for Redis").Hides("worker-1")
 	since := func() time.Time { return e.pages.programs()[0].since }
 	noticed := since()
 	if e.pages.probe(t.Context()); !since().Equal(noticed) || noticed.IsZero() || !strings.Contains(a.Text, noticed.In(delivery.Istanbul).Format("2006-01-02T15:04:05")) {
@@ -102,7 +102,7 @@ func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	e.Vendor.Order("", time.Now())
 	must(t, e.Ledger.Limits.Flush(t.Context(), time.Now().Add(-time.Minute)))
 	e.serve(e.away())
-	e.get("/overview").Says("Orders an hour 1", "In progress 0 a list needs ClickHouse", "ClickHouse away", "so history is unavailable").Hides("Cannot be read")
+	e.get("/overview").Says("Orders an hour 1", "In progress 0 a list needs ClickHouse", "ClickHouse unavailable", "so history is unavailable").Hides("Cannot be read")
 }
 
 // A ClickHouse that takes the question and never answers is asked once for all,
@@ -116,7 +116,7 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = hanging.Close() })
 	e.serve(hanging)
-	ask := func() { e.get("/overview/live").Says("ClickHouse away", "Orders an hour 0") }
+	ask := func() { e.get("/overview/live").Says("ClickHouse unavailable", "Orders an hour 0") }
 	pinged := &e.pages.pinged
 	pinged.Timeout = 10 * time.Millisecond
 	var all sync.WaitGroup
@@ -139,5 +139,5 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 func TestOverview_WithoutRedisStillAnswers(t *testing.T) {
 	e := newEnvToStop(t)
 	e.Server.Stop()
-	e.get("/overview").Says("Cannot be read right now: accounts, activity", "Orders an hour –").Hides("ClickHouse away", "What answers")
+	e.get("/overview").Says("Cannot be read right now: accounts, activity", "Orders an hour –").Hides("ClickHouse unavailable", "What answers")
 }

@@ -79,7 +79,7 @@ func (s *seen) programConcerns() (list []concern) {
 		if r.wrong == nil {
 			continue
 		}
-		c := concern{State: "away", Tone: "bad", Subject: r.name, Since: r.since, Note: "It does not answer on its private listener."}
+		c := concern{State: "unavailable", Tone: "bad", Subject: r.name, Since: r.since, Note: "It does not answer on its private listener."}
 		if why, ok := strings.CutPrefix(r.wrong.Error(), "not ready: "); ok {
 			c.State, c.Note = "not ready", why
 		}
