@@ -235,7 +235,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	sources := validate.Sources{Ledger: s.system.ledger, ClickHouseURL: s.system.Demo.ClickHouseURL, Calm: r.calm()}
 	for _, v := range r.vendors {
 		sources.Inboxes = append(sources.Inboxes, v.inbox)
-		sources.Accounts = append(sources.Accounts, validate.Account{ID: v.AccountID, Limits: v.limits, Receiver: v.health, Couriers: true})
+		sources.Accounts = append(sources.Accounts, validate.Account{ID: v.AccountID, Limits: v.limits, Disturbed: v.disturbed, Couriers: true})
 	}
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	err := sources.Settle(settling, func(line string) { s.step("settling: %s", line) })

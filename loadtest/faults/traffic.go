@@ -23,9 +23,9 @@ type vendor struct {
 	limits delivery.Limits
 	inbox  *validate.Inbox
 
-	mu     sync.Mutex
-	health validate.Health
-	sent   []*creation // in the order of sending
+	mu        sync.Mutex
+	disturbed bool        // the receiver, for a part of the round
+	sent      []*creation // in the order of sending
 }
 
 // creation is an order that a client has tried to create.
@@ -40,7 +40,7 @@ type creation struct {
 // active store and a healthy receiver.
 func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand) (vendors []*vendor, err error) {
 	for i := range n {
-		v := &vendor{limits: delivery.DefaultLimits(), health: validate.Healthy}
+		v := &vendor{limits: delivery.DefaultLimits()}
 		if v.inbox, err = validate.NewInbox(); err != nil {
 			return vendors, err
 		}
@@ -68,7 +68,7 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 func (v *vendor) disturb() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.health = validate.Disturbed
+	v.disturbed = true
 }
 
 // recent is how many of the latest creations clients come back to.

@@ -122,12 +122,12 @@ func TestCheck_Webhooks(t *testing.T) {
 	})
 }
 
-func TestCheck_DeadReceivers(t *testing.T) {
+func TestCheck_DisturbedReceivers(t *testing.T) {
 	t.Parallel()
-	// The first account's receiver dies before the order "failed" fails.
-	dead := func(change func(e *env, at string)) func(e *env) {
+	// The first account's receiver is down when the order "failed" fails.
+	down := func(change func(e *env, at string)) func(e *env) {
 		return func(e *env) {
-			e.facts.Accounts[0].Receiver = Dead
+			e.facts.Accounts[0].Disturbed = true
 			at := Subject(e.find(well, "failed").ID, 4)
 			gone := *e.arrival("failed", 4)
 			e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.EventID == gone.EventID })
@@ -136,25 +136,17 @@ func TestCheck_DeadReceivers(t *testing.T) {
 		}
 	}
 	checkAll(t, []breach{
-		{"what did not arrive waits", "", dead(func(e *env, at string) {
+		{"what did not arrive waits", "", down(func(e *env, at string) {
 			e.facts.Remains = []Remains{{Account: well, Waiting: []string{at}, Counts: 1, Scheduled: true}}
 		})},
-		{"what did not arrive was given up and is recorded so", "", dead(func(e *env, _ string) {
+		{"what did not arrive was given up and is recorded so", "", down(func(e *env, _ string) {
 			e.attempt(well, "failed", 4).State = "undelivered"
 		})},
-		{"what did not arrive is nowhere", EventLost, dead(func(*env, string) {})},
-		{"what did not arrive waits where nobody looks", EventLost, dead(func(e *env, at string) {
+		{"what did not arrive is nowhere", EventLost, down(func(*env, string) {})},
+		{"what did not arrive waits where nobody looks", EventLost, down(func(e *env, at string) {
 			e.facts.Remains = []Remains{{Account: well, Waiting: []string{at}, Counts: 1}}
 		})},
-		{"what did not arrive waits behind one that was never attempted", "", dead(func(e *env, at string) {
-			gone := *e.arrival("failed", 3)
-			e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.EventID == gone.EventID })
-			e.facts.Archive.Attempts = without(e.facts.Archive.Attempts, func(a Attempt) bool {
-				return a.EventID == gone.EventID || a.State == "retrying"
-			})
-			e.facts.Remains = []Remains{{Account: well, Queued: []string{Subject(e.find(well, "failed").ID, 3)}, Scheduled: true}}
-		})},
-		{"what did not arrive is not behind one that was attempted", EventLost, dead(func(e *env, _ string) {
+		{"what did not arrive is not behind one that was attempted", EventLost, down(func(e *env, _ string) {
 			e.facts.Remains = []Remains{{Account: well, Waiting: []string{Subject(e.find(well, "failed").ID, 3)}, Counts: 1, Scheduled: true}}
 		})},
 	})
@@ -208,7 +200,6 @@ func TestCheck_ClickHouse(t *testing.T) {
 			e.facts.Archive.Steps = append(e.facts.Archive.Steps, foreign)
 		}},
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
-		{"nothing is recorded of what had nowhere to go", EventLost, goneAttempt(absent)},
 		{"a webhook was settled twice", EventTwice, attemptAgain(func(a *Attempt) { a.Attempt = 2 })},
 		{"an attempt was recorded twice", EventTwice, attemptAgain(func(a *Attempt) { a.State = "retrying" })},
 		{"a webhook was sent again for an operator", "", attemptAgain(func(a *Attempt) { a.Replay = true })},

@@ -44,8 +44,8 @@ var tight = delivery.Limits{
 	OrderStatus: delivery.EndpointLimit{Sustained: delivery.Window{Count: 3000, Seconds: 60}},
 }
 
-func accountNamed(n int, health Health) Account {
-	return Account{ID: delivery.AccountID{15: byte(n)}.String(), Limits: tight, Receiver: health}
+func accountNamed(n int, disturbed bool) Account {
+	return Account{ID: delivery.AccountID{15: byte(n)}.String(), Limits: tight, Disturbed: disturbed}
 }
 
 // pass lets time go by: up to the given time, drawn.
@@ -224,23 +224,14 @@ func (e *env) settle() {
 	}
 }
 
-func (e *env) remains(account string) *Remains {
-	i := slices.IndexFunc(e.facts.Remains, func(r Remains) bool { return r.Account == account })
-	if i < 0 {
-		e.facts.Remains = append(e.facts.Remains, Remains{Account: account, Scheduled: true})
-		i = len(e.facts.Remains) - 1
-	}
-	return &e.facts.Remains[i]
-}
-
-// deliver sends an order's events as the health of its receiver has it.
+// deliver sends an order's events; first attempts at a disturbed receiver may fail.
 func (e *env) deliver(o *Order) {
 	f := &e.facts
-	health := f.Accounts[slices.IndexFunc(f.Accounts, func(a Account) bool { return a.ID == o.Account })].Receiver
+	disturbed := f.Accounts[slices.IndexFunc(f.Accounts, func(a Account) bool { return a.ID == o.Account })].Disturbed
 	id, _ := delivery.ParseOrderID(o.ID)
 	const took = 5 * time.Millisecond
 	after := time.Time{}
-	for n, change := range o.Changes {
+	for _, change := range o.Changes {
 		event := delivery.EventID(id, change.Version)
 		attempt := Attempt{Account: o.Account, EventID: event, State: "delivered", Attempt: 1}
 		began := change.At.Add(time.Duration(10+e.draw.intn(20, "way")) * time.Millisecond)
@@ -250,21 +241,7 @@ func (e *env) deliver(o *Order) {
 		arrival := Arrival{Account: o.Account, EventID: event, Event: "delivery.status_changed", Order: o.ID, External: o.External,
 			Status: change.Status, Failure: change.Failure, Attempt: 1, Occurred: change.At, Answered: 204, Body: "body of " + event}
 		switch {
-		case health == Absent:
-			attempt.State, attempt.At = "notSent", began
-			f.Archive.Attempts = append(f.Archive.Attempts, attempt)
-			continue
-		case health == Dead && e.draw.intn(2, "dead") == 0:
-			if e.draw.intn(2, "tried") == 0 { // and so nothing behind it is
-				e.remains(o.Account).Queued = append(e.remains(o.Account).Queued, Subject(o.ID, uint32(n+2)))
-				return
-			}
-			e.remains(o.Account).Waiting = append(e.remains(o.Account).Waiting, Subject(o.ID, uint32(n+2)))
-			attempt.State = "retrying"
-			attempt.At, after = began, began.Add(took)
-			f.Archive.Attempts = append(f.Archive.Attempts, attempt)
-			continue
-		case health == Disturbed && e.draw.intn(2, "fails first") == 1:
+		case disturbed && e.draw.intn(2, "fails first") == 1:
 			failed := attempt
 			failed.State, failed.At = "retrying", began
 			f.Archive.Attempts = append(f.Archive.Attempts, failed)
@@ -284,7 +261,7 @@ func (e *env) deliver(o *Order) {
 // day is a fixed env with an order that was delivered, one that was cancelled,
 // one that failed and one that is still looked for, of each kind of account.
 func day() *env {
-	e := newEnv(fixed{}, accountNamed(1, Healthy), accountNamed(2, Disturbed), accountNamed(3, Absent))
+	e := newEnv(fixed{}, accountNamed(1, false), accountNamed(2, true))
 	for _, a := range e.facts.Accounts {
 		for n, name := range []string{"delivered", "cancelled", "failed", "searching"} {
 			e.now = e.now.Add(time.Duration(n) * 4 * time.Second)

@@ -7,23 +7,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Health is what a round did to an account's receiver.
-type Health string
-
-// The healths. What is promised of an event depends on it.
-const (
-	Absent    Health = "absent"    // no URL is registered: every event is recorded as not sent
-	Healthy   Health = "healthy"   // reachable all the time: everything arrives, and soon
-	Disturbed Health = "disturbed" // down, slow or cut off at times: everything arrives
-	Dead      Health = "dead"      // unhealthy at the end: everything arrived or waits for its retry
-)
-
 // Account is one account whose operations are checked. Orders of other accounts
 // are ignored.
 type Account struct {
-	ID       string          `json:"id"`
-	Limits   delivery.Limits `json:"limits"`
-	Receiver Health          `json:"receiver"`
+	ID     string          `json:"id"`
+	Limits delivery.Limits `json:"limits"`
+	// Disturbed: its receiver was down, slow or cut off at times, so that webhooks
+	// may be late and some may wait for their retry.
+	Disturbed bool `json:"disturbed,omitempty"`
 	// Couriers: a courier moves the account's orders, so that each must end.
 	Couriers bool `json:"couriers,omitempty"`
 }

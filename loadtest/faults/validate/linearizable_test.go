@@ -17,7 +17,7 @@ import (
 //	0-10 create e1 key=k1 body=b1 201; 20-30 read e1 Assigned; end e1 Delivered e2 -
 func script(t *testing.T, text string) ([]Operation, *Facts) {
 	t.Helper()
-	account := accountNamed(1, Absent)
+	account := accountNamed(1, false)
 	f := &Facts{Accounts: []Account{account}}
 	var ops []Operation
 	for line := range strings.SplitSeq(text, ";") {

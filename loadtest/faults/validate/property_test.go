@@ -79,7 +79,7 @@ func (e *env) playOther(account string, kind Kind) {
 }
 
 func drawEnv(t *rapid.T) *env {
-	e := newEnv(drawn{t}, accountNamed(1, Healthy), accountNamed(2, Disturbed), accountNamed(3, Dead), accountNamed(4, Absent))
+	e := newEnv(drawn{t}, accountNamed(1, false), accountNamed(2, true))
 	play(e, rapid.IntRange(1, 80).Draw(t, "operations"))
 	return e
 }

@@ -72,32 +72,24 @@ func (c *check) checkArrival(a *Arrival) {
 	}
 }
 
-// checkDelivered: every change of every order has reached its receiver, or waits
-// for one that is not healthy, or was given up or had no URL and is recorded so; and
-// none was sent before the first attempt of the one before had ended.
+// checkDelivered: every change of every order has reached its receiver, or that was
+// disturbed and it waits or was given up and is recorded so; and none was sent
+// before the first attempt of the one before had ended.
 func (c *check) checkDelivered() {
 	c.eachOrder(func(o *Order) {
-		health, held := c.accounts[o.Account].Receiver, c.held(o)
+		disturbed, held := c.accounts[o.Account].Disturbed, c.held(o)
 		for i, change := range o.Changes {
 			at := o.subject(i)
 			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
-			switch {
-			case came:
-			case health == Absent && (c.facts.Archive == nil || c.recorded(at, "notSent")):
-			case health == Absent:
-				c.about(at, EventLost, "it had no URL, and that is not recorded")
-			case health == Healthy || !held[i] && !c.recorded(at, "undelivered"):
-				c.about(at, EventLost, "the change to %s never reached its receiver, which is %s, and does not wait", change.Status, health)
+			givenUp := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
+			if !came && !(disturbed && (held[i] || givenUp)) {
+				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait", change.Status, disturbed)
 			}
 			if arrivals := c.arrivals[at]; i > 0 && len(arrivals) > 0 && !c.attempted(o, o.subject(i-1), arrivals[0].Began) {
 				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[i-1].Status)
 			}
 		}
 	})
-}
-
-func (c *check) recorded(at, state string) bool {
-	return slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == state })
 }
 
 // held tells which changes of an order wait: themselves, or because one before
@@ -123,7 +115,7 @@ func (c *check) attempted(o *Order, at string, by time.Time) bool {
 	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
 		return true
 	}
-	if c.accounts[o.Account].Receiver == Healthy {
+	if !c.accounts[o.Account].Disturbed {
 		return false
 	}
 	if c.facts.Archive == nil {
@@ -137,7 +129,7 @@ func (c *check) checkLatency() {
 	var waits []time.Duration
 	c.eachOrder(func(o *Order) {
 		for i, change := range o.Changes {
-			if arrivals := c.arrivals[o.subject(i)]; len(arrivals) > 0 && c.accounts[o.Account].Receiver == Healthy {
+			if arrivals := c.arrivals[o.subject(i)]; len(arrivals) > 0 && !c.accounts[o.Account].Disturbed {
 				waits = append(waits, arrivals[0].Began.Sub(change.At))
 			}
 		}
@@ -153,7 +145,7 @@ func (c *check) checkLatency() {
 }
 
 // checkRemains: nobody holds a lease, and what waits for a webhook waits for a
-// receiver that is not healthy, and workers look at its queue.
+// disturbed receiver, and workers look at its queue.
 func (c *check) checkRemains() {
 	for i := range c.facts.Accounts {
 		a := &c.facts.Accounts[i]
@@ -164,16 +156,13 @@ func (c *check) checkRemains() {
 		if waits := len(w.Queued) + len(w.Waiting) + len(w.Leased); waits > 0 && !w.Scheduled {
 			c.about(a.ID, ScheduleLeft, "%d events wait and no worker will look at them", waits)
 		}
-		if a.Receiver == Dead {
-			continue
-		}
 		if len(w.Leased) > 0 {
 			c.about(a.ID, LeaseLeft, "%d events are leased, such as %s", len(w.Leased), w.Leased[0])
 		}
 		if len(w.Queued) > 0 {
 			c.about(a.ID, ScheduleLeft, "%d events were never attempted, such as %s", len(w.Queued), w.Queued[0])
 		}
-		if len(w.Waiting) > 0 && a.Receiver != Disturbed {
+		if len(w.Waiting) > 0 && !a.Disturbed {
 			c.about(a.ID, ScheduleLeft, "%d events wait for another attempt, such as %s", len(w.Waiting), w.Waiting[0])
 		}
 		if len(w.Waiting) == 0 && w.Counts > 0 {
