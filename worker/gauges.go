@@ -23,48 +23,42 @@ const rarely = 3
 type gauges struct {
 	ledger  *ledger.Ledger
 	log     *slog.Logger
-	streams *prometheus.GaugeVec
-	lag     *prometheus.GaugeVec
-	pending *prometheus.GaugeVec
-	age     *prometheus.GaugeVec
-	roles   []ledger.Role // those whose feeds are watched
-	queued  queueGauges
 	servers *serverFigures
-	refused prometheus.Gauge
-	dead    prometheus.Gauge
+
+	streams, lag, pending, age          *prometheus.GaugeVec
+	refused, dead                       *prometheus.GaugeVec // without labels
+	endpoints, events, breakers, oldest *prometheus.GaugeVec // webhook queues by the state of their endpoints
 }
 
 func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *gauges {
-	g := &gauges{
-		ledger: l,
-		log:    log,
-		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "worker_stream_entries", Help: "Entries in the ledger's streams, settled ones included.",
-		}, []string{"stream"}),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "worker_feed_lag", Help: "Entries that a role has not been handed yet.",
-		}, []string{"role"}),
-		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "worker_feed_pending", Help: "Entries handed to a role and not settled yet.",
-		}, []string{"role"}),
-		age: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "worker_feed_oldest_seconds", Help: "Age of the oldest entry that a role has not settled yet; 0: there is none.",
-		}, []string{"role"}),
-		roles:   []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook},
-		queued:  newQueueGauges(reg),
-		servers: newServerFigures(reg),
-		refused: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "worker_refused_updates", Help: "Refused couriers' updates that the ledger keeps for operators.",
-		}),
-		dead: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "worker_dead_letters", Help: "Entries that no worker could settle; each needs a look.",
-		}),
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		reg.MustRegister(g)
+		return g
 	}
-	reg.MustRegister(g.streams, g.lag, g.pending, g.age, g.refused, g.dead)
+	g := &gauges{
+		ledger:  l,
+		log:     log,
+		servers: newServerFigures(reg),
+
+		streams: gauge("worker_stream_entries", "Entries in the ledger's streams, settled ones included.", "stream"),
+		lag:     gauge("worker_feed_lag", "Entries that a role has not been handed yet.", "role"),
+		pending: gauge("worker_feed_pending", "Entries handed to a role and not settled yet.", "role"),
+		age:     gauge("worker_feed_oldest_seconds", "Age of the oldest entry that a role has not settled yet; 0: there is none.", "role"),
+		refused: gauge("worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators."),
+		dead:    gauge("worker_dead_letters", "Entries that no worker could settle; each needs a look."),
+
+		endpoints: gauge("worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent.", "state"),
+		events:    gauge("worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it.", "state"),
+		breakers:  gauge("worker_webhook_breakers_open", "Endpoints with a backlog that are only probed, because too many attempts failed in a row.", "state"),
+		oldest:    gauge("worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue.", "state"),
+	}
+	g.refused.WithLabelValues() // shown from the start
+	g.dead.WithLabelValues()
 	return g
 }
 
-// run refreshes the figures until ctx ends. While Redis is away they keep
+// run refreshes the figures until ctx ends. While Redis is unavailable they keep
 // their last values; /readyz tells that it is.
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
@@ -95,14 +89,14 @@ func (g *gauges) refresh(ctx context.Context) error {
 		return err
 	}
 	g.show(stats)
-	g.queued.show(queues, time.Now())
+	g.showQueues(queues, time.Now())
 	return nil
 }
 
 // refreshRarely reads the ages of what waits in the streams, and what the servers
 // say of themselves.
 func (g *gauges) refreshRarely(ctx context.Context) error {
-	for _, role := range g.roles {
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook} {
 		lag, err := g.ledger.Streams.Lag(ctx, role)
 		if err != nil {
 			return err
@@ -125,35 +119,16 @@ func (g *gauges) show(s ledger.Stats) {
 	for role, n := range s.Pending {
 		g.pending.WithLabelValues(string(role)).Set(float64(n))
 	}
-	g.refused.Set(float64(s.RefusedUpdates))
-	g.dead.Set(float64(s.DeadLetters))
-}
-
-// queueGauges are the webhook queues by the state of their endpoints.
-type queueGauges struct {
-	endpoints, events, breakers, oldest *prometheus.GaugeVec
-}
-
-func newQueueGauges(reg prometheus.Registerer) queueGauges {
-	byState := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"state"})
-		reg.MustRegister(g)
-		return g
-	}
-	return queueGauges{
-		endpoints: byState("worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent."),
-		events:    byState("worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it."),
-		breakers:  byState("worker_webhook_breakers_open", "Endpoints with a backlog that are only probed, because too many attempts failed in a row."),
-		oldest:    byState("worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue."),
-	}
+	g.refused.WithLabelValues().Set(float64(s.RefusedUpdates))
+	g.dead.WithLabelValues().Set(float64(s.DeadLetters))
 }
 
 var endpointStates = []ledger.EndpointState{
 	ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone,
 }
 
-// show sets every state, so that one that has become empty falls to 0.
-func (g queueGauges) show(queues map[ledger.EndpointState]ledger.QueueStats, now time.Time) {
+// showQueues sets every state, so that one that has become empty falls to 0.
+func (g *gauges) showQueues(queues map[ledger.EndpointState]ledger.QueueStats, now time.Time) {
 	for _, state := range endpointStates {
 		q, label := queues[state], string(state)
 		age := 0.0

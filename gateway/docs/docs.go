@@ -1,11 +1,8 @@
 // Package docs is the documentation that a gateway shows: the OpenAPI documents
 // in a viewer, and the pages for integrators.
-//
-// It owns how the pages look and what they are made of. Everything comes from
-// this program: the viewer is Swagger UI 5.29.0 as a Go module carries it, and the
-// policy that goes with each page lets a browser load nothing from elsewhere. It
-// refuses to know HTTP servers and requests: it has files by name, and who asks
-// for them is the gateway's business. A page is made when it is first asked for.
+// The viewer is Swagger UI 5.29.0 as a Go module carries it; the policy that goes
+// with each page lets a browser load nothing from elsewhere. A file is made when it
+// is first asked for.
 package docs
 
 import (

@@ -1,10 +1,8 @@
 // Package openapi holds the contracts of the three APIs as OpenAPI 3.1 documents,
 // written by hand, and what is derived from them: a Postman collection, the table
 // of error codes, and the page that leads an integrator to the first delivery.
-//
-// It owns these files and nothing else: package contract holds exchanges against
-// them, program derive writes what is derived, the gateway serves them. It
-// refuses to import anything, so that whoever serves a document links no engine.
+// Package contract checks requests and answers by them, command derive writes what is
+// derived, and the gateway serves them.
 package openapi
 
 import _ "embed"

@@ -1,19 +1,14 @@
 // Package token issues and verifies the bearer tokens of vendors and fleets:
 // JWTs signed with HMAC-SHA256 (spec, "Authentication").
 //
-// It owns what a token says and how long it is good. Any replica verifies a
-// token without asking anyone: everything is in the token and in the keys that
-// all replicas share. The header names its key (kid), so keys rotate: add the
-// new one in front, and take the old one out when its last token has expired.
-// The audience names the API and the environment, so a fleet's token opens no
-// vendor endpoint and a sandbox token is refused in production even if both
-// deployments were given the same keys by mistake.
+// Any replica verifies a token without asking anyone: everything is in the token and
+// in the keys that all replicas share. The header names its key (kid), so keys rotate:
+// add the new one in front, and take the old one out when its last token has expired.
+// The audience names the API and the environment, so a fleet's token opens no vendor
+// endpoint, and a sandbox token is refused in production even with the same keys.
 //
-// It refuses any algorithm but HS256, any issuer, audience or key it does not
-// know, and tokens without an expiry or for longer than Lifetime. It does not know whether an account is
-// suspended or exists: the ledger says that with the request's first script; nor
-// whether a token was revoked: the ledger's snapshot says from when on an account's
-// or a fleet's tokens are good.
+// Whether an account exists or is suspended, and whether its tokens were revoked, is
+// the ledger's to say.
 package token
 
 import (

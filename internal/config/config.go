@@ -1,16 +1,15 @@
 // Package config reads a program's settings: one YAML file per program, in
 // which an unknown key is an error, and secrets, which come from the
 // environment or from files that the environment names.
-//
-// It owns the expansion of ${NAME:-default} and the forms of secrets and
-// keyrings. It refuses defaults and rules of its own: what a value may be is
-// said by the type that is loaded, in its Validate method.
+// What a value may be is said by the type that is loaded, in its Validate method.
 package config
 
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -179,4 +178,20 @@ func variableName(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// CheckAddr validates where a program is to listen: host:port, with a number from 0
+// (any free port) to 65535. Whether the host is this machine's shows at the start.
+func CheckAddr(addr string) error {
+	if addr == "" {
+		return errors.New("missing")
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("want host:port")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errors.New("want a port from 0 to 65535")
+	}
+	return nil
 }

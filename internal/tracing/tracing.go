@@ -1,20 +1,14 @@
 // Package tracing sends spans to an OpenTelemetry collector, so that one order can
 // be followed from the vendor's request through the streams to the webhook.
 //
-// The trace of an order is not carried: it is derived. An order id is 16 bytes, and
-// so is a trace id, so an order's trace id is its order id without the dashes, in
-// every program and for ever. Streams, records and scripts need no field for it,
-// nothing is paid for it while it is off, and an operator who has an order id has
-// the trace. The first span, the creation's, has an id that is derived as well, so
-// that all others can name it as their parent. Whether an order is sampled follows
-// from its id, too: programs with the same ratio agree without talking.
+// An order's trace id is its order id without the dashes, so nothing is carried
+// through streams, records and scripts, and whoever has an order id has the trace. The
+// id of the first span, the creation's, is derived as well: all others name it as
+// their parent. Whether an order is sampled follows from its id, too. A caller's own
+// traceparent becomes a link, or is continued where no order is known.
 //
-// A caller's own traceparent is honoured by a link, and where no order is known by
-// continuing it.
-//
-// It owns the form of spans and how they leave. It refuses to hold anybody up: a
-// span is recorded when what it tells of has ended, queued, and dropped when the
-// collector is slow. A nil *Tracer is off, and does nothing.
+// A span is recorded when what it tells of has ended, and dropped when the collector
+// is slow. A nil *Tracer is off.
 package tracing
 
 import (

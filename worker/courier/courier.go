@@ -2,13 +2,10 @@
 // so that a vendor's integration sees stores confirmed and orders delivered
 // without a real courier (spec, "Sandbox"; design section 9).
 //
-// It owns no state: each round reads the fleets' lists and reports the next
-// move of whatever has stood still for a step, through the same door as a real
-// fleet. A restart goes on where it was, and several replicas are harmless,
-// because a repeated report is dropped by the table of moves.
-//
-// It refuses to run outside a sandbox, and it does not wait for readyAt: who
-// tests a pre-order wants to see it delivered.
+// Each round reads the fleets' lists and reports, as a real fleet does, the next move
+// of whatever has stood still for a step. It keeps no state, and several replicas are
+// harmless, because a repeated report changes nothing. It does not wait for readyAt:
+// who tests a pre-order wants to see it delivered.
 package courier
 
 import (
@@ -57,7 +54,7 @@ const (
 	maxPause      = 5 * time.Second
 	// page is how many jobs are listed at once.
 	page = 256
-	// concurrency is how many reports are under way at once.
+	// concurrency is how many reports are in flight at once.
 	concurrency = 32
 )
 
@@ -80,7 +77,7 @@ func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Register
 }
 
 // Run acts until ctx ends. It returns nil then, and never because Redis is
-// away.
+// unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -1,10 +1,8 @@
 // Package contract holds requests and answers against the OpenAPI documents, for
 // tests: what an answer has and the document has not is a fault, and so is a
 // request that the service accepted and the document would not allow.
-//
-// It owns what counts as a fault, and the account of what has been met, from
-// which tests see what is documented and was never tried. It refuses to call
-// anything itself, and no program contains it.
+// It also records what was met, from which tests see what is documented and was never
+// tried. No program contains it.
 package contract
 
 import (

@@ -3,10 +3,6 @@
 //
 //	go run ./gateway/openapi/derive          says what is out of date, and fails
 //	go run ./gateway/openapi/derive -write   writes it
-//
-// It owns the form of both. It refuses to know anything about the APIs that is
-// not in the documents, but the order in which the collection plays a vendor's
-// first delivery.
 package main
 
 import (
