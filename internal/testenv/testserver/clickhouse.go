@@ -1,7 +1,6 @@
 package testserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,9 +26,21 @@ const clickHouseVariable = "TESTSERVER_CLICKHOUSE_URL"
 type ClickHouse struct {
 	URL string // http://127.0.0.1:port; stays the same over Kill and Start
 
-	addr, dir, program string
-	cmd                *exec.Cmd // nil while it does not run, and for the run's
-	log                buffer
+	program   *stack.Program // nil for the run's
+	dedicated bool           // takes its databases along
+}
+
+// newClickHouse prepares an engine with its tables in dir; its log lies beside them.
+func newClickHouse(dir, programs string) (*ClickHouse, error) {
+	addr, err := stack.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	url := "http://" + addr
+	return &ClickHouse{URL: url, program: stack.NewProgram(stack.ProgramOptions{
+		Name: "clickhouse", Path: filepath.Join(programs, "devclickhouse"), Log: dir + ".log", Ready: url + "/ping",
+		Args: []string{"-addr", addr, "-data", dir, "-grace", "5s", "-die-with-parent"},
+	})}, nil
 }
 
 // SharedClickHouse is the engine that the tests of a run share. It must not be
@@ -48,14 +58,19 @@ func SharedClickHouse(t testing.TB) *ClickHouse {
 // again on the same address and folder. It ends with the test.
 func DedicatedClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
-	c := &ClickHouse{addr: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "data"), program: filepath.Join(Programs(t), "devclickhouse")}
+	c, err := newClickHouse(filepath.Join(t.TempDir(), "data"), Programs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.dedicated = true
 	c.Start(t)
 	t.Cleanup(func() {
-		if err := c.stop(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the engine's log:\n%s", &c.log)
+			log, _ := os.ReadFile(c.program.LogPath()) // without it there is less to read
+			t.Logf("the engine's log:\n%s", log)
 		}
 	})
 	return c
@@ -67,7 +82,7 @@ func (c *ClickHouse) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text()[:10])
 	t.Cleanup(func() {
-		if c.dir == "" || c == ownClickHouse.engine { // a dedicated one takes its databases along
+		if !c.dedicated {
 			c.Exec(t, "DROP DATABASE IF EXISTS "+name)
 		}
 	})
@@ -92,73 +107,45 @@ func (c *ClickHouse) Exec(t testing.TB, statement string) string {
 // Start starts a stopped or killed engine again.
 func (c *ClickHouse) Start(t testing.TB) {
 	t.Helper()
-	if err := c.start(); err != nil {
+	if err := c.start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// start returns when the engine answers. While it was down its port was free for others,
+// so a port that is taken is asked for again.
+func (c *ClickHouse) start(ctx context.Context) error {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(100 * time.Millisecond) {
+		err := c.program.Start(ctx)
+		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "address already in use") {
+			return err
+		}
 	}
 }
 
 // Kill ends the engine with SIGKILL.
 func (c *ClickHouse) Kill(t testing.TB) {
 	t.Helper()
-	if c.cmd == nil {
-		t.Fatal("the engine does not run")
-	}
-	_ = c.cmd.Process.Kill() // it may have ended already
-	_ = c.cmd.Wait()         // says "killed"
-	c.cmd = nil
+	c.program.Kill()
 }
 
 // Stop asks the engine to end and waits until it has.
 func (c *ClickHouse) Stop(t testing.TB) {
 	t.Helper()
-	if err := c.stop(); err != nil {
+	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// start launches the engine and returns when it answers. While it was down its
-// port was free for others, so a port that is taken is asked for again.
-func (c *ClickHouse) start() error {
-	if c.cmd != nil {
-		return errors.New("the engine runs already")
+// Close stops the engine, unless it does not run, and tells what went wrong in it.
+func (c *ClickHouse) Close() error {
+	c.program.Stop()
+	said, err := os.ReadFile(c.program.LogPath())
+	if err == nil && strings.Contains(string(said), "panic:") {
+		err = errors.New("panic")
 	}
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(100 * time.Millisecond) {
-		err := c.launch()
-		if err == nil || time.Now().After(deadline) || !strings.Contains(c.log.String(), "address already in use") {
-			return err
-		}
-		c.log.reset()
-	}
-}
-
-func (c *ClickHouse) launch() error {
-	cmd := exec.Command(c.program, "-addr", c.addr, "-data", c.dir, "-grace", "5s", "-die-with-parent")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the tests; the engine follows them
-	cmd.Stderr = &c.log
-	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if _, err := fmt.Fscanln(out, &c.URL); err != nil {
-		err = errors.Join(err, cmd.Wait())
-		return fmt.Errorf("the engine did not start: %w\n%s", err, &c.log)
-	}
-	c.cmd, c.addr = cmd, strings.TrimPrefix(c.URL, "http://")
-	return nil
-}
-
-func (c *ClickHouse) stop() error {
-	if c.cmd == nil {
-		return nil
-	}
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	err := c.cmd.Wait()
-	c.cmd = nil
-	if said := c.log.String(); err != nil || strings.Contains(said, "panic:") {
-		return fmt.Errorf("the engine ended with %w; its log:\n%s", err, said)
+		return fmt.Errorf("the engine: %w; its log:\n%s", err, said)
 	}
 	return nil
 }
@@ -195,17 +182,17 @@ func sharedClickHouse() (*ClickHouse, error) {
 // folder programs holds devclickhouse. The engine's library is installed first, unless
 // it is there.
 func StartClickHouse(dir, programs string) (*ClickHouse, error) {
-	c := &ClickHouse{addr: "127.0.0.1:0", dir: dir, program: filepath.Join(programs, "devclickhouse")}
-	install := exec.Command(c.program, "install")
+	install := exec.Command(filepath.Join(programs, "devclickhouse"), "install")
 	install.Stdout, install.Stderr = os.Stderr, os.Stderr
 	if err := install.Run(); err != nil {
 		return nil, fmt.Errorf("devclickhouse install: %w", err)
 	}
-	return c, c.start()
+	c, err := newClickHouse(dir, programs)
+	if err == nil {
+		err = c.start(context.Background())
+	}
+	return c, err
 }
-
-// Close stops an engine that StartClickHouse has started.
-func (c *ClickHouse) Close() error { return c.stop() }
 
 // programsVariable names the folder of the run's programs.
 const programsVariable = "TESTSERVER_PROGRAMS"
@@ -238,28 +225,4 @@ func builtPrograms() (string, error) {
 		}
 	})
 	return o.dir, o.err
-}
-
-// buffer is a bytes.Buffer for two goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *buffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *buffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *buffer) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Reset()
 }

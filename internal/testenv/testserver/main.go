@@ -33,7 +33,7 @@ func stopOwn() (err error) {
 		server.Stop()
 	}
 	if engine := ownClickHouse.engine; engine != nil && ownClickHouse.dir != "" {
-		err = errors.Join(err, engine.stop())
+		err = errors.Join(err, engine.Close())
 	}
 	for _, dir := range []string{own.dir, ownClickHouse.dir, ownPrograms.dir} {
 		if dir != "" {
