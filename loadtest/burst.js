@@ -12,7 +12,7 @@ import { sleep } from 'k6';
 import { level, plan, shown } from './lib/levels.js';
 import { dice, draw } from './lib/orders.js';
 import { accounts, expect, open, pause, vendor } from './lib/vendor.js';
-import { judge } from './lib/window.js';
+import { measure } from './lib/window.js';
 
 // The spec's limits; an account with others needs another script.
 const windows = [{ count: 600, seconds: 60 }, { count: 120, seconds: 10 }];
@@ -30,7 +30,7 @@ export const options = plan({
   title: 'Bursts at exactly the limits',
   proves: 'A vendor gets all of 120 orders in 10 s and 600 in 60 s, not one more, and is admitted after the wait that a 429 names.',
   levels: [
-    // Judged with a client-side exact window: only what is certain counts.
+    // Checked with a client-side exact window: only what is certain counts.
     level('within_limits_refused', 'count==0', 'nothing within the limits is refused'),
     level('beyond_limits_accepted', 'count==0', 'nothing beyond the limits is accepted'),
     level('retry_after_untrue', 'count==0', 'whoever waits for Retry-After is admitted'),
@@ -67,11 +67,11 @@ function creator(v, data, name) {
     log,
     now: () => { const o = body(); return settle(v.call('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId })); },
     async: async () => { const o = body(); return settle(await v.callAsync('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId })); },
-    judge: () => {
-      const verdict = judge(log, windows);
-      wronged.add(verdict.wronged);
-      beyond.add(verdict.beyond);
-      return verdict;
+    measure: () => {
+      const found = measure(log, windows);
+      wronged.add(found.wronged);
+      beyond.add(found.beyond);
+      return found;
     },
   };
 }
@@ -94,7 +94,7 @@ export function patient(data) {
       && windows.some((w) => r.limit === w.count) && r.remaining === burst.count - 1 - i);
   }
   waitOut(create, minute);
-  create.judge();
+  create.measure();
 }
 
 // The window is full: the next order is refused, and the one after the wait is
@@ -124,8 +124,8 @@ export async function impatient(data) {
     }
   };
   await Promise.all([0, 1, 2, 3].map(lane));
-  const verdict = create.judge();
+  const found = create.measure();
   const first = create.log.reduce((least, r) => Math.min(least, r.sent), Infinity);
   const inMinute = create.log.filter((r) => r.admitted && r.answered < first + minute.seconds * 1000).length;
-  expect({ status: inMinute, body: JSON.stringify(verdict) }, 'the first minute admits exactly 600', () => inMinute === minute.count);
+  expect({ status: inMinute, body: JSON.stringify(found) }, 'the first minute admits exactly 600', () => inMinute === minute.count);
 }

@@ -133,7 +133,7 @@ function broken(v, order, roll) {
   const [status, code, breakRule] = pick(roll, invalid);
   const o = order();
   breakRule(o);
-  const a = v.insist('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId, expect: status });
+  const a = v.resend('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId, expect: status });
   invalids.add(1);
   expect(a, 'an order that breaks a rule is refused with its code', (r) => r.status === status && r.code === code);
 }

@@ -3,7 +3,7 @@
 // speed, every order is accepted and none is lost.
 //
 // The knee, the first rate whose p99 exceeds the service level (100 ms, as in
-// steady.js), is reported and not judged: it is the machine's, and k6 takes its
+// steady.js), is reported and no service level: it is the machine's, and k6 takes its
 // share of that. The orders are held in Searching (SIM:HOLD), so that it is the
 // way of an order that is measured, and not couriers and webhooks beside it. A
 // sandbox courier (COURIER=auto) looks at every held order again and again;
@@ -36,7 +36,7 @@ export const options = plan({
   scenarios: {
     ramp: {
       executor: 'ramping-arrival-rate', startRate: rates[0], timeUnit: '1s', stages,
-      // As many orders may be under way as a busy chain's tills; then k6 drops
+      // As many orders may be in flight as a busy chain's tills; then k6 drops
       // iterations, which the report shows as a rate that is not reached.
       preAllocatedVUs: 100, maxVUs: 100, gracefulStop: '30s',
     },

@@ -57,7 +57,7 @@ func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*web
 	for _, a := range accounts {
 		for _, o := range orders[a.label] {
 			if o.end == "Searching" {
-				continue // where it began: no webhook tells it
+				continue // where it began: there is no webhook of it
 			}
 			reading.Go(func() error {
 				history, err := a.history(readCtx, o.id)

@@ -129,7 +129,7 @@ type limitRow struct {
 	admitted int
 	refused  int
 	most     int // certainly admitted within the span, of the account with the most
-	wronged  int // refused although there was room; -1: cannot be told
+	wronged  int // refused although there was room; -1: not known
 	held     bool
 }
 

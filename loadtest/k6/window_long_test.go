@@ -138,7 +138,7 @@ func hammer(l limit, allowed int) (requests []request) {
 	return requests
 }
 
-// The scripts judge by the same rules, where node is installed to run them.
+// The scripts measure by the same rules, where node is installed to run them.
 func TestMeasure_AgreesWithTheScripts(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")
@@ -166,9 +166,9 @@ func TestMeasure_AgreesWithTheScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-e",
-			`const { judge } = await import(process.argv[1]);
+			`const { measure } = await import(process.argv[1]);
 			 let text = ''; for await (const part of process.stdin) text += part;
-			 console.log(JSON.stringify(judge(...JSON.parse(text))));`, module)
+			 console.log(JSON.stringify(measure(...JSON.parse(text))));`, module)
 		cmd.Stdin = bytes.NewReader(input)
 		said, err := cmd.Output()
 		if err != nil {

@@ -107,7 +107,7 @@ export class Vendor {
 
   // call, not before something remains, and after a 429 again once the wait is
   // over that it asks for.
-  insist(...call) {
+  resend(...call) {
     const last = this.quota[call[2]];
     if (last && last.remaining === 0) sleep(Math.max(0, last.reset - Date.now() / 1000));
     let a = this.call(...call);
@@ -120,7 +120,7 @@ export class Vendor {
 
   // Creates an order. `end` is the status that it must stay in at last.
   create(order, end, key = order.externalOrderId) {
-    return this.took(this.insist('POST', '/orders', 'POST /orders', order, { key }), end);
+    return this.took(this.resend('POST', '/orders', 'POST /orders', order, { key }), end);
   }
 
   // Notes an order whose creation is answered.
@@ -135,11 +135,11 @@ export class Vendor {
   }
 
   cancel(orderId) {
-    return this.insist('POST', `/orders/${orderId}/cancel`, 'POST /orders/{id}/cancel', { reason: 'CustomerRequest', note: 'vazgeçti' });
+    return this.resend('POST', `/orders/${orderId}/cancel`, 'POST /orders/{id}/cancel', { reason: 'CustomerRequest', note: 'vazgeçti' });
   }
 
   put(storeId, store) {
-    return this.insist('PUT', `/stores/${storeId}`, 'PUT /stores/{id}', store);
+    return this.resend('PUT', `/stores/${storeId}`, 'PUT /stores/{id}', store);
   }
 
   // Registers a branch in the two steps of the spec.

@@ -8,7 +8,7 @@
 //   wronged    a request was refused though fewer than `count` can have been
 //              admitted in the window before it, whenever each was counted
 //
-// The driver judges all scripts' requests by the same rules, over all VUs.
+// The driver checks all scripts' requests by the same rules, over all VUs.
 
 // Two clocks may run apart by this part: NTP slews by at most 500 ppm each.
 const skew = 0.001;
@@ -16,7 +16,7 @@ const skew = 0.001;
 // log: [{sent, answered, admitted}], times in ms of one clock; admitted is
 // false for a 429. windows: [{count, seconds}]. Returns how often each was
 // broken, and the most that was certainly admitted in each window.
-export function judge(log, windows) {
+export function measure(log, windows) {
   const admitted = log.filter((r) => r.admitted);
   const sent = Float64Array.from(admitted, (r) => r.sent).sort();
   const answered = Float64Array.from(admitted, (r) => r.answered).sort();
