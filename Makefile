@@ -31,7 +31,7 @@ run: ## start everything and print how to use it; Ctrl-C or make stop stops it
 stop: ## stop the run of DATA_DIR, wherever it was started; says so when there is none
 	@if [ -x "$(DATA_DIR)/bin/run" ]; then "$(DATA_DIR)/bin/run" -stop; else echo "nothing runs on $(DATA_DIR)"; fi
 
-demo: ## play a vendor's day against a system of its own, with its reports; adds up or fails (ARGS='-orders 300')
+demo: ## play a vendor's day against a system of its own, with its reports; balances or fails (ARGS='-orders 300')
 	@sh internal/stack/deps.sh redis-server
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/demo $(ARGS)

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/day"
-	"vendorapi/loadtest/receiver"
 )
 
 // A vendor's day balances, in webhooks and in the reports, wherever the partitions
@@ -54,19 +52,16 @@ func TestDay_Balances(t *testing.T) {
 // playDay plays a day against s, whose demo webhook handle answers.
 func playDay(t *testing.T, s *stackEnv, handle func(http.Handler), o day.Options) {
 	t.Helper()
-	o.Prefix, o.BaseURL, o.FleetID = "DAY-", s.Demo.BaseURL, s.Demo.Fleet.FleetID
-	o.ClientID, o.ClientSecret = s.Demo.Account.ClientID, s.Demo.Account.ClientSecret
-	d := day.New(o)
-	received, err := receiver.New(receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
+	o.Prefix, o.Demo = "DAY-", s.Demo
+	d, err := day.New(o)
 	must(t, err)
-	handle(received)
-	summary, err := d.Play(t.Context(), received)
+	handle(d)
+	summary, err := d.Play(t.Context())
 	must(t, err)
 	var text strings.Builder
 	summary.Print(&text)
 	t.Log(text.String())
-	reports := client.New("", 2).As(s.Demo.PanelURL+"/reports", s.Demo.ReportsToken)
-	finance, err := d.ReadFinance(t.Context(), reports, s.Demo.Account.AccountID)
+	finance, err := d.ReadFinance(t.Context())
 	must(t, err)
 	for _, problem := range append(summary.Problems, finance.Problems...) {
 		t.Error(problem)

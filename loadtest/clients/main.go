@@ -207,7 +207,7 @@ func (c *check) walkers(ctx context.Context) []walker {
 }
 
 // walkAll lets every client walk over both transports and prints a table. The
-// error tells how many failed.
+// error says how many failed.
 func (c *check) walkAll(ctx context.Context, all []walker) error {
 	var results []*result
 	var g errgroup.Group

@@ -1,61 +1,59 @@
-// Package day plays one day of a vendor against a running sandbox: it
-// registers stores, creates orders of every kind (usual ones, failing ones,
-// cancelled ones, ones that break a rule, repeated ones), obeys the limits'
-// headers, and then holds everything it was told (answers, webhooks, order
-// histories) against each other.
-//
-// It owns the vendor's side only, and what a vendor may conclude from the
-// spec. It refuses to look inside: no Redis, no fleet or admin API. A request
-// that got no answer counts as unknown, never as failed, and is sent again
-// under the same idempotency key.
+// Package day plays one day of a vendor against a running sandbox: it registers
+// stores, creates orders of every kind (usual ones, failing, cancelled, invalid and
+// repeated ones), obeys the limits' headers, and then compares all answers, webhooks
+// and order histories with each other. It uses the Vendor API only. A request without
+// an answer counts as unknown and is sent again under the same idempotency key.
 package day
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/receiver"
 )
 
-// concurrency is how many requests are under way at once; a vendor with some
+// concurrency is how many requests are in flight at once; a vendor with some
 // dozen branches has about so many tills.
 const concurrency = 8
 
-// Options of a day. BaseURL, ClientID, ClientSecret and FleetID are required.
+// Options of a day. Demo is required: its account plays the vendor.
 type Options struct {
-	BaseURL                string // origin of the Vendor API
-	ClientID, ClientSecret string
-	FleetID                string // attached to every store
-	Orders                 int    // distinct orders, some of them refused; 0: 300
-	Seed                   uint64
-	Prefix                 string  // begins every external id; must differ between days on one account
-	Rate                   float64 // creations per second at most; 0: 11, just below 600 per minute and 120 per 10 s
-	// Patience is how long an unanswered request is sent again; 0: 5 s.
-	Patience time.Duration
+	Demo   stack.Demo
+	Orders int // distinct orders, some of them refused; 0: 300
+	Seed   uint64
+	Prefix string  // begins every external id; must differ between days on one account
+	Rate   float64 // creations per second at most; 0: 11, just below 600 per minute and 120 per 10 s
 	// Settle is how long after the last creation every order may take to end
 	// and every webhook to arrive; 0: a minute.
 	Settle time.Duration
-	// Progress is told the requests that are through; nil: nobody.
+	// Progress is called with the number of requests that are through; optional.
 	Progress func(done, total int)
 }
 
-// Day is one day being played. Its Seen belongs into the receiver's options.
+// sendTimeout is how long an unanswered request is sent again.
+const sendTimeout = 5 * time.Second
+
+// Day is one day being played. It is the receiver of the account's webhooks.
 type Day struct {
-	options  Options
-	plan     *plan
-	vendor   *client.Client
-	received *receiver.Receiver
-	pace     *pacer
+	*receiver.Receiver
+	options Options
+	plan    *plan
+	vendor  *client.Client
+	pace    *pacer
 
 	mu       sync.Mutex
-	reached  map[string]map[string]bool // orderId -> statuses that webhooks told
+	reached  map[string]map[string]bool // orderId -> statuses that webhooks brought
 	waiting  map[string]*request        // orderId -> to be cancelled at its cancelAt
 	stores   map[string]bool            // activated ones
 	problems []string
@@ -65,37 +63,31 @@ type Day struct {
 }
 
 // New plans a day.
-func New(o Options) *Day {
-	if o.Orders == 0 {
-		o.Orders = 300
-	}
-	if o.Rate == 0 {
-		o.Rate = 11
-	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
-	}
-	if o.Settle == 0 {
-		o.Settle = time.Minute
-	}
-	return &Day{
+func New(o Options) (*Day, error) {
+	o.Orders = cmp.Or(o.Orders, 300)
+	o.Rate = cmp.Or(o.Rate, 11)
+	o.Settle = cmp.Or(o.Settle, time.Minute)
+	d := &Day{
 		options: o,
 		plan:    newPlan(o.Orders, o.Seed, o.Prefix),
-		vendor:  client.New(o.BaseURL+"/api/vendor/v1", 2*concurrency),
+		vendor:  client.New(o.Demo.BaseURL+"/api/vendor/v1", 2*concurrency),
 		pace:    newPacer(o.Rate),
 		reached: map[string]map[string]bool{},
 		waiting: map[string]*request{},
 		stores:  map[string]bool{},
 	}
+	var err error
+	d.Receiver, err = receiver.New(receiver.Options{Secrets: []string{o.Demo.Webhook.Secret}, Seen: d.seen})
+	return d, err
 }
 
-// Play plays the day against the service whose webhooks r receives, and
-// returns when everything has settled or cannot settle any more. The error is
-// for a day that could not be played; what did not add up is in the summary.
-func (d *Day) Play(ctx context.Context, r *receiver.Receiver) (*Summary, error) {
-	d.received = r
+// Play plays the day and returns when everything has settled or cannot settle any
+// more. The error is for a day that could not be played; what does not balance is in
+// the summary.
+func (d *Day) Play(ctx context.Context) (*Summary, error) {
+	account := d.options.Demo.Account
 	var err error
-	if d.vendor, err = d.vendor.Login(ctx, "/token", d.options.ClientID, d.options.ClientSecret); err != nil {
+	if d.vendor, err = d.vendor.Login(ctx, "/token", account.ClientID, account.ClientSecret); err != nil {
 		return nil, fmt.Errorf("get a token: %w", err)
 	}
 	if err := d.openStores(ctx); err != nil {
@@ -115,23 +107,20 @@ func (d *Day) Play(ctx context.Context, r *receiver.Receiver) (*Summary, error) 
 // until the fleet has confirmed them all.
 func (d *Day) openStores(ctx context.Context) error {
 	for _, s := range d.plan.stores {
-		path := "/stores/" + escape(s.ID)
+		path := "/stores/" + url.PathEscape(s.id)
 		var found struct {
 			Status          string
 			AvailableFleets []struct{ FleetID string }
 		}
-		if err := d.vendor.Call(ctx, http.MethodPut, path, s, &found); err != nil {
+		if err := d.vendor.Call(ctx, http.MethodPut, path, s.body, &found); err != nil {
 			return err
 		}
-		offered := false
-		for _, f := range found.AvailableFleets {
-			offered = offered || f.FleetID == d.options.FleetID
+		fleet := d.options.Demo.Fleet.FleetID
+		if !slices.ContainsFunc(found.AvailableFleets, func(f struct{ FleetID string }) bool { return f.FleetID == fleet }) {
+			return fmt.Errorf("store %s: the fleet is not among those that serve it", s.id)
 		}
-		if !offered {
-			return fmt.Errorf("store %s: the fleet is not among those that serve it", s.ID)
-		}
-		s.FleetID = d.options.FleetID
-		if err := d.vendor.Call(ctx, http.MethodPut, path, s, nil); err != nil {
+		s.body["fleetId"] = fleet
+		if err := d.vendor.Call(ctx, http.MethodPut, path, s.body, nil); err != nil {
 			return err
 		}
 	}
@@ -193,8 +182,8 @@ func (d *Day) createOrders(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Seen takes note of a webhook and cancels where the plan says so.
-func (d *Day) Seen(e receiver.Event, duplicate bool) {
+// seen takes note of a webhook and cancels where the plan says so.
+func (d *Day) seen(e receiver.Event, duplicate bool) {
 	if duplicate {
 		return
 	}
@@ -226,21 +215,21 @@ func (d *Day) cancelIfDue(orderID string) {
 	d.cancels.Go(func() error { return d.cancel(orderID) })
 }
 
-// problem notes something that does not add up.
+// problem notes something that does not balance.
 func (d *Day) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 }
 
-// errUnanswered is for a request that got no answer within the patience.
+// errUnanswered is for a request that got no answer in time.
 var errUnanswered = errors.New("no answer")
 
-// insist calls until there is an answer that says something: not the service
-// being away (no answer, or 503 SERVICE_UNAVAILABLE), and not 429, after which
-// the wait is as long as the service asks.
-func (d *Day) insist(ctx context.Context, method, path string, body any, headers ...string) (a *client.Answer, tries int, err error) {
-	until := time.Now().Add(d.options.Patience)
+// send calls until there is an answer other than "try again": the service is
+// unavailable (no answer, or 503 SERVICE_UNAVAILABLE), or 429, after which the wait
+// is as long as the service asks.
+func (d *Day) send(ctx context.Context, method, path string, body any, headers ...string) (a *client.Answer, tries int, err error) {
+	until := time.Now().Add(sendTimeout)
 	for {
 		tries++
 		a, err = d.vendor.Do(ctx, method, path, body, headers...)
@@ -260,7 +249,7 @@ func (d *Day) insist(ctx context.Context, method, path string, body any, headers
 			return a, tries, nil
 		}
 		if time.Now().Add(wait).After(until) {
-			return nil, tries, fmt.Errorf("%w to %s %s for %v: %w", errUnanswered, method, path, d.options.Patience, err)
+			return nil, tries, fmt.Errorf("%w to %s %s for %v: %w", errUnanswered, method, path, sendTimeout, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -45,7 +45,7 @@ func TestPacer_ObeysRateAndHeaders(t *testing.T) {
 	if wait := p.claim(now); wait != 100*time.Millisecond {
 		t.Errorf("the second waits %v", wait)
 	}
-	p.claim(now.Add(100 * time.Millisecond)) // two under way
+	p.claim(now.Add(100 * time.Millisecond)) // two in flight
 
 	p.learn(limits(1, now.Add(5*time.Second))) // one of them may take the last place
 	later := now.Add(time.Second)

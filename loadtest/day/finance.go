@@ -18,47 +18,47 @@ import (
 	"vendorapi/internal/stack/client"
 )
 
-// Finance is what the payment reports say of a day, held against what the vendor
-// sent. It ties when Problems is empty.
+// Finance is what the payment reports say of a day, compared with what the vendor
+// sent. It reconciles when Problems is empty.
 type Finance struct {
-	From, To    string       // local days
-	Collections []Collection // report expected-collections
-	Control     []Control    // report control-totals
+	from, to    string   // local days
+	collections []object // rows of the report expected-collections, one for each store and day
+	control     []object // rows of the report control-totals
 	Problems    []string
 }
 
-// Collection is a row of the report expected-collections: what couriers should
-// have collected for a store on a day.
-type Collection struct {
-	Day, ExternalStoreID, StoreName                    string
-	DeliveredCount, CashCount, CardCount, PrepaidCount int64
-	CashExpected, CardExpected, PrepaidAmount          string
-}
+// exportTimeout is how long reports may be behind the last webhook.
+const exportTimeout = 30 * time.Second
 
-// Control is a row of the report control-totals.
-type Control struct {
-	Line, Ties                                string
-	Rows, Orders, Delivered                   *int64
-	OrderAmountDelivered                      string
-	CashExpected, CardExpected, PrepaidAmount string
-	SHA256                                    string `json:"sha256"`
-}
+// columns of a store's row in expected-collections, and their headings: orders, and
+// amounts in lira.
+var (
+	columns  = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount", "cardExpected", "prepaidCount", "prepaidAmount"}
+	headings = "delivered\tcash orders\tcash\tcard orders\tcard\tprepaid orders\tprepaid\t"
+)
 
-// exportPatience is how long reports may be behind the last webhook.
-const exportPatience = 30 * time.Second
+// sums are the columns of a row; amounts are in kuruş.
+type sums [7]int64
 
 // ReadFinance reads the account's reports for the days of a day that was played,
-// over HTTP as anyone in finance would, and waits until they have caught up.
-// reports is a client of the panel's /reports. The error is for reports that
-// could not be read.
-func (d *Day) ReadFinance(ctx context.Context, reports *client.Client, accountID string) (*Finance, error) {
-	expected, from, to := d.expectedCollections()
-	f := &Finance{From: from, To: to}
-	for deadline := time.Now().Add(exportPatience); ; {
-		if err := f.read(ctx, reports, accountID); err != nil {
-			return nil, err
+// over HTTP as anyone in finance would, and waits until they have caught up. The
+// error is for reports that could not be read.
+func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
+	reports := client.New(d.options.Demo.PanelURL+"/reports", 2)
+	reports.Bearer = d.options.Demo.ReportsToken
+	f := &Finance{}
+	var expected map[string]sums
+	expected, f.from, f.to = d.expectedCollections()
+	query := ".json?" + url.Values{"from": {f.from}, "to": {f.to}, "account": {d.options.Demo.Account.AccountID}}.Encode()
+	for deadline := time.Now().Add(exportTimeout); ; {
+		for name, rows := range map[string]*[]object{"/expected-collections": &f.collections, "/control-totals": &f.control} {
+			var report struct{ Rows []object }
+			if err := reports.Call(ctx, http.MethodGet, name+query, nil, &report); err != nil {
+				return nil, fmt.Errorf("report %s: %w", name, err)
+			}
+			*rows = report.Rows
 		}
-		f.Problems = append(f.differences(expected), f.untied()...)
+		f.Problems = append(f.differences(expected), f.unbalanced()...)
 		if len(f.Problems) == 0 || time.Now().After(deadline) {
 			return f, nil
 		}
@@ -70,30 +70,11 @@ func (d *Day) ReadFinance(ctx context.Context, reports *client.Client, accountID
 	}
 }
 
-func (f *Finance) read(ctx context.Context, reports *client.Client, accountID string) error {
-	query := "?" + url.Values{"from": {f.From}, "to": {f.To}, "account": {accountID}}.Encode()
-	var collections struct{ Rows []Collection }
-	if err := reports.Call(ctx, http.MethodGet, "/expected-collections.json"+query, nil, &collections); err != nil {
-		return fmt.Errorf("report expected-collections: %w", err)
-	}
-	var control struct{ Rows []Control }
-	if err := reports.Call(ctx, http.MethodGet, "/control-totals.json"+query, nil, &control); err != nil {
-		return fmt.Errorf("report control-totals: %w", err)
-	}
-	f.Collections, f.Control = collections.Rows, control.Rows
-	return nil
-}
-
-// takings are a store's sums of a day in kuruş.
-type takings struct {
-	delivered, cashCount, cash, cardCount, card, prepaidCount, prepaid int64
-}
-
-// expectedCollections adds up what the vendor sent for the orders that it was
-// told were delivered, by the local day of the delivery and store; from and to
-// are the first and the last day on which anything happened.
-func (d *Day) expectedCollections() (sums map[string]*takings, from, to string) {
-	sums = make(map[string]*takings)
+// expectedCollections sums up what the vendor sent for the orders whose delivery it
+// got a webhook of, by the local day of the delivery and store; from and to are the first
+// and the last day on which anything happened.
+func (d *Day) expectedCollections() (expected map[string]sums, from, to string) {
+	expected = map[string]sums{}
 	for _, r := range d.plan.accepted() {
 		for _, e := range r.result.end.Events {
 			day := e.At.In(delivery.Istanbul).Format(time.DateOnly)
@@ -101,65 +82,53 @@ func (d *Day) expectedCollections() (sums map[string]*takings, from, to string) 
 				from = day
 			}
 			to = max(to, day)
-			if e.Status == "Delivered" {
-				d.collect(sums, day, r)
+			if e.Status != "Delivered" {
+				continue
 			}
+			key := day + " " + r.order["externalStoreId"].(string)
+			row := expected[key]
+			row[0]++
+			amount := value(r.order["orderAmount"]) // what the customer pays, except before
+			if at := slices.Index([]string{"Cash", "Card", "Prepaid"}, r.payment); at >= 0 {
+				row[1+2*at]++
+				row[2+2*at] += amount
+			}
+			expected[key] = row
 		}
 	}
-	return sums, from, to
+	return expected, from, to
 }
 
-func (d *Day) collect(sums map[string]*takings, day string, r *request) {
-	var sent order
-	if err := json.Unmarshal(r.body, &sent); err != nil {
-		d.problem("order %s: its own body cannot be read: %v", r.externalID, err)
-		return
+// value is a count, or an amount in kuruş; 0 when there is none.
+func value(v any) int64 {
+	switch v := v.(type) {
+	case float64:
+		return int64(v)
+	case json.Number:
+		return value(v.String())
+	case string:
+		money, _ := delivery.ParseMoney(v) // what is no amount is 0
+		return money.Minor
 	}
-	key := day + " " + sent.ExternalStoreID
-	if sums[key] == nil {
-		sums[key] = new(takings)
-	}
-	t := sums[key]
-	t.delivered++
-	if sent.Payment == nil {
-		return
-	}
-	switch collection := minor(sent.Payment.CollectionAmount); sent.Payment.Type {
-	case "Cash":
-		t.cashCount++
-		t.cash += collection
-	case "Card":
-		t.cardCount++
-		t.card += collection
-	case "Prepaid":
-		t.prepaidCount++
-		t.prepaid += minor(sent.OrderAmount)
-	}
+	return 0
 }
 
-// minor is an accepted amount in kuruş; 0 when it was left out.
-func minor(n number) int64 {
-	m, err := delivery.ParseMoney(n.String())
-	if err != nil {
-		return 0
+func sumsOf(row object) (s sums) {
+	for i, column := range columns {
+		s[i] = value(row[column])
 	}
-	return m.Minor
-}
-
-func (c *Collection) takings() takings {
-	return takings{c.DeliveredCount, c.CashCount, minor(number(c.CashExpected)), c.CardCount, minor(number(c.CardExpected)),
-		c.PrepaidCount, minor(number(c.PrepaidAmount))}
+	return s
 }
 
 // differences names stores whose report is not what the vendor sent.
-func (f *Finance) differences(expected map[string]*takings) (problems []string) {
-	reported := make(map[string]takings)
-	for i := range f.Collections {
-		reported[f.Collections[i].Day+" "+f.Collections[i].ExternalStoreID] = f.Collections[i].takings()
+func (f *Finance) differences(expected map[string]sums) (problems []string) {
+	reported := map[string]sums{}
+	for _, row := range f.collections {
+		reported[text(row["day"])+" "+text(row["externalStoreId"])] = sumsOf(row)
 	}
 	for _, key := range slices.Sorted(maps.Keys(expected)) {
-		if reported[key] != *expected[key] {
-			problems = append(problems, fmt.Sprintf("%s: reported %+v, sent %+v", key, reported[key], *expected[key]))
+		if reported[key] != expected[key] {
+			problems = append(problems, fmt.Sprintf("%s: reported %v, sent %v (%v)", key, reported[key], expected[key], columns))
 		}
 	}
 	if len(reported) > len(expected) {
@@ -168,68 +137,75 @@ func (f *Finance) differences(expected map[string]*takings) (problems []string) 
 	return problems
 }
 
-func (f *Finance) untied() (problems []string) {
-	tied := 0
-	for _, c := range f.Control {
-		switch c.Ties {
+// unbalanced names the control totals that do not balance.
+func (f *Finance) unbalanced() (problems []string) {
+	balanced := 0
+	for _, row := range f.control {
+		switch row["ties"] {
 		case "yes":
-			tied++
+			balanced++
 		case "no":
-			problems = append(problems, "control totals: "+c.Line+" does not tie")
+			problems = append(problems, "control totals: "+text(row["line"])+" does not balance")
 		}
 	}
-	if tied == 0 {
-		problems = append(problems, "the control totals tie nothing")
+	if balanced == 0 {
+		problems = append(problems, "no control total balances")
 	}
 	return problems
 }
 
 // Print writes both reports for people.
 func (f *Finance) Print(out io.Writer) {
-	fmt.Fprintf(out, "\nExpected collections, %s to %s (nobody confirms that money was collected)\n\n", f.From, f.To)
+	fmt.Fprintf(out, "\nExpected collections, %s to %s (nobody confirms that money was collected)\n\n", f.from, f.to)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "day\tstore\tdelivered\tcash orders\tcash\tcard orders\tcard\tprepaid orders\tprepaid\t")
-	var sum takings
-	for i := range f.Collections {
-		c := &f.Collections[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%d\t%s\t\n", c.Day, c.StoreName, c.DeliveredCount,
-			c.CashCount, c.CashExpected, c.CardCount, c.CardExpected, c.PrepaidCount, c.PrepaidAmount)
-		sum.add(c.takings())
+	fmt.Fprintln(t, "day\tstore\t"+headings)
+	total := object{"day": "", "storeName": fmt.Sprintf("%d rows", len(f.collections))}
+	for i, column := range columns {
+		var sum int64
+		for _, row := range f.collections {
+			sum += sumsOf(row)[i]
+		}
+		total[column] = float64(sum)
+		if !strings.HasSuffix(column, "Count") {
+			total[column] = delivery.Money{Minor: sum, Set: true}.String()
+		}
 	}
-	fmt.Fprintf(t, "\t%d rows\t%d\t%d\t%s\t%d\t%s\t%d\t%s\t\n", len(f.Collections), sum.delivered,
-		sum.cashCount, lira(sum.cash), sum.cardCount, lira(sum.card), sum.prepaidCount, lira(sum.prepaid))
+	for _, row := range append(f.collections, total) {
+		printRow(t, row, append([]string{"day", "storeName"}, columns...)...)
+	}
 	_ = t.Flush() // a terminal that is gone changes nothing
 	fmt.Fprintf(out, "\nControl totals\n\n")
 	t = tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "line\torders\tdelivered\torder amount\tcash\tcard\tprepaid\tties\tsha256\t")
-	for _, c := range f.Control {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s\t\n", c.Line, shown(c.Orders), shown(c.Delivered),
-			c.OrderAmountDelivered, c.CashExpected, c.CardExpected, c.PrepaidAmount, c.Ties, c.SHA256)
+	fmt.Fprintln(t, "line\torders\tdelivered\torder amount\tcash\tcard\tprepaid\tbalances\tsha256\t")
+	for _, row := range f.control {
+		printRow(t, row, "line", "orders", "delivered", "orderAmountDelivered", "cashExpected", "cardExpected", "prepaidAmount", "ties", "sha256")
 	}
 	_ = t.Flush()
-	fmt.Fprintln(out)
 	if len(f.Problems) == 0 {
-		fmt.Fprintln(out, "The reports tie with what the vendor sent.")
+		fmt.Fprintln(out, "\nThe reports reconcile with what the vendor sent.")
 		return
 	}
-	fmt.Fprintf(out, "The reports do not tie with what the vendor sent:\n  - %s\n", strings.Join(f.Problems, "\n  - "))
+	fmt.Fprintf(out, "\nThe reports do not reconcile with what the vendor sent:\n  - %s\n", strings.Join(f.Problems, "\n  - "))
 }
 
-func (t *takings) add(o takings) {
-	t.delivered += o.delivered
-	t.cashCount += o.cashCount
-	t.cash += o.cash
-	t.cardCount += o.cardCount
-	t.card += o.card
-	t.prepaidCount += o.prepaidCount
-	t.prepaid += o.prepaid
-}
-
-func lira(minor int64) string { return delivery.Money{Minor: minor, Set: true}.String() }
-
-func shown(n *int64) string {
-	if n == nil {
-		return ""
+func printRow(out io.Writer, row object, names ...string) {
+	for _, name := range names {
+		cell := text(row[name])
+		if name == "sha256" {
+			cell = cell[:min(len(cell), 12)]
+		}
+		fmt.Fprintf(out, "%s\t", cell)
 	}
-	return strconv.FormatInt(*n, 10)
+	fmt.Fprintln(out)
+}
+
+// text is a cell of a report.
+func text(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -45,12 +44,10 @@ func (h history) statuses() (names []string) {
 	return names
 }
 
-func escape(segment string) string { return url.PathEscape(segment) }
-
 // create sends one planned request and compares the answer with the plan.
 func (d *Day) create(ctx context.Context, r *request) error {
 	began := time.Now()
-	a, tries, err := d.insist(ctx, http.MethodPost, "/orders", r.body, "X-Idempotency-Key", r.key)
+	a, tries, err := d.send(ctx, http.MethodPost, "/orders", r.body, "X-Idempotency-Key", r.key)
 	if err != nil {
 		d.pace.learn(nil)
 	}
@@ -85,7 +82,7 @@ func (d *Day) checkHeaders(r *request, a *client.Answer) {
 	}
 }
 
-// accepted takes the answer apart. A first try must be fresh; a repetition
+// accepted checks the answer. A first try must be fresh; a repetition
 // must be the original's bytes. After an unanswered try either may be, because
 // the order may have been created by the try whose answer was lost.
 func (d *Day) accepted(r *request, a *client.Answer, tries int) {
@@ -118,10 +115,10 @@ func (d *Day) accepted(r *request, a *client.Answer, tries int) {
 // cancel cancels twice: the second answer is the same (design, section 6).
 func (d *Day) cancel(orderID string) error {
 	path := "/orders/" + orderID + "/cancel"
-	ctx := context.Background() // bounded by the patience; the day waits for it
+	ctx := context.Background() // bounded by the timeout; the day waits for it
 	var answers [2]string
 	for i := range answers {
-		a, _, err := d.insist(ctx, http.MethodPost, path, map[string]string{"reason": "CustomerRequest", "note": "vazgeçti"})
+		a, _, err := d.send(ctx, http.MethodPost, path, map[string]string{"reason": "CustomerRequest", "note": "vazgeçti"})
 		if err != nil {
 			d.problem("cancel %s: %v", orderID, err)
 			return nil
@@ -174,54 +171,45 @@ func (d *Day) settle(ctx context.Context) error {
 	if late {
 		return nil // it has waited long enough
 	}
-	// Webhooks of earlier versions may still be under way after a retry.
-	_ = d.await(ctx, d.options.Settle, "every webhook", func() bool { return d.delivered(orders) }) // the summary tells which are missing
+	// Webhooks of earlier versions may still be in flight after a retry.
+	_ = d.await(ctx, d.options.Settle, "every webhook", func() bool { return d.complete(orders) }) // the summary names the missing ones
 	return ctx.Err()
-}
-
-func (p *plan) accepted() (orders []*request) {
-	for _, r := range p.requests {
-		if r.original == nil && r.result.orderID != "" {
-			orders = append(orders, r)
-		}
-	}
-	return orders
 }
 
 func (d *Day) ended(orders []*request) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range orders {
-		told := d.reached[r.result.orderID]
-		if !told["Delivered"] && !told["Failed"] && !told["Cancelled"] {
+		reached := d.reached[r.result.orderID]
+		if !reached["Delivered"] && !reached["Failed"] && !reached["Cancelled"] {
 			return false
 		}
 	}
 	return true
 }
 
-// delivered reports whether the webhooks tell every order's whole history.
-func (d *Day) delivered(orders []*request) bool {
+// complete reports whether the webhooks have brought every order's whole history.
+func (d *Day) complete(orders []*request) bool {
 	for _, r := range orders {
-		if !slices.Equal(d.told(r), r.result.end.statuses()) {
+		if !slices.Equal(d.history(r), r.result.end.statuses()) {
 			return false
 		}
 	}
 	return true
 }
 
-// told is the history that the webhooks tell. They begin after the creation,
-// whose answer was synchronous.
-func (d *Day) told(r *request) []string {
+// history is the order's statuses according to the webhooks. They begin after the
+// creation, whose answer was synchronous.
+func (d *Day) history(r *request) []string {
 	statuses := []string{"Searching"}
-	for _, e := range d.received.Timeline(r.result.orderID) {
+	for _, e := range d.Timeline(r.result.orderID) {
 		statuses = append(statuses, e.Status)
 	}
 	return statuses
 }
 
 func (d *Day) read(ctx context.Context, r *request) {
-	a, _, err := d.insist(ctx, http.MethodGet, "/orders/"+r.result.orderID, nil)
+	a, _, err := d.send(ctx, http.MethodGet, "/orders/"+r.result.orderID, nil)
 	if err == nil {
 		err = a.Into(&r.result.end)
 	}
@@ -235,7 +223,7 @@ func (d *Day) read(ctx context.Context, r *request) {
 }
 
 func (d *Day) cancelTooLate(ctx context.Context, r *request) {
-	a, _, err := d.insist(ctx, http.MethodPost, "/orders/"+r.result.orderID+"/cancel", nil)
+	a, _, err := d.send(ctx, http.MethodPost, "/orders/"+r.result.orderID+"/cancel", nil)
 	if err != nil {
 		d.problem("late cancel %s: %v", r.externalID, err)
 		return

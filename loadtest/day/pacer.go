@@ -18,7 +18,7 @@ type pacer struct {
 	next      time.Time // when the next request may go
 	remaining int       // as far as is known; -1: nothing is known
 	reset     time.Time // when remaining is larger again
-	underWay  int       // let through and not answered yet
+	inFlight  int       // let through and not answered yet
 }
 
 func newPacer(rate float64) *pacer {
@@ -40,7 +40,7 @@ func (p *pacer) take(ctx context.Context) error {
 	}
 }
 
-// claim takes a place, or tells how long to wait before asking again.
+// claim takes a place, or returns how long to wait before asking again.
 func (p *pacer) claim(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,27 +51,27 @@ func (p *pacer) claim(now time.Time) time.Duration {
 		if wait := p.reset.Sub(now); wait > 0 {
 			return wait
 		}
-		p.remaining = 1 // at least one by now; its answer tells how many
+		p.remaining = 1 // at least one by now; its answer says how many
 	}
 	if p.remaining > 0 {
 		p.remaining--
 	}
-	p.underWay++
+	p.inFlight++
 	p.next = now.Add(p.interval)
 	return 0
 }
 
-// learn reads an answer's headers. What is under way counts as taken: its
-// answers may tell of an earlier state.
+// learn reads an answer's headers. What is in flight counts as taken: its
+// answers may be of an earlier state.
 func (p *pacer) learn(h http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.underWay--
+	p.inFlight--
 	remaining, err := strconv.Atoi(h.Get("X-RateLimit-Remaining"))
 	reset, resetErr := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
 	if err != nil || resetErr != nil {
 		return
 	}
-	p.remaining = max(remaining-p.underWay, 0)
+	p.remaining = max(remaining-p.inFlight, 0)
 	p.reset = time.Unix(reset, 0)
 }

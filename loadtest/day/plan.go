@@ -1,69 +1,63 @@
 package day
 
 import (
+	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 )
+
+// place is a neighbourhood: a street that exists there, and where it is.
+type place struct {
+	City, District, Street string
+	Latitude, Longitude    float64
+}
+
+//go:embed places.json
+var placesJSON []byte
+
+// places are real ones in the six cities that the demo fleet covers, city by city;
+// the first two of each city also have a branch of the vendor.
+var places = func() (all []place) {
+	if err := json.Unmarshal(placesJSON, &all); err != nil {
+		panic(err) // the file is part of the program
+	}
+	return all
+}()
+
+// Where the demo fleet does not deliver: in Turkey, and abroad.
+var (
+	outOfCoverage = place{"Van", "İpekyolu", "Cumhuriyet Caddesi", 38.5012, 43.3730}
+	outOfTurkey   = place{"Athens", "Plaka", "Adrianou", 37.9742, 23.7279}
+)
+
+// The customers.
+var (
+	firstNames = []string{"Ayşe", "Mehmet", "Zeynep", "Mustafa", "Elif", "Ali", "Fatma", "Hüseyin", "Emine", "İsmail", "Gülşah", "Çağrı"}
+	surnames   = []string{"Yılmaz", "Kaya", "Demir", "Şahin", "Çelik", "Yıldırım", "Öztürk", "Aydın", "Özkan", "Ünal", "Işık", "Güneş"}
+	notes      = []string{"", "", "Zili çalmayın, bebek uyuyor", "Kapıda nakit ödenecek", "Sıcak paket", "Güvenliğe bırakın"}
+)
+
+// object is a JSON body.
+type object = map[string]any
 
 // store is one branch of the vendor.
 type store struct {
-	ID        string `json:"-"`
-	TaxNumber string `json:"taxNumber"`
-	Name      string `json:"name"`
-	Phone     string `json:"phone"`
-	Address   struct {
-		Text      string  `json:"text"`
-		Latitude  float64 `json:"latitude"`
-		Longitude float64 `json:"longitude"`
-	} `json:"address"`
-	FleetID string `json:"fleetId,omitempty"`
+	id, city string
+	body     object
 }
-
-// order is the body of POST /orders; what is left out is left out of the JSON.
-type order struct {
-	ExternalStoreID string    `json:"externalStoreId,omitempty"`
-	ExternalOrderID string    `json:"externalOrderId,omitempty"`
-	OrderedAt       string    `json:"orderedAt,omitempty"`
-	ReadyAt         string    `json:"readyAt,omitempty"`
-	Recipient       recipient `json:"recipient"`
-	Dropoff         dropoff   `json:"dropoff"`
-	PackageNote     string    `json:"packageNote,omitempty"`
-	OrderAmount     number    `json:"orderAmount,omitempty"`
-	Payment         *payment  `json:"payment,omitempty"`
-}
-
-type recipient struct {
-	Name  string `json:"name"`
-	Phone string `json:"phone"`
-}
-
-type dropoff struct {
-	Text       string  `json:"text"`
-	Latitude   float64 `json:"latitude"`
-	Longitude  float64 `json:"longitude"`
-	BuildingNo string  `json:"buildingNo,omitempty"`
-	DoorNo     string  `json:"doorNo,omitempty"`
-	Floor      string  `json:"floor,omitempty"`
-	Note       string  `json:"note,omitempty"`
-}
-
-type payment struct {
-	Type             string `json:"type,omitempty"`
-	CollectionAmount number `json:"collectionAmount,omitempty"`
-}
-
-// number is a decimal as it stands in the JSON.
-type number = json.Number
 
 // request is one planned POST /orders with the answer it must get.
 type request struct {
 	key        string // X-Idempotency-Key
-	body       []byte
 	externalID string
+	order      object
+	body       []byte // order as it is sent
 	payment    string // payment.type; "none" when left out
 	wantStatus int
 	wantCode   string
@@ -84,39 +78,114 @@ type request struct {
 	result result
 }
 
+// kind makes of a usual order what it is to be.
+type kind func(o object, r *request)
+
+func delivered(object, *request) {}
+
+// failures are the reasons that the sandbox courier is asked for.
+var failures = []string{
+	"CustomerRefused", "AddressNotFound", "CourierIncident", "CustomerUnreachable", "StoreClosed",
+	"PaymentRefused", "PackageNotReady", "PackageDamaged", "Other",
+}
+
+func failing(reason string) kind {
+	return func(o object, r *request) {
+		o["packageNote"] = "SIM:FAIL=" + reason
+		r.wantEnd, r.wantReason = "Failed", reason
+	}
+}
+
+// cancellable are the statuses in which a vendor may cancel; the courier is
+// asked to wait there, so that the cancellation is never too late.
+var cancellable = []string{"Searching", "Assigned", "PickingUp"}
+
+func cancelled(status string) kind {
+	return func(o object, r *request) {
+		o["packageNote"] = "SIM:HOLD=" + status
+		r.cancelAt, r.wantEnd = status, "Cancelled"
+	}
+}
+
+// receiverKinds try what a receiver has to stand.
+var receiverKinds = []kind{
+	func(o object, r *request) { o["packageNote"], r.duplicates = "SIM:DUPLICATE her olay iki kez", true },
+	func(o object, _ *request) { o["packageNote"] = "SIM:REORDER sıra karışık" },
+}
+
+// invalidKinds are orders that must be refused, one for each code.
+var invalidKinds = []kind{
+	refused(http.StatusUnprocessableEntity, "INVALID_PHONE", func(o object) { o["recipient"].(object)["phone"] = "532 123" }),
+	refused(http.StatusUnprocessableEntity, "DROPOFF_OUT_OF_COVERAGE", func(o object) { o["dropoff"] = address(outOfCoverage, 1) }),
+	refused(http.StatusUnprocessableEntity, "INVALID_ADDRESS", func(o object) { o["dropoff"].(object)["text"] = "Moda" }),
+	refused(http.StatusConflict, "STORE_NOT_CONFIGURED", func(o object) { o["externalStoreId"] = "no-such-store" }),
+	refused(http.StatusUnprocessableEntity, "VALIDATION_FAILED", func(o object) { o["orderAmount"] = json.Number("12.345") }),
+	refused(http.StatusUnprocessableEntity, "INVALID_RECIPIENT", func(o object) { o["recipient"].(object)["name"] = "A" }),
+	refused(http.StatusUnprocessableEntity, "COORDINATE_MISMATCH", func(o object) { o["dropoff"] = address(outOfTurkey, 1) }),
+	refused(http.StatusServiceUnavailable, "FLEET_UNAVAILABLE", func(o object) { o["packageNote"] = "SIM:FLEET_UNAVAILABLE" }),
+	refused(http.StatusUnprocessableEntity, "READY_AT_TOO_FAR", func(o object) {
+		o["readyAt"] = time.Now().Add(5 * time.Hour).Format(time.RFC3339)
+	}),
+	refused(http.StatusLocked, "FLEET_SUSPENDED", func(o object) { o["packageNote"] = "SIM:FLEET_SUSPENDED" }),
+	refused(http.StatusUnprocessableEntity, "VALIDATION_FAILED", func(o object) { o["payment"] = object{"type": "Barter"} }),
+	func(o object, r *request) {
+		r.body = bytes.TrimSuffix(encode(o), []byte("}"))
+		r.wantStatus, r.wantCode, r.wantEnd = http.StatusBadRequest, "MALFORMED_REQUEST", ""
+	},
+}
+
+func refused(status int, code string, breakRule func(object)) kind {
+	return func(o object, r *request) {
+		breakRule(o)
+		r.wantStatus, r.wantCode, r.wantEnd = status, code, ""
+	}
+}
+
+// address is a door of a place.
+func address(p place, number int) object {
+	return object{
+		"text":     fmt.Sprintf("%s No: %d, %s/%s", p.Street, number, p.District, p.City),
+		"latitude": p.Latitude, "longitude": p.Longitude,
+	}
+}
+
 // plan is a whole day before it is played.
 type plan struct {
 	stores   []store
 	requests []*request
+
+	rng    *rand.Rand
+	prefix string
 }
 
 // newPlan lays out orders distinct orders and some repetitions, the same ones
 // for the same seed and prefix. prefix begins every external id.
 func newPlan(orders int, seed uint64, prefix string) *plan {
-	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), prefix: prefix}
-	b.addStores()
+	p := &plan{rng: rand.New(rand.NewPCG(seed, 0)), prefix: prefix}
+	p.addStores()
 	kinds := mix(orders)
-	b.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	for _, kind := range kinds {
-		b.add(kind)
+	p.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	for _, k := range kinds {
+		p.add(k)
 	}
-	b.addRepeats(max(orders/20, 3))
-	return &b.plan
+	p.addRepeats(max(orders/20, 3))
+	return p
 }
 
 // mix shares the orders out: of every 100 about 8 break a rule, 8 fail, 10 are
 // cancelled, 4 try the receiver, and the rest is delivered. The kinds of each
 // class take turns.
-func mix(orders int) []func(*planner, *order, *request) {
-	kinds := make([]func(*planner, *order, *request), 0, orders)
+func mix(orders int) (kinds []kind) {
 	for i := range orders {
-		switch turn := i / 25; i % 25 {
+		turn := i / 25
+		second := 2*turn + i%25/10
+		switch i % 25 {
 		case 3, 13:
-			kinds = append(kinds, invalidKinds[(2*turn+i%25/10)%len(invalidKinds)])
+			kinds = append(kinds, invalidKinds[second%len(invalidKinds)])
 		case 6, 16:
-			kinds = append(kinds, failing((2*turn+i%25/10)%len(failures)))
+			kinds = append(kinds, failing(failures[second%len(failures)]))
 		case 8, 18:
-			kinds = append(kinds, cancelled((2*turn+i%25/10)%len(cancellable)))
+			kinds = append(kinds, cancelled(cancellable[second%len(cancellable)]))
 		case 20:
 			kinds = append(kinds, receiverKinds[turn%len(receiverKinds)])
 		default:
@@ -126,97 +195,88 @@ func mix(orders int) []func(*planner, *order, *request) {
 	return kinds
 }
 
-type planner struct {
-	plan
-	rng    *rand.Rand
-	prefix string
-	count  int
-}
-
-func (b *planner) addStores() {
-	for _, city := range cities() {
-		first := slices.IndexFunc(places, func(p place) bool { return p.city == city })
-		for i, p := range places[first : first+2] {
-			s := store{
-				ID:        fmt.Sprintf("%sS-%s-%d", b.prefix, city, i+1),
-				TaxNumber: strconv.Itoa(1000000000 + b.rng.IntN(8999999999)),
-				Name:      "Anadolu Sofrası " + p.district,
-				Phone:     fmt.Sprintf("0212%07d", b.rng.IntN(10000000)),
-			}
-			s.Address.Text = fmt.Sprintf("%s No: %d, %s/%s", p.street, 1+b.rng.IntN(120), p.district, p.city)
-			s.Address.Latitude, s.Address.Longitude = p.latitude, p.longitude
-			b.stores = append(b.stores, s)
+// addStores puts a branch into the first two places of each city.
+func (p *plan) addStores() {
+	for i, at := range places {
+		number := 1
+		if i > 0 && places[i-1].City == at.City {
+			number = 2
 		}
+		if i > 1 && places[i-2].City == at.City {
+			continue
+		}
+		p.stores = append(p.stores, store{fmt.Sprintf("%sS-%s-%d", p.prefix, at.City, number), at.City, object{
+			"taxNumber": strconv.Itoa(1000000000 + p.rng.IntN(8999999999)),
+			"name":      "Anadolu Sofrası " + at.District,
+			"phone":     fmt.Sprintf("0212%07d", p.rng.IntN(10000000)),
+			"address":   address(at, 1+p.rng.IntN(120)),
+		}})
 	}
 }
 
-// add draws one order and lets kind make of it what it is.
-func (b *planner) add(kind func(*planner, *order, *request)) {
-	b.count++
-	o := b.draw()
+// add draws one order and lets k make of it what it is.
+func (p *plan) add(k kind) {
+	number := len(p.requests) + 1
+	o := p.draw(number)
+	id := o["externalOrderId"].(string)
 	r := &request{
-		key:        o.ExternalOrderID, // the spec's suggestion
-		externalID: o.ExternalOrderID,
-		payment:    "none",
-		wantStatus: http.StatusCreated,
-		wantEnd:    "Delivered",
-		done:       make(chan struct{}),
+		key: id, externalID: id, // the spec's suggestion
+		order: o, payment: "none", wantStatus: http.StatusCreated, wantEnd: "Delivered", done: make(chan struct{}),
 	}
-	if b.count%10 == 0 {
-		r.key = "key-" + r.externalID // a key of its own is as good
+	if number%10 == 0 {
+		r.key = "key-" + id // a key of its own is as good
 	}
-	if o.Payment != nil {
-		r.payment = o.Payment.Type
+	if payment, ok := o["payment"].(object); ok {
+		r.payment = payment["type"].(string)
 	}
-	kind(b, &o, r)
+	k(o, r)
 	if r.body == nil {
 		r.body = encode(o)
 	}
-	b.requests = append(b.requests, r)
+	p.requests = append(p.requests, r)
 }
 
-func (b *planner) draw() order {
-	p := places[b.rng.IntN(len(places))]
-	door := p.near(b.rng)
-	amount := 80 + b.rng.IntN(170000)
-	o := order{
-		ExternalStoreID: b.storeIn(p.city),
-		ExternalOrderID: fmt.Sprintf("%s%05d", b.prefix, b.count),
-		Recipient: recipient{
-			Name:  firstNames[b.rng.IntN(len(firstNames))] + " " + surnames[b.rng.IntN(len(surnames))],
-			Phone: []string{"", "0", "+90", "+900"}[b.rng.IntN(4)] + fmt.Sprintf("5%09d", b.rng.IntN(1e9)),
+func (p *plan) draw(number int) object {
+	at := places[p.rng.IntN(len(places))]
+	at.Latitude += (p.rng.Float64() - 0.5) * 0.005 // some streets away, at most about 300 m
+	at.Longitude += (p.rng.Float64() - 0.5) * 0.005
+	first := slices.IndexFunc(p.stores, func(s store) bool { return s.city == at.City })
+	kurus := 80 + p.rng.IntN(170000)
+	amount := json.Number(fmt.Sprintf("%d.%02d", kurus/100, kurus%100))
+	dropoff := address(at, 1+p.rng.IntN(200))
+	dropoff["buildingNo"], dropoff["doorNo"] = strconv.Itoa(1+p.rng.IntN(200)), strconv.Itoa(1+p.rng.IntN(40))
+	dropoff["floor"] = strconv.Itoa(p.rng.IntN(12))
+	o := object{
+		"externalStoreId": p.stores[first+p.rng.IntN(2)].id,
+		"externalOrderId": fmt.Sprintf("%s%05d", p.prefix, number),
+		"recipient": object{
+			"name":  firstNames[p.rng.IntN(len(firstNames))] + " " + surnames[p.rng.IntN(len(surnames))],
+			"phone": []string{"", "0", "+90", "+900"}[p.rng.IntN(4)] + fmt.Sprintf("5%09d", p.rng.IntN(1e9)),
 		},
-		Dropoff: dropoff{
-			Text:     fmt.Sprintf("%s No: %d, %s/%s", door.street, 1+b.rng.IntN(200), door.district, door.city),
-			Latitude: door.latitude, Longitude: door.longitude,
-			BuildingNo: strconv.Itoa(1 + b.rng.IntN(200)), DoorNo: strconv.Itoa(1 + b.rng.IntN(40)), Floor: strconv.Itoa(b.rng.IntN(12)),
-		},
-		PackageNote: notes[b.rng.IntN(len(notes))],
-		OrderAmount: number(fmt.Sprintf("%d.%02d", amount/100, amount%100)),
+		"dropoff":     dropoff,
+		"orderAmount": amount,
 	}
-	switch b.count % 4 {
+	if note := notes[p.rng.IntN(len(notes))]; note != "" {
+		o["packageNote"] = note
+	}
+	switch number % 4 {
 	case 0:
-		o.Payment = &payment{Type: "Cash", CollectionAmount: o.OrderAmount}
+		o["payment"] = object{"type": "Cash", "collectionAmount": amount}
 	case 1:
-		o.Payment = &payment{Type: "Card", CollectionAmount: o.OrderAmount}
+		o["payment"] = object{"type": "Card", "collectionAmount": amount}
 	case 2:
-		o.Payment = &payment{Type: "Prepaid"}
+		o["payment"] = object{"type": "Prepaid"}
 	}
 	return o
 }
 
-func (b *planner) storeIn(city string) string {
-	first := 2 * slices.Index(cities(), city)
-	return b.stores[first+b.rng.IntN(2)].ID
-}
-
 // addRepeats sends n of the planned requests again, one of three ways, after
 // the ones they repeat.
-func (b *planner) addRepeats(n int) {
+func (p *plan) addRepeats(n int) {
 	for i := range n {
 		var original *request
 		for original == nil || original.wantStatus != http.StatusCreated || original.original != nil {
-			original = b.requests[b.rng.IntN(len(b.requests))]
+			original = p.requests[p.rng.IntN(len(p.requests))]
 		}
 		again := &request{key: original.key, externalID: original.externalID, body: original.body, original: original, done: make(chan struct{})}
 		switch i % 3 {
@@ -229,13 +289,23 @@ func (b *planner) addRepeats(n int) {
 			again.key = "again-" + original.externalID
 			again.wantStatus, again.wantCode = http.StatusConflict, "DUPLICATE_ORDER"
 		}
-		at := slices.Index(b.requests, original) + 1
-		at += b.rng.IntN(len(b.requests) - at + 1)
-		b.requests = slices.Insert(b.requests, at, again)
+		at := slices.Index(p.requests, original) + 1
+		at += p.rng.IntN(len(p.requests) - at + 1)
+		p.requests = slices.Insert(p.requests, at, again)
 	}
 }
 
-func encode(o order) []byte {
+// accepted are the distinct orders that the service took.
+func (p *plan) accepted() (orders []*request) {
+	for _, r := range p.requests {
+		if r.original == nil && r.result.orderID != "" {
+			orders = append(orders, r)
+		}
+	}
+	return orders
+}
+
+func encode(o object) []byte {
 	body, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // strings and finite numbers always encode

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vendorapi/loadtest/harness"
 )
 
-// Summary is what a day came to. It adds up when Problems is empty.
+// Summary is what a day came to. It balances when Problems is empty.
 type Summary struct {
 	Stores   int
 	Cities   int
@@ -29,7 +31,7 @@ type Summary struct {
 
 	RateLimited, Unavailable, Unanswered int // tries that were repeated
 
-	P50, P99 time.Duration // of creations answered at the first try
+	P50, P99 float64 // ms, of creations answered at the first try
 
 	Problems []string
 }
@@ -37,16 +39,16 @@ type Summary struct {
 // summarise counts, and notes whatever contradicts something else.
 func (d *Day) summarise() {
 	s := &d.summary
-	s.Stores, s.Cities = len(d.plan.stores), len(cities())
+	s.Stores, s.Cities = len(d.plan.stores), len(d.plan.stores)/2
 	s.Refused, s.Payments = map[string]int{}, map[string]int{}
-	var took []time.Duration
+	var took []float64
 	for _, r := range d.plan.requests {
 		if r.result.status == 0 {
 			continue // never answered; noted as a problem already
 		}
 		s.Sent++
 		if r.result.took > 0 {
-			took = append(took, r.result.took)
+			took = append(took, float64(r.result.took)/float64(time.Millisecond))
 		}
 		switch {
 		case r.result.orderID == "":
@@ -58,13 +60,15 @@ func (d *Day) summarise() {
 			d.summariseOrder(r)
 		}
 	}
-	s.P50, s.P99 = percentile(took, 50), percentile(took, 99)
+	if len(took) > 0 {
+		s.P50, s.P99 = harness.Quantile(took, 0.5), harness.Quantile(took, 0.99)
+	}
 	d.summariseWebhooks()
 	s.Problems = append(s.Problems, d.problems...)
 }
 
-// summariseOrder holds one accepted order's history against the plan and
-// against the webhooks.
+// summariseOrder compares one accepted order's history with the plan and with the
+// webhooks.
 func (d *Day) summariseOrder(r *request) {
 	s, end := &d.summary, r.result.end
 	switch end.Status {
@@ -82,14 +86,14 @@ func (d *Day) summariseOrder(r *request) {
 	if r.duplicates {
 		s.DuplicatesAsked += max(len(end.Events)-1, 0)
 	}
-	if told := d.told(r); !slices.Equal(told, end.statuses()) {
-		d.problem("order %s: webhooks tell %v, the service %v", r.externalID, told, end.statuses())
+	if received := d.history(r); !slices.Equal(received, end.statuses()) {
+		d.problem("order %s: webhooks say %v, the service %v", r.externalID, received, end.statuses())
 	}
 	s.Payments[r.payment]++
 }
 
 func (d *Day) summariseWebhooks() {
-	s, c := &d.summary, d.received.Counts()
+	s, c := &d.summary, d.Counts()
 	s.WebhooksExpected += s.Stores
 	s.WebhooksReceived = c.Events["store.activated"] + c.Events["delivery.status_changed"]
 	s.Duplicates = c.Duplicates
@@ -108,25 +112,19 @@ func (d *Day) summariseWebhooks() {
 	for event, n := range c.Unknown {
 		d.problem("%d webhooks of the unknown type %s", n, event)
 	}
-	refused := 0
-	for _, n := range s.Refused {
-		refused += n
-	}
-	if s.Sent != s.Accepted+s.Replayed+refused {
-		d.problem("sent %d is not accepted %d + replayed %d + refused %d", s.Sent, s.Accepted, s.Replayed, refused)
+	if s.Sent != s.Accepted+s.Replayed+s.refused() {
+		d.problem("sent %d is not accepted %d + replayed %d + refused %d", s.Sent, s.Accepted, s.Replayed, s.refused())
 	}
 	if s.Accepted != s.Delivered+s.Failed+s.Cancelled {
 		d.problem("accepted %d is not delivered %d + failed %d + cancelled %d", s.Accepted, s.Delivered, s.Failed, s.Cancelled)
 	}
 }
 
-// percentile is the smallest value that p percent of all do not exceed.
-func percentile(values []time.Duration, p int) time.Duration {
-	if len(values) == 0 {
-		return 0
+func (s *Summary) refused() (sum int) {
+	for _, n := range s.Refused {
+		sum += n
 	}
-	slices.Sort(values)
-	return values[(len(values)*p+99)/100-1]
+	return sum
 }
 
 // Print writes the summary for people.
@@ -138,11 +136,7 @@ func (s *Summary) Print(out io.Writer) {
 	line("sent", "%d", s.Sent)
 	line("= accepted", "%d  (%s)", s.Accepted, byName(s.Payments))
 	line("+ replayed", "%d", s.Replayed)
-	refused := 0
-	for _, n := range s.Refused {
-		refused += n
-	}
-	line("+ refused", "%d  (%s)", refused, byName(s.Refused))
+	line("+ refused", "%d  (%s)", s.refused(), byName(s.Refused))
 	fmt.Fprintln(out)
 	line("accepted", "%d", s.Accepted)
 	line("= delivered", "%d", s.Delivered)
@@ -154,16 +148,16 @@ func (s *Summary) Print(out io.Writer) {
 	line("webhooks received", "%d", s.WebhooksReceived)
 	line("duplicates", "%d  (asked for: %d)", s.Duplicates, s.DuplicatesAsked)
 	fmt.Fprintln(out)
-	line("creation", "p50 %.1f ms, p99 %.1f ms", millis(s.P50), millis(s.P99))
+	line("creation", "p50 %.1f ms, p99 %.1f ms", s.P50, s.P99)
 	if s.RateLimited+s.Unavailable+s.Unanswered > 0 {
 		line("tried again", "%d rate limited, %d unavailable, %d unanswered", s.RateLimited, s.Unavailable, s.Unanswered)
 	}
 	fmt.Fprintln(out)
 	if len(s.Problems) == 0 {
-		fmt.Fprintln(out, "It adds up.")
+		fmt.Fprintln(out, "It balances.")
 		return
 	}
-	fmt.Fprintf(out, "It does not add up (%d problems):\n", len(s.Problems))
+	fmt.Fprintf(out, "It does not balance (%d problems):\n", len(s.Problems))
 	const most = 25
 	for _, p := range s.Problems[:min(len(s.Problems), most)] {
 		fmt.Fprintln(out, "  -", p)
@@ -177,5 +171,3 @@ func byName(counts map[string]int) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

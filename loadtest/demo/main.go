@@ -1,17 +1,16 @@
-// Command demo is `make demo`: on free ports and in a temporary folder it
-// starts the whole system, plays a vendor's day against it with a verifying
-// webhook receiver of its own, and prints a summary and the payment reports of
-// that day. It exits 0 only when the summary adds up and the reports tie with
-// what the vendor sent.
+// Command demo is `make demo`: on free ports and in a temporary folder it starts the
+// whole system, plays a vendor's day against it (package day), and prints a summary
+// and the payment reports of that day. It exits 0 only when the summary balances and
+// the reports reconcile with what the vendor sent.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -21,7 +20,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/receiver"
 )
@@ -37,7 +35,7 @@ const usage = `Usage: make demo [ARGS='flags']
 
 Plays a vendor's day against a whole system of its own, on free ports and in a
 temporary folder, and prints its figures and payment reports. Exits 0 only when
-they add up.
+they balance.
 
 Flags:
 `
@@ -74,15 +72,16 @@ func run(ctx context.Context, f flags, out io.Writer) (err error) {
 		}
 		err = os.RemoveAll(dir)
 	}()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	hooks := http.NewServeMux()
+	url, stop, err := receiver.Serve(hooks)
 	if err != nil {
-		return fmt.Errorf("receiver: %w", err)
+		return err
 	}
-	defer listener.Close()
+	defer stop()
 	s, err := stack.Start(ctx, stack.Options{
 		DataDir:     dir,
 		CourierStep: f.step,
-		WebhookURL:  "http://" + listener.Addr().String() + "/",
+		WebhookURL:  url + "/",
 		Reporting:   true,
 		Out:         out,
 	})
@@ -90,55 +89,34 @@ func run(ctx context.Context, f flags, out io.Writer) (err error) {
 		return err
 	}
 	defer s.Stop()
-	summary, finance, err := play(ctx, s, f, listener, out)
+	var bar *progressbar.ProgressBar
+	d, err := day.New(day.Options{Demo: s.Demo, Orders: f.orders, Seed: f.seed, Prefix: "DEMO-", Progress: func(done, total int) {
+		if bar == nil {
+			bar = newBar(out, total)
+		}
+		_ = bar.Set(done) // a bar that cannot be drawn changes nothing
+	}})
 	if err != nil {
 		return err
+	}
+	hooks.Handle("/", d)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(s.Wait(ctx)) }()
+	summary, err := d.Play(ctx)
+	var finance *day.Finance
+	if err == nil {
+		finance, err = d.ReadFinance(ctx)
+	}
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err) // why the day ended early
 	}
 	summary.Print(out)
 	finance.Print(out)
 	if len(summary.Problems)+len(finance.Problems) > 0 {
-		return errors.New("the day does not add up")
+		return errors.New("the day does not balance")
 	}
 	return nil
-}
-
-// play runs the day until it is over, one of the programs dies or ctx ends.
-func play(ctx context.Context, s *stack.Stack, f flags, listener net.Listener, out io.Writer) (*day.Summary, *day.Finance, error) {
-	var bar *progressbar.ProgressBar
-	d := day.New(day.Options{
-		BaseURL:      s.Demo.BaseURL,
-		ClientID:     s.Demo.Account.ClientID,
-		ClientSecret: s.Demo.Account.ClientSecret,
-		FleetID:      s.Demo.Fleet.FleetID,
-		Orders:       f.orders,
-		Seed:         f.seed,
-		Prefix:       "DEMO-",
-		Progress: func(done, total int) {
-			if bar == nil {
-				bar = newBar(out, total)
-			}
-			_ = bar.Set(done) // a bar that cannot be drawn changes nothing
-		},
-	})
-	r, err := receiver.New(receiver.Options{Secrets: []string{s.Demo.Webhook.Secret}, Seen: d.Seen})
-	if err != nil {
-		return nil, nil, err
-	}
-	go func() { _ = http.Serve(listener, r) }() // ends with the listener
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() { cancel(s.Wait(ctx)) }()
-	summary, err := d.Play(ctx, r)
-	var finance *day.Finance
-	if err == nil {
-		reports := client.New(s.Demo.PanelURL+"/reports", 2)
-		finance, err = d.ReadFinance(ctx, reports.As(reports.Base, s.Demo.ReportsToken), s.Demo.Account.AccountID)
-	}
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // why the day ended early
-	}
-	return summary, finance, err
 }
 
 // newBar draws into a terminal as things happen; into a log, every few seconds.

@@ -20,9 +20,9 @@ var earlier = template.Must(template.New("earlier").Parse(earlierSQL))
 // today: quiet ones in the middle of a week, full ones at its end.
 var shares = []int{82, 61, 55, 58, 66, 91, 97, 78, 60, 52, 57, 63, 88}
 
-// rememberEarlierDays fills the two weeks before today.
-func (w *world) rememberEarlierDays(ctx context.Context) error {
-	if err := w.awaitExport(ctx); err != nil {
+// fillEarlierDays fills the two weeks before today.
+func (e *env) fillEarlierDays(ctx context.Context) error {
+	if err := e.awaitExport(ctx); err != nil {
 		return err
 	}
 	for i, share := range shares {
@@ -30,7 +30,7 @@ func (w *world) rememberEarlierDays(ctx context.Context) error {
 		if err := earlier.Execute(&statement, map[string]int{"Back": i + 1, "Share": share}); err != nil {
 			return err
 		}
-		if _, err := w.ask(ctx, statement.String()); err != nil {
+		if _, err := e.ask(ctx, statement.String()); err != nil {
 			return fmt.Errorf("%d days ago: %w", i+1, err)
 		}
 	}
@@ -38,32 +38,21 @@ func (w *world) rememberEarlierDays(ctx context.Context) error {
 }
 
 // awaitExport waits until ClickHouse has stood still for three seconds.
-func (w *world) awaitExport(ctx context.Context) error {
-	const count = "SELECT count(), sum(version) FROM delivery.orders FINAL"
-	before, still := "", 0
-	for range 120 {
-		now, err := w.ask(ctx, count)
-		if err != nil {
-			return err
+func (e *env) awaitExport(ctx context.Context) error {
+	var before string
+	var since time.Time
+	return await(ctx, "the export has come to rest", func() (bool, error) {
+		now, err := e.ask(ctx, "SELECT count(), sum(version) FROM delivery.orders FINAL")
+		if now != before {
+			before, since = now, time.Now()
 		}
-		if now == before {
-			still++
-		} else {
-			before, still = now, 0
-		}
-		if still == 3 {
-			return nil
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("the export does not come to rest")
+		return time.Since(since) >= 3*time.Second, err
+	})
 }
 
 // ask sends one statement to ClickHouse.
-func (w *world) ask(ctx context.Context, statement string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.ClickHouseURL(), strings.NewReader(statement))
+func (e *env) ask(ctx context.Context, statement string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.ClickHouseURL(), strings.NewReader(statement))
 	if err != nil {
 		return "", err
 	}

@@ -1,13 +1,11 @@
-// Command screenshots is `make screenshots`: it starts a whole system of its own
-// on free ports and in a temporary folder, plays a day on it that has what a
-// real one has (several vendors and fleets, receivers of webhooks that fail, one
-// that is unreachable, refusals, couriers under way), takes the pictures of the
-// panel for reporting/PANEL.md with a Chromium, and measures every page of the panel: its bytes over
-// the wire and how long it takes to be answered.
+// Command screenshots is `make screenshots`: it plays a day against a system of its
+// own that has what a real one has (several vendors and fleets, failing and
+// unreachable receivers, refusals, couriers on their way), takes the README's pictures
+// with a Chromium, and measures every page of the panel: its bytes over the wire and
+// its time to answer. Days before today are today's orders again at earlier times.
 //
-// It exits 0 when every picture was taken, nothing in the browser's console spoke
-// against a page, and no page is too large. Days before today are today's orders again, put into
-// ClickHouse at earlier times, since nobody waits two weeks for a chart.
+// It exits 0 when every picture was taken, the browser's console shows no fault, and
+// no page is too large.
 package main
 
 import (
@@ -15,7 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -82,68 +80,80 @@ func run(ctx context.Context, f flags, out io.Writer) (err error) {
 		}
 		err = os.RemoveAll(dir)
 	}()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	hooks := http.NewServeMux()
+	hooksURL, stop, err := receiver.Serve(hooks)
 	if err != nil {
-		return fmt.Errorf("receiver: %w", err)
+		return err
 	}
-	defer listener.Close()
+	defer stop()
 	s, err := stack.Start(ctx, stack.Options{
-		DataDir: dir, CourierStep: courierStep, WebhookURL: "http://" + listener.Addr().String() + "/", Reporting: true, Out: out,
+		DataDir: dir, CourierStep: courierStep, WebhookURL: hooksURL + "/", Reporting: true, Out: out,
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Stop()
-	w := &world{Stack: s, out: out, admin: client.New("", 16).As(s.Demo.OpsURL+"/api/admin/v1", s.Demo.AdminKey)}
-	defer w.close()
-	if err := w.play(ctx, f, listener); err != nil {
+	e := &env{Stack: s, out: out, hooks: hooks, hooksURL: hooksURL}
+	if e.api, err = s.Demo.Connect(ctx, client.New("", 16)); err != nil {
 		return err
 	}
-	return w.show(ctx, f)
+	if err := e.play(ctx, f); err != nil {
+		return err
+	}
+	return e.show(ctx, f)
 }
 
-// play makes the day: the demo's vendor plays one that adds up (package day), the
+// env is a running system with its vendors.
+type env struct {
+	*stack.Stack
+	out      io.Writer
+	api      *stack.APIs
+	hooks    *http.ServeMux // receivers
+	hooksURL string
+	vendors  []*vendor
+	tracked  string       // path of a tracking link whose order is on its way
+	locate   func() error // reports where its courier is
+}
+
+// play makes the day: the demo's vendor plays one that balances (package day), the
 // others send what their branches sell, and things go wrong as they do.
-func (w *world) play(ctx context.Context, f flags, listener net.Listener) error {
-	if err := w.build(ctx); err != nil {
-		return fmt.Errorf("build the world: %w", err)
+func (e *env) play(ctx context.Context, f flags) error {
+	if err := e.open(ctx); err != nil {
+		return fmt.Errorf("open the vendors: %w", err)
 	}
 	length := time.Duration(f.minutes * float64(time.Minute))
 	const orders = 300
-	d := day.New(day.Options{
-		BaseURL: w.Demo.BaseURL, ClientID: w.Demo.Account.ClientID, ClientSecret: w.Demo.Account.ClientSecret,
-		FleetID: w.Demo.Fleet.FleetID, Orders: orders, Prefix: "AS-", Rate: min(11, orders*1.05/length.Seconds()), Settle: 3 * time.Minute,
+	d, err := day.New(day.Options{
+		Demo: e.Demo, Orders: orders, Prefix: "AS-", Rate: min(11, orders*1.05/length.Seconds()), Settle: 3 * time.Minute,
 	})
-	r, err := receiver.New(receiver.Options{Secrets: []string{w.Demo.Webhook.Secret}, Seen: d.Seen})
 	if err != nil {
 		return err
 	}
-	w.serve(listener, r)
+	e.hooks.Handle("/", d)
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		summary, err := d.Play(within, r)
+		summary, err := d.Play(within)
 		if err == nil && len(summary.Problems) > 0 {
-			summary.Print(w.out)
-			err = fmt.Errorf("the day does not add up")
+			summary.Print(e.out)
+			err = fmt.Errorf("the day does not balance")
 		}
 		return err
 	})
-	for i, v := range w.vendors {
+	for i, v := range e.vendors {
 		group.Go(func() error { return v.sell(within, i, length) })
 	}
-	w.say("playing the day, %v", length)
+	e.log("playing the day, %v", length)
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	w.say("leaving some orders on their way")
-	t, err := w.goWrong(ctx)
-	if err != nil {
+	e.log("leaving some orders on their way")
+	if err := e.leaveOpen(ctx); err != nil {
 		return err
 	}
-	if err := w.rememberEarlierDays(ctx); err != nil {
+	if err := e.fillEarlierDays(ctx); err != nil {
 		return err
 	}
-	return t.tell(ctx)
+	return e.locate()
 }
 
-func (w *world) say(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
+func (e *env) log(format string, args ...any) { fmt.Fprintf(e.out, format+"\n", args...) }

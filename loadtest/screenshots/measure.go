@@ -28,20 +28,20 @@ type reading struct {
 
 // measure reads every page of the panel some times, as the browser that has
 // signed in does, and prints what each takes.
-func (w *world) measure(ctx context.Context, tab *browser.Tab, reads int) error {
+func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 	cookie, err := tab.Cookies()
 	if err != nil {
 		return err
 	}
-	pages, err := w.pages(ctx)
+	pages, err := e.pages(ctx)
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "page\tbytes\tmedian\t")
 	var large, slow []string
 	for _, path := range pages {
-		r, err := w.read(ctx, tab, path, cookie, reads)
+		r, err := e.read(ctx, tab, path, cookie, reads)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (w *world) measure(ctx context.Context, tab *browser.Tab, reads int) error 
 		return err
 	}
 	if len(slow) > 0 { // said, not failed: the machine may be busy
-		w.say("slower than %v: %s", maxTime, strings.Join(slow, ", "))
+		e.log("slower than %v: %s", maxTime, strings.Join(slow, ", "))
 	}
 	if len(large) > 0 {
 		return fmt.Errorf("larger than %d bytes: %s", maxBytes, strings.Join(large, ", "))
@@ -66,33 +66,33 @@ func (w *world) measure(ctx context.Context, tab *browser.Tab, reads int) error 
 }
 
 // pages are all kinds of page, one of each.
-func (w *world) pages(ctx context.Context) ([]string, error) {
-	order, err := w.ask(ctx, "SELECT order_id FROM delivery.orders FINAL WHERE status = 'Delivered' AND business_day >= toDate(now('Etc/GMT-3')) AND account_id = '"+w.vendors[0].account+"' LIMIT 1")
+func (e *env) pages(ctx context.Context) ([]string, error) {
+	order, err := e.ask(ctx, "SELECT order_id FROM delivery.orders FINAL WHERE status = 'Delivered' AND business_day >= toDate(now('Etc/GMT-3')) AND account_id = '"+e.vendors[0].AccountID+"' LIMIT 1")
 	if err != nil {
 		return nil, err
 	}
-	v := w.vendors[0]
-	absentOne := w.vendors[slices.IndexFunc(w.vendors, func(v *vendor) bool { return v.plan.receiver == absent })]
+	v := e.vendors[0]
+	absentOne := e.vendors[slices.IndexFunc(e.vendors, func(v *vendor) bool { return v.plan.Receiver == "absent" })]
 	pages := []string{
-		"/login", "/overview", "/overview/live", "/orders", "/orders?q=" + v.plan.branches[0].id, "/orders/" + order,
-		"/webhooks", "/webhooks/" + absentOne.account, "/accounts", "/accounts/" + v.account,
-		"/fleets", "/fleets/" + w.fleets[1].FleetID, "/stores", "/stores/" + v.account + "/" + v.plan.branches[0].id,
-		"/refused-updates", "/dead-letters", w.tracked, "/payments?" + w.fortnight(),
+		"/login", "/overview", "/overview/live", "/orders", "/orders?q=" + v.plan.Branches[0].ID, "/orders/" + order,
+		"/webhooks", "/webhooks/" + absentOne.AccountID, "/accounts", "/accounts/" + v.AccountID,
+		"/fleets", "/fleets/" + e.Demo.Fleet.FleetID, "/stores", "/stores/" + v.AccountID + "/" + v.plan.Branches[0].ID,
+		"/refused-updates", "/dead-letters", e.tracked, "/payments?" + e.fortnight(),
 	}
 	for _, report := range []string{"order-ledger", "fleet-statement", "exceptions", "control-totals", "control-totals/lines"} {
-		pages = append(pages, "/payments/"+report+"?"+w.fortnight())
+		pages = append(pages, "/payments/"+report+"?"+e.fortnight())
 	}
 	return pages, nil
 }
 
 // read measures one page. Its bytes are those over the wire as a browser sees
 // them the first time, compressed where they come compressed.
-func (w *world) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (*reading, error) {
+func (e *env) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (*reading, error) {
 	r := &reading{path: path}
 	var took []time.Duration
 	for range reads {
 		began := time.Now()
-		n, err := w.fetch(ctx, path, cookie)
+		n, err := e.fetch(ctx, path, cookie)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (w *world) read(ctx context.Context, tab *browser.Tab, path, cookie string,
 		return nil, err
 	}
 	for _, part := range parts {
-		n, err := w.fetch(ctx, part, cookie)
+		n, err := e.fetch(ctx, part, cookie)
 		if err != nil {
 			return nil, err
 		}
@@ -122,8 +122,8 @@ func (w *world) read(ctx context.Context, tab *browser.Tab, path, cookie string,
 }
 
 // fetch reads a path to its end and returns its bytes over the wire.
-func (w *world) fetch(ctx context.Context, path, cookie string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Demo.PanelURL+path, nil)
+func (e *env) fetch(ctx context.Context, path, cookie string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Demo.PanelURL+path, nil)
 	if err != nil {
 		return 0, err
 	}

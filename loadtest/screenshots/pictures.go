@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/chromedp/chromedp"
@@ -26,27 +28,30 @@ type screen struct{ width, height, shown int }
 var screens = []screen{{1280, 900, 1100}, {390, 844, 1500}}
 
 // show takes the pictures, and measures every page.
-func (w *world) show(ctx context.Context, f flags) error {
+func (e *env) show(ctx context.Context, f flags) error {
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
 	b, err := browser.Launch(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Stop()
-	tab, err := b.NewTab(w.Demo.PanelURL)
+	tab, err := b.NewTab(e.Demo.PanelURL)
 	if err != nil {
 		return err
 	}
-	if err := w.signIn(tab); err != nil {
+	if err := e.signIn(tab); err != nil {
 		return fmt.Errorf("sign in: %w", err)
 	}
-	for _, p := range w.pictures() {
+	for _, p := range e.pictures() {
 		for _, s := range screens {
-			if err := w.take(tab, p, s, f.out); err != nil {
+			if err := e.take(tab, p, s, f.out); err != nil {
 				return fmt.Errorf("%s at %d: %w", p.name, s.width, err)
 			}
 		}
 	}
-	measured := w.measure(ctx, tab, f.reads)
+	measured := e.measure(ctx, tab, f.reads)
 	var troubles []error
 	for _, f := range tab.Faults() {
 		troubles = append(troubles, errors.New(f.Text))
@@ -54,33 +59,32 @@ func (w *world) show(ctx context.Context, f flags) error {
 	return errors.Join(append(troubles, measured)...)
 }
 
-func (w *world) pictures() []picture {
+func (e *env) pictures() []picture {
 	return []picture{
 		{"overview", "/overview"},
 		{"webhooks", "/webhooks"},
-		{"payments", "/payments?" + w.fortnight()},
-		{"tracking", w.tracked},
+		{"payments", "/payments?" + e.fortnight()},
+		{"tracking", e.tracked},
 	}
 }
 
 // fortnight is the query of the last two weeks.
-func (w *world) fortnight() string {
+func (e *env) fortnight() string {
 	today := time.Now().In(delivery.Istanbul)
 	return url.Values{
 		"from": {today.AddDate(0, 0, -len(shares)).Format(time.DateOnly)}, "to": {today.Format(time.DateOnly)},
 	}.Encode()
 }
 
-func (w *world) signIn(tab *browser.Tab) error {
+func (e *env) signIn(tab *browser.Tab) error {
 	if err := tab.Open("/login"); err != nil {
 		return err
 	}
-	return tab.Do("fill in the form",
-		chromedp.SendKeys("#user", w.Demo.Panel.User), chromedp.SendKeys("#password", w.Demo.Panel.Password),
-		chromedp.Submit("#user"), chromedp.WaitVisible("nav"))
+	return tab.Navigate("submit the form", chromedp.SendKeys(chromedp.CSS("#user"), e.Demo.Panel.User),
+		chromedp.SendKeys(chromedp.CSS("#password"), e.Demo.Panel.Password), chromedp.Submit(chromedp.CSS("#user")))
 }
 
-func (w *world) take(tab *browser.Tab, p picture, s screen, dir string) error {
+func (e *env) take(tab *browser.Tab, p picture, s screen, dir string) error {
 	if err := tab.Viewport(s.width, s.height); err != nil {
 		return err
 	}
@@ -106,8 +110,8 @@ func (w *world) take(tab *browser.Tab, p picture, s screen, dir string) error {
 		return err
 	}
 	name := fmt.Sprintf("%s-%d.png", p.name, s.width)
-	w.say("%-20s %4d kB", name, len(shot)/1000)
-	if err := write(dir, name, shot); err != nil {
+	e.log("%-20s %4d kB", name, len(shot)/1000)
+	if err := os.WriteFile(filepath.Join(dir, name), shot, 0o644); err != nil {
 		return err
 	}
 	if len(shot) > maxPicture {

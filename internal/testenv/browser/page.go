@@ -18,7 +18,6 @@ import (
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -263,12 +262,10 @@ func (p *Page) Follow(name string) { p.t.Helper(); p.follow("", "link", name) }
 
 func (p *Page) follow(part, role, name string) {
 	p.t.Helper()
-	_, err := run(p.Tab, "the page behind "+name, chromedp.WaitEvent(page.LoadEventFired, nil,
-		chromedp.Func(func(context.Context, *chromedp.Target) error {
-			p.click(part, role, name)
-			return nil
-		})))
-	p.must(err)
+	p.must(p.Navigate("the page behind "+name, chromedp.Func(func(context.Context, *chromedp.Target) error {
+		p.click(part, role, name)
+		return nil
+	})))
 }
 
 // press types keys, such as "\t" or "\r", into what has the focus.

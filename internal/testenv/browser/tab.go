@@ -87,6 +87,12 @@ func (t *Tab) Open(path string) error {
 	return t.Do("open "+path, chromedp.Navigate(t.origin.Scheme+"://"+t.origin.Host+path))
 }
 
+// Navigate runs steps that lead to another page and returns when that has loaded.
+func (t *Tab) Navigate(what string, steps ...chromedp.Action[chromedp.Void]) error {
+	_, err := run(t, what, chromedp.WaitEvent(page.LoadEventFired, nil, chromedp.Steps(steps...)))
+	return err
+}
+
 // Evaluate is the value of a JavaScript expression on the page; a promise is
 // awaited. The page's policy does not bind it.
 func Evaluate[T any](t *Tab, expression string) (T, error) {
