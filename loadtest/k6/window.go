@@ -65,16 +65,6 @@ func measure(requests []request, limits []limit) usage {
 	return u
 }
 
-// holds reports whether the limits were kept, and nothing within them refused.
-func (u usage) holds(limits []limit) bool {
-	for i, l := range limits {
-		if u.most[i] > l.count {
-			return false
-		}
-	}
-	return u.wronged == 0
-}
-
 // bounds are the two moments of many requests, each ascending.
 type bounds struct{ sent, answered []time.Time }
 

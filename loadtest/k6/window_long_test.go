@@ -31,6 +31,16 @@ func volley(n, from, step, status int) (requests []request) {
 	return requests
 }
 
+// holds reports whether the limits were kept, and nothing within them refused.
+func (u usage) holds(limits []limit) bool {
+	for i, l := range limits {
+		if u.most[i] > l.count {
+			return false
+		}
+	}
+	return u.wronged == 0
+}
+
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	ten := []limit{{10, time.Second}}
