@@ -82,7 +82,7 @@ func DefaultLimits() Limits {
 const PollInterval = 10 * time.Second
 
 // Ranges of a configured window, chosen so that every figure fits its place in
-// the ledger's rings.
+// the ledger's windows.
 const (
 	MaxWindowCount   = 1_000_000
 	MaxWindowSeconds = 86_400

@@ -35,7 +35,7 @@ func accountFields(a *delivery.Account) ([]any, error) {
 	return []any{"name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits)}, nil
 }
 
-// writeAccount runs write_account.lua. The rings get the limits and suspension
+// writeAccount runs write_account.lua. The windows get the limits and suspension
 // of a; nil keeps theirs. revision "" compares nothing. Errors of an update:
 // ACCOUNT_NOT_FOUND, ErrConflict.
 func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
@@ -43,7 +43,7 @@ func (l *core) writeAccount(ctx context.Context, mode string, id delivery.Accoun
 	keys := []string{r.account(id), r.key(kindAccounts)}
 	args := []any{mode, id[:], revision, int(endpoints)}
 	for e := range endpoints {
-		keys = append(keys, r.ring(e, id))
+		keys = append(keys, r.windows(e, id))
 		packed := ""
 		if a != nil {
 			packed = packLimit(e, limitOf(&a.Limits, e), a.Suspended)
@@ -172,7 +172,7 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 }
 
 // Update reads an account, applies change, and writes it and the heads of
-// its rings in one script if nobody wrote in between; otherwise it starts again
+// its windows in one script if nobody wrote in between; otherwise it starts again
 // with what is there. Every gateway sees it with the next request, and no window
 // is reset. ACCOUNT_NOT_FOUND; an error of change is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {

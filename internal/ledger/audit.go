@@ -169,18 +169,18 @@ func (r partition) waitingEvents(items []string) []WaitingEvent {
 	return events
 }
 
-// Astray is an index that disagrees with an order.
-type Astray struct {
+// IndexInconsistency is an index that disagrees with an order.
+type IndexInconsistency struct {
 	Index string // timers, or the status whose list of jobs it is
 	Order delivery.OrderID
 	Says  string // what is wrong
 }
 
-// Astray holds the timers and the fleets' lists of jobs against all orders that
+// IndexInconsistencies holds the timers and the fleets' lists of jobs against all orders that
 // Redis holds: each order that has not ended has one timer and stands on the list
 // of its status and on no other; a cancelled one stands on its list; of all others
 // there is nothing. The ledger must have settled.
-func (l Audit) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, error) {
+func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
 	byPartition := make(map[int]map[delivery.OrderID]*delivery.Order)
 	fleets := make(map[delivery.FleetID]bool)
 	for _, r := range l.partitions {
@@ -190,19 +190,19 @@ func (l Audit) Astray(ctx context.Context, orders []*delivery.Order) ([]Astray, 
 		byPartition[o.ID.Partition()][o.ID] = o
 		fleets[o.Fleet.ID] = true
 	}
-	var astray []Astray
+	var inconsistent []IndexInconsistency
 	for _, r := range l.partitions {
-		some, err := l.astrayOf(ctx, r, byPartition[r.number], fleets)
+		some, err := l.indexInconsistenciesOf(ctx, r, byPartition[r.number], fleets)
 		if err != nil {
 			return nil, fmt.Errorf("reading the indexes of partition %d: %w", r.number, failure(err))
 		}
-		astray = append(astray, some...)
+		inconsistent = append(inconsistent, some...)
 	}
-	return astray, nil
+	return inconsistent, nil
 }
 
-func (l *core) astrayOf(ctx context.Context, r partition, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]Astray, error) {
-	var astray []Astray
+func (l *core) indexInconsistenciesOf(ctx context.Context, r partition, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]IndexInconsistency, error) {
+	var inconsistent []IndexInconsistency
 	compare := func(index, key string, belongs func(*delivery.Order) bool) error {
 		members, err := l.rdb.ZRange(ctx, key, 0, -1).Result()
 		if err != nil {
@@ -213,14 +213,14 @@ func (l *core) astrayOf(ctx context.Context, r partition, orders map[delivery.Or
 			id := r.orderOfMember(member)
 			listed[id] = true
 			if o := orders[id]; o == nil {
-				astray = append(astray, Astray{index, id, "names an order that is not there"})
+				inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is not there"})
 			} else if !belongs(o) {
-				astray = append(astray, Astray{index, id, "names an order that is " + o.Status.String()})
+				inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is " + o.Status.String()})
 			}
 		}
 		for id, o := range orders {
 			if belongs(o) && !listed[id] {
-				astray = append(astray, Astray{index, id, "lacks an order that is " + o.Status.String()})
+				inconsistent = append(inconsistent, IndexInconsistency{index, id, "lacks an order that is " + o.Status.String()})
 			}
 		}
 		return nil
@@ -239,5 +239,5 @@ func (l *core) astrayOf(ctx context.Context, r partition, orders map[delivery.Or
 			}
 		}
 	}
-	return astray, nil
+	return inconsistent, nil
 }

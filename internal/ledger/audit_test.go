@@ -63,16 +63,16 @@ func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
 	check(t, slices.Equal(got, want), "got %v, want %v", got, want)
 }
 
-func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
+func TestIndexInconsistencies_HoldsIndexesAgainstOrders(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
 	searching, cancelled, delivered := s.create(t, "A-1").ID, s.create(t, "A-2").ID, s.create(t, "A-3").ID
 	must(t, s.Lifecycle.IndexJobs(t.Context(), 0, collect(t, s.Ledger, RoleStatus, "c", 3)))
 	s.advance(t, cancelled, delivery.Cancelled)
 	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
-	find := func() []Astray {
+	find := func() []IndexInconsistency {
 		orders := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
-		return get(s.Audit.Astray(t.Context(), orders))(t)
+		return get(s.Audit.IndexInconsistencies(t.Context(), orders))(t)
 	}
 	equal(t, len(find()), 0, "of a ledger that is right")
 	r := s.partitions[0]
@@ -97,8 +97,8 @@ func TestAstray_HoldsIndexesAgainstOrders(t *testing.T) {
 		} else {
 			must(t, s.rdb.ZAdd(t.Context(), one.key, redis.Z{Member: member, Score: 1}).Err())
 		}
-		if astray := find(); len(astray) != 1 || astray[0].Order != one.member || astray[0].Index != one.index {
-			t.Errorf("%s: %+v", one.name, astray)
+		if inconsistent := find(); len(inconsistent) != 1 || inconsistent[0].Order != one.member || inconsistent[0].Index != one.index {
+			t.Errorf("%s: %+v", one.name, inconsistent)
 		}
 		if one.remove {
 			must(t, s.rdb.ZAdd(t.Context(), one.key, redis.Z{Member: member, Score: before}).Err())

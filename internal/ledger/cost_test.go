@@ -150,7 +150,7 @@ func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.vendors[n%len(s.vendors)]
 	r := s.partitionOf(one.account)
 	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
-	ring := r.keyOf(kindRing, append([]byte{'w'}, one.account[:]...))
+	ring := r.keyOf(kindWindows, append([]byte{'w'}, one.account[:]...))
 	document := appendDocument(nil, fullDraft("X"))
 	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document)])
 	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:23]}})

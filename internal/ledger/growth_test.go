@@ -293,7 +293,7 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 // forgetLogs takes the accounts' windows out of the account.
 func (s *costEnv) forgetLogs(b *testing.B) {
 	for _, one := range s.sliding {
-		must(b, s.rdb.Del(b.Context(), s.partitionOf(one.account).ring(EndpointOrders, one.account)+"l").Err())
+		must(b, s.rdb.Del(b.Context(), s.partitionOf(one.account).windows(EndpointOrders, one.account)+"l").Err())
 	}
 }
 
@@ -370,7 +370,7 @@ func (s *costEnv) fillWindows(b *testing.B, each int) {
 	for range each {
 		calls := make([]call, len(s.vendors))
 		for i, one := range s.vendors {
-			calls[i] = call{keys: []string{s.partitionOf(one.account).ring(EndpointOrders, one.account)}}
+			calls[i] = call{keys: []string{s.partitionOf(one.account).windows(EndpointOrders, one.account)}}
 		}
 		get(s.runAll(b.Context(), "consume", calls))(b)
 	}

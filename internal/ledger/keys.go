@@ -13,8 +13,8 @@ import (
 //
 //	a <account>            hash    the account: name, credentials' hashes, limits
 //	A                      set     the partition's accounts
-//	r <endpoint><account>  string  ring of admissions and their limits (lua/window.lua)
-//	r … l                  string  the ring's log
+//	r <endpoint><account>  string  sliding windows and their limits (lua/window.lua)
+//	r … l                  string  their log
 //	h <account>            hash    refused and all requests per minute
 //	o <digest>             string  order record (order_record.go)
 //	i <digest>             string  idempotency record: fingerprint, order digest
@@ -60,7 +60,7 @@ import (
 const (
 	kindAccount       = 'a'
 	kindAccounts      = 'A'
-	kindRing          = 'r'
+	kindWindows       = 'r'
 	kindMinutes       = 'h'
 	kindOrder         = 'o'
 	kindIdempotency   = 'i'
@@ -111,12 +111,12 @@ func (r partition) keyOf(kind byte, suffix []byte) string {
 
 func (r partition) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
 
-func (r partition) ring(e Endpoint, id delivery.AccountID) string {
-	suffix := ringSuffix(e, id)
-	return r.keyOf(kindRing, suffix[:])
+func (r partition) windows(e Endpoint, id delivery.AccountID) string {
+	suffix := windowsSuffix(e, id)
+	return r.keyOf(kindWindows, suffix[:])
 }
 
-func ringSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
+func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 	suffix[0] = e.letter()
 	copy(suffix[1:], id[:])
 	return suffix

@@ -48,25 +48,25 @@ type Quota struct {
 // quotaSize is the packed quota of a reply, see reply in lua/window.lua.
 const quotaSize = 4 + 4 + 6 + 4 + 4 + 4
 
-// counted is a script's reply to a request that counts: its name, the quota,
+// countingReply is a script's reply to a request that counts: its name, the quota,
 // how long to wait when it was refused, and whatever it answers besides.
-type counted struct {
+type countingReply struct {
 	name    string
 	quota   Quota
 	wait    time.Duration
 	payload string
 }
 
-func parseCounted(reply string) (counted, error) {
+func parseCountingReply(reply string) (countingReply, error) {
 	name, rest, ok := strings.Cut(reply, "\n")
 	if !ok {
-		return counted{name: name}, nil
+		return countingReply{name: name}, nil
 	}
 	if len(rest) < quotaSize {
-		return counted{}, fmt.Errorf("reply %q carries no quota", name)
+		return countingReply{}, fmt.Errorf("reply %q carries no quota", name)
 	}
 	f := fields{rest: rest}
-	c := counted{name: name}
+	c := countingReply{name: name}
 	c.quota.Limit, c.quota.Remaining = int(f.uint32()), int(f.uint32())
 	c.quota.Reset = int64(f.uint16())<<32 | int64(f.uint32())
 	c.wait = time.Duration(f.uint32()) * time.Millisecond
@@ -76,7 +76,7 @@ func parseCounted(reply string) (counted, error) {
 }
 
 // refusal turns the replies that any counting script can give into errors.
-func (c *counted) refusal() error {
+func (c *countingReply) refusal() error {
 	switch c.name {
 	case "limited":
 		window := "at once"
@@ -94,27 +94,27 @@ func (c *counted) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *core) count(ctx context.Context, file string, account delivery.AccountID, keys []string, args ...any) (counted, error) {
+func (l *core) count(ctx context.Context, file string, account delivery.AccountID, keys []string, args ...any) (countingReply, error) {
 	text, err := l.runText(ctx, file, keys, args...)
 	if err != nil {
-		return counted{}, err
+		return countingReply{}, err
 	}
-	return l.counted(text, account)
+	return l.parseCounting(text, account)
 }
 
 // countCall is count for a composed call.
-func (l *core) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (counted, error) {
+func (l *core) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (countingReply, error) {
 	text, err := l.send(ctx, call)
 	if err != nil {
-		return counted{}, err
+		return countingReply{}, err
 	}
-	return l.counted(text, account)
+	return l.parseCounting(text, account)
 }
 
-func (l *core) counted(reply string, account delivery.AccountID) (counted, error) {
-	c, err := parseCounted(reply)
+func (l *core) parseCounting(reply string, account delivery.AccountID) (countingReply, error) {
+	c, err := parseCountingReply(reply)
 	if err != nil {
-		return counted{}, err
+		return countingReply{}, err
 	}
 	l.minutes.add(account, c.name == "limited" || c.name == "polled_too_soon")
 	return c, c.refusal()
@@ -128,7 +128,7 @@ func (l *core) counted(reply string, account delivery.AccountID) (counted, error
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "consume", account,
-		[]string{r.ring(endpoint, account)})
+		[]string{r.windows(endpoint, account)})
 	return c.quota, err
 }
 
@@ -140,7 +140,7 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "count_token", account,
-		[]string{r.ring(EndpointToken, account), r.account(account)}, secretHash[:])
+		[]string{r.windows(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
 		return Quota{}, 0, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 	}
@@ -173,20 +173,20 @@ func (l *core) allowed(ctx context.Context, key string, limit redis_rate.Limit, 
 	return ask()
 }
 
-// Flags of a ring, see lua/window.lua.
+// Flags of windows, see lua/window.lua.
 const (
-	ringSuspended = 1
-	ringBucket    = 2
+	windowsSuspended = 1
+	windowsBucket    = 2
 )
 
-// packLimit is an endpoint's limit as it stands at the head of its ring: flags, then count and seconds of both windows.
+// packLimit is an endpoint's limit as it stands at the head of its windows: flags, then count and seconds of both windows.
 func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
 	var b [17]byte
 	if suspended {
-		b[0] |= ringSuspended
+		b[0] |= windowsSuspended
 	}
 	if e == EndpointStores && limit.Sustained.Count > 0 && limit.Burst.Count > 0 {
-		b[0] |= ringBucket // a bucket of the burst's size, refilled at the sustained rate
+		b[0] |= windowsBucket // a bucket of the burst's size, refilled at the sustained rate
 	}
 	for i, n := range []int{limit.Sustained.Count, limit.Sustained.Seconds, limit.Burst.Count, limit.Burst.Seconds} {
 		binary.BigEndian.PutUint32(b[1+4*i:], uint32(n))
@@ -241,7 +241,7 @@ func (e Endpoint) String() string {
 	return endpointNames[e]
 }
 
-// useSize is one ring's part of the reply of lua/usage.lua.
+// useSize is one endpoint's part of the reply of lua/usage.lua.
 const useSize = 1 + 6*4
 
 // Usage tells how much of every endpoint's limits each account has used, as the
@@ -252,7 +252,7 @@ func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]
 	for i, id := range accounts {
 		r := l.partitionOf(id)
 		for e := range endpoints {
-			calls[i].keys = append(calls[i].keys, r.ring(e, id))
+			calls[i].keys = append(calls[i].keys, r.windows(e, id))
 		}
 	}
 	replies, err := l.runAll(ctx, "usage", calls)
@@ -280,7 +280,7 @@ func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]
 }
 
 func (f *fields) endpointUse(e Endpoint) EndpointUse {
-	bucket := f.byte()&ringBucket != 0
+	bucket := f.byte()&windowsBucket != 0
 	u := EndpointUse{Endpoint: e, Sustained: f.windowUse(), Burst: f.windowUse()}
 	if bucket {
 		refill, depth := u.Sustained.Window, u.Burst.Window.Count

@@ -265,15 +265,15 @@ func drawFrom(seed uint64) draws {
 
 // gcra is what a limiter of the usual kind would do in place of the log.
 const gcra = `
-local function judge_window(count, span, tail, at)
+local function check_window(count, span, tail, at)
   local each, now = span / count, decided
-  local key = ring_key .. ':gcra' .. span
+  local key = windows_key .. ':gcra' .. span
   local full = math.max(tonumber(redis.call('GET', key) or 0), now) + each
   if full - now > span then return -1, full - span end
   redis.call('SET', key, string.format('%.0f', full))
   return math.floor((span - (full - now)) / each), now + each
 end
-local function judge_bucket`
+local function check_bucket`
 
 // TestLimits_MutantsAreFound proves that the comparison above can fail.
 func TestLimits_MutantsAreFound(t *testing.T) {
@@ -281,13 +281,13 @@ func TestLimits_MutantsAreFound(t *testing.T) {
 		"one too many":              {"local inside = admitted - tail", "local inside = admitted - tail - 1"},
 		"one too few":               {"if inside >= count then", "if inside >= count - 1 then"},
 		"closed window":             {"if tail >= admitted or at > horizon then", "if tail >= admitted or at >= horizon then"},
-		"gcra":                      {"local function judge_bucket", gcra},
+		"gcra":                      {"local function check_bucket", gcra},
 		"second window forgotten":   {"if count2 > 0 then\n    local span", "if false then\n    local span"},
 		"future kept":               {"if last - now > 1000000 then clamp_future(now)", "if false then clamp_future(now)"},
 		"log does not grow":         {"capacity < KEPT and", "capacity < RECENT and"},
 		"log keeps a minute":        {"> decided - DAY do grow", "> decided - 60000000 do grow"},
 		"laps change places":        {"odd and lap .. before or before .. lap", "odd and before .. lap or lap .. before"},
-		"tails stay in the future":  {"  find_tails(now)\n  ring_value", "  ring_value"},
+		"tails stay in the future":  {"  find_tails(now)\n  windows_value", "  windows_value"},
 		"bucket refills too fast":   {"local cost = seconds1 * 1000000", "local cost = seconds1 * 900000"},
 		"tail not kept":             {"tail1, tail2, last, at1, at2, decided)", "0, 0, last, at1, at2, decided)"},
 		"log forgotten":             {"* ENTRY, recent)", "* ENTRY, '')"},
@@ -451,7 +451,7 @@ func TestRing_LogIsBounded(t *testing.T) {
 		}
 		return admitted
 	}
-	log := func(e Endpoint) string { return l.partitionOf(id).ring(e, id) + "l" }
+	log := func(e Endpoint) string { return l.partitionOf(id).windows(e, id) + "l" }
 	size := func(e Endpoint) int64 { return l.rdb.StrLen(t.Context(), log(e)).Val() }
 	check(t, send(EndpointOrders, 500) == 500, "refused within the window")
 	check(t, size(EndpointOrders) == 64*7, "the log takes %d bytes", size(EndpointOrders))
@@ -516,7 +516,7 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 // a release before let it live for less; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
-	log := s.partitionOf(s.account).ring(EndpointCancel, s.account) + "l"
+	log := s.partitionOf(s.account).windows(EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()
 		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
@@ -659,7 +659,7 @@ func TestUsage_OfNobodyIsNothing(t *testing.T) {
 
 func TestUsage_WritesNothing(t *testing.T) {
 	s := newEnv(t)
-	ring := s.partitionOf(s.account).ring(EndpointOrders, s.account)
+	ring := s.partitionOf(s.account).windows(EndpointOrders, s.account)
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
 	for range 40 {
@@ -705,7 +705,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	lower := delivery.Window{Count: 5, Seconds: 60}
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
 	equal(t, use(), (WindowUse{lower, 20}), "got")
-	must(t, s.rdb.Del(t.Context(), s.partitionOf(s.account).ring(EndpointCancel, s.account)+"l").Err())
+	must(t, s.rdb.Del(t.Context(), s.partitionOf(s.account).windows(EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)
 	if got := use(); got.Used != 20 {
 		t.Errorf("%+v without the log, within the window", got)

@@ -109,7 +109,7 @@ func (l *core) namingStore(ctx context.Context, refusal error) error {
 // fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
 const fleetUnavailableRetry = 60 * time.Second
 
-func creationResult(reply *counted, r partition, c *Creation) (Created, error) {
+func creationResult(reply *countingReply, r partition, c *Creation) (Created, error) {
 	switch reply.name {
 	case "created":
 		for i := range c.Candidates {
@@ -160,10 +160,10 @@ func (l *core) prepareCreation(r partition, c *Creation, fingerprint [16]byte) {
 
 	call := &c.call
 	call.begin(l.library.scripts["create_order"], r)
-	ring := ringSuffix(EndpointOrders, c.Account)
+	windows := windowsSuffix(EndpointOrders, c.Account)
 	store := delivery.OrderDigest(c.Account, o.ExternalStoreID)
 	bucket := retiredSuffix(digest)
-	call.key(kindRing, ring[:])
+	call.key(kindWindows, windows[:])
 	call.key(kindOrder, digest[:])
 	call.key(kindStore, store[:])
 	call.key(kindRetired, bucket[:])
@@ -211,7 +211,7 @@ func (l *core) judgeBody(ctx context.Context, r partition, c *Creation, fingerpr
 	}
 	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
 	reply, err := l.count(ctx, "judge_body", c.Account,
-		[]string{r.ring(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
+		[]string{r.windows(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
 		return Created{}, reply.quota, err
@@ -228,7 +228,7 @@ func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id deliver
 	r := l.partitionOf(account)
 	day := id.Day()
 	reply, err := l.count(ctx, "poll_order", account,
-		[]string{r.ring(EndpointOrderStatus, account), r.order(id.Digest())},
+		[]string{r.windows(EndpointOrderStatus, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, delivery.PollInterval.Microseconds())
 	if err != nil {
 		return nil, reply.quota, err
@@ -294,10 +294,10 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 }
 
 // cancel calls the script. The nonce tells a call from its repetition.
-func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (counted, error) {
+func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
 	day, epoch := id.Day(), l.epoch.Load()
 	return l.count(ctx, "cancel_order", account,
-		[]string{r.ring(EndpointCancel, account), r.order(id.Digest())},
+		[]string{r.windows(EndpointCancel, account), r.order(id.Digest())},
 		account[:], []byte{byte(day >> 8), byte(day)}, orderMember(id), appendChange(nil, change, epoch),
 		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,
 		binary.BigEndian.AppendUint64(nil, nonce))

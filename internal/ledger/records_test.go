@@ -109,7 +109,7 @@ func FuzzRecords(f *testing.F) {
 			again, err := decodeNotice(string(encodeNotice(n)))
 			sameRecord(t, n, again, err)
 		}
-		if c, err := parseCounted(record); err == nil && !strings.HasPrefix(record, c.name) {
+		if c, err := parseCountingReply(record); err == nil && !strings.HasPrefix(record, c.name) {
 			t.Errorf("%q is %+v", record, c)
 		}
 		if _, err := decodeFleet(delivery.FleetID{1}, record, record); err != nil && err.Error() == "" {

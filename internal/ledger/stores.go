@@ -119,7 +119,7 @@ func decodeStore(record string) (*delivery.Store, error) {
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
 	reply, err := l.count(ctx, "read_store", account, []string{
-		r.ring(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
+		r.windows(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err
 	}

@@ -1,5 +1,5 @@
 -- Cancels an order for its vendor, before pickup.
--- KEYS 1 ring, 2 order
+-- KEYS 1 windows, 2 order
 -- ARGV 1 account (16 bytes), 2 day (2 bytes), 3 order member, 4 change entry
 --   (status at 4, epoch at 5, time at 9), 5 now in ms, 6 key prefix {tag},
 --   7 last status that may be cancelled, 8 first reported status that may not,
@@ -9,14 +9,14 @@
 -- Repeated call (the reply was lost): the order carries this call's nonce, in the
 --   place of its creation's, so it answers cancelled before any limit is consumed:
 --   whoever has cancelled with the last request of a window is not told 429.
-if not open_ring(KEYS[1], call('GET', KEYS[1])) then return 'unknown' end
-local passes, head = judge(clock()), order_head(KEYS[2])
+if not open_windows(KEYS[1], call('GET', KEYS[1])) then return 'unknown' end
+local passes, head = check_limits(clock()), order_head(KEYS[2])
 if head ~= '' and order_status(head) == CANCELLED and sub(head, 53, 60) == ARGV[10] then
   return reply('cancelled', call('GET', KEYS[2]))
 end
 if not passes then return reply('limited') end
-admit()
-call('SET', KEYS[1], counted)
+record_request()
+call('SET', KEYS[1], recorded)
 if suspended() then return reply('suspended') end
 
 if head == '' or order_account(head) ~= ARGV[1] or order_day(head) ~= ARGV[2] then return reply('not_found') end

@@ -1,6 +1,6 @@
 -- Verifies a client secret by its hash and counts the token, together. The
 -- hashes are of 32 random bytes, so comparing them leaks nothing of use.
--- KEYS 1 ring, 2 account
+-- KEYS 1 windows, 2 account
 -- ARGV 1 SHA-256 of the secret
 -- Replies: unknown and wrong_secret (nothing counted); with a quota: limited,
 --   suspended, counted and from when on the account's tokens are good (6 bytes, Unix

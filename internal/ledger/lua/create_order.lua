@@ -4,7 +4,7 @@
 -- The server hashes every byte of every string that it hands to Lua or that Lua
 -- makes, so the record comes ready made for each fleet that could have the
 -- order, which are one or two, and is passed on as it is.
--- KEYS 1 ring, 2 order, 3 store, 4 bucket of retired ids, 5 events,
+-- KEYS 1 windows, 2 order, 3 store, 4 bucket of retired ids, 5 events,
 --   and, when an idempotency key was sent: 6 idempotency record, and, unless
 --   the key is the external id, 7 the order whose external id equals that key
 -- ARGV 1 event (digest at 2, day at 14), 2 one byte (1: the idempotency key is
@@ -30,11 +30,11 @@ else
 end
 local order, store = found[2], found[3]
 
-if not open_ring(KEYS[1], found[1]) then return 'unknown' end
-local passes = judge(now)
+if not open_windows(KEYS[1], found[1]) then return 'unknown' end
+local passes = check_limits(now)
 if order and sub(order, 53, 60) == sub(ARGV[2], 2, 9) then return reply('recovered', order) end
 if not passes then return reply('limited') end
-admit()
+record_request()
 
 if suspended() then return reply_counted('suspended') end
 if record or same then
@@ -51,7 +51,7 @@ if order then return reply_counted('duplicate', order_day(order)) end
 local retired = found[4] and retired_day(found[4], sub(ARGV[1], 2, 10))
 if retired then return reply_counted('duplicate', retired) end
 
-call('MSET', KEYS[1], counted, KEYS[2], ARGV[number])
+call('MSET', KEYS[1], recorded, KEYS[2], ARGV[number])
 if KEYS[7] then call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000') end
 call('XADD', KEYS[5], '*', 'e', ARGV[1])
 return reply('created', fleet)

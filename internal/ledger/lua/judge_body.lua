@@ -1,7 +1,7 @@
 -- Counts a creation whose body broke a rule, after looking for an earlier
 -- success under its idempotency key (design section 4: the same key with
 -- another body is a conflict even if that body is invalid too).
--- KEYS 1 ring, 2 idempotency record, 3 order whose external id equals
+-- KEYS 1 windows, 2 idempotency record, 3 order whose external id equals
 --   the key
 -- ARGV 1 fingerprint
 -- Replies: unknown; with a quota: limited, suspended, replayed (record),

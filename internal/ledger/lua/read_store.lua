@@ -1,5 +1,5 @@
 -- Counts a request in the stores bucket and reads a store.
--- KEYS 1 ring, 2 store
+-- KEYS 1 windows, 2 store
 -- Replies: unknown; with a quota: limited, suspended, found (record, empty when
 --   there is none)
 -- Repeated call: counts again.

@@ -1,15 +1,15 @@
 -- Tells how much of an account's limits is used, as its next request would be
 -- judged: counts nothing and writes nothing.
--- KEYS 1... rings of one account
--- Replies: empty (one of the rings is not there: no such account); for each ring
+-- KEYS 1... windows of one account
+-- Replies: empty (one of the windows is not there: no such account); for each
 --   flags (1 byte), count 1, seconds 1, used 1, count 2, seconds 2, used 2
---   (4 bytes each), the limits as the ring has them. used is how many
+--   (4 bytes each), the limits as they stand in the windows. used is how many
 --   admissions the window holds; of a bucket, how many of its count 2 requests
 --   do not pass now. It may be above a limit that was lowered.
 -- Repeated call: answers what is then.
 local now = clock()
 
--- The time that judge would decide by: a small step back of the clock is waited
+-- The time that check_limits would decide by: a small step back of the clock is waited
 -- out. After a larger one it draws the future to the present, where everything
 -- counts just as it does here, and so does again what had left the windows.
 local function present()
@@ -30,7 +30,7 @@ end
 
 local found, used = call('MGET', unpack(KEYS)), ''
 for i, key in ipairs(KEYS) do
-  if not open_ring(key, found[i]) then return '' end
+  if not open_windows(key, found[i]) then return '' end
   if last - now > 1000000 then find_tails(now) end
   local used1, used2 = 0, 0
   if flags >= 2 then

@@ -1,6 +1,6 @@
 -- Exact sliding windows (design section 4).
 --
--- A ring is two strings. The first is a head of 60 bytes and behind it, newest
+-- The sliding windows of an endpoint are two strings. The first is a head of 60 bytes and behind it, newest
 -- first, the admissions since the last multiple of 16, 7 bytes each, in
 -- microseconds; it is written as a whole with every admission. The second, the
 -- log (its key has an l more), takes them 16 at a time: the admission with index
@@ -23,7 +23,7 @@
 --   53 at 2       7   time at tail 2
 --
 -- The first 17 bytes are the account's limits, written by write_account and
--- nowhere else: an account without this ring does not exist. The ring stays.
+-- nowhere else: an account without this string does not exist. It stays.
 --
 -- The log is for windows that are yet to come, too: limits may be changed, and
 -- count what was admitted before. So beyond what the windows hold it keeps the
@@ -41,38 +41,38 @@ local HEAD, ENTRY, RECENT = 60, 7, 16
 local DAY, KEPT = 86400000000, 16384
 local HEAD_FORMAT, CURSOR_FORMAT = '>BI4I4I4I4I4I6I6I6I7I7I7', '>I4I6I6I6I7I7I7'
 
--- The ring of the running call: scripts run one after the other, and open_ring
+-- The windows of the running call: scripts run one after the other, and open_windows
 -- sets all of it. logged is the index of the first admission that is not in the
 -- log.
-local ring_key, ring_value
+local windows_key, windows_value
 local flags, count1, seconds1, count2, seconds2
 local capacity, admitted, tail1, tail2, last, at1, at2, logged
 
--- The verdict on the request, set by judge: the limit that decides, the seconds
+-- The decision on the request, set by check_limits: the limit that decides, the seconds
 -- of its window (0: a bucket), how many requests remain after this one (-1: it is
 -- refused), and when that number grows or the refused request may be tried;
 -- decided is the time it holds for, debt a bucket's after this request.
 local limit, window, remaining, grows, decided, debt
 
--- The ring's value after admit, for the caller to write.
-local counted
+-- The windows' value after record_request, for the caller to write.
+local recorded
 
--- Makes key's value the ring of this call; false when there is no account.
-local function open_ring(key, value)
+-- Makes key's value the windows of this call; false when there is no account.
+local function open_windows(key, value)
   if not value then return false end
-  ring_key, ring_value = key, value
+  windows_key, windows_value = key, value
   flags, count1, seconds1, count2, seconds2, capacity, admitted, tail1, tail2, last, at1, at2 =
     parse(HEAD_FORMAT, value)
   logged = admitted - (#value - HEAD) / ENTRY
   return true
 end
 
-local function log_key() return ring_key .. 'l' end
+local function log_key() return windows_key .. 'l' end
 
 -- The time of an admission; 0, which is long ago, if the log has expired.
 local function entry_at(index)
   if index >= logged then
-    return (parse('>I7', ring_value, HEAD + 1 + (admitted - 1 - index) * ENTRY))
+    return (parse('>I7', windows_value, HEAD + 1 + (admitted - 1 - index) * ENTRY))
   end
   local offset = (capacity - 1 - index % capacity) * ENTRY
   -- %d is half the price of what a number costs as an argument.
@@ -147,20 +147,20 @@ local function clamp_future(now)
   local recent = ''
   for index = logged, admitted - 1 do recent = pack('>I7', min(now, entry_at(index))) .. recent end
   clamp_log(now)
-  last, ring_value = now, sub(ring_value, 1, HEAD) .. recent
+  last, windows_value = now, sub(windows_value, 1, HEAD) .. recent
   find_tails(now)
-  ring_value = sub(ring_value, 1, 17) .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2) .. recent
-  call('SET', ring_key, ring_value)
+  windows_value = sub(windows_value, 1, 17) .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2) .. recent
+  call('SET', windows_key, windows_value)
 end
 
 -- One window after this request, were it admitted: remaining and grows.
-local function judge_window(count, span, tail, at)
+local function check_window(count, span, tail, at)
   local inside = admitted - tail
   if inside >= count then return -1, entry_at(admitted - count) + span end
   return count - inside - 1, (inside == 0 and decided or at) + span
 end
 
-local function judge_bucket()
+local function check_bucket()
   local cost = seconds1 * 1000000
   local depth = count2 * cost
   debt = max(0, at1 - (decided - last) * count1) + cost
@@ -169,25 +169,25 @@ local function judge_bucket()
   return (spare - spare % cost) / cost, decided + ceil((cost - spare % cost) / count1)
 end
 
--- Judges a request at now without consuming anything; false when it is refused.
--- The verdict is the window's that the headers show: of two refusals the longer
+-- Checks a request at now without consuming anything; false when it is refused.
+-- The decision is that of the window that the headers show: of two refusals the longer
 -- wait, of two admissions the fewer remaining.
-local function judge(now)
+local function check_limits(now)
   if last > now then
     if last - now > 1000000 then clamp_future(now) else now = last end
   end
   decided, limit = now, nil
   if flags >= 2 then
-    limit, window, remaining, grows = count2, 0, judge_bucket()
+    limit, window, remaining, grows = count2, 0, check_bucket()
   elseif count1 > 0 then
     local span = seconds1 * 1000000
     tail1, at1 = advance(tail1, at1, now - span)
-    limit, window, remaining, grows = count1, seconds1, judge_window(count1, span, tail1, at1)
+    limit, window, remaining, grows = count1, seconds1, check_window(count1, span, tail1, at1)
   end
   if count2 > 0 then
     local span = seconds2 * 1000000
     tail2, at2 = advance(tail2, at2, now - span)
-    local remaining2, grows2 = judge_window(count2, span, tail2, at2)
+    local remaining2, grows2 = check_window(count2, span, tail2, at2)
     if not limit or remaining2 < remaining or remaining2 == remaining and grows2 > grows then
       limit, window, remaining, grows = count2, seconds2, remaining2, grows2
     end
@@ -221,8 +221,8 @@ local function keep(recent)
   call('PEXPIRE', log_key(), format('%d', DAY / 1000 + 60000))
 end
 
--- Admits the request that judge has just let pass.
-local function admit()
+-- Records the request that check_limits has just let pass.
+local function record_request()
   if flags >= 2 then
     at1 = debt
   elseif tail1 == admitted then
@@ -233,13 +233,13 @@ local function admit()
   -- A window that is not there counts nothing, this admission included.
   if flags >= 2 or count1 == 0 then tail1 = admitted end
   if count2 == 0 then tail2 = admitted end
-  local limits = sub(ring_value, 1, 17)
+  local limits = sub(windows_value, 1, 17)
   if admitted - logged < RECENT then
-    counted = limits .. pack('>I4I6I6I6I7I7I7I7', capacity, admitted, tail1, tail2, last, at1, at2, decided) ..
-      sub(ring_value, HEAD + 1)
+    recorded = limits .. pack('>I4I6I6I6I7I7I7I7', capacity, admitted, tail1, tail2, last, at1, at2, decided) ..
+      sub(windows_value, HEAD + 1)
   else
-    keep(pack('>I7', decided) .. sub(ring_value, HEAD + 1))
-    counted = limits .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2)
+    keep(pack('>I7', decided) .. sub(windows_value, HEAD + 1))
+    recorded = limits .. pack(CURSOR_FORMAT, capacity, admitted, tail1, tail2, last, at1, at2)
   end
 end
 
@@ -258,16 +258,16 @@ end
 
 -- Writes the admission, and answers.
 local function reply_counted(name, payload)
-  call('SET', ring_key, counted)
+  call('SET', windows_key, recorded)
   return reply(name, payload)
 end
 
--- Judges and admits in one go, for requests that nothing but the account's
+-- Checks and records in one go, for requests that nothing but the account's
 -- limits can refuse. Returns the reply to give at once, or nil.
 local function count_request(key, now)
-  if not open_ring(key, call('GET', key)) then return 'unknown' end
-  if not judge(now) then return reply('limited') end
-  admit()
-  call('SET', ring_key, counted)
+  if not open_windows(key, call('GET', key)) then return 'unknown' end
+  if not check_limits(now) then return reply('limited') end
+  record_request()
+  call('SET', windows_key, recorded)
   if suspended() then return reply('suspended') end
 end

@@ -1,8 +1,8 @@
 -- Creates or changes an account, and carries changed limits and suspension into
--- its rings, so that every script sees them at once and no window is reset.
--- KEYS 1 account, 2 accounts, then the endpoints' rings
+-- its windows, so that every script sees them at once and no window is reset.
+-- KEYS 1 account, 2 accounts, then the endpoints' windows
 -- ARGV 1 'create' or 'update', 2 account (16 bytes), 3 expected revision of an
---   update ('': any), 4 number of rings, then for each of them its 17 bytes of
+--   update ('': any), 4 number of windows, then for each of them its 17 bytes of
 --   limits ('' keeps them), then pairs: field, value
 -- Replies: written, exists (create), missing (update), conflict (the revision is
 --   another)
@@ -11,7 +11,7 @@
 --   change once more to what it finds.
 local now = clock()
 
--- Gives the ring of this call other limits. What was admitted counts in them, as
+-- Gives the windows of this call other limits. What was admitted counts in them, as
 -- far back as they reach. Of a bucket as many requests stay owed as the rate so far
 -- has left.
 local function count_by(limits)
@@ -31,7 +31,7 @@ local function write_limits(key, limits)
   local value = call('GET', key)
   -- A bucket has no first window and a window no debt: what changes its kind,
   -- which no operator can do, starts over.
-  if not open_ring(key, value) or is_bucket(value) ~= is_bucket(limits) then
+  if not open_windows(key, value) or is_bucket(value) ~= is_bucket(limits) then
     call('SET', key, limits .. pack(CURSOR_FORMAT, RECENT, 0, 0, 0, 0, 0, 0))
     call('DEL', key .. 'l')
     return

@@ -127,8 +127,8 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	if err != nil {
 		f.found(Unreadable, "", "%v", err)
 	}
-	astray, err := s.Ledger.Audit.Astray(ctx, all)
-	for _, a := range astray {
+	inconsistent, err := s.Ledger.Audit.IndexInconsistencies(ctx, all)
+	for _, a := range inconsistent {
 		f.found(IndexAstray, a.Order.String(), "%s %s", a.Index, a.Says)
 	}
 	return err
