@@ -45,7 +45,7 @@ func (g *gateway) listen() ([]*front, error) {
 // servePrivate is the fleet and admin APIs, and beside them what operators and
 // balancers ask.
 func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
-	path := string(pathOf(ctx.Request.Header.RequestURI())) // as it was sent: "/x/../metrics" is no path of ours
+	path := string(pathOf(ctx.Request.Header.RequestURI())) // as it was sent: "/x/../metrics" names no page
 	switch {
 	case path == "/metrics" || path == "/healthz" || path == "/readyz",
 		g.settings.Pprof && len(path) > len("/debug/pprof") && path[:len("/debug/pprof")] == "/debug/pprof":

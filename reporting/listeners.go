@@ -15,7 +15,7 @@ import (
 )
 
 // How long the panel waits for a request and for its answer to be taken, and at
-// its end for downloads under way.
+// its end for downloads in progress.
 const (
 	panelHeaderTimeout = 10 * time.Second
 	panelBodyTimeout   = 10 * time.Second

@@ -12,7 +12,7 @@ import (
 )
 
 // schemas judge values by the schemas of one document, compiled when they are
-// first needed. openapi3filter would compile them anew for every value, which
+// first needed. openapi3filter would compile them again for every value, which
 // takes a hundred times as long as judging it; and it takes a format that it does
 // not know for any text.
 type schemas struct {
