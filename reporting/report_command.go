@@ -21,39 +21,19 @@ import (
 	"vendorapi/reporting/reports"
 )
 
+// Where `reporting report` finds ClickHouse: flag, environment, else the engine.
 const (
-	clickHouseFlag = "clickhouse-url"
-	databaseFlag   = "database"
-	// clickHouseVariable is where the programs of this service find ClickHouse.
+	clickHouseFlag     = "clickhouse-url"
 	clickHouseVariable = "CLICKHOUSE_URL"
 	embeddedEngine     = "http://127.0.0.1:8123"
 )
 
-// addArchiveFlags gives a command what archiveSettings reads.
-func addArchiveFlags(c *cobra.Command) {
-	c.Flags().String(clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
-	c.Flags().String(databaseFlag, archive.DefaultDatabase, "its database")
-}
-
-// archiveSettings are those of a command that only reads the archive, and so
-// needs no settings file.
-func archiveSettings(c *cobra.Command) (archive.Settings, error) {
-	url, err := c.Flags().GetString(clickHouseFlag)
-	if err != nil {
-		return archive.Settings{}, err
-	}
-	database, err := c.Flags().GetString(databaseFlag)
-	if err != nil {
-		return archive.Settings{}, err
-	}
-	return archive.Settings{URL: cmp.Or(url, os.Getenv(clickHouseVariable), embeddedEngine), Database: database}, nil
-}
-
 // reportOptions are the flags of `reporting report`.
 type reportOptions struct {
-	values reports.Values
-	format string
-	output string
+	values  reports.Values
+	format  string
+	output  string
+	archive archive.Settings // a command that only reads needs no settings file
 }
 
 // newReportCommand is `reporting report`.
@@ -101,7 +81,8 @@ report as csv-plain writes it.`,
 	f.StringVar(&o.values.Store, "store", "", "only stores that the vendor calls so (externalStoreId)")
 	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
-	addArchiveFlags(c)
+	f.StringVar(&o.archive.URL, clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
+	f.StringVar(&o.archive.Database, "database", archive.DefaultDatabase, "its database")
 	return c
 }
 
@@ -109,9 +90,9 @@ func listReports(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range reports.All() {
 		fmt.Fprintf(t, "%s\t%s; the period means %s\n", r.Name, r.Title, r.Day)
-		keys := make([]string, len(r.Columns))
-		for i := range r.Columns {
-			keys[i] = r.Columns[i].Key
+		var keys []string
+		for _, column := range r.Columns {
+			keys = append(keys, column.Key)
 		}
 		fmt.Fprintf(t, "\t%s\n", strings.Join(keys, ", "))
 		fmt.Fprintf(t, "\tin SQL: %s(from='2026-11-01', to='2026-11-30', account='', fleet='', store='')\n\t\n", r.View())
@@ -134,15 +115,12 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	if err != nil {
 		return err
 	}
-	settings, err := archiveSettings(c)
+	o.archive.URL = cmp.Or(o.archive.URL, os.Getenv(clickHouseVariable), embeddedEngine)
+	a, err := archive.Open(o.archive)
 	if err != nil {
 		return err
 	}
-	a, err := archive.Open(settings)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = a.Close() }() // there is nothing that it could lose
+	defer func() { _ = a.Close() }() // only read
 	progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
 	write := func(w io.Writer) error {
 		_, err := r.Run(c.Context(), a, p, reports.NewSink(format, w), progress)

@@ -69,8 +69,13 @@ func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
 
 func (t *table[R]) checkAll(rows []R) error {
 	for i := range rows {
-		if err := t.check(&rows[i]); err != nil {
-			return fmt.Errorf("%s (%s): %w", t.table, strings.Join(t.texts(&rows[i]), ", "), err)
+		for _, c := range t.columns {
+			if c.check == nil {
+				continue
+			}
+			if err := c.check(&rows[i]); err != nil {
+				return fmt.Errorf("%s (%s): %w", t.table, strings.Join(t.texts(&rows[i]), ", "), err)
+			}
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ const tablesEnd = 4
 // does: it knows no couriers.
 func insertEarlier(t testing.TB, a *Archive, b *Batch) {
 	t.Helper()
-	earlier := newTable(orders.table, orders.check, slices.DeleteFunc(slices.Clone(orders.columns),
+	earlier := newTable(orders.table, slices.DeleteFunc(slices.Clone(orders.columns),
 		func(c column[Order]) bool { return c.name == "courier_name" || c.name == "without_courier" })...)
 	noError(t, earlier.insert(t.Context(), a, b.Orders, true))
 	noError(t, orderEvents.insert(t.Context(), a, b.Events, true))

@@ -1,9 +1,8 @@
 package archive
 
 import (
-	"errors"
 	"fmt"
-	"math"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -24,12 +23,10 @@ type columnSet struct {
 type table[R any] struct {
 	columnSet
 	columns []column[R]
-	// check refuses what ClickHouse would store as something else.
-	check func(*R) error
 }
 
-func newTable[R any](name string, check func(*R) error, columns ...column[R]) *table[R] {
-	t := &table[R]{columnSet: columnSet{table: name}, columns: columns, check: check}
+func newTable[R any](name string, columns ...column[R]) *table[R] {
+	t := &table[R]{columnSet: columnSet{table: name}, columns: columns}
 	for _, c := range columns {
 		t.names, t.kinds = append(t.names, c.name), append(t.kinds, c.kind)
 	}
@@ -49,26 +46,17 @@ func Tables() []string {
 }
 
 var orders = newTable("orders",
-	func(o *Order) error {
-		return errors.Join(
-			checkTimes(o.CreatedAt, o.ReadyAt, o.UpdatedAt),
-			checkOptionalTimes(o.OrderedAt, o.AssignedAt, o.PickedUpAt, o.DeliveredAt, o.EndedAt),
-			checkMoney("order_amount", o.OrderAmount),
-			checkMoney("collection_amount", o.Collection),
-			checkStatus(o.Status),
-		)
-	},
 	id("account_id", func(o *Order) [16]byte { return o.Account }),
 	day("business_day", func(o *Order) time.Time { return o.CreatedAt }),
 	id("order_id", func(o *Order) [16]byte { return o.ID }),
-	number("version", "UInt64", func(o *Order) uint64 { return o.Version }),
+	number[uint64]("version", func(o *Order) uint64 { return o.Version }),
 	text("external_order_id", func(o *Order) string { return o.ExternalOrderID }),
 	text("external_store_id", func(o *Order) string { return o.ExternalStoreID }),
 	unstableText("store_name", func(o *Order) string { return o.StoreName }),
 	unstableText("tax_number", func(o *Order) string { return o.TaxNumber }),
 	id("fleet_id", func(o *Order) [16]byte { return o.Fleet }),
 	text("fleet_name", func(o *Order) string { return o.FleetName }),
-	text("status", func(o *Order) string { return o.Status.String() }),
+	status("status", func(o *Order) delivery.Status { return o.Status }),
 	text("failure_reason", func(o *Order) string { return string(o.Failure) }),
 	text("cancel_reason", func(o *Order) string { return string(o.Cancel) }),
 	moment("created_at", func(o *Order) time.Time { return o.CreatedAt }),
@@ -87,22 +75,18 @@ var orders = newTable("orders",
 )
 
 var orderEvents = newTable("order_events",
-	func(e *Event) error {
-		return errors.Join(checkTimes(e.CreatedAt, e.At), checkStatus(e.Status))
-	},
 	id("account_id", func(e *Event) [16]byte { return e.Account }),
 	day("business_day", func(e *Event) time.Time { return e.CreatedAt }),
 	id("order_id", func(e *Event) [16]byte { return e.Order }),
-	number("sequence", "UInt32", func(e *Event) uint32 { return delivery.Sequence(e.Version) }),
-	number("version", "UInt64", func(e *Event) uint64 { return e.Version }),
-	text("status", func(e *Event) string { return e.Status.String() }),
+	number[uint32]("sequence", func(e *Event) uint32 { return delivery.Sequence(e.Version) }),
+	number[uint64]("version", func(e *Event) uint64 { return e.Version }),
+	status("status", func(e *Event) delivery.Status { return e.Status }),
 	moment("at", func(e *Event) time.Time { return e.At }),
 	text("failure_reason", func(e *Event) string { return string(e.Failure) }),
 	text("cancel_reason", func(e *Event) string { return string(e.Cancel) }),
 )
 
 var lateDeliveries = newTable("late_deliveries",
-	func(l *LateDelivery) error { return checkTimes(l.CreatedAt, l.ReportedAt) },
 	id("account_id", func(l *LateDelivery) [16]byte { return l.Account }),
 	day("business_day", func(l *LateDelivery) time.Time { return l.CreatedAt }),
 	id("order_id", func(l *LateDelivery) [16]byte { return l.Order }),
@@ -110,16 +94,6 @@ var lateDeliveries = newTable("late_deliveries",
 )
 
 var webhookOutcomes = newTable("webhook_outcomes",
-	func(o *Outcome) error {
-		return errors.Join(
-			checkTimes(o.At),
-			checkRange("attempt", o.Attempt, math.MaxUint32),
-			checkRange("http_status", o.HTTPStatus, math.MaxUint16),
-			checkRange("milliseconds", o.Milliseconds, math.MaxUint32),
-			checkRange("partition", o.Partition, math.MaxUint16),
-			checkRange("line", o.Line, math.MaxUint32),
-		)
-	},
 	id("account_id", func(o *Outcome) [16]byte { return o.Account }),
 	day("day", func(o *Outcome) time.Time { return o.At }),
 	text("event_id", func(o *Outcome) string { return o.EventID }),
@@ -127,15 +101,15 @@ var webhookOutcomes = newTable("webhook_outcomes",
 	optionalID("order_id", func(o *Outcome) [16]byte { return o.Order }),
 	moment("at", func(o *Outcome) time.Time { return o.At }),
 	text("state", func(o *Outcome) string { return o.State }),
-	number("attempt", "UInt32", func(o *Outcome) uint32 { return uint32(o.Attempt) }),
-	number("http_status", "UInt16", func(o *Outcome) uint16 { return uint16(o.HTTPStatus) }),
+	number[uint32]("attempt", func(o *Outcome) int { return o.Attempt }),
+	number[uint16]("http_status", func(o *Outcome) int { return o.HTTPStatus }),
 	text("error", func(o *Outcome) string { return o.Error }),
-	number("milliseconds", "UInt32", func(o *Outcome) uint32 { return uint32(o.Milliseconds) }),
+	number[uint32]("milliseconds", func(o *Outcome) int { return o.Milliseconds }),
 	flag("replay", func(o *Outcome) bool { return o.Replay }),
 	flag("probe", func(o *Outcome) bool { return o.Probe }),
-	number("partition", "UInt16", func(o *Outcome) uint16 { return uint16(o.Partition) }),
+	number[uint16]("partition", func(o *Outcome) int { return o.Partition }),
 	text("entry", func(o *Outcome) string { return o.Entry }),
-	number("line", "UInt32", func(o *Outcome) uint32 { return uint32(o.Line) }),
+	number[uint32]("line", func(o *Outcome) int { return o.Line }),
 )
 
 // The days of ClickHouse's Date, with a margin for zones.
@@ -143,46 +117,6 @@ var (
 	firstDay = time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC)
 	lastDay  = time.Date(2149, 6, 5, 0, 0, 0, 0, time.UTC)
 )
-
-func checkTimes(times ...time.Time) error {
-	for _, at := range times {
-		if at.Before(firstDay) || at.After(lastDay) {
-			return fmt.Errorf("the time %s is not within 1970 to 2149", at.Format(time.RFC3339))
-		}
-	}
-	return nil
-}
-
-// checkOptionalTimes takes zero times for absent ones.
-func checkOptionalTimes(times ...time.Time) error {
-	for _, at := range times {
-		if err := checkTimes(at); err != nil && !at.IsZero() {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkMoney(name string, m delivery.Money) error {
-	if m.Minor < 0 || m.Minor > delivery.MaxMoneyMinor {
-		return fmt.Errorf("%s is %d kuruş: wanted are 0 to %d", name, m.Minor, delivery.MaxMoneyMinor)
-	}
-	return nil
-}
-
-func checkStatus(s delivery.Status) error {
-	if s < delivery.Searching || s > delivery.Cancelled {
-		return fmt.Errorf("%s is no status of an order", s)
-	}
-	return nil
-}
-
-func checkRange(name string, value, limit int) error {
-	if value < 0 || value > limit {
-		return fmt.Errorf("%s is %d: wanted are 0 to %d", name, value, limit)
-	}
-	return nil
-}
 
 // column is a column of a table whose rows are made from R.
 type column[R any] struct {
@@ -194,6 +128,8 @@ type column[R any] struct {
 	values func(rows []R) any
 	// text is the value as ClickHouse's toString writes it; empty for NULL.
 	text func(r *R) string
+	// check refuses what ClickHouse would store as something else; nil: it holds all.
+	check func(r *R) error
 	// unstable columns say more than the order does: they are as they were when
 	// the row was exported.
 	unstable bool
@@ -255,12 +191,30 @@ func unstableText[R any](name string, get func(*R) string) column[R] {
 	return c
 }
 
-// number is an unsigned integer, whose type in ClickHouse is kind.
-func number[R any, V uint16 | uint32 | uint64](name, kind string, get func(*R) V) column[R] {
+func status[R any](name string, get func(*R) delivery.Status) column[R] {
+	c := text(name, func(r *R) string { return get(r).String() })
+	c.check = func(r *R) error {
+		if s := get(r); s < delivery.Searching || s > delivery.Cancelled {
+			return fmt.Errorf("%s is no status of an order", s)
+		}
+		return nil
+	}
+	return c
+}
+
+// number is an unsigned integer that is stored as V.
+func number[V uint16 | uint32 | uint64, R any, N int | uint32 | uint64](name string, get func(*R) N) column[R] {
+	kind := fmt.Sprintf("UInt%d", reflect.TypeFor[V]().Bits())
 	return column[R]{
 		name: name, kind: kind,
-		values: gather(get),
-		text:   func(r *R) string { return strconv.FormatUint(uint64(get(r)), 10) },
+		values: gather(func(r *R) V { return V(get(r)) }),
+		text:   func(r *R) string { return fmt.Sprint(get(r)) },
+		check: func(r *R) error {
+			if n := get(r); N(V(n)) != n {
+				return fmt.Errorf("%s is %d: %s cannot hold it", name, n, kind)
+			}
+			return nil
+		},
 	}
 }
 
@@ -280,6 +234,7 @@ func day[R any](name string, get func(*R) time.Time) column[R] {
 		name: name, kind: "Date",
 		values: gather(local),
 		text:   func(r *R) string { return local(r).Format(time.DateOnly) },
+		check:  func(r *R) error { return checkTime(get(r)) },
 	}
 }
 
@@ -299,7 +254,15 @@ func moment[R any](name string, get func(*R) time.Time) column[R] {
 			}
 			return ""
 		},
+		check: func(r *R) error { return checkTime(get(r)) },
 	}
+}
+
+func checkTime(at time.Time) error {
+	if at.Before(firstDay) || at.After(lastDay) {
+		return fmt.Errorf("the time %s is not within 1970 to 2149", at.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // optionalMoment is a moment of which the zero time means NULL.
@@ -310,6 +273,12 @@ func optionalMoment[R any](name string, get func(*R) time.Time) column[R] {
 		at := get(r)
 		return at.UnixMilli(), !at.IsZero()
 	})
+	c.check = func(r *R) error {
+		if get(r).IsZero() {
+			return nil
+		}
+		return checkTime(get(r))
+	}
 	return c
 }
 
@@ -327,6 +296,12 @@ func amount[R any](name string, get func(*R) delivery.Money) column[R] {
 				return m.Decimal().String()
 			}
 			return ""
+		},
+		check: func(r *R) error {
+			if m := get(r); m.Minor < 0 || m.Minor > delivery.MaxMoneyMinor {
+				return fmt.Errorf("%s is %d kuruş: wanted are 0 to %d", name, m.Minor, delivery.MaxMoneyMinor)
+			}
+			return nil
 		},
 	}
 }

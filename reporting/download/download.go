@@ -1,12 +1,22 @@
+// Package download answers GET /reports/{name}.{csv|xlsx|json} (design
+// section 8) with a report, straight out of ClickHouse.
+//
+// Up to 256 kB are held back, so that most failures are still a status and an
+// envelope; a later one cuts the connection in the middle of the body, which every
+// client reports as an error. A client that goes away ends its query; one that
+// takes nothing is disconnected after a while. Memory does not grow with the
+// length of a report.
 package download
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -52,10 +62,10 @@ func (s *Settings) Validate() error {
 type Downloads struct {
 	archive  *archive.Archive
 	settings Settings
-	slots    *slots
+	names    Names
+	slots    slots
 	log      *slog.Logger
 	metrics  *metrics
-	names    Names
 	// Refuse answers an error; by default in the service's envelope.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
@@ -65,8 +75,8 @@ func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	d := &Downloads{archive: a, names: names, settings: s, slots: newSlots(s.AtOnce, s.AtOnceEach),
-		log: log.With("part", "download"), metrics: newMetrics(reg)}
+	d := &Downloads{archive: a, settings: s, names: names, log: log.With("part", "download"), metrics: newMetrics(reg)}
+	d.slots = slots{most: s.AtOnce, mostEach: s.AtOnceEach, by: map[string]int{}}
 	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, d.log, err) }
 	return d, nil
 }
@@ -105,8 +115,8 @@ func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.Refuse(w, r, err)
 }
 
-// head tells what GET would send, and whether ClickHouse answers. The length is
-// known to nobody before the report has been read.
+// head answers with the headers of GET, and checks that ClickHouse answers. The
+// length is not known before the report has been read.
 func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
 	if err := d.archive.Ping(r.Context()); err != nil {
 		d.refuse(w, r, err)
@@ -139,9 +149,9 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	switch {
 	case err == nil:
 	case t.begun:
-		panic(http.ErrAbortHandler) // the one way to end a body so that it is seen to be cut
+		panic(http.ErrAbortHandler) // the only way to end a body so that it is seen to be cut
 	case result == resultTooLong:
-		d.Refuse(w, r, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotPatience,
+		d.Refuse(w, r, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
 			Message: "the report takes too long; ask for a shorter period"})
 	default:
 		d.Refuse(w, r, err)
@@ -210,4 +220,43 @@ func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, r
 	}
 	d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
 	log.Info("report downloaded")
+}
+
+// slotRetryAfter is what a client without a slot is asked to wait: most downloads
+// are over by then.
+const slotRetryAfter = 5 * time.Second
+
+// slots bound how many downloads run at once, in all and for one user or token,
+// so that nobody keeps the others out.
+type slots struct {
+	most, mostEach int
+
+	mu    sync.Mutex
+	taken int
+	by    map[string]int
+}
+
+// take gives a slot until leave is called, once. RATE_LIMITED when the user has all
+// that one may have, SERVICE_UNAVAILABLE when others have them all.
+func (s *slots) take(user string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.by[user] >= s.mostEach:
+		return nil, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: slotRetryAfter,
+			Message: fmt.Sprintf("%d downloads of yours are in progress, which is as many as one may have", s.by[user])}
+	case s.taken >= s.most:
+		return nil, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
+			Message: "too many downloads are in progress"}
+	}
+	s.taken++
+	s.by[user]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken--
+		if s.by[user]--; s.by[user] == 0 {
+			delete(s.by, user)
+		}
+	}, nil
 }

@@ -1,11 +1,14 @@
 package download
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Results of a download.
 const (
 	resultWhole       = "whole"
-	resultUnavailable = "unavailable" // ClickHouse was away before the first byte
+	resultUnavailable = "unavailable" // of ClickHouse, before the first byte
 	resultFailed      = "failed"      // something else was wrong before the first byte
 	resultCut         = "cut"         // it failed in the middle
 	resultGone        = "gone"        // the client went away
@@ -23,33 +26,32 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		downloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+	with := promauto.With(reg)
+	return &metrics{
+		downloads: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_downloads_total",
 			Help: "Downloads that began, by report, format and what became of them.",
 		}, []string{"report", "format", "result"}),
-		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rows: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_download_rows_total",
 			Help: "Rows read for downloads, those of unfinished ones to the last thousand.",
 		}, []string{"report", "format"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		bytes: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_download_bytes_total",
 			Help: "Bytes of reports given to clients, after compression.",
 		}, []string{"report", "format"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "reporting_download_seconds",
 			Help:    "How long whole downloads took.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}, []string{"report", "format"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_download_refusals_total",
 			Help: "Downloads that did not begin, by error code.",
 		}, []string{"code"}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{
+		running: with.NewGauge(prometheus.GaugeOpts{
 			Name: "reporting_downloads_running",
 			Help: "Downloads in progress.",
 		}),
 	}
-	reg.MustRegister(m.downloads, m.rows, m.bytes, m.seconds, m.refused, m.running)
-	return m
 }

@@ -16,14 +16,14 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// prefix is where the downloads are.
-const prefix = "/reports/"
-
 // known are the parameters of a download. Another one is refused: a misspelt
 // filter would give more than was meant.
 var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain", "comma"}
 
-// request is a download that makes sense.
+// formats are those that can be downloaded. A table is for terminals.
+var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
+
+// request is a valid download.
 type request struct {
 	report *reports.Report
 	format reports.Format
@@ -40,7 +40,7 @@ type Names func(ctx context.Context, v reports.Values, now time.Time) (p reports
 // METHOD_NOT_ALLOWED, MALFORMED_REQUEST, VALIDATION_FAILED with the fields.
 // Without from or to the period is what package reports makes of now.
 func parse(r *http.Request, names Names, now time.Time) (*request, error) {
-	file, ok := strings.CutPrefix(r.URL.Path, prefix)
+	file, ok := strings.CutPrefix(r.URL.Path, "/reports/")
 	extension := path.Ext(file)
 	report, found := reports.Find(strings.TrimSuffix(file, extension))
 	format, written := formats[extension]
@@ -64,32 +64,33 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		for _, w := range wrong {
 			fields = append(fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
 		}
-		return nil, &delivery.Error{Code: delivery.CodeValidationFailed, Message: fields[0].Field + " " + fields[0].Message, Fields: fields}
+		return nil, invalid(fields...)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if params.Kind != "" && !report.HasKinds() {
-		return nil, invalid("kind", "is for exceptions only")
+		return nil, invalid(delivery.FieldError{Field: "kind", Message: "is for exceptions only"})
 	}
 	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
+		wrong := delivery.FieldError{Field: name}
 		switch given := query.Get(name); {
 		case given == "" || given == "0":
+			continue
 		case given == "1" && format == reports.CSV:
 			format = other
+			continue
 		case given == "1" && extension == reports.CSV.Extension():
-			return nil, invalid("plain", "and comma are two forms of a CSV file: give one")
+			wrong = delivery.FieldError{Field: "plain", Message: "and comma are two forms of a CSV file: give one"}
 		case given == "1":
-			return nil, invalid(name, "is for .csv only")
+			wrong.Message = "is for .csv only"
 		default:
-			return nil, invalid(name, "must be 1 or 0")
+			wrong.Message = "must be 1 or 0"
 		}
+		return nil, invalid(wrong)
 	}
 	return &request{report: report, format: format, params: params, unknown: unknown}, nil
 }
-
-// formats are those that can be downloaded. A table is for terminals.
-var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
 
 func checkNames(query url.Values) error {
 	var fields []delivery.FieldError
@@ -104,20 +105,15 @@ func checkNames(query url.Values) error {
 	if len(fields) == 0 {
 		return nil
 	}
+	return invalid(fields...)
+}
+
+func invalid(fields ...delivery.FieldError) error {
 	return &delivery.Error{Code: delivery.CodeValidationFailed, Fields: fields, Message: fields[0].Field + " " + fields[0].Message}
 }
 
-func invalid(field, reason string) error {
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: field + " " + reason,
-		Fields: []delivery.FieldError{{Field: field, Message: reason}}}
-}
-
-// fileName is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
+// name is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
 // plain and comma are in it: they tell files of one report apart that look alike.
-func (q *request) fileName() string {
-	return q.name("")
-}
-
 func (q *request) name(filters string) string {
 	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
 	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
@@ -126,30 +122,30 @@ func (q *request) name(filters string) string {
 // longestFilter is how many characters of a filter's name a file's has.
 const longestFilter = 40
 
-// filteredName has the filters in it, as letters and digits of any language.
-func (q *request) filteredName() string {
+// filters are those of the report, as letters and digits of any language.
+func (q *request) filters() string {
 	var filters strings.Builder
 	for _, filter := range q.params.Filters() {
 		filters.WriteByte('_')
-		n := 0
-		for _, c := range filter.Value {
-			if n++; n > longestFilter {
-				break
+		for n, c := range []rune(filter.Value) {
+			switch {
+			case n >= longestFilter:
+			case unicode.IsLetter(c), unicode.IsDigit(c):
+				filters.WriteRune(c)
+			default:
+				filters.WriteByte('-')
 			}
-			if !unicode.IsLetter(c) && !unicode.IsDigit(c) {
-				c = '-'
-			}
-			filters.WriteRune(c)
 		}
 	}
-	return q.name(filters.String())
+	return filters.String()
 }
 
 // setHeaders says what the body will be.
 func (q *request) setHeaders(h http.Header, compressed bool) {
 	h.Set("Content-Type", q.format.ContentType())
-	disposition := `attachment; filename="` + q.fileName() + `"` // of letters, digits, - _ and . only
-	if full := q.filteredName(); full != q.fileName() {
+	plain := q.name("")
+	disposition := `attachment; filename="` + plain + `"` // of letters, digits, - _ and . only
+	if full := q.name(q.filters()); full != plain {
 		disposition += "; filename*=UTF-8''" + url.PathEscape(full) // what every browser takes
 	}
 	h.Set("Content-Disposition", disposition)

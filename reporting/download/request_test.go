@@ -34,8 +34,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if !safeName.MatchString(q.fileName()) || q.report == nil || q.format == reports.Table || q.params.From > q.params.To {
-			t.Errorf("%q?%q: %+v, %s", path, query, q, q.fileName())
+		if !safeName.MatchString(q.name("")) || q.report == nil || q.format == reports.Table || q.params.From > q.params.To {
+			t.Errorf("%q?%q: %+v, %s", path, query, q, q.name(""))
 		}
 	})
 }

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// holdBack is how many bytes wait until it is known that they may go.
-const holdBack = 256 << 10
-
-// step is how many bytes a client must take within the stall time.
-const step = 64 << 10
+const (
+	// holdBack is how many bytes wait until it is known that they may go.
+	holdBack = 256 << 10
+	// step is how many bytes a client must take within the stall time.
+	step = 64 << 10
+)
 
 // transfer is the body of an answer on its way. Until more than holdBack bytes
 // have come nothing is sent, and an error can still become another answer; what
