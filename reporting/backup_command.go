@@ -66,7 +66,7 @@ func newRestoreCommand() *cobra.Command {
 		Long: `Put a backup back. No program may be running.
 
   reporting restore --from FOLDER --check
-        judges the folder by its sums, and nothing else
+        checks the folder's sums, and nothing else
   reporting restore --from FOLDER --redis-dir DIR [--node N]
         puts the snapshot of a master into the data folder of a Redis that does
         not run; for a cluster once for each, with the slots that backup.json

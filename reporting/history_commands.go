@@ -79,6 +79,14 @@ ever replaced by a later version of it.`,
 	return c
 }
 
+// dayOr reads a local day unless the flag is not given.
+func dayOr(flag, text string, otherwise time.Time) (time.Time, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	return parseDay(flag, text)
+}
+
 // parseDay reads a local day.
 func parseDay(flag, text string) (time.Time, error) {
 	day, err := time.ParseInLocation(time.DateOnly, text, delivery.Istanbul)
@@ -98,7 +106,7 @@ func newReconcileCommand() *cobra.Command {
 		Long: `Compare what Redis holds with what ClickHouse has, order by order and event by
 event, and the sums of the reports. What differs is printed, and the command then
 exits with status 1. With --fix it is exported again, and what could be repaired
-is no error. Orders that have left Redis are judged by themselves and never
+is no error. Orders that have left Redis are checked by themselves and never
 touched; orders that Redis never had are removed with --remove-unknown only, for
 to a Redis that has lost its data everything is unknown.
 
@@ -138,17 +146,11 @@ const defaultDays = 8
 
 // readScope reads the flags that say what is compared.
 func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
-	s.To = archive.BusinessDay(time.Now())
-	if to != "" {
-		if s.To, err = parseDay("to", to); err != nil {
-			return err
-		}
+	if s.To, err = dayOr("to", to, archive.BusinessDay(time.Now())); err != nil {
+		return err
 	}
-	s.From = s.To.AddDate(0, 0, 1-defaultDays)
-	if from != "" {
-		if s.From, err = parseDay("from", from); err != nil {
-			return err
-		}
+	if s.From, err = dayOr("from", from, s.To.AddDate(0, 0, 1-defaultDays)); err != nil {
+		return err
 	}
 	if day != "" {
 		if s.From, err = parseDay("day", day); err != nil {

@@ -103,12 +103,12 @@ func listReports(w io.Writer) error {
 func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	p, err := o.values.Parse(time.Now())
 	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-		var faults []error
+		err = nil
 		for _, w := range wrong {
-			faults = append(faults, fmt.Errorf("--%s: %s", w.Param, w.Reason))
+			err = errors.Join(err, fmt.Errorf("--%s: %s", w.Param, w.Reason))
 		}
-		return errors.Join(faults...)
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	format, err := o.chooseFormat(c.OutOrStdout())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -57,27 +58,33 @@ func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, er
 			yield(nil, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		heads, err := a.readTable(ctx, &orders.columnSet, where, "version", "")
+		nextHead, stopHeads := iter.Pull2(a.keyedRows(ctx, &orders.columnSet, where, "version", ""))
+		defer stopHeads()
+		nextEvent, stopEvents := iter.Pull2(a.keyedRows(ctx, &orderEvents.columnSet, where, "toUInt64(sequence)", ", sequence"))
+		defer stopEvents()
+		head, err, _ := nextHead()
+		var event *keyedRow
 		if err == nil {
-			defer heads.close()
+			event, err, _ = nextEvent()
 		}
-		var events *tableReader
-		if err == nil {
-			events, err = a.readTable(ctx, &orderEvents.columnSet, where, "toUInt64(sequence)", ", sequence")
-		}
-		if err == nil {
-			defer events.close()
-		}
-		defer cancel() // first: else closing would read to the end
-		for {
-			var one *Stored
-			if err == nil {
-				one, err = nextStored(heads, events)
+		for err == nil && (head != nil || event != nil) {
+			one := &Stored{}
+			if head != nil && (event == nil || ComparePlaces(head.place, event.place) <= 0) {
+				one.Place, one.Version, one.order = head.place, head.version, head.values
+				head, err, _ = nextHead()
+			} else {
+				one.Place = event.place
 			}
-			if one == nil && err == nil || !yield(one, err) || err != nil {
+			for err == nil && event != nil && ComparePlaces(event.place, one.Place) == 0 {
+				one.events = append(one.events, storedEvent{sequence: delivery.Sequence(event.version), values: event.values})
+				event, err, _ = nextEvent()
+			}
+			if err == nil && !yield(one, nil) {
 				return
 			}
+		}
+		if err != nil {
+			yield(nil, err)
 		}
 	}
 }
@@ -112,49 +119,18 @@ func list[ID fmt.Stringer](ids []ID) string {
 
 func dateOf(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
-// nextStored takes the next order off both tables; nil at the end.
-func nextStored(heads, events *tableReader) (*Stored, error) {
-	if err := heads.fill(); err != nil {
-		return nil, err
-	}
-	if err := events.fill(); err != nil {
-		return nil, err
-	}
-	if heads.ended && events.ended {
-		return nil, nil
-	}
-	s := &Stored{}
-	withoutHead := heads.ended || !events.ended && ComparePlaces(events.place, heads.place) < 0
-	if withoutHead {
-		s.Place = events.place
-	} else {
-		s.Place, s.Version, s.order = heads.place, heads.version, heads.take()
-	}
-	for {
-		if err := events.fill(); err != nil {
-			return nil, err
-		}
-		if events.ended || ComparePlaces(events.place, s.Place) != 0 {
-			return s, nil
-		}
-		s.events = append(s.events, storedEvent{sequence: delivery.Sequence(events.version), values: events.take()})
-	}
-}
-
-// tableReader reads a table's rows one after the other, each value as text.
-type tableReader struct {
-	rows    driver.Rows
-	columns int
-	// The row that was read and not yet taken; nil: none.
-	values  []string
+// keyedRow is a row with its key, each value as text.
+type keyedRow struct {
 	place   Place
 	version uint64
-	ended   bool
+	values  []string
 }
 
-// readTable reads rows in the order of the tables' keys. The key comes a second
-// time as it is, because it is compared.
-func (a *Archive) readTable(ctx context.Context, t *columnSet, where, version, thenBy string) (*tableReader, error) {
+var errStopped = errors.New("nobody reads on")
+
+// keyedRows reads a table in the order of its key. The key comes a second time as
+// it is, because it is compared.
+func (a *Archive) keyedRows(ctx context.Context, t *columnSet, where, version, thenBy string) iter.Seq2[*keyedRow, error] {
 	columns := []string{"account_id", "business_day", "order_id", version}
 	for i, name := range t.names {
 		value := "toString(" + name + ")"
@@ -163,47 +139,34 @@ func (a *Archive) readTable(ctx context.Context, t *columnSet, where, version, t
 		}
 		columns = append(columns, value)
 	}
-	rows, err := a.Select(ctx, "SELECT "+strings.Join(columns, ", ")+
-		" FROM "+t.table+" WHERE "+where+" ORDER BY account_id, business_day, order_id"+thenBy)
-	return &tableReader{rows: rows, columns: len(t.names)}, err
-}
-
-func (r *tableReader) close() { _ = r.rows.Close() } // what went wrong is known by then
-
-// fill reads a row unless there is one, or none is left.
-func (r *tableReader) fill() error {
-	if r.values != nil || r.ended {
-		return nil
+	query := "SELECT " + strings.Join(columns, ", ") + " FROM " + t.table + " WHERE " + where + " ORDER BY account_id, business_day, order_id" + thenBy
+	return func(yield func(*keyedRow, error) bool) {
+		err := a.Each(ctx, query, func(rows driver.Rows) error {
+			var account, order uuid.UUID
+			var day time.Time
+			row := &keyedRow{values: make([]string, len(t.names))}
+			targets := []any{&account, &day, &order, &row.version}
+			for i := range row.values {
+				targets = append(targets, &row.values[i])
+			}
+			if err := rows.Scan(targets...); err != nil {
+				return err
+			}
+			if row.place = placeOf(account, day, order); !yield(row, nil) {
+				return errStopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(nil, err)
+		}
 	}
-	if !r.rows.Next() {
-		r.ended = true
-		return r.rows.Err()
-	}
-	var account, order uuid.UUID
-	var day time.Time
-	r.values = make([]string, r.columns)
-	targets := []any{&account, &day, &order, &r.version}
-	for i := range r.values {
-		targets = append(targets, &r.values[i])
-	}
-	if err := r.rows.Scan(targets...); err != nil {
-		return err
-	}
-	r.place = placeOf(account, day, order)
-	return nil
 }
 
 // placeOf makes a place of what was read.
 func placeOf(account uuid.UUID, day time.Time, order uuid.UUID) Place {
 	y, m, d := day.Date()
 	return Place{Account: delivery.AccountID(account), Day: time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul), Order: delivery.OrderID(order)}
-}
-
-// take gives the row away.
-func (r *tableReader) take() []string {
-	values := r.values
-	r.values = nil
-	return values
 }
 
 // ComparePlaces tells which of two comes first in Stored's order: it compares as

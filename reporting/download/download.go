@@ -236,7 +236,7 @@ type slots struct {
 	by    map[string]int
 }
 
-// take gives a slot until leave is called, once. RATE_LIMITED when the user has all
+// take gives a slot until leave is called. RATE_LIMITED when the user has all
 // that one may have, SERVICE_UNAVAILABLE when others have them all.
 func (s *slots) take(user string) (leave func(), err error) {
 	s.mu.Lock()
@@ -251,12 +251,12 @@ func (s *slots) take(user string) (leave func(), err error) {
 	}
 	s.taken++
 	s.by[user]++
-	return func() {
+	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.taken--
 		if s.by[user]--; s.by[user] == 0 {
 			delete(s.by, user)
 		}
-	}, nil
+	}), nil
 }

@@ -88,11 +88,11 @@ func (s *env) spoil(statement string) {
 	s.ClickHouse.Exec(s.T, statement+" SETTINGS mutations_sync = 2")
 }
 
-// requireBehind compares today without an exporter, and nothing may be judged then.
+// requireBehind compares today without an exporter, and nothing may be compared then.
 func (s *env) requireBehind(r *Reconciler, want string) {
 	s.T.Helper()
 	err := r.Run(s.T.Context(), Scope{From: s.today, To: s.today, Timeout: 300 * time.Millisecond}, func(d *Day) {
-		s.T.Errorf("judged: %+v", d.Differences)
+		s.T.Errorf("compared: %+v", d.Differences)
 	})
 	if !errors.Is(err, ErrBehind) || !strings.Contains(err.Error(), want) {
 		s.T.Errorf("without an exporter: %v", err)

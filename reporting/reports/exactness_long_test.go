@@ -58,7 +58,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 }
 
 // env is a ledger, what the test knows by itself of the orders that it made there,
-// and processes that are killed. Nothing of the story comes from the ledger's
+// and processes that are killed. Nothing of the sample comes from the ledger's
 // records or from ClickHouse.
 type env struct {
 	*testenv.ArchiveEnv
@@ -68,7 +68,7 @@ type env struct {
 	variables []string
 
 	mu       sync.Mutex
-	story    story
+	sample   sample
 	exporter *exec.Cmd
 	log      bytes.Buffer
 }
@@ -229,7 +229,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.story.orders = append(e.story.orders, o)
+	e.sample.orders = append(e.sample.orders, o)
 	return nil
 }
 
@@ -285,10 +285,10 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 // reportLate has couriers report some of the orders that had been given up as
 // delivered after all; the reports are refused.
 func (e *env) reportLate() {
-	for i := range e.story.orders {
-		if o := &e.story.orders[i]; o.Failure == delivery.TimedOut && len(e.story.late) < 20 {
+	for i := range e.sample.orders {
+		if o := &e.sample.orders[i]; o.Failure == delivery.TimedOut && len(e.sample.late) < 20 {
 			at := o.EndedAt.Add(7 * time.Minute)
-			e.story.late = append(e.story.late, archive.LateDelivery{Account: o.Account, Order: o.ID, CreatedAt: o.CreatedAt, ReportedAt: at})
+			e.sample.late = append(e.sample.late, archive.LateDelivery{Account: o.Account, Order: o.ID, CreatedAt: o.CreatedAt, ReportedAt: at})
 			u := delivery.Update{Order: o.ID, Fleet: o.Fleet, Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
 			_, err := e.Ledger.Orders.Report(e.T.Context(), u, at)
 			noError(e.T, err)
@@ -315,8 +315,8 @@ func (e *env) awaitExported() {
 func (e *env) requireReports() {
 	e.T.Helper()
 	a := e.OpenArchive()
-	requireReports(e.T, a, e.story, played)
-	requireControl(e.T, a, e.story, played)
+	requireReports(e.T, a, e.sample, played)
+	requireControl(e.T, a, e.sample, played)
 }
 
 // reconcile runs the command and wants it to find all equal, or not.
@@ -333,7 +333,7 @@ func (e *env) reconcile(equal bool, args ...string) string {
 // plain 0.01 would be a Float64, whose sum is cut: some amounts would stay the same.
 func (e *env) corruptOne() {
 	e.T.Helper()
-	id := e.story.orders[slices.IndexFunc(e.story.orders, func(o archive.Order) bool { return expected(&o) > 0 })].ID.String()
+	id := e.sample.orders[slices.IndexFunc(e.sample.orders, func(o archive.Order) bool { return expected(&o) > 0 })].ID.String()
 	e.ClickHouse.Exec(e.T, fmt.Sprintf("ALTER TABLE %s.orders UPDATE collection_amount = collection_amount + toDecimal64('0.01', 2) WHERE order_id = '%s' SETTINGS mutations_sync = 2", e.Database, id))
 	out := e.reconcile(false)
 	if strings.Count(out, " order ") != 1 || !strings.Contains(out, id) || !strings.Contains(out, "collection_amount") {

@@ -37,10 +37,10 @@ func newArchive(t testing.TB, e *testserver.ClickHouse) (*archive.Archive, strin
 }
 
 // The tests that only read share two archives, which stay until the engine ends:
-// that of an example story, over allDays, and one whose ledger takes a while.
+// that of an example sample, over allDays, and one whose ledger takes a while.
 var shared struct {
 	once     sync.Once
-	story    story
+	sample   sample
 	example  *archive.Archive
 	many     *archive.Archive
 	database string // of many
@@ -55,8 +55,8 @@ func readShared(t *testing.T) {
 	t.Helper()
 	shared.once.Do(func() {
 		keep := &kept{TB: t}
-		shared.story = stories(400).Example(int(testserver.Seed(t) % 1e9))
-		shared.example = archiveOf(keep, shared.story)
+		shared.sample = samples(400).Example(int(testserver.Seed(t) % 1e9))
+		shared.example = archiveOf(keep, shared.sample)
 		e := testserver.SharedClickHouse(t)
 		shared.many, shared.database = newArchive(keep, e)
 		insertMany(t, e, shared.database)
@@ -78,16 +78,16 @@ func insertMany(t testing.TB, e *testserver.ClickHouse, database string) {
 			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at FROM numbers(%d)`, database, manyOrders))
 }
 
-func exampleArchive(t *testing.T) (*archive.Archive, story) {
+func exampleArchive(t *testing.T) (*archive.Archive, sample) {
 	t.Helper()
 	readShared(t)
-	return shared.example, shared.story
+	return shared.example, shared.sample
 }
 
-// archiveOf holds the given story, stored in a way that the reports must not
+// archiveOf holds the given sample, stored in a way that the reports must not
 // see: an earlier version of every order first, some of them once more at the
 // end, and all late deliveries twice.
-func archiveOf(t testing.TB, s story) *archive.Archive {
+func archiveOf(t testing.TB, s sample) *archive.Archive {
 	t.Helper()
 	a, _ := newArchive(t, testserver.SharedClickHouse(t))
 	earlier := slices.Clone(s.orders)

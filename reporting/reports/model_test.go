@@ -11,7 +11,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// The reports once more, worked out from the story in whole kuruş and without
+// The reports once more, worked out from the sample in whole kuruş and without
 // anything that the reports themselves are made of. Rows are as csv-plain has
 // them, without its escapes.
 
@@ -61,9 +61,9 @@ func (q asked) about(o *archive.Order) bool {
 		(q.fleet == "" || q.fleet == o.Fleet.String()) && (q.store == "" || q.store == o.ExternalStoreID)
 }
 
-// oldestFirst are the story's orders that the question is about,
+// oldestFirst are the sample's orders that the question is about,
 // by creation, then by id.
-func (s story) oldestFirst(q asked) []*archive.Order {
+func (s sample) oldestFirst(q asked) []*archive.Order {
 	var all []*archive.Order
 	for i := range s.orders {
 		if q.about(&s.orders[i]) {
@@ -83,7 +83,7 @@ func expected(o *archive.Order) int64 {
 	return 0
 }
 
-func (s story) ledger(q asked) (rows [][]string) {
+func (s sample) ledger(q asked) (rows [][]string) {
 	for _, o := range s.oldestFirst(q) {
 		if !q.covers(o.CreatedAt) {
 			continue
@@ -169,7 +169,7 @@ func at(groups map[group]*figures, when string, o *archive.Order) *figures {
 
 func number(n int64) string { return fmt.Sprint(n) }
 
-func (s story) collections(q asked) (rows [][]string) {
+func (s sample) collections(q asked) (rows [][]string) {
 	groups := map[group]*figures{}
 	for _, o := range s.oldestFirst(q) {
 		if o.Status == delivery.Delivered && q.covers(o.DeliveredAt) {
@@ -189,7 +189,7 @@ func (s story) collections(q asked) (rows [][]string) {
 	return rows
 }
 
-func (s story) statement(q asked) (rows [][]string) {
+func (s sample) statement(q asked) (rows [][]string) {
 	groups := map[group]*figures{}
 	for _, o := range s.oldestFirst(q) {
 		if q.covers(o.CreatedAt) {
@@ -231,7 +231,7 @@ func kinds(o *archive.Order) (all []string) {
 }
 
 // exceptions leaves out the second column, the reason.
-func (s story) exceptions(q asked) (rows [][]string) {
+func (s sample) exceptions(q asked) (rows [][]string) {
 	for _, o := range s.oldestFirst(q) {
 		if !q.covers(o.CreatedAt) {
 			continue
@@ -263,7 +263,7 @@ func (s story) exceptions(q asked) (rows [][]string) {
 }
 
 // control leaves out the digest.
-func (s story) control(q asked) [][]string {
+func (s sample) control(q asked) [][]string {
 	var ledger, in, out, ended figures
 	var found, withFound int64
 	orders := s.oldestFirst(q)

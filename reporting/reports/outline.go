@@ -11,7 +11,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Piece is what the rows of one day, or of one month, add up to.
+// Piece is the sums of the rows of one day, or of one month.
 type Piece struct {
 	// Day is the rows' day, or the first day of their month.
 	Day Day
@@ -20,9 +20,9 @@ type Piece struct {
 	Summary
 }
 
-// Outline is a report added up: in all, and by days or months, oldest first.
+// Outline is the sums of a report: in all, and by days or months, oldest first.
 //
-// ClickHouse adds up by itself, which needs neither sorting nor the columns that
+// ClickHouse sums by itself, which needs neither sorting nor the columns that
 // have no sum. The days and their numbers of rows tell in which of them a page
 // lies, so that reading it does not depend on how many pages come before. What
 // arrives between the two queries arrives on the last day, so the pages before it
@@ -84,7 +84,7 @@ func (p *Piece) targets(r *Report, day *int64) []any {
 
 func (r *Report) outlineSQL(by []string) (string, error) {
 	if !r.Paged() {
-		return "", fmt.Errorf("%s cannot be added up by days", r.Name)
+		return "", fmt.Errorf("%s has no sums by days", r.Name)
 	}
 	keys := []string{r.step}
 	selected := []string{"toInt64(" + r.step + ")"}

@@ -37,7 +37,7 @@ func questions() (all []asked) {
 }
 
 // unescaped takes off what csv-plain puts before a text like a formula. No text
-// of the stories begins with an apostrophe.
+// of the samples begins with an apostrophe.
 func unescaped(rows [][]string) [][]string {
 	for _, row := range rows {
 		for i := range row {
@@ -70,8 +70,8 @@ func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 	}
 }
 
-// requireReports compares four reports with the story.
-func requireReports(t *testing.T, a *archive.Archive, s story, q asked) {
+// requireReports compares four reports with the sample.
+func requireReports(t *testing.T, a *archive.Archive, s sample, q asked) {
 	t.Helper()
 	what, p := fmt.Sprintf(" %+v", q), q.params()
 	sameRows(t, ledgerName+what, unescaped(plain(t, a, ledger, p)), s.ledger(q))
@@ -80,7 +80,7 @@ func requireReports(t *testing.T, a *archive.Archive, s story, q asked) {
 	sameRows(t, exceptionsName+what, without(unescaped(plain(t, a, exceptions, p)), 1), s.exceptions(q))
 }
 
-func requireControl(t *testing.T, a *archive.Archive, s story, q asked) {
+func requireControl(t *testing.T, a *archive.Archive, s sample, q asked) {
 	t.Helper()
 	sameRows(t, fmt.Sprintf("control-totals %+v", q), without(plain(t, a, control, q.params()), controlColumn("sha256")), s.control(q))
 }
@@ -99,7 +99,7 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 		{"2028-02-29T23:59:59.999+03:00", "2028-03-01T00:00:00.000+03:00", "2028-02-29", "2028-03-01"},
 		{"2027-02-28T23:59:59.999+03:00", "2027-03-01T00:00:00.000+03:00", "2027-02-28", "2027-03-01"},
 	}
-	var s story
+	var s sample
 	var collected, months [][]string
 	for i, c := range cases {
 		created, delivered, name := moment(c.created), moment(c.delivered), fmt.Sprint("store-", i)
@@ -176,7 +176,7 @@ func ties(t *testing.T, a *archive.Archive, p Params) bool {
 // be lost in silence.
 func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 	t.Parallel()
-	s := stories(50).Example(4)
+	s := samples(50).Example(4)
 	o := &s.orders[0]
 	o.Status, o.CreatedAt = delivery.Delivered, moment("2026-11-15T12:00:00.000+03:00")
 	o.DeliveredAt = o.CreatedAt.AddDate(0, 0, 33)

@@ -10,8 +10,8 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// story is what happened, as a test tells it.
-type story struct {
+// sample is what happened, as a test tells it.
+type sample struct {
 	orders []archive.Order
 	late   []archive.LateDelivery
 }
@@ -121,10 +121,10 @@ func newOrder(t *rapid.T, n int) archive.Order {
 	return o
 }
 
-// stories generates stories of about size orders.
-func stories(size int) *rapid.Generator[story] {
-	return rapid.Custom(func(t *rapid.T) story {
-		var s story
+// samples generates samples of about size orders.
+func samples(size int) *rapid.Generator[sample] {
+	return rapid.Custom(func(t *rapid.T) sample {
+		var s sample
 		for n := range size {
 			o := newOrder(t, n)
 			s.orders = append(s.orders, o)

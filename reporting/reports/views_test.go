@@ -15,7 +15,7 @@ import (
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	t.Parallel()
-	s := stories(150).Example(8)
+	s := samples(150).Example(8)
 	e := testserver.SharedClickHouse(t)
 	a, database := newArchive(t, e)
 	for range 2 { // every row lies there twice until ClickHouse merges them

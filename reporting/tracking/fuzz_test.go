@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzTokenPath asks for whatever follows /track/ without a ledger: what is no
-// genuine token must be answered without one, and never with an order.
+// valid token must be answered without one, and never with an order.
 func FuzzTokenPath(f *testing.F) {
 	id := delivery.MakeOrderID(3, 20000, delivery.OrderDigest(delivery.AccountID{1}, "order"))
 	for _, seed := range append(forgeries(&delivery.Order{ID: id}), "", "/", "..", "a/live", "assets/1/track.css", "assets/1/nothing", "%", "a//b", "a\x00b") {
