@@ -21,7 +21,6 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/failpoint"
-	"vendorapi/loadtest/shim"
 )
 
 // system is the whole system as processes, with a proxy between each program and
@@ -33,10 +32,10 @@ import (
 type system struct {
 	*stack.Stack
 	redis  *stack.Redis
-	disk   *shim.Shim     // delays Redis's fsync
-	spare  *stack.Program // a second worker, which runs in some rounds
-	ledger *ledger.Ledger // past the proxies
-	apis   *stack.APIs    // the fleet's and the admin API have no proxy
+	disk   *failpoint.Shim // delays Redis's fsync
+	spare  *stack.Program  // a second worker, which runs in some rounds
+	ledger *ledger.Ledger  // past the proxies
+	apis   *stack.APIs     // the fleet's and the admin API have no proxy
 
 	gatewayProxy                              *failpoint.Proxy
 	gatewayRedis, workerRedis, reportingRedis *failpoint.Proxy
@@ -72,7 +71,7 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[name] = rand.Text()
 	}
-	if s.disk, err = shim.New(ctx, filepath.Join(dir, "shim")); err != nil {
+	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
 	}
 	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes

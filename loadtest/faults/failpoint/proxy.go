@@ -1,8 +1,8 @@
 // Package failpoint damages a running system from outside. A Proxy between a
 // program and a server loses, delays and cuts what they send each other, and a Trap
 // on it acts at the moment of one request. CutSince and TearTail damage the
-// append-only file of a Redis that does not run. Proxy.Heal and a restart of the
-// server undo it; the programs need no hooks.
+// append-only file of a Redis that does not run. A Shim falsifies its clock and
+// its disk. The programs need no hooks.
 package failpoint
 
 import (

@@ -15,9 +15,9 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/shim"
 )
 
 // system is the programs of one scenario, with vendors whose stores are active: the
@@ -27,7 +27,7 @@ type system struct {
 	*run
 	*stack.Stack
 	redis   *stack.Redis
-	shim    *shim.Shim // Redis's clock and disk; nil: its own
+	shim    *failpoint.Shim // Redis's clock and disk; nil: its own
 	apis    *stack.APIs
 	ledger  *ledger.Ledger
 	addr    string // host:port of the Vendor API
@@ -44,7 +44,7 @@ func (r *run) start(ctx context.Context, o stack.Options, wide, ordinary int, sh
 		}
 	}()
 	if shimmed {
-		if s.shim, err = shim.New(ctx, filepath.Join(r.dir, "shim")); err != nil {
+		if s.shim, err = failpoint.NewShim(ctx, filepath.Join(r.dir, "shim")); err != nil {
 			return s, err
 		}
 		if s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(r.dir, r.scenario+"-redis"), Env: s.shim.Env()}); err != nil {

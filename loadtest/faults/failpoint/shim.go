@@ -1,13 +1,4 @@
-// Package shim runs a dynamically linked program, such as redis-server, with a
-// wrong clock and on a slow or full disk, without root or containers: a small C
-// library that the dynamic linker loads in front of libc. gcc builds it.
-//
-//	control file (mapped by both)  <-- ShiftClock, DelaySync, LeaveRoom
-//	     |
-//	program --> gettimeofday, clock_gettime, time   shifted
-//	        --> fsync, fdatasync                    delayed
-//	        --> write                               ENOSPC when the room is used up
-package shim
+package failpoint
 
 import (
 	"context"
@@ -22,7 +13,7 @@ import (
 )
 
 //go:embed c/shim.c
-var source []byte
+var shimSource []byte
 
 // The control file: four numbers of 8 bytes and a text that ends with a zero.
 const (
@@ -32,56 +23,55 @@ const (
 	roomAt    = 24
 	pathAt    = 32
 	pathMax   = 255
-	size      = pathAt + pathMax + 1
+	shimSize  = pathAt + pathMax + 1
 )
 
-// Shim is the library with one control file. All programs started with its Env
-// obey it, each from its next call on. It is safe for concurrent use.
+// Shim runs dynamically linked programs, such as redis-server, with a wrong clock
+// and on a slow or full disk, without root: a C library that the dynamic linker
+// loads in front of libc, and a control file that both map. The programs started
+// with its Env obey it from their next call on. It is safe for concurrent use.
 type Shim struct {
 	library string
 	control *os.File
 }
 
-// New builds the library in dir, unless it is there, and makes a control file
-// beside it that changes nothing. Several may share a dir.
-func New(ctx context.Context, dir string) (*Shim, error) {
+// NewShim builds the library in dir with gcc, unless it is there, and makes a
+// control file beside it that changes nothing. Several may share a dir.
+func NewShim(ctx context.Context, dir string) (*Shim, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
 	s := &Shim{library: filepath.Join(dir, "shim.so")}
 	if _, err := os.Stat(s.library); errors.Is(err, os.ErrNotExist) {
-		if err := build(ctx, dir, s.library); err != nil {
-			return nil, err
+		if err := buildShim(ctx, dir, s.library); err != nil {
+			return nil, fmt.Errorf("shim: %w", err)
 		}
 	}
 	if s.control, err = os.CreateTemp(dir, "shim-*.ctl"); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	if err := s.control.Truncate(size); err != nil {
+	if err := s.control.Truncate(shimSize); err != nil {
 		return nil, errors.Join(fmt.Errorf("shim: %w", err), s.control.Close())
 	}
 	return s, nil
 }
 
-func build(ctx context.Context, dir, library string) error {
+func buildShim(ctx context.Context, dir, library string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("shim: %w", err)
+		return err
 	}
 	path := filepath.Join(dir, "shim.c")
-	if err := os.WriteFile(path, source, 0o600); err != nil {
-		return fmt.Errorf("shim: %w", err)
+	if err := os.WriteFile(path, shimSource, 0o600); err != nil {
+		return err
 	}
 	// Under another name first: a library that is half written is never loaded.
 	partial := library + ".partial"
-	said, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", partial, path).CombinedOutput()
+	output, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", partial, path).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, said)
+		return fmt.Errorf("%w (`make deps` installs gcc)\n%s", err, output)
 	}
-	if err := os.Rename(partial, library); err != nil {
-		return fmt.Errorf("shim: %w", err)
-	}
-	return nil
+	return os.Rename(partial, library)
 }
 
 // Env is what a program is started with to be under the shim, NAME=value.

@@ -1,6 +1,6 @@
 //go:build long
 
-package shim
+package failpoint
 
 import (
 	"path/filepath"
@@ -16,7 +16,7 @@ import (
 // server is a redis-server under a shim.
 func server(t *testing.T) (*Shim, *stack.Redis) {
 	t.Helper()
-	s, err := New(t.Context(), t.TempDir())
+	s, err := NewShim(t.Context(), t.TempDir())
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s, testserver.DedicatedRedis(t, stack.RedisOptions{Env: s.Env()})
@@ -87,11 +87,11 @@ func TestLeaveRoom_EndsRedisAndKeepsWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-func TestNew_SharesTheLibraryOfAFolder(t *testing.T) {
+func TestNewShim_SharesTheLibraryOfAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	first, err := New(t.Context(), dir)
+	first, err := NewShim(t.Context(), dir)
 	must(t, err)
-	second, err := New(t.Context(), dir)
+	second, err := NewShim(t.Context(), dir)
 	must(t, err)
 	if first.library != second.library || first.control.Name() == second.control.Name() {
 		t.Errorf("libraries %s and %s, control files %s and %s", first.library, second.library, first.control.Name(), second.control.Name())
