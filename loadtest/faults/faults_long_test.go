@@ -5,10 +5,16 @@ package main
 import (
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/validate"
 )
 
@@ -66,6 +72,47 @@ func TestValidateAgain(t *testing.T) {
 		}
 		if err := run(t.Context(), []string{"-judge", path}, io.Discard); (err != nil) != wrong {
 			t.Errorf("violations %t: %v", wrong, err)
+		}
+	}
+}
+
+func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
+	t.Parallel()
+	var requests, connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1); r.URL.Path == "/break" {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c := newVendorClient(0, "", &vendor{Vendor: &stack.Vendor{Client: &client.Client{}}}, server.URL, nil, nil)
+	key := []string{"X-Idempotency-Key", "k"}
+	for _, step := range []struct {
+		method, path          string
+		answered              bool
+		requests, connections int64
+	}{
+		{http.MethodPost, "/", true, 1, 1},
+		{http.MethodPost, "/", true, 2, 1},
+		{http.MethodGet, "/", true, 3, 2},
+		{http.MethodGet, "/break", false, 4, 3},
+		{http.MethodPost, "/break", false, 5, 3}, // on the kept connection
+		{http.MethodPost, "/", true, 6, 4},
+	} {
+		var body any
+		if step.method == http.MethodPost {
+			body = []byte("{}")
+		}
+		_, err := c.api.Do(t.Context(), step.method, step.path, body, key...)
+		if (err == nil) != step.answered || requests.Load() != step.requests || connections.Load() != step.connections {
+			t.Errorf("%+v: %d requests, %d connections, %v", step, requests.Load(), connections.Load(), err)
 		}
 	}
 }

@@ -115,12 +115,28 @@ type vendorClient struct {
 // unknown to it.
 const requestTimeout = 3 * time.Second
 
-// newVendorClient uses each connection only once: net/http sends a request again by
-// itself when a kept connection breaks, which the log would not show.
 func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
-	once := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := sendOnce{&http.Transport{MaxIdleConnsPerHost: 1}, &http.Transport{DisableKeepAlives: true}}
 	return &vendorClient{number: number, prefix: prefix, vendor: v, log: log, random: random,
-		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: once}}
+		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: &http.Client{Timeout: requestTimeout, Transport: transport}}}
+}
+
+// sendOnce keeps its connection, so that requests meet stale ones. When a kept
+// connection breaks, net/http itself sends again what is a GET or has an idempotency
+// key and a body that it can rewind, which the log would not show. So a GET gets a
+// connection of its own, and no body can be rewound.
+type sendOnce struct {
+	*http.Transport
+	fresh *http.Transport
+}
+
+func (t sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		return t.fresh.RoundTrip(req)
+	}
+	req = req.WithContext(req.Context()) // a copy
+	req.GetBody = nil
+	return t.Transport.RoundTrip(req)
 }
 
 // newOrders is the share of new orders in what a client does.
@@ -129,6 +145,7 @@ const newOrders = 0.42
 // run acts until ctx ends, on the average once every pause. It finishes what it has
 // begun, so that the log of a round is complete.
 func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
+	defer c.api.HTTP.CloseIdleConnections()
 	for sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
 		c.act()
 	}
@@ -183,6 +200,7 @@ func (c *vendorClient) createNew() {
 // clarify sends creations of unknown outcome again, some of them with another body:
 // whichever of the two an order was made of, every later answer must agree.
 func (c *vendorClient) clarify() {
+	defer c.api.HTTP.CloseIdleConnections()
 	const most = 25 // what is refused for the limit stays unknown
 	for _, s := range c.vendor.latest(most, func(s *creation) bool { return s.unknown }) {
 		switch {
