@@ -1,9 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,96 +21,155 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
 )
-
-// The suites of webhooks and reporting make orders through the ledger, as the
-// gateway and the status role do, because those are not what they measure.
 
 // partitions is the number that production starts with.
 const partitions = ledger.DefaultPartitions
 
-// sealKey seals the webhooks' secrets, as WEBHOOK_KEYS has it.
-type sealKey [32]byte
+// sealKey seals the webhooks' secrets; every ledger here is thrown away.
+var sealKey = bytes.Repeat([]byte{7}, 32)
 
 const sealKeyID = "bench"
 
-func newSealKey() (k sealKey) {
-	_, _ = rand.Read(k[:]) // never fails
-	return k
+// book makes the orders of the suites of webhooks and reporting through the
+// ledger, as the gateway and the status role do: those are not what they measure.
+type book struct {
+	*ledger.Ledger
+	fleet *delivery.Fleet
+	made  atomic.Int64 // orders so far; makes their external ids
 }
 
-func (k sealKey) String() string { return sealKeyID + ":" + base64.StdEncoding.EncodeToString(k[:]) }
-
-func openLedger(ctx context.Context, redisURL string, k sealKey) (*ledger.Ledger, error) {
-	return ledger.Open(ctx, ledger.Config{
+// openBook opens the ledger in an empty Redis and adds a fleet.
+func openBook(ctx context.Context, redisURL string) (*book, error) {
+	l, err := ledger.Open(ctx, ledger.Config{
 		URL: redisURL, Environment: "sandbox", Partitions: partitions, Pipelines: 4,
-		Secrets: ledger.SecretKeys{Current: sealKeyID, Keys: map[string][]byte{sealKeyID: k[:]}},
+		Secrets: ledger.SecretKeys{Current: sealKeyID, Keys: map[string][]byte{sealKeyID: sealKey}},
 		Log:     slog.New(slog.DiscardHandler),
 	})
-}
-
-func createFleet(ctx context.Context, l *ledger.Ledger) (*delivery.Fleet, error) {
-	coverage, err := delivery.ParseCoverage([]byte(
-		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
 	if err != nil {
 		return nil, err
 	}
-	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
-		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
-	return fleet, l.Fleets.Create(ctx, fleet, [32]byte{1})
+	b := &book{Ledger: l, fleet: &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
+		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1}}
+	b.fleet.Coverage, err = delivery.ParseCoverage([]byte(
+		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
+	if err == nil {
+		err = l.Fleets.Create(ctx, b.fleet, [32]byte{1})
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return b, nil
+}
+
+// vendor is an account with one store and, for webhooks, one endpoint.
+type vendor struct {
+	*endpoint
+	account delivery.AccountID
 }
 
 // storeID is the one store of every account.
 const storeID = "kadikoy-1"
 
-// createAccount adds an account with an active store. Its limit is one that
-// nothing here reaches, over a window so short that what it remembers stays small
-// beside what is measured.
-func createAccount(ctx context.Context, l *ledger.Ledger, id delivery.AccountID, fleet *delivery.Fleet, at time.Time) error {
+// addAccount adds an account with an active store. Its limit is one that nothing
+// here reaches, over a window so short that what it remembers stays small beside
+// what is measured.
+func (b *book) addAccount(ctx context.Context, id delivery.AccountID, at time.Time) error {
 	account := &delivery.Account{ID: id, Name: "Vendor", CreatedAt: at, Limits: delivery.DefaultLimits()}
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: delivery.MaxWindowCount, Seconds: 1}}
-	if err := l.Accounts.Create(ctx, account, [32]byte{2}); err != nil {
+	if err := b.Accounts.Create(ctx, account, [32]byte{2}); err != nil {
 		return err
 	}
-	return l.Stores.Write(ctx, &delivery.Store{
+	return b.Stores.Write(ctx, &delivery.Store{
 		Account: id, ExternalID: storeID, State: delivery.Active, TaxNumber: "1234567890", Name: "Kadıköy Şubesi",
 		Phone: "2165550011", Address: "Moda Caddesi No: 1, Kadıköy", Point: delivery.Point{Latitude: 40.9816, Longitude: 29.0258},
-		SubRegion: "Kadıköy", Fleet: fleet.ID, FleetName: fleet.Name, UpdatedAt: at,
+		SubRegion: "Kadıköy", Fleet: b.fleet.ID, FleetName: b.fleet.Name, UpdatedAt: at,
 	})
 }
 
-// createOrder creates an order as of a time; amount may be the zero value.
-func createOrder(ctx context.Context, l *ledger.Ledger, account delivery.AccountID, fleet *delivery.Fleet, externalID string, at time.Time, amount delivery.Money) (delivery.Order, error) {
-	draft := &delivery.OrderDraft{
-		ExternalStoreID: storeID, ExternalOrderID: externalID, ReadyAt: at, OrderAmount: amount,
-		Recipient: delivery.Recipient{Name: "Ayşe Kaya", Phone: "5321234567"},
-		Dropoff:   delivery.Dropoff{Text: "Bahariye Caddesi No: 2, Kadıköy", Point: delivery.Point{Latitude: 40.9880, Longitude: 29.0300}},
-	}
-	if amount.Set {
-		draft.Payment = delivery.Payment{Type: delivery.Cash, CollectionAmount: amount}
-	}
-	created, _, err := l.Orders.Create(ctx, &ledger.Creation{
-		Account: account, Body: []byte(externalID), Now: at, Draft: draft,
-		Candidates: []ledger.Candidate{{Terms: fleet.Terms(), Covers: true}},
-	})
-	if err != nil {
-		return delivery.Order{}, fmt.Errorf("create an order: %w", err)
-	}
-	return *created.Order, nil
+// order is an order as it stands after the commits so far. Its changes are issued
+// one after the other.
+type order struct {
+	vendor *vendor
+	moving sync.Mutex // held during a commit
+	state  delivery.Order
 }
 
-var (
-	courier  = delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}
-	location = delivery.Point{Latitude: 40.987, Longitude: 29.027}
-)
+// createOrders creates n orders in turn for the vendors, as of a time. amount is
+// what order n of the book costs; nil: no amount.
+func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at time.Time, amount func(n int) delivery.Money) ([]*order, error) {
+	orders := make([]*order, n)
+	first := int(b.made.Add(int64(n))) - n
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(64)
+	for i := range orders {
+		group.Go(func() error {
+			v, externalID := vendors[i%len(vendors)], fmt.Sprintf("B-%d", first+i)
+			draft := &delivery.OrderDraft{
+				ExternalStoreID: storeID, ExternalOrderID: externalID, ReadyAt: at,
+				Recipient: delivery.Recipient{Name: "Ayşe Kaya", Phone: "5321234567"},
+				Dropoff:   delivery.Dropoff{Text: "Bahariye Caddesi No: 2, Kadıköy", Point: delivery.Point{Latitude: 40.9880, Longitude: 29.0300}},
+			}
+			if amount != nil {
+				draft.OrderAmount = amount(first + i)
+				draft.Payment = delivery.Payment{Type: delivery.Cash, CollectionAmount: draft.OrderAmount}
+			}
+			created, _, err := b.Orders.Create(ctx, &ledger.Creation{
+				Account: v.account, Body: []byte(externalID), Now: at, Draft: draft,
+				Candidates: []ledger.Candidate{{Terms: b.fleet.Terms(), Covers: true}},
+			})
+			if err != nil {
+				return fmt.Errorf("create an order: %w", err)
+			}
+			orders[i] = &order{vendor: v, state: *created.Order}
+			return nil
+		})
+	}
+	return orders, group.Wait()
+}
 
-// commitAll commits in one round trip.
-func commitAll(ctx context.Context, l *ledger.Ledger, commits []ledger.Commit) error {
-	results, err := l.Lifecycle.Commit(ctx, commits)
+// advance takes orders up to a status, in one round trip. Every change is
+// expected by its vendor's endpoint from now on.
+func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders ...*order) error {
+	point := delivery.Point{Latitude: 40.987, Longitude: 29.027}
+	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: point, At: at},
+		Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}}
+	commits := make([]ledger.Commit, len(orders))
+	for i, o := range orders {
+		before := o.state
+		update.Order = before.ID
+		changes := delivery.Decide(&before, update, at).Changes
+		if len(changes) == 0 {
+			return fmt.Errorf("order %s does not move from %s to %s", before.ID, before.Status, to)
+		}
+		issued := time.Now()
+		for _, c := range changes {
+			o.state.Version++
+			c.Version = o.state.Version
+			o.state.Changes = append(slices.Clip(o.state.Changes), c)
+			o.state.Status, o.state.Courier, o.state.Location = c.Status, c.Courier, c.Location
+			if o.vendor.endpoint != nil {
+				o.vendor.expect(eventKey{before.ID, c.Version}, c.At, issued)
+			}
+		}
+		commits[i] = ledger.Commit{Order: &before, Changes: changes}
+	}
+	results, err := b.Lifecycle.Commit(ctx, commits)
 	if err = errors.Join(append(results, err)...); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// advanceAll takes every order up to a status, many in one round trip.
+func (b *book) advanceAll(ctx context.Context, orders []*order, to delivery.Status, at time.Time) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for some := range slices.Chunk(orders, 250) {
+		group.Go(func() error { return b.advance(ctx, to, at, some...) })
+	}
+	return group.Wait()
 }
 
 // writeConfig writes the shipped settings of a program to a folder, with other
@@ -185,7 +246,23 @@ func column[R any](rounds []R, of func(R) float64) (list []float64) {
 	return list
 }
 
+// one is a figure of a single measurement; the limit is optional.
+func one(key, title, unit string, value float64, limit *harness.Limit) harness.Figure {
+	return harness.Figure{Key: key, Title: title, Unit: unit, Rounds: []float64{value}, Limit: limit}
+}
+
+// none accepts nothing but 0, on any machine.
+func none() *harness.Limit { return harness.Always(harness.AtMost(0)) }
+
 var errTimeout = errors.New("timeout")
+
+// orTimeout is the error, if it is not a timeout.
+func orTimeout(err error) error {
+	if errors.Is(err, errTimeout) {
+		return nil
+	}
+	return err
+}
 
 // await returns when done, which is asked again and again, says so; errTimeout
 // after the timeout.

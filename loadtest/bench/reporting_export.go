@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,21 +25,15 @@ const (
 	changesPerOrder = 6
 )
 
-// journey is how an order goes on after its creation: each step is a commit, of
-// one change or of several.
-var journey = [][]delivery.Status{
-	{delivery.Assigned, delivery.PickingUp},
-	{delivery.PickedUp, delivery.Delivering, delivery.Delivered},
-}
-
 // exportedOrders are those that every round exports.
 type exportedOrders struct {
-	ledger   *ledger.Ledger
-	fleet    *delivery.Fleet
-	accounts []delivery.AccountID
-	began    time.Time
-	count    int
-	kurus    atomic.Int64 // the sum of the amounts to be collected
+	*book
+	count int
+}
+
+// amountOf is what order n costs.
+func amountOf(n int) delivery.Money {
+	return delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
 }
 
 // exported is what one round has shown.
@@ -66,11 +59,11 @@ func (b *bench) measureExport(ctx context.Context) (_ []harness.Figure, err erro
 		return nil, err
 	}
 	defer e.stop()
-	o := &exportedOrders{began: time.Now().Add(-2 * time.Hour), count: b.orders}
-	if o.ledger, err = openLedger(ctx, e.redis.URL, newSealKey()); err != nil {
+	o := &exportedOrders{count: b.orders}
+	if o.book, err = openBook(ctx, e.redis.URL); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, o.ledger.Close()) }()
+	defer func() { err = errors.Join(err, o.Close()) }()
 	began := time.Now()
 	if err := o.fill(ctx); err != nil {
 		return nil, err
@@ -113,64 +106,36 @@ func (b *bench) measureExport(ctx context.Context) (_ []harness.Figure, err erro
 
 // fill makes the orders and takes them to their end, a few thousand at a time, so
 // that the events of an order lie as near each other in the streams as in a busy
-// hour.
-func (o *exportedOrders) fill(ctx context.Context) (err error) {
-	if o.fleet, err = createFleet(ctx, o.ledger); err != nil {
-		return err
-	}
-	for range exportAccounts {
-		id := delivery.NewAccountID()
-		o.accounts = append(o.accounts, id)
-		if err := createAccount(ctx, o.ledger, id, o.fleet, o.began); err != nil {
+// hour. Each order has two commits, of two and of three changes.
+func (o *exportedOrders) fill(ctx context.Context) error {
+	const some = 250
+	began := time.Now().Add(-2 * time.Hour)
+	vendors := make([]*vendor, exportAccounts)
+	for i := range vendors {
+		vendors[i] = &vendor{account: delivery.NewAccountID()}
+		if err := o.addAccount(ctx, vendors[i].account, began); err != nil {
 			return err
 		}
 	}
-	const some = 250
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for first := 0; first < o.count; first += some {
-		group.Go(func() error { return o.fillSome(ctx, first, min(first+some, o.count)) })
-	}
-	return group.Wait()
-}
-
-// fillSome makes the orders first to last, the last one not included.
-func (o *exportedOrders) fillSome(ctx context.Context, first, last int) error {
-	orders := make([]delivery.Order, last-first)
-	creating, working := errgroup.WithContext(ctx)
-	creating.SetLimit(64)
-	for i := range orders {
-		creating.Go(func() (err error) {
-			n := first + i
-			amount := delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
-			o.kurus.Add(amount.Minor)
-			at := o.began.Add(time.Duration(n) * time.Millisecond / 2)
-			orders[i], err = createOrder(working, o.ledger, o.accounts[n%len(o.accounts)], o.fleet, fmt.Sprintf("B-%d", n), at, amount)
-			return err
+		group.Go(func() error {
+			at := began.Add(time.Duration(first) * time.Millisecond / 2)
+			orders, err := o.createOrders(ctx, vendors, min(some, o.count-first), at, amountOf)
+			if err != nil {
+				return err
+			}
+			for _, to := range []delivery.Status{delivery.PickingUp, delivery.Delivered} {
+				at = at.Add(10 * time.Minute)
+				if err := o.advance(ctx, to, at, orders...); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
-	if err := creating.Wait(); err != nil {
-		return err
-	}
-	for step, statuses := range journey {
-		commits := make([]ledger.Commit, len(orders))
-		for i := range orders {
-			order := &orders[i]
-			before := *order
-			for n, status := range statuses {
-				at := order.CreatedAt.Add(time.Duration(10*step+n+1) * time.Minute)
-				order.Version++
-				order.Status, order.Courier = status, courier
-				order.Changes = append(slices.Clip(order.Changes), delivery.Change{Version: order.Version, Status: status, At: at,
-					Courier: courier, Location: delivery.Location{Point: location, At: at}})
-			}
-			commits[i] = ledger.Commit{Order: &before, Changes: order.Changes[len(before.Changes):]}
-		}
-		if err := commitAll(ctx, o.ledger, commits); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
 // forgetExporters removes the exporters' group from the streams: without it an
@@ -239,7 +204,7 @@ func awaitExported(ctx context.Context, p *stack.Program, wanted float64) error 
 
 // verify compares what ClickHouse has with what was made, and drops it.
 func (x *exported) verify(ctx context.Context, e *reportingEnv, o *exportedOrders, database string) error {
-	lag, err := o.ledger.Streams.Lag(ctx, ledger.RoleExport)
+	lag, err := o.Streams.Lag(ctx, ledger.RoleExport)
 	if err != nil {
 		return err
 	}
@@ -252,8 +217,11 @@ func (x *exported) verify(ctx context.Context, e *reportingEnv, o *exportedOrder
 	if err != nil {
 		return err
 	}
-	made, changes := int64(o.count), int64(o.count*changesPerOrder)
-	x.wrong = differences(found, []int64{made, o.kurus.Load(), changes, changes})
+	made, changes, kurus := int64(o.count), int64(o.count*changesPerOrder), int64(0)
+	for n := range o.count {
+		kurus += amountOf(n).Minor
+	}
+	x.wrong = differences(found, []int64{made, kurus, changes, changes})
 	_, err = e.ask(ctx, "DROP DATABASE "+database+" SYNC")
 	return err
 }

@@ -118,7 +118,7 @@ func (b *bench) measureThroughput(ctx context.Context) (sheet []harness.Figure, 
 // saturate is one round: fill, start, watch, stop.
 func (e *webhookEnv) saturate(ctx context.Context, events, round int) (s saturation, err error) {
 	at := time.Now()
-	orders, err := e.createOrders(ctx, e.healthy, events/eventsPerOrder, at)
+	orders, err := e.createOrders(ctx, e.healthy, events/eventsPerOrder, at, nil)
 	if err != nil {
 		return s, err
 	}
@@ -274,8 +274,7 @@ func (b *bench) measureKills(ctx context.Context) (sheet []harness.Figure, err e
 	sum := sumOf(e.healthy)
 	b.progress("kill: %d kills in %.0f s, %d events, all received %.1f s after the last, %d duplicates", kills, ended.Sub(began).Seconds(),
 		sum.Expected, settled.Seconds(), sum.Duplicates)
-	sheet = append([]harness.Figure{{Key: "kill.kills", Title: "kill -9 of the worker at 500 events/s", Unit: "times", Rounds: []float64{float64(kills)}}},
-		losses("kill", sum)...)
+	sheet = append([]harness.Figure{one("kill.kills", "kill -9 of the worker at 500 events/s", "times", float64(kills), nil)}, losses("kill", sum)...)
 	sheet[2].Limit = harness.Always(harness.AtMost(mostAgain))
 	return sheet, nil
 }
@@ -312,11 +311,8 @@ func losses(part string, c counts) []harness.Figure {
 		again = 100 * float64(c.Duplicates) / float64(c.Expected)
 	}
 	return []harness.Figure{
-		{Key: part + ".lost", Title: fmt.Sprintf("  lost, of %s events", harness.Grouped(int64(c.Expected))),
-			Rounds: []float64{float64(c.Expected - c.Received - c.Expired)}, Limit: harness.Always(harness.AtMost(0))},
-		{Key: part + ".duplicates", Title: fmt.Sprintf("  received again: %d, of all events", c.Duplicates), Unit: "%",
-			Rounds: []float64{again}, Limit: harness.Always(harness.AtMost(1))},
-		{Key: part + ".invalid", Title: "  not verified, or of no event",
-			Rounds: []float64{float64(c.Invalid)}, Limit: harness.Always(harness.AtMost(0))},
+		one(part+".lost", fmt.Sprintf("  lost, of %s events", harness.Grouped(int64(c.Expected))), "", float64(c.Expected-c.Received-c.Expired), none()),
+		one(part+".duplicates", fmt.Sprintf("  received again: %d, of all events", c.Duplicates), "%", again, harness.Always(harness.AtMost(1))),
+		one(part+".invalid", "  not verified, or of no event", "", float64(c.Invalid), none()),
 	}
 }

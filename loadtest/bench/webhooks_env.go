@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
@@ -27,51 +27,33 @@ import (
 // durability, a ledger in it, vendors with their endpoints, and a worker with
 // its shipped settings and the webhook role alone.
 type webhookEnv struct {
+	*book
 	bench    *bench
-	dir      string
-	key      sealKey
 	redis    *stack.Redis
-	ledger   *ledger.Ledger
-	fleet    *delivery.Fleet
 	vendors  []*vendor // all of them
 	healthy  []*vendor // those that the even traffic goes to
 	worker   *stack.Program
 	received atomic.Int64 // distinct events, of all vendors
-	orders   int          // created so far; makes their external ids
 }
 
-// vendor is an account with one store and one endpoint.
-type vendor struct {
-	*endpoint
-	account delivery.AccountID
-}
-
-// newWebhookEnv starts Redis and opens a ledger with a fleet and the healthy
-// vendors. The worker is yet to start, with other values for some of its settings.
+// newWebhookEnv starts Redis and adds the healthy vendors. The worker is yet to
+// start, with other values for some of its settings.
 func (b *bench) newWebhookEnv(ctx context.Context, name string, settings map[string]string) (*webhookEnv, error) {
-	e := &webhookEnv{bench: b, dir: b.file(name), key: newSealKey()}
-	err := e.open(ctx, settings)
-	if err == nil {
-		e.fleet, err = createFleet(ctx, e.ledger)
-	}
-	if err == nil {
-		e.healthy, err = e.addVendors(ctx, endpoints, answers)
-	}
-	if err != nil {
+	e := &webhookEnv{bench: b}
+	if err := e.start(ctx, b.file(name), settings); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
 	return e, nil
 }
 
-// open starts Redis on whatever its folder holds.
-func (e *webhookEnv) open(ctx context.Context, settings map[string]string) (err error) {
-	if e.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(e.dir, "redis")}); err != nil {
+func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]string) (err error) {
+	if e.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "redis")}); err != nil {
 		return err
 	}
-	if e.ledger, err = openLedger(ctx, e.redis.URL, e.key); err != nil {
+	if e.book, err = openBook(ctx, e.redis.URL); err != nil {
 		return err
 	}
-	config, err := writeConfig(e.dir, "worker", settings)
+	config, err := writeConfig(dir, "worker", settings)
 	if err != nil {
 		return err
 	}
@@ -83,10 +65,11 @@ func (e *webhookEnv) open(ctx context.Context, settings map[string]string) (err 
 		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config, "-roles", "webhook"},
 		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
 			"PARTITIONS=" + fmt.Sprint(partitions), "REDIS_URL=" + e.redis.URL, "WORKER_OPS_ADDR=" + addr, "WORKER_INSTANCE=bench",
-			"WEBHOOK_KEYS=" + e.key.String(), "WEBHOOK_KEYS_FILE="},
-		Log: filepath.Join(e.dir, "worker.log"), Ready: "http://" + addr + "/readyz",
+			"WEBHOOK_KEYS=" + sealKeyID + ":" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="},
+		Log: filepath.Join(dir, "worker.log"), Ready: "http://" + addr + "/readyz",
 	})
-	return nil
+	e.healthy, err = e.addVendors(ctx, endpoints, answers)
+	return err
 }
 
 // stop ends everything; the data stays until the bench ends.
@@ -97,8 +80,8 @@ func (e *webhookEnv) stop() (err error) {
 	for _, v := range e.vendors {
 		v.close()
 	}
-	if e.ledger != nil {
-		err = e.ledger.Close()
+	if e.book != nil {
+		err = e.Close()
 	}
 	if e.redis != nil {
 		e.redis.Stop()
@@ -116,34 +99,26 @@ func (e *webhookEnv) processes() []harness.Process {
 func (e *webhookEnv) addVendors(ctx context.Context, n int, how behaviour) (added []*vendor, err error) {
 	for range n {
 		v := &vendor{endpoint: newEndpoint(how, &e.received), account: accountIn(len(e.vendors) % partitions)}
+		e.vendors, added = append(e.vendors, v), append(added, v)
+		if err := e.addAccount(ctx, v.account, time.Now()); err != nil {
+			return nil, err
+		}
 		if v.addr, err = stack.FreeAddr(); err != nil {
 			return nil, err
 		}
-		e.vendors, added = append(e.vendors, v), append(added, v)
-		if err := createAccount(ctx, e.ledger, v.account, e.fleet, time.Now()); err != nil {
+		_, secret, err := e.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
+		if err != nil {
 			return nil, err
 		}
-		if err := e.openWebhook(ctx, v); err != nil {
+		v.secret = []byte(secret)
+		if how == refuses {
+			continue
+		}
+		if err := v.listen(); err != nil {
 			return nil, err
 		}
 	}
 	return added, nil
-}
-
-// openWebhook registers the vendor's address and begins to take webhooks there,
-// unless the endpoint refuses them. The secret is issued with the first address.
-func (e *webhookEnv) openWebhook(ctx context.Context, v *vendor) error {
-	_, secret, err := e.ledger.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
-	if err != nil {
-		return err
-	}
-	if secret != "" {
-		v.secret = []byte(secret)
-	}
-	if v.behaviour == refuses {
-		return nil
-	}
-	return v.listen()
 }
 
 // accountIn draws an account of the given partition. How the ledger spreads
@@ -182,14 +157,10 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 // awaitAll waits until the healthy vendors have received everything. What is
 // lacking after the timeout is lost, and the figures will say so.
 func (e *webhookEnv) awaitAll(ctx context.Context, timeout time.Duration) error {
-	err := await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
+	return orTimeout(await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
 		c := sumOf(e.healthy)
 		return c.Received == c.Expected, e.worker.Check()
-	})
-	if errors.Is(err, errTimeout) {
-		return nil
-	}
-	return err
+	}))
 }
 
 // behaviour is how an endpoint treats webhooks.
@@ -389,16 +360,6 @@ func (e *endpoint) receipts(from time.Time) (found []event) {
 		}
 	}
 	return found
-}
-
-// expectAs makes the endpoint expect what another one does.
-func (e *endpoint) expectAs(other *endpoint) {
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	for key, known := range other.events {
-		e.events[key] = event{deadline: known.deadline, issued: known.issued}
-	}
-	e.counts.Expected = len(e.events)
 }
 
 func receiptsOf(vendors []*vendor, from time.Time) (found []event) {

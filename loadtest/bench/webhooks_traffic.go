@@ -11,73 +11,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/loadtest/harness"
 )
 
 // eventsPerOrder is one for every status after Searching.
 const eventsPerOrder = 5
-
-// order is an order on its way, as it stands after the commits so far. Its
-// changes are issued one after the other.
-type order struct {
-	vendor *vendor
-	moving sync.Mutex // held during a commit
-	state  delivery.Order
-}
-
-// createOrders creates n orders in turn for the vendors, as of a time.
-func (e *webhookEnv) createOrders(ctx context.Context, vendors []*vendor, n int, at time.Time) ([]*order, error) {
-	orders := make([]*order, n)
-	first := e.orders
-	e.orders += n
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(64)
-	for i := range orders {
-		group.Go(func() error {
-			v := vendors[i%len(vendors)]
-			state, err := createOrder(ctx, e.ledger, v.account, e.fleet, fmt.Sprintf("B-%d", first+i), at, delivery.Money{})
-			orders[i] = &order{vendor: v, state: state}
-			return err
-		})
-	}
-	return orders, group.Wait()
-}
-
-// advance takes orders up to a status, in one round trip. Every change is
-// expected by its vendor from now on.
-func (e *webhookEnv) advance(ctx context.Context, to delivery.Status, at time.Time, orders ...*order) error {
-	commits := make([]ledger.Commit, len(orders))
-	for i, o := range orders {
-		before := o.state
-		update := delivery.Update{Order: before.ID, Kind: delivery.KindStatus, Status: to, At: at, Courier: courier, Location: delivery.Location{Point: location, At: at}}
-		changes := delivery.Decide(&before, update, at).Changes
-		if len(changes) == 0 {
-			return fmt.Errorf("order %s does not move from %s to %s", before.ID, before.Status, to)
-		}
-		issued := time.Now()
-		for _, c := range changes {
-			o.state.Version++
-			c.Version = o.state.Version
-			o.state.Changes = append(slices.Clip(o.state.Changes), c)
-			o.state.Status, o.state.Courier, o.state.Location = c.Status, c.Courier, c.Location
-			o.vendor.expect(eventKey{before.ID, c.Version}, c.At, issued)
-		}
-		commits[i] = ledger.Commit{Order: &before, Changes: changes}
-	}
-	return commitAll(ctx, e.ledger, commits)
-}
-
-// advanceAll takes every order up to a status, many in one round trip.
-func (e *webhookEnv) advanceAll(ctx context.Context, orders []*order, to delivery.Status, at time.Time) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	for some := range slices.Chunk(orders, 250) {
-		group.Go(func() error { return e.advance(ctx, to, at, some...) })
-	}
-	return group.Wait()
-}
 
 // source is where the events for some vendors come from: their orders, moved
 // along from Assigned to Delivered.
@@ -94,7 +32,7 @@ const abreast = 64
 // newSource creates the orders for so many events, in turn for the vendors.
 func (e *webhookEnv) newSource(ctx context.Context, vendors []*vendor, events float64) (*source, error) {
 	blocks := int(events)/(abreast*eventsPerOrder) + 1
-	orders, err := e.createOrders(ctx, vendors, blocks*abreast, time.Now())
+	orders, err := e.createOrders(ctx, vendors, blocks*abreast, time.Now(), nil)
 	return &source{orders: orders}, err
 }
 
