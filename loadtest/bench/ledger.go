@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,20 +222,32 @@ func (b *bench) profileSettings() map[string]string {
 	return map[string]string{"pprof": "true"}
 }
 
-// get writes what a URL answers with 200.
-func get(ctx context.Context, url string, to io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// request sends a request; any answer but 200 is an error.
+func request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	maps.Copy(req.Header, header)
 	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
+	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", url, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
+}
+
+// get writes what a URL answers.
+func get(ctx context.Context, url string, to io.Writer) error {
+	resp, err := request(ctx, http.MethodGet, url, "", nil)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
-	}
 	_, err = io.Copy(to, resp.Body)
 	return err
 }

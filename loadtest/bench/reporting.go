@@ -166,23 +166,13 @@ func (e *reportingEnv) command(ctx context.Context, args ...string) (stdout, std
 // ask sends a statement to the engine and returns its answer, tab-separated
 // values.
 func (e *reportingEnv) ask(ctx context.Context, statement string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/", strings.NewReader(statement))
+	resp, err := request(ctx, http.MethodPost, e.url+"/", statement, nil)
 	if err != nil {
 		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("ask the engine: %w", err)
-	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", fmt.Errorf("ask the engine: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the engine answers %d to %.60q: %s", resp.StatusCode, statement, strings.TrimSpace(string(answer)))
-	}
-	return strings.TrimSpace(string(answer)), nil
+	return strings.TrimSpace(string(answer)), err
 }
 
 // askNumbers is ask for one row of n whole numbers.

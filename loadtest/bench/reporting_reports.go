@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -11,11 +12,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"vendorapi/internal/delivery"
 	"vendorapi/loadtest/harness"
 )
 
@@ -70,7 +72,8 @@ func reportLimit(name string, s scope) *harness.Limit {
 	return nil
 }
 
-// measureReport asks for a report and, unless it took long, again and again.
+// measureReport asks for a report and, unless it took long, again and again; then
+// ClickHouse alone for its rows, unsorted, which go nowhere.
 func (y *year) measureReport(ctx context.Context, name string, s scope, cold bool) (f harness.Figure, err error) {
 	const disturbing = 0.3 // processors that other programs may keep busy before the table says so
 	f = harness.Figure{Key: "reports." + s.key + "." + name, Title: name + ", " + s.title, Unit: "ms", Limit: reportLimit(name, s)}
@@ -79,7 +82,8 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 			return f, err
 		}
 	}
-	processes := []harness.Process{{Name: "panel", PID: y.panel.PID()}, {Name: "engine", PID: y.engine.PID()}, {Name: "redis", PID: y.redis.PID()}, harness.Self("bench")}
+	query := fmt.Sprintf("SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '') SETTINGS final = 1 FORMAT Null",
+		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet)
 	var first fetched
 	var bare []float64
 	used, err := harness.During(func() (err error) {
@@ -87,20 +91,31 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 			return err
 		}
 		if first.took < longestRepeated {
-			if f.Rounds, err = y.repeat(2, func() (float64, error) { return y.fetchAgain(ctx, name, s, first) }); err != nil {
+			if f.Rounds, err = y.repeat(2, func() (time.Duration, error) {
+				again, err := y.fetch(ctx, name, s)
+				if err == nil && (again.rows != first.rows || again.bytes != first.bytes) {
+					err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, again.rows, again.bytes)
+				}
+				return again.took, err
+			}); err != nil {
 				return err
 			}
 		}
-		bare, err = y.repeat(1, func() (float64, error) { return y.query(ctx, name, s) })
+		bare, err = y.repeat(1, func() (time.Duration, error) {
+			began := time.Now()
+			_, err := y.ask(ctx, query)
+			return time.Since(began), err
+		})
 		return err
-	}, processes...)
+	}, harness.Process{Name: "panel", PID: y.panel.PID()}, harness.Process{Name: "engine", PID: y.engine.PID()},
+		harness.Process{Name: "redis", PID: y.redis.PID()}, harness.Self("bench"))
 	if err != nil {
 		return f, err
 	}
 	f.Note = fmt.Sprintf("bare query %s ms; %s rows, %s kB", harness.Number(harness.Median(bare)), harness.Grouped(first.rows), harness.Number(float64(first.bytes)/1000))
 	f.Aside = []harness.Figure{
 		{Key: f.Key + ".bare", Title: f.Title + ", bare query", Unit: "ms", Rounds: bare},
-		{Key: f.Key + ".rows", Title: f.Title + ", rows", Rounds: []float64{float64(first.rows)}},
+		one(f.Key+".rows", f.Title+", rows", "", float64(first.rows), nil),
 	}
 	if others := used.Others(); others > disturbing {
 		f.Note += fmt.Sprintf("; DISTURBED: other programs kept %s cores busy", harness.Number(others))
@@ -108,11 +123,11 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 	if !cold {
 		return f, nil
 	}
-	took := []float64{milliseconds(first.took)}
-	f.Aside = append(f.Aside, harness.Figure{Key: f.Key + ".cold", Title: f.Title + ", cold", Unit: "ms", Rounds: took})
-	f.Note = fmt.Sprintf("cold %s ms, %s", harness.Number(took[0]), f.Note)
+	took := milliseconds(first.took)
+	f.Aside = append(f.Aside, one(f.Key+".cold", f.Title+", cold", "ms", took, nil))
+	f.Note = fmt.Sprintf("cold %s ms, %s", harness.Number(took), f.Note)
 	if len(f.Rounds) == 0 {
-		f.Rounds, f.Note = took, "this is "+f.Note
+		f.Rounds, f.Note = []float64{took}, "this is "+f.Note
 	}
 	return f, nil
 }
@@ -122,8 +137,8 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 const longestRepeated = 10 * time.Second
 
 // repeat asks five times, or until longestRepeated is over; a quick run asks as
-// often as said.
-func (y *year) repeat(quick int, ask func() (float64, error)) (took []float64, err error) {
+// often as said. It returns milliseconds.
+func (y *year) repeat(quick int, ask func() (time.Duration, error)) (took []float64, err error) {
 	times := 5
 	if y.bench.quick {
 		times = quick
@@ -133,27 +148,9 @@ func (y *year) repeat(quick int, ask func() (float64, error)) (took []float64, e
 		if err != nil {
 			return nil, err
 		}
-		took = append(took, each)
+		took = append(took, milliseconds(each))
 	}
 	return took, nil
-}
-
-// fetchAgain is the milliseconds of another fetch, which must find the same.
-func (y *year) fetchAgain(ctx context.Context, name string, s scope, first fetched) (float64, error) {
-	f, err := y.fetch(ctx, name, s)
-	if err == nil && (f.rows != first.rows || f.bytes != first.bytes) {
-		err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, f.rows, f.bytes)
-	}
-	return milliseconds(f.took), err
-}
-
-// query is the milliseconds that ClickHouse alone takes for the rows, unsorted,
-// which then go nowhere.
-func (y *year) query(ctx context.Context, name string, s scope) (float64, error) {
-	began := time.Now()
-	_, err := y.ask(ctx, fmt.Sprintf("SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '') SETTINGS final = 1 FORMAT Null",
-		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet))
-	return milliseconds(time.Since(began)), err
 }
 
 // restartEngine starts the engine again, with a cold page cache if that is wanted
@@ -223,11 +220,19 @@ func (l *lookout) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// downloadFigures are those of one download: what reporting took at its peak, at
+// most 200 MB for any length, and the time.
+func downloadFigures(key, title string, peak uint64, took time.Duration, rows int64, note string) []harness.Figure {
+	seconds := one(key+".seconds", "  seconds", "s", took.Seconds(), nil)
+	seconds.Note = fmt.Sprintf("%s rows/s, %s", harness.Number(float64(rows)/took.Seconds()), note)
+	return []harness.Figure{
+		one(key+".memory", title+": peak memory of reporting", "MB", megabytes(peak), harness.Always(harness.AtMost(200))),
+		seconds,
+	}
+}
+
 // megabytes of resident memory.
 func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
-
-// memoryLimit is what reporting may take for a download of any length, in MB.
-func memoryLimit() *harness.Limit { return harness.Always(harness.AtMost(200)) }
 
 // measureDownloads downloads the order ledger of the whole year over HTTP and
 // writes it to a file, and a fifth of it as a workbook. Every process is started
@@ -237,7 +242,7 @@ func (b *bench) measureDownloads(ctx context.Context) (sheet []harness.Figure, e
 	if err != nil {
 		return nil, err
 	}
-	whole := scope{from: yearFirst, to: yearLast}
+	whole, fifth := scope{from: yearFirst, to: yearLast}, scope{from: yearFirst, to: "2026-03-14"} // 73 days
 	truth, err := y.truth(ctx, whole)
 	if err != nil {
 		return nil, err
@@ -260,12 +265,10 @@ func (b *bench) measureDownloads(ctx context.Context) (sheet []harness.Figure, e
 	if !bytes.Equal(digest, sent.digest) {
 		differs++
 	}
-	sheet = append(sheet, harness.Figure{Key: "download.differs", Title: "  rows and sums that are not ClickHouse's, in either",
-		Rounds: []float64{float64(differs)}, Limit: harness.Always(harness.AtMost(0))})
+	sheet = append(sheet, one("download.differs", "  rows and sums that are not ClickHouse's, in either", "", float64(differs), none()))
 	if err := os.Remove(path); err != nil {
 		return sheet, err
 	}
-	fifth := scope{from: yearFirst, to: "2026-03-14"} // the first 73 days
 	if truth, err = y.truth(ctx, fifth); err != nil {
 		return sheet, err
 	}
@@ -283,8 +286,14 @@ func (y *year) truth(ctx context.Context, s scope) ([]int64, error) {
 
 // download is what came over HTTP.
 type download struct {
-	bytes, lines int64
-	digest       []byte
+	lines  int64
+	digest []byte
+}
+
+// Write counts lines.
+func (d *download) Write(p []byte) (int, error) {
+	d.lines += int64(bytes.Count(p, []byte{'\n'}))
+	return len(p), nil
 }
 
 // downloadCSV downloads the ledger from a panel and an engine that have done
@@ -305,23 +314,18 @@ func (y *year) downloadCSV(ctx context.Context, s scope) (d download, sheet []ha
 		return d, nil, err
 	}
 	defer resp.Body.Close()
-	var first time.Duration // until the first byte
-	hash, buffer := sha256.New(), make([]byte, 32<<10)
-	for err == nil {
-		var n int
-		n, err = resp.Body.Read(buffer)
-		if n > 0 && first == 0 {
-			first = time.Since(began)
-		}
-		hash.Write(buffer[:n])
-		d.bytes += int64(n)
-		d.lines += int64(bytes.Count(buffer[:n], []byte{'\n'}))
+	body := bufio.NewReader(resp.Body)
+	_, err = body.Peek(1) // an empty body is an error
+	first := time.Since(began)
+	hash, length := sha256.New(), int64(0)
+	if err == nil {
+		length, err = io.Copy(io.MultiWriter(hash, &d), body)
 	}
-	if !errors.Is(err, io.EOF) {
+	took := time.Since(began)
+	if err != nil {
 		return d, nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.panel.Check()))
 	}
 	d.digest = hash.Sum(nil)
-	seconds, rows := time.Since(began).Seconds(), d.lines-1 // the header is one
 	panel, err := harness.MemoryOf(y.panel.PID())
 	if err != nil {
 		return d, nil, err
@@ -330,15 +334,12 @@ func (y *year) downloadCSV(ctx context.Context, s scope) (d download, sheet []ha
 	if err != nil {
 		return d, nil, err
 	}
-	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", harness.Grouped(d.lines), seconds, megabytes(panel.Peak))
-	return d, []harness.Figure{
-		{Key: "download.http.memory", Title: harness.Grouped(rows) + " rows as CSV over HTTP: peak memory of reporting", Unit: "MB",
-			Rounds: []float64{megabytes(panel.Peak)}, Limit: memoryLimit()},
-		{Key: "download.http.engine", Title: "  peak memory of the engine", Unit: "MB", Rounds: []float64{megabytes(engine.Peak)},
-			Note: "before " + harness.Number(megabytes(before.Now)) + " MB"},
-		{Key: "download.http.seconds", Title: "  seconds", Unit: "s", Rounds: []float64{seconds},
-			Note: fmt.Sprintf("%s rows/s, %s MB/s, first byte after %s ms", harness.Number(float64(rows)/seconds), harness.Number(float64(d.bytes)/1e6/seconds), harness.Number(milliseconds(first)))},
-	}, nil
+	y.bench.progress("download over HTTP: %s lines in %.1f s, peak of reporting %.0f MB", harness.Grouped(d.lines), took.Seconds(), megabytes(panel.Peak))
+	rows := d.lines - 1 // the header is one
+	peak := one("download.http.engine", "  peak memory of the engine", "MB", megabytes(engine.Peak), nil)
+	peak.Note = "before " + harness.Number(megabytes(before.Now)) + " MB"
+	return d, append(downloadFigures("download.http", harness.Grouped(rows)+" rows as CSV over HTTP", panel.Peak, took, rows,
+		fmt.Sprintf("%s MB/s, first byte after %s ms", harness.Number(float64(length)/1e6/took.Seconds()), harness.Number(milliseconds(first)))), peak), nil
 }
 
 // writeReport lets `reporting report` write the order ledger to a file.
@@ -350,7 +351,7 @@ func (y *year) writeReport(ctx context.Context, key, title, path string, s scope
 	}
 	stop := harness.Watch(ctx, 10*time.Millisecond, harness.Process{Name: "report", PID: p.PID()})
 	err := p.Wait(ctx)
-	watched, seconds := stop(), time.Since(began).Seconds()
+	watched, took := stop(), time.Since(began)
 	if err != nil {
 		return nil, err
 	}
@@ -361,13 +362,8 @@ func (y *year) writeReport(ctx context.Context, key, title, path string, s scope
 	if err != nil {
 		return nil, err
 	}
-	peak := megabytes(watched[0].Peak)
-	y.bench.progress("%s: %.1f s, peak of reporting %.0f MB", title, seconds, peak)
-	return []harness.Figure{
-		{Key: key + ".memory", Title: title + ": peak memory of reporting", Unit: "MB", Rounds: []float64{peak}, Limit: memoryLimit()},
-		{Key: key + ".seconds", Title: "  seconds", Unit: "s", Rounds: []float64{seconds},
-			Note: fmt.Sprintf("%s rows/s, %s MB", harness.Number(float64(rows)/seconds), harness.Number(float64(file.Size())/1e6))},
-	}, nil
+	y.bench.progress("%s: %.1f s, peak of reporting %.0f MB", title, took.Seconds(), megabytes(watched[0].Peak))
+	return downloadFigures(key, title, watched[0].Peak, took, rows, harness.Number(float64(file.Size())/1e6)+" MB"), nil
 }
 
 // sumFile is sumLedger of a file, and its SHA-256.
@@ -421,18 +417,15 @@ func sumLedger(in io.Reader) ([]int64, error) {
 	}
 }
 
+var amountPattern = regexp.MustCompile(`^\d+,\d\d$`)
+
 // parseAmount reads "1217,69"; an empty text is no amount.
-func parseAmount(text string) (int64, error) {
+func parseAmount(text string) (kurus int64, err error) {
 	if text == "" {
 		return 0, nil
 	}
-	whole, decimals, found := strings.Cut(text, ",")
-	if !found || len(decimals) != 2 {
+	if !amountPattern.MatchString(text) {
 		return 0, fmt.Errorf("%q is no amount with two decimals", text)
 	}
-	m, err := delivery.ParseMoney(whole + "." + decimals)
-	if err != nil {
-		return 0, fmt.Errorf("%q: %w", text, err)
-	}
-	return m.Minor, nil
+	return strconv.ParseInt(strings.Replace(text, ",", "", 1), 10, 64)
 }

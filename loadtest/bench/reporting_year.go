@@ -152,19 +152,10 @@ func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, 
 	if s.fleet != "" {
 		query.Set("fleet", s.fleet)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.origin+"/reports/"+file+"?"+query.Encode(), nil)
+	header := http.Header{"Authorization": {"Bearer " + y.token}, "Accept-Encoding": {"identity"}}
+	resp, err := request(ctx, http.MethodGet, y.origin+"/reports/"+file+"?"+query.Encode(), "", header)
 	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+y.token)
-	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, errors.Join(err, y.panel.Check())
-	}
-	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
-		return nil, fmt.Errorf("%s answers %d; see %s", req.URL.Path, resp.StatusCode, y.panel.LogPath())
+		return nil, errors.Join(err, y.panel.Check(), fmt.Errorf("see %s", y.panel.LogPath()))
 	}
 	return resp, nil
 }
