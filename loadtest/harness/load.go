@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,11 @@ type Load struct {
 	Want    int // the status that every answer should have
 }
 
-// total is the number of requests of an open loop.
-func (l *Load) total() int { return int(l.Rate * l.Duration.Seconds()) }
+// at is the scheduled instant of request n of an open loop. It depends on nothing
+// that happens during the run.
+func (l *Load) at(start time.Time, n int) time.Time {
+	return start.Add(time.Duration(float64(n) / l.Rate * float64(time.Second)))
+}
 
 // Answers are the result of a load.
 type Answers struct {
@@ -45,14 +49,6 @@ type Answers struct {
 
 // PerSecond is the rate of answers with the wanted status.
 func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
-
-// err is an error when an answer had another status than the wanted one.
-func (a *Answers) err() error {
-	if a.Unexpected == 0 {
-		return nil
-	}
-	return fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", a.Unexpected, a.Answered, a.Sample)
-}
 
 func newAnswers() *Answers {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
@@ -82,8 +78,10 @@ func (a *Answers) add(other *Answers) {
 	a.Received += other.Received
 }
 
-// dial opens every connection; all that happens on them ends at the deadline.
-func (l *Load) dial(ctx context.Context, deadline time.Time) ([]*Conn, error) {
+// dial opens every connection. All that happens on them ends some time after the
+// last request was due.
+func (l *Load) dial(ctx context.Context) ([]*Conn, error) {
+	deadline := time.Now().Add(l.Duration + answerTimeout)
 	conns := make([]*Conn, 0, l.Connections)
 	for i := range l.Connections {
 		c, err := Dial(ctx, l.Addrs[i%len(l.Addrs)], deadline)
@@ -106,69 +104,20 @@ func closeAll(conns []*Conn) {
 // when the last one is answered. It measures how much the server takes, not
 // how long a caller waits. An answer without the wanted status is an error.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
-	conns, err := l.dial(ctx, time.Now().Add(l.Duration+answerTimeout))
+	conns, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(conns)
-	defer context.AfterFunc(ctx, func() { closeAll(conns) })()
-	var (
-		next  atomic.Int64
-		mu    sync.Mutex
-		whole = newAnswers()
-		group errgroup.Group
-	)
+	var sent atomic.Int64
 	start := time.Now()
-	for _, c := range conns {
-		group.Go(func() error {
-			own := newAnswers()
-			var request []byte
-			for now := time.Now(); now.Sub(start) < l.Duration; {
-				request = l.Request(request[:0], int(next.Add(1)-1))
-				answer, err := c.Exchange(request)
-				if err != nil {
-					return err
-				}
-				answered := time.Now()
-				own.count(&l, request, answer, answered.Sub(now))
-				now = answered
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			whole.add(own)
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("load: %w", errors.Join(context.Cause(ctx), err))
-	}
-	whole.Elapsed = time.Since(start)
-	return whole, whole.err()
+	return l.exchange(ctx, conns, start, func(context.Context) (n int, due time.Time, more bool) {
+		now := time.Now()
+		if now.Sub(start) >= l.Duration {
+			return 0, now, false
+		}
+		return int(sent.Add(1) - 1), now, true
+	})
 }
-
-// openLoop is one run. What is due and not written yet is known by two numbers,
-// because requests are written in the order of the schedule.
-type openLoop struct {
-	load  *Load
-	start time.Time
-
-	mu      sync.Mutex
-	answers *Answers
-	due     int       // requests whose instant has come
-	next    int       // the first that has no connection yet; at most due
-	idle    []*flight // connections with nothing in flight; empty while next < due
-	end     context.CancelCauseFunc
-}
-
-// flight is a connection and the request in flight on it.
-type flight struct {
-	conn    *Conn
-	n       int
-	request []byte
-}
-
-// errAllAnswered ends an open loop in order.
-var errAllAnswered = errors.New("all are answered")
 
 // OpenLoop sends Rate requests per second for Duration, whatever the answers
 // do, and waits for the last of them. A server that stalls delays every request
@@ -178,101 +127,74 @@ var errAllAnswered = errors.New("all are answered")
 // missing 10 s after the last request, when one has not the wanted status, and
 // when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
-	bounded, cancel := context.WithTimeout(ctx, l.Duration+answerTimeout)
-	defer cancel()
-	deadline, _ := bounded.Deadline() // it was just set
-	conns, err := l.dial(bounded, deadline)
+	conns, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	running, end := context.WithCancelCause(bounded)
-	o := &openLoop{load: &l, answers: newAnswers(), end: end, start: time.Now()}
-	var readers sync.WaitGroup
-	for _, c := range conns {
-		f := &flight{conn: c}
-		o.idle = append(o.idle, f)
-		readers.Go(func() { o.read(f) })
-	}
-	o.dispatch(running)
-	<-running.Done()
-	closeAll(conns)
-	readers.Wait()
-	if err := context.Cause(running); !errors.Is(err, errAllAnswered) {
-		return nil, fmt.Errorf("load: %d of %d requests answered: %w", o.answers.Answered, l.total(), err)
-	}
-	return o.answers, o.answers.err()
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	due := make(chan int, int(l.Rate*l.Duration.Seconds()))
+	start := time.Now()
+	go l.schedule(working, start, due)
+	return l.exchange(ctx, conns, start, func(ctx context.Context) (n int, at time.Time, more bool) {
+		select {
+		case n, more = <-due:
+			return n, l.at(start, n), more
+		case <-ctx.Done():
+			return 0, start, false
+		}
+	})
 }
 
-// at is the scheduled instant of request n. It depends on nothing that happens
-// during the run.
-func (o *openLoop) at(n int) time.Time {
-	return o.start.Add(time.Duration(float64(n) / o.load.Rate * float64(time.Second)))
-}
-
-// dispatch makes every request due at its instant. It never waits for answers.
-func (o *openLoop) dispatch(ctx context.Context) {
+// schedule makes every request due at its instant, as many as due has room for.
+// The connections that are free take them in turn.
+func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
 	const longestNap = 20 * time.Millisecond // so that it ends soon after ctx
-	for n := range o.load.total() {
-		for wait := time.Until(o.at(n)); wait > 0 && ctx.Err() == nil; wait = time.Until(o.at(n)) {
+	defer close(due)
+	for n := range cap(due) {
+		for wait := time.Until(l.at(start, n)); wait > 0; wait = time.Until(l.at(start, n)) {
+			if ctx.Err() != nil {
+				return
+			}
 			nap(min(wait, longestNap))
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		o.mu.Lock()
-		o.due++
-		var f *flight
-		if len(o.idle) > 0 { // the longest idle, so that all take part
-			f, o.idle = o.idle[0], o.idle[1:]
-			o.assign(f)
-		} // otherwise the first connection to be free writes it
-		o.mu.Unlock()
-		if f != nil {
-			o.send(f)
-		}
+		due <- n
+		runtime.Gosched() // a nap in the kernel would keep the request waiting for this processor
 	}
 }
 
-// assign gives f the next request that is due; mu is held.
-func (o *openLoop) assign(f *flight) {
-	f.n = o.next
-	o.next++
-}
-
-func (o *openLoop) send(f *flight) {
-	f.request = o.load.Request(f.request[:0], f.n)
-	if err := f.conn.Send(f.request); err != nil {
-		o.end(err)
+// exchange sends on each connection the next request that is due when the last
+// one is answered, until there are no more.
+func (l *Load) exchange(ctx context.Context, conns []*Conn, start time.Time, next func(context.Context) (n int, due time.Time, more bool)) (*Answers, error) {
+	defer closeAll(conns)
+	var mu sync.Mutex
+	whole := newAnswers()
+	group, working := errgroup.WithContext(ctx)
+	context.AfterFunc(working, func() { closeAll(conns) })
+	for _, c := range conns {
+		group.Go(func() error {
+			own := newAnswers()
+			var request []byte
+			for n, due, more := next(working); more; n, due, more = next(working) {
+				request = l.Request(request[:0], n)
+				answer, err := c.Exchange(request)
+				if err != nil {
+					return err
+				}
+				own.count(l, request, answer, time.Since(due))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			whole.add(own)
+			return nil
+		})
 	}
-}
-
-// read records the answers of one connection and writes what waited for it.
-func (o *openLoop) read(f *flight) {
-	for {
-		answer, err := f.conn.Receive()
-		if err != nil {
-			o.end(err) // without effect once the run has ended
-			return
-		}
-		if o.answered(f, answer, time.Now()) {
-			o.send(f)
-		}
+	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
 	}
-}
-
-// answered records an answer; more: another request was assigned.
-func (o *openLoop) answered(f *flight, answer Answer, at time.Time) (more bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.answers.count(o.load, f.request, answer, at.Sub(o.at(f.n)))
-	if o.answers.Answered == o.load.total() {
-		o.answers.Elapsed = at.Sub(o.start)
-		o.end(errAllAnswered)
+	whole.Elapsed = time.Since(start)
+	if whole.Unexpected > 0 {
+		return whole, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", whole.Unexpected, whole.Answered, whole.Sample)
 	}
-	if o.next < o.due {
-		o.assign(f)
-		return true
-	}
-	o.idle = append(o.idle, f)
-	return false
+	return whole, nil
 }

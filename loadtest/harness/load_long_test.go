@@ -62,9 +62,9 @@ func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 func TestOpenLoop_ScheduleIsFixed(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
-	l := openLoop{load: &Load{Rate: 2000}, start: start}
+	l := &Load{Rate: 2000}
 	for n, want := range map[int]time.Duration{0: 0, 1: 500 * time.Microsecond, 2000: time.Second, 12_001: 6*time.Second + 500*time.Microsecond} {
-		if got := l.at(n).Sub(start); got != want {
+		if got := l.at(start, n).Sub(start); got != want {
 			t.Errorf("request %d is due at %v, want %v", n, got, want)
 		}
 	}
