@@ -24,17 +24,18 @@ type topology struct {
 	rounds   map[string][]float64
 }
 
-// The columns, by their names in the JSON.
+// Columns of the table, by their names in the JSON.
 const (
-	ordersColumn  = "orders_per_second"
-	ratioColumn   = "ratio_to_the_first"
-	gatewayColumn = "gateway_cores"
-	redisColumn   = "redis_main_thread_cores"
-	workerColumn  = "worker_cores"
-	loadColumn    = "load_cores"
-	otherColumn   = "other_cores" // the kernel's work for the disk, Redis rewriting its file
-	idleColumn    = "idle_cores"
+	ordersColumn = "orders_per_second"
+	ratioColumn  = "ratio_to_the_first"
+	otherColumn  = "other_cores" // the kernel's work for the disk, Redis rewriting its file
+	idleColumn   = "idle_cores"
 )
+
+// busyColumns are the cores of each kind of process, and their names in usage.
+var busyColumns = [][2]string{
+	{"gateway_cores", "gateway_us"}, {"redis_main_thread_cores", "redis_us"}, {"worker_cores", "worker_us"}, {"load_cores", "generator_us"},
+}
 
 // measureScale puts the same load, as many orders as are accepted, on each
 // topology in turn. All of them are up all the time; those without load are
@@ -62,40 +63,35 @@ func (b *bench) measureScale(ctx context.Context) error {
 	ctx, free := clustered.bound(ctx)
 	defer free()
 	clustered.redises = cluster.Nodes
-	topologies := []*topology{
+	var topologies []*topology
+	for _, t := range []topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
 		{title: "2 gateways, 1 Redis", system: single, gateways: 2},
 		{title: "4 gateways, 1 Redis", system: single, gateways: 4},
 		{title: "1 gateway, cluster of 3", system: clustered, gateways: 1},
 		{title: "4 gateways, cluster of 3", system: clustered, gateways: 4},
-	}
-	if err := b.measureTopologies(ctx, topologies); err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	return b.tellScale(machine, topologies)
-}
-
-func (b *bench) measureTopologies(ctx context.Context, topologies []*topology) error {
-	for _, t := range topologies {
-		t.rounds = map[string][]float64{}
+	} {
 		if err := t.system.growTo(ctx, t.gateways); err != nil {
 			return err
 		}
+		t.rounds = map[string][]float64{}
+		topologies = append(topologies, &t)
 	}
 	for round := range b.rounds {
 		for i := range topologies {
 			t := topologies[(i+round)%len(topologies)]
 			orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
 			if err != nil {
-				return fmt.Errorf("%s: %w", t.title, err)
+				return errors.Join(fmt.Errorf("%s: %w", t.title, err), context.Cause(ctx))
 			}
 			b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
 		}
+		first := topologies[0].rounds[ordersColumn][round]
 		for _, t := range topologies {
-			t.rounds[ratioColumn] = append(t.rounds[ratioColumn], t.rounds[ordersColumn][round]/topologies[0].rounds[ordersColumn][round])
+			t.note(ratioColumn, t.rounds[ordersColumn][round]/first)
 		}
 	}
-	return nil
+	return b.printScale(machine, topologies)
 }
 
 // growTo starts gateways until there are n.
@@ -129,19 +125,20 @@ func (t *topology) measure(ctx context.Context, length time.Duration) (orders fl
 		return 0, err
 	}
 	used, rest := after.since(before), 0.0
-	note := func(column string, v float64) { t.rounds[column] = append(t.rounds[column], v) }
-	for column, name := range map[string]string{gatewayColumn: "gateway_us", redisColumn: "redis_us", workerColumn: "worker_us", loadColumn: "generator_us"} {
-		note(column, used[name]/1e6/r.Elapsed.Seconds())
-		rest -= used[name]
+	for _, column := range busyColumns {
+		t.note(column[0], used[column[1]]/1e6/r.Elapsed.Seconds())
+		rest -= used[column[1]]
 	}
-	note(otherColumn, max(0, used["busy_us"]+rest)/1e6/r.Elapsed.Seconds())
-	note(idleColumn, used["idle_us"]/1e6/r.Elapsed.Seconds())
-	note(ordersColumn, r.PerSecond())
+	t.note(otherColumn, max(0, used["busy_us"]+rest)/1e6/r.Elapsed.Seconds())
+	t.note(idleColumn, used["idle_us"]/1e6/r.Elapsed.Seconds())
+	t.note(ordersColumn, r.PerSecond())
 	return r.PerSecond(), t.system.settle(ctx)
 }
 
-// tellScale prints the table and writes the JSON.
-func (b *bench) tellScale(machine harness.Machine, topologies []*topology) error {
+func (t *topology) note(column string, v float64) { t.rounds[column] = append(t.rounds[column], v) }
+
+// printScale prints the table and writes the JSON.
+func (b *bench) printScale(machine harness.Machine, topologies []*topology) error {
 	b.progress("\n%s\n%d rounds; medians, in brackets the rounds' least and greatest; busy cores, and CPU per order\n", machine, b.rounds)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\taccepted orders/s\tto 1 gateway\tgateways\tRedis\tworker\tload\tother\tidle")
@@ -154,8 +151,8 @@ func (b *bench) tellScale(machine harness.Machine, topologies []*topology) error
 		all = append(all, found)
 		orders := harness.SpreadOf(t.rounds[ordersColumn])
 		fmt.Fprintf(w, "%s\t%s\t%s", t.title, orders, harness.SpreadOf(t.rounds[ratioColumn]))
-		for _, column := range []string{gatewayColumn, redisColumn, workerColumn, loadColumn} {
-			cores := harness.Median(t.rounds[column])
+		for _, column := range busyColumns {
+			cores := harness.Median(t.rounds[column[0]])
 			fmt.Fprintf(w, "\t%.2f, %s us", cores, harness.Number(cores*1e6/orders.Median))
 		}
 		fmt.Fprintf(w, "\t%.2f\t%.2f\n", harness.Median(t.rounds[otherColumn]), harness.Median(t.rounds[idleColumn]))

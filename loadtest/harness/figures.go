@@ -89,13 +89,6 @@ func (l *Limit) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", l.Of, sign, Number(*bound)))
 }
 
-func (l *Limit) holds(v float64) bool {
-	if l.AtLeast != nil {
-		return v >= *l.AtLeast
-	}
-	return v <= *l.AtMost
-}
-
 // Results. A figure without a limit, or whose limit a quick run cannot judge, has
 // none.
 const (
@@ -176,7 +169,13 @@ func (f *Figure) judge(quick bool) (*Judged, error) {
 	j := &Judged{Key: f.Key, Title: f.Title, Unit: f.Unit, Median: measured.Median, Least: measured.Min, Most: measured.Max,
 		Rounds: f.Rounds, Baseline: f.Baseline, Bases: f.Base, Note: f.Note, Limit: f.Limit}
 	if f.Baseline != "" {
-		j.Measured, j.Base, j.Ratio = measured, SpreadOf(f.Base), SpreadOf(f.ratios())
+		var ratios []float64
+		for i, base := range f.Base {
+			if base != 0 {
+				ratios = append(ratios, f.Rounds[i]/base)
+			}
+		}
+		j.Measured, j.Base, j.Ratio = measured, SpreadOf(f.Base), SpreadOf(ratios)
 	}
 	if f.Limit == nil {
 		return j, nil
@@ -197,21 +196,12 @@ func (f *Figure) judge(quick bool) (*Judged, error) {
 	switch {
 	case quick && !f.Limit.AnyMachine:
 		return j, nil
-	case f.Limit.holds(judged):
+	case f.Limit.AtLeast != nil && judged >= *f.Limit.AtLeast, f.Limit.AtMost != nil && judged <= *f.Limit.AtMost:
 		j.Result = Passed
 		return j, nil
 	}
 	j.Result = Missed
 	return j, fmt.Errorf("%s is %s, accepted is %s", f.Key, strings.TrimSpace(Number(judged)+" "+unit), f.Limit)
-}
-
-func (f *Figure) ratios() (ratios []float64) {
-	for i, base := range f.Base {
-		if base != 0 {
-			ratios = append(ratios, f.Rounds[i]/base)
-		}
-	}
-	return ratios
 }
 
 // Print writes the table: one line for each figure, but for those aside. Columns

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,11 @@ func Measure(processes ...Process) (Usage, error) {
 		return u, err
 	}
 	for _, p := range processes {
-		stat, err := statOf(fs, p.PID)
+		proc, err := fs.Proc(p.PID)
+		var stat procfs.ProcStat
+		if err == nil {
+			stat, err = proc.Stat()
+		}
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s: %w", p.Name, err)
 		}
@@ -52,14 +57,6 @@ func Measure(processes ...Process) (Usage, error) {
 	t := stat.CPUTotal
 	u.Busy, u.Idle = t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal, t.Idle+t.Iowait
 	return u, nil
-}
-
-func statOf(fs procfs.FS, pid int) (procfs.ProcStat, error) {
-	p, err := fs.Proc(pid)
-	if err != nil {
-		return procfs.ProcStat{}, err
-	}
-	return p.Stat()
 }
 
 // Since is what was used between an earlier measurement and this one.
@@ -142,29 +139,23 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			w.CPU, w.Memory = time.Duration((used.CPU[p.Name]-begun[i])*float64(time.Second)), memory
 		}
 	}
-	var watching sync.WaitGroup
 	look()
+	var watching sync.WaitGroup
 	watching.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for ctx.Err() == nil {
+		for {
 			select {
 			case <-ctx.Done():
-			case <-tick.C:
+				return
+			case <-time.After(every):
 				look()
 			}
 		}
 	})
-	return func() (found []Watched) {
+	return func() []Watched {
 		cancel()
 		watching.Wait()
 		look()
-		for _, w := range seen {
-			if w.Name != "" {
-				found = append(found, w)
-			}
-		}
-		return found
+		return slices.DeleteFunc(seen, func(w Watched) bool { return w.Name == "" })
 	}
 }
 
