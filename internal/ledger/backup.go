@@ -440,16 +440,20 @@ func slotsOf(ctx context.Context, one *redis.Client) (string, error) {
 // ErrSnapshot says that an RDB file is none, or not whole.
 var ErrSnapshot = errors.New("not a whole RDB file")
 
-// RDBSum judges an RDB file that is written to it: it begins with REDIS, and ends
-// with the CRC-64 of all before, as every Redis writes it unless it was told not
-// to.
+// RDBSum checks an RDB file that is written to it: it begins with REDIS, and ends
+// with an end mark and the CRC-64 of all before, or zeros where Redis was told not
+// to compute it.
 type RDBSum struct {
 	first  []byte // of the file, until there are five
 	sum    uint64
+	last   byte   // of what sum covers
 	behind []byte // the last bytes, at most 8: the sum, if nothing follows
 }
 
-const rdbMagic = "REDIS"
+const (
+	rdbMagic = "REDIS"
+	rdbEnd   = 0xff
+)
 
 // rdbTable is of Redis's own polynomial, ad93d23594c935a9, as this library wants
 // it: reversed.
@@ -464,6 +468,7 @@ func (s *RDBSum) Write(b []byte) (int, error) {
 	if done := len(s.behind) - 8; done > 0 {
 		// The library inverts before and after, Redis does not.
 		s.sum = ^crc64.Update(^s.sum, rdbTable, s.behind[:done])
+		s.last = s.behind[done-1]
 		s.behind = append(s.behind[:0], s.behind[done:]...)
 	}
 	return len(b), nil
@@ -471,7 +476,7 @@ func (s *RDBSum) Write(b []byte) (int, error) {
 
 // Check is nil when what was written is a whole file.
 func (s *RDBSum) Check() error {
-	if string(s.first) != rdbMagic || len(s.behind) < 8 {
+	if string(s.first) != rdbMagic || len(s.behind) < 8 || s.last != rdbEnd {
 		return ErrSnapshot
 	}
 	switch binary.LittleEndian.Uint64(s.behind) {
