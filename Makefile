@@ -147,7 +147,7 @@ mutants: ## defects put into a copy of the code, one at a time: make faults must
 overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps, a fleet's flood, a stranger's logins: seven cases, 12 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./internal/devclickhouse install
-	@go run ./loadtest/faults/overload $(ARGS)
+	@go run ./loadtest/faults overload $(ARGS)
 
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
 	@sh internal/stack/deps.sh redis-server

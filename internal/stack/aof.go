@@ -23,7 +23,7 @@ import (
 //
 // What is wrong in another way is left for the server to refuse.
 func mendTail(dir string) error {
-	path, err := newestAOF(filepath.Join(dir, "appendonlydir"))
+	path, err := NewestAOF(dir)
 	if err != nil || path == "" {
 		return err
 	}
@@ -45,8 +45,9 @@ func mendTail(dir string) error {
 	return nil
 }
 
-// newestAOF is the file to which the server appends; "": there is none yet.
-func newestAOF(folder string) (path string, err error) {
+// NewestAOF is the file to which the server of a Dir appends; "": there is none yet.
+func NewestAOF(dir string) (path string, err error) {
+	folder := filepath.Join(dir, "appendonlydir")
 	manifest, err := os.ReadFile(filepath.Join(folder, "appendonly.aof.manifest"))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil

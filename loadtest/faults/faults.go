@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,7 @@ type fault struct {
 }
 
 // Requests that a trap waits for. Names of functions in Redis are followed by the
-// library's digest. One that stands twice is drawn more often.
+// library's digest. One that is listed twice is drawn more often.
 var (
 	acceptCalls   = []string{"create_order_", "create_order_", "cancel_order_"}
 	decideCalls   = []string{"commit_order_", "commit_order_", "index_jobs_", "report_update_"}
@@ -110,21 +109,8 @@ type way struct {
 	calls []string
 }
 
-// chooseFaults is the table, narrowed to the names in a list with commas; empty:
-// all.
 func chooseFaults(list string) ([]fault, error) {
-	if list == "" {
-		return faults, nil
-	}
-	var chosen []fault
-	for name := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == strings.TrimSpace(name) })
-		if i < 0 {
-			return nil, fmt.Errorf("-only: there is no fault %q; -list shows them", name)
-		}
-		chosen = append(chosen, faults[i])
-	}
-	return chosen, nil
+	return choose(list, faults, func(f fault) string { return f.name })
 }
 
 const (
@@ -393,7 +379,7 @@ func aofTorn(ctx context.Context, in *injection) error {
 }
 
 // aofCut takes bytes away that Redis had written. With appendfsync always an answer
-// means that they are on the disk, so first no answer reaches anybody any more; of
+// means that they are on the disk, so first every answer is held back; of
 // what is written from then on a part is cut, as a power failure does.
 func aofCut(ctx context.Context, in *injection) error {
 	proxies := []*failpoint.Proxy{in.gatewayRedis, in.workerRedis, in.reportingRedis}

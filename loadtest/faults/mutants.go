@@ -59,24 +59,16 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	seed := flags.Uint64("seed", 1, "the suite's seed")
 	list := flags.Bool("list", false, "print the table of defects")
 	verbose := flags.Bool("v", false, "print what the suite says of each")
-	if err := flags.Parse(args); err != nil {
+	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	chosen, err := loadMutants()
+	all, err := loadMutants()
 	if err != nil {
 		return err
 	}
-	if *only != "" {
-		names := strings.Split(*only, ",")
-		for _, name := range names {
-			if !slices.ContainsFunc(chosen, func(m mutant) bool { return m.Name == name }) {
-				return fmt.Errorf("-only: there is no defect %q; -list shows them", name)
-			}
-		}
-		chosen = slices.DeleteFunc(chosen, func(m mutant) bool { return !slices.Contains(names, m.Name) })
+	chosen, err := choose(*only, all, func(m mutant) string { return m.Name })
+	if err != nil {
+		return err
 	}
 	if *list {
 		for _, m := range chosen {

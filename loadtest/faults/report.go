@@ -171,7 +171,7 @@ func (s *suite) explain(r *round) error {
 	if err := writeJSON(path, rec); err != nil {
 		return fmt.Errorf("keeping the round: %w", err)
 	}
-	s.print("\nround %d (%s) broke %d promises; seed %d repeats the run, the round's own is %d", r.number, r.name(), len(r.violations), s.options.seed, r.seed)
+	s.print("\nround %d (%s) has %d violations; seed %d repeats the run, the round's own is %d", r.number, r.name(), len(r.violations), s.options.seed, r.seed)
 	const most = 20
 	for _, v := range r.violations[:min(most, len(r.violations))] {
 		s.print("  %s", v)

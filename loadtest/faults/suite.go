@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -66,12 +65,7 @@ func (s *suite) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.options.keep == "" {
-		s.dir, err = os.MkdirTemp("", "faults-")
-	} else if s.dir, err = filepath.Abs(s.options.keep); err == nil {
-		err = os.MkdirAll(s.dir, 0o700)
-	}
-	if err != nil {
+	if s.dir, err = s.options.dataFolder(); err != nil {
 		return err
 	}
 	s.random = rand.New(rand.NewPCG(s.options.seed, 0))
@@ -244,7 +238,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil { // the violations will tell what is left
+	if err != nil { // the violations show what is left
 		s.step("not settled after %.0f s: %v", r.settled.Seconds(), err)
 	}
 	// A machine may be too busy to answer in time.
@@ -261,8 +255,8 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 		}
 	}
 	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
-	for _, death := range s.system.takeDeaths() {
-		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Says: death.Error()})
+	for _, exit := range s.system.takeExits() {
+		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Says: exit.Error()})
 	}
 	return nil
 }

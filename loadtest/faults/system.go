@@ -23,8 +23,8 @@ import (
 	"vendorapi/loadtest/faults/failpoint"
 )
 
-// system is the whole system as processes, with a proxy between each program and
-// what it calls.
+// system is the whole system as processes. In the rounds of faults there is a proxy
+// between each program and what it calls.
 //
 //	clients --> gateway --> Redis
 //	            worker  --> Redis, receivers
@@ -32,7 +32,7 @@ import (
 type system struct {
 	*stack.Stack
 	redis  *stack.Redis
-	disk   *failpoint.Shim // delays Redis's fsync
+	disk   *failpoint.Shim // Redis's disk and clock; nil: they are the machine's
 	spare  *stack.Program  // a second worker, which runs in some rounds
 	ledger *ledger.Ledger  // past the proxies
 	apis   *stack.APIs     // the fleet's and the admin API have no proxy
@@ -43,9 +43,9 @@ type system struct {
 
 	ends []func() // what stop does, in the reverse order
 
-	mu     sync.Mutex
-	down   map[process]bool // killed and not started again
-	deaths []error          // ends that nobody asked for
+	mu    sync.Mutex
+	down  map[process]bool // killed and not started again
+	exits []error          // unexpected ones
 }
 
 // process is a process of the system.
@@ -71,15 +71,9 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[name] = rand.Text()
 	}
-	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
+	if err := s.startRedis(ctx, dir, users); err != nil {
 		return err
 	}
-	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
-	// Not redis/, which the data directory keeps for a Redis of its own.
-	if s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env()}); err != nil {
-		return err
-	}
-	s.ends = append(s.ends, s.redis.Stop)
 	gatewayAddr, err := stack.FreeAddr()
 	if err != nil {
 		return err
@@ -101,37 +95,64 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	if err := s.writeSettings(configs); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	s.Stack, err = stack.Start(ctx, stack.Options{
-		DataDir: dir, BinDir: bin, ConfigDir: configs, Out: out, RedisURL: s.redis.URL, Reporting: true,
+	err = s.startPrograms(ctx, stack.Options{
+		DataDir: dir, BinDir: bin, ConfigDir: configs, Out: out, Reporting: true,
 		GatewayAddr: gatewayAddr, ClickHouseAddr: clickHouseAddr, CourierStep: courierStep,
 		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	})
 	if err != nil {
 		return err
 	}
-	s.ends = append(s.ends, s.Stop)
 	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
 		return err
 	}
 	s.stopSpare()
-	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: s.redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	s.ends = append(s.ends, func() { _ = s.ledger.Close() }) // nothing is written through it
-	if s.apis, err = s.Demo.Connect(ctx, client.New("", 4)); err != nil {
-		return err
-	}
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
 	go func() { // until the process ends
 		for {
 			err := s.Wait(context.Background())
 			s.mu.Lock()
-			s.deaths = append(s.deaths, err)
+			s.exits = append(s.exits, err)
 			s.mu.Unlock()
 		}
 	}()
 	return nil
+}
+
+// startRedis starts a Redis whose disk and clock can be disturbed. Its folder is not
+// redis/, which the data directory keeps for a Redis of its own.
+func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users) (err error) {
+	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
+	s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env()})
+	if err == nil {
+		s.ends = append(s.ends, s.redis.Stop)
+	}
+	return err
+}
+
+// startPrograms starts the programs on the Redis that was started, or on one of
+// their own, and connects to them.
+func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error) {
+	if s.redis != nil {
+		o.RedisURL = s.redis.URL
+	}
+	if s.Stack, err = stack.Start(ctx, o); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, s.Stop)
+	if s.redis == nil {
+		s.redis = s.Redis
+	}
+	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: s.redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() { _ = s.ledger.Close() }) // nothing is written through it
+	s.apis, err = s.Demo.Connect(ctx, client.New("", 4))
+	return err
 }
 
 // courierStep is the time between two moves of an order: it takes about a second,
@@ -216,12 +237,12 @@ func (s *system) programs() []*stack.Program {
 	return []*stack.Program{s.Gateway, s.Worker, s.spare, s.Reporting, s.ClickHouse}
 }
 
-// takeDeaths returns the ends that nobody asked for since the last call.
-func (s *system) takeDeaths() (deaths []error) {
+// takeExits returns the unexpected exits since the last call.
+func (s *system) takeExits() (exits []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	deaths, s.deaths = s.deaths, nil
-	return deaths
+	exits, s.exits = s.exits, nil
+	return exits
 }
 
 // signal signals a process that runs. Another's id may be that of one that does not.

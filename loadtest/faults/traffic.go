@@ -33,7 +33,7 @@ type creation struct {
 	external, key, content string
 	body                   []byte
 	order                  string // its id, once an answer had one
-	unknown                bool   // no answer has told whether there is an order
+	unknown                bool   // no answer has shown whether there is an order
 }
 
 // newVendors makes n accounts, every second one with low limits, each with an

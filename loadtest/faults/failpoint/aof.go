@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
+
+	"vendorapi/internal/stack"
 )
 
 // Position is an end of the append-only file of a Redis.
@@ -14,22 +14,12 @@ type Position struct {
 	size int64
 }
 
-// manifestLine is the increment in use, as in
-// "file appendonly.aof.3.incr.aof seq 3 type i".
-var manifestLine = regexp.MustCompile(`(?m)^file (\S+) seq \d+ type i\b`)
-
 // EndOf is the present end of the file of a Redis in dir.
 func EndOf(dir string) (Position, error) {
-	folder := filepath.Join(dir, "appendonlydir")
-	manifest, err := os.ReadFile(filepath.Join(folder, "appendonly.aof.manifest"))
+	path, err := stack.NewestAOF(dir)
 	if err != nil {
-		return Position{}, fmt.Errorf("append-only file: %w", err)
+		return Position{}, err
 	}
-	lines := manifestLine.FindAllSubmatch(manifest, -1)
-	if len(lines) == 0 {
-		return Position{}, errors.New("append-only file: none in the manifest")
-	}
-	path := filepath.Join(folder, string(lines[len(lines)-1][1]))
 	info, err := os.Stat(path)
 	if err != nil {
 		return Position{}, fmt.Errorf("append-only file: %w", err)

@@ -49,8 +49,8 @@ func NewProxy(upstream string) (*Proxy, error) {
 	return p, p.listen()
 }
 
-// listen needs mu. While the proxy refuses, somebody else may take the port for a
-// moment, so it is tried again.
+// listen needs mu. While the proxy refuses, another program may use the port for a
+// moment, so it tries again.
 func (p *Proxy) listen() (err error) {
 	if p.listener != nil {
 		return nil
@@ -123,7 +123,7 @@ func (p *Proxy) Refuse() {
 }
 
 // Swallow drops every byte in both directions until Heal, as a partition does:
-// nobody sees an error.
+// neither side sees an error.
 func (p *Proxy) Swallow() {
 	p.noRequest.Store(true)
 	p.noAnswers.Store(true)

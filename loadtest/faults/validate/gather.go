@@ -3,7 +3,6 @@ package validate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,11 +24,11 @@ type Sources struct {
 	Calm          bool // see Facts
 }
 
-// Settle returns when the system is at rest: everything is consumed, nothing is
-// pending or leased, no webhook of the accounts waits, and no order is in flight. It must be found so three times in a row, since one look may miss an entry
-// on its way between two queues. When ctx ends first, the error says what is left.
-// A Redis that does not answer is waited for. progress is called when what is left
-// has changed.
+// Settle returns when the system is at rest three times in a row, since one look may
+// miss an entry between two queues: everything is consumed, nothing is pending or
+// leased, no webhook of the accounts waits, and no order is in flight. It waits for
+// a Redis that does not answer. When ctx ends first, the error says what is left.
+// progress is called when that has changed.
 func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
 	for atRest := 0; ; {
@@ -305,15 +304,11 @@ func (s *Sources) table(ctx context.Context, columns []column, from string) (row
 }
 
 // Query returns the rows of a SELECT whose columns are all Strings.
-func Query(ctx context.Context, url, sql string) (rows [][]string, err error) {
+func Query(ctx context.Context, url, sql string) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	separator := "?"
-	if strings.Contains(url, "?") {
-		separator = "&"
-	}
 	// wait_end_of_query: an error must not come after rows.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+separator+"wait_end_of_query=1", strings.NewReader(sql+" FORMAT JSONCompactEachRow"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/?wait_end_of_query=1", strings.NewReader(sql+" FORMAT JSONCompact"))
 	if err != nil {
 		return nil, err
 	}
@@ -326,13 +321,9 @@ func Query(ctx context.Context, url, sql string) (rows [][]string, err error) {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // for the message only
 		return nil, fmt.Errorf("ClickHouse answered %d: %s", resp.StatusCode, text)
 	}
-	for decoder := json.NewDecoder(resp.Body); ; {
-		var row []string
-		if err := decoder.Decode(&row); errors.Is(err, io.EOF) {
-			return rows, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("reading rows: %w", err)
-		}
-		rows = append(rows, row)
+	var answer struct{ Data [][]string }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("reading rows: %w", err)
 	}
+	return answer.Data, nil
 }

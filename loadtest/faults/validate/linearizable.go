@@ -40,7 +40,7 @@ func (c *check) checkLinearizable() {
 	for _, h := range c.histories() {
 		c.report.Histories++
 		left := min(oneSearch, time.Until(deadline))
-		const most = 255 // ids and bodies that the state can tell apart
+		const most = 254 // ids and bodies that the state can distinguish
 		if left <= 0 || len(h.externals) > most || len(h.bodies) > most {
 			c.report.Undecided++
 			continue
@@ -145,7 +145,7 @@ func (c *check) steps(h *history) []porcupine.Operation {
 		}
 		q := request{kind: op.Kind, external: h.about[i], key: -1, invalid: op.Invalid, unknown: op.Unknown()}
 		if op.Kind == Create {
-			q.key, q.body = slices.Index(h.keys, op.Key), byte(number(&h.bodies, op.Body))
+			q.key, q.body = slices.Index(h.keys, op.Key), byte(1+number(&h.bodies, op.Body))
 		}
 		state, _ := delivery.ParseStatus(op.State) // none is 0
 		ended := op.End.Sub(begin)
@@ -192,14 +192,14 @@ func (c *check) describe(h *history) string {
 }
 
 // The sequential model of the orders of a history. Its state is a text, one byte
-// for each external id, then three for each key:
+// for each external id, then one for each key:
 //
 //	order  0 not there, else the status that the order has reached at least;
 //	       the high bit: it can never be cancelled any more
-//	key    0 free, else 1; the number of the body; the number of the external id
+//	key    0 free, else the number of the body, from 1
 //
-// A courier moves orders when nobody looks, so whatever can follow a status may be
-// seen next.
+// A courier moves orders at any time, so whatever can follow a status may be seen
+// next.
 
 // uncancellable marks an order whose pickup was reported: a cancellation was
 // refused, so none can succeed any more.
@@ -208,9 +208,9 @@ const uncancellable = 0x80
 // request is an operation as the model takes it.
 type request struct {
 	kind     Kind
-	external int // number of the external id
-	key      int // number of the key; -1: none
-	body     byte
+	external int  // number of the external id
+	key      int  // number of the key; -1: none
+	body     byte // number of the body, from 1
 	invalid  bool
 	unknown  bool
 }
@@ -236,7 +236,7 @@ var newRefused = []delivery.Code{
 
 func (h *history) model() porcupine.Model {
 	return porcupine.Model{
-		Init:  func() any { return string(make([]byte, len(h.externals)+3*len(h.keys))) },
+		Init:  func() any { return string(make([]byte, len(h.externals)+len(h.keys))) },
 		Equal: func(a, b any) bool { return a.(string) == b.(string) },
 		Step: func(state, input, output any) (bool, any) {
 			s, q, a := state.(string), input.(request), output.(answer)
@@ -244,7 +244,7 @@ func (h *history) model() porcupine.Model {
 			case !q.unknown && slices.Contains(beforeAnything, a.status):
 				return true, s
 			case q.kind == Create:
-				return create(s, len(h.externals)+3*q.key, q, a)
+				return create(s, len(h.externals)+q.key, q, a)
 			case q.kind == Cancel:
 				return cancel(s, q, a)
 			}
@@ -253,12 +253,12 @@ func (h *history) model() porcupine.Model {
 	}
 }
 
-// create, cancel and read tell whether an operation is possible in a state, and
-// the state after it. at is where the key's bytes are.
+// create, cancel and read report whether an operation is possible in a state, and
+// the state after it. at is where the key's byte is.
 func create(state string, at int, q request, a answer) (bool, string) {
 	switch {
 	case q.key >= 0 && state[at] != 0:
-		if state[at+1] != q.body {
+		if state[at] != q.body {
 			return q.unknown || a.code == delivery.CodeDuplicateOrder, state
 		}
 		// The replay is of the key's order, whatever the body names.
@@ -275,7 +275,7 @@ func create(state string, at int, q request, a answer) (bool, string) {
 	after := []byte(state)
 	after[q.external] = byte(delivery.Searching)
 	if q.key >= 0 {
-		after[at], after[at+1], after[at+2] = 1, q.body, byte(q.external)
+		after[at] = q.body
 	}
 	return true, string(after)
 }
@@ -315,7 +315,7 @@ func read(state string, q request, a answer) (bool, string) {
 	return reachable(order, a.state), with(state, q.external, byte(a.state)|order&uncancellable)
 }
 
-// reachable tells whether an order may be in a status, given where it was at least.
+// reachable reports whether an order may be in a status, given where it was at least.
 func reachable(order byte, to delivery.Status) bool {
 	floor := delivery.Status(order &^ uncancellable)
 	switch {

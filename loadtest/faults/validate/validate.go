@@ -1,5 +1,4 @@
-// Package validate decides whether a system that went through faults kept its
-// promises. Clients record what they did in a Log, receivers what they got in an
+// Package validate checks the invariants of a system that went through faults. Clients record what they did in a Log, receivers what they got in an
 // Inbox. Once the system has settled, Sources.Gather reads Redis and ClickHouse,
 // and Check compares all of it. It reports only what no run of a correct system can
 // explain: an operation without an answer may have happened or not.
@@ -15,10 +14,10 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Invariant is the fixed short name of a promise.
+// Invariant is the fixed short name of one.
 type Invariant string
 
-// The promises, by what their violation is called.
+// The invariants, by what a violation is called.
 const (
 	LostOrder         Invariant = "lost-order"         // a 201 whose order is not there
 	DuplicateOrder    Invariant = "duplicate-order"    // two orders for one external id
@@ -35,7 +34,7 @@ const (
 	NotEnded          Invariant = "not-ended"          // an order that a courier should have ended
 	IndexAstray       Invariant = "index-astray"       // a timer or a list of jobs disagrees with an order
 	EventLost         Invariant = "event-lost"         // a version that was never delivered and does not wait
-	EventWrong        Invariant = "event-wrong"        // a webhook that tells what did not happen, or cannot be verified
+	EventWrong        Invariant = "event-wrong"        // a webhook about what did not happen, or cannot be verified
 	EventLate         Invariant = "event-late"         // sent more than 24 h after it happened
 	EventUnordered    Invariant = "event-unordered"    // the next event before the first attempt of the one before
 	EventTwice        Invariant = "event-twice"        // published, or settled, more than once
@@ -43,14 +42,14 @@ const (
 	ClickHouseDiffers Invariant = "clickhouse-differs" // ClickHouse FINAL is not what Redis says
 	PendingLeft       Invariant = "pending-left"       // a group has not settled everything
 	ScheduleLeft      Invariant = "schedule-left"      // events wait although their receiver is healthy, or no worker looks
-	LeaseLeft         Invariant = "lease-left"         // an event is leased and nobody sends it
+	LeaseLeft         Invariant = "lease-left"         // an event is leased and no worker sends it
 	DeadLettered      Invariant = "dead-lettered"      // an entry was given up
 	Unreadable        Invariant = "unreadable"         // a record that cannot be read
 	NotLinearizable   Invariant = "not-linearizable"   // no order of the operations explains the answers
 	Crashed           Invariant = "crashed"            // a process ended by itself
 )
 
-// Violation is one promise that was broken.
+// Violation is one invariant that does not hold.
 type Violation struct {
 	Invariant Invariant `json:"invariant"`
 	Subjects  []string  `json:"subjects"` // ids of what it is about

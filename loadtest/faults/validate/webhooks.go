@@ -17,7 +17,7 @@ const (
 	healthyBound = 3 * time.Second
 )
 
-// checkArrivals: every webhook is signed, tells what happened to an order of that
+// checkArrivals: every webhook is signed, says what happened to an order of that
 // account, says the same each time, and comes in time.
 func (c *check) checkArrivals() {
 	bodies := make(map[string]string)
@@ -92,7 +92,7 @@ func (c *check) checkDelivered() {
 	})
 }
 
-// held tells which changes of an order wait: themselves, or because one before
+// held reports which changes of an order wait: themselves, or because one before
 // them has never been attempted.
 func (c *check) held(o *Order) []bool {
 	held := make([]bool, len(o.Changes))
@@ -109,8 +109,8 @@ func (c *check) held(o *Order) []bool {
 	return held
 }
 
-// attempted reports whether an attempt of an event can have ended by then. Of one
-// whose sender left, nobody knows when it ended.
+// attempted reports whether an attempt of an event can have ended by then. When it
+// ended is unknown if the sender left.
 func (c *check) attempted(o *Order, at string, by time.Time) bool {
 	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
 		return true
@@ -144,7 +144,7 @@ func (c *check) checkLatency() {
 	}
 }
 
-// checkRemains: nobody holds a lease, and what waits for a webhook waits for a
+// checkRemains: no event is leased, and what waits for a webhook waits for a
 // disturbed receiver, and workers look at its queue.
 func (c *check) checkRemains() {
 	for i := range c.facts.Accounts {

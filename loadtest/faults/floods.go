@@ -48,7 +48,7 @@ func flood(ctx context.Context, addr string, connections int, rate float64, d ti
 
 // beside lets the vendors order while do runs. It returns what they saw and how many
 // cores each program used; the clients are the vendors' and the flood's.
-func (s *system) beside(ctx context.Context, do func()) (t *tally, cores string) {
+func (s *overloaded) beside(ctx context.Context, do func()) (t *tally, cores string) {
 	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
 	var all sync.WaitGroup
 	all.Go(do)
@@ -63,7 +63,7 @@ func (s *system) beside(ctx context.Context, do func()) (t *tally, cores string)
 
 // checkCommands checks that a refused flood costs Redis next to nothing: commands in
 // a phase without it and in one with it.
-func (s *system) checkCommands(ctx context.Context, what, want string, send func(time.Duration) statuses, refusal int) error {
+func (s *overloaded) checkCommands(ctx context.Context, what, want string, send func(time.Duration) statuses, refusal int) error {
 	var answers statuses
 	var commands [2]int64
 	for i, do := range []func(){func() { time.Sleep(s.form.phase) }, func() { answers = send(s.form.phase) }} {
@@ -84,13 +84,13 @@ func (s *system) checkCommands(ctx context.Context, what, want string, send func
 }
 
 // floodFleet is the scenario fleet: a fleet's credential in wrong hands.
-func (r *run) floodFleet(ctx context.Context) error {
+func (r *overloadRun) floodFleet(ctx context.Context) error {
 	const (
 		rate        = 5000 // reports a second, of open and of ended orders
 		connections = 32
 		most        = 8 << 20 // bytes that Redis may keep more than the vendors' orders take
 	)
-	s, err := r.start(ctx, stack.Options{}, r.form.wide, 0, false)
+	s, err := r.open(ctx, stack.Options{}, r.form.wide, 0, false)
 	if err != nil {
 		return err
 	}
@@ -121,10 +121,8 @@ func (r *run) floodFleet(ctx context.Context) error {
 			return nil, "", 0, err
 		}
 		t, cores = s.beside(ctx, do)
-		select {
-		case <-time.After(62 * time.Second): // the worker trims every minute
-		case <-ctx.Done():
-			return nil, "", 0, ctx.Err()
+		if err := sleep(ctx, 62*time.Second); err != nil { // the worker trims every minute
+			return nil, "", 0, err
 		}
 		after, err := s.info(ctx, "memory", "used_memory")
 		return t, cores, after - before, err
@@ -153,7 +151,7 @@ func (r *run) floodFleet(ctx context.Context) error {
 }
 
 // openAndEnded are a hundred open and a hundred ended orders of the fleet, in turns.
-func (s *system) openAndEnded(ctx context.Context) (ids []string, err error) {
+func (s *overloaded) openAndEnded(ctx context.Context) (ids []string, err error) {
 	t := s.order(ctx, s.wide(), 4, 0, time.Minute, 200)
 	if len(t.orders) != 200 {
 		return nil, fmt.Errorf("%d of 200 orders accepted%s", len(t.orders), t.problems())
@@ -179,9 +177,9 @@ func (s *system) openAndEnded(ctx context.Context) (ids []string, err error) {
 
 // floodLogins is the scenario logins: a stranger who guesses credentials, in turns
 // of a client that exists, of clients that do not, and of what is no client.
-func (r *run) floodLogins(ctx context.Context) error {
+func (r *overloadRun) floodLogins(ctx context.Context) error {
 	const rate, connections = 5000, 600
-	s, err := r.start(ctx, stack.Options{}, r.form.wide, 0, false)
+	s, err := r.open(ctx, stack.Options{}, r.form.wide, 0, false)
 	if err != nil {
 		return err
 	}

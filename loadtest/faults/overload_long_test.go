@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -16,11 +15,9 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
-
-// brief is the form of `make test-long`: the same cases, short. It demands nothing
+// briefForm is the form of `make test-long`: the same cases, short. It demands nothing
 // of the time that anything takes, only that it ends.
-var brief = form{
+var briefForm = form{
 	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second, jump: time.Hour,
 	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
 	share: 0.5, beside: time.Minute, inFlight: "64",
@@ -34,8 +31,8 @@ func TestScenarios_Hold(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := &run{form: brief, dir: t.TempDir(), bin: bin, out: t.Output()}
-			if err := r.play(t.Context(), regexp.MustCompile("^"+c.name+"$")); err != nil {
+			r := &overloadRun{form: briefForm, dir: t.TempDir(), bin: bin, out: t.Output()}
+			if err := r.play(t.Context(), []scenario{c}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 
 // The rates of the clients beside which things happen.
 const (
-	steadyRate        = 100 // orders a second, which disturb nobody
+	steadyRate        = 100 // orders a second, which the system hardly notices
 	steadyConnections = 32
 	calmOrders        = 50 // orders a second, where the load is not the subject
 	calmReads         = 20
@@ -29,14 +29,14 @@ const (
 var courier = stack.Options{Courier: "auto", CourierStep: 200 * time.Millisecond}
 
 // tenfoldLoad is the scenario load.
-func (r *run) tenfoldLoad(ctx context.Context) error {
+func (r *overloadRun) tenfoldLoad(ctx context.Context) error {
 	f := &r.form
 	var o stack.Options
 	if f.inFlight != "" {
 		o.Env = []string{"MAX_IN_FLIGHT=" + f.inFlight}
 	}
 	// One more wide vendor is the client that sends steadily.
-	s, err := r.start(ctx, o, f.wide+1, f.ordinary, false)
+	s, err := r.open(ctx, o, f.wide+1, f.ordinary, false)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (r *run) tenfoldLoad(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) checkLoad(t *tally, sustainable float64, lasted time.Duration) {
+func (r *overloadRun) checkLoad(t *tally, sustainable float64, lasted time.Duration) {
 	seconds, elapsed := r.form.load.Seconds(), lasted.Seconds()
 	accepted, limited, busy := float64(t.accepted.TotalCount()), float64(t.limited.TotalCount()), float64(t.busy.TotalCount())
 	r.figure("orders that arrived, a second", "%.0f for %.0f s, on %d connections; %.0f %% found one free", float64(t.arrived)/seconds, seconds,
@@ -114,7 +114,7 @@ func (r *run) checkLoad(t *tally, sustainable float64, lasted time.Duration) {
 
 // checkMemory bounds what the programs hold: the gateway what its connections need,
 // Redis what the orders need, the worker nothing that grows with the load.
-func (r *run) checkMemory(used map[string]harness.Watched, connections, orders int) {
+func (r *overloadRun) checkMemory(used map[string]harness.Watched, connections, orders int) {
 	const MiB, spare, perConnection, perOrder = 1 << 20, 96 << 20, 64 << 10, 4 << 10
 	for _, bound := range []struct {
 		name string
@@ -132,8 +132,8 @@ func (r *run) checkMemory(used map[string]harness.Watched, connections, orders i
 }
 
 // checkOrdinary: no vendor at its ordinary limits got more than they allow, as far
-// as counts over the whole run tell: 120 in any 10 s and 600 in any 60 s.
-func (r *run) checkOrdinary(t *tally, first int, lasted time.Duration) {
+// as counts over the whole run show: 120 in any 10 s and 600 in any 60 s.
+func (r *overloadRun) checkOrdinary(t *tally, first int, lasted time.Duration) {
 	accepted := make([]int, r.form.ordinary)
 	for _, o := range t.orders {
 		if o.vendor >= first {
@@ -147,7 +147,7 @@ func (r *run) checkOrdinary(t *tally, first int, lasted time.Duration) {
 }
 
 // phase lets the wide vendors order, and read what was accepted before, for a while.
-func (s *system) phase(ctx context.Context, d time.Duration, known []placed) (orders, reads *tally) {
+func (s *overloaded) phase(ctx context.Context, d time.Duration, known []placed) (orders, reads *tally) {
 	var both sync.WaitGroup
 	both.Go(func() { orders = s.order(ctx, s.wide(), calmConnections, calmOrders, d, 0) })
 	if len(known) > 0 {
@@ -158,7 +158,7 @@ func (s *system) phase(ctx context.Context, d time.Duration, known []placed) (or
 }
 
 // awaitOrder waits until an order is accepted; -1: longer than the timeout.
-func (s *system) awaitOrder(ctx context.Context) (took time.Duration, first []placed) {
+func (s *overloaded) awaitOrder(ctx context.Context) (took time.Duration, first []placed) {
 	took, _ = await(ctx, s.form.timeout, func() (bool, error) {
 		first = s.order(ctx, s.wide(), 1, 0, time.Second, 1).orders
 		return len(first) == 1, nil
@@ -167,17 +167,17 @@ func (s *system) awaitOrder(ctx context.Context) (took time.Duration, first []pl
 }
 
 // fullMemory is the scenario memory.
-func (r *run) fullMemory(ctx context.Context) error {
+func (r *overloadRun) fullMemory(ctx context.Context) error {
 	o := courier
 	o.Receiver = true
-	s, err := r.start(ctx, o, r.form.wide, 0, false)
+	s, err := r.open(ctx, o, r.form.wide, 0, false)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
 	before, _ := s.phase(ctx, r.form.phase, nil)
 	r.checkServed(before, before.accepted, "orders before", "all accepted")
-	if err := s.limitMemory(ctx, 1); err != nil {
+	if err := limitMemory(ctx, s.redis, "1"); err != nil {
 		return err
 	}
 	watched := watch(ctx, s.processes()...)
@@ -192,7 +192,7 @@ func (r *run) fullMemory(ctx context.Context) error {
 	r.check(cores["worker"] <= 0.5, "CPU of the worker, which waits", "at most half a core", "%.2f cores", cores["worker"])
 	r.check(s.Worker.AwaitReady(ctx) == nil, "the worker afterwards", "ready", "ready")
 
-	if err := s.limitMemory(ctx, 0); err != nil {
+	if err := limitMemory(ctx, s.redis, "0"); err != nil {
 		return err
 	}
 	back, first := s.awaitOrder(ctx)
@@ -204,8 +204,8 @@ func (r *run) fullMemory(ctx context.Context) error {
 }
 
 // fullDisk is the scenario disk. Redis cannot go on without its log and ends itself.
-func (r *run) fullDisk(ctx context.Context) error {
-	s, err := r.start(ctx, stack.Options{}, r.form.wide, 0, true)
+func (r *overloadRun) fullDisk(ctx context.Context) error {
+	s, err := r.open(ctx, stack.Options{}, r.form.wide, 0, true)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (r *run) fullDisk(ctx context.Context) error {
 	before, _ := s.phase(ctx, r.form.phase, nil)
 	r.checkServed(before, before.accepted, "orders before", "all accepted")
 	// What the log may still grow by: about two hundred orders.
-	if err := s.shim.LeaveRoom(256<<10, "appendonlydir"); err != nil {
+	if err := s.disk.LeaveRoom(256<<10, "appendonlydir"); err != nil {
 		return err
 	}
 	var filling *tally
@@ -233,7 +233,7 @@ func (r *run) fullDisk(ctx context.Context) error {
 		"%d of %d%s%s", full.busy.TotalCount()+reads.busy.TotalCount(), full.sent()+reads.sent(), full.problems(), reads.problems())
 	r.check(p99(full.busy) <= r.form.quick, "503 took, p99", "at most "+r.form.quick.String(), "%s", milliseconds(p99(full.busy)))
 
-	if err := s.shim.FreeRoom(); err != nil {
+	if err := s.disk.FreeRoom(); err != nil {
 		return err
 	}
 	if err := s.redis.Start(ctx); err != nil {
@@ -249,10 +249,10 @@ func (r *run) fullDisk(ctx context.Context) error {
 }
 
 // withoutClickHouse is the scenario clickhouse.
-func (r *run) withoutClickHouse(ctx context.Context) error {
+func (r *overloadRun) withoutClickHouse(ctx context.Context) error {
 	o := courier
 	o.Reporting = true
-	s, err := r.start(ctx, o, r.form.wide, 0, false)
+	s, err := r.open(ctx, o, r.form.wide, 0, false)
 	if err != nil {
 		return err
 	}
@@ -296,7 +296,7 @@ const (
 
 // clockTest is the state of the scenario clock.
 type clockTest struct {
-	*system
+	*overloaded
 	inbox   *validate.Inbox
 	granted []time.Time // orders of the limited vendor
 	orders  []placed    // of the wide vendor, each with five webhooks
@@ -305,13 +305,13 @@ type clockTest struct {
 
 // jumpingClock is the scenario clock. Only Redis's clock is wrong, as when the time
 // of Redis's machine is lost.
-func (r *run) jumpingClock(ctx context.Context) error {
-	s, err := r.start(ctx, courier, 1, 2, true)
+func (r *overloadRun) jumpingClock(ctx context.Context) error {
+	s, err := r.open(ctx, courier, 1, 2, true)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	c := &clockTest{system: s}
+	c := &clockTest{overloaded: s}
 	if c.inbox, err = validate.NewInbox(); err != nil {
 		return err
 	}
@@ -328,13 +328,13 @@ func (r *run) jumpingClock(ctx context.Context) error {
 	if err := c.before(ctx); err != nil {
 		return err
 	}
-	if err := s.shim.ShiftClock(r.form.jump); err != nil {
+	if err := s.disk.ShiftClock(r.form.jump); err != nil {
 		return err
 	}
 	if err := c.ahead(ctx); err != nil {
 		return err
 	}
-	if err := s.shim.ShiftClock(0); err != nil {
+	if err := s.disk.ShiftClock(0); err != nil {
 		return err
 	}
 	return c.back(ctx)
@@ -442,7 +442,7 @@ func (c *clockTest) exhaust(ctx context.Context) (granted int, wait time.Duratio
 			return granted, wait, err
 		case status == http.StatusCreated:
 			granted++
-		case status != http.StatusServiceUnavailable: // that is a machine that stands still
+		case status != http.StatusServiceUnavailable: // the machine is too busy
 			return granted, 0, fmt.Errorf("an order was answered %d", status)
 		}
 	}

@@ -139,7 +139,7 @@ type tally struct {
 	sample                  string // the first wrong answer
 }
 
-// fire sends a load; accept tells whether an answer is as it should be, and the id
+// fire sends a load; accept reports whether an answer is as it should be, and the id
 // of the order when that is new.
 func (l *load) fire(ctx context.Context, accept func(s sent, a harness.Answer) (id string, ok bool)) *tally {
 	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
@@ -200,7 +200,7 @@ func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 }
 
 // checkServed checks that everything was answered so.
-func (r *run) checkServed(t *tally, answers *hdrhistogram.Histogram, what, want string) {
+func (r *overloadRun) checkServed(t *tally, answers *hdrhistogram.Histogram, what, want string) {
 	r.check(t.served(answers, r.form.share), what, want, "%d of %d%s", answers.TotalCount(), t.sent(), t.problems())
 }
 
@@ -237,54 +237,27 @@ func created(_ sent, a harness.Answer) (id string, ok bool) {
 	return string(after[:36]), true
 }
 
-// placeholder is the external id and the idempotency key in a template; its digits
-// become the order's number.
-const (
-	placeholder = "POS-000000000000"
-	digits      = len(placeholder) - len("POS-")
-)
-
-// vendor is an account with its request for a new order.
-type vendor struct {
+// loadVendor is an account with its request for a new order.
+type loadVendor struct {
 	*stack.Vendor
-	wide     bool
-	template []byte
-	places   []int // of the digits in the template
+	wide  bool
+	order string // format of the request, of the order's number
 }
 
-func newVendor(opened *stack.Vendor, wide bool) *vendor {
-	v := &vendor{Vendor: opened, wide: wide}
-	body, err := json.Marshal(v.Order(func(o map[string]any) { o["externalOrderId"] = placeholder }))
+func newLoadVendor(opened *stack.Vendor, wide bool) *loadVendor {
+	const id = "POS-%[1]012d"
+	body, err := json.Marshal(opened.Order(func(o map[string]any) { o["externalOrderId"] = id }))
 	if err != nil {
 		panic(err) // it holds numbers and text only
 	}
-	v.template = fmt.Appendf(nil, "POST /api/vendor/v1/orders HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: pos/4.2\r\nAccept: application/json\r\n"+
+	order := fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: pos/4.2\r\nAccept: application/json\r\n"+
 		"Authorization: Bearer %s\r\nContent-Type: application/json\r\nX-Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
-		v.Bearer, placeholder, len(body), body)
-	for at, found := 0, 0; ; at += digits {
-		if found = bytes.Index(v.template[at:], []byte(placeholder)); found < 0 {
-			return v
-		}
-		at += found + len("POS-")
-		v.places = append(v.places, at)
-	}
-}
-
-// appendOrder appends the request that creates order number n.
-func (v *vendor) appendOrder(dst []byte, n int) []byte {
-	start := len(dst)
-	dst = append(dst, v.template...)
-	for _, at := range v.places {
-		number := dst[start+at:][:digits]
-		for i, rest := digits-1, n; i >= 0; i, rest = i-1, rest/10 {
-			number[i] = '0' + byte(rest%10)
-		}
-	}
-	return dst
+		opened.Bearer, id, len(fmt.Sprintf(string(body), 0)), body)
+	return &loadVendor{opened, wide, order}
 }
 
 // wide are the numbers of the vendors whose limits are out of reach.
-func (s *system) wide() (numbers []int) {
+func (s *overloaded) wide() (numbers []int) {
 	for i := range s.form.wide {
 		numbers = append(numbers, i)
 	}
@@ -293,14 +266,14 @@ func (s *system) wide() (numbers []int) {
 
 // order sends new orders of some vendors, who take turns; most: 0: as many as the
 // duration gives.
-func (s *system) order(ctx context.Context, vendors []int, connections int, rate float64, d time.Duration, most int) *tally {
+func (s *overloaded) order(ctx context.Context, vendors []int, connections int, rate float64, d time.Duration, most int) *tally {
 	// More than any load sends.
 	const span = 100_000_000
 	first := int(s.orders.Add(span)) - span
 	l := load{addr: s.addr, connections: connections, rate: rate, duration: d, most: most,
 		request: func(dst []byte, n int) ([]byte, int, int) {
 			v := vendors[n%len(vendors)]
-			return s.vendors[v].appendOrder(dst, first+n), v, first + n
+			return fmt.Appendf(dst, s.vendors[v].order, first+n), v, first + n
 		}}
 	return l.fire(ctx, created)
 }
@@ -311,12 +284,12 @@ const readers = 32
 // resend sends orders again, byte for byte, as clients do until they are answered:
 // up to five times what is answered 503 or not at all. It returns those that exist
 // and what went wrong.
-func (s *system) resend(ctx context.Context, past []sent) (orders []placed, problems string) {
+func (s *overloaded) resend(ctx context.Context, past []sent) (orders []placed, problems string) {
 	for try := 0; try < 5 && len(past) > 0 && ctx.Err() == nil; try++ {
 		l := load{addr: s.addr, connections: readers, duration: time.Minute, most: len(past),
 			request: func(dst []byte, n int) ([]byte, int, int) {
 				p := &past[n]
-				return s.vendors[p.vendor].appendOrder(dst, p.number), p.vendor, p.number
+				return fmt.Appendf(dst, s.vendors[p.vendor].order, p.number), p.vendor, p.number
 			}}
 		t := l.fire(ctx, created)
 		orders, past, problems = append(orders, t.orders...), t.again, problems+t.problems()
@@ -326,14 +299,14 @@ func (s *system) resend(ctx context.Context, past []sent) (orders []placed, prob
 
 // checkResent sends what was refused or not answered again: every one must become
 // an order.
-func (s *system) checkResent(ctx context.Context, t *tally, what string) []placed {
+func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []placed {
 	orders, problems := s.resend(ctx, t.again)
 	s.check(len(orders) == len(t.again), what+", sent again and accepted", "all", "%d of %d%s", len(orders), len(t.again), problems)
 	return orders
 }
 
 // read reads orders once each.
-func (s *system) read(ctx context.Context, orders []placed, connections int, rate float64, d time.Duration) *tally {
+func (s *overloaded) read(ctx context.Context, orders []placed, connections int, rate float64, d time.Duration) *tally {
 	l := load{addr: s.addr, connections: connections, rate: rate, duration: d, most: len(orders),
 		request: func(dst []byte, n int) ([]byte, int, int) {
 			o := &orders[n]
@@ -350,7 +323,7 @@ const pollInterval = 10 * time.Second
 
 // checkKept reads every accepted order back and sends some of them again: the
 // service must know each by its id and by its key.
-func (s *system) checkKept(ctx context.Context, lists ...[]placed) {
+func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
 	orders := slices.Concat(lists...)
 	found, problems, left := 0, "", orders
 	for try := 0; try < 3 && len(left) > 0 && ctx.Err() == nil; try++ {
@@ -378,7 +351,7 @@ func (s *system) checkKept(ctx context.Context, lists ...[]placed) {
 }
 
 // checkSame sends orders again, each of which must be answered with itself.
-func (s *system) checkSame(ctx context.Context, orders []placed, what string) {
+func (s *overloaded) checkSame(ctx context.Context, orders []placed, what string) {
 	var past []sent
 	for _, o := range orders {
 		past = append(past, sent{vendor: o.vendor, number: o.number})
