@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Free ports are taken from below the range that systems give to outgoing
@@ -38,6 +39,18 @@ func FreeAddr() (string, error) {
 		return addr, nil
 	}
 	return "", errors.New("found no free port on 127.0.0.1")
+}
+
+// Listen listens on an address of FreeAddr that was closed before. Another program may
+// use it for a moment, so it tries for some seconds.
+func Listen(addr string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return l, nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil, err
 }
 
 func isFree(addr string) bool {

@@ -159,10 +159,9 @@ func repeat(least, most time.Duration, do func(context.Context, *injection) erro
 	}
 }
 
-// retry repeats what cannot be done while another fault has taken away what it
-// needs.
-func (in *injection) retry(ctx context.Context, do func() error) error {
-	for over := time.Now().Add(startTimeout); ; {
+// retry repeats what fails, as long as another fault has taken away what it needs.
+func retry(ctx context.Context, timeout time.Duration, do func() error) error {
+	for over := time.Now().Add(timeout); ; {
 		err := do()
 		if err == nil || time.Now().After(over) {
 			return err
@@ -288,7 +287,7 @@ func (in *injection) atWebhook(ctx context.Context, do func() error) error {
 
 // pause stops a process and lets it go on.
 func (in *injection) pause(ctx context.Context, p process, length time.Duration) error {
-	if err := in.retry(ctx, func() error { return in.signal(p, syscall.SIGSTOP) }); err != nil {
+	if err := retry(ctx, startTimeout, func() error { return in.signal(p, syscall.SIGSTOP) }); err != nil {
 		return fmt.Errorf("SIGSTOP: %w", err)
 	}
 	in.times.Add(1)
@@ -409,7 +408,7 @@ func aofCut(ctx context.Context, in *injection) error {
 // scriptsGone leaves Redis without functions and scripts, as a failover may.
 func scriptsGone(ctx context.Context, in *injection) error {
 	in.times.Add(1)
-	return in.retry(ctx, func() error {
+	return retry(ctx, startTimeout, func() error {
 		if _, err := in.redis.Command(ctx, "FUNCTION", "FLUSH", "SYNC"); err != nil {
 			return fmt.Errorf("FUNCTION FLUSH: %w", err)
 		}
@@ -421,7 +420,7 @@ func scriptsGone(ctx context.Context, in *injection) error {
 // groupsGone destroys about a third of all groups. The trim must refuse to drop
 // what a missing group has not read.
 func groupsGone(ctx context.Context, in *injection) error {
-	return in.retry(ctx, func() error {
+	return retry(ctx, startTimeout, func() error {
 		names, err := streams(ctx, in.redis)
 		if err != nil {
 			return err
@@ -461,11 +460,11 @@ func streams(ctx context.Context, redis *stack.Redis) (names []string, err error
 
 func memoryFull(ctx context.Context, in *injection) error {
 	in.times.Add(1)
-	if err := in.retry(ctx, func() error { return limitMemory(ctx, in.redis, "1mb") }); err != nil {
+	if err := retry(ctx, startTimeout, func() error { return limitMemory(ctx, in.redis, "1mb") }); err != nil {
 		return err
 	}
 	in.wait(ctx, 500*time.Millisecond, 2500*time.Millisecond)
-	return in.retry(ctx, func() error { return limitMemory(ctx, in.redis, "0") })
+	return retry(ctx, startTimeout, func() error { return limitMemory(ctx, in.redis, "0") })
 }
 
 // receivers leaves the first vendor's receiver healthy: it must not notice the

@@ -67,16 +67,16 @@ func (s *overloaded) checkCommands(ctx context.Context, what, want string, send 
 	var answers statuses
 	var commands [2]int64
 	for i, do := range []func(){func() { time.Sleep(s.form.phase) }, func() { answers = send(s.form.phase) }} {
-		before, err := s.info(ctx, "stats", "total_commands_processed")
+		before, err := s.server(ctx)
 		if err != nil {
 			return err
 		}
 		do()
-		after, err := s.info(ctx, "stats", "total_commands_processed")
+		after, err := s.server(ctx)
 		if err != nil {
 			return err
 		}
-		commands[i] = after - before
+		commands[i] = after.Commands - before.Commands
 	}
 	refused := int64(answers[refusal])
 	s.check(refused > 0 && commands[1]-commands[0] < refused/10, what, want, "%d for %d refusals, %d in the same time without", commands[1], refused, commands[0])
@@ -116,7 +116,7 @@ func (r *overloadRun) floodFleet(ctx context.Context) error {
 	}
 	// growth is by how much Redis has grown a minute after the vendors ordered.
 	growth := func(do func()) (t *tally, cores string, bytes int64, err error) {
-		before, err := s.info(ctx, "memory", "used_memory")
+		before, err := s.server(ctx)
 		if err != nil {
 			return nil, "", 0, err
 		}
@@ -124,8 +124,8 @@ func (r *overloadRun) floodFleet(ctx context.Context) error {
 		if err := sleep(ctx, 62*time.Second); err != nil { // the worker trims every minute
 			return nil, "", 0, err
 		}
-		after, err := s.info(ctx, "memory", "used_memory")
-		return t, cores, after - before, err
+		after, err := s.server(ctx)
+		return t, cores, after.MemoryUsed - before.MemoryUsed, err
 	}
 	calm, calmCores, calmGrowth, err := growth(func() {})
 	if err != nil {

@@ -245,7 +245,7 @@ type loadVendor struct {
 }
 
 func newLoadVendor(opened *stack.Vendor, wide bool) *loadVendor {
-	const id = "POS-%[1]012d"
+	const id = "POS-%012[1]d"
 	body, err := json.Marshal(opened.Order(func(o map[string]any) { o["externalOrderId"] = id }))
 	if err != nil {
 		panic(err) // it holds numbers and text only

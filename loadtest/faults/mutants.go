@@ -127,6 +127,20 @@ func (o *outcome) passed() bool {
 	return slices.ContainsFunc(o.found, func(i validate.Invariant) bool { return slices.Contains(o.Caught, i) })
 }
 
+func (o *outcome) result() string {
+	switch {
+	case o.err != nil:
+		return "no result: " + o.err.Error()
+	case o.passed() && len(o.Caught) == 0:
+		return "passes"
+	case o.passed():
+		return "caught"
+	case len(o.Caught) == 0:
+		return "BLAMED"
+	}
+	return "MISSED"
+}
+
 // run plays the module as it is under every set of faults, then every mutant.
 func (h *hunt) run(ctx context.Context, chosen []mutant) error {
 	var all []mutant
@@ -148,14 +162,9 @@ func (h *hunt) run(ctx context.Context, chosen []mutant) error {
 	}
 	fmt.Fprintln(h.out, "\n| defect | in | caught by | after |\n|---|---|---|---|")
 	for _, o := range h.outcomes {
-		by := fmt.Sprint(o.found)
-		switch {
-		case o.err != nil:
-			by = "no result"
-		case !o.passed():
-			by = "MISSED"
-		case len(o.Caught) == 0:
-			by = "nothing, as it should be"
+		by := o.result()
+		if by == "caught" {
+			by = fmt.Sprint(o.found)
 		}
 		fmt.Fprintf(h.out, "| %s: %s | %s | %s | %s |\n", o.Name, o.Says, strings.Join(o.files, ", "), by, o.took.Round(time.Second))
 	}
@@ -202,18 +211,7 @@ func (h *hunt) play(ctx context.Context, m mutant) (o outcome, err error) {
 	if err != nil && len(o.found) == 0 {
 		o.err = err
 	}
-	result := "MISSED"
-	switch {
-	case o.err != nil:
-		result = "no result: " + o.err.Error()
-	case o.passed() && len(o.Caught) == 0:
-		result = "passes"
-	case o.passed():
-		result = "caught"
-	case len(o.Caught) == 0:
-		result = "BLAMED"
-	}
-	fmt.Fprintf(h.out, "%-22s %-7s after %5.1f s  %v\n", o.Name, result, o.took.Seconds(), o.found)
+	fmt.Fprintf(h.out, "%-22s %-7s after %5.1f s  %v\n", o.Name, o.result(), o.took.Seconds(), o.found)
 	if h.verbose || !o.passed() {
 		fmt.Fprintln(h.out, "    "+strings.ReplaceAll(said.String(), "\n", "\n    "))
 	}

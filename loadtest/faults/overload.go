@@ -9,12 +9,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
@@ -48,7 +48,6 @@ type form struct {
 	connections    int
 	wide, ordinary int           // vendors: with limits out of reach, and with ordinary ones
 	phase          time.Duration // of each step of the other cases
-	jump           time.Duration // of the clock
 	quick          time.Duration // 99 % of the refusals take less
 	recovery       time.Duration // back to normal within
 	normal         time.Duration // a p99 that is normal whatever it was before
@@ -62,7 +61,7 @@ type form struct {
 
 // wholeForm is the form of `make overload`.
 var wholeForm = form{
-	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second, jump: time.Hour,
+	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
 	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute, share: 1, beside: 20 * time.Millisecond,
 }
 
@@ -156,21 +155,26 @@ const failed = "FAILS"
 
 // figure adds a row of which nothing is required.
 func (r *overloadRun) figure(what, format string, a ...any) {
-	figure := fmt.Sprintf(format, a...)
-	r.rows = append(r.rows, row{r.scenario, what, figure, "", ""})
-	fmt.Fprintf(r.out, "  %s: %s\n", what, figure)
+	r.add(row{what: what, figure: fmt.Sprintf(format, a...)})
 }
 
 // check adds a row with what it must be.
 func (r *overloadRun) check(ok bool, what, want, format string, a ...any) {
-	figure, result := fmt.Sprintf(format, a...), failed
-	if ok {
-		result = "holds"
-		fmt.Fprintf(r.out, "  %s: %s  holds\n", what, figure)
-	} else {
-		fmt.Fprintf(r.out, "  %s: %s  FAILS, wanted: %s\n", what, figure, want)
+	result := "holds"
+	if !ok {
+		result = failed
 	}
-	r.rows = append(r.rows, row{r.scenario, what, figure, want, result})
+	r.add(row{what: what, figure: fmt.Sprintf(format, a...), want: want, result: result})
+}
+
+func (r *overloadRun) add(x row) {
+	x.scenario = r.scenario
+	r.rows = append(r.rows, x)
+	line := fmt.Sprintf("  %s: %s  %s", x.what, x.figure, x.result)
+	if x.result == failed {
+		line += ", wanted: " + x.want
+	}
+	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
 // checkTook checks a time that is -1 when it was longer than the limit.
@@ -282,16 +286,11 @@ func await(ctx context.Context, limit time.Duration, holds func() (bool, error))
 	return -1, nil
 }
 
-// info is a number of Redis's INFO.
-func (s *overloaded) info(ctx context.Context, section, name string) (int64, error) {
-	text, err := s.redis.Command(ctx, "INFO", section)
+// server is what Redis reports about itself.
+func (s *overloaded) server(ctx context.Context) (ledger.Server, error) {
+	servers, err := s.ledger.Monitor.Servers(ctx)
 	if err != nil {
-		return 0, err
+		return ledger.Server{}, err
 	}
-	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
-			return strconv.ParseInt(value, 10, 64)
-		}
-	}
-	return 0, errors.New("INFO " + section + " has no " + name)
+	return servers[0], nil
 }

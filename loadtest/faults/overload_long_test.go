@@ -18,7 +18,7 @@ import (
 // briefForm is the form of `make test-long`: the same cases, short. It demands nothing
 // of the time that anything takes, only that it ends.
 var briefForm = form{
-	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second, jump: time.Hour,
+	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second,
 	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
 	share: 0.5, beside: time.Minute, inFlight: "64",
 }

@@ -241,18 +241,12 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if err != nil { // the violations show what is left
 		s.step("not settled after %.0f s: %v", r.settled.Seconds(), err)
 	}
-	// A machine may be too busy to answer in time.
-	for over := time.Now().Add(gatherTimeout); ; {
-		if r.facts, err = sources.Gather(ctx); err == nil {
-			break
-		}
-		if time.Now().After(over) {
-			return err
-		}
-		s.step("%v", err)
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
-		}
+	gather := func() (err error) {
+		r.facts, err = sources.Gather(ctx)
+		return err
+	}
+	if err := retry(ctx, gatherTimeout, gather); err != nil { // a busy machine may answer too late
+		return err
 	}
 	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
 	for _, exit := range s.system.takeExits() {

@@ -49,22 +49,18 @@ func NewProxy(upstream string) (*Proxy, error) {
 	return p, p.listen()
 }
 
-// listen needs mu. While the proxy refuses, another program may use the port for a
-// moment, so it tries again.
-func (p *Proxy) listen() (err error) {
+// listen needs mu.
+func (p *Proxy) listen() error {
 	if p.listener != nil {
 		return nil
 	}
-	for range 100 {
-		p.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", p.Addr)
-		if err == nil {
-			go p.accept(p.listener)
-			return nil
-		}
-		p.listener = nil
-		time.Sleep(50 * time.Millisecond)
+	l, err := stack.Listen(p.Addr)
+	if err != nil {
+		return fmt.Errorf("proxy to %s: %w", p.upstream, err)
 	}
-	return fmt.Errorf("proxy to %s: %w", p.upstream, err)
+	p.listener = l
+	go p.accept(l)
+	return nil
 }
 
 func (p *Proxy) accept(l net.Listener) {

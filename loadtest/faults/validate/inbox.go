@@ -2,8 +2,6 @@ package validate
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -45,18 +43,8 @@ func NewInbox() (*Inbox, error) {
 		return nil, err
 	}
 	b := &Inbox{URL: "http://" + addr + "/", addr: addr}
-	return b, b.listen()
-}
-
-// listen tries again: while the inbox is closed its port is free for others.
-func (b *Inbox) listen() (err error) {
-	for range 100 {
-		if b.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", b.addr); err == nil {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("receiver: %w", err)
+	b.listener, err = stack.Listen(addr)
+	return b, err
 }
 
 // Serve answers requests for an account, whose webhook secret the service gave.
@@ -78,12 +66,12 @@ func (b *Inbox) Close() {
 }
 
 // Reopen undoes Close and Behave.
-func (b *Inbox) Reopen() error {
+func (b *Inbox) Reopen() (err error) {
 	b.Behave(0, 0)
 	if b.server != nil {
 		return nil
 	}
-	if err := b.listen(); err != nil {
+	if b.listener, err = stack.Listen(b.addr); err != nil {
 		return err
 	}
 	b.Serve(b.account, b.secret)
