@@ -35,7 +35,7 @@ func vendorRoutes() routes {
 	}
 }
 
-// createOrder is POST /orders: everything that needs no ledger is judged here,
+// createOrder is POST /orders: everything that needs no ledger is checked here,
 // everything else in one script. A body that breaks a rule still goes to the
 // ledger, because a replay of an earlier success, or a conflict with one, is
 // answered first (design section 4).
@@ -46,19 +46,17 @@ func (g *gateway) createOrder(x *requestContext) error {
 	}
 	c := x.creation
 	c.Account, c.IdempotencyKey, c.Body, c.Now = x.account, key, x.body, x.now
-	c.Draft, c.Candidates = nil, c.Candidates[:0]
-	if broken == nil {
+	var created ledger.Created
+	if broken != nil {
+		created, x.quota, err = x.ledger.Orders.Replay(g.context(x), c, broken)
+	} else {
 		c.Draft = &x.draft
-		c.Candidates = x.ledger.Fleets.Snapshot().AppendCandidates(c.Candidates, x.draft.Dropoff.Point)
+		c.Candidates = x.ledger.Fleets.Snapshot().AppendCandidates(c.Candidates[:0], x.draft.Dropoff.Point)
 		g.simulate(x.draft.PackageNote, c.Candidates)
+		created, x.quota, err = x.ledger.Orders.Create(g.context(x), c)
 	}
-	created, quota, err := x.ledger.Orders.Create(g.context(x), c)
-	x.quota = quota
 	if err != nil {
 		return err
-	}
-	if created.Order == nil {
-		return broken
 	}
 	x.order, x.first = created.Order.ID, !created.Replayed
 	if created.Replayed {
@@ -139,7 +137,7 @@ func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 	if !g.sandbox() {
 		return
 	}
-	trigger, _ := delivery.ParseTrigger(note) // Check has judged it
+	trigger, _ := delivery.ParseTrigger(note) // Check has accepted it
 	for i := range candidates {
 		candidates[i].NoCouriers = candidates[i].NoCouriers || trigger.Kind == delivery.TriggerFleetUnavailable
 		candidates[i].Suspended = candidates[i].Suspended || trigger.Kind == delivery.TriggerFleetSuspended

@@ -114,18 +114,13 @@ func number(text string) int64 {
 	return n
 }
 
-// accountsAtOnce is how many accounts one pipeline asks about.
-const accountsAtOnce = 500
-
 // accountIDs lists every account by its id, in one round trip.
 func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
-	pipe := l.rdb.Pipeline()
-	members := make([]*redis.StringSliceCmd, len(l.partitions))
-	for i, r := range l.partitions {
-		members[i] = pipe.SMembers(ctx, r.key(kindAccounts))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("listing accounts: %w", failure(err))
+	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
+		return pipe.SMembers(ctx, r.key(kindAccounts))
+	})
+	if err != nil {
+		return nil, err
 	}
 	var ids []delivery.AccountID
 	for _, some := range members {
@@ -146,25 +141,19 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts := make([]*delivery.Account, 0, len(ids))
-	for page := range slices.Chunk(ids, accountsAtOnce) {
-		pipe := l.rdb.Pipeline()
-		reads := make([]*redis.MapStringStringCmd, len(page))
-		for i, id := range page {
-			reads[i] = pipe.HGetAll(ctx, l.partitionOf(id).account(id))
+	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) *redis.MapStringStringCmd {
+		return pipe.HGetAll(ctx, l.partitionOf(id).account(id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	accounts := make([]*delivery.Account, len(ids))
+	for i, id := range ids {
+		if len(reads[i].Val()) == 0 {
+			return nil, accountNotFound() // in the set, and nowhere else: a defect
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("reading accounts: %w", failure(err))
-		}
-		for i, id := range page {
-			if len(reads[i].Val()) == 0 {
-				return nil, accountNotFound() // in the set, and nowhere else: a defect
-			}
-			a, err := decodeAccount(id, reads[i].Val(), l.now())
-			if err != nil {
-				return nil, err
-			}
-			accounts = append(accounts, a)
+		if accounts[i], err = decodeAccount(id, reads[i].Val(), l.now()); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortStableFunc(accounts, func(a, b *delivery.Account) int { return strings.Compare(a.Name, b.Name) })

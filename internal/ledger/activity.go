@@ -173,29 +173,29 @@ func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 }
 
 // Activity is what the service did in the last minutes, 1 to 1440, the current
-// one included: one for every minute, oldest first, in one round trip.
+// one included: one for every minute, oldest first.
 func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
 	}
 	first := l.now().Unix()/60 - int64(minutes) + 1
-	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.MapStringStringCmd, minutes)
-	for i := range reads {
-		reads[i] = pipe.HGetAll(ctx, l.activityKey(first+int64(i)))
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading activity: %w", failure(err))
-	}
 	activity := make([]MinuteActivity, minutes)
-	for i, read := range reads {
-		activity[i] = decodeActivity(first+int64(i), read.Val())
+	for i := range activity {
+		activity[i].At = time.Unix((first+int64(i))*60, 0).UTC()
+	}
+	reads, err := pipelined(ctx, l.rdb, "reading activity", activity, func(pipe redis.Pipeliner, m MinuteActivity) *redis.MapStringStringCmd {
+		return pipe.HGetAll(ctx, l.activityKey(m.At.Unix()/60))
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range activity {
+		activity[i].decode(reads[i].Val())
 	}
 	return activity, nil
 }
 
-func decodeActivity(minute int64, values map[string]string) MinuteActivity {
-	m := MinuteActivity{At: time.Unix(minute*60, 0).UTC()}
+func (m *MinuteActivity) decode(values map[string]string) {
 	into := [dones]*int64{&m.Created, &m.Delivered, &m.Failed, &m.Cancelled}
 	for i, to := range into {
 		*to = number(values[doneFields[i:i+1]])
@@ -208,7 +208,6 @@ func decodeActivity(minute int64, values map[string]string) MinuteActivity {
 			m.Refused[delivery.Code(code)] = number(value)
 		}
 	}
-	return m
 }
 
 // Sustained excess (spec, "Limits", rule 3; design section 4): in at least

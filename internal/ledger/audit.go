@@ -3,9 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,47 +24,27 @@ type GroupLeft struct {
 	Pending   int64 // handed out and not settled
 }
 
-// GroupsLeft lists the groups that have not settled everything, by position: the
-// server's own figure is wrong once entries in the middle were removed. A group
-// that is missing has everything unread.
+// GroupsLeft lists the groups that have not settled everything. It counts by
+// position: the server's own figure is wrong once entries in the middle were
+// removed. A missing group has everything unread.
 func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	var left []GroupLeft
 	for _, r := range l.partitions {
 		for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
-			some, err := l.groupsLeftOf(ctx, r, kind)
+			groups, _, err := l.groupsOf(ctx, r.key(kind))
 			if err != nil {
-				return nil, fmt.Errorf("reading the groups of %s in partition %d: %w", streamNames[string(rune(kind))], r.number, failure(err))
+				return nil, err
 			}
-			left = append(left, some...)
-		}
-	}
-	return left, nil
-}
-
-func (l *core) groupsLeftOf(ctx context.Context, r partition, kind byte) ([]GroupLeft, error) {
-	key := r.key(kind)
-	groups, err := l.rdb.XInfoGroups(ctx, key).Result()
-	if redis.HasErrorPrefix(err, "no such key") {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var left []GroupLeft
-	for _, role := range requiredRoles(key) {
-		found := GroupLeft{Partition: r.number, Stream: streamNames[string(rune(kind))], Role: role}
-		from := "-"
-		for _, g := range groups {
-			if g.Name == string(role) {
-				found.Pending, from = g.Pending, "("+g.LastDeliveredID
+			for _, role := range requiredRoles(r.key(kind)) {
+				group, _ := groupOf(groups, role)
+				unread, err := l.rdb.XRangeN(ctx, r.key(kind), "("+group.LastDeliveredID, "+", mostListed).Result()
+				if err != nil {
+					return nil, fmt.Errorf("reading a stream: %w", failure(err))
+				}
+				if len(unread) > 0 || group.Pending > 0 {
+					left = append(left, GroupLeft{r.number, streamNames[string(rune(kind))], role, int64(len(unread)), group.Pending})
+				}
 			}
-		}
-		unread, err := l.rdb.XRangeN(ctx, key, from, "+", mostListed).Result()
-		if err != nil {
-			return nil, err
-		}
-		if found.Unread = int64(len(unread)); found.Unread > 0 || found.Pending > 0 {
-			left = append(left, found)
 		}
 	}
 	return left, nil
@@ -99,40 +77,23 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	if err != nil {
 		return nil, err
 	}
-	var left []WebhooksLeft
-	for page := range slices.Chunk(ids, accountsAtOnce) {
-		some, err := l.webhooksLeftOf(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		left = append(left, some...)
-	}
-	return left, nil
-}
-
-func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]WebhooksLeft, error) {
-	type reads struct {
+	type reading struct {
 		queued, waiting, leased *redis.StringSliceCmd
 		counts                  *redis.IntCmd
 		scheduled               *redis.FloatCmd
 	}
-	pipe := l.rdb.Pipeline()
-	all := make([]reads, len(ids))
-	for i, id := range ids {
+	reads, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) reading {
 		r := l.partitionOf(id)
-		all[i] = reads{
+		return reading{
 			queued:    pipe.LRange(ctx, r.keyOf(kindQueue, id[:]), 0, -1),
 			waiting:   pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1),
 			leased:    pipe.ZRange(ctx, r.keyOf(kindLeases, id[:]), 0, -1),
 			counts:    pipe.HLen(ctx, r.keyOf(kindAttempts, id[:])),
 			scheduled: pipe.ZScore(ctx, r.key(kindSchedule), string(id[:])),
 		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading what webhooks wait: %w", failure(err))
-	}
+	})
 	var left []WebhooksLeft
-	for i, c := range all {
+	for i, c := range reads {
 		r := l.partitionOf(ids[i])
 		w := WebhooksLeft{Account: ids[i], Queued: r.waitingEvents(c.queued.Val()), Waiting: r.waitingEvents(c.waiting.Val()),
 			Leased: r.waitingEvents(c.leased.Val()), Counts: int(c.counts.Val()), Scheduled: c.scheduled.Err() == nil}
@@ -140,7 +101,7 @@ func (l *core) webhooksLeftOf(ctx context.Context, ids []delivery.AccountID) ([]
 			left = append(left, w)
 		}
 	}
-	return left, nil
+	return left, err
 }
 
 // orderItem is how long an item is that names an order's version: kind, digest,
@@ -176,66 +137,54 @@ type IndexInconsistency struct {
 	Says  string // what is wrong
 }
 
-// IndexInconsistencies holds the timers and the fleets' lists of jobs against all orders that
-// Redis holds: each order that has not ended has one timer and stands on the list
-// of its status and on no other; a cancelled one stands on its list; of all others
-// there is nothing. The ledger must have settled.
+// IndexInconsistencies compares the timers and the fleets' lists of jobs of a
+// settled ledger with all its orders: an order that has not ended has one timer
+// and is on the list of its status and on no other; a cancelled one is on its
+// list; of all others there is nothing.
 func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
-	byPartition := make(map[int]map[delivery.OrderID]*delivery.Order)
-	fleets := make(map[delivery.FleetID]bool)
-	for _, r := range l.partitions {
-		byPartition[r.number] = make(map[delivery.OrderID]*delivery.Order)
-	}
+	fleets, byPartition := make(map[delivery.FleetID]bool), make([][]*delivery.Order, len(l.partitions))
 	for _, o := range orders {
-		byPartition[o.ID.Partition()][o.ID] = o
 		fleets[o.Fleet.ID] = true
+		byPartition[o.ID.Partition()] = append(byPartition[o.ID.Partition()], o)
 	}
 	var inconsistent []IndexInconsistency
-	for _, r := range l.partitions {
-		some, err := l.indexInconsistenciesOf(ctx, r, byPartition[r.number], fleets)
-		if err != nil {
-			return nil, fmt.Errorf("reading the indexes of partition %d: %w", r.number, failure(err))
-		}
-		inconsistent = append(inconsistent, some...)
-	}
-	return inconsistent, nil
-}
-
-func (l *core) indexInconsistenciesOf(ctx context.Context, r partition, orders map[delivery.OrderID]*delivery.Order, fleets map[delivery.FleetID]bool) ([]IndexInconsistency, error) {
-	var inconsistent []IndexInconsistency
-	compare := func(index, key string, belongs func(*delivery.Order) bool) error {
+	compare := func(index string, r partition, key string, belongs func(*delivery.Order) bool) error {
 		members, err := l.rdb.ZRange(ctx, key, 0, -1).Result()
 		if err != nil {
-			return err
+			return fmt.Errorf("reading index %s of partition %d: %w", index, r.number, failure(err))
 		}
-		listed := make(map[delivery.OrderID]bool, len(members))
+		unknown := make(map[delivery.OrderID]bool, len(members))
 		for _, member := range members {
-			id := r.orderOfMember(member)
-			listed[id] = true
-			if o := orders[id]; o == nil {
-				inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is not there"})
-			} else if !belongs(o) {
-				inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is " + o.Status.String()})
-			}
+			unknown[r.orderOfMember(member)] = true
 		}
-		for id, o := range orders {
-			if belongs(o) && !listed[id] {
-				inconsistent = append(inconsistent, IndexInconsistency{index, id, "lacks an order that is " + o.Status.String()})
+		for _, o := range byPartition[r.number] {
+			if listed := unknown[o.ID]; listed != belongs(o) {
+				says := "lacks an order that is "
+				if listed {
+					says = "names an order that is "
+				}
+				inconsistent = append(inconsistent, IndexInconsistency{index, o.ID, says + o.Status.String()})
 			}
+			delete(unknown, o.ID)
+		}
+		for id := range unknown {
+			inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is not there"})
 		}
 		return nil
 	}
-	if err := compare("timers", r.key(kindTimers), func(o *delivery.Order) bool { return !o.Status.Terminal() }); err != nil {
-		return nil, err
-	}
-	for fleet := range fleets {
-		for status := delivery.Searching; status <= delivery.Cancelled; status++ {
-			kept := !status.Terminal() || status == delivery.Cancelled
-			err := compare(status.String(), r.jobs(status, fleet), func(o *delivery.Order) bool {
-				return kept && o.Status == status && o.Fleet.ID == fleet
-			})
-			if err != nil {
-				return nil, err
+	for _, r := range l.partitions {
+		if err := compare("timers", r, r.key(kindTimers), func(o *delivery.Order) bool { return !o.Status.Terminal() }); err != nil {
+			return nil, err
+		}
+		for fleet := range fleets {
+			for status := delivery.Searching; status <= delivery.Cancelled; status++ {
+				kept := !status.Terminal() || status == delivery.Cancelled
+				err := compare(status.String(), r, r.jobs(status, fleet), func(o *delivery.Order) bool {
+					return kept && o.Status == status && o.Fleet.ID == fleet
+				})
+				if err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

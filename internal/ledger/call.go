@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -311,24 +312,29 @@ func (f *failures) err() error {
 	return errors.Join(all...)
 }
 
-// pipelined sends one command for each item in one round trip. What is not there
-// is no error; every other is that of the first command that failed.
-func pipelined[T any, C redis.Cmder](ctx context.Context, client redis.Cmdable, what string, items []T, command func(redis.Pipeliner, T) C) ([]C, error) {
-	pipe := client.Pipeline()
-	commands := make([]C, len(items))
-	for i, item := range items {
-		commands[i] = command(pipe, item)
-	}
-	if len(items) == 0 {
-		return nil, nil
-	}
-	_, _ = pipe.Exec(ctx) // tells the first error only, which may be that of what is not there
-	for _, c := range commands {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("%s: %w", what, failure(err))
+// itemsAtOnce is how many items one pipeline reads.
+const itemsAtOnce = 500
+
+// pipelined queues the commands of each item, which read returns, in one round
+// trip for every 500 items. A missing key is no error.
+func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, read func(redis.Pipeliner, T) R) ([]R, error) {
+	reads := make([]R, 0, len(items))
+	for page := range slices.Chunk(items, itemsAtOnce) {
+		pipe := client.Pipeline()
+		for _, item := range page {
+			reads = append(reads, read(pipe, item))
+		}
+		if pipe.Len() == 0 {
+			continue
+		}
+		commands, _ := pipe.Exec(ctx) // each command has its own error
+		for _, c := range commands {
+			if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
+				return nil, fmt.Errorf("%s: %w", what, failure(err))
+			}
 		}
 	}
-	return commands, nil
+	return reads, nil
 }
 
 // getAll reads strings of any partition in one round trip; one that is not there

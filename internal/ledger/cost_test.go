@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"crypto/sha256"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,8 +139,7 @@ func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, vendors []*env, n in
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
-	sum := sha256.Sum256(c.Body)
-	s.prepareCreation(s.partitionOf(c.Account), c, [16]byte(sum[:]))
+	s.prepareCreation(s.partitionOf(c.Account), c)
 	_ = p.Process(b.Context(), c.call.command(b.Context(), false))
 }
 

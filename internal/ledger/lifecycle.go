@@ -179,16 +179,14 @@ func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders 
 		return nil, false, nil
 	}
 	entries := unread.Val()
-	if len(pending.Val()) > 0 {
-		reads, err := pipelined(ctx, l.rdb, "reading pending updates", pending.Val(), func(pipe redis.Pipeliner, p redis.XPendingExt) *redis.XMessageSliceCmd {
-			return pipe.XRange(ctx, key, p.ID, p.ID)
-		})
-		if err != nil {
-			return nil, false, err
-		}
-		for _, read := range reads {
-			entries = append(entries, read.Val()...)
-		}
+	reads, err := pipelined(ctx, l.rdb, "reading pending updates", pending.Val(), func(pipe redis.Pipeliner, p redis.XPendingExt) *redis.XMessageSliceCmd {
+		return pipe.XRange(ctx, key, p.ID, p.ID)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, read := range reads {
+		entries = append(entries, read.Val()...)
 	}
 	orders = make(map[delivery.OrderID]bool, len(entries))
 	for _, m := range entries {

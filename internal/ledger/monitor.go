@@ -30,28 +30,24 @@ type Stats struct {
 	InFlight int64
 }
 
-// Stats reads the figures of every partition in one round trip per kind.
+// Stats reads the figures of every partition in one round trip.
 func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
-	pipe := l.rdb.Pipeline()
 	type reading struct {
 		events, updates, refused, dead, timers *redis.IntCmd
 		groups                                 [2]*redis.XInfoGroupsCmd
 	}
-	reads := make([]reading, len(l.partitions))
-	for i, r := range l.partitions {
-		reads[i] = reading{
+	reads, err := pipelined(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) reading {
+		return reading{
 			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
 			refused: pipe.XLen(ctx, r.key(kindRefused)),
 			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
 			timers:  pipe.ZCard(ctx, r.key(kindTimers)),
 			groups:  [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
 		}
-	}
-	_, err := pipe.Exec(ctx)
-	// A stream that nobody has written to yet has no groups to tell of.
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
-		return s, fmt.Errorf("reading statistics: %w", failure(err))
+	})
+	if err != nil {
+		return s, err
 	}
 	for _, p := range reads {
 		s.Events += p.events.Val()
@@ -167,13 +163,11 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
-	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.XMessageSliceCmd, len(l.partitions))
-	for i, r := range l.partitions {
-		reads[i] = pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("reading history: %w", failure(err))
+	reads, err := pipelined(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.XMessageSliceCmd {
+		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
+	})
+	if err != nil {
+		return nil, err
 	}
 	var entries []historyEntry
 	for i, read := range reads {
@@ -237,15 +231,15 @@ func storedStatus(digits string) delivery.Status {
 
 // nameAccounts reads whose the orders are; their updates do not say it.
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
-	pipe := l.rdb.Pipeline()
-	reads := make([]*redis.StringCmd, len(refused))
-	for i := range refused {
-		if r, ok := l.partitionOfOrder(refused[i].Update.Order); ok {
-			reads[i] = pipe.GetRange(ctx, r.order(refused[i].Update.Order.Digest()), orderAccountAt, orderAccountAt+17)
+	reads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) *redis.StringCmd {
+		r, ok := l.partitionOfOrder(u.Update.Order)
+		if !ok {
+			return nil
 		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("reading the accounts of orders: %w", failure(err))
+		return pipe.GetRange(ctx, r.order(u.Update.Order.Digest()), orderAccountAt, orderAccountAt+17)
+	})
+	if err != nil {
+		return err
 	}
 	for i, read := range reads {
 		if read == nil {
@@ -382,29 +376,25 @@ func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 		if err != nil {
 			return nil, fmt.Errorf("listing webhook queues: %w", failure(err))
 		}
-		for page := range slices.Chunk(accounts, 500) {
-			if err := l.addQueues(ctx, r, page, all); err != nil {
-				return nil, err
-			}
+		if err := l.addQueues(ctx, r, accounts, all); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
 }
 
 func (l *core) addQueues(ctx context.Context, r partition, accounts []string, all map[EndpointState]QueueStats) error {
-	pipe := l.rdb.Pipeline()
-	reads := make([]queueReads, len(accounts))
-	for i, account := range accounts {
+	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", accounts, func(pipe redis.Pipeliner, account string) queueReads {
 		id := []byte(account)
 		q, d, k := r.keyOf(kindQueue, id), r.keyOf(kindRetries, id), r.keyOf(kindLeases, id)
-		reads[i] = queueReads{
+		return queueReads{
 			endpoint: pipe.HMGet(ctx, r.keyOf(kindEndpoint, id), "state", "gate"),
 			sizes:    [3]*redis.IntCmd{pipe.LLen(ctx, q), pipe.ZCard(ctx, d), pipe.ZCard(ctx, k)},
 			next:     [3]*redis.StringSliceCmd{pipe.LRange(ctx, q, 0, 0), pipe.ZRange(ctx, d, 0, 0), pipe.ZRange(ctx, k, 0, 0)},
 		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("reading webhook queues: %w", failure(err))
+	})
+	if err != nil {
+		return err
 	}
 	next := make(map[EndpointState][]string)
 	for _, c := range reads {
@@ -433,20 +423,15 @@ func (l *core) addQueues(ctx context.Context, r partition, accounts []string, al
 // addOldest reads when the given events happened.
 func (l *core) addOldest(ctx context.Context, r partition, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
 	for state, items := range next {
-		pipe := l.rdb.Pipeline()
-		ds := make([]*Delivery, len(items))
-		records := make([]*redis.StringCmd, len(items))
-		for i, item := range items {
-			ds[i] = &Delivery{partition: r, item: item}
-			records[i] = ds[i].read(ctx, pipe)
-		}
-		if pipe.Len() > 0 {
-			if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-				return fmt.Errorf("reading the oldest events: %w", failure(err))
-			}
+		records, err := pipelined(ctx, l.rdb, "reading the oldest events", items, func(pipe redis.Pipeliner, item string) *redis.StringCmd {
+			return (&Delivery{partition: r, item: item}).read(ctx, pipe)
+		})
+		if err != nil {
+			return err
 		}
 		s := all[state]
-		for i, d := range ds {
+		for i, item := range items {
+			d := &Delivery{partition: r, item: item}
 			if reason, err := d.fill(r, records[i]); err != nil || reason != "" {
 				continue
 			}

@@ -71,8 +71,7 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 }
 
 // Find finds the orders of any account that have this external id, newest first;
-// an account has one at most. Orders past their retention are not found. It takes
-// one round trip for the accounts' ids and one for every 500 of them. A record
+// an account has one at most. Orders past their retention are not found. A record
 // that cannot be read is an error.
 func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order, error) {
 	if externalID == "" {
@@ -82,26 +81,24 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 	if err != nil {
 		return nil, err
 	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
+	}
+	records, err := getAll(ctx, l.rdb, "looking for orders", keys)
+	if err != nil {
+		return nil, err
+	}
 	var orders []*delivery.Order
-	for page := range slices.Chunk(ids, accountsAtOnce) {
-		keys := make([]string, len(page))
-		for i, id := range page {
-			keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
+	for i, record := range records {
+		if record == "" {
+			continue
 		}
-		records, err := getAll(ctx, l.rdb, "looking for orders", keys)
+		o, err := decodeOrder(record, l.partitionOf(ids[i]).number)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("order %q of account %s: %w", externalID, ids[i], err)
 		}
-		for i, record := range records {
-			if record == "" {
-				continue
-			}
-			o, err := decodeOrder(record, l.partitionOf(page[i]).number)
-			if err != nil {
-				return nil, fmt.Errorf("order %q of account %s: %w", externalID, page[i], err)
-			}
-			orders = append(orders, o)
-		}
+		orders = append(orders, o)
 	}
 	slices.SortStableFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return orders, nil

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -23,8 +24,8 @@ type Candidate struct {
 
 func (c *Candidate) takesOrders() bool { return c.Covers && !c.Suspended && !c.NoCouriers }
 
-// verdicts is the byte that create_order.lua reads of a fleet that takes none.
-func (c *Candidate) verdicts() byte {
+// flags is the byte that create_order.lua reads of a fleet that takes no orders.
+func (c *Candidate) flags() byte {
 	var b byte
 	if c.Covers {
 		b |= 1
@@ -41,14 +42,9 @@ type Creation struct {
 	Account        delivery.AccountID
 	IdempotencyKey string // empty: header absent
 	Body           []byte // as received; its SHA-256 is the fingerprint
-	// Draft is nil when the body broke a rule: then the request only counts,
-	// and an earlier success under its key is looked up.
-	Draft *delivery.OrderDraft
-	// Candidates holds every fleet that covers the drop-off and every suspended
-	// fleet.
-	Candidates []Candidate
-	// Now is the gateway's clock; it becomes createdAt, in milliseconds.
-	Now time.Time
+	Draft          *delivery.OrderDraft
+	Candidates     []Candidate // every fleet that covers the drop-off, and every suspended one
+	Now            time.Time   // the gateway's clock; becomes createdAt, in milliseconds
 
 	order delivery.Order
 	call  scriptCall
@@ -56,13 +52,11 @@ type Creation struct {
 
 // Created is an accepted order, or an earlier one that is answered again.
 type Created struct {
-	// Order is nil when Draft was nil and nothing is to be replayed. A new one
-	// belongs to the Creation and lasts until its next use.
-	Order    *delivery.Order
+	Order    *delivery.Order // a new one belongs to the Creation until its next use
 	Replayed bool
 }
 
-// Create judges and stores an order in one round trip (design section 3).
+// Create checks and stores an order in one round trip (design section 3).
 // Errors besides Consume's, in the order in which they are found:
 // DUPLICATE_ORDER for another body under the same key, STORE_NOT_CONFIGURED,
 // FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER
@@ -72,13 +66,8 @@ type Created struct {
 // and gets the first result; a new request of the vendor's is told apart by its
 // idempotency key or its external id.
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
-	sum := sha256.Sum256(c.Body)
-	fingerprint := [16]byte(sum[:16])
 	r := l.partitionOf(c.Account)
-	if c.Draft == nil {
-		return l.judgeBody(ctx, r, c, fingerprint)
-	}
-	l.prepareCreation(r, c, fingerprint)
+	l.prepareCreation(r, c)
 	reply, err := l.countCall(ctx, &c.call, c.Account)
 	if err != nil {
 		return Created{}, reply.quota, err
@@ -87,7 +76,7 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	if reply.name == "duplicate" {
 		err = l.namingStore(ctx, err)
 	}
-	if created.Order != nil && !created.Replayed {
+	if err == nil && !created.Replayed {
 		l.activity.done[doneCreated].Add(1)
 	}
 	return created, reply.quota, err
@@ -143,7 +132,8 @@ func creationResult(reply *countingReply, r partition, c *Creation) (Created, er
 }
 
 // prepareCreation composes the order and the call of create_order.lua.
-func (l *core) prepareCreation(r partition, c *Creation, fingerprint [16]byte) {
+func (l *core) prepareCreation(r partition, c *Creation) {
+	fingerprint := c.fingerprint()
 	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 	o := &c.order
 	*o = delivery.Order{
@@ -196,25 +186,34 @@ func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint 
 	b = append(b, fingerprint[:]...)
 	for i := range candidates {
 		if !candidates[i].takesOrders() {
-			b = append(b, candidates[i].verdicts())
+			b = append(b, candidates[i].flags())
 			b = append(b, candidates[i].Terms.ID[:]...)
 		}
 	}
 	return b
 }
 
-// judgeBody counts a creation whose body broke a rule.
-func (l *core) judgeBody(ctx context.Context, r partition, c *Creation, fingerprint [16]byte) (Created, Quota, error) {
+// fingerprint is what a replay is recognised by.
+func (c *Creation) fingerprint() [16]byte {
+	sum := sha256.Sum256(c.Body)
+	return [16]byte(sum[:16])
+}
+
+// Replay counts a creation whose body broke a rule, and finds an earlier success
+// under its idempotency key. Draft and Candidates are not used. Errors:
+// DUPLICATE_ORDER for another body under the same key; invalid when there was no
+// success; Consume's.
+func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
-		quota, err := (Limits{l}).Consume(ctx, c.Account, EndpointOrders)
-		return Created{}, quota, err
+		quota, err := (Limits{l.core}).Consume(ctx, c.Account, EndpointOrders)
+		return Created{}, quota, cmp.Or(err, invalid)
 	}
-	key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
+	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
 	reply, err := l.count(ctx, "judge_body", c.Account,
 		[]string{r.windows(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
-		return Created{}, reply.quota, err
+		return Created{}, reply.quota, cmp.Or(err, invalid)
 	}
 	created, err := creationResult(&reply, r, c)
 	return created, reply.quota, err

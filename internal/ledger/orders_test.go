@@ -558,7 +558,7 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	s := newEnv(t)
 	c := s.creation("X-1", "")
 	r := s.partitionOf(s.account)
-	s.prepareCreation(r, c, [16]byte{})
+	s.prepareCreation(r, c)
 	for i, want := range []string{"created", "recovered", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
@@ -575,7 +575,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	s.setClock(t, 4_000_000_000*second)
 	c := s.creation("X-1", "")
-	s.prepareCreation(s.partitionOf(s.account), c, [16]byte{})
+	s.prepareCreation(s.partitionOf(s.account), c)
 	for _, want := range []string{"created", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "answered %s, want %s", reply.name, want)

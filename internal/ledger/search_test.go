@@ -50,8 +50,8 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 	l := openTest(t)
 	fleet := newFleet(t, l)
 	want := make(map[delivery.AccountID]bool)
-	for i := range accountsAtOnce + 1 {
-		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", accountsAtOnce-i), Limits: plenty()}
+	for i := range itemsAtOnce + 1 {
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", itemsAtOnce-i), Limits: plenty()}
 		for range 2 { // a repeated call
 			must(t, l.Accounts.Create(t.Context(), a, testHash))
 		}

@@ -179,38 +179,19 @@ func endOfLocalDay(t time.Time) time.Time {
 // OfFleet lists the stores attached to a fleet in a state (0: any) over all
 // accounts, in no particular order.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
-	return l.storesIn(ctx, l.partitions, func(r partition) string { return r.fleetStores(fleet) }, state)
+	sets, _, err := l.storeSets(ctx, &StoreFilter{Fleet: fleet})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := l.storeKeys(ctx, sets)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := l.readStores(ctx, keys)
+	return slices.DeleteFunc(stores, func(s *delivery.Store) bool { return state != 0 && s.State != state }), err
 }
 
-func (l *core) storesIn(ctx context.Context, partitions []partition, set func(partition) string, state delivery.StoreState) ([]*delivery.Store, error) {
-	pipe := l.rdb.Pipeline()
-	members := make([]*redis.StringSliceCmd, len(partitions))
-	for i, r := range partitions {
-		members[i] = pipe.SMembers(ctx, set(r))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("listing stores: %w", failure(err))
-	}
-	var stores []*delivery.Store
-	for i, r := range partitions {
-		var keys []string
-		for _, digest := range members[i].Val() {
-			keys = append(keys, r.prefix+string(rune(kindStore))+digest)
-		}
-		found, err := l.readStores(ctx, keys)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range found {
-			if state == 0 || s.State == state {
-				stores = append(stores, s)
-			}
-		}
-	}
-	return stores, nil
-}
-
-// readStores reads stores of one partition; those that are gone are left out.
+// readStores reads stores; those that are gone are left out.
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
 	records, err := getAll(ctx, l.rdb, "reading stores", keys)
 	if err != nil {
@@ -239,7 +220,7 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 	}
 	keys := make([]string, len(digests))
 	for i, digest := range digests {
-		keys[i] = r.prefix + string(rune(kindStore)) + digest
+		keys[i] = r.key(kindStore) + digest
 	}
 	return l.readStores(ctx, keys)
 }
@@ -330,19 +311,28 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 	return sets, true, nil
 }
 
-// searchStores adds to the search what some sets hold.
-func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
+// storeKeys lists the keys of the stores in some sets.
+func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
 	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) *redis.StringSliceCmd {
 		return pipe.SMembers(ctx, set.key)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var keys []string
 	for i, set := range sets {
 		for _, digest := range members[i].Val() {
-			keys = append(keys, set.partition.prefix+string(rune(kindStore))+digest)
+			keys = append(keys, set.partition.key(kindStore)+digest)
 		}
+	}
+	return keys, nil
+}
+
+// searchStores adds to the search what some sets hold.
+func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
+	keys, err := l.storeKeys(ctx, sets)
+	if err != nil {
+		return err
 	}
 	for page := range slices.Chunk(keys, storesAtOnce) {
 		stores, err := l.readStores(ctx, page)

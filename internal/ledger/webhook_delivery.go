@@ -52,22 +52,15 @@ func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([
 	if len(leased) == 0 {
 		return nil, nil
 	}
-	pipe := l.rdb.Pipeline()
 	stale := make(map[delivery.AccountID]*redis.MapStringStringCmd)
-	records := make([]*redis.StringCmd, len(leased))
-	for i, d := range leased {
+	records, err := pipelined(ctx, l.rdb, "reading leased events", leased, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd {
 		if d.Receiver = l.receivers.known(d.Account, d.version); d.Receiver == nil && stale[d.Account] == nil {
 			stale[d.Account] = pipe.HGetAll(ctx, r.keyOf(kindEndpoint, d.Account[:]))
 		}
-		records[i] = d.read(ctx, pipe)
-	}
-	if pipe.Len() > 0 {
-		cmds, _ := pipe.Exec(ctx) // each command carries its own error
-		for _, cmd := range cmds {
-			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
-				return nil, fmt.Errorf("reading leased events: %w", failure(err))
-			}
-		}
+		return d.read(ctx, pipe)
+	})
+	if err != nil {
+		return nil, err
 	}
 	read := make(map[delivery.AccountID]*Receiver, len(stale))
 	for account, values := range stale {
@@ -249,18 +242,13 @@ func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settl
 	if err != nil {
 		return nil, fmt.Errorf("reading what waits: %w", failure(err))
 	}
-	if len(items) == 0 {
-		return nil, nil
-	}
-	pipe := l.rdb.Pipeline()
 	late := make([]*Delivery, len(items))
-	records := make([]*redis.StringCmd, len(items))
 	for i, item := range items {
 		late[i] = &Delivery{partition: d.partition, Account: d.Account, Receiver: d.Receiver, Attempt: 1, item: item}
-		records[i] = late[i].read(ctx, pipe)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading events that wait: %w", failure(err))
+	records, err := pipelined(ctx, l.rdb, "reading events that wait", late, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd { return d.read(ctx, pipe) })
+	if err != nil {
+		return nil, err
 	}
 	var page []settlement
 	for i, d := range late {

@@ -103,26 +103,22 @@ func text(value any) string {
 // owners reads whose the notices among entries are; one that is past its lifetime
 // is nobody's.
 func (l *core) owners(ctx context.Context, r partition, entries []Entry) (map[string][]byte, error) {
-	pipe := l.rdb.Pipeline()
-	reads := make(map[string]*redis.StringCmd)
+	var notices []string
 	for _, e := range entries {
 		if e.Event.Notice != "" {
-			reads[e.Event.Notice] = pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(e.Event.Notice)), 1, 16)
+			notices = append(notices, e.Event.Notice)
 		}
 	}
-	if len(reads) == 0 {
-		return nil, nil
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("reading the owners of notices: %w", failure(err))
-	}
+	reads, err := pipelined(ctx, l.rdb, "reading the owners of notices", notices, func(pipe redis.Pipeliner, id string) *redis.StringCmd {
+		return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(id)), 1, 16)
+	})
 	found := make(map[string][]byte, len(reads))
-	for eventID, read := range reads {
+	for i, read := range reads {
 		if owner := read.Val(); owner != "" {
-			found[eventID] = []byte(owner)
+			found[notices[i]] = []byte(owner)
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // endpointsPerLease bounds how many endpoints one call looks at; the others are

@@ -197,22 +197,21 @@ func (l *core) replay(ctx context.Context, account delivery.AccountID, events []
 // creations, which send nothing.
 func (l *core) eventsOf(ctx context.Context, r partition, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
 	events := make([]Event, 0, len(page))
-	pipe := l.rdb.Pipeline()
-	owners := make([]*redis.StringCmd, 0, len(page))
 	for _, message := range page {
 		event, err := parseEvent(r, text(message.Values["e"]))
 		if err != nil || (event.Notice == "" && delivery.Sequence(event.Version) < 2) {
 			continue
 		}
 		events = append(events, event)
-		if event.Notice != "" {
-			owners = append(owners, pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16))
-		} else {
-			owners = append(owners, pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15))
-		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("reading the owners of events: %w", failure(err))
+	owners, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
+		if event.Notice != "" {
+			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
+		}
+		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
+	})
+	if err != nil {
+		return nil, err
 	}
 	kept := events[:0]
 	for i, event := range events {

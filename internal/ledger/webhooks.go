@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -101,16 +100,6 @@ type endpointReads struct {
 	retry                     *redis.ZSliceCmd // the next to be due
 }
 
-func (r partition) readEndpoint(ctx context.Context, pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
-	return endpointReads{
-		values:   pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
-		waiting:  pipe.LLen(ctx, r.keyOf(kindQueue, account[:])),
-		retrying: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
-		leased:   pipe.ZCard(ctx, r.keyOf(kindLeases, account[:])),
-		retry:    pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
-	}
-}
-
 // decode is the endpoint that was read; nil when it has no URL.
 func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpoint {
 	values := c.values.Val()
@@ -153,42 +142,45 @@ func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
 // Endpoint reads an account's endpoint with the state of its queue.
 // WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
-	pipe := l.rdb.Pipeline()
-	reads := l.partitionOf(account).readEndpoint(ctx, pipe, account)
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("reading a webhook endpoint: %w", failure(err))
+	found, err := l.readEndpoints(ctx, []delivery.AccountID{account})
+	if err != nil {
+		return nil, err
 	}
-	e := reads.decode(l.core, account)
-	if e == nil {
+	if len(found) == 0 {
 		return nil, webhookNotConfigured()
 	}
-	return e, nil
+	return found[0], nil
 }
 
 // Endpoints reads the endpoint of every account that has a URL, by the
-// account's id, in one round trip for their ids and one for every 500 of them.
+// account's id.
 func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return l.readEndpoints(ctx, ids)
+}
+
+// readEndpoints leaves out accounts without a URL.
+func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
+		r := l.partitionOf(account)
+		return endpointReads{
+			values:   pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
+			waiting:  pipe.LLen(ctx, r.keyOf(kindQueue, account[:])),
+			retrying: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
+			leased:   pipe.ZCard(ctx, r.keyOf(kindLeases, account[:])),
+			retry:    pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
+		}
+	})
 	var all []*WebhookEndpoint
-	for page := range slices.Chunk(ids, accountsAtOnce) {
-		pipe := l.rdb.Pipeline()
-		reads := make([]endpointReads, len(page))
-		for i, id := range page {
-			reads[i] = l.partitionOf(id).readEndpoint(ctx, pipe, id)
-		}
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("reading webhook endpoints: %w", failure(err))
-		}
-		for i, id := range page {
-			if e := reads[i].decode(l.core, id); e != nil {
-				all = append(all, e)
-			}
+	for i, read := range reads {
+		if e := read.decode(l, ids[i]); e != nil {
+			all = append(all, e)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
