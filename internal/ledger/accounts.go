@@ -16,8 +16,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Create stores a new account with the SHA-256 of its client secret. A
-// repeated call with the same id, which the caller chose, changes nothing.
+// Create stores a new account with the SHA-256 of its client secret. A repeated
+// call with the same id changes nothing.
 func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
 	fields, err := accountFields(a)
 	if err != nil {
@@ -35,9 +35,9 @@ func accountFields(a *delivery.Account) ([]any, error) {
 	return []any{"name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits)}, nil
 }
 
-// writeAccount runs write_account.lua. The windows get the limits and suspension
-// of a; nil keeps theirs. revision "" compares nothing. Errors of an update:
-// ACCOUNT_NOT_FOUND, ErrConflict.
+// writeAccount runs write_account.lua. A nil a keeps the windows' limits; an
+// empty revision is not compared. An update fails with ACCOUNT_NOT_FOUND or
+// ErrConflict.
 func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
 	r := l.partitionOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
@@ -85,9 +85,8 @@ func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-// decodeAccount reads an account as it is now: the mark of sustained excess ends by
-// time alone. One without an end was set by a release before; this one sets it again
-// with the account's next request.
+// decodeAccount reads an account as of now. An excess without an end was stored
+// by an earlier release; the account's next request sets it again.
 func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
 	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
@@ -134,8 +133,7 @@ func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	return ids, nil
 }
 
-// List lists every account by name, in one round trip for their ids and one
-// for every 500 of them.
+// List lists every account by name.
 func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -160,9 +158,9 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	return accounts, nil
 }
 
-// Update reads an account, applies change, and writes it and the heads of
-// its windows in one script if nobody wrote in between; otherwise it starts again
-// with what is there. Every gateway sees it with the next request, and no window
+// Update applies change to an account and writes it with the limits of its
+// windows in one script. It starts again when the account was changed in
+// between. Every gateway sees the change with the next request, and no window
 // is reset. ACCOUNT_NOT_FOUND; an error of change is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	for range updateTries {
@@ -186,11 +184,11 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
 }
 
-// RotateSecret replaces the client secret; the one before works until
-// validUntil, as every earlier one does until its own time. revokeOld ends them all
-// now, and with them every token that was issued before: with the next login here,
-// within a poll of the fleets everywhere else. A repeated call with the same hash
-// changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
+// RotateSecret replaces the client secret; the previous one works until
+// validUntil. revokeOld ends all earlier secrets now, and every token issued
+// before: here with the next login, elsewhere within a poll of the fleets. A
+// repeated call with the same hash changes nothing more. ACCOUNT_NOT_FOUND,
+// TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	reply, err := l.runText(ctx, "rotate_credentials", []string{l.partitionOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())

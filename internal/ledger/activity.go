@@ -18,18 +18,16 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// MinuteActivity is what the service did in one minute, over all processes. Each
-// process counts for itself and adds to Redis with Limits.Flush: the figures are
-// at most FlushMinutesEvery behind, what happened just before a minute's end may
-// stand in the next, and a crash loses what was not added yet.
+// MinuteActivity is what the service did in one minute, over all processes.
+// Each process adds its counts with Limits.Flush: the figures are at most
+// FlushMinutesEvery late, and a crash loses what was not added yet.
 type MinuteActivity struct {
 	At time.Time // the minute's beginning
-	// Orders that were accepted (a replayed answer is none) and that ended.
-	// Whoever ends an order learns that it did from the reply; one whose reply
-	// was lost is not counted.
+	// Orders that were accepted, without replays, and that ended. An end whose
+	// reply was lost is not counted.
 	Created, Delivered, Failed, Cancelled int64
-	// Refused is how many requests of the Vendor API were refused, by error code.
-	// nil: none.
+	// Refused counts refused requests of the Vendor API by error code; may be
+	// nil.
 	Refused map[delivery.Code]int64
 }
 
@@ -94,8 +92,8 @@ type addition struct {
 	amounts        []any // field and amount by turns
 }
 
-// keptAdditions bounds what waits while Redis is away: an hour of it, at the pace
-// of FlushMinutesEvery. The oldest are dropped then.
+// keptAdditions bounds what waits while Redis is unavailable: one hour at the
+// pace of FlushMinutesEvery. The oldest are dropped.
 const keptAdditions = 360
 
 func newActivityCounts() *activityCounts {
@@ -104,8 +102,8 @@ func newActivityCounts() *activityCounts {
 	return &activityCounts{refused: make([]atomic.Int64, len(activityCodes)), process: processField + hex.EncodeToString(id[:])}
 }
 
-// CountRefusal counts a request of the Vendor API that was refused. A code that
-// is no error code counts as INTERNAL_ERROR, which is what its answer is.
+// CountRefusal counts a refused request of the Vendor API. An unknown code
+// counts as INTERNAL_ERROR.
 func (l Limits) CountRefusal(code delivery.Code) {
 	i, ok := activityIndex[code]
 	if !ok {
@@ -152,10 +150,9 @@ func (l *core) activityKey(minute int64) string {
 	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
-// flushActivity adds what this process has counted to the current minute, and
-// what could not be added earlier to the minutes it belongs to. An addition that
-// fails waits for the next flush, for the script adds none twice; only what
-// waits for more than an hour is dropped.
+// flushActivity adds this process's counts to the current minute, and earlier
+// ones to their own. A failed addition waits for the next flush; the script
+// adds none twice.
 func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 	a := l.activity
 	a.mu.Lock()
@@ -172,8 +169,8 @@ func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Activity is what the service did in the last minutes, 1 to 1440, the current
-// one included: one for every minute, oldest first.
+// Activity returns the last 1 to 1440 minutes, the current one included, oldest
+// first.
 func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
@@ -220,10 +217,9 @@ const (
 	FlushMinutesEvery = 10 * time.Second
 )
 
-// minuteCounts gathers, in this process, how many requests of each account came
-// and how many were refused since the last flush. The figures only ever mark an
-// account for an operator, so a crash that loses ten seconds of them is cheaper
-// than a write for every refusal.
+// minuteCounts counts the requests of each account in this process since the
+// last flush. The figures only mark an account for operators, so a crash may
+// lose ten seconds of them.
 type minuteCounts struct {
 	mu    sync.Mutex
 	byAcc map[delivery.AccountID]*minuteCount
@@ -256,10 +252,10 @@ func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
 	return drained
 }
 
-// Flush adds this process's counts to the current minute and marks or
-// clears the accounts in sustained excess. Run it every FlushMinutesEvery, and
-// once at the end. What fails to be written is dropped of the accounts' requests
-// and kept for the next time of the activity.
+// Flush adds this process's counts to the current minute and marks or clears
+// accounts in sustained excess. Call it every FlushMinutesEvery, and once at
+// the end. After a failure the accounts' counts are lost and the activity's are
+// kept.
 func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	var calls []call
 	for account, c := range l.minutes.drain() {

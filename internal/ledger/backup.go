@@ -31,8 +31,8 @@ import (
 // follows.
 const holdPrefix = "backup@"
 
-// HoldLifetime is how long a hold is honoured: a backup that died must not keep
-// the streams for ever. A backup that takes longer is no good.
+// HoldLifetime is how long a hold counts, so that a backup that died does not
+// keep the streams for ever.
 const HoldLifetime = 24 * time.Hour
 
 // holdExpired tells a hold that nobody releases any more.
@@ -45,9 +45,8 @@ func holdExpired(group string, now time.Time) bool {
 	return err != nil || now.Sub(time.Unix(began, 0)) > HoldLifetime
 }
 
-// Hold begins to keep whatever has not been exported by now, and marks Redis with
-// the backup's id, until Release. Holds that have expired are removed. It returns
-// the name under which Release and Resume know it.
+// Hold keeps what has not been exported, and marks Redis with the backup's id,
+// until Release. It removes expired holds and returns the hold's name.
 func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
 	hold := holdPrefix + strconv.FormatInt(now.Unix(), 10)
 	err := l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
@@ -85,7 +84,7 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 	return nil
 }
 
-// eachExported hands do every stream that is exported and there, with its groups.
+// eachExported calls do for every exported stream that exists.
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)
@@ -113,24 +112,23 @@ var ErrOtherCopy = errors.New("this Redis does not hold that backup")
 
 // Resumed is what Resume has changed.
 type Resumed struct {
-	// Before says that nothing was left to do: it was resumed earlier.
+	// Before: it was resumed earlier, and nothing was left to do.
 	Before   bool
 	Epoch    uint32 // in which new versions are written
 	Streams  int    // whose exporter goes on where it stood before ClickHouse was copied
 	Sessions int    // of the panel that were ended
 }
 
-// Resume makes a Redis that was restored from a backup fit to go on, before any
-// program is started:
+// Resume prepares a Redis that was restored from a backup, before any program
+// is started:
 //
 //   - The exporter goes on where it stood before ClickHouse was copied.
-//   - The epoch is raised, so that what happens from now on never carries a
-//     version or event id that was given out between the backup and the loss.
+//   - The epoch is raised, so that no version or event id is given out twice.
 //   - Sessions of the panel end: one that was ended after the backup would be
 //     open again.
 //
-// ErrOtherCopy unless Redis was restored from the backup of that id. It may be
-// repeated after an error.
+// ErrOtherCopy unless Redis was restored from that backup. It may be repeated
+// after an error.
 func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
 	before, epoch, err := l.resumable(ctx, backup)
 	if err != nil || before {
@@ -155,8 +153,8 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 	return done, nil
 }
 
-// Resumable is nil when Redis was restored from the backup of that id, whether or
-// not it has been resumed since; else ErrOtherCopy.
+// Resumable is nil when Redis was restored from that backup, whether or not it
+// was resumed since; else ErrOtherCopy.
 func (l Backup) Resumable(ctx context.Context, backup string) error {
 	_, _, err := l.resumable(ctx, backup)
 	return err
@@ -181,15 +179,14 @@ func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch
 // epochZero is when epochs that are times began.
 const epochZero = 1_577_836_800 // 2020-01-01 UTC
 
-// nextEpoch is beyond every epoch that was ever used, also when the same backup is
-// restored a second time: it is the time in seconds since 2020, which 32 bits hold
-// until 2156.
+// nextEpoch is greater than every epoch used before, also when one backup is
+// restored twice: the seconds since 2020, which fit 32 bits until 2156.
 func nextEpoch(epoch uint32, now time.Time) uint32 {
 	return max(epoch+1, uint32(max(now.Unix()-epochZero, 0)))
 }
 
-// setBack moves the exporter's group to the hold's place in every stream, and
-// removes the hold. What the exporter had begun comes again with the rest.
+// setBack moves the exporter's group to the hold's position in every stream,
+// and removes the holds.
 func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		from := "0-0" // a stream that is younger than the hold
@@ -244,14 +241,13 @@ type Node struct {
 	Slots string // of a cluster, as "0-5460,6000-6001"; empty: a single server
 }
 
-// Snapshots hands take the data of every master, one after the other, as an RDB
-// file that streams in. A master forks for it and goes on answering; the file
-// holds whatever it has answered before Snapshots was called. take must read to
-// the end and check the sum in it (RDBSum): a connection that breaks is an error
-// of the reader.
+// Snapshots calls take with the data of each master in turn, as an RDB stream.
+// A master forks and goes on answering; the file holds whatever was answered
+// before the call. take must read to the end and check the sum (RDBSum); a
+// broken connection is an error of the reader.
 //
-// The masters of a cluster are copied at different moments. All of an account is
-// on one of them, so a copy is consistent for each account.
+// Masters of a cluster are copied at different moments. All of an account is on
+// one of them, so a copy is consistent for each account.
 func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
 	var nodes []*redis.Client
 	var mu sync.Mutex // masters of a cluster are listed at once
@@ -273,8 +269,7 @@ func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error)
 	return nil
 }
 
-// snapshotSilence is how long a master may say nothing: while it forks, and, where
-// it is configured to wait for further replicas, a little longer.
+// snapshotSilence is how long a master may send nothing, as while it forks.
 const snapshotSilence = time.Minute
 
 func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, io.Reader) error) error {
@@ -320,9 +315,9 @@ func (p patient) Read(b []byte) (int, error) {
 	return p.conn.Read(b)
 }
 
-// requestSnapshot asks as a replica does, which wants nothing but the file, and
-// says so: else the master would keep what is written meanwhile for it, and drop
-// it when that grows too large.
+// requestSnapshot asks as a replica does that wants nothing but the file;
+// otherwise the master would buffer later writes for it, and drop it when they
+// grow too large.
 func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io.Reader, error) {
 	var commands [][]string
 	switch {
@@ -354,8 +349,8 @@ func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io
 	return nil, errors.New("no snapshot was asked for")
 }
 
-// replyLine is the next line that is not one of the empty ones by which a master
-// says that it is still at it.
+// replyLine returns the next line that is not empty; a master sends empty ones
+// to keep the connection.
 func replyLine(in *bufio.Reader) (string, error) {
 	for {
 		line, err := in.ReadString('\n')
@@ -369,7 +364,7 @@ func replyLine(in *bufio.Reader) (string, error) {
 }
 
 // snapshotBody reads what SYNC announces: "$<bytes>", or "$EOF:<mark>" with the
-// mark again at the end.
+// mark repeated at the end.
 func snapshotBody(header string, in *bufio.Reader) (io.Reader, error) {
 	if mark, ok := strings.CutPrefix(header, "$EOF:"); ok && len(mark) == 40 {
 		return &markedReader{in: in, mark: mark}, nil
@@ -455,8 +450,7 @@ const (
 	rdbEnd   = 0xff
 )
 
-// rdbTable is of Redis's own polynomial, ad93d23594c935a9, as this library wants
-// it: reversed.
+// rdbTable is Redis's polynomial, ad93d23594c935a9, reversed.
 var rdbTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
 // Write never fails.

@@ -14,10 +14,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// scriptCall composes one call of a script and keeps its memory for the next:
-// every key and value lies in one buffer, and nothing is boxed. It serves the
-// order's path; elsewhere run is plainer. Not safe for concurrent use, and not
-// to be touched while it is being sent.
+// scriptCall composes one call of a script in one buffer that the next call
+// uses again. It serves the order's path; run is simpler. Not safe for
+// concurrent use, and not to be changed while it is sent.
 type scriptCall struct {
 	script script
 	prefix string
@@ -55,8 +54,7 @@ func (c *scriptCall) value(buf []byte) {
 	c.ends = append(c.ends, len(buf))
 }
 
-// command is the call as the client takes it; in a cluster with the sentinel
-// behind its keys.
+// command is the call for the client, in a cluster with the sentinel key.
 func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd {
 	keys := c.keys
 	if cluster {
@@ -79,11 +77,11 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 	return cmd
 }
 
-// sentinel is a key that is never there. In a cluster every call names it, so
-// that a server whose slot is on the move has to send the whole call away
-// (TRYAGAIN): a key is lacking. Without it the server would begin to run a
-// script whose named keys happen to be there, and stop it at the first other
-// key that has moved, or is new, with half of its writes done.
+// sentinel is a key that never exists. In a cluster every call names it, so
+// that a server whose slot is moving redirects the whole call (TRYAGAIN).
+// Without it the server would run a script whose named keys happen to exist,
+// and stop it at the first other key that has moved, with half of its writes
+// done.
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
 // keysOf are the keys of a call as the server wants them.
@@ -121,8 +119,7 @@ func (l *core) resend(ctx context.Context, c *scriptCall, err error) (reply stri
 	return reply, nil
 }
 
-// run calls a script and returns its reply, with Redis's failures told apart
-// from ours.
+// run calls a script and returns its reply.
 func (l *core) run(ctx context.Context, file string, keys []string, args ...any) (any, error) {
 	s := l.library.scripts[file]
 	keys = l.keysOf(keys)
@@ -160,8 +157,8 @@ type call struct {
 	args []any
 }
 
-// runAll runs one script many times in one round trip. Calls that met a server
-// without the library, or one that is giving them away, are repeated.
+// runAll runs one script many times in one round trip and repeats the calls
+// that failed in a way that may pass.
 func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.Cmd, error) {
 	s := l.library.scripts[file]
 	if len(calls) == 0 {
@@ -212,10 +209,9 @@ const (
 	loadsOfOneCall = 3
 )
 
-// retry repeats a call whose failure may pass: of a server without the library,
-// and in a cluster of one that gives the slot away or is gone. The call may have
-// taken effect and only its reply been lost; every script knows what to answer
-// to its own repetition.
+// retry repeats a call that failed because the server lacks the library or, in
+// a cluster, is gone or moving the slot. The first call may have taken effect:
+// every script allows its own repetition.
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(retryFor)
 	loads, pause := 0, firstPause
@@ -244,8 +240,8 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	return err
 }
 
-// isRetryable tells a failure after which the same call may soon succeed. A single
-// Redis that is away is not waited for here: it has nobody to take its place.
+// isRetryable reports a failure after which the same call may soon succeed. An
+// unavailable single Redis is not waited for: nothing takes its place.
 func (l *core) isRetryable(err error) bool {
 	if isUnknownFunction(err) {
 		return true
@@ -257,15 +253,14 @@ func isUnknownFunction(err error) bool {
 	return err != nil && err.Error() == "ERR Function not found"
 }
 
-// unavailablePrefixes are the replies of a Redis that cannot serve now but may
-// later: loading, out of memory, read-only, in a failover, misconfigured.
+// unavailablePrefixes begin the replies of a Redis that may serve later.
 var unavailablePrefixes = []string{
 	"LOADING", "OOM", "MISCONF", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN",
 	"NOREPLICAS", "BUSY", "UNBLOCKED", "MOVED", "ASK", "NOAUTH", "WRONGPASS", "NOPERM",
 }
 
-// failure wraps delivery.ErrUnavailable around everything but a server's reply
-// that points to a defect of ours.
+// failure wraps delivery.ErrUnavailable around every error but a server's reply
+// that shows a defect of ours.
 func failure(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || isUnknownFunction(err) {
@@ -279,9 +274,8 @@ func failure(err error) error {
 	return err
 }
 
-// failures gathers what went wrong with many streams at once. When Redis is
-// away, all of them tell the same: each text is kept once, with how often it was
-// met. The zero value is empty; it is not safe for concurrent use.
+// failures collects the errors of many streams; each text is kept once, with
+// its count. The zero value is empty. Not safe for concurrent use.
 type failures struct {
 	met   []error
 	times []int
@@ -337,8 +331,7 @@ func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string,
 	return reads, nil
 }
 
-// getAll reads strings of any partition in one round trip; one that is not there
-// is empty.
+// getAll reads strings of any partition; a missing one is empty.
 func getAll(ctx context.Context, client redis.Cmdable, what string, keys []string) ([]string, error) {
 	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd { return pipe.Get(ctx, key) })
 	if err != nil {

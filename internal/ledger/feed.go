@@ -13,7 +13,7 @@ import (
 )
 
 // Role is a consumer group. Every partition has every group from the first
-// start on, so that trimming never overtakes a role that has yet to run.
+// start, so that trimming never overtakes a role that has yet to run.
 type Role string
 
 // The roles that must have consumed an entry before it may be dropped. Events
@@ -31,20 +31,19 @@ type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery
 	Notice  string           // event id of a notice; empty for an order's
-	// LateAt is when a courier says to have delivered an order that had ended
-	// otherwise (delivery.LateDelivery); zero: it is not about that.
+	// LateAt is when a courier claims to have delivered an order that had ended
+	// otherwise (delivery.LateDelivery); else zero.
 	LateAt time.Time
 }
 
-// Outcomes are final outcomes of webhook events of one account, or attempts of
-// its that failed and will be repeated ("retrying"); never both.
+// Outcomes are either final outcomes of one account's webhook events, or failed
+// attempts that will be repeated ("retrying").
 type Outcomes struct {
 	Account delivery.AccountID
 	Records []AttemptRecord
 }
 
-// Entry is one entry of a partition's streams: an event, for RoleStatus also a
-// courier's update, for RoleExport also outcomes of webhooks.
+// Entry is one entry of a partition's streams.
 type Entry struct {
 	Partition int
 	ID        string
@@ -88,25 +87,22 @@ func parseEvent(r partition, text string) (Event, error) {
 // Feed is how a role reads its entries.
 type Feed struct {
 	Role Role
-	// Consumer is unique among running processes and the same after a restart,
-	// so that a process first finishes what it had begun.
+	// Consumer is unique among running processes and survives a restart, so
+	// that a process first finishes what it had begun.
 	Consumer string
-	// Handle acknowledges what it settles; what it leaves, or fails on, is handed
-	// out again. It gets entries of one partition, each stream's in its order, and
-	// is never called twice at once for one partition; with Every, entries of all
-	// partitions together.
+	// Handle acknowledges what it settles; the rest is handed out again. It
+	// gets entries of one partition in each stream's order, never two calls at
+	// once for a partition; with Every, entries of all partitions together.
 	Handle func(ctx context.Context, batch []Entry) error
-	// Every spaces reads of all partitions, so that batches collect; a full read is
-	// followed by the next one at once. After Handle has failed with
-	// delivery.ErrUnavailable nothing new is read until what it left has
-	// succeeded: what waits, waits in the streams. 0: each partition is read as
-	// soon as it has something.
+	// Every spaces reads of all partitions, so that batches collect; a full
+	// read is followed by the next at once. After Handle has failed with
+	// delivery.ErrUnavailable nothing new is read until the rest has succeeded.
+	// 0: each partition is read as soon as it has something.
 	Every time.Duration
-	// Log, which names the role itself, is told what went wrong and what was
-	// healed; optional.
+	// Log is optional.
 	Log func(msg string, args ...any)
-	// Batch is how many entries of a stream are read at once, 0: 256; with Every of
-	// all streams together 50,000 at most.
+	// Batch is how many entries of a stream are read at once, 0: 256; with
+	// Every at most 50,000 of all streams.
 	Batch int
 	// ClaimAfter is when a dead consumer's entries are taken over; 0: 60 s.
 	ClaimAfter time.Duration
@@ -121,9 +117,9 @@ const (
 	maxPause      = 5 * time.Second
 )
 
-// Run reads until ctx ends: first what this consumer had begun, then what is
-// new, and now and then what dead consumers left. It creates missing groups
-// and never gives up on Redis. It returns ctx's error.
+// Run reads until ctx ends: first what this consumer had begun, then new
+// entries, and now and then what dead consumers left. It creates missing groups
+// and retries for ever. It returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
 	if f.Batch == 0 {
 		f.Batch = 256
@@ -227,9 +223,9 @@ const (
 
 const leaveTimeout = 5 * time.Second
 
-// leave settles what this consumer was given at the last moment, and takes its
-// name away: whoever comes next may have another, and would have to wait for
-// ClaimAfter. What fails stays pending. ctx is over.
+// leave settles the last entries and removes this consumer's name; a successor
+// may have another name, and would wait for ClaimAfter. What fails stays
+// pending. ctx is over.
 func (r *feedReader) leave(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -242,9 +238,9 @@ func (r *feedReader) leave(ctx context.Context) {
 	r.forget(end, 0, r.Consumer)
 }
 
-// forget deletes consumers that have been silent for so long and have nothing to
-// settle; name: only that one, "": all. It is housekeeping: a failure is told and
-// left to the next time.
+// forget deletes consumers that have been silent for so long and have nothing
+// pending; an empty name means all. A failure is logged and left to the next
+// time.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	calls := make([]call, 0, len(r.streams))
 	for _, s := range r.streams {
@@ -255,9 +251,8 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 	}
 }
 
-// redoLater plans another look at the entries that were left unsettled. It backs
-// off, and meanwhile new entries are read: one that cannot be handled must not
-// hold up the others until it is dead-lettered.
+// redoLater backs off before the next look at unsettled entries. New ones are
+// read meanwhile.
 func (r *feedReader) redoLater() {
 	r.redoAt = time.Now().Add(r.redoPause)
 	r.redoPause = min(2*r.redoPause, maxPause)
@@ -272,8 +267,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn is one round: own unfinished entries when it is time for them, dead
-// consumers' entries now and then, then new ones.
+// turn is one round: unsettled entries, dead consumers' entries, then new ones.
 func (r *feedReader) turn(ctx context.Context) error {
 	if r.claimed.IsZero() {
 		if err := r.makeGroups(ctx); err != nil {

@@ -40,8 +40,7 @@ func (r *feedReader) readNew(ctx context.Context) error {
 // gatheredAtOnce bounds what one read brings, however many partitions there are.
 const gatheredAtOnce = 50_000
 
-// gather is readNew for a Feed with Every: one read of every stream, without
-// waiting in Redis for what comes.
+// gather is readNew with Every: one read of every stream that does not block.
 func (r *feedReader) gather(ctx context.Context) error {
 	sleep(ctx, time.Until(r.nextRead))
 	count := min(r.Batch, max(gatheredAtOnce/len(r.streams), 1))
@@ -108,8 +107,7 @@ func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry)
 	return failed
 }
 
-// readOwn hands out again what this consumer has read and not settled, in every
-// stream, whatever fails in one of them.
+// readOwn hands out again what this consumer has not settled, in every stream.
 func (r *feedReader) readOwn(ctx context.Context) error {
 	var failed failures
 	for _, s := range r.streams {
@@ -158,11 +156,9 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 }
 
 // handleUnsettled handles entries that were handed out before, all together
-// first: after a long absence of what the role needs, all of them have been
-// handed out often, and none is to blame. If that fails, and neither Redis nor
-// that absence is the cause, each that has failed too often is handled by itself
-// and, if it is the one that fails, goes to the dead letters, so that the rest
-// can go on.
+// first: after a long outage all have been handed out often, and none is at
+// fault. If that fails permanently, each that has failed too often is handled
+// by itself and dead-lettered if it fails, so that the rest can go on.
 func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
 	counts, err := r.deliveries(ctx, s, messages)
 	if err != nil {
@@ -221,8 +217,7 @@ func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []red
 	return counts, nil
 }
 
-// parse reads entries. One that nobody can read goes to the dead letters at
-// once.
+// parse reads entries and dead-letters unreadable ones.
 func (r *feedReader) parse(ctx context.Context, partition partition, key string, messages []redis.XMessage) []Entry {
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {

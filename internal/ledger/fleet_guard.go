@@ -17,20 +17,20 @@ import (
 // without asking. What a gateway holds when the limit changes, or when it dies, is
 // lost: a tenth of a second's.
 const (
-	// fleetBurst is how many seconds' worth of permits the bucket holds.
+	// fleetBurst is the bucket's size in seconds of permits.
 	fleetBurst = 5
 	// fleetBlocks is how many blocks a second's worth is taken in.
 	fleetBlocks = 10
 )
 
-// fleetGuard is what this process holds of a fleet's permits. Its lock is held while
-// Redis is asked: the fleet's other requests wait for the same answer.
+// fleetGuard is what this process holds of a fleet's permits. Its lock is held
+// while Redis is asked, because the fleet's other requests wait for the same
+// answer.
 type fleetGuard struct {
 	mu      sync.Mutex
 	rate    int // permits a second; what is held was taken under it
 	permits int // less than 0: so many are owed
-	// closedUntil is when it is worth asking Redis again, and batchesUntil when for a
-	// batch that it did not have enough for. Until then they are refused without that.
+	// Until then requests, or batches, are refused without asking Redis.
 	closedUntil, batchesUntil time.Time
 	refused                   time.Time // the last refusal that operators do not know of; zero: none
 }
@@ -63,9 +63,8 @@ func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
 	return nil
 }
 
-// charge spends n more permits for a request that was admitted, or none: then
-// RATE_LIMITED with RetryAfter. What the bucket can never have at once is not asked
-// for.
+// charge spends n more permits for an admitted request, or none: RATE_LIMITED
+// with RetryAfter. n is capped at what the bucket holds.
 func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,8 +85,7 @@ func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	return nil
 }
 
-// owe notes n permits that were spent already. Those in flight bound what is owed;
-// the bucket can never give more at once than it holds.
+// owe notes n permits that were spent already, capped at what the bucket holds.
 func (g *fleetGuard) owe(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,8 +101,8 @@ func (g *fleetGuard) take(n int, take takePermits) error {
 	return nil
 }
 
-// refilled is after how long an empty bucket has n permits, unless other gateways
-// take them; one more, because it rounds down.
+// refilled is after how long an empty bucket has n permits; one more, because
+// it rounds down.
 func (g *fleetGuard) refilled(n int) time.Duration {
 	return time.Duration(n+1) * time.Second / time.Duration(g.rate)
 }
@@ -123,14 +121,13 @@ func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
 	return g.(*fleetGuard)
 }
 
-// Admit counts one request of a fleet that there is. Most calls ask Redis
-// nothing. RATE_LIMITED with RetryAfter.
+// Admit counts one request of a fleet, mostly without asking Redis.
+// RATE_LIMITED with RetryAfter.
 func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
 }
 
-// Charge counts an admitted request as n more before it is done: RATE_LIMITED
-// with RetryAfter.
+// Charge counts an admitted request as n more. RATE_LIMITED with RetryAfter.
 func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
 	return l.fleetGuard(id).charge(n, now, l.fleetPermits(ctx, id))
 }
@@ -147,8 +144,8 @@ func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermit
 
 func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
 
-// flushLimitedFleets tells operators which fleets this process has refused since it
-// did so last. What fails to be written is told with the next refusal.
+// flushLimitedFleets stores which fleets this process has refused since the
+// last call. A failed write waits for the next refusal.
 func (l *core) flushLimitedFleets(ctx context.Context) error {
 	var values []any
 	l.guards.Range(func(id, guard any) bool {
@@ -167,8 +164,7 @@ func (l *core) flushLimitedFleets(ctx context.Context) error {
 	return failureOrNil(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
 }
 
-// Limited is when each fleet was last refused for being over its limit, to
-// some seconds; a fleet that never was is not in it.
+// Limited is when each fleet last exceeded its limit, within some seconds.
 func (l Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
 	known, err := l.rdb.HGetAll(ctx, l.limitedFleetsKey()).Result()
 	if err != nil {

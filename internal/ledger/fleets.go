@@ -16,21 +16,20 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// fleetPoll is how often the fleets' version is asked for: a change holds on
-// every gateway within a second (design section 5).
+// fleetPoll: a change holds on every gateway within a second (design section
+// 5).
 const fleetPoll = 250 * time.Millisecond
 
-// updateTries bounds how often a change is applied anew because somebody else
-// wrote in between.
+// updateTries bounds how often a change that met a conflict is repeated.
 const updateTries = 16
 
 // storedFleet is a fleet with its credentials.
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
-	// earlier are the hashes of earlier client secrets. The first one stands in the
-	// record; the others stand apart (previous), where programs that know of one
-	// only do not write over them.
+	// earlier are hashes of earlier client secrets. The first is in the record;
+	// the others are stored apart (previous), where releases that know of one
+	// only do not overwrite them.
 	earlier []EarlierSecret
 	// record, previous and controls are as read, for the comparison.
 	record, previous, controls string
@@ -53,8 +52,8 @@ func appendFleet(b []byte, f *storedFleet) []byte {
 	return appendTime(b, f.earlier[0].Until)
 }
 
-// appendControls is what operators control of a fleet besides its record: nothing for
-// one that is neither disabled nor has a limit of its own.
+// appendControls is empty for a fleet that is neither disabled nor has a limit
+// of its own.
 func appendControls(b []byte, f *delivery.Fleet) []byte {
 	rate := f.RequestsPerSecond
 	if rate == delivery.DefaultFleetRequests {
@@ -119,8 +118,8 @@ func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, er
 	return f, nil
 }
 
-// fleetKeys are the fleets' records, their version, their earlier client secrets,
-// and from when on tokens of accounts and fleets are good whose secrets were revoked.
+// fleetKeys are the fleets' records, their version, their earlier client
+// secrets, and the times before which tokens are revoked.
 func (l *core) fleetKeys() []string {
 	g := l.global.prefix
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
@@ -140,17 +139,17 @@ func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]by
 	return err
 }
 
-// Update reads a fleet, applies change, and writes it if nobody wrote in
-// between; otherwise it starts again with what is there. FLEET_NOT_FOUND; an
-// error of change is returned as it is.
+// Update applies change to a fleet and writes it; it starts again when the
+// fleet was changed in between. FLEET_NOT_FOUND; an error of change is returned
+// as it is.
 func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
 	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
 }
 
-// RotateSecret replaces the client secret; the one before works until
-// validUntil, as every earlier one does until its own time. revokeOld ends them all
-// within a poll, and with them every token that was issued before. A repeated call
-// with the same hash changes nothing more. FLEET_NOT_FOUND, TOO_MANY_SECRETS.
+// RotateSecret replaces the client secret; the previous one works until
+// validUntil. revokeOld ends all earlier ones, and every token issued before,
+// within a poll. A repeated call with the same hash changes nothing more.
+// FLEET_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
 		hash, now := string(secretHash[:]), l.now()
@@ -180,9 +179,9 @@ func (l *core) updateFleet(ctx context.Context, id delivery.FleetID, change func
 	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(f) })
 }
 
-// writeFleet reads, changes and writes a fleet. change gives the script's arguments
-// about client secrets, if it changes them: these follow the record, so that nobody
-// wrote them in between either.
+// writeFleet reads, changes and writes a fleet. change returns the script's
+// arguments about client secrets, if it changes them. The record is compared,
+// so they too were not changed in between.
 func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
 	keys := l.fleetKeys()
 	for range updateTries {
@@ -223,8 +222,8 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 	return nil, fmt.Errorf("fleet %s: %w", id, ErrConflict)
 }
 
-// FleetSnapshot is every fleet as of one version, and whose tokens were revoked. It
-// is immutable.
+// FleetSnapshot is every fleet as of one version, and whose tokens were
+// revoked. Immutable.
 type FleetSnapshot struct {
 	version   string
 	all       []*delivery.Fleet // by name
@@ -232,8 +231,8 @@ type FleetSnapshot struct {
 	notBefore map[[16]byte]int64
 }
 
-// NotBefore is from when on tokens of an account or a fleet are good, in Unix
-// seconds: those issued before were revoked. 0: always.
+// NotBefore is the Unix time before which tokens of an account or a fleet are
+// revoked; 0: none.
 func (s *FleetSnapshot) NotBefore(subject [16]byte) int64 { return s.notBefore[subject] }
 
 // All lists the fleets by name.
@@ -247,8 +246,8 @@ func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet {
 	return nil
 }
 
-// AppendCandidates appends what an order at p must be judged against: every
-// fleet that covers it, and every one that takes no orders because operators say so.
+// AppendCandidates appends every fleet that covers p, and every one that is
+// suspended or disabled.
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
 	for _, f := range s.all {
 		covers := f.Coverage.Contains(p)
@@ -270,9 +269,8 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 	return serving
 }
 
-// VerifySecret compares the SHA-256 of a client secret with the snapshot's,
-// in constant time; false for an unknown fleet too. A secret that was replaced is
-// right until its time is over.
+// VerifySecret compares the SHA-256 of a client secret with the present and the
+// earlier ones of the snapshot, in constant time.
 func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
 	s := l.fleets.Load()
 	if s == nil {
@@ -292,8 +290,8 @@ func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.
 // Snapshot is the latest snapshot; nil before the first was loaded.
 func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 
-// Load makes the snapshot anew if anything has changed. Fleets that are
-// unchanged keep their parsed coverage.
+// Load replaces the snapshot if anything has changed. Unchanged fleets keep
+// their parsed coverage.
 func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
@@ -337,8 +335,7 @@ func (l Fleets) Load(ctx context.Context) error {
 	return nil
 }
 
-// raiseEpoch takes over an epoch that was read or written. It never goes back: a
-// reply may be older than what this process has learned since it was asked for.
+// raiseEpoch takes over a newer epoch; a late reply may carry an older one.
 func (l *core) raiseEpoch(epoch uint32) {
 	for {
 		known := l.epoch.Load()
@@ -383,8 +380,8 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 	return s, nil
 }
 
-// Watch keeps the snapshot and the epoch fresh until ctx ends, and returns
-// why it ended. It never gives up on Redis.
+// Watch keeps the snapshot and the epoch fresh until ctx ends. It retries for
+// ever.
 func (l Fleets) Watch(ctx context.Context) error {
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()

@@ -44,17 +44,16 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 	return u, nil
 }
 
-// maxSideReports bounds what an order can be reported that is no step forward: other
-// couriers and failures. Steps forward are few by themselves.
+// maxSideReports bounds the other couriers and failures that are reported of an
+// order.
 const maxSideReports = 50
 
-// Report takes a courier's update: it appends it to the stream and notes in the
-// order what was reported, in one script (design section 5). What the order holds
-// already is answered alike and not appended. The order is answered as it stood
-// before. Errors: ORDER_NOT_FOUND, also for another fleet's order; ORDER_ENDED with
-// Status, but for the first Delivered, which is appended; JOB_NOT_AVAILABLE with
-// Status for an acceptance or a swap of an order that has ended, and for a swap
-// while nobody has it; JOB_TAKEN with Courier when another one has accepted it;
+// Report appends a courier's update to the stream and notes it in the order, in
+// one script (design section 5). What the order already holds is not appended.
+// It returns the order as it was before. Errors: ORDER_NOT_FOUND, also for
+// another fleet's order; ORDER_ENDED with Status, except for the first
+// Delivered; JOB_NOT_AVAILABLE with Status for an acceptance or swap of an
+// ended order, and a swap without a courier; JOB_TAKEN with Courier;
 // TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.partitionOfOrder(u.Order)
@@ -83,8 +82,7 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*
 	return o, refusedReport(name, o, &u)
 }
 
-// refusedReport is the refusal that a reply of report_update stands for; nil when
-// the order holds what was reported, or will.
+// refusedReport is the refusal for a reply of report_update, or nil.
 func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 	switch {
 	case reply == "ended" && u.Kind != delivery.KindStatus:
@@ -119,9 +117,9 @@ type Position struct {
 // positionsAtOnce keeps one script below a millisecond: others' orders wait for it.
 const positionsAtOnce = 200
 
-// ReportLocations keeps the newest position of each order. Orders that are
-// unknown, ended or another fleet's, and positions older than the known one, are
-// counted in ignored.
+// ReportLocations keeps the newest position of each order. ignored counts
+// positions that are older, or of orders that are unknown, ended or another
+// fleet's.
 func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
 	var calls []call
 	open := make(map[int]int) // by partition, the call that takes more; begins with 1
@@ -184,10 +182,9 @@ func (c jobCursor) String() string {
 	return fmt.Sprintf("%d.%d.%x", c.partition, c.score, c.member)
 }
 
-// Jobs lists a fleet's orders in a status, partition by partition, oldest first
-// within each. Listed are the states before the end, and Cancelled. next is
-// empty at the end. An order that changes while the pages are read appears at
-// most once in each status.
+// Jobs lists a fleet's orders in a status that is not terminal, or Cancelled,
+// by partition and age. next is empty at the end. An order that changes between
+// pages appears at most once in each status.
 func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
 	at, err := parseJobCursor(cursor)
 	if err != nil {
@@ -227,8 +224,8 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	return orders, next, nil
 }
 
-// jobsFrom reads up to limit members behind the cursor, and tells whether there
-// are more. Members of one score are ordered by their bytes.
+// jobsFrom reads up to limit members behind the cursor. Members of one score
+// are ordered by their bytes.
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
 	for offset := int64(0); ; {
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
