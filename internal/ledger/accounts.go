@@ -35,9 +35,8 @@ func accountFields(a *delivery.Account) ([]any, error) {
 	return []any{"name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits)}, nil
 }
 
-// writeAccount runs write_account.lua. A nil a keeps the windows' limits; an
-// empty revision is not compared. An update fails with ACCOUNT_NOT_FOUND or
-// ErrConflict.
+// writeAccount runs write_account.lua. A nil a keeps the windows' limits; an empty
+// revision is not compared. An update fails with ACCOUNT_NOT_FOUND or ErrConflict.
 func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
 	r := l.partitionOf(id)
 	keys := []string{r.account(id), r.key(kindAccounts)}
@@ -85,8 +84,8 @@ func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-// decodeAccount reads an account as of now. An excess without an end was stored
-// by an earlier release; the account's next request sets it again.
+// decodeAccount reads an account as of now. An excess without an end was stored by
+// an earlier release; the account's next request sets it again.
 func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
 	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
@@ -158,10 +157,10 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	return accounts, nil
 }
 
-// Update applies change to an account and writes it with the limits of its
-// windows in one script. It starts again when the account was changed in
-// between. Every gateway sees the change with the next request, and no window
-// is reset. ACCOUNT_NOT_FOUND; an error of change is returned as it is.
+// Update applies change to an account and writes it with the limits of its windows
+// in one script. It starts again when the account was changed in between. Every
+// gateway sees the change with the next request, and no window is reset.
+// ACCOUNT_NOT_FOUND; an error of change is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	for range updateTries {
 		a, err := l.Get(ctx, id)
@@ -184,11 +183,10 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
 }
 
-// RotateSecret replaces the client secret; the previous one works until
-// validUntil. revokeOld ends all earlier secrets now, and every token issued
-// before: here with the next login, elsewhere within a poll of the fleets. A
-// repeated call with the same hash changes nothing more. ACCOUNT_NOT_FOUND,
-// TOO_MANY_SECRETS.
+// RotateSecret replaces the client secret; the previous one works until validUntil.
+// revokeOld ends all earlier secrets now, and every token issued before: here with
+// the next login, elsewhere within a poll of the fleets. A repeated call with the
+// same hash changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	reply, err := l.runText(ctx, "rotate_credentials", []string{l.partitionOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())

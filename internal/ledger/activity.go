@@ -18,16 +18,15 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// MinuteActivity is what the service did in one minute, over all processes.
-// Each process adds its counts with Limits.Flush: the figures are at most
+// MinuteActivity is what the service did in one minute, over all processes. Each
+// process adds its counts with Limits.Flush: the figures are at most
 // FlushMinutesEvery late, and a crash loses what was not added yet.
 type MinuteActivity struct {
 	At time.Time // the minute's beginning
 	// Orders that were accepted, without replays, and that ended. An end whose
 	// reply was lost is not counted.
 	Created, Delivered, Failed, Cancelled int64
-	// Refused counts refused requests of the Vendor API by error code; may be
-	// nil.
+	// Refused counts refused requests of the Vendor API by error code; may be nil.
 	Refused map[delivery.Code]int64
 }
 
@@ -92,8 +91,8 @@ type addition struct {
 	amounts        []any // field and amount by turns
 }
 
-// keptAdditions bounds what waits while Redis is unavailable: one hour at the
-// pace of FlushMinutesEvery. The oldest are dropped.
+// keptAdditions bounds what waits while Redis is unavailable: one hour at the pace
+// of FlushMinutesEvery. The oldest are dropped.
 const keptAdditions = 360
 
 func newActivityCounts() *activityCounts {
@@ -102,8 +101,8 @@ func newActivityCounts() *activityCounts {
 	return &activityCounts{refused: make([]atomic.Int64, len(activityCodes)), process: processField + hex.EncodeToString(id[:])}
 }
 
-// CountRefusal counts a refused request of the Vendor API. An unknown code
-// counts as INTERNAL_ERROR.
+// CountRefusal counts a refused request of the Vendor API. An unknown code counts
+// as INTERNAL_ERROR.
 func (l Limits) CountRefusal(code delivery.Code) {
 	i, ok := activityIndex[code]
 	if !ok {
@@ -150,9 +149,9 @@ func (l *core) activityKey(minute int64) string {
 	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
-// flushActivity adds this process's counts to the current minute, and earlier
-// ones to their own. A failed addition waits for the next flush; the script
-// adds none twice.
+// flushActivity adds this process's counts to the current minute, and earlier ones
+// to their own. A failed addition waits for the next flush; the script adds none
+// twice.
 func (l *core) flushActivity(ctx context.Context, now time.Time) error {
 	a := l.activity
 	a.mu.Lock()
@@ -217,9 +216,9 @@ const (
 	FlushMinutesEvery = 10 * time.Second
 )
 
-// minuteCounts counts the requests of each account in this process since the
-// last flush. The figures only mark an account for operators, so a crash may
-// lose ten seconds of them.
+// minuteCounts counts the requests of each account in this process since the last
+// flush. The figures only mark an account for operators, so a crash may lose ten
+// seconds of them.
 type minuteCounts struct {
 	mu    sync.Mutex
 	byAcc map[delivery.AccountID]*minuteCount
@@ -253,9 +252,8 @@ func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
 }
 
 // Flush adds this process's counts to the current minute and marks or clears
-// accounts in sustained excess. Call it every FlushMinutesEvery, and once at
-// the end. After a failure the accounts' counts are lost and the activity's are
-// kept.
+// accounts in sustained excess. Call it every FlushMinutesEvery, and once at the
+// end. After a failure the accounts' counts are lost and the activity's are kept.
 func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	var calls []call
 	for account, c := range l.minutes.drain() {

@@ -62,8 +62,8 @@ type WebhooksLeft struct {
 	Scheduled bool
 }
 
-// WaitingEvent is an event in a queue: a version of an order, or a notice; all
-// zero for a ping.
+// WaitingEvent is an event in a queue: a version of an order, or a notice; all zero
+// for a ping.
 type WaitingEvent struct {
 	Order    delivery.OrderID
 	Sequence uint32
@@ -104,8 +104,8 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	return left, err
 }
 
-// orderItem is the length of an item that names an order's version: kind,
-// digest, day, sequence.
+// orderItem is the length of an item that names an order's version: kind, digest,
+// day, sequence.
 const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
 
 func (r partition) waitingEvents(items []string) []WaitingEvent {

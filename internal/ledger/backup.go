@@ -31,8 +31,8 @@ import (
 // follows.
 const holdPrefix = "backup@"
 
-// HoldLifetime is how long a hold counts, so that a backup that died does not
-// keep the streams for ever.
+// HoldLifetime is how long a hold counts, so that a backup that died does not keep
+// the streams for ever.
 const HoldLifetime = 24 * time.Hour
 
 // holdExpired tells a hold that nobody releases any more.
@@ -119,16 +119,16 @@ type Resumed struct {
 	Sessions int    // of the panel that were ended
 }
 
-// Resume prepares a Redis that was restored from a backup, before any program
-// is started:
+// Resume prepares a Redis that was restored from a backup, before any program is
+// started:
 //
 //   - The exporter goes on where it stood before ClickHouse was copied.
 //   - The epoch is raised, so that no version or event id is given out twice.
 //   - Sessions of the panel end: one that was ended after the backup would be
 //     open again.
 //
-// ErrOtherCopy unless Redis was restored from that backup. It may be repeated
-// after an error.
+// ErrOtherCopy unless Redis was restored from that backup. It may be repeated after
+// an error.
 func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
 	before, epoch, err := l.resumable(ctx, backup)
 	if err != nil || before {
@@ -153,8 +153,8 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 	return done, nil
 }
 
-// Resumable is nil when Redis was restored from that backup, whether or not it
-// was resumed since; else ErrOtherCopy.
+// Resumable is nil when Redis was restored from that backup, whether or not it was
+// resumed since; else ErrOtherCopy.
 func (l Backup) Resumable(ctx context.Context, backup string) error {
 	_, _, err := l.resumable(ctx, backup)
 	return err
@@ -185,8 +185,8 @@ func nextEpoch(epoch uint32, now time.Time) uint32 {
 	return max(epoch+1, uint32(max(now.Unix()-epochZero, 0)))
 }
 
-// setBack moves the exporter's group to the hold's position in every stream,
-// and removes the holds.
+// setBack moves the exporter's group to the hold's position in every stream, and
+// removes the holds.
 func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		from := "0-0" // a stream that is younger than the hold
@@ -241,13 +241,13 @@ type Node struct {
 	Slots string // of a cluster, as "0-5460,6000-6001"; empty: a single server
 }
 
-// Snapshots calls take with the data of each master in turn, as an RDB stream.
-// A master forks and goes on answering; the file holds whatever was answered
-// before the call. take must read to the end and check the sum (RDBSum); a
-// broken connection is an error of the reader.
+// Snapshots calls take with the data of each master in turn, as an RDB stream. A
+// master forks and goes on answering; the file holds whatever was answered before
+// the call. take must read to the end and check the sum (RDBSum); a broken
+// connection is an error of the reader.
 //
-// Masters of a cluster are copied at different moments. All of an account is on
-// one of them, so a copy is consistent for each account.
+// Masters of a cluster are copied at different moments. All of an account is on one
+// of them, so a copy is consistent for each account.
 func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
 	var nodes []*redis.Client
 	var mu sync.Mutex // masters of a cluster are listed at once
@@ -315,9 +315,9 @@ func (p patient) Read(b []byte) (int, error) {
 	return p.conn.Read(b)
 }
 
-// requestSnapshot asks as a replica does that wants nothing but the file;
-// otherwise the master would buffer later writes for it, and drop it when they
-// grow too large.
+// requestSnapshot asks as a replica does that wants nothing but the file; otherwise
+// the master would buffer later writes for it, and drop it when they grow too
+// large.
 func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io.Reader, error) {
 	var commands [][]string
 	switch {
@@ -349,8 +349,8 @@ func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io
 	return nil, errors.New("no snapshot was asked for")
 }
 
-// replyLine returns the next line that is not empty; a master sends empty ones
-// to keep the connection.
+// replyLine returns the next line that is not empty; a master sends empty ones to
+// keep the connection.
 func replyLine(in *bufio.Reader) (string, error) {
 	for {
 		line, err := in.ReadString('\n')

@@ -14,9 +14,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// scriptCall composes one call of a script in one buffer that the next call
-// uses again. It serves the order's path; run is simpler. Not safe for
-// concurrent use, and not to be changed while it is sent.
+// scriptCall composes one call of a script in one buffer that the next call uses
+// again. It serves the order's path; run is simpler. Not safe for concurrent use,
+// and not to be changed while it is sent.
 type scriptCall struct {
 	script script
 	prefix string
@@ -77,11 +77,10 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 	return cmd
 }
 
-// sentinel is a key that never exists. In a cluster every call names it, so
-// that a server whose slot is moving redirects the whole call (TRYAGAIN).
-// Without it the server would run a script whose named keys happen to exist,
-// and stop it at the first other key that has moved, with half of its writes
-// done.
+// sentinel is a key that never exists. In a cluster every call names it, so that a
+// server whose slot is moving redirects the whole call (TRYAGAIN). Without it the
+// server would run a script whose named keys happen to exist, and stop it at the
+// first other key that has moved, with half of its writes done.
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
 // keysOf are the keys of a call as the server wants them.
@@ -157,8 +156,8 @@ type call struct {
 	args []any
 }
 
-// runAll runs one script many times in one round trip and repeats the calls
-// that failed in a way that may pass.
+// runAll runs one script many times in one round trip and repeats the calls that
+// failed in a way that may pass.
 func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.Cmd, error) {
 	s := l.library.scripts[file]
 	if len(calls) == 0 {
@@ -209,9 +208,9 @@ const (
 	loadsOfOneCall = 3
 )
 
-// retry repeats a call that failed because the server lacks the library or, in
-// a cluster, is gone or moving the slot. The first call may have taken effect:
-// every script allows its own repetition.
+// retry repeats a call that failed because the server lacks the library or, in a
+// cluster, is gone or moving the slot. The first call may have taken effect: every
+// script allows its own repetition.
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(retryFor)
 	loads, pause := 0, firstPause
@@ -274,8 +273,8 @@ func failure(err error) error {
 	return err
 }
 
-// failures collects the errors of many streams; each text is kept once, with
-// its count. The zero value is empty. Not safe for concurrent use.
+// failures collects the errors of many streams; each text is kept once, with its
+// count. The zero value is empty. Not safe for concurrent use.
 type failures struct {
 	met   []error
 	times []int

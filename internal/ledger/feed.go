@@ -12,8 +12,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Role is a consumer group. Every partition has every group from the first
-// start, so that trimming never overtakes a role that has yet to run.
+// Role is a consumer group. Every partition has every group from the first start,
+// so that trimming never overtakes a role that has yet to run.
 type Role string
 
 // The roles that must have consumed an entry before it may be dropped. Events
@@ -87,22 +87,22 @@ func parseEvent(r partition, text string) (Event, error) {
 // Feed is how a role reads its entries.
 type Feed struct {
 	Role Role
-	// Consumer is unique among running processes and survives a restart, so
-	// that a process first finishes what it had begun.
+	// Consumer is unique among running processes and survives a restart, so that a
+	// process first finishes what it had begun.
 	Consumer string
-	// Handle acknowledges what it settles; the rest is handed out again. It
-	// gets entries of one partition in each stream's order, never two calls at
-	// once for a partition; with Every, entries of all partitions together.
+	// Handle acknowledges what it settles; the rest is handed out again. It gets
+	// entries of one partition in each stream's order, never two calls at once for
+	// a partition; with Every, entries of all partitions together.
 	Handle func(ctx context.Context, batch []Entry) error
-	// Every spaces reads of all partitions, so that batches collect; a full
-	// read is followed by the next at once. After Handle has failed with
-	// delivery.ErrUnavailable nothing new is read until the rest has succeeded.
-	// 0: each partition is read as soon as it has something.
+	// Every spaces reads of all partitions, so that batches collect; a full read is
+	// followed by the next at once. After Handle has failed with
+	// delivery.ErrUnavailable nothing new is read until the rest has succeeded. 0:
+	// each partition is read as soon as it has something.
 	Every time.Duration
 	// Log is optional.
 	Log func(msg string, args ...any)
-	// Batch is how many entries of a stream are read at once, 0: 256; with
-	// Every at most 50,000 of all streams.
+	// Batch is how many entries of a stream are read at once, 0: 256; with Every at
+	// most 50,000 of all streams.
 	Batch int
 	// ClaimAfter is when a dead consumer's entries are taken over; 0: 60 s.
 	ClaimAfter time.Duration
@@ -117,9 +117,9 @@ const (
 	maxPause      = 5 * time.Second
 )
 
-// Run reads until ctx ends: first what this consumer had begun, then new
-// entries, and now and then what dead consumers left. It creates missing groups
-// and retries for ever. It returns ctx's error.
+// Run reads until ctx ends: first what this consumer had begun, then new entries,
+// and now and then what dead consumers left. It creates missing groups and retries
+// for ever. It returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
 	if f.Batch == 0 {
 		f.Batch = 256
@@ -223,9 +223,9 @@ const (
 
 const leaveTimeout = 5 * time.Second
 
-// leave settles the last entries and removes this consumer's name; a successor
-// may have another name, and would wait for ClaimAfter. What fails stays
-// pending. ctx is over.
+// leave settles the last entries and removes this consumer's name; a successor may
+// have another name, and would wait for ClaimAfter. What fails stays pending. ctx
+// is over.
 func (r *feedReader) leave(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -239,8 +239,7 @@ func (r *feedReader) leave(ctx context.Context) {
 }
 
 // forget deletes consumers that have been silent for so long and have nothing
-// pending; an empty name means all. A failure is logged and left to the next
-// time.
+// pending; an empty name means all. A failure is logged and left to the next time.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	calls := make([]call, 0, len(r.streams))
 	for _, s := range r.streams {
@@ -251,8 +250,8 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 	}
 }
 
-// redoLater backs off before the next look at unsettled entries. New ones are
-// read meanwhile.
+// redoLater backs off before the next look at unsettled entries. New ones are read
+// meanwhile.
 func (r *feedReader) redoLater() {
 	r.redoAt = time.Now().Add(r.redoPause)
 	r.redoPause = min(2*r.redoPause, maxPause)

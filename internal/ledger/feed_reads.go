@@ -155,10 +155,10 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 	}
 }
 
-// handleUnsettled handles entries that were handed out before, all together
-// first: after a long outage all have been handed out often, and none is at
-// fault. If that fails permanently, each that has failed too often is handled
-// by itself and dead-lettered if it fails, so that the rest can go on.
+// handleUnsettled handles entries that were handed out before, all together first:
+// after a long outage all have been handed out often, and none is at fault. If that
+// fails permanently, each that has failed too often is handled by itself and
+// dead-lettered if it fails, so that the rest can go on.
 func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
 	counts, err := r.deliveries(ctx, s, messages)
 	if err != nil {

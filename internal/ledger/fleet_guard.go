@@ -63,8 +63,8 @@ func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
 	return nil
 }
 
-// charge spends n more permits for an admitted request, or none: RATE_LIMITED
-// with RetryAfter. n is capped at what the bucket holds.
+// charge spends n more permits for an admitted request, or none: RATE_LIMITED with
+// RetryAfter. n is capped at what the bucket holds.
 func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,8 +101,8 @@ func (g *fleetGuard) take(n int, take takePermits) error {
 	return nil
 }
 
-// refilled is after how long an empty bucket has n permits; one more, because
-// it rounds down.
+// refilled is after how long an empty bucket has n permits; one more, because it
+// rounds down.
 func (g *fleetGuard) refilled(n int) time.Duration {
 	return time.Duration(n+1) * time.Second / time.Duration(g.rate)
 }
@@ -121,8 +121,8 @@ func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
 	return g.(*fleetGuard)
 }
 
-// Admit counts one request of a fleet, mostly without asking Redis.
-// RATE_LIMITED with RetryAfter.
+// Admit counts one request of a fleet, mostly without asking Redis. RATE_LIMITED
+// with RetryAfter.
 func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
 }
@@ -144,8 +144,8 @@ func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermit
 
 func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
 
-// flushLimitedFleets stores which fleets this process has refused since the
-// last call. A failed write waits for the next refusal.
+// flushLimitedFleets stores which fleets this process has refused since the last
+// call. A failed write waits for the next refusal.
 func (l *core) flushLimitedFleets(ctx context.Context) error {
 	var values []any
 	l.guards.Range(func(id, guard any) bool {

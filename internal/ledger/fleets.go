@@ -16,8 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// fleetPoll: a change holds on every gateway within a second (design section
-// 5).
+// fleetPoll: a change holds on every gateway within a second (design section 5).
 const fleetPoll = 250 * time.Millisecond
 
 // updateTries bounds how often a change that met a conflict is repeated.
@@ -27,9 +26,9 @@ const updateTries = 16
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
-	// earlier are hashes of earlier client secrets. The first is in the record;
-	// the others are stored apart (previous), where releases that know of one
-	// only do not overwrite them.
+	// earlier are hashes of earlier client secrets. The first is in the record; the
+	// others are stored apart (previous), where releases that know of one only do
+	// not overwrite them.
 	earlier []EarlierSecret
 	// record, previous and controls are as read, for the comparison.
 	record, previous, controls string
@@ -52,8 +51,8 @@ func appendFleet(b []byte, f *storedFleet) []byte {
 	return appendTime(b, f.earlier[0].Until)
 }
 
-// appendControls is empty for a fleet that is neither disabled nor has a limit
-// of its own.
+// appendControls is empty for a fleet that is neither disabled nor has a limit of
+// its own.
 func appendControls(b []byte, f *delivery.Fleet) []byte {
 	rate := f.RequestsPerSecond
 	if rate == delivery.DefaultFleetRequests {
@@ -118,8 +117,8 @@ func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, er
 	return f, nil
 }
 
-// fleetKeys are the fleets' records, their version, their earlier client
-// secrets, and the times before which tokens are revoked.
+// fleetKeys are the fleets' records, their version, their earlier client secrets,
+// and the times before which tokens are revoked.
 func (l *core) fleetKeys() []string {
 	g := l.global.prefix
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
@@ -139,17 +138,16 @@ func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]by
 	return err
 }
 
-// Update applies change to a fleet and writes it; it starts again when the
-// fleet was changed in between. FLEET_NOT_FOUND; an error of change is returned
-// as it is.
+// Update applies change to a fleet and writes it; it starts again when the fleet
+// was changed in between. FLEET_NOT_FOUND; an error of change is returned as it is.
 func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
 	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
 }
 
-// RotateSecret replaces the client secret; the previous one works until
-// validUntil. revokeOld ends all earlier ones, and every token issued before,
-// within a poll. A repeated call with the same hash changes nothing more.
-// FLEET_NOT_FOUND, TOO_MANY_SECRETS.
+// RotateSecret replaces the client secret; the previous one works until validUntil.
+// revokeOld ends all earlier ones, and every token issued before, within a poll. A
+// repeated call with the same hash changes nothing more. FLEET_NOT_FOUND,
+// TOO_MANY_SECRETS.
 func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
 		hash, now := string(secretHash[:]), l.now()
@@ -180,8 +178,8 @@ func (l *core) updateFleet(ctx context.Context, id delivery.FleetID, change func
 }
 
 // writeFleet reads, changes and writes a fleet. change returns the script's
-// arguments about client secrets, if it changes them. The record is compared,
-// so they too were not changed in between.
+// arguments about client secrets, if it changes them. The record is compared, so
+// they too were not changed in between.
 func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
 	keys := l.fleetKeys()
 	for range updateTries {
@@ -222,8 +220,8 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 	return nil, fmt.Errorf("fleet %s: %w", id, ErrConflict)
 }
 
-// FleetSnapshot is every fleet as of one version, and whose tokens were
-// revoked. Immutable.
+// FleetSnapshot is every fleet as of one version, and whose tokens were revoked.
+// Immutable.
 type FleetSnapshot struct {
 	version   string
 	all       []*delivery.Fleet // by name
@@ -290,8 +288,8 @@ func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.
 // Snapshot is the latest snapshot; nil before the first was loaded.
 func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 
-// Load replaces the snapshot if anything has changed. Unchanged fleets keep
-// their parsed coverage.
+// Load replaces the snapshot if anything has changed. Unchanged fleets keep their
+// parsed coverage.
 func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
@@ -380,8 +378,7 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 	return s, nil
 }
 
-// Watch keeps the snapshot and the epoch fresh until ctx ends. It retries for
-// ever.
+// Watch keeps the snapshot and the epoch fresh until ctx ends. It retries for ever.
 func (l Fleets) Watch(ctx context.Context) error {
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()

@@ -48,13 +48,12 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 // order.
 const maxSideReports = 50
 
-// Report appends a courier's update to the stream and notes it in the order, in
-// one script (design section 5). What the order already holds is not appended.
-// It returns the order as it was before. Errors: ORDER_NOT_FOUND, also for
-// another fleet's order; ORDER_ENDED with Status, except for the first
-// Delivered; JOB_NOT_AVAILABLE with Status for an acceptance or swap of an
-// ended order, and a swap without a courier; JOB_TAKEN with Courier;
-// TOO_MANY_REPORTS.
+// Report appends a courier's update to the stream and notes it in the order, in one
+// script (design section 5). What the order already holds is not appended. It
+// returns the order as it was before. Errors: ORDER_NOT_FOUND, also for another
+// fleet's order; ORDER_ENDED with Status, except for the first Delivered;
+// JOB_NOT_AVAILABLE with Status for an acceptance or swap of an ended order, and a
+// swap without a courier; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
@@ -117,9 +116,8 @@ type Position struct {
 // positionsAtOnce keeps one script below a millisecond: others' orders wait for it.
 const positionsAtOnce = 200
 
-// ReportLocations keeps the newest position of each order. ignored counts
-// positions that are older, or of orders that are unknown, ended or another
-// fleet's.
+// ReportLocations keeps the newest position of each order. ignored counts positions
+// that are older, or of orders that are unknown, ended or another fleet's.
 func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
 	var calls []call
 	open := make(map[int]int) // by partition, the call that takes more; begins with 1
@@ -182,9 +180,9 @@ func (c jobCursor) String() string {
 	return fmt.Sprintf("%d.%d.%x", c.partition, c.score, c.member)
 }
 
-// Jobs lists a fleet's orders in a status that is not terminal, or Cancelled,
-// by partition and age. next is empty at the end. An order that changes between
-// pages appears at most once in each status.
+// Jobs lists a fleet's orders in a status that is not terminal, or Cancelled, by
+// partition and age. next is empty at the end. An order that changes between pages
+// appears at most once in each status.
 func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
 	at, err := parseJobCursor(cursor)
 	if err != nil {
@@ -224,8 +222,8 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	return orders, next, nil
 }
 
-// jobsFrom reads up to limit members behind the cursor. Members of one score
-// are ordered by their bytes.
+// jobsFrom reads up to limit members behind the cursor. Members of one score are
+// ordered by their bytes.
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
 	for offset := int64(0); ; {
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{

@@ -145,10 +145,9 @@ func (r partition) fleetStores(fleet delivery.FleetID) string {
 	return r.keyOf(kindFleetStores, fleet[:])
 }
 
-// retiredBits is how many bits of a digest choose the bucket of a retired
-// external id: 16,384 buckets in each of 16 partitions hold five million ids at
-// about 19 each, of 11 bytes, and a hundred million at about 380. Every creation
-// reads one.
+// retiredBits is how many bits of a digest choose the bucket of a retired external
+// id. Five million ids in 16 partitions make buckets of about 19, of 11 bytes each;
+// every creation reads one.
 const retiredBits = 14
 
 // retiredSuffix names the bucket of a digest by its last 14 bits.
@@ -174,15 +173,12 @@ func (r partition) orderOfMember(member string) delivery.OrderID {
 	return delivery.MakeOrderID(r.number, uint16(member[12])<<8|uint16(member[13]), digest)
 }
 
-// clusterSlots is the number of hash slots of Redis Cluster.
 const clusterSlots = 16384
 
-// partitionTags names every partition's hash tag: the environment's letter,
-// the number in hex, and, where needed, a few letters that move the tag's slot
-// into the middle half of the partition's even share of the cluster's slots.
-// Masters that own even ranges of slots therefore own even numbers of
-// partitions. The names depend on the count only, so they are the same in every
-// process for ever.
+// partitionTags names every partition's hash tag: the environment's letter, the
+// number in hex, and, where needed, letters that move the tag's slot into the
+// middle half of the partition's share, so that masters with even ranges of slots
+// have even numbers of partitions. The names depend on the count only.
 func partitionTags(env byte, partitions int) []string {
 	tags := make([]string, partitions)
 	share := clusterSlots / partitions
@@ -209,8 +205,8 @@ func letters(n int) string {
 	return s
 }
 
-// partitionOf spreads accounts over partitions. Changing it would lose every
-// account: it is part of the stored layout.
+// partitionNumber spreads accounts over partitions. It is part of the stored
+// layout; never change it.
 func partitionNumber(account delivery.AccountID, partitions int) int {
 	h := fnv.New64a()
 	h.Write(account[:])

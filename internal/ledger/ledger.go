@@ -29,56 +29,48 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// ErrConflict says that a record was changed by somebody else since it was
-// read. Read it again and decide again.
+// ErrConflict: the record was changed since it was read.
 var ErrConflict = errors.New("the record was changed in between")
 
-// DefaultPartitions is the number of partitions of a new ledger whose
-// configuration names none.
+// DefaultPartitions is the number of partitions of a new ledger.
 const DefaultPartitions = 16
 
 // Config says which Redis, and how it is used.
 type Config struct {
 	// URL is redis://, rediss:// or unix://. For a cluster, name one or more
-	// masters: redis://host1:port?addr=host2:port&addr=host3:port. Whether it
-	// is a cluster is asked of the server.
+	// masters: redis://host1:port?addr=host2:port&addr=host3:port.
 	URL string
 	TLS TLSFiles // for rediss://
 	// Environment is "production" or "sandbox"; every key carries it.
 	Environment string
-	// Partitions is fixed at the first start, 1 to 1024; Open fails on a ledger
-	// that was started with another number. 0: what is stored, or
-	// DefaultPartitions for a new ledger.
+	// Partitions is fixed at the first start, 1 to 1024; Open fails if it differs.
+	// 0: what is stored, or DefaultPartitions.
 	Partitions int
 	// PoolSize is the number of connections for requests; 0: ten per core.
 	PoolSize int
-	// Pipelines is how many connections all requests share, each written to and
-	// read from at the same time, so that both sides handle many requests with
-	// one system call. 0: every request has a connection to itself.
+	// Pipelines is how many connections all requests share, so that many requests
+	// take one system call. 0: each request has a connection to itself.
 	Pipelines int
-	// Secrets seals webhook secrets at rest, for who registers or sends webhooks.
+	// Secrets seals webhook secrets at rest.
 	Secrets SecretKeys
 	Log     *slog.Logger // nil: slog.Default()
-	// Observe gives each operation, such as "create_order", an observer of its
-	// calls; optional.
+	// Observe returns the observer of an operation, such as "create_order";
+	// optional.
 	Observe func(operation string) CallObserver
 
-	// Now and ClockKey take the place of the clocks in tests: this process's, and
-	// that of the scripts, which then read microseconds since 1970 from that key
-	// while it is there.
+	// Now and ClockKey replace the clocks in tests: this process's, and that of the
+	// scripts, which read microseconds since 1970 from that key while it exists.
 	Now      func() time.Time
 	ClockKey string
 
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
 
-// CallObserver is called when a call of one operation has ended, with the context
-// it was made with, when it began, and its failure. It must not block. Calls that
-// share a round trip are one.
+// CallObserver is called when a call has ended. It must not block. Calls that share
+// a round trip are one.
 type CallObserver func(ctx context.Context, began time.Time, err error)
 
-// Ledger is the connection to Redis, with the calls of each consumer. It is safe
-// for concurrent use.
+// Ledger is the connection to Redis. It is safe for concurrent use.
 type Ledger struct {
 	*core
 	Orders    Orders
@@ -126,8 +118,7 @@ type (
 	Audit struct{ *core }
 )
 
-// core is what all consumers share: the connections and what this process knows
-// of the ledger.
+// core is what all consumers share.
 type core struct {
 	rdb        redis.UniversalClient // everything but what the other two do
 	calls      redis.UniversalClient // single scripts, in pipelines if so configured
@@ -153,9 +144,8 @@ type core struct {
 	log         *slog.Logger
 }
 
-// Open connects, checks the ledger's partitions and reads its epoch. It fails
-// with delivery.ErrUnavailable while Redis is unavailable; callers try again.
-// Trying again does not help against ErrTLS.
+// Open connects, checks the partitions and reads the epoch. Try again after
+// delivery.ErrUnavailable, but not after ErrTLS.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l, err := open(ctx, cfg)
 	if err != nil && isDistrust(err) {
@@ -194,8 +184,8 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
-// checkMeta compares what is fixed for ever with the configuration, and stores
-// it at the first start. Two first starts at once agree: HSETNX decides.
+// checkMeta compares what is fixed for ever with the configuration, and stores it
+// at the first start. Of two first starts at once HSETNX decides.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	key := l.global.prefix + "meta"
 	wanted := cfg.Partitions
@@ -236,14 +226,13 @@ func metaNumber(values []any, i int) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// Close gives the connections back. What is in flight fails.
+// Close closes the connections. Calls in flight fail.
 func (l *Ledger) Close() error {
 	return errors.Join(l.rdb.Close(), l.readers.Close())
 }
 
-// Ping answers nil when Redis answers; of a cluster one master is enough: while
-// another is being replaced, the accounts of the rest go on, and a balancer must
-// not take every gateway away from them.
+// Ping is nil when Redis answers. One master of a cluster is enough: while another
+// is replaced, a balancer must not remove every gateway.
 func (l *Ledger) Ping(ctx context.Context) error {
 	var answered atomic.Bool
 	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
@@ -257,8 +246,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ServerTime is what Redis's clock shows, in a cluster one node's. It costs a
-// round trip.
+// ServerTime is Redis's clock, in a cluster one node's.
 func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 	now, err := l.rdb.Time(ctx).Result()
 	if err != nil {
@@ -278,8 +266,7 @@ func (l *core) partitionOf(account delivery.AccountID) partition {
 	return l.partitions[partitionNumber(account, len(l.partitions))]
 }
 
-// partitionOfOrder is the partition that an order id names; false for an id that this
-// ledger cannot have issued.
+// partitionOfOrder is false for an order id that this ledger cannot have issued.
 func (l *core) partitionOfOrder(id delivery.OrderID) (partition, bool) {
 	if id.IsZero() || id.Partition() >= len(l.partitions) {
 		return partition{}, false

@@ -14,8 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// refusedKept bounds the history of refused updates, and of dead letters, per
-// partition.
+// refusedKept bounds the refused updates, and the dead letters, of a partition.
 const refusedKept = 10_000
 
 // Commit appends changes to an order, or swaps its courier, and settles the
@@ -25,15 +24,14 @@ type Commit struct {
 	Changes []delivery.Change // each becomes one version and one event
 	Swap    *delivery.Courier // replaces the courier, after the changes, without a version
 	Settles []Entry           // acknowledged with it, for RoleStatus
-	// Silent: it is a conflict, too, if a courier has been heard of since the
-	// order was read. Reports raise no version.
+	// Silent makes it a conflict, too, if a courier has reported since the order
+	// was read. Reports raise no version.
 	Silent bool
 }
 
 // Commit runs one script per commit, in one round trip. result[i] is nil,
-// ErrConflict (read the order again and decide again) or ORDER_NOT_FOUND; what
-// such a commit settles stays pending. The second error is Redis's: then nothing
-// is known of any of them, and every one may be repeated.
+// ErrConflict or ORDER_NOT_FOUND; what a failed commit settles stays pending. After
+// an error of Redis every commit may be repeated.
 func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error, err error) {
 	calls := make([]call, len(commits))
 	for i := range commits {
@@ -90,8 +88,8 @@ func (l *core) commitCall(c *Commit) call {
 	return call{keys: []string{r.order(o.ID.Digest()), r.key(kindUpdates)}, args: args}
 }
 
-// nextTimer is when the changed order must be looked at again; it may be too
-// early, never too late.
+// nextTimer is when the changed order must be looked at; maybe too early, never too
+// late.
 func nextTimer(o *delivery.Order, changes []delivery.Change) time.Time {
 	if len(changes) == 0 {
 		return time.Time{}
@@ -109,8 +107,8 @@ func nextTimer(o *delivery.Order, changes []delivery.Change) time.Time {
 // firstTimerAfter is the earliest that any timer of a new order can be due.
 const firstTimerAfter = 15 * time.Minute
 
-// IndexJobs puts the new orders among these events on their fleets' job lists,
-// sets their first timer, and acknowledges all of the events, in one script.
+// IndexJobs adds the new orders among these events to their fleets' job lists, sets
+// their first timer and acknowledges all events, in one script.
 func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -128,9 +126,9 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 	return err
 }
 
-// RefuseUpdate keeps an update that the table of moves forbids, for
-// the panel, and acknowledges it, in one script. status is the order's. late says
-// that it is a delivery.LateDelivery: then an event tells finance of it, once.
+// RefuseUpdate keeps a forbidden update for the panel and acknowledges it, in one
+// script. status is the order's. late: it is a delivery.LateDelivery, of which one
+// event informs finance.
 func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
 	r := l.partitions[e.Partition]
 	var event []byte
@@ -148,16 +146,13 @@ func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.St
 	return err
 }
 
-// maxUnsettled bounds what one look at unsettled updates reads.
+// maxUnsettled bounds one read of unsettled updates.
 const maxUnsettled = 1000
 
-// UnsettledUpdates tells of which orders of a partition an update waits to be
-// decided: nobody has read it, or a worker, be it dead, has read it and not
-// settled it. known is false when that cannot be told: too many wait, or the
-// group is missing.
-//
-// The answer covers every update that was taken before the call. An entry that is
-// settled meanwhile may or may not be in it.
+// UnsettledUpdates are the orders of a partition with an update that is unread or
+// pending. known is false when too many wait, or the group is missing. The answer
+// covers every update taken before the call; one that is settled meanwhile may or
+// may not be in it.
 func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
 	key := l.partitions[partition].key(kindUpdates)
 	groups, there, err := l.groupsOf(ctx, key)
@@ -214,7 +209,7 @@ func (l Lifecycle) DueOrders(ctx context.Context, partition int, now time.Time, 
 }
 
 // Postpone sets an order's timer; the zero time removes it. An order that was
-// committed in between keeps the later of its timers until it next runs out.
+// committed in between keeps the later timer.
 func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
 	r, ok := l.partitionOfOrder(id)
 	if !ok {
@@ -232,10 +227,9 @@ func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time
 	return nil
 }
 
-// Trim drops a partition's stream entries that are older than keep and that
-// every group has read and settled, and of what no replay looks at, couriers'
-// updates and attempts that go on, all that are settled; it drops nothing while a
-// required group is missing. Returns how many entries went.
+// Trim drops entries that every group has settled: couriers' updates and attempts
+// that go on at once, others, which replays read, once they are older than keep. It
+// drops nothing while a required group is missing. It returns how many it dropped.
 func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.partitions[partition]
 	total := int64(0)
@@ -261,7 +255,7 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 }
 
 // settledUntil is the time up to which every group has settled every entry: now
-// when they are done with all there are; the zero time when nothing is certain.
+// when none is left, zero when it cannot be told.
 func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) {
 	now := time.Now() // before the look: what comes later is not settled
 	floor, unsettled, err := l.floor(ctx, key)
@@ -280,11 +274,11 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 	return until, nil
 }
 
-// Retire removes orders of a partition that ended before a time and whose events
-// every group has settled; their external ids stay remembered for ever. A report
-// that waits to be decided moves that time back by its age: a Delivered that was
-// acknowledged finds its order, however long the status workers were away. Returns
-// how many entries of the lists of ended orders were settled, at most limit.
+// Retire removes orders that ended before a time and whose events every group has
+// settled; their external ids stay for ever. The age of an undecided report moves
+// that time back, so that a Delivered that was acknowledged finds its order after
+// any outage of the status workers. It returns how many entries it settled, at most
+// limit.
 func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.partitions[partition]
 	settled, err := l.settledUntil(ctx, r.key(kindEvents))

@@ -15,7 +15,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Endpoint names a bucket of the spec's limits table.
+// Endpoint is a bucket of the spec's limits table.
 type Endpoint uint8
 
 // The buckets. Every vendor endpoint counts in exactly one; /webhook counts in
@@ -35,8 +35,8 @@ const endpointLetters = "oscpt"
 func (e Endpoint) letter() byte { return endpointLetters[e] }
 
 // Quota is the state of the bucket that a request was counted in, for the
-// X-RateLimit headers (spec, "Limits", rule 2). It is exact: Remaining more
-// requests pass if they come now. A zero Limit means that nothing was counted.
+// X-RateLimit headers (spec, "Limits", rule 2). Remaining more requests pass now. A
+// zero Limit: nothing was counted.
 type Quota struct {
 	Limit     int
 	Remaining int
@@ -48,8 +48,7 @@ type Quota struct {
 // quotaSize is the packed quota of a reply, see reply in lua/window.lua.
 const quotaSize = 4 + 4 + 6 + 4 + 4 + 4
 
-// countingReply is a script's reply to a request that counts: its name, the quota,
-// how long to wait when it was refused, and whatever it answers besides.
+// countingReply is a script's reply to a request that counts.
 type countingReply struct {
 	name    string
 	quota   Quota
@@ -120,11 +119,9 @@ func (l *core) parseCounting(reply string, account delivery.AccountID) (counting
 	return c, c.refusal()
 }
 
-// Consume counts one request that needs nothing else of the ledger: a body that
-// could not be read, an order id that is none, the webhook endpoints. Errors:
-// RATE_LIMITED with RetryAfter (then nothing was counted), ACCOUNT_SUSPENDED,
-// TOKEN_INVALID when the account does not exist. The Quota is valid with all
-// but the last.
+// Consume counts one request that needs nothing else of the ledger. Errors:
+// RATE_LIMITED with RetryAfter (nothing was counted), ACCOUNT_SUSPENDED,
+// TOKEN_INVALID for an unknown account. The Quota is valid with all but the last.
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "consume", account,
@@ -132,11 +129,10 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 	return c.quota, err
 }
 
-// CountToken verifies the SHA-256 of a client secret and counts the token, in
-// one script. Errors besides Consume's: INVALID_CREDENTIALS, also for an account
-// that does not exist; nothing is counted then, so a stranger cannot use up a
-// vendor's tokens. notBefore is from when on the account's tokens are good, see
-// FleetSnapshot: the token is good only if it is issued no earlier.
+// CountToken verifies the SHA-256 of a client secret and counts the token, in one
+// script. Errors besides Consume's: INVALID_CREDENTIALS, also for an unknown
+// account; nothing is counted then, so a stranger cannot use up a vendor's tokens.
+// The token must not be issued before notBefore, see FleetSnapshot.
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "count_token", account,
@@ -148,10 +144,9 @@ func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secr
 	return c.quota, int64(f.uint16())<<32 | int64(f.uint32()), err
 }
 
-// allow asks a limit that means spacing. The library stores until when it is used
-// up. After Redis's clock has gone back that lies further ahead than any use can
-// put it, and would refuse for as long as the clock went back; then it is
-// forgotten.
+// allow asks a limit that spaces requests. The library stores until when it is used
+// up. When Redis's clock has gone back, that lies further ahead than any use can
+// put it; then it is reset.
 func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit) (*redis_rate.Result, error) {
 	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.Allow(ctx, key, limit) })
 }
@@ -179,7 +174,8 @@ const (
 	windowsBucket    = 2
 )
 
-// packLimit is an endpoint's limit as it stands at the head of its windows: flags, then count and seconds of both windows.
+// packLimit is an endpoint's limit at the head of its windows: flags, then count
+// and seconds of both windows.
 func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
 	var b [17]byte
 	if suspended {
@@ -210,9 +206,8 @@ func limitOf(l *delivery.Limits, e Endpoint) delivery.EndpointLimit {
 	}
 }
 
-// WindowUse is a limit and how much of it is used. Window.Count less Used is how
-// many requests pass now; Used may be above a limit that was just lowered. A
-// zero Window.Count: there is no such limit.
+// WindowUse is a limit and how much of it is used, which may be more than a limit
+// that was just lowered. A zero Window.Count: no limit.
 type WindowUse struct {
 	Window delivery.Window
 	Used   int
@@ -220,11 +215,9 @@ type WindowUse struct {
 
 // EndpointUse is how much of an endpoint's limits an account has used.
 //
-// The stores' Sustained is a bucket, which is no window of its limit's figures:
-// it holds Burst.Count requests and is refilled at the sustained rate. It is
-// shown as what it comes to: at most Window.Count requests, a full one is empty
-// again after Window.Seconds. Used is its debt in whole requests, the last one
-// that has begun to be paid off included.
+// The stores' Sustained is a bucket of Burst.Count requests, refilled at the
+// sustained rate. It is shown as a window: at most Window.Count requests, empty
+// again after Window.Seconds. Used is its debt in whole requests, rounded up.
 type EndpointUse struct {
 	Endpoint         Endpoint
 	Sustained, Burst WindowUse
@@ -244,9 +237,8 @@ func (e Endpoint) String() string {
 // useSize is one endpoint's part of the reply of lua/usage.lua.
 const useSize = 1 + 6*4
 
-// Usage tells how much of every endpoint's limits each account has used, as the
-// next request would find it, in one round trip. It counts nothing and writes
-// nothing. The use of an unknown account is nil in its place.
+// Usage is how much of every endpoint's limits each account has used, as the next
+// request would find it. It writes nothing. An unknown account's is nil.
 func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
 	calls := make([]call, len(accounts))
 	for i, id := range accounts {
@@ -302,7 +294,7 @@ var (
 	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
 )
 
-// loginGuards are the two counts of a wrong credential: by address, and by client id
+// loginGuards are the counts of a wrong credential: by address, and by client id
 // and address.
 func loginGuards(clientID, address string) [2]loginGuard {
 	digest := func(text string) loginKey { return delivery.OrderDigest(delivery.AccountID{}, text) }
@@ -325,8 +317,8 @@ type loginGuard struct {
 const (
 	throttledKept = 16_384
 	secretsKept   = 4096
-	// How old what is known of accounts may be; a change by an operator holds on
-	// every gateway within a second.
+	// How old the known accounts and secrets may be; a change holds on every
+	// gateway within a second.
 	accountsKnown = time.Second
 	secretsKnown  = 250 * time.Millisecond
 )
@@ -348,9 +340,8 @@ type knownSecrets struct {
 }
 
 // CountFailedLogin counts a wrong credential by address, and by client id and
-// address; address is whatever stands for one caller. It answers RATE_LIMITED
-// once there were too many. It is never asked about a credential that is right,
-// so it refuses nobody who has one.
+// address. RATE_LIMITED once there were too many. Correct credentials are never
+// counted.
 func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	for _, guard := range loginGuards(clientID, address) {
 		result, err := l.allow(ctx, l.global.prefix+guard.kind+string(guard.key[:]), guard.limit)
@@ -365,14 +356,12 @@ func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) 
 	return nil
 }
 
-// TooManyLogins is the refusal of a wrong credential that may be tried again after a
-// time.
+// TooManyLogins is the refusal of a wrong credential.
 func TooManyLogins(wait time.Duration) error {
 	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: wait, Message: "too many wrong credentials from this address"}
 }
 
-// LoginWait is how long CountFailedLogin would go on refusing, as far as this process
-// has been told; 0: it must be asked.
+// LoginWait is how long CountFailedLogin is known to go on refusing; 0: ask it.
 func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
 	now := l.now()
 	l.logins.mu.Lock()
@@ -392,10 +381,9 @@ func (c *logins) throttle(key loginKey, until time.Time) {
 	c.throttled[key] = until
 }
 
-// KnowsAccountSecret compares the SHA-256 of a client secret with what this process
-// knows of the account, which is read again at most every quarter of a second, and
-// whether there is such an account every second: what is wrong costs Redis next to
-// nothing, however often it is asked. What it calls right CountToken must judge.
+// KnowsAccountSecret compares the SHA-256 of a client secret with a cached copy, a
+// quarter of a second old at most, so that wrong credentials cost Redis next to
+// nothing. A correct one must be checked by CountToken.
 func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
 	exists, err := l.knowsAccount(ctx, account)
 	if err != nil || !exists {

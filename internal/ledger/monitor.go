@@ -18,15 +18,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Stats is what operators watch, summed over the partitions.
+// Stats are figures for operators, summed over the partitions.
 type Stats struct {
 	Events, Updates int64          // entries in the streams
 	Unread          map[Role]int64 // entries that a role has yet to read
 	Pending         map[Role]int64 // read and not settled
 	RefusedUpdates  int64          // entries kept of updates that were refused
 	DeadLetters     int64
-	// InFlight is how many orders have not ended: those with a timer, which an
-	// order has from when the status role sees it to its end.
+	// InFlight counts orders with a timer, which have not ended.
 	InFlight int64
 }
 
@@ -65,14 +64,14 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// Server is what one Redis server, of a cluster one master, says of itself.
+// Server is what one Redis server, in a cluster one master, reports of itself.
 type Server struct {
 	Addr                  string
 	MemoryUsed, MemoryMax int64 // bytes; a MemoryMax of 0 means no limit
 	Clients               int64 // connections
 	Commands              int64 // since its start
-	// AOF is whether it writes one, AOFBroken whether its last write or rewrite
-	// failed, AOFDelayed how often a write waited for the disk.
+	// AOFBroken: the last write or rewrite failed. AOFDelayed counts writes that
+	// waited for the disk.
 	AOF, AOFBroken bool
 	AOFDelayed     int64
 	Replicas       int64
@@ -124,9 +123,8 @@ func parseServer(addr, info string) Server {
 	}
 }
 
-// Epochs are the ledger's: the one that this process opened it with, and the one
-// it has now. They differ when a backup was restored (Resume) under a process that
-// was not started anew.
+// Epochs are the epoch that this process opened the ledger with and the stored one.
+// They differ when a backup was restored (Resume) under a running process.
 func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
 	if err != nil {
@@ -157,8 +155,8 @@ type historyEntry struct {
 	ms, n     uint64 // its id
 }
 
-// newestEntries reads the newest entries of a stream of every partition in one
-// round trip, newest first.
+// newestEntries reads the newest entries of a stream of every partition, newest
+// first.
 func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
@@ -184,9 +182,8 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	return entries[:min(limit, len(entries))], nil
 }
 
-// RefusedUpdate is a courier's update that the table of moves forbids, as far as
-// its entry tells. One whose entry cannot be read has the time and the Reason
-// only, which then says so.
+// RefusedUpdate is a courier's update that the table of moves forbids. An
+// unreadable one has the time and a Reason that says so.
 type RefusedUpdate struct {
 	At      time.Time          // when it was refused
 	Account delivery.AccountID // zero once the order has been retired
@@ -196,8 +193,7 @@ type RefusedUpdate struct {
 	Late    bool // finance was told of it (delivery.LateDelivery)
 }
 
-// RefusedUpdates lists the newest of all partitions, at most limit, 1 to
-// 1000, newest first, in two round trips.
+// RefusedUpdates lists the newest, at most limit, 1 to 1000, newest first.
 func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
 	entries, err := l.newestEntries(ctx, kindRefused, limit)
 	if err != nil {
@@ -229,7 +225,7 @@ func storedStatus(digits string) delivery.Status {
 	return delivery.Status(n)
 }
 
-// nameAccounts reads whose the orders are; their updates do not say it.
+// nameAccounts reads the accounts of the orders.
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
 	reads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) *redis.StringCmd {
 		r, ok := l.partitionOfOrder(u.Update.Order)
@@ -255,7 +251,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 	return nil
 }
 
-// DeadLetter is an entry that nobody could read or handle.
+// DeadLetter is an entry that could not be read or handled.
 type DeadLetter struct {
 	At        time.Time // when it was given up
 	Partition int
@@ -263,8 +259,8 @@ type DeadLetter struct {
 	EntryID   string
 	Role      string // whose entry it was
 	Reason    string
-	// Fields are the entry's, made printable, and "order" if it names one, for as
-	// long as the stream still holds the entry; after that nil.
+	// Fields are the entry's, made printable, and "order" if it names one; nil once
+	// the stream has dropped the entry.
 	Fields map[string]string
 }
 
@@ -273,8 +269,7 @@ var streamNames = map[string]string{
 	string(rune(kindTries)): "tries",
 }
 
-// DeadLetters lists the newest of all partitions, at most limit, 1 to 1000,
-// newest first, in two round trips.
+// DeadLetters lists the newest, at most limit, 1 to 1000, newest first.
 func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
 	entries, err := l.newestEntries(ctx, kindDeadLetters, limit)
 	if err != nil {
@@ -331,8 +326,8 @@ func printableFields(r partition, values map[string]any) map[string]string {
 // mostPrintable is how many bytes of a field are shown.
 const mostPrintable = 512
 
-// printable is text as it is when all of it can be shown, and otherwise its bytes
-// in hex, behind 0x; cut where it is long.
+// printable is text as it is if it can be shown, otherwise its bytes in hex; long
+// text is cut.
 func printable(text string) string {
 	end := min(len(text), mostPrintable)
 	for end < len(text) && end > mostPrintable-utf8.UTFMax && !utf8.RuneStart(text[end]) {
@@ -354,21 +349,18 @@ type QueueStats struct {
 	Endpoints    int64 // with something waiting or being sent
 	Events       int64
 	BreakersOpen int64
-	// Oldest is when the oldest event happened, of those that are next in their
-	// queues; zero when nothing waits.
+	// Oldest is when the oldest of the next events happened; zero: nothing waits.
 	Oldest time.Time
 }
 
-// queueReads are the commands that tell of one queue: how much waits, and what
-// is next of each part.
+// queueReads are the commands that read one queue.
 type queueReads struct {
 	endpoint *redis.SliceCmd
 	sizes    [3]*redis.IntCmd
 	next     [3]*redis.StringSliceCmd
 }
 
-// QueueStats sums up what waits for webhook endpoints, by the endpoints' state.
-// It looks at every endpoint that has anything.
+// QueueStats sums up what waits for webhook endpoints, by their state.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
 	all := make(map[EndpointState]QueueStats)
 	for _, r := range l.partitions {

@@ -25,8 +25,8 @@ func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, 
 	return found[0], nil
 }
 
-// GetAll reads many in one round trip; one that does not exist is nil in its
-// place. A record that cannot be read is an error for all.
+// GetAll reads many orders; one that does not exist is nil in its place. A record
+// that cannot be read is an error for all.
 func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
 	orders, unreadable, err := l.GetReadable(ctx, ids)
 	for _, e := range unreadable {
@@ -38,8 +38,7 @@ func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery
 	return orders, nil
 }
 
-// GetReadable is GetAll for those who go on without a record that cannot be read:
-// it is nil in its place, and unreadable says why. The second error is Redis's.
+// GetReadable is GetAll with unreadable records as nil, and why in unreadable.
 func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
 	keys, places := make([]string, 0, len(ids)), make([]int, 0, len(ids))
 	for i, id := range ids {
@@ -70,9 +69,8 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 	return orders, unreadable, nil
 }
 
-// Find finds the orders of any account that have this external id, newest first;
-// an account has one at most. Orders past their retention are not found. A record
-// that cannot be read is an error.
+// Find finds the orders of all accounts with this external id, newest first.
+// Retired orders are not found. A record that cannot be read is an error.
 func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order, error) {
 	if externalID == "" {
 		return nil, nil
@@ -107,10 +105,10 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 // ordersAtOnce is how many orders Each reads together.
 const ordersAtOnce = 500
 
-// Each hands do every order that Redis holds, up to 500 at a time, in no
-// particular order, one call after the other. What is there from beginning to
-// end comes at least once. A record that cannot be read is left out and told in
-// the error at the end; an error of do ends it.
+// Each calls do with every order in Redis, up to 500 at a time, in no particular
+// order, never twice at once. What exists from beginning to end comes at least
+// once. Unreadable records are left out and joined to the error; an error of do
+// ends it.
 func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
 	var mu sync.Mutex
 	var unreadable []error
@@ -138,8 +136,7 @@ func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) erro
 	return errors.Join(append(unreadable, err)...)
 }
 
-// readOrderKeys reads those of the keys that are orders'; one may have been
-// retired since it was listed.
+// readOrderKeys reads those of the keys that are orders and still exist.
 func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []string) (orders []*delivery.Order, unreadable []error, err error) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return l.orderKeyPartition(key) < 0 })
 	records, err := getAll(ctx, one, "reading orders", keys)
@@ -157,9 +154,8 @@ func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []stri
 	return orders, unreadable, err
 }
 
-// orderKeyPartition is the partition of an order's key, which is told by its form:
-// prefix, kind, digest; -1 for any other key. Binary suffixes of other keys may
-// look like anything.
+// orderKeyPartition is the partition of an order's key (prefix, kind, digest), or
+// -1. Binary suffixes of other keys may look like anything.
 func (l *core) orderKeyPartition(key string) int {
 	end := strings.IndexByte(key, '}') + 1
 	if len(key) != end+1+delivery.OrderDigestSize || key[end] != kindOrder {
@@ -172,8 +168,7 @@ func (l *core) orderKeyPartition(key string) int {
 // nine bytes of its digest, two of its day.
 const retiredEntry = 11
 
-// Retired tells which of the orders ended and left Redis (Lifecycle.Retire). Of an
-// order that is there, or never was, it says false.
+// Retired reports which of the orders ended and left Redis (Lifecycle.Retire).
 func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
 	buckets := make(map[string]string)
 	keys := make([]string, len(ids))

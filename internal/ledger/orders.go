@@ -13,8 +13,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Candidate is a fleet that an order at this drop-off could belong to, with
-// what stands against it. Which fleet it is, the script reads from the store.
+// Candidate is a fleet that an order at this drop-off could belong to. The script
+// reads the store's fleet.
 type Candidate struct {
 	Terms      delivery.FleetTerms
 	Covers     bool
@@ -36,8 +36,8 @@ func (c *Candidate) flags() byte {
 	return b
 }
 
-// Creation is one POST /orders. The same Creation may be used again once its
-// answer has been sent: it then serves the next one without new memory.
+// Creation is one POST /orders. It may be used again, without new memory, once its
+// answer has been sent.
 type Creation struct {
 	Account        delivery.AccountID
 	IdempotencyKey string // empty: header absent
@@ -56,15 +56,15 @@ type Created struct {
 	Replayed bool
 }
 
-// Create checks and stores an order in one round trip (design section 3).
-// Errors besides Consume's, in the order in which they are found:
-// DUPLICATE_ORDER for another body under the same key, STORE_NOT_CONFIGURED,
-// FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER
-// with OrderID for a used external id.
+// Create checks and stores an order in one round trip (design section 3). Errors
+// besides Consume's, in the order in which they are found: DUPLICATE_ORDER for
+// another body under the same key, STORE_NOT_CONFIGURED, FLEET_SUSPENDED,
+// DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER with OrderID for a
+// used external id.
 //
-// A lost reply is no danger: the connection's own retry carries the same nonce
-// and gets the first result; a new request of the vendor's is told apart by its
-// idempotency key or its external id.
+// When a reply was lost, the connection's own retry carries the same nonce and gets
+// the first result; a new request is recognised by its idempotency key or external
+// id.
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	r := l.partitionOf(c.Account)
 	l.prepareCreation(r, c)
@@ -82,9 +82,8 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	return created, reply.quota, err
 }
 
-// namingStore adds to the refusal of a used external id whose it is: vendors look
-// for it in the wrong branch otherwise. An order that has left Redis, or cannot be
-// read now, is refused without.
+// namingStore adds the store to the refusal of a used external id, if the order can
+// be read: vendors look for it in the wrong branch otherwise.
 func (l *core) namingStore(ctx context.Context, refusal error) error {
 	var duplicate *delivery.Error
 	if errors.As(refusal, &duplicate) {
@@ -175,7 +174,8 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 	}
 }
 
-// appendCreationHead is what the script compares, and who takes no orders.
+// appendCreationHead is what the script compares, and the fleets that take no
+// orders.
 func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint [16]byte, candidates []Candidate) []byte {
 	flags := byte(0)
 	if keyIsExternal {
@@ -219,10 +219,10 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 	return created, reply.quota, err
 }
 
-// Poll is GET /orders/{orderId}: it counts, and reads (spec, "Limits",
-// rule 1). Errors besides Consume's: ORDER_NOT_FOUND, also for another
-// account's order; RATE_LIMITED with the order's own limit as the Quota when the
-// order was read within delivery.PollInterval; nothing is counted then.
+// Poll is GET /orders/{orderId}: it counts and reads (spec, "Limits", rule 1).
+// Errors besides Consume's: ORDER_NOT_FOUND, also for another account's order;
+// RATE_LIMITED with the order's own limit as the Quota when the order was read
+// within delivery.PollInterval, uncounted.
 func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	day := id.Day()
@@ -252,11 +252,10 @@ func orderNotFound() error {
 	return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this orderId")
 }
 
-// Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one
-// script. A second cancellation answers the order as it stands. Errors besides
-// Consume's: ORDER_NOT_FOUND, ORDER_NOT_CANCELLABLE with Status; a pickup that a
-// courier has reported wins even if it is not committed yet, and is then the
-// Status that the vendor is told.
+// Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one script. A
+// second cancellation returns the order. Errors besides Consume's: ORDER_NOT_FOUND,
+// ORDER_NOT_CANCELLABLE with Status. A reported pickup wins even if it is not
+// committed yet, and is then that Status.
 func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	if id.Partition() != r.number {

@@ -23,8 +23,7 @@ func (l *core) eachStream(role Role, do func(p partition, key string) error) err
 	return nil
 }
 
-// groupsOf lists a stream's groups; a stream that nobody has written to yet has
-// none, and is not there.
+// groupsOf lists a stream's groups; the stream may not exist.
 func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGroup, there bool, err error) {
 	groups, err = l.rdb.XInfoGroups(ctx, key).Result()
 	if redis.HasErrorPrefix(err, "no such key") {
@@ -36,7 +35,7 @@ func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGr
 	return groups, true, nil
 }
 
-// groupOf is the group of a role; without one it has read nothing.
+// groupOf is a role's group; a missing one has read nothing.
 func groupOf(groups []redis.XInfoGroup, role Role) (group redis.XInfoGroup, found bool) {
 	for _, g := range groups {
 		if g.Name == string(role) {
@@ -46,8 +45,7 @@ func groupOf(groups []redis.XInfoGroup, role Role) (group redis.XInfoGroup, foun
 	return redis.XInfoGroup{Name: string(role), LastDeliveredID: "0-0", Lag: -1}, false
 }
 
-// oldestPending is the first entry that a group was handed and has not settled;
-// empty: there is none.
+// oldestPending is the first pending entry of a group; empty: none.
 func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
 	if g.Pending == 0 {
 		return "", nil
@@ -59,7 +57,7 @@ func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup
 	return pending.Lower, nil
 }
 
-// firstBehind is the first entry of a stream behind an id; empty: there is none.
+// firstBehind is the first entry of a stream after an id; empty: none.
 func (l *core) firstBehind(ctx context.Context, key, id, end string) (string, error) {
 	next, err := l.rdb.XRangeN(ctx, key, "("+id, end, 1).Result()
 	if err != nil || len(next) == 0 {
@@ -74,8 +72,7 @@ type Lag struct {
 	Oldest  time.Time // when the oldest of them was written; zero: there is none
 }
 
-// Lag reads it over all partitions. A group that does not exist yet lags behind
-// by everything there is.
+// Lag sums up all partitions. A missing group lags behind by everything.
 func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 	var lag Lag
 	err := l.eachStream(role, func(_ partition, key string) error {
@@ -125,8 +122,8 @@ func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 	return mark, err
 }
 
-// Passed tells whether a role has settled everything up to a mark. It goes by
-// positions, so that nobody's clock matters.
+// Passed reports whether a role has settled everything up to a mark. It compares
+// positions, so no clock matters.
 func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
 	for key, last := range mark {
 		passed, err := l.passed(ctx, role, key, last)
@@ -154,9 +151,9 @@ func (l *core) passed(ctx context.Context, role Role, key, last string) (bool, e
 	return err == nil && (pending == "" || streamIDLess(last, pending)), err
 }
 
-// floor is the oldest id of a stream that some group still needs, or the last
-// one that all have read; empty when a required group is missing, for then
-// nothing may go. unsettled tells that some group has entries to settle.
+// floor is the oldest id of a stream that some group still needs, or the last one
+// that all have read; empty when a required group is missing. unsettled: some group
+// has pending entries.
 func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
 	groups, _, err := l.groupsOf(ctx, key)
 	if err != nil {
@@ -214,9 +211,8 @@ func failureOrNil(err error) error {
 	return failure(err)
 }
 
-// EachEntry hands do what the streams of a role still hold since a time, page by
-// page of one stream, whoever has consumed it. Entries that cannot be read are
-// left out.
+// EachEntry calls do with what the streams of a role hold since a time, page by
+// page, settled or not. Unreadable entries are left out.
 func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
 	return l.eachStream(role, func(p partition, key string) error {
 		for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {

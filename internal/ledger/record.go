@@ -10,9 +10,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// recordFormat is the first byte of every stored record. A release reads its
-// own format and the neighbouring ones; the number is raised only once every
-// process reads the new one.
+// recordFormat is the first byte of every record. A release reads its own format
+// and the neighbouring ones; raise the number only once every process reads the new
+// one.
 const recordFormat = 1
 
 var errShortRecord = errors.New("the record ends early")
@@ -49,8 +49,8 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// fields reads what the append functions wrote. After a short record every
-// further read gives zero values and err stays set.
+// fields reads what the append functions wrote. After a short record reads return
+// zero values and err stays set.
 type fields struct {
 	rest string
 	err  error

@@ -30,9 +30,8 @@ var luaFlags = map[string]string{
 	"retire_orders": "'allow-oom'", "usage": "'no-writes'",
 }
 
-// script is an operation under the name by which the server knows it: that of its
-// file and the library's digest, so code and caller always match. During a rolling
-// deploy old and new processes each call their own.
+// script is an operation under the server's name for it: its file and the library's
+// digest. In a rolling deploy old and new processes each call their own.
 type script struct {
 	name    string
 	arg     any          // the name, ready for the client
@@ -54,9 +53,8 @@ func (s *script) ended(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// library is the operations as they are loaded into the server: a Redis function
-// library instead of EVAL scripts, because the shared parts are compiled once
-// instead of with every call, and a library survives restarts and failovers.
+// library is the operations as a Redis function library: shared parts are compiled
+// once, and it survives restarts and failovers.
 type library struct {
 	name    string // which says what is in it
 	source  string
@@ -75,8 +73,7 @@ func (c *Config) editLua(file, text string) string {
 	return text
 }
 
-// newLibrary assembles the library. In a cluster every call names one key more
-// than its operation knows (sentinel), which is taken off here.
+// newLibrary assembles the library. In a cluster it removes the sentinel key.
 func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	files, err := luaFiles.ReadDir("lua")
 	if err != nil {
@@ -124,8 +121,7 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	return l, nil
 }
 
-// stripComments drops whole-line comments, so that the server neither keeps nor
-// hashes them.
+// stripComments drops whole-line comments, which the server would keep and hash.
 func stripComments(source string) string {
 	var b strings.Builder
 	for line := range strings.Lines(source) {
@@ -140,15 +136,13 @@ func stripComments(source string) string {
 // in it follows.
 const libraryPrefix = "vendorapi_"
 
-// librariesKept is how long a library stays in a server after a process has
-// last loaded it or begun to work with it: longer than a rolling upgrade, or the
-// two releases would take turns at loading.
+// librariesKept is how long an unused library stays: longer than a rolling upgrade,
+// or the two releases would take turns at loading.
 const librariesKept = 7 * 24 * time.Hour
 
-// loadLibrary gives the library to the servers: in a cluster to every master,
-// because the slot may be on its way to another one. Replicas get it from their
-// masters. Two processes that load at once agree: the name says what is in it.
-// Many calls of one process that miss it share one loading.
+// loadLibrary loads the library into every master, because a slot may be moving;
+// replicas get it from their masters. Loading twice is harmless: the digest is in
+// the name. Calls of one process share one loading.
 func (l *core) loadLibrary(ctx context.Context) error {
 	_, err, _ := l.loading.Do("", func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // others wait for it, too
@@ -163,8 +157,7 @@ func (l *core) loadLibrary(ctx context.Context) error {
 	return nil
 }
 
-// loadInto gives one server the library, and deletes those that nobody has used
-// for long: 150 kB for each release.
+// loadInto loads the library into one server and deletes unused ones: 150 kB each.
 func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 	err := server.FunctionLoad(ctx, l.library.source).Err()
 	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
@@ -181,7 +174,7 @@ func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 
 func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
-// noteLibrary writes down that this release is in use.
+// noteLibrary stores that this release is in use.
 func (l *core) noteLibrary(ctx context.Context) error {
 	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err(); err != nil {
 		return fmt.Errorf("noting the library: %w", failure(err))
@@ -189,8 +182,8 @@ func (l *core) noteLibrary(ctx context.Context) error {
 	return nil
 }
 
-// dropLibraries deletes what was last noted longer than librariesKept ago. One
-// that was never noted counts from now.
+// dropLibraries deletes what was last noted longer than librariesKept ago. A
+// library that was never noted counts from now.
 func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	there, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryPrefix + "*"}).Result()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// mostEarlier is how many earlier secrets may work besides the newest, each until
-// the time that was promised for it; lua/secrets.lua has the same bound.
+// mostEarlier is how many earlier secrets may work besides the newest;
+// lua/secrets.lua has the same bound.
 const mostEarlier = 4
 
 // EarlierSecret is a secret that was replaced and works until its time.
@@ -24,8 +24,8 @@ type EarlierSecret struct {
 	Until  time.Time
 }
 
-// storedEarlier are the earlier secrets of an account's or an endpoint's hash in
-// their order, see lua/secrets.lua; those whose time is over may be among them.
+// storedEarlier are the earlier secrets of an account's or an endpoint's hash,
+// expired ones included; see lua/secrets.lua.
 func storedEarlier(values map[string]string) ([]EarlierSecret, error) {
 	var all []EarlierSecret
 	if values["old_secret"] != "" {
@@ -75,17 +75,16 @@ func tooManySecrets() error {
 		"%d earlier secrets still work, each for the 24 hours that were promised for it; wait until one has ended, or end them all with revokeOld", mostEarlier)
 }
 
-// SecretKeys are AES-256 keys by key id. New secrets are sealed with Current;
-// the others open what was sealed before a rotation and are dropped once
-// nothing is.
+// SecretKeys are AES-256 keys by key id. New secrets are sealed with Current; the
+// others open what was sealed before a rotation.
 type SecretKeys struct {
 	Current string
 	Keys    map[string][]byte // 32 bytes each
 }
 
 // seal encrypts a webhook secret for one owner: key id, a colon, nonce and
-// ciphertext (AES-256-GCM). The owner is authenticated with it, so a sealed
-// secret copied to another account does not open.
+// ciphertext (AES-256-GCM). A sealed secret copied to another account does not
+// open.
 func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
 	if strings.Contains(k.Current, ":") {
 		return "", fmt.Errorf("key id %q must not contain a colon", k.Current)
@@ -131,11 +130,10 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Reseal seals every webhook secret that an older key has sealed with the current
-// one, so that the older key can be taken out of every program. It may run beside
-// everything else and may be repeated; every program must have the current key
-// already. Returns how many secrets it sealed anew. One that cannot be opened
-// stays as it is and is an error, after the others were sealed.
+// Reseal seals every webhook secret with the current key, so that older keys can be
+// removed. It may run beside everything else and be repeated; every program must
+// have the current key already. A secret that cannot be opened stays as it is and
+// is an error, after the others were sealed.
 func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -160,7 +158,7 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	return sealed, nil
 }
 
-// resealField seals the secrets of one field again and answers how many.
+// resealField seals the secrets of one field again and returns how many.
 func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
@@ -184,8 +182,8 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 	return 0, ErrConflict
 }
 
-// resealed is a field's value with every secret sealed with the current key, and how
-// many were sealed with another.
+// resealed is a field's value with every secret sealed with the current key, and
+// how many were sealed with another.
 func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
 	if value == "" {
 		return "", 0, nil

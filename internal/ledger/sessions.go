@@ -24,9 +24,8 @@ const (
 	SessionIdle     = 30 * time.Minute
 )
 
-// sessionTouch is how old the stored time of the last request may become, so
-// that not every request writes to the disk. A session can end this much before
-// SessionIdle is over, never after it.
+// sessionTouch is how old the stored time of the last request may become, so that
+// not every request writes. A session may end this much early, never late.
 const sessionTouch = time.Minute
 
 // sessionIDSize is the length of a session's id in random bytes.
@@ -35,23 +34,20 @@ const sessionIDSize = 32
 // maxRoles bounds a stored list of roles.
 const maxRoles = 16
 
-// Session is what is known of a browser that has signed in to the panel. What
-// it may do is judged by who reads it.
+// Session is a browser that has signed in to the panel.
 type Session struct {
 	User  string
 	Roles []string
-	// Credential stands for what the user signed in with. Whoever reads the
-	// session compares it with the present one, so that a session does not
-	// outlive a changed password.
+	// Credential stands for what the user signed in with. Readers compare it with
+	// the present one, so that a session does not outlive a changed password.
 	Credential [32]byte
 	CSRF       string // proves that a form is the panel's own; 43 characters
 	CreatedAt  time.Time
 	SeenAt     time.Time // of the last request, to within a minute
 }
 
-// Create stores a new session and answers its id, 43 characters of
-// base64url, which only the browser has: Redis knows its SHA-256. CSRF token
-// and times are made here, whatever s says of them.
+// Create stores a new session and returns its id, 43 characters of base64url, of
+// which Redis knows the SHA-256 only. It sets the CSRF token and the times.
 func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Session, err error) {
 	if len(s.Roles) > maxRoles {
 		return "", nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
@@ -65,8 +61,7 @@ func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Se
 	return id, &s, nil
 }
 
-// Get finds a session that has not ended, and puts its end off. TOKEN_INVALID
-// for every other id, whatever it looks like.
+// Get finds a session and extends it. TOKEN_INVALID for every other id.
 func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if len(id) != base64.RawURLEncoding.EncodedLen(sessionIDSize) {
 		return nil, noSession()
@@ -103,8 +98,7 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	return s, nil
 }
 
-// End removes a session; from then on its id is worth nothing on any
-// replica. An unknown one is no error.
+// End removes a session on every replica at once. An unknown one is no error.
 func (l Sessions) End(ctx context.Context, id string) error {
 	if err := l.rdb.Del(ctx, l.sessionKey(id)).Err(); err != nil {
 		return fmt.Errorf("ending a session: %w", failure(err))
@@ -121,8 +115,8 @@ func (l *core) sessionKey(id string) string {
 	return l.global.keyOf(kindSession, digest[:])
 }
 
-// randomText is 32 random bytes in 43 characters that may stand in a cookie, a
-// header and a form.
+// randomText is 32 random bytes in 43 characters that are safe in cookies, headers
+// and forms.
 func randomText() string {
 	var b [sessionIDSize]byte
 	_, _ = rand.Read(b[:]) // never fails, crypto/rand ends the program instead
@@ -172,10 +166,9 @@ var (
 	signInsOfDevice        = redis_rate.Limit{Rate: 5, Burst: 10, Period: time.Minute}
 )
 
-// CountSignIn counts an attempt to sign in, before the password is looked at.
+// CountSignIn counts an attempt to sign in before the password is checked.
 // RATE_LIMITED with RetryAfter once there were too many for the user, from the
-// address, or for both together; whether that refuses the attempt is the
-// caller's to say. address is whatever stands for one caller.
+// address, or for both together.
 func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 	return l.countSignIn(ctx,
 		signInGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
@@ -184,7 +177,7 @@ func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 }
 
 // CountKnownSignIn is CountSignIn for a device in which the user has signed in
-// before: what others try does not count.
+// before; attempts of others do not count.
 func (l Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
 	return l.countSignIn(ctx, signInGuard{l.signInKey("device", user, device), signInsOfDevice})
 }
@@ -208,8 +201,8 @@ func (l *core) countSignIn(ctx context.Context, guards ...signInGuard) error {
 	return nil
 }
 
-// ForgiveSignIns forgets the attempts of a user at an address, once the password
-// was right there. Those counted for all addresses together stay.
+// ForgiveSignIns resets the attempts of a user at an address after the right
+// password. Those for all addresses together stay.
 func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
 	if err := l.rates.Reset(ctx, l.signInKey("both", user, address)); err != nil {
 		return fmt.Errorf("forgetting sign-ins: %w", failure(err))

@@ -17,14 +17,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Notice is an event that is not an order's: its data is kept as given.
+// Notice is an event that is not an order's.
 type Notice struct {
 	Account    delivery.AccountID
 	Type       delivery.EventType
 	OccurredAt time.Time
 	Data       []byte // the JSON object of the envelope's data
-	// Day makes the same notice of the same day one event, however often it is
-	// published; "": each is one of its own.
+	// Day makes the same notice of the same day one event; empty: each is a new
+	// one.
 	Day string
 }
 
@@ -40,8 +40,7 @@ func (n *Notice) id() string {
 	return "evt_" + uuid.NewSHA1(uuid.Nil, content).String()
 }
 
-// newNoticeID issues an event id for a notice. Unlike an order's event id it
-// names nothing; the ledger keeps the body under it.
+// newNoticeID returns a random event id; the ledger keeps the notice under it.
 func newNoticeID() string { return "evt_" + uuid.NewString() }
 
 func encodeNotice(n *Notice) []byte {
@@ -113,9 +112,9 @@ func decodeStore(record string) (*delivery.Store, error) {
 	return s, nil
 }
 
-// CountAndGet is the first half of PUT /stores/{externalStoreId}: it
-// counts in the stores bucket and reads, in one script. The store is nil when
-// there is none. Errors are Consume's.
+// CountAndGet is the first half of PUT /stores/{externalStoreId}: it counts in the
+// stores bucket and reads, in one script. The store may be nil. Errors are
+// Consume's.
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
 	reply, err := l.count(ctx, "read_store", account, []string{
@@ -140,10 +139,9 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 	return decodeStore(record)
 }
 
-// Write stores s if the stored revision still is s.Revision (0: there is
-// none), raises s.Revision, keeps the fleet's lists and the closing timer, and
-// publishes the notices, all in one script. ErrConflict when somebody else wrote
-// in between.
+// Write stores s if the stored revision still is s.Revision (0: there is none),
+// raises it, keeps the fleet's lists and the closing timer, and publishes the
+// notices, all in one script. ErrConflict.
 func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
@@ -176,8 +174,7 @@ func endOfLocalDay(t time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, delivery.Istanbul)
 }
 
-// OfFleet lists the stores attached to a fleet in a state (0: any) over all
-// accounts, in no particular order.
+// OfFleet lists a fleet's stores in a state (0: any), in no particular order.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
 	sets, _, err := l.storeSets(ctx, &StoreFilter{Fleet: fleet})
 	if err != nil {
@@ -242,7 +239,7 @@ func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, 
 	return eventID, err
 }
 
-// StoreFilter says which stores are looked for. A zero field: any.
+// StoreFilter selects stores. A zero field matches any.
 type StoreFilter struct {
 	Account delivery.AccountID
 	Fleet   delivery.FleetID
@@ -257,10 +254,9 @@ const (
 	storesAtOnce = 500
 )
 
-// Find lists stores by account and external id, at most limit, 1 to 1000;
-// more says that there are others. It goes through the accounts by their ids and
-// ends where there is enough, or through a fleet's stores when one is asked for
-// and no account.
+// Find lists stores by account and external id, at most limit, 1 to 1000; more:
+// there are others. It reads the accounts in order until there are enough, or a
+// fleet's stores when the filter names a fleet and no account.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
@@ -289,8 +285,8 @@ type storeSet struct {
 	key       string
 }
 
-// storeSets are the sets that hold every store that a filter can find. ordered:
-// all stores of one set belong before those of the next.
+// storeSets are the sets that hold every store a filter can match. ordered: all
+// stores of one set sort before those of the next.
 func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
 		for _, r := range l.partitions {
@@ -387,9 +383,8 @@ type StoreName struct {
 	ExternalID string
 }
 
-// GetAll reads many stores in one round trip. One that does not exist is absent
-// from the answer, and so is one whose record cannot be read, which unreadable
-// tells. The second error is Redis's.
+// GetAll reads many stores. A missing one is absent from the map, and so is one
+// that cannot be read, which unreadable reports. The second error is Redis's.
 func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	keys := make([]string, len(names))
 	for i, n := range names {

@@ -25,8 +25,8 @@ type AttemptRecord struct {
 	Millis     int64     `json:"milliseconds"`
 	Answer     string    `json:"answer,omitempty"` // of a failed attempt only
 	Replay     bool      `json:"replay,omitempty"`
-	// Probe: sent ahead of the schedule to see whether the receiver is back.
-	// Probes that failed in a row share the line of the last; Probes counts them.
+	// Probe: sent ahead of the schedule to see whether the receiver is back. Failed
+	// probes in a row share one line; Probes counts them.
 	Probe  bool      `json:"probe,omitempty"`
 	Probes int       `json:"probes,omitempty"`
 	NextAt time.Time `json:"nextAttemptAt,omitzero"`
@@ -34,8 +34,7 @@ type AttemptRecord struct {
 	event string // reference as it stands in the line
 }
 
-// attemptsShown is how many attempts an endpoint's log has; scripts let it grow
-// a little longer before they cut it.
+// attemptsShown is the length of a log; scripts let it grow a little longer.
 const attemptsShown = 200
 
 // Kinds of a line, its first byte. Lines stand in an endpoint's log, those of
@@ -144,8 +143,8 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	return a, nil
 }
 
-// decodeOutcomes reads an entry of the stream of outcomes or of tries: account,
-// and lines named 1, 2 and so on.
+// decodeOutcomes reads an entry of the stream of outcomes or tries: account, and
+// lines named 1, 2 and so on.
 func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
 	records := make([]AttemptRecord, 0, len(values)-1)
 	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
@@ -166,9 +165,8 @@ func (d *Delivery) eventReference() string {
 	return string(rune(eventNotice)) + d.EventID
 }
 
-// itemReference is the same for an event whose order or body may be gone; of an
-// order's version the item has only the sequence, so it is taken for one of this
-// epoch.
+// itemReference is the same for an event whose order or body may be gone. The item
+// has an order's sequence only, so this epoch is assumed.
 func (d *Delivery) itemReference(epoch uint32) string {
 	switch {
 	case d.Order != nil && d.Version != 0, d.item[0] == eventPing:
@@ -180,8 +178,8 @@ func (d *Delivery) itemReference(epoch uint32) string {
 	return string(b) + d.item[15:19]
 }
 
-// Attempts is an account's log, newest first; state "" means all. The last 200
-// attempts are kept, at most 256 kB.
+// Attempts is an account's log, newest first, at most 200 attempts and 256 kB;
+// state "" means all.
 func (l Webhooks) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
 	records, err := l.LastAttempts(ctx, account, attemptsShown)
 	return slices.DeleteFunc(records, func(a AttemptRecord) bool { return state != "" && a.State != state }), err
@@ -212,13 +210,13 @@ type Outcome struct {
 	Duration time.Duration
 	Answer   []byte    // what is to be kept of the answer's body, at most 2 kB
 	Retry    time.Time // when to try again; zero with OK false: given up
-	// Deferred: nothing was sent, the event only goes later, at Retry. For the
-	// order of events that ends its first attempt.
+	// Deferred: nothing was sent, the event goes at Retry. For the order of events
+	// that ends its first attempt.
 	Deferred bool
 	Expired  bool // nothing was sent, the deadline has passed
 	Gone     bool // the receiver answered 410
-	// Busy: the receiver asked to be spared (429, 502, 503, 504), for Wait, or
-	// for as long as the ledger thinks fit.
+	// Busy: the receiver asked to be spared (429, 502, 503, 504), for Wait; 0: the
+	// ledger decides.
 	Busy bool
 	Wait time.Duration
 }
@@ -242,17 +240,15 @@ type Result struct {
 
 // Recorded is the answer to Record.
 type Recorded struct {
-	// OK[i] is false when the lease had run out and the event is somebody
-	// else's; nothing was recorded then.
+	// OK[i] is false when the lease had expired; nothing was recorded then.
 	OK []bool
 	Leased
 }
 
-// Record settles leased events of one partition, those of one endpoint
-// in one script, and hands out as many as may go next: for each endpoint no more
-// than it was given results for, and none when the grant's Limit is 0. breaker
-// is how many failures in a row open an endpoint's breaker. After an error
-// nothing is known of any of them, and all may be recorded again.
+// Record settles leased events of one partition, one script for each endpoint, and
+// hands out the next: for each endpoint no more than its results, none when the
+// grant's Limit is 0. breaker is how many failures in a row open the circuit
+// breaker. After an error all may be recorded again.
 func (l Queue) Record(ctx context.Context, results []Result, g Grant, breaker int) (Recorded, error) {
 	settled := make([]settlement, len(results))
 	for i := range results {
@@ -346,8 +342,8 @@ func (l *core) unsent(d *Delivery, reason string) settlement {
 	return s
 }
 
-// endpointProven tells the script that the endpoint is healthy and has accepted
-// a test ping, which is signed with the newest secret.
+// endpointProven: healthy, and a test ping, signed with the newest secret, was
+// accepted.
 const endpointProven EndpointState = "proven"
 
 // settle runs one script for each endpoint, all in one round trip.

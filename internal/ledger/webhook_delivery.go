@@ -14,8 +14,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// webhookWindow is how long an event may be delivered (spec, "Delivery rules",
-// 2): an absolute deadline, counted from when it happened.
+// webhookWindow is how long after it happened an event may be delivered (spec,
+// "Delivery rules", 2).
 const webhookWindow = 24 * time.Hour
 
 // Delivery is one attempt handed to this process.
@@ -31,12 +31,11 @@ type Delivery struct {
 	Data       []byte // of a notice
 	Receiver   *Receiver
 	Replay     bool
-	// Probe: sent ahead of the event's schedule to see whether the receiver is
-	// back. It is no attempt of the event's own: when it fails, the event keeps
-	// its place in the schedule and its number of attempts.
+	// Probe: sent ahead of the schedule to see whether the receiver is back. A
+	// failed one changes neither the event's schedule nor its number of attempts.
 	Probe bool
-	// Ping: a webhook.test event that stands in no queue, made to probe a
-	// receiver for which nothing waits. It is sent once.
+	// Ping: a webhook.test event in no queue, sent once to probe a receiver for
+	// which nothing waits.
 	Ping bool
 
 	partition partition
@@ -46,8 +45,8 @@ type Delivery struct {
 	due       time.Time // of a probe: its event's place in the schedule
 }
 
-// complete reads what the leased events are about. What cannot be sent, because
-// the endpoint, the order or the notice is gone, is settled here.
+// complete reads what the leased events are about, and settles those whose
+// endpoint, order or notice is gone.
 func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([]*Delivery, error) {
 	if len(leased) == 0 {
 		return nil, nil
@@ -79,7 +78,7 @@ func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([
 	return l.sort(ctx, r, leased, records)
 }
 
-// read asks for what the event is about; nil for a ping, which is about nothing.
+// read asks for the event's order or notice; a ping has none.
 func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
 	switch d.item[0] {
 	case eventPing:
@@ -90,7 +89,7 @@ func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.String
 	return pipe.Get(ctx, d.partition.keyOf(kindOrder, []byte(d.item[1:13])))
 }
 
-// sort tells what can be sent from what never can, which it settles.
+// sort returns what can be sent and settles what never can.
 func (l *core) sort(ctx context.Context, r partition, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
 	ready := leased[:0]
 	var gone []settlement
@@ -119,8 +118,7 @@ func (l *core) sort(ctx context.Context, r partition, leased []*Delivery, record
 	return ready, nil
 }
 
-// fill completes a delivery from its record; reason says why it can never be
-// sent.
+// fill completes a delivery from its record; reason: why it can never be sent.
 func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, err error) {
 	switch d.item[0] {
 	case eventPing:
@@ -173,8 +171,8 @@ func (d *Delivery) fillNotice(record *redis.StringCmd) (reason string, err error
 	return "", nil
 }
 
-// fillPing makes the event of a probe for which nothing waits. Its id is made of
-// the account and the time, so that it is the same wherever it is read.
+// fillPing makes a ping's event. Its id is made of account and time, the same
+// wherever it is read.
 func (d *Delivery) fillPing() {
 	f := fields{rest: d.item[1:]}
 	at := f.uint64()
@@ -218,10 +216,9 @@ const ExpiredError = "deadline: the event is older than 24 h"
 // noGrant hands out nothing.
 var noGrant = Grant{Lease: time.Minute}
 
-// DropExpired ends the events that wait behind d for the same endpoint and whose
-// deadline has passed, as undelivered: up to the first whose has not, and at most
-// 20 pages. It tells how many. A worker that finds one event late calls it, so
-// that a receiver which was away for more than a day costs no call for each.
+// DropExpired ends the events behind d for the same endpoint whose deadline has
+// passed, up to the first in time and at most 20 pages, and returns how many. After
+// an outage of more than a day it saves a call for each.
 func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dropped int, err error) {
 	for range 20 {
 		page, err := l.expired(ctx, d, now)
@@ -268,7 +265,7 @@ func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settl
 	return page, nil
 }
 
-// drop settles events of one endpoint and tells how many it was in time for.
+// drop settles events of one endpoint and returns how many were still leased.
 func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 	recorded, err := l.settle(ctx, page, noGrant, 0)
 	for _, ok := range recorded.OK {
@@ -280,8 +277,8 @@ func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 }
 
 // dropAll records everything that waits for an endpoint as not sent, with leased
-// also what is being sent, whose results are lost. It may be called by several at
-// once, and after a crash by whoever comes next.
+// also what is being sent, whose results are lost. It may run concurrently, and be
+// repeated after a crash.
 func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
 	r := l.partitionOf(account)
 	for {

@@ -15,23 +15,22 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Grant is how much a process can take on, now.
+// Grant is how much a process can take.
 type Grant struct {
 	Limit int // most events to hand out in all
-	// Share is the most in flight to one endpoint, over all processes, while
-	// this process is as busy as it is.
+	// Share is the most in flight to one endpoint, over all processes.
 	Share int
 	// InFlight is the same for an endpoint that has no limit of its own.
 	InFlight int
 	// Lease is how long an event belongs to the process. What is not recorded by
-	// then is handed out again, to whoever asks.
+	// then is handed out again.
 	Lease time.Duration
-	// Holder is who takes them; see ReleaseLeases. "": nobody who comes back.
+	// Holder names the process for ReleaseLeases; may be empty.
 	Holder string
 }
 
-// lease is the lease as scripts take it: microseconds, of which the last three
-// digits name the holder.
+// lease is the lease for scripts: microseconds, whose last three digits name the
+// holder.
 func (g *Grant) lease() int64 { return g.Lease.Milliseconds()*1000 + holderDigits(g.Holder) }
 
 func holderDigits(holder string) int64 {
@@ -46,15 +45,15 @@ func holderDigits(holder string) int64 {
 // Leased is what a process was handed.
 type Leased struct {
 	Deliveries []*Delivery
-	// More tells that some event could go out already, but for the grant or for
-	// what only Lease does.
+	// More: some event could go already, but for the grant or for what only Lease
+	// does.
 	More bool
 }
 
-// Add moves events of one partition from the stream to the queues of
-// their accounts' endpoints, hands out what the grant allows and acknowledges
-// them, in one script. Creations send nothing; an account without an endpoint
-// has its events logged as not sent.
+// Add moves events of one partition from the stream to the queues of their
+// accounts' endpoints, hands out what the grant allows and acknowledges them, in
+// one script. Creations send nothing; events without an endpoint are logged as not
+// sent.
 func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant) (Leased, error) {
 	if len(entries) == 0 {
 		return Leased{}, nil
@@ -100,8 +99,7 @@ func text(value any) string {
 	return s
 }
 
-// owners reads whose the notices among entries are; one that is past its lifetime
-// is nobody's.
+// owners reads the accounts of the notices among entries; an expired one has none.
 func (l *core) owners(ctx context.Context, r partition, entries []Entry) (map[string][]byte, error) {
 	var notices []string
 	for _, e := range entries {
@@ -121,13 +119,11 @@ func (l *core) owners(ctx context.Context, r partition, entries []Entry) (map[st
 	return found, err
 }
 
-// endpointsPerLease bounds how many endpoints one call looks at; the others are
-// due and come next.
+// endpointsPerLease bounds the endpoints of one call; the others come next.
 const endpointsPerLease = 64
 
 // Lease hands out what may go of a partition's queues, shared between the
-// endpoints that have any. next is when to come back at the latest; zero when
-// nothing waits in this partition.
+// endpoints. next is when to call again at the latest; zero when nothing waits.
 func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
 	r := l.partitions[partition]
 	leased, paced, next, err := l.lease(ctx, r, g)
@@ -155,8 +151,7 @@ func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Deliver
 	return ds, next, err
 }
 
-// lease runs the script; for a single endpoint with its values behind the usual
-// ones.
+// lease runs the script, for a single endpoint with its values appended.
 func (l *core) lease(ctx context.Context, r partition, g Grant, single ...any) (leased []*Delivery, waiting []paced, next time.Time, err error) {
 	args := append([]any{r.prefix, g.Limit, g.Share, g.InFlight, g.lease(), endpointsPerLease}, single...)
 	reply, err := l.run(ctx, "lease_events", []string{r.key(kindSchedule)}, args...)
@@ -205,10 +200,9 @@ func (r partition) appendLeases(ds []*Delivery, account delivery.AccountID, toke
 	return ds
 }
 
-// ReleaseLeases ends the leases that a process of this name holds; the one that
-// starts in its place calls it first. Two names have the same digits once in a
-// thousand times; then the other's leases end too, and its events are sent twice.
-// Returns how many events will go again.
+// ReleaseLeases ends the leases of a process of this name; its successor calls it
+// first. Two names share their digits once in a thousand; then the other's events
+// are sent twice. It returns how many events will go again.
 func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
@@ -234,8 +228,8 @@ func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	return total, nil
 }
 
-// QueueTest publishes a webhook.test event; it goes the way of every event, but
-// that a receiver whose breaker is open is probed at once. WEBHOOK_NOT_CONFIGURED.
+// QueueTest publishes a webhook.test event; a receiver whose breaker is open is
+// probed at once. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
 	if err := l.changeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
@@ -247,8 +241,8 @@ func testData(account delivery.AccountID) []byte {
 	return append(strconv.AppendQuote([]byte(`{"accountId":`), account.String()), '}')
 }
 
-// queueReplays puts items behind an endpoint's queue, unless their events wait
-// already, and tells how many that are with those queued before.
+// queueReplays appends items to an endpoint's queue, unless their events wait
+// already, and returns queued plus their number.
 func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, items []any, queued int) (int, error) {
 	r := l.partitionOf(account)
 	for page := range slices.Chunk(items, 100) { // each is looked up: others wait for one script, not for the day
@@ -270,21 +264,19 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, ite
 // errNoEndpoint ends what needs an endpoint that is not there any more.
 var errNoEndpoint = errors.New("no webhook URL is registered")
 
-// paced is an endpoint that takes only so many events a second: by its setting,
-// or while it recovers (lua/gate.lua).
+// paced is an endpoint with a rate: by its setting, or while it recovers
+// (lua/gate.lua).
 type paced struct {
 	account delivery.AccountID
 	rate    int // events a second
 	could   int // how many could go now
 }
 
-// paceBurst is which part of a second's events may go at once; the dispatcher
-// looks about so often.
+// paceBurst is which part of a second's events may go at once.
 const paceBurst = 5
 
-// leasePaced asks the endpoint's pace how many events may go and takes those.
-// What the pace allowed and another process took meanwhile is not sent later:
-// the pace errs on the slow side.
+// leasePaced takes as many events as the endpoint's pace allows. What another
+// process took meanwhile is not made up for: the pace errs on the slow side.
 func (l *core) leasePaced(ctx context.Context, r partition, p paced, g Grant) ([]*Delivery, error) {
 	// With a burst of one the library never allows anything at 3, 5, 7 or 9 a second:
 	// its times are rounded to less than one interval.

@@ -13,25 +13,22 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// replayLease is how long a replay that has died keeps others of its account
-// waiting.
+// replayLease is how long a dead replay blocks others of its account.
 const replayLease = 10 * time.Second
 
-// mostWaiting is how many replayed events, and notices, may wait for one endpoint:
-// some 20 MB of Redis.
+// mostWaiting bounds the replayed events, and notices, that wait for one endpoint:
+// about 20 MB of Redis.
 const mostWaiting = 100_000
 
-// replaysFull refuses what would make more of them wait; some of the replay may be
-// queued already.
+// replaysFull refuses more replayed events; some may be queued already.
 func replaysFull(queued int) error {
 	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Minute, Message: fmt.Sprintf(
 		"%d events of this replay were queued; no more replayed events may wait until some are sent, or given up after 24 hours: mend the receiver, then ask again", queued)}
 }
 
-// replaying runs one replay of an account at a time: each may read a day's
-// events of the whole partition. RATE_LIMITED while another one runs. A process
-// that is paused for longer than its lease loses it, and two may run at once,
-// which costs time and nothing else.
+// replaying runs one replay of an account at a time, because each may read a day's
+// events of the whole partition. RATE_LIMITED while another runs. A process that is
+// paused for longer than the lease may run beside another, which only costs time.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
 	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
@@ -46,11 +43,10 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 	return replay(lease)
 }
 
-// ReplayEvents queues events of the account again, under their own ids, and tells
-// how many wait then: one that is named twice, or waits already, waits once.
-// EVENT_NOT_FOUND names the first that is unknown, no longer stored, or another
-// account's; then none is queued. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another
-// replay of the account runs, or too many replayed events wait.
+// ReplayEvents queues events of the account again, each once, under their own ids,
+// and returns how many. EVENT_NOT_FOUND names the first that is unknown, no longer
+// stored, or another account's; then none is queued. WEBHOOK_NOT_CONFIGURED;
+// RATE_LIMITED while another replay runs, or too many wait.
 func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(string) (int, error) {
 		items := make([]any, 0, len(eventIDs))
@@ -73,8 +69,7 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 	})
 }
 
-// replayable is the queue item for an event of the account, nil when there is
-// no such event.
+// replayable is the queue item for an event of the account, or nil.
 func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
 		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})
@@ -93,8 +88,7 @@ func (l *core) replayable(ctx context.Context, account delivery.AccountID, event
 	return replayItem(Event{Notice: eventID}, now), nil
 }
 
-// replayItem is an event in a queue, with the time from which its new window of
-// 24 h is counted.
+// replayItem is an event in a queue, with the time from which its new 24 h count.
 func replayItem(e Event, now time.Time) []byte {
 	at := uint64(now.UnixMilli())
 	if e.Notice != "" {
@@ -106,10 +100,9 @@ func replayItem(e Event, now time.Time) []byte {
 	return binary.BigEndian.AppendUint64(b, at)
 }
 
-// ReplaySince queues every event of the account since a time again, in the order
-// in which they happened; at most 24 hours back, as far as the streams reach. It
-// reads its partition's stream, so it costs what all accounts there have done.
-// Errors as ReplayEvents has them.
+// ReplaySince queues every event of the account since a time again, in order, at
+// most 24 hours back. It reads the whole partition's stream. Errors as
+// ReplayEvents.
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
@@ -121,9 +114,9 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	})
 }
 
-// ReplayOutcomes queues every event of the account again whose last outcome
-// since a time was a state ("undelivered" or "notSent"), at most 24 hours back.
-// Errors as ReplaySince has them.
+// ReplayOutcomes queues every event of the account again whose last outcome since a
+// time was state ("undelivered" or "notSent"), at most 24 hours back. Errors as
+// ReplayEvents.
 func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
 	r := l.partitionOf(account)
 	var order []Event              // as they first ended in a way
@@ -156,8 +149,8 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	})
 }
 
-// replayStream reads one of the partition's streams from a time until now, page
-// by page; the last page is empty. The answer is that of the last page's read.
+// replayStream reads one of the partition's streams from a time until now, page by
+// page; the last page is empty, and its result is returned.
 func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
@@ -182,8 +175,7 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 	})
 }
 
-// replay puts events behind the queue, each with a new window of 24 h, and tells
-// how many that are with those queued before.
+// replay queues events, each with a new window of 24 h.
 func (l *core) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	now := l.now()
 	items := make([]any, len(events))
@@ -193,8 +185,7 @@ func (l *core) replay(ctx context.Context, account delivery.AccountID, events []
 	return l.queueReplays(ctx, account, items, queued)
 }
 
-// eventsOf are the account's events on a page of the partition's stream, without
-// creations, which send nothing.
+// eventsOf are the account's events on a page of the stream, without creations.
 func (l *core) eventsOf(ctx context.Context, r partition, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
 	events := make([]Event, 0, len(page))
 	for _, message := range page {

@@ -17,8 +17,8 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// EndpointState is what operators see of a receiver (design section 7). Nothing
-// is ever disabled: it only tells.
+// EndpointState is a receiver's state for operators (design section 7). It disables
+// nothing.
 type EndpointState string
 
 // The states. Failing: the last attempt failed; unreachable: an event was given
@@ -31,7 +31,7 @@ const (
 )
 
 // Severity ranks the states: 0 for healthy, 1 failing, 2 gone, 3 unreachable; -1
-// for what is no state.
+// for others.
 func (s EndpointState) Severity() int {
 	return slices.Index([]EndpointState{EndpointHealthy, EndpointFailing, EndpointGone, EndpointUnreachable}, s)
 }
@@ -45,8 +45,8 @@ type EndpointLimits struct {
 	PerSecond int // events a second, 1 to 10,000; 0: no pace
 }
 
-// WebhookEndpoint is an account's receiver and the state of its queue. A ledger
-// that was opened without Config.Secrets leaves the receiver's secrets empty.
+// WebhookEndpoint is an account's receiver and the state of its queue. Its secrets
+// are empty without Config.Secrets.
 type WebhookEndpoint struct {
 	Account delivery.AccountID
 	Receiver
@@ -56,8 +56,8 @@ type WebhookEndpoint struct {
 	Backlog    int64 // events that wait or are being sent
 	// NextAttempt is when something may be sent next; zero: nothing waits.
 	NextAttempt time.Time
-	// BreakerOpen: too many attempts failed in a row. One event at a time is sent
-	// as a probe until one succeeds.
+	// BreakerOpen: too many attempts failed in a row. Single probes are sent until
+	// one succeeds.
 	BreakerOpen  bool
 	BreakerSince time.Time
 	// Pace is how many events a second go out while it recovers; 0: any number.
@@ -70,9 +70,8 @@ type WebhookEndpoint struct {
 	Delivered, Retried, Undelivered, NotSent int64
 }
 
-// WorstFirst is the order in which operators see endpoints: by the state's
-// severity, then an open breaker, then how much waits, then how long the state has
-// lasted; the account's id makes it the same every time.
+// WorstFirst orders endpoints by severity, open breaker, backlog and the age of the
+// state; the account's id makes it stable.
 func WorstFirst(a, b *WebhookEndpoint) int {
 	open := func(e *WebhookEndpoint) int {
 		if e.BreakerOpen {
@@ -120,8 +119,7 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 	return e
 }
 
-// nextAttempt is when something may be sent next; zero when nothing waits but
-// what is being sent.
+// nextAttempt is when something may be sent next; zero when nothing waits.
 func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
 	var next time.Time
 	retry := c.retry.Val()
@@ -204,10 +202,9 @@ func (l *core) changeEndpoint(ctx context.Context, account delivery.AccountID, m
 	return nil
 }
 
-// SetURL registers or changes an account's URL. The first registration
-// issues a secret, which is returned this once; issued is empty when the
-// account's secret stays. A changed URL takes the whole waiting backlog; the same
-// one again is probed at once if its breaker is open.
+// SetURL registers or changes an account's URL. The first registration issues a
+// secret, which is returned this once. A changed URL takes the whole backlog; the
+// same one again is probed at once if its breaker is open.
 func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
@@ -232,9 +229,8 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	return e, issued, err
 }
 
-// Delete removes the URL and its secrets. What waits is recorded as not
-// sent: here, and if this process dies by the workers or the next SetURL.
-// What is being sent ends by itself. WEBHOOK_NOT_CONFIGURED.
+// Delete removes the URL and its secrets. What waits is recorded as not sent: here,
+// and after a crash by the workers or the next SetURL. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
 	if err := l.changeEndpoint(ctx, account, "delete"); err != nil {
 		return err
@@ -242,8 +238,8 @@ func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error 
 	return l.dropAll(ctx, account, false)
 }
 
-// SetLimits changes an endpoint's own limits; a negative one stays as it
-// is. WEBHOOK_NOT_CONFIGURED.
+// SetLimits changes an endpoint's limits; negative ones stay.
+// WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
 	return l.changeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
 }
@@ -255,9 +251,9 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// RotateSecret issues a new secret; the one before signs besides it for 24
-// hours, as every earlier one does until its own time, or they all end now
-// (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
+// RotateSecret issues a new secret; the previous one signs besides it for 24 hours,
+// earlier ones until their own time, or all end now (revokeOld).
+// WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
 func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
@@ -270,20 +266,19 @@ func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, 
 	return secret, nil
 }
 
-// Receiver is where an account's events go, and what signs them. It is never
-// changed; a change makes another Version.
+// Receiver is where an account's events go, and what signs them. Immutable; a
+// change makes another Version.
 type Receiver struct {
 	URL    string
 	Secret string
-	// Earlier secrets sign besides it, each until its time. Until Proven the spec's
-	// header is keyed with the first of them that still does.
+	// Earlier secrets sign besides it until their time. Until Proven the spec's
+	// header uses the first of them that is valid.
 	Earlier []EarlierSecret
 	Proven  bool  // a test event signed with Secret was accepted
 	Version int64 // raised by every change of URL, secret or Proven
 }
 
-// Secrets are the secrets that sign at a time, the newest first: several within
-// 24 h of a rotation.
+// Secrets are the secrets that sign at a time, newest first.
 func (r *Receiver) Secrets(now time.Time) []string {
 	secrets := []string{r.Secret}
 	for _, one := range valid(r.Earlier, now) {
@@ -292,11 +287,11 @@ func (r *Receiver) Secrets(now time.Time) []string {
 	return secrets
 }
 
-// receiversKept bounds what a process remembers; beyond it all are read again.
+// receiversKept bounds the cache; beyond it all are read again.
 const receiversKept = 16_384
 
-// receivers remembers what was last read of each account's receiver. Scripts
-// tell the version with every lease, so what is stale is never used.
+// receivers caches the accounts' receivers. Every lease carries the version, so a
+// stale one is never used.
 type receivers struct {
 	mu   sync.Mutex
 	last map[delivery.AccountID]*Receiver
@@ -354,9 +349,8 @@ func (l *core) earlierSecrets(values map[string]string) ([]EarlierSecret, error)
 	return valid(all, l.now()), err
 }
 
-// shownReceiver is a receiver for operators. Of a ledger without keys, and where a
-// secret cannot be opened, its secrets are empty; until when earlier ones sign is
-// told all the same. Nothing may be sent to it: leases carry their own.
+// shownReceiver is a receiver for operators: its secrets are empty without keys,
+// and where they cannot be opened.
 func (l *core) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
 	if len(l.secrets.Keys) > 0 {
 		r, err := l.decodeReceiver(account, values)
@@ -373,7 +367,7 @@ func (l *core) shownReceiver(account delivery.AccountID, values map[string]strin
 	return r
 }
 
-// readGate reads what keeps an endpoint's queue back; lua/gate.lua writes it.
+// readGate reads the circuit breaker's state; lua/gate.lua writes it.
 func (e *WebhookEndpoint) readGate(gate string) {
 	if gate == "" {
 		return
@@ -389,8 +383,7 @@ func (e *WebhookEndpoint) readGate(gate string) {
 	}
 }
 
-// readTally reads an endpoint's figures; lua/attempts.lua writes them. Attempts
-// of hours that are over by now are not recent.
+// readTally reads an endpoint's figures; lua/attempts.lua writes them.
 func (e *WebhookEndpoint) readTally(tally string, now time.Time) {
 	if tally == "" {
 		return
