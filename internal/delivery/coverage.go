@@ -17,23 +17,21 @@ const (
 	maxCoverageVertices = 20_000
 )
 
-// minRingPositions is the least that RFC 7946 calls a linear ring.
+// minRingPositions is RFC 7946's least for a linear ring.
 const minRingPositions = 4
 
-// Coverage is the area that a fleet serves: a GeoJSON Polygon or MultiPolygon
-// with its holes (RFC 7946), indexed. It is immutable and safe for concurrent
-// use.
+// Coverage is the area that a fleet serves: a GeoJSON Polygon or MultiPolygon with
+// its holes (RFC 7946). Immutable.
 type Coverage struct {
 	polygons []*geometry.Poly
 	bounds   geometry.Rect
 	json     []byte
 }
 
-// ParseCoverage reads a GeoJSON geometry of type Polygon or MultiPolygon, at
-// most 1 MB (1,048,576 bytes) and 20,000 vertices. Every ring must be closed
-// and have at least 4 positions of [longitude, latitude] within ±180 and ±90.
-// The error's text is meant for whoever drew the area, and completes a sentence
-// that begins with the field's name.
+// ParseCoverage reads a GeoJSON Polygon or MultiPolygon of at most 1,048,576 bytes
+// and 20,000 vertices. Every ring is closed and has at least 4 positions of
+// [longitude, latitude] within ±180 and ±90. The error's text continues the field's
+// name.
 func ParseCoverage(geojson []byte) (*Coverage, error) {
 	if len(geojson) > maxCoverageBytes {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
@@ -62,8 +60,8 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 	return c, nil
 }
 
-// Contains reports whether the fleet serves the point. The border belongs to
-// the area, that of a hole too.
+// Contains reports whether the fleet serves the point. Borders, those of holes too,
+// belong to the area.
 func (c *Coverage) Contains(p Point) bool {
 	at := geometry.Point{X: p.Longitude, Y: p.Latitude}
 	if !c.bounds.ContainsPoint(at) {
@@ -77,8 +75,8 @@ func (c *Coverage) Contains(p Point) bool {
 	return false
 }
 
-// ReachesTurkey reports whether a corner of the area lies in Turkey, or the area
-// holds a point of Turkey's outline.
+// ReachesTurkey reports whether a corner of the area is in Turkey, or a point of
+// Turkey's outline is in the area.
 func (c *Coverage) ReachesTurkey() bool {
 	for _, polygon := range c.polygons {
 		for i := range polygon.Exterior.NumPoints() {
@@ -90,8 +88,7 @@ func (c *Coverage) ReachesTurkey() bool {
 	return slices.ContainsFunc(turkeyRings, func(ring []Point) bool { return slices.ContainsFunc(ring, c.Contains) })
 }
 
-// JSON is the GeoJSON as given, without white space. The caller must not
-// change it.
+// JSON is the GeoJSON without white space. The caller must not change it.
 func (c *Coverage) JSON() []byte { return c.json }
 
 // Bounds is the smallest box of latitudes and longitudes around the area.
@@ -109,13 +106,11 @@ func (c *Coverage) add(polygon *geometry.Poly) {
 	c.polygons = append(c.polygons, polygon)
 }
 
-// position is [longitude, latitude] and what may follow. The pointers tell a
-// null, which must be refused, from a 0.
+// position is [longitude, latitude, ...]. The pointers tell null from 0.
 type position []*float64
 
-// decodeCoverage reads either type as a list of polygons. Names count as they
-// are written: a map keeps "Type" apart from "type", a struct would not, and the
-// area would be another one here than to whoever draws it on a map.
+// decodeCoverage reads either type as a list of polygons. It decodes into a map
+// because a struct would match "Type" as "type", which drawing programs do not.
 func decodeCoverage(geojson []byte) ([][][]position, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(geojson, &members); err != nil {
@@ -145,8 +140,7 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 	return polygons, nil
 }
 
-// buildPolygon checks the rings, the first of which is the outer one, and
-// counts their vertices.
+// buildPolygon checks the rings, the outer one first, and counts their vertices.
 func buildPolygon(rings [][]position) (*geometry.Poly, int, error) {
 	if len(rings) == 0 {
 		return nil, 0, errors.New("it has no ring")

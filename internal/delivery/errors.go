@@ -95,28 +95,24 @@ var httpStatuses = func() map[Code]int {
 	return statuses
 }()
 
-// HTTPStatus is the status that an answer with this code carries; a code that
-// is not in the table is a defect of ours and answers 500.
+// HTTPStatus is the status of an answer with this code; 500 for an unknown code.
 func (c Code) HTTPStatus() int { return cmp.Or(httpStatuses[c], 500) }
 
-// Codes lists every code once, for tests and documentation. The order is not
-// defined.
+// Codes lists every code once, in no particular order.
 func Codes() []Code { return slices.Collect(maps.Keys(httpStatuses)) }
 
-// FieldError names one field of a request that breaks a rule. Field is the
-// JSON path, such as "payment.type".
+// FieldError is a field of a request, by its JSON path, that breaks a rule.
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// Error is a refusal that the caller is told about. Everything else that goes
-// wrong is an ordinary error and answers 500 or 503 without detail.
+// Error is a refusal for the caller. Other errors answer 500 or 503 without detail.
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is how long to wait before the same request can succeed;
-	// zero when waiting does not help. Answers round it up to whole seconds.
+	// RetryAfter is how long to wait; zero when waiting does not help. Answers
+	// round it up to whole seconds.
 	RetryAfter time.Duration
 	// Fields are all faults of a body, the one that decided the code first.
 	Fields []FieldError
@@ -124,8 +120,8 @@ type Error struct {
 	OrderID OrderID
 	// Status is set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED.
 	Status Status
-	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING of a store that is
-	// registered.
+	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING of a registered
+	// store.
 	Store StoreState
 	// Courier is set for JOB_TAKEN: the abbreviated name of who has the job.
 	Courier string
@@ -138,8 +134,7 @@ func Refuse(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf is the code an error answers with: its own when a *Error is in its
-// chain, INTERNAL_ERROR otherwise.
+// CodeOf is the code of a *Error in err's chain, else INTERNAL_ERROR.
 func CodeOf(err error) Code {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -148,6 +143,6 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// ErrUnavailable marks a failure of what the service stands on (Redis away,
-// out of memory, read-only). It answers 503 SERVICE_UNAVAILABLE.
+// ErrUnavailable marks a failure of Redis, as unavailable, out of memory or
+// read-only. It answers 503 SERVICE_UNAVAILABLE.
 var ErrUnavailable = errors.New("the ledger is unavailable")

@@ -61,11 +61,10 @@ const MaxPartitions = 1 << 10
 // OrderDigestSize is the length in bytes of the digest that an OrderID carries.
 const OrderDigestSize = 12
 
-// OrderID is the service's identifier of an order: a UUID of version 8 that
-// carries the partition of its account, the day of its creation (days since
-// 1970-01-01 UTC) and 96 bits of SHA-256(account, externalOrderId). A courier's
-// update therefore finds the order without a look-up, and one external id can
-// never lead to two orders.
+// OrderID is a UUID of version 8 that carries the account's partition, the day of
+// creation (days since 1970-01-01 UTC) and 96 bits of SHA-256(account,
+// externalOrderId). An update finds its order without a look-up, and one external
+// id has one order.
 //
 //	byte  0-5   digest[0:6]
 //	byte  6     0x80 | partition >> 6
@@ -75,8 +74,8 @@ const OrderDigestSize = 12
 //	byte 10-15  digest[6:12]
 type OrderID [16]byte
 
-// OrderDigest condenses an account and an external order id (or an idempotency
-// key, which shares its space) to the 96 bits that name it within the ledger.
+// OrderDigest is the 96 bits that name an account's external order id, or
+// idempotency key, within the ledger.
 func OrderDigest(account AccountID, externalID string) [OrderDigestSize]byte {
 	var buf [16 + 256]byte
 	sum := sha256.Sum256(append(append(buf[:0], account[:]...), externalID...))
@@ -118,8 +117,7 @@ func (id OrderID) IsZero() bool { return id == OrderID{} }
 // AppendText appends the canonical UUID form to dst.
 func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
 
-// ParseOrderID reads the canonical UUID form. Anything else, including a UUID
-// that this service cannot have issued, is an error; callers answer it like an
+// ParseOrderID reads the canonical UUID form. Callers answer an error like an
 // unknown order (design section 9).
 func ParseOrderID(s string) (OrderID, error) {
 	raw, err := parseUUID(s)
@@ -132,8 +130,7 @@ func ParseOrderID(s string) (OrderID, error) {
 	return OrderID(raw), nil
 }
 
-// EventID names one version of one order for ever: the same version rendered
-// twice carries the same id, which is what receivers deduplicate on.
+// EventID names one version of one order for ever; receivers deduplicate on it.
 func EventID(id OrderID, version uint64) string {
 	var raw [24]byte
 	copy(raw[:], id[:])
@@ -174,22 +171,19 @@ func appendUUID(dst []byte, id [16]byte) []byte {
 	return hex.AppendEncode(dst, id[10:16])
 }
 
-// ClientID is the clientId of the account's credentials: "ven_" and 32 hex
-// digits. It is derived from the id, so that finding the owner needs no index.
+// ClientID is the clientId of the account's credentials: "ven_" and the id in hex.
 func (id AccountID) ClientID() string { return "ven_" + hex.EncodeToString(id[:]) }
 
-// ClientID is the clientId of the fleet's credentials: "flt_" and 32 hex
-// digits.
+// ClientID is the clientId of the fleet's credentials: "flt_" and the id in hex.
 func (id FleetID) ClientID() string { return "flt_" + hex.EncodeToString(id[:]) }
 
-// AccountOfClient is the inverse of AccountID.ClientID; false for any other
-// string.
+// AccountOfClient is the inverse of AccountID.ClientID.
 func AccountOfClient(clientID string) (AccountID, bool) {
 	raw, ok := parseClientID("ven_", clientID)
 	return AccountID(raw), ok
 }
 
-// FleetOfClient is the inverse of FleetID.ClientID; false for any other string.
+// FleetOfClient is the inverse of FleetID.ClientID.
 func FleetOfClient(clientID string) (FleetID, bool) {
 	raw, ok := parseClientID("flt_", clientID)
 	return FleetID(raw), ok

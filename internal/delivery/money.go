@@ -16,18 +16,17 @@ const maxMoneyDigits = 7
 
 var errMoney = errors.New("must be a number from 0 to 9999999.99 with at most two decimals")
 
-// Money is an exact amount of Turkish lira in kuruş, never a float (design
-// section 8). The zero value is "not given", which is not the same as 0.
+// Money is an exact amount of Turkish lira (design section 8). The zero value is
+// "not given", which differs from 0.
 type Money struct {
 	Minor int64 // kuruş, 0 to MaxMoneyMinor
 	Set   bool
 }
 
-// ParseMoney reads the text of a JSON number: 0 to 9,999,999.99 with at most
-// two decimals by value, so 12.500 and 1e2 are fine and 12.501 is not
-// (design section 8). The error's text completes a sentence that begins with
-// the field's name. Package decimal would spend time on every digit of a number
-// of many thousands.
+// ParseMoney reads a JSON number from 0 to 9,999,999.99 with at most two decimals
+// by value: 12.500 and 1e2 are valid, 12.501 is not (design section 8). The error's
+// text continues the field's name. Package decimal would spend time on every digit
+// of a very long number.
 func ParseMoney(literal string) (Money, error) {
 	mantissa, exponent, err := literal, int64(0), error(nil)
 	if i := max(strings.IndexByte(literal, 'e'), strings.IndexByte(literal, 'E')); i >= 0 {
@@ -59,8 +58,7 @@ func ParseMoney(literal string) (Money, error) {
 	return Money{Minor: minor, Set: true}, nil
 }
 
-// String is the amount with two decimals and a point, "12.50"; empty when not
-// given.
+// String is the amount with two decimals, "12.50"; empty when not given.
 func (m Money) String() string {
 	if !m.Set {
 		return ""
@@ -84,11 +82,10 @@ const phoneDigits = 10
 
 var errPhone = errors.New("must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets")
 
-// NormalizePhone reads an optional +90, then an optional 0, then exactly 10
-// ASCII digits of which the first is not 0, and returns those 10 (design
-// section 9). White space around the number is ignored; separators inside it
-// are refused, because what looks like a separator may be a missing digit. The
-// error's text completes a sentence that begins with the field's name.
+// NormalizePhone reads an optional +90, an optional 0, then exactly 10 ASCII digits
+// of which the first is not 0, and returns those 10 (design section 9). Surrounding
+// white space is ignored; separators are refused, because one may stand for a
+// missing digit. The error's text continues the field's name.
 func NormalizePhone(s string) (string, error) {
 	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "+90"), "0")
 	if len(s) != phoneDigits || s[0] == '0' || !isDigits(s) {

@@ -21,16 +21,14 @@ func (a Action) String() string {
 	return nameOf(a, []string{"", "Move", "Drop", "Illegal", "Swap"}, "Action")
 }
 
-// Decision is an action with the changes it appends, in order; there are some
-// exactly when the action is Move.
+// Decision is an action with the changes it appends, which only Move has.
 type Decision struct {
 	Changes []Change
 	Action  Action
 }
 
-// failures is the last column of the table of moves (design section 6): the
-// reasons with which an order may fail, by the state it is in. Other is legal
-// from all of these.
+// failures is the last column of the table of moves (design section 6): the reasons
+// with which an order may fail in each state. Other is legal in all.
 var failures = map[Status][]FailureReason{
 	Searching:  {NoCourierFound, TimedOut},
 	Assigned:   {CourierIncident, StoreClosed, TimedOut},
@@ -48,8 +46,8 @@ func (r FailureReason) LegalFrom(s Status) bool {
 const failureNames = "NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, " +
 	"CustomerUnreachable, CustomerRefused, PaymentRefused or Other"
 
-// ParseFailureReason reads a reason's name, case-sensitively. The error continues
-// the name of a field.
+// ParseFailureReason reads a reason's name, case-sensitively. The error's text
+// continues the field's name.
 func ParseFailureReason(name string) (FailureReason, error) {
 	for s := range failures {
 		if reason := FailureReason(name); reason.LegalFrom(s) {
@@ -59,17 +57,17 @@ func ParseFailureReason(name string) (FailureReason, error) {
 	return "", errors.New("must be " + failureNames)
 }
 
-// Decide decides a fleet's update by the table of moves (design section 6). A
-// skipped step is filled in with the same time, one Change each; a repeated or
-// backward update is dropped; Searching and Cancelled are not a fleet's to
-// report; nothing moves a terminal order.
+// Decide decides a fleet's update by the table of moves (design section 6). Skipped
+// steps are filled in with the same time, one Change each; repeated and backward
+// updates are dropped; fleets cannot report Searching or Cancelled; nothing moves a
+// terminal order.
 //
-// An accept of an order that already has a courier is a repetition or, from
-// another courier, illegal. When a status was reported before any courier was
-// named, the accept brings the courier: Swap.
+// An accept of an order that has a courier is a repetition or, from another
+// courier, illegal. When a status was reported before any courier was named, the
+// accept is a Swap.
 //
-// A Change happens when the fleet says, but not in the future and not before
-// the change that precedes it.
+// A Change has the fleet's time, but not in the future and not before the change
+// that precedes it.
 func Decide(o *Order, u Update, now time.Time) Decision {
 	if o.Status.Terminal() {
 		if u.Kind == KindStatus && u.Status == o.Status && u.Status != Cancelled {
@@ -131,8 +129,8 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 	return Decision{Action: Move, Changes: changes}
 }
 
-// reported is the part of a Change that comes from the update, and from what
-// the order knew before where the update is silent.
+// reported begins a Change with the update's data, and the order's where it has
+// none.
 func (o *Order) reported(u Update, now time.Time) Change {
 	at := u.At
 	if at.After(now) {
@@ -149,8 +147,7 @@ func (o *Order) reported(u Update, now time.Time) Change {
 	return change
 }
 
-// change begins a Change at a time, in milliseconds like everything stored,
-// that never precedes the last one.
+// change begins a Change at a time, in milliseconds, never before the last one.
 func (o *Order) change(at time.Time) Change {
 	at = at.Truncate(time.Millisecond)
 	if last := o.UpdatedAt(); at.Before(last) {
@@ -159,30 +156,28 @@ func (o *Order) change(at time.Time) Change {
 	return Change{At: at, Courier: o.Courier, Location: o.Location}
 }
 
-// LateDelivery reports whether an update says Delivered of an order that has
-// ended otherwise, whatever the end. It is refused like any illegal move, and
-// listed for finance because cash may have been collected (design section 6).
+// LateDelivery reports whether an update says Delivered of an order that has ended
+// otherwise. It is refused, and listed for finance because cash may have been
+// collected (design section 6).
 func LateDelivery(o *Order, u Update) bool {
 	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
 }
 
 // How long an order may wait (design section 6).
 const (
-	// SearchTimeout is how long a courier is looked for, counted from when one
-	// should set off.
+	// SearchTimeout is how long a courier is searched, from when one should set
+	// off.
 	SearchTimeout = 15 * time.Minute
-	// Lifetime is how long an order lives (spec: "under an hour"), counted from
-	// when the package is ready.
+	// Lifetime is an order's longest life (spec: "under an hour") from readyAt.
 	Lifetime = 55 * time.Minute
-	// CourierSilence is how long a courier who is on the way may say nothing
-	// before the end of the Lifetime takes effect.
+	// CourierSilence is how long a courier's last report delays the end of
+	// Lifetime.
 	CourierSilence = 15 * time.Minute
 )
 
 // DecideTimeout ends an order that has waited too long (design section 6):
-// NoCourierFound while Searching, TimedOut afterwards. When nothing is due,
-// next is when to look again; it is zero for a terminal order. It must not be
-// asked of an order of which an update waits to be decided.
+// NoCourierFound while Searching, TimedOut afterwards. next is when to look again;
+// zero for a terminal order. The order must have no undecided update.
 func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.Time) {
 	reason, at := o.timeout()
 	if at.IsZero() || now.Before(at) {
@@ -193,7 +188,7 @@ func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.
 	return change, true, time.Time{}
 }
 
-// timeout is what ends the order next and when, as far as is known now.
+// timeout is what ends the order next, and when.
 func (o *Order) timeout() (FailureReason, time.Time) {
 	switch {
 	case o.Status.Terminal():

@@ -5,11 +5,10 @@ import (
 	"unicode"
 )
 
-// AbbreviateName shortens the surname, the last word, to its initial, as every
-// payload shows a courier (spec, "Delivery rules" 6): "Mehmet Yılmaz" becomes
-// "Mehmet Y.". White space is collapsed and the initial is upper-cased as in
-// Turkish (i becomes İ). A single word stays as it is. Abbreviating twice
-// changes nothing.
+// AbbreviateName shortens the surname, the last word, to its initial (spec,
+// "Delivery rules" 6): "Mehmet Yılmaz" becomes "Mehmet Y.". White space is
+// collapsed, the initial is upper-cased as in Turkish, and a single word stays.
+// Idempotent.
 func AbbreviateName(full string) string {
 	words := strings.Fields(full)
 	if len(words) < 2 {
@@ -20,8 +19,8 @@ func AbbreviateName(full string) string {
 	return strings.Join(words, " ")
 }
 
-// initial is the first letter of a word in upper case with the combining marks
-// that belong to it, or its first character when it has no letter.
+// initial is the first letter of a word in upper case with its combining marks;
+// without a letter the first character.
 func initial(word string) string {
 	runes := []rune(word)
 	start := 0
@@ -39,14 +38,12 @@ func initial(word string) string {
 	return string(runes[start:end])
 }
 
-// combiningDot is what is left of an İ that was made small the English way.
+// combiningDot is left of an İ that was lower-cased as in English.
 const combiningDot = '\u0307'
 
-// FoldName makes names that differ in case only alike, for searching and sorting:
-// the Turkish way (İ and i, I and ı) and the English way (I and i) at once, so
-// that all four are one letter. People type whichever their keyboard has. Other
-// letters stay what they are: ş is not s. What is no UTF-8 becomes U+FFFD. Folding
-// twice changes nothing. The result is for comparing, not for showing.
+// FoldName makes names alike that differ in case only, for searching and sorting.
+// İ, i, I and ı are one letter, because people type whichever their keyboard has.
+// Other letters stay: ş is not s. Invalid UTF-8 becomes U+FFFD. Idempotent.
 func FoldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {

@@ -1,15 +1,13 @@
 // Package delivery is the domain: orders, stores, fleets, accounts, their
-// identifiers, states and moves, money, phone numbers, places, the one validator
-// of requests, and the one list of error codes (spec, "Resources and their
-// fields" and "States and transitions"). It does no input or output; callers
-// pass the time in.
+// identifiers, states and moves, the one validator of requests, and the one list of
+// error codes (spec, "Resources and their fields" and "States and transitions"). It
+// does no input or output; callers pass the time in.
 package delivery
 
 import "time"
 
-// OrderDraft is what a vendor asks for, after every rule that needs no ledger
-// has been applied (spec, "Order (creation request)"). Build it with
-// OrderRequest.Check.
+// OrderDraft is what a vendor asks for, checked by OrderRequest.Check (spec, "Order
+// (creation request)").
 type OrderDraft struct {
 	ExternalStoreID string
 	ExternalOrderID string
@@ -20,8 +18,8 @@ type OrderDraft struct {
 	PackageNote     string
 	OrderAmount     Money // unset when not given
 	Payment         Payment
-	// Warned: the answer to the creation has PaymentWarnings. An order of a
-	// release that gave none is replayed without them.
+	// Warned: the answer to the creation has PaymentWarnings. Orders of earlier
+	// releases have none.
 	Warned bool
 }
 
@@ -31,8 +29,7 @@ type Recipient struct {
 	Phone string
 }
 
-// Dropoff is where the courier goes. Text is what the courier reads at the
-// door, the point is what the courier navigates to.
+// Dropoff is where the courier goes: Text to read, the point to navigate to.
 type Dropoff struct {
 	Text       string
 	Point      Point
@@ -42,8 +39,7 @@ type Dropoff struct {
 	Note       string
 }
 
-// Payment is what the vendor said of the payment; it is passed on and
-// reported, never collected here.
+// Payment is passed on and reported, never collected here.
 type Payment struct {
 	Type             PaymentType
 	CollectionAmount Money // unset when not given
@@ -55,9 +51,8 @@ type Point struct {
 	Longitude float64
 }
 
-// FleetTerms is the part of a fleet that an order keeps from its creation on,
-// so that a replayed creation answers the same bytes whatever becomes of the
-// fleet.
+// FleetTerms is what an order keeps of its fleet, so that a replayed creation
+// answers the same bytes.
 type FleetTerms struct {
 	ID              FleetID
 	Name            string
@@ -73,26 +68,23 @@ type Order struct {
 	Fleet     FleetTerms
 	CreatedAt time.Time // milliseconds
 
-	// Status, Version and Changes move together: every version after the
-	// first has one Change. Version is epoch<<32 | sequence; sequence 1 is the
-	// creation.
+	// Every version after the first has one Change. Version is epoch<<32 |
+	// sequence; sequence 1 is the creation.
 	Status  Status
 	Version uint64
 	Changes []Change
 
-	// Reported is the most advanced forward status that a courier has reported
-	// and that may still wait to be committed; zero when none. A reported
-	// pickup beats a cancellation (design section 6).
+	// Reported is the most advanced forward status that a courier has reported,
+	// committed or not. A reported pickup beats a cancellation (design section 6).
 	Reported Status
-	// Accepted is the courier whom the fleet was last told that the job is theirs, which
-	// may still wait to be committed; zero: nobody, or before that was noted.
+	// Accepted is the courier whose accept the fleet was last confirmed, committed
+	// or not; may be zero.
 	Accepted Courier
-	// LastCourierUpdate is when the fleet last reported anything; zero: never.
+	// LastCourierUpdate is when the fleet last reported; zero: never.
 	LastCourierUpdate time.Time
 	// Location is the courier's last known position.
 	Location Location
-	// Courier is who carries it now: the last Change's courier unless swapped
-	// since. A zero Name means no courier yet.
+	// Courier carries it now: the last Change's courier unless swapped since.
 	Courier Courier
 }
 
@@ -109,8 +101,7 @@ type Change struct {
 	Note     string // the vendor's note on a cancellation
 }
 
-// Courier is the person who carries an order. Name is stored in full and
-// abbreviated wherever a vendor sees it (AbbreviateName).
+// Courier carries an order. Vendors see the name abbreviated (AbbreviateName).
 type Courier struct {
 	Name        string
 	Phone       string
@@ -129,12 +120,11 @@ type Location struct {
 // IsZero reports whether no position is known.
 func (l Location) IsZero() bool { return l.At.IsZero() }
 
-// Sequence is the low half of a version: 1 at creation, one more with every
-// change.
+// Sequence is the low half of a version: 1 at creation, one more per change.
 func Sequence(version uint64) uint32 { return uint32(version) }
 
-// EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes)
-// (design section 9).
+// EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes) (design
+// section 9).
 func (o *Order) EstimatedPickup() time.Time {
 	earliest := o.CreatedAt.Add(time.Duration(o.Fleet.PickupMinutes) * time.Minute)
 	if o.ReadyAt.After(earliest) {
@@ -143,10 +133,9 @@ func (o *Order) EstimatedPickup() time.Time {
 	return earliest
 }
 
-// EstimatedDropoff is the courier's own estimate as of the given version if
-// one was given, otherwise pickup plus the fleet's average delivery minutes;
-// zero while no courier is assigned. A pickup that has happened counts from
-// its own time.
+// EstimatedDropoff is the courier's own estimate as of the version, or else the
+// actual or estimated pickup plus the fleet's delivery minutes; zero while no
+// courier is assigned.
 func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	last := o.changesUpTo(version)
 	var pickup, given time.Time
@@ -171,8 +160,8 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	return pickup.Add(time.Duration(o.Fleet.DeliveryMinutes) * time.Minute)
 }
 
-// At is the change that made the given version, and false when the version is
-// the creation or beyond the history.
+// At is the change that made the version; false for the creation and beyond the
+// history.
 func (o *Order) At(version uint64) (Change, bool) {
 	i := int(Sequence(version)) - 2
 	if i < 0 || i >= len(o.Changes) {
@@ -194,8 +183,8 @@ func (o *Order) changesUpTo(version uint64) []Change {
 	return o.Changes[:min(n, len(o.Changes))]
 }
 
-// PaymentWarning is something in an order's payment that finance has to look at
-// before the sums are settled. The order is accepted all the same.
+// PaymentWarning is something in an accepted order's payment that finance has to
+// check.
 type PaymentWarning struct {
 	Kind    string // as the report exceptions names it
 	Field   string
@@ -210,9 +199,8 @@ var paymentWarnings = [...]PaymentWarning{
 	{"PaymentTypeMissing", "payment.type", "is missing: nothing is expected to be collected"},
 }
 
-// PaymentWarnings calls yield for each warning that applies to the order. The
-// report decides the same in SQL (reporting/archive/schema/0008_exceptions.sql);
-// the model that its test compares it with asks here.
+// PaymentWarnings yields each warning that applies. The report decides the same in
+// SQL (reporting/archive/schema/0008_exceptions.sql); its test compares them.
 func (o *OrderDraft) PaymentWarnings(yield func(*PaymentWarning) bool) {
 	collection := o.Payment.CollectionAmount
 	atDoor := o.Payment.Type == Cash || o.Payment.Type == Card

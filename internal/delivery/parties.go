@@ -15,8 +15,8 @@ type Store struct {
 	SubRegion  string
 	Fleet      FleetID // zero without a fleet
 	FleetName  string  // as of the attachment
-	// ClosingDate is the local day at whose end the store is deactivated
-	// because it is migrating; zero: not migrating. Only an Active store has one.
+	// ClosingDate is the local day at whose end a migrating store is deactivated;
+	// zero: not migrating. Only an Active store has one.
 	ClosingDate time.Time
 	UpdatedAt   time.Time
 	// Revision counts the stored changes; a writer that read another revision
@@ -24,25 +24,24 @@ type Store struct {
 	Revision uint64
 }
 
-// Account is a vendor as operators see it. Credentials are not part of it.
+// Account is a vendor without credentials.
 type Account struct {
 	ID        AccountID
 	Name      string
 	Suspended bool
 	Limits    Limits
 	CreatedAt time.Time
-	// ExcessSince is when the account began to exceed its limits in a
-	// sustained way (spec, "Limits", rule 3); zero: it does not.
+	// ExcessSince is when sustained excess of the limits began (spec, "Limits",
+	// rule 3); zero: none.
 	ExcessSince time.Time
-	// EarlierSecrets is until when each client secret before the present one
-	// works; times that are over may be among them.
+	// EarlierSecrets is until when earlier client secrets work, expired ones
+	// included.
 	EarlierSecrets []time.Time
 	// Revision counts the stored changes, like a store's.
 	Revision uint64
 }
 
-// Window is "Count requests in any Seconds seconds". A zero Count: no such
-// window.
+// Window is "Count requests in any Seconds seconds"; none with a zero Count.
 type Window struct {
 	Count   int `json:"count"`
 	Seconds int `json:"seconds"`
@@ -63,10 +62,10 @@ type Limits struct {
 	Token       EndpointLimit `json:"token"`
 }
 
-// DefaultLimits are the spec's figures. OrderStatus is the account's window of
-// GET /orders/{id}; the one per order (1 per 10 s) is a constant of the
-// contract, see PollInterval. Stores is a bucket of Burst.Count refilled at
-// Sustained.Count per Sustained.Seconds, plus the exact window Burst.
+// DefaultLimits are the spec's figures. OrderStatus is the account's window of GET
+// /orders/{id}, see PollInterval for the one per order. Stores is a bucket of
+// Burst.Count refilled at Sustained.Count per Sustained.Seconds, plus the exact
+// window Burst.
 func DefaultLimits() Limits {
 	return Limits{
 		Orders:      EndpointLimit{Sustained: Window{600, 60}, Burst: Window{120, 10}},
@@ -77,8 +76,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// PollInterval is the least time between two reads of one order (spec,
-// "Limits", rule 1).
+// PollInterval is the least time between reads of one order (spec, "Limits", rule
+// 1).
 const PollInterval = 10 * time.Second
 
 // Ranges of a configured window, chosen so that every figure fits its place in
@@ -87,7 +86,7 @@ const (
 	MaxWindowCount   = 1_000_000
 	MaxWindowSeconds = 86_400
 	// MaxBucket bounds Burst.Count times Sustained.Seconds of the stores' limit:
-	// the ledger counts a bucket in millionths of that, exactly up to 2^53.
+	// the ledger counts millionths of it, exactly up to 2^53.
 	MaxBucket = 9_000_000_000
 )
 
@@ -98,14 +97,14 @@ type Fleet struct {
 	SubRegion       string
 	DeliveryMinutes int
 	PickupMinutes   int
-	// Suspended means no new orders: couriers on the road go on reporting.
+	// Suspended means no new orders; couriers go on reporting.
 	Suspended bool
 	// Disabled means nothing at all: no token and no request either.
 	Disabled bool
 	// RequestsPerSecond bounds the fleet's requests on the average, over all gateways.
 	RequestsPerSecond int
-	// Couriers is how many couriers the fleet last said it has; -1 when it
-	// never said, which counts as available.
+	// Couriers is how many couriers the fleet has; -1: unknown, which counts as
+	// available.
 	Couriers int
 	Coverage *Coverage
 }
@@ -141,8 +140,7 @@ const (
 	WebhookTest      EventType = "webhook.test"
 )
 
-// Update is what a fleet reports of one order; the worker decides what becomes
-// of it.
+// Update is a fleet's report about one order.
 type Update struct {
 	Order   OrderID
 	Fleet   FleetID
@@ -156,7 +154,7 @@ type Update struct {
 	Failure  FailureReason // for Failed
 }
 
-// UpdateKind tells the three things that a fleet reports about a job.
+// UpdateKind is what a fleet reports about a job.
 type UpdateKind uint8
 
 // The kinds. The numbers are stored; never renumber them.

@@ -10,9 +10,9 @@ import (
 // costs 2.7 us of CPU and 56 bytes, with sonic 3.7 us (ConfigFastest) to 4.8 us
 // (ConfigDefault) and 1.2 kB.
 
-// AppendCreated appends the data object of a successful creation (spec, "Order
-// (creation response)"). It depends only on what never changes of an order, so
-// that a replay answers the same bytes.
+// AppendCreated appends the data of a creation's answer (spec, "Order (creation
+// response)"). It uses only what never changes, so that a replay answers the same
+// bytes.
 func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	dst = o.appendIDs(dst)
 	dst = appendText(dst, "status", Searching.String())
@@ -26,10 +26,9 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 }
 
 // AppendStatus appends the order status object (spec, "Order status (delivery
-// state)") as it was at the given version; 0, or a version that does not exist
-// yet, is the latest one with the present courier and position. events adds the
-// timeline up to that version. location adds the courier's position, which
-// belongs in webhooks only. What is unknown is left out.
+// state)") as of a version; 0 and versions beyond the last mean the present, with
+// the present courier and position. events adds the timeline; location adds the
+// position, for webhooks only.
 func (o *Order) AppendStatus(dst []byte, version uint64, events bool, location bool) []byte {
 	reached, steps := o.asOf(version)
 	dst = o.appendIDs(dst)
@@ -107,8 +106,7 @@ func appendEntry(dst []byte, s Status, at time.Time) []byte {
 	return append(dst, '}')
 }
 
-// appendCourier appends what is known of the courier, the surname abbreviated;
-// nothing when there is none.
+// appendCourier appends the courier, if any, with the surname abbreviated.
 func appendCourier(dst []byte, c Courier) []byte {
 	if c.IsZero() {
 		return dst
@@ -139,8 +137,8 @@ func AppendStoreActivated(dst []byte, externalStoreID string, fleet FleetID, fle
 	return append(dst, '}')
 }
 
-// AppendStoreMigrating appends the data of store.migrating; the closing date is
-// a local day, "2026-11-21" (design section 9).
+// AppendStoreMigrating appends the data of store.migrating with the local closing
+// day (design section 9).
 func AppendStoreMigrating(dst []byte, externalStoreID string, closingDate time.Time) []byte {
 	dst = appendStoreID(dst, externalStoreID)
 	dst = append(dst, `,"closingDate":"`...)
@@ -148,16 +146,15 @@ func AppendStoreMigrating(dst []byte, externalStoreID string, closingDate time.T
 	return append(dst, `"}`...)
 }
 
-// AppendStoreDeactivated appends the data of store.deactivated (design section
-// 9).
+// AppendStoreDeactivated appends the data of store.deactivated (design section 9).
 func AppendStoreDeactivated(dst []byte, externalStoreID string, reason DeactivationReason) []byte {
 	dst = appendStoreID(dst, externalStoreID)
 	dst = appendText(dst, "reason", string(reason))
 	return append(dst, '}')
 }
 
-// AppendStoreRejected appends the data of store.rejected: the fleet that said no,
-// and its reason if it gave one (design section 9).
+// AppendStoreRejected appends the data of store.rejected; reason may be empty
+// (design section 9).
 func AppendStoreRejected(dst []byte, externalStoreID string, fleet FleetID, fleetName, reason string) []byte {
 	dst = appendStoreID(dst, externalStoreID)
 	dst = appendFleet(append(dst, ','), fleet, fleetName)
@@ -171,8 +168,8 @@ func appendStoreID(dst []byte, externalStoreID string) []byte {
 	return AppendString(append(dst, `{"externalStoreId":`...), externalStoreID)
 }
 
-// AppendPaymentOverdue appends the data of fleet.payment_overdue: the fleet and
-// the stores at risk (design section 9).
+// AppendPaymentOverdue appends the data of fleet.payment_overdue (design section
+// 9).
 func AppendPaymentOverdue(dst []byte, fleet FleetID, fleetName string, externalStoreIDs []string) []byte {
 	dst = appendFleet(append(dst, '{'), fleet, fleetName)
 	dst = append(dst, `,"externalStoreIds":[`...)
@@ -193,8 +190,7 @@ func appendFleet(dst []byte, id FleetID, name string) []byte {
 	return append(dst, '}')
 }
 
-// appendText appends a further member with a string. The key is ours and needs
-// no escaping.
+// appendText appends a further string member. The key is not escaped.
 func appendText(dst []byte, key, value string) []byte {
 	return AppendString(appendKey(dst, key), value)
 }
@@ -211,8 +207,8 @@ func appendKey(dst []byte, key string) []byte {
 	return append(dst, `":`...)
 }
 
-// AppendString appends a JSON string (RFC 8259, section 7). What is not UTF-8
-// becomes U+FFFD, so that the output is valid for any input.
+// AppendString appends a JSON string (RFC 8259, section 7). Invalid UTF-8 becomes
+// U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	const hexDigits = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -7,12 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxReadyAtLead is how far ahead readyAt may lie; exactly that is allowed
-// (spec, "Order (creation request)").
+// MaxReadyAtLead is how far ahead readyAt may be, inclusively (spec, "Order
+// (creation request)").
 const MaxReadyAtLead = 4 * time.Hour
 
-// OrderRequest is the body of POST /orders before any rule is applied. A
-// decoder fills it in.
+// OrderRequest is the unchecked body of POST /orders.
 type OrderRequest struct {
 	ExternalStoreID, ExternalOrderID Text
 	OrderedAt, ReadyAt               Text
@@ -29,8 +28,7 @@ type OrderRequest struct {
 	PaymentType             Text
 	PaymentCollectionAmount Number
 
-	// Sandbox makes a packageNote that begins like a trigger, and is none, a
-	// fault; elsewhere it is a text like any other.
+	// Sandbox makes a packageNote that begins like a trigger, and is none, a fault.
 	Sandbox bool
 
 	// WrongType names the fields whose JSON type was wrong, "recipient",
@@ -39,11 +37,11 @@ type OrderRequest struct {
 	WrongType []FieldError
 }
 
-// Check applies every rule that needs no ledger (spec, "Order (creation
-// request)" and "Errors"; design section 9). Faults count in the order
-// recipient.name, recipient.phone, dropoff.text, coordinates, readyAt, then the
-// other fields; see Faults. A readyAt that is absent or past becomes now. The
-// error is always a *Error.
+// Check applies every rule that needs no ledger (spec, "Order (creation request)"
+// and "Errors"; design section 9). Faults count in the order recipient.name,
+// recipient.phone, dropoff.text, coordinates, readyAt, then the other fields; see
+// Faults. A readyAt that is absent or past becomes now. The error is always a
+// *Error.
 func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 	f := Faults{WrongType: r.WrongType}
 	var d OrderDraft
@@ -99,8 +97,7 @@ func (f *Faults) paymentType(field string, t Text) PaymentType {
 	return kind
 }
 
-// StoreRequest is the body of PUT /stores/{externalStoreId} before any rule is
-// applied. A decoder fills it in.
+// StoreRequest is the unchecked body of PUT /stores/{externalStoreId}.
 type StoreRequest struct {
 	TaxNumber, Name, Phone            Text
 	AddressText                       Text
@@ -111,8 +108,7 @@ type StoreRequest struct {
 	WrongType []FieldError
 }
 
-// StoreFields is what a store consists of once a request has been merged with
-// what was stored before.
+// StoreFields is a request merged with the stored fields.
 type StoreFields struct {
 	TaxNumber string // 10 or 11 digits
 	Name      string
@@ -122,13 +118,12 @@ type StoreFields struct {
 	Fleet     FleetID // zero when none is chosen
 }
 
-// Check applies every rule that needs no ledger and merges with the existing
-// store (spec, "Store"; design section 9). Without one, all fields but fleetId
-// are required; with one, absent fields keep what is stored, and latitude and
-// longitude come together or not at all. A Deactivated store keeps its fields
-// but not its fleet, because it registers again. Faults count in the order name,
-// phone, address.text, coordinates, taxNumber, fleetId. The error is always a
-// *Error.
+// Check applies every rule that needs no ledger and merges with the existing store
+// (spec, "Store"; design section 9). Without one, all fields but fleetId are
+// required; with one, absent fields keep what is stored, and latitude and longitude
+// come together or not at all. A Deactivated store registers again without its
+// fleet. Faults count in the order name, phone, address.text, coordinates,
+// taxNumber, fleetId. The error is always a *Error.
 func (r *StoreRequest) Check(existing *Store) (StoreFields, error) {
 	first := existing == nil
 	f := Faults{WrongType: r.WrongType}
@@ -182,10 +177,10 @@ func (f *Faults) fleetID(field string, t Text) FleetID {
 	return fleet
 }
 
-// CheckExternalStoreID checks the path parameter of PUT
-// /stores/{externalStoreId}: 1 to 64 code points, no control characters, and no
-// white space around it, because an order's externalStoreId is trimmed and
-// could never name such a store. The error is a *Error VALIDATION_FAILED.
+// CheckExternalStoreID checks the path parameter of PUT /stores/{externalStoreId}:
+// 1 to 64 code points without control characters and surrounding white space, which
+// an order's externalStoreId could never name. The error is a *Error
+// VALIDATION_FAILED.
 func CheckExternalStoreID(s string) error {
 	const field = "externalStoreId"
 	var f Faults
@@ -200,8 +195,8 @@ func CheckExternalStoreID(s string) error {
 	return f.Err()
 }
 
-// CancelRequest is the optional body of POST /orders/{orderId}/cancel before
-// any rule is applied. A decoder fills it in; the zero value is "no body".
+// CancelRequest is the unchecked body of POST /orders/{orderId}/cancel; zero
+// without one.
 type CancelRequest struct {
 	Reason, Note Text
 
@@ -228,9 +223,8 @@ func (r *CancelRequest) Check() (CancelReason, string, error) {
 	return reason, note, nil
 }
 
-// CheckIdempotencyKey checks the key that the named header carries: 1 to 255
-// visible ASCII characters, 0x21 to 0x7e (design section 9). The error is a
-// *Error VALIDATION_FAILED.
+// CheckIdempotencyKey checks a header's key: 1 to 255 visible ASCII characters,
+// 0x21 to 0x7e (design section 9). The error is a *Error VALIDATION_FAILED.
 func CheckIdempotencyKey(header string, key []byte) error {
 	ok := len(key) >= 1 && len(key) <= maxIdempotencyKey
 	for _, c := range key {

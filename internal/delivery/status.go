@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Status is the state of an order (spec, "Order states"). The numbers are
-// stored; never renumber them. Forward states are ordered by rank.
+// Status is the state of an order (spec, "Order states"), in the order of progress.
+// The numbers are stored; never renumber them.
 type Status uint8
 
 // The eight states. Delivered, Failed and Cancelled are terminal.
@@ -32,11 +32,10 @@ func ParseStatus(name string) (Status, error) {
 	return parseName[Status](name, statusNames, "an order status")
 }
 
-// LogValue is the status's name, in logs of every format.
+// LogValue is the status's name.
 func (s Status) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// nameOf is the name of a value whose number is its place among the names; the
-// first place is no value.
+// nameOf is the name at the value's index; index 0 is no value.
 func nameOf[E ~uint8](value E, names []string, kind string) string {
 	if value == 0 || int(value) >= len(names) {
 		return fmt.Sprintf("%s(%d)", kind, uint8(value))
@@ -124,8 +123,8 @@ func ParsePaymentType(name string) (PaymentType, error) {
 	return parseName[PaymentType](name, paymentNames, "a payment type")
 }
 
-// CancelReason is the vendor's reason for a cancellation (design section 9).
-// It is optional.
+// CancelReason is the vendor's optional reason for a cancellation (design section
+// 9).
 type CancelReason string
 
 // The reasons a vendor may give.

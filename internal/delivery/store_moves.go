@@ -7,7 +7,7 @@ import "time"
 // writes s with the notice that goes with the move, and reads and decides
 // again when somebody else wrote in between.
 
-// ConfirmStore is the fleet's yes: the store becomes Active and takes orders.
+// ConfirmStore accepts the store for its fleet: it becomes Active.
 // STORE_NOT_PENDING unless it awaits the fleet's approval.
 func ConfirmStore(s *Store, now time.Time) error {
 	if err := pending(s); err != nil {
@@ -17,8 +17,8 @@ func ConfirmStore(s *Store, now time.Time) error {
 	return nil
 }
 
-// RejectStore is the fleet's no: the store awaits another choice of fleet.
-// STORE_NOT_PENDING unless it awaits the fleet's approval.
+// RejectStore returns the store to AwaitingFleet. STORE_NOT_PENDING unless it
+// awaits the fleet's approval.
 func RejectStore(s *Store, now time.Time) error {
 	if err := pending(s); err != nil {
 		return err
@@ -27,10 +27,9 @@ func RejectStore(s *Store, now time.Time) error {
 	return nil
 }
 
-// MigrateStore announces that the branch becomes a partner of the service: it
-// stays Active until the local day of closing is over (see ClosingOver). A
-// second call moves the date. STORE_NOT_CONFIGURED unless the store is Active,
-// VALIDATION_FAILED for a day before today.
+// MigrateStore sets the local day after which the store closes, because the branch
+// becomes a partner of the service (see ClosingOver). A second call moves the day.
+// STORE_NOT_CONFIGURED unless Active, VALIDATION_FAILED for a day before today.
 func MigrateStore(s *Store, closing, now time.Time) error {
 	if s.State != Active {
 		return NotActive(s.ExternalID, s.State)
@@ -44,9 +43,8 @@ func MigrateStore(s *Store, closing, now time.Time) error {
 	return nil
 }
 
-// DeactivateStore closes the store: it keeps its fields, loses its fleet and
-// its closing date, and a later PUT registers it again. STORE_NOT_CONFIGURED
-// when it is closed already.
+// DeactivateStore closes the store, which loses its fleet and closing date; a later
+// PUT registers it again. STORE_NOT_CONFIGURED when it is closed already.
 func DeactivateStore(s *Store, now time.Time) error {
 	if s.State == Deactivated {
 		return NotActive(s.ExternalID, s.State)
@@ -55,14 +53,12 @@ func DeactivateStore(s *Store, now time.Time) error {
 	return nil
 }
 
-// ClosingOver reports whether the local closing day of a migrating store has
-// ended; false for a store that is not migrating.
+// ClosingOver reports whether the closing day of a migrating store has ended.
 func (s *Store) ClosingOver(now time.Time) bool {
 	return s.State == Active && !s.ClosingDate.IsZero() && !now.Before(localDay(s.ClosingDate).AddDate(0, 0, 1))
 }
 
-// NotActive is the STORE_NOT_CONFIGURED for what needs an Active store; state is 0
-// when none is registered.
+// NotActive is STORE_NOT_CONFIGURED; state is 0 when no store is registered.
 func NotActive(externalID string, state StoreState) *Error {
 	refusal := &Error{Code: CodeStoreNotConfigured, Store: state}
 	switch state {

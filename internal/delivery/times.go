@@ -22,12 +22,11 @@ const timeLayout = "2006-01-02T15:04:05.000-07:00"
 
 var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00")
 
-// ParseTime reads an ISO 8601 time: date, "T", hours and minutes, then
-// optionally seconds, a fraction of up to nine digits, and an offset ("Z",
-// +03:00, +0300 or +03). Without an offset it is local time, +03:00 (spec,
-// "Order (creation request)"). Years run from 2000 to 2100. The result is in
-// Istanbul. The error's text completes a sentence that begins with the field's
-// name.
+// ParseTime reads an ISO 8601 time: date, "T", hours and minutes, then optionally
+// seconds, a fraction of up to nine digits, and an offset ("Z", +03:00, +0300 or
+// +03). Without one it is local time, +03:00 (spec, "Order (creation request)").
+// Years run from 2000 to 2100. The result is in Istanbul. The error's text
+// continues the field's name.
 func ParseTime(s string) (time.Time, error) {
 	clock, zone := s, ""
 	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
@@ -59,8 +58,8 @@ func ParseTime(s string) (time.Time, error) {
 	return at.In(Istanbul), nil
 }
 
-// AppendTime appends the time as every answer carries it: milliseconds, +03:00,
-// "2026-11-21T12:30:00.000+03:00". It does not allocate.
+// AppendTime appends the time as answers have it, "2026-11-21T12:30:00.000+03:00".
+// It does not allocate.
 func AppendTime(dst []byte, t time.Time) []byte {
 	return t.In(Istanbul).AppendFormat(dst, timeLayout)
 }
@@ -70,8 +69,8 @@ func FormatTime(t time.Time) string {
 	return string(AppendTime(make([]byte, 0, len(timeLayout)), t))
 }
 
-// ReadAs ends the message about a time that is refused: how it was understood. A
-// local time with a Z behind it is three hours late.
+// ReadAs ends the message about a refused time with how it was read; a common fault
+// is a Z behind local time.
 func ReadAs(given string, at time.Time) string {
 	if strings.HasSuffix(given, "Z") {
 		return "; it is read as " + FormatTime(at) + ", a local time has no Z"

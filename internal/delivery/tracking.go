@@ -12,24 +12,21 @@ import (
 	"time"
 )
 
-// TrackingKeys make the unguessable tokens of tracking links (spec,
-// "trackingUrl"; design section 9). Nothing about a token is stored: it is the
-// order id, a truncated HMAC-SHA256 and the name of the key (kid), in base64url.
+// TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl";
+// design section 9). A token is not stored: it is the order id, a truncated
+// HMAC-SHA256 and the name of the key (kid), in base64url.
 //
-// A creation that is replayed, maybe a day later and after a rotation, must
-// answer the same bytes. So the key that signs is chosen by the day of creation,
-// which the order id carries: a kid may end in the UTC day from which its key
-// signs ("t2-20261201"), a kid without a day signs from the beginning of time,
-// and an order is signed with the latest key that had begun on the day of its
-// creation. Every replica makes the same choice.
+// A replayed creation must answer the same bytes, also after a rotation. So the day
+// of creation, which the order id carries, chooses the key: a kid may end in the
+// UTC day from which its key signs ("t2-20261201"), else it signs from the
+// beginning of time, and the latest key that had begun on the day signs.
 //
-// To rotate, add a key whose day is in the future, give it to every gateway and
-// panel before that day, and keep the old one as long as its links may be
-// opened. A key that must go at once (it leaked) is replaced by one without a
-// day: replays of earlier creations then carry another link, which opens too.
+// To rotate, add a key with a future day to every gateway and panel before that
+// day, and keep the old one as long as its links may be opened. A key that leaked
+// is replaced by one without a day: replays of earlier creations then carry another
+// link, which opens too.
 type TrackingKeys struct {
-	// Current signs for orders created before the day of every key, which only
-	// happens when the only keys have days that are to come.
+	// Current signs for orders created before the day of every key.
 	Current string
 	Keys    map[string][]byte
 }
@@ -42,9 +39,8 @@ var (
 	trackingEncoding = base64.RawURLEncoding.Strict()
 )
 
-// Check refuses a ring without its current key, and one in which two keys begin
-// on the same day, since a rotation could then change links that were given
-// out.
+// Check requires the current key, and at most one key for each first day, since a
+// rotation could otherwise change links that were given out.
 func (k TrackingKeys) Check() error {
 	if len(k.Keys[k.Current]) == 0 {
 		return errors.New("tracking keys: the current key is missing")
@@ -60,12 +56,12 @@ func (k TrackingKeys) Check() error {
 	return nil
 }
 
-// Token is the order's tracking token. The same ring gives the same token for
-// ever, and a ring that gained a key with a later day does too.
+// Token is the order's tracking token. Adding a key with a later day does not
+// change it.
 func (k TrackingKeys) Token(id OrderID) string { return string(k.Signer().AppendToken(nil, id)) }
 
-// Parse is the order that a token was made for. A token that was changed in any
-// way, or whose key is no longer in the ring, is an error.
+// Parse is the order of a token. An altered token, or one of an unknown key, is an
+// error.
 func (k TrackingKeys) Parse(token string) (OrderID, error) {
 	raw, err := trackingEncoding.DecodeString(token)
 	// The decoder skips line breaks; a token has one form only.
@@ -96,7 +92,7 @@ func (k TrackingKeys) signing(day uint16) string {
 	return best
 }
 
-// firstDay is the day that a kid ends in, as DayOf counts; 0 without one.
+// firstDay is the day at the end of a kid, as DayOf counts; 0 without one.
 func firstDay(kid string) uint16 {
 	i := strings.LastIndexByte(kid, '-')
 	if i < 0 {
@@ -115,18 +111,16 @@ func trackingMAC(key []byte, id OrderID, kid string) []byte {
 	return mac.Sum(nil)[:trackingMACSize]
 }
 
-// appendTrackingMessage appends what a token's MAC covers. The purpose is part
-// of it, so that a key used elsewhere by mistake signs nothing that opens a page
-// here.
+// appendTrackingMessage appends what a token's MAC covers, with its purpose, so
+// that a key used elsewhere by mistake signs no token.
 func appendTrackingMessage(b []byte, id OrderID, kid string) []byte {
 	b = append(b, "tracking\x00"...)
 	b = append(b, id[:]...)
 	return append(b, kid...)
 }
 
-// TrackingSigner makes a ring's tokens with each key's HMAC kept ready, which
-// spares a token twelve allocations and half of the hashing. It is safe for
-// concurrent use.
+// TrackingSigner makes tokens with prepared HMACs, which saves twelve allocations
+// and half of the hashing. It is safe for concurrent use.
 type TrackingSigner struct {
 	ring TrackingKeys
 	// works holds one pool of *trackingWork for each key of the ring.

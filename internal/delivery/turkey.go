@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// turkeyTolerance is how far outside the outline a point may lie, in metres:
-// the outline is simplified, and no address on Turkish land may be refused
-// (design section 9).
+// turkeyTolerance is how far outside the simplified outline a point may lie, in
+// metres: no address on Turkish land may be refused (design section 9).
 const turkeyTolerance = 1000.0
 
 //go:embed turkey.geojson
@@ -21,13 +20,12 @@ var (
 	turkey      = newOutline(edgesOf(turkeyRings))
 )
 
-// InTurkey reports whether a point lies inside the outline of Turkey or within
-// 1,000 m of it. The outline runs through the sea between the islands; points
-// at sea pass here and fail the fleet's coverage.
+// InTurkey reports whether a point is inside the outline of Turkey or within 1,000
+// m of it. Points at sea between the islands pass here and fail the fleet's
+// coverage.
 func InTurkey(p Point) bool { return turkey.holds(p) }
 
-// TurkeyOutline is the outline as closed rings, for who draws it: some hundred
-// points, of which each call returns a copy.
+// TurkeyOutline returns a copy of the outline's closed rings.
 func TurkeyOutline() [][]Point {
 	rings := make([][]Point, len(turkeyRings))
 	for i, ring := range turkeyRings {
@@ -36,8 +34,7 @@ func TurkeyOutline() [][]Point {
 	return rings
 }
 
-// outline answers "inside or near" quickly: the edges are sorted into bands of
-// latitude, and only those within reach of the point's band are looked at.
+// outline sorts the edges into bands of latitude, so that few are looked at.
 type outline struct {
 	south, north float64
 	bands        [][]edge
@@ -54,8 +51,7 @@ const (
 	longitudeReach = 0.0130
 )
 
-// loadRings reads the embedded file; a broken one stops the program before it
-// serves anything.
+// loadRings reads the embedded file.
 func loadRings(geojson []byte) (rings [][]Point) {
 	var shape struct {
 		Coordinates [][][][2]float64 `json:"coordinates"`
@@ -139,8 +135,8 @@ func near(edges []edge, p Point) bool {
 	return false
 }
 
-// distance is metres from p to the edge. The plane is that of the WGS 84
-// ellipsoid at p, where a kilometre is right to about 10 cm.
+// distance is metres from p to the edge, on the plane of the WGS 84 ellipsoid at p,
+// where a kilometre is right to about 10 cm.
 func (e *edge) distance(p Point) float64 {
 	perLatitude, perLongitude := metresPerDegree(p.Latitude)
 	ax, ay := (e.a.Longitude-p.Longitude)*perLongitude, (e.a.Latitude-p.Latitude)*perLatitude

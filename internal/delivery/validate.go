@@ -9,35 +9,32 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a string of a request as the decoder found it. JSON null counts as
-// not set.
+// Text is a string of a request; JSON null counts as not set.
 type Text struct {
 	Value string
 	Set   bool
 }
 
-// Number is a number of a request: the literal as it stood in the JSON, not
-// parsed, so that no amount ever passes through a float.
+// Number is a number of a request as its literal, so that no amount passes through
+// a float.
 type Number struct {
 	Literal string
 	Set     bool
 }
 
-// Faults gathers what is wrong with a request in the order of the checks. The
-// first fault of a field counts, and the first of all decides the code (design
-// section 9). The zero value is empty. Every API's bodies are checked with it.
+// Faults collects what is wrong with a request. The first fault of a field counts,
+// and the first of all decides the code (design section 9). The zero value is
+// empty.
 type Faults struct {
-	// WrongType are the fields whose JSON type is wrong, as the decoder found
-	// them, objects included; each is recorded when it, or a field in it, is
-	// checked, and at the end.
+	// WrongType are the fields, objects included, whose JSON type is wrong; each is
+	// recorded when it, or a field in it, is checked, and at the end.
 	WrongType []FieldError
 
 	code   Code
 	fields []FieldError
 }
 
-// maxFaults bounds how many faults one answer lists; a batch of positions can
-// have thousands.
+// maxFaults bounds the listed faults; a batch of positions can have thousands.
 const maxFaults = 50
 
 // Invalid records a field that breaks a rule without a code of its own.
@@ -70,8 +67,7 @@ func covering(faults []FieldError, field string) (FieldError, bool) {
 	return FieldError{}, false
 }
 
-// Err is the refusal, a *Error with the code of the first fault, which lists
-// every fault; nil without one.
+// Err is a *Error with the code of the first fault and all faults, or nil.
 func (f *Faults) Err() error {
 	for _, wrong := range f.WrongType {
 		f.Invalid(wrong.Field, wrong.Message)
@@ -86,7 +82,7 @@ func (f *Faults) Err() error {
 	return &Error{Code: f.code, Message: WithMore(f.fields[0].Field+" "+f.fields[0].Message, len(f.fields)-named), Fields: f.fields}
 }
 
-// WithMore ends a message with how many fields of the refusal it does not name.
+// WithMore appends how many fields of the refusal a message does not name.
 func WithMore(message string, more int) string {
 	if more <= 0 {
 		return message
@@ -94,8 +90,7 @@ func WithMore(message string, more int) string {
 	return fmt.Sprintf("%s (and %d more in data.fields)", message, more)
 }
 
-// Require reports whether a value of the right type was given, and records a
-// field that is missing.
+// Require reports whether a field was given, and records a missing one.
 func (f *Faults) Require(field string, set bool) bool { return f.present(field, set, true) }
 
 func (f *Faults) present(field string, set, required bool) bool {
@@ -125,9 +120,9 @@ const (
 	maxIdempotencyKey = 255
 )
 
-// text is an optional or required text of least to most code points, trimmed;
-// empty when it is absent or wrong. Line breaks and tabs are allowed. A text
-// that is too short is refused with the given code, if the spec has one.
+// text is a text of least to most code points, trimmed; empty when it is absent or
+// wrong. Line breaks and tabs are allowed. tooShort is the code of a short one, if
+// the spec has one.
 func (f *Faults) text(field string, t Text, required bool, least, most int, tooShort ...Code) string {
 	if !f.present(field, t.Set, required) {
 		return ""
@@ -155,8 +150,7 @@ func (f *Faults) Line(field string, t Text, required bool, least, most int) stri
 	return value
 }
 
-// textFault says why a text cannot be kept whatever its length; empty when it
-// can.
+// textFault is why a text of any length is refused, or empty.
 func textFault(s string) string {
 	for i, r := range s {
 		switch {
@@ -198,7 +192,7 @@ func (f *Faults) Whole(field string, n Number, least, most int) int {
 	return value
 }
 
-// Within is an optional number of at most most either way; 0 when it is absent.
+// Within is an optional number from -most to most; 0 when it is absent.
 func (f *Faults) Within(field string, n Number, most float64) float64 {
 	if !f.present(field, n.Set, false) {
 		return 0
@@ -234,8 +228,8 @@ func (f *Faults) phone(field string, t Text, required bool) string {
 	return digits
 }
 
-// point is a position inside Turkey; one elsewhere, or nowhere on Earth,
-// answers COORDINATE_MISMATCH. ok tells whether both coordinates were given.
+// point is a position inside Turkey; any other answers COORDINATE_MISMATCH. ok:
+// both coordinates were given.
 func (f *Faults) point(latField string, latitude Number, lonField string, longitude Number, required bool) (p Point, ok bool) {
 	hasLatitude := f.present(latField, latitude.Set, required)
 	hasLongitude := f.present(lonField, longitude.Set, required)

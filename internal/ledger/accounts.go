@@ -112,7 +112,7 @@ func number(text string) int64 {
 	return n
 }
 
-// accountIDs lists every account by its id, in one round trip.
+// accountIDs lists every account by its id.
 func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
 		return pipe.SMembers(ctx, r.key(kindAccounts))

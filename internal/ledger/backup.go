@@ -35,7 +35,7 @@ const holdPrefix = "backup@"
 // the streams for ever.
 const HoldLifetime = 24 * time.Hour
 
-// holdExpired tells a hold that nobody releases any more.
+// holdExpired reports a hold whose backup has died.
 func holdExpired(group string, now time.Time) bool {
 	text, ok := strings.CutPrefix(group, holdPrefix)
 	if !ok {

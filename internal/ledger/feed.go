@@ -25,8 +25,8 @@ const (
 	RoleExport  Role = "export"
 )
 
-// Event refers to one version of an order, names a notice, or tells of a
-// delivery that came too late.
+// Event refers to a version of an order, a notice, or a delivery that came too
+// late.
 type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery

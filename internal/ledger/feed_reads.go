@@ -198,7 +198,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	return r.Handle(ctx, rest)
 }
 
-// isTransient tells a failure that no entry is to blame for.
+// isTransient reports a failure that no entry has caused.
 func isTransient(ctx context.Context, err error) bool {
 	return errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
 }

@@ -378,7 +378,7 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 	return s, nil
 }
 
-// Watch keeps the snapshot and the epoch fresh until ctx ends. It retries for ever.
+// Watch keeps the snapshot and the epoch fresh until ctx ends.
 func (l Fleets) Watch(ctx context.Context) error {
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()

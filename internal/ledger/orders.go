@@ -94,7 +94,7 @@ func (l *core) namingStore(ctx context.Context, refusal error) error {
 	return refusal
 }
 
-// fleetUnavailableRetry is what a vendor is told to wait (spec, "Errors").
+// fleetUnavailableRetry is the Retry-After of FLEET_UNAVAILABLE (spec, "Errors").
 const fleetUnavailableRetry = 60 * time.Second
 
 func creationResult(reply *countingReply, r partition, c *Creation) (Created, error) {
@@ -291,7 +291,7 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 	return o, reply.quota, nil
 }
 
-// cancel calls the script. The nonce tells a call from its repetition.
+// cancel calls the script. The nonce identifies a repetition of the call.
 func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
 	day, epoch := id.Day(), l.epoch.Load()
 	return l.count(ctx, "cancel_order", account,

@@ -498,13 +498,14 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 			otherID := s.creation("X-2", key)
 			wantCode(t, errOf(s.Orders.Create(t.Context(), otherID)), delivery.CodeDuplicateOrder)
 
-			// A body that broke a rule: a conflict, a replay, or nothing.
+			// A body that broke a rule: a conflict, a replay, or the rule's error.
+			broken := delivery.Refuse(delivery.CodeInvalidPhone, "broken")
 			for _, c := range []struct {
 				key, body string
 				code      delivery.Code
 				replayed  bool
-			}{{key, "broken", delivery.CodeDuplicateOrder, false}, {key, "body of X-1", "", true}, {"fresh", "broken", "", false}, {"", "broken", "", false}} {
-				created, quota, err := s.Orders.Create(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()})
+			}{{key, "broken", delivery.CodeDuplicateOrder, false}, {key, "body of X-1", "", true}, {"fresh", "broken", broken.Code, false}, {"", "broken", broken.Code, false}} {
+				created, quota, err := s.Orders.Replay(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()}, broken)
 				if c.code != "" {
 					wantCode(t, err, c.code)
 				} else {

@@ -132,8 +132,7 @@ func stripComments(source string) string {
 	return b.String()
 }
 
-// libraryPrefix begins the name of every library of ours; the digest of what is
-// in it follows.
+// libraryPrefix begins every library's name; its digest follows.
 const libraryPrefix = "vendorapi_"
 
 // librariesKept is how long an unused library stays: longer than a rolling upgrade,

@@ -153,7 +153,7 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 		}
 	}
 	if len(left) > 0 {
-		return sealed, fmt.Errorf("%d webhook secrets were not sealed anew: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
+		return sealed, fmt.Errorf("%d webhook secrets were not sealed again: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
 	}
 	return sealed, nil
 }

@@ -377,7 +377,7 @@ func (s *storeSearch) shorten() {
 	s.found = s.found[:end]
 }
 
-// StoreName names a store for ever.
+// StoreName identifies a store.
 type StoreName struct {
 	Account    delivery.AccountID
 	ExternalID string

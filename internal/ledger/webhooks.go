@@ -92,7 +92,7 @@ func webhookNotConfigured() error {
 	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered; register one with PUT /webhook")
 }
 
-// endpointReads are the commands that tell all of an endpoint.
+// endpointReads are the commands that read one endpoint.
 type endpointReads struct {
 	values                    *redis.MapStringStringCmd
 	waiting, retrying, leased *redis.IntCmd
