@@ -17,7 +17,6 @@ const (
 	storesOnPage  = 20 // on the pages of accounts and fleets
 )
 
-// accountList is the page /accounts.
 type accountList struct {
 	formPage
 	Text      string
@@ -27,13 +26,11 @@ type accountList struct {
 	Excessive int
 }
 
-// accountRow is an account with what it has used of its limit of orders.
 type accountRow struct {
 	*delivery.Account
 	Orders ledger.EndpointUse
 }
 
-// listAccounts is GET /accounts?text=&page=.
 func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
 	all, err := p.accounts.Get(r.Context())
 	if err != nil {
@@ -61,8 +58,7 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	return p.pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
-// accountRank puts accounts in sustained excess first, then suspended ones, then
-// the others; within each they stay by name.
+// accountRank puts accounts in sustained excess first, then suspended ones.
 func accountRank(a *delivery.Account) int {
 	switch {
 	case !a.ExcessSince.IsZero():
@@ -94,7 +90,6 @@ func (p *Pages) withUse(ctx context.Context, accounts []*delivery.Account) ([]ac
 	return rows, nil
 }
 
-// accountPage is the page /accounts/{account}.
 type accountPage struct {
 	formPage
 	Account    *delivery.Account
@@ -104,10 +99,8 @@ type accountPage struct {
 	Receiver   *receiver // nil: none is registered
 }
 
-// Earlier are the client secrets before the present one that still work.
 func (page *accountPage) Earlier() earlierSecrets { return earlierOf(page.Account.EarlierSecrets) }
 
-// showAccount is GET /accounts/{account}.
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
 	page := &accountPage{formPage: newFormPage(r, o)}
 	var err error
@@ -130,7 +123,6 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	return p.pages.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
 }
 
-// showUse is GET /accounts/{account}/use: how much of the limits is used now.
 func (p *Pages) showUse(w http.ResponseWriter, r *http.Request) error {
 	_, limits, err := p.accountLimits(r)
 	if err != nil {
@@ -155,22 +147,18 @@ func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, e
 	return account, limitRows(account.Limits, uses[0]), nil
 }
 
-// newAccount is POST /accounts. The answer shows the client secret.
 func newAccount(r *http.Request) action {
 	return action{body: map[string]any{"name": r.PostForm.Get("name")}}
 }
 
-// renameAccount is POST /accounts/{account}/name.
 func renameAccount(r *http.Request) action {
 	return action{body: changes(r.PostForm, plainText, "name"), done: "account-renamed"}
 }
 
-// setAccountState is POST /accounts/{account}/state: suspended is true or false.
 func setAccountState(r *http.Request) action {
 	return setFlag(r, "suspended", "account-suspended", "account-resumed")
 }
 
-// limitAccount is POST /accounts/{account}/limits: the windows that were changed.
 func limitAccount(r *http.Request) action {
 	body := map[string]any{}
 	if changed := changedLimits(r.PostForm); len(changed) > 0 {
@@ -179,9 +167,8 @@ func limitAccount(r *http.Request) action {
 	return action{body: body, done: "account-limited"}
 }
 
-// newClientSecret is POST /accounts/{account}/secret or revoke, which also ends
-// the earlier secrets. It is for the version of the account that the page showed,
-// so that what is ended is what the page said.
+// newClientSecret is for the version of the account that the page showed, so that
+// what is ended is what the page said.
 func (p *Pages) newClientSecret(revoke bool) func(*http.Request) action {
 	return func(r *http.Request) action {
 		a := rotation("/credentials", revoke)
@@ -197,7 +184,6 @@ func (p *Pages) newClientSecret(revoke bool) func(*http.Request) action {
 	}
 }
 
-// rotation issues a new secret.
 func rotation(path string, revoke bool) action {
 	a := action{method: http.MethodPost, path: path, revoke: revoke}
 	if revoke {

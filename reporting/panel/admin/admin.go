@@ -1,7 +1,5 @@
 // Package admin serves the panel's pages of webhooks, accounts, fleets and stores,
-// where operators change things.
-//
-// It reads the ledger and changes nothing itself: each action is one request of
+// where operators change things. It reads the ledger; each action is one request of
 // the gateway's admin API in the operator's name. What was typed is sent as it was
 // typed, and a refusal names the fields as the API does, which are also the names
 // of the inputs. Secrets are in the answer to the request that issued them only.
@@ -25,8 +23,7 @@ import (
 //go:embed page/*.html
 var files embed.FS
 
-// Pages serve what lies below /webhooks, /accounts, /fleets and /stores. They
-// are safe for concurrent use.
+// Pages is safe for concurrent use.
 type Pages struct {
 	layout *layout.Layout
 	pages  *layout.Pages
@@ -34,20 +31,17 @@ type Pages struct {
 	admin  *Client
 	log    *slog.Logger
 	sent   sentForms
-	// Lists are read once for all who look. What this process changes is seen at
-	// once, what others change a moment later.
+	// Lists are read once for all who look. Changes by this process show at once.
 	accounts  cache.Cache[[]*delivery.Account]
 	receivers cache.Cache[[]*ledger.WebhookEndpoint]
 }
 
-// How old the shared lists may be, and how long their reads may take.
 const (
 	accountsAge  = 5 * time.Second
 	receiversAge = 3 * time.Second
 	readTimeout  = 10 * time.Second
 )
 
-// New prepares the pages. It fails for a defect of the templates only.
 func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -59,7 +53,6 @@ func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*
 	}, nil
 }
 
-// Routes registers all pages and actions, for operators only.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, show := range p.shown() {
 		p.layout.Handle(mux, "GET "+pattern, auth.Operator, show)
@@ -69,7 +62,6 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	}
 }
 
-// shown are the pages, and the parts of them that refresh themselves.
 func (p *Pages) shown() map[string]layout.Handler {
 	return map[string]layout.Handler{
 		"/webhooks":                 p.listReceivers,
@@ -135,7 +127,6 @@ func (p *Pages) actions() map[string]layout.Handler {
 	return handlers
 }
 
-// accountID reads the path's account; what is no id names no account.
 func accountID(r *http.Request) (delivery.AccountID, error) {
 	id, err := delivery.ParseAccountID(r.PathValue("account"))
 	if err != nil {
@@ -167,7 +158,6 @@ func fleetAPI(r *http.Request) (string, error) {
 	return Path("fleets", id.String()), err
 }
 
-// storeID reads the path's store.
 func storeID(r *http.Request) (string, error) {
 	id := r.PathValue("store")
 	if given := r.URL.Query().Get("id"); id == layout.NoSegment && given != "" {
@@ -188,7 +178,6 @@ func storeAPI(r *http.Request) (string, error) {
 	return Path("accounts", account.String(), "stores", id), err
 }
 
-// accountNames are the names of all accounts.
 func (p *Pages) accountNames(ctx context.Context) (map[delivery.AccountID]string, error) {
 	accounts, err := p.accounts.Get(ctx)
 	names := make(map[delivery.AccountID]string, len(accounts))
@@ -202,7 +191,6 @@ func (p *Pages) accountNames(ctx context.Context) (map[delivery.AccountID]string
 // for istanbul means İstanbul and ISTANBUL as well.
 func search(text string) string { return delivery.FoldName(strings.TrimSpace(text)) }
 
-// matches reports whether one of the texts contains what is searched for.
 func matches(wanted string, texts ...string) bool {
 	for _, text := range texts {
 		if strings.Contains(delivery.FoldName(text), wanted) {
@@ -212,7 +200,6 @@ func matches(wanted string, texts ...string) bool {
 	return wanted == ""
 }
 
-// beginning is the first characters of a text.
 func beginning(text string, characters int) string {
 	n := 0
 	for i := range text {

@@ -17,7 +17,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Bounds of one request to the admin API.
 const (
 	timeout       = 5 * time.Second // from dialing to the answer's last byte
 	largestAnswer = 1 << 20         // bytes
@@ -27,23 +26,19 @@ const (
 	longestWait   = 24 * time.Hour  // that an answer may ask an operator to wait
 )
 
-// Connections to the gateway. They are closed well before the gateway closes them
-// (75 s), so that none is used in vain.
+// Connections are closed before the gateway closes them (75 s).
 const (
 	mostConnections = 64
 	keptConnections = 8
 	idleTimeout     = 30 * time.Second
 )
 
-// Settings say where the admin API is.
 type Settings struct {
-	// URL is the gateway's private listener, such as http://gateway:8081,
-	// without the API's own path.
+	// URL is the gateway's private listener, without a path.
 	URL string `yaml:"url"`
 }
 
-// Validate names the key whose value is wrong. It never shows the value, which
-// could hold a password.
+// Validate names the key; it never shows the value, which could hold a password.
 func (s *Settings) Validate() error {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
@@ -53,8 +48,7 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// ErrWrongKey: the gateway does not accept the panel's ADMIN_KEY, which is no
-// mistake of the operator's.
+// ErrWrongKey means that the gateway does not accept the panel's ADMIN_KEY.
 var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both need the same one")
 
 // Client calls the gateway's admin API (design section 5). It is safe for
@@ -66,8 +60,7 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client with the admin key, which has 16 printable ASCII
-// characters or more. It sends nothing yet. Errors never show the key.
+// NewClient takes a key of 16 printable ASCII characters or more. Errors never show it.
 func NewClient(s Settings, key string) (*Client, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -85,8 +78,7 @@ func NewClient(s Settings, key string) (*Client, error) {
 	}}, nil
 }
 
-// Path joins the segments of a path below the API, each escaped:
-// Path("accounts", id, "stores", storeID, "confirm").
+// Path joins and escapes the segments of a path below the API.
 func Path(segments ...string) string {
 	path := ""
 	for _, s := range segments {
@@ -99,16 +91,12 @@ func Path(segments ...string) string {
 	return path
 }
 
-// Do sends one request on behalf of an operator and waits at most 5 s for the
-// answer. path begins with a slash and is escaped (Path); body is sent as JSON,
-// nil sends none; the answer's data is decoded into into, unless it is nil.
+// Do sends one request on behalf of an operator and waits at most 5 s. path is escaped
+// (Path); body is sent as JSON unless it is nil; the answer's data is decoded into into.
 //
-// A refusal (4xx) is a *delivery.Error with Code, Message, Fields and RetryAfter
-// as the gateway answered. delivery.ErrUnavailable is in the error's chain when
-// no gateway answers in time, or it answers 5xx: then the change may or may not
-// have been made. ErrWrongKey is a 401. The context's own error is returned when
-// ctx ends first. Anything else is a defect: an operator's name that is not 1 to
-// 64 printable characters, or an answer that no gateway gives.
+// A refusal (4xx) is a *delivery.Error as the gateway answered; a 401 is ErrWrongKey.
+// delivery.ErrUnavailable is in the chain when no gateway answers in time, or with 5xx:
+// then the change may or may not have been made. When ctx ends first it is ctx's error.
 func (c *Client) Do(ctx context.Context, operator, method, path string, body, into any) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -158,21 +146,18 @@ func (c *Client) request(ctx context.Context, operator, method, path string, bod
 	return req, nil
 }
 
-// printable is the gateway's rule for X-Operator; a name that breaks it would be
-// missing in the audit log.
+// printable is the gateway's rule for X-Operator.
 func printable(operator string) bool {
 	n := utf8.RuneCountInString(operator)
 	return n >= 1 && n <= mostOperator && utf8.ValidString(operator) && strings.TrimSpace(operator) == operator &&
 		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// answer is what came back, not yet checked.
 type answer struct {
 	status int
 	raw    []byte
 }
 
-// send reads at most 1 MB, whatever the answer says.
 func (c *Client) send(req *http.Request) (*answer, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -186,14 +171,13 @@ func (c *Client) send(req *http.Request) (*answer, error) {
 	return &answer{status: resp.StatusCode, raw: raw}, nil
 }
 
-// envelope is every answer of the gateway (spec, "Response envelope").
 type envelope struct {
 	Success *bool           `json:"success"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data"`
 }
 
-// detail is the data of a refusal (spec, "Errors"; design section 9).
+// detail is the data of a refusal (design section 9).
 type detail struct {
 	ErrorCode         delivery.Code         `json:"errorCode"`
 	RetryAfterSeconds int64                 `json:"retryAfterSeconds"`
@@ -203,8 +187,7 @@ type detail struct {
 
 var errNoEnvelope = errors.New("no envelope of the gateway's")
 
-// read decodes the data of a success, and makes an error of everything else. The
-// status and the envelope must say the same.
+// read decodes the data of a success. Status and envelope must say the same.
 func (a *answer) read(into any) error {
 	switch {
 	case a.status >= 500:
@@ -247,8 +230,7 @@ func (a *answer) refusal(e *envelope) error {
 	return &delivery.Error{Code: d.ErrorCode, Message: e.Message, Fields: d.Fields, RetryAfter: time.Duration(wait) * time.Second}
 }
 
-// failure names the request id under which the gateway's log says more, if there
-// is one.
+// failure names the request id under which the gateway's log says more.
 func (a *answer) failure() error {
 	var e envelope
 	var d detail
@@ -258,9 +240,8 @@ func (a *answer) failure() error {
 	return fmt.Errorf("%w: the gateway answered %d", delivery.ErrUnavailable, a.status)
 }
 
-// broken is an answer that no gateway gives. The beginning of a proxy's page helps
-// to find the proxy; JSON, and anything that claims to be a success, is not shown,
-// because it could hold a secret that the gateway has just issued.
+// broken is an answer that no gateway gives. JSON and what claims to be a success is
+// not shown: it could hold a secret that the gateway has just issued.
 func (a *answer) broken(cause error) error {
 	if a.status < 400 || json.Valid(a.raw) {
 		return fmt.Errorf("answered %d with %d bytes that cannot be used: %w", a.status, len(a.raw), cause)

@@ -18,14 +18,11 @@ import (
 	"vendorapi/reporting/panel/svgmap"
 )
 
-// fleetsShown is how many fleets a page of the list has. The stores of each are
-// read, of so many fleets at a time.
 const (
 	fleetsShown   = 25
 	fleetsAtATime = 4
 )
 
-// fleetList is the page /fleets.
 type fleetList struct {
 	formPage
 	Text   string
@@ -33,7 +30,6 @@ type fleetList struct {
 	Pager  layout.Pager
 }
 
-// fleetRow is a fleet with how many stores it has by state.
 type fleetRow struct {
 	*delivery.Fleet
 	Active, Awaiting, Migrating int
@@ -68,7 +64,6 @@ func (f *fleetRow) count(stores []*delivery.Store) {
 	}
 }
 
-// listFleets is GET /fleets?text=&page=.
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
 	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
 		return err
@@ -109,22 +104,18 @@ func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fle
 	return rows, group.Wait()
 }
 
-// fleetPage is the page /fleets/{fleet}.
 type fleetPage struct {
 	formPage
 	fleetRow
 	Country, CloseUp *svgmap.Map // CloseUp may be nil
-	// AwaitingStores are those that wait for the fleet's answer, Stores the
-	// others; of both the first ones by name.
+	// The first ones by name; those that wait for the fleet's answer, and the others.
 	AwaitingStores, Stores []storeRow
 	MoreStores             bool
-	// Vendors would be told of an overdue payment: the first ones, and how many
-	// there are in all.
+	// The first accounts that would be told of an overdue payment, and how many in all.
 	Vendors    []vendorAtRisk
 	AllVendors int
 }
 
-// vendorAtRisk is an account with its active stores at the fleet.
 type vendorAtRisk struct {
 	ID     delivery.AccountID
 	Name   string
@@ -137,10 +128,8 @@ const (
 	vendorsShown = 20 // vendors at risk
 )
 
-// OtherVendors is how many of the vendors at risk are not named.
 func (page *fleetPage) OtherVendors() int { return page.AllVendors - len(page.Vendors) }
 
-// showFleet is GET /fleets/{fleet}.
 func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) error {
 	id, err := fleetID(r)
 	if err != nil {
@@ -177,7 +166,6 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	return p.pages.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
 }
 
-// take divides the fleet's stores and keeps the first ones.
 func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Account) {
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ExternalID, b.ExternalID), slices.Compare(a.Account[:], b.Account[:]))
@@ -202,8 +190,7 @@ func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Accou
 	page.Vendors, page.AllVendors = vendors[:min(len(vendors), vendorsShown)], len(vendors)
 }
 
-// atRisk are the accounts with active stores among those of a fleet, as the
-// announcement of an overdue payment would reach them; in the accounts' order.
+// atRisk are the accounts whom an overdue payment would be announced to.
 func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []vendorAtRisk) {
 	active := map[delivery.AccountID][]string{}
 	for _, s := range stores {
@@ -219,8 +206,7 @@ func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []v
 	return vendors
 }
 
-// newFleet is POST /fleets. The answer shows the client secret. Pickup minutes that
-// are left empty are the service's default.
+// Pickup minutes that are left empty are the service's default.
 func newFleet(r *http.Request) action {
 	form := r.PostForm
 	body := map[string]any{
@@ -233,19 +219,16 @@ func newFleet(r *http.Request) action {
 	return action{body: body}
 }
 
-// changeFleet is POST /fleets/{fleet}/fields: those that were changed in the form.
 func changeFleet(r *http.Request) action {
 	body := changes(r.PostForm, plainText, "name", "subRegion")
 	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes", "requestsPerSecond"))
 	return action{body: body, done: "fleet-changed"}
 }
 
-// replaceCoverage is POST /fleets/{fleet}/coverage.
 func replaceCoverage(r *http.Request) action {
 	return action{body: map[string]any{"coverage": coverageOf(r.PostForm.Get("coverage"))}, done: "fleet-covered"}
 }
 
-// setFleetState is POST /fleets/{fleet}/state: suspended or disabled is true or false.
 func setFleetState(r *http.Request) action {
 	if r.PostForm.Has("disabled") {
 		return setFlag(r, "disabled", "fleet-disabled", "fleet-enabled")
@@ -253,14 +236,12 @@ func setFleetState(r *http.Request) action {
 	return setFlag(r, "suspended", "fleet-suspended", "fleet-resumed")
 }
 
-// announceOverdue is POST /fleets/{fleet}/payment-overdue.
 func announceOverdue(*http.Request) action {
 	return action{method: http.MethodPost, path: "/payment-overdue", done: "overdue", nobody: "overdue-nobody"}
 }
 
-// coverageOf is a pasted area as it goes into a body. What is no JSON goes as a
-// text, which the API refuses; so does null, which there means that nothing is to
-// be changed.
+// coverageOf is a pasted area in a body. What is no JSON, and null, which would change
+// nothing, goes as a text, which the API refuses.
 func coverageOf(pasted string) any {
 	if json.Valid([]byte(pasted)) && strings.TrimSpace(pasted) != "null" {
 		return json.RawMessage(pasted)
@@ -268,8 +249,7 @@ func coverageOf(pasted string) any {
 	return pasted
 }
 
-// explainCoverage replaces what the API says of a coverage that was no JSON: it
-// saw a text, and not where the JSON ended.
+// explainCoverage says where a coverage stopped being JSON; the API only saw a text.
 func explainCoverage(err error, pasted string) error {
 	var refusal *delivery.Error
 	if !errors.As(err, &refusal) {

@@ -19,7 +19,6 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// action is what a form asks of the admin API.
 type action struct {
 	method, path string
 	body         map[string]any // nil: none; empty: nothing was changed
@@ -52,19 +51,17 @@ func (i *issued) Address() string {
 	return ""
 }
 
-// outcome is what a page shows of an action: a secret, or why it was refused.
 type outcome struct {
 	issued  *issued
 	refused error
 }
 
-// show is a page without an action before it.
 func (p *Pages) show(page func(http.ResponseWriter, *http.Request, outcome) error) layout.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error { return page(w, r, outcome{}) }
 }
 
-// perform carries out an action and leads back to the page with its form. A secret
-// that was issued, and a refusal, are shown at once.
+// perform carries out an action and leads back to the page with its form. Secrets and
+// refusals are shown at once.
 func (p *Pages) perform(w http.ResponseWriter, r *http.Request, a action, show func(http.ResponseWriter, *http.Request, outcome) error) error {
 	if a.body != nil && len(a.body) == 0 {
 		return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
@@ -90,8 +87,7 @@ func (p *Pages) perform(w http.ResponseWriter, r *http.Request, a action, show f
 	return layout.Redirect(w, r, a.next, a.done)
 }
 
-// change is one request of the admin API, in the operator's name. It is completed
-// even when the browser goes away. An error is fit to be shown.
+// change sends an action, also when the browser goes away. An error is fit to be shown.
 func (p *Pages) change(r *http.Request, a action, into any) error {
 	operator := auth.IdentityOf(r.Context()).Name
 	var body any
@@ -109,8 +105,7 @@ func (p *Pages) change(r *http.Request, a action, into any) error {
 	return explainCoverage(err, r.PostForm.Get("coverage"))
 }
 
-// sameVersion refuses a form about a record that was changed since the form was
-// shown.
+// sameVersion refuses a form about a record that was changed since it was shown.
 func sameVersion(r *http.Request, version uint64) error {
 	if r.PostForm.Get("version") == strconv.FormatUint(version, 10) {
 		return nil
@@ -121,8 +116,7 @@ func sameVersion(r *http.Request, version uint64) error {
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,14})$`)
 
-// number is what was typed as the JSON number that it looks like; anything else is
-// sent as text, for the API to refuse.
+// number is a JSON number; what is none is sent as text, for the API to refuse.
 func number(text string) any {
 	text = strings.TrimSpace(text)
 	if wholeNumber.MatchString(text) {
@@ -139,11 +133,9 @@ func numberOrNull(text string) any {
 	return number(text)
 }
 
-// plainText is what was typed, as it is.
 func plainText(text string) any { return text }
 
-// flag is true or false as it was sent; anything else is sent as text, for the API
-// to refuse.
+// flag is true or false; anything else is sent as text, for the API to refuse.
 func flag(text string) any {
 	switch text {
 	case "true":
@@ -154,7 +146,6 @@ func flag(text string) any {
 	return text
 }
 
-// setFlag is the action that sets a field to true or false.
 func setFlag(r *http.Request, field, doneTrue, doneFalse string) action {
 	wanted := flag(r.PostForm.Get(field))
 	if wanted == true {
@@ -163,13 +154,11 @@ func setFlag(r *http.Request, field, doneTrue, doneFalse string) action {
 	return action{body: map[string]any{field: wanted}, done: doneFalse}
 }
 
-// shownSuffix names the hidden input in which a form notes what a field held when
-// the form was shown.
+// shownSuffix names the hidden input with what a field held when it was shown.
 const shownSuffix = ".shown"
 
-// changedIn reports whether a field of the form holds something else than when the
-// form was shown. Only what was changed is sent, so that of two operators the
-// second does not undo what the first one changed.
+// changedIn reports whether a field was changed. Only those are sent, so that of two
+// operators the second does not undo what the first one changed.
 func changedIn(form url.Values, field string) bool {
 	if !form.Has(field) {
 		return false
@@ -177,7 +166,6 @@ func changedIn(form url.Values, field string) bool {
 	return !form.Has(field+shownSuffix) || strings.TrimSpace(form.Get(field)) != strings.TrimSpace(form.Get(field+shownSuffix))
 }
 
-// changes are the fields that were changed, each as read makes it of what was typed.
 func changes(form url.Values, read func(string) any, fields ...string) map[string]any {
 	changed := map[string]any{}
 	for _, field := range fields {
@@ -190,9 +178,8 @@ func changes(form url.Values, read func(string) any, fields ...string) map[strin
 
 // formPage is what every page with forms has.
 type formPage struct {
-	// Once is the number of this showing of the page; see Pages.once.
-	Once string
-	// Typed is what a refused form held.
+	// Once numbers this showing of the page; see Pages.once.
+	Once   string
 	Typed  typed
 	Issued *issued // nil: no secret was
 }
@@ -204,7 +191,6 @@ func newFormPage(r *http.Request, o outcome) formPage {
 // typed is a form as it was sent; empty before one was.
 type typed struct{ form url.Values }
 
-// Has reports whether a form with this field was sent.
 func (t typed) Has(field string) bool { return t.form.Has(field) }
 
 // Or is what was typed into a field, and what is stored while nothing was.
@@ -215,8 +201,7 @@ func (t typed) Or(field string, stored any) string {
 	return fmt.Sprint(stored)
 }
 
-// Kept is Or for a field with a note of what it held: where nothing was changed, a
-// refused form shows what is stored by now.
+// Kept is Or for a noted field: unchanged, it shows what is stored by now.
 func (t typed) Kept(field string, stored any) string {
 	if changedIn(t.form, field) {
 		return t.form.Get(field)
@@ -224,8 +209,7 @@ func (t typed) Kept(field string, stored any) string {
 	return fmt.Sprint(stored)
 }
 
-// Shown is the note of such a field. It stays with what was typed: who takes that
-// back has changed nothing.
+// Shown is the note of such a field; it stays with what was typed.
 func (t typed) Shown(field string, stored any) string {
 	if changedIn(t.form, field) && t.Has(field+shownSuffix) {
 		return t.form.Get(field + shownSuffix)
@@ -236,8 +220,7 @@ func (t typed) Shown(field string, stored any) string {
 // longestArea is how long a coverage may be, as HTML, to be shown again.
 const longestArea = 50_000
 
-// Area is the coverage that was pasted; empty when it is too long to be shown
-// again.
+// Area is the pasted coverage; empty when it is too long to be shown again.
 func (t typed) Area() string {
 	if t.AreaLeftOut() {
 		return ""
@@ -245,7 +228,6 @@ func (t typed) Area() string {
 	return t.form.Get("coverage")
 }
 
-// AreaLeftOut reports whether the coverage is too long to be shown again.
 func (t typed) AreaLeftOut() bool {
 	return len(template.HTMLEscapeString(t.form.Get("coverage"))) > longestArea
 }

@@ -10,7 +10,6 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// limitRow is one window of the limits' table.
 type limitRow struct {
 	Path string // the API's name: limits.orders.sustained
 	Of   string // the requests that count; empty: as in the row before
@@ -24,19 +23,17 @@ type limitRow struct {
 	Use     ledger.WindowUse
 }
 
-// limitedRequests says in words what an endpoint's limit counts.
 var limitedRequests = map[ledger.Endpoint]string{
 	ledger.EndpointOrders: "POST /orders", ledger.EndpointOrderStatus: "GET /orders/{orderId}", ledger.EndpointCancel: "POST /orders/{orderId}/cancel",
 	ledger.EndpointStores: "PUT /stores and /webhook", ledger.EndpointToken: "POST /token",
 }
 
-// endpointLimits are the limits in the ledger's order of endpoints.
 func endpointLimits(l delivery.Limits) []delivery.EndpointLimit {
 	return []delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}
 }
 
-// limitRows are two rows for each endpoint: its sustained window and its burst. The
-// use is in the ledger's order; a missing one shows no use.
+// limitRows are the sustained window and the burst of each endpoint. uses is in the
+// ledger's order and may be nil.
 func limitRows(limits delivery.Limits, uses []ledger.EndpointUse) (rows []limitRow) {
 	defaults := endpointLimits(delivery.DefaultLimits())
 	for i, limit := range endpointLimits(limits) {
@@ -62,7 +59,6 @@ func limitRowOf(path, kind string, limit, preset delivery.Window, use ledger.Win
 	return row
 }
 
-// windowNote is a limit as forms note it.
 func windowNote(count, seconds string) string {
 	if count == "" && seconds == "" {
 		return ""
@@ -70,8 +66,7 @@ func windowNote(count, seconds string) string {
 	return count + " in " + seconds + " s"
 }
 
-// keepTyped shows again what a refused form held, in the windows that were changed
-// in it; see typed.Kept and typed.Shown.
+// keepTyped shows again the changed windows of a refused form.
 func keepTyped(rows []limitRow, form url.Values) {
 	for i := range rows {
 		if row := &rows[i]; windowChanged(form, row.Path) {
@@ -86,8 +81,8 @@ func windowChanged(form url.Values, path string) bool {
 	return form.Has(path+".count") && held != form.Get(path+shownSuffix)
 }
 
-// changedLimits are the windows that were changed, as the API takes them. A window
-// cannot be removed: emptied fields are sent as they are, for the API to refuse.
+// changedLimits are the changed windows as the API takes them. Emptied fields are sent
+// as they are, for the API to refuse.
 func changedLimits(form url.Values) map[string]map[string]map[string]any {
 	changed := map[string]map[string]map[string]any{}
 	for _, row := range limitRows(delivery.Limits{}, nil) {
@@ -104,10 +99,8 @@ func changedLimits(form url.Values) map[string]map[string]map[string]any {
 	return changed
 }
 
-// ID is the row's element.
 func (l limitRow) ID() string { return strings.ReplaceAll(l.Path, ".", "-") }
 
-// Endpoint is the name of what is limited.
 func (l limitRow) Endpoint() string { return strings.Split(l.Path, ".")[1] }
 
 // Name is the row's for a screen reader: "orders, sustained".

@@ -19,15 +19,12 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// Every showing of a form has a number of its own. A form that arrives again with
-// the same number and the same content is a double click, or a page that was
-// loaded again. Within repeatAnswer it gets the first one's answer, because a
-// browser shows only the last and the first may have held a secret; after that it
-// reads that it was sent before.
+// Every showing of a form has a number. A form that arrives again with the same number
+// and content is a double click or a reload: within repeatAnswer it gets the first
+// answer, which may hold a secret; after that it reads that it was sent before.
 //
-// This process remembers it, for an hour. Behind several replicas a second click
-// may reach another one: panel.js prevents most of those, and where doing it twice
-// would hurt, the form also carries the version of the record that it is about.
+// Other replicas do not know it. panel.js prevents most double clicks, and where doing
+// it twice would hurt, the form carries the version of its record.
 const (
 	repeatAnswer  = 30 * time.Second
 	rememberSent  = time.Hour
@@ -35,8 +32,8 @@ const (
 	actionTimeout = 20 * time.Second
 )
 
-// once carries out a form that may arrive twice. What was refused may be sent
-// again. The action is completed even when the browser goes away.
+// once carries out a form that may arrive twice, also when the browser goes away. What
+// was refused may be sent again.
 func (p *Pages) once(act layout.Handler) layout.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
@@ -65,7 +62,6 @@ func (p *Pages) once(act layout.Handler) layout.Handler {
 
 type formKey [sha256.Size]byte
 
-// keyOf distinguishes forms by who sent what where.
 func keyOf(r *http.Request) formKey {
 	who := auth.IdentityOf(r.Context()).Name
 	return sha256.Sum256([]byte(who + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
@@ -91,8 +87,8 @@ type sentForms struct {
 	answers map[formKey]func() (*recording, error)
 }
 
-// carryOut is act's answer, of the first call with this key for all. It is nil when
-// act was carried out longer than repeatAnswer ago.
+// carryOut is act's answer, of the first call with this key for all; nil when that was
+// longer than repeatAnswer ago.
 func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*recording, error) {
 	s.mu.Lock()
 	answer := s.answers[key]
@@ -139,7 +135,6 @@ func (s *sentForms) forgetAnswer(key formKey) {
 	}
 }
 
-// recording is an answer that can be given more than once.
 type recording struct {
 	header http.Header
 	status int

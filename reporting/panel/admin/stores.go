@@ -16,12 +16,10 @@ import (
 
 const (
 	storesFound = 60 // that a search shows
-	// toChoose is up to how many accounts or fleets one is chosen from a list;
-	// beyond that an account is typed by name or id, a fleet by id.
+	// toChoose is how many accounts or fleets are listed; beyond that they are typed.
 	toChoose = 100
 )
 
-// storeList is the page /stores.
 type storeList struct {
 	Text, Account, Fleet, State string
 	AccountName                 string
@@ -31,7 +29,6 @@ type storeList struct {
 	More                        bool
 }
 
-// storeRow is a store with its account's name.
 type storeRow struct {
 	*delivery.Store
 	AccountName string
@@ -47,13 +44,11 @@ func storeRows(stores []*delivery.Store, names map[delivery.AccountID]string) []
 
 var storeStates = []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.AwaitingFleet, delivery.Active, delivery.Deactivated}
 
-// stateNames are the states in words.
 var stateNames = map[delivery.StoreState]string{
 	delivery.AwaitingFleet: "awaiting a fleet", delivery.AwaitingFleetApproval: "awaiting approval",
 	delivery.Active: "active", delivery.Deactivated: "deactivated",
 }
 
-// listStores is GET /stores?text=&account=&fleet=&state=.
 func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 	query := layout.FiltersOf(r, "text", "account", "fleet", "state")
 	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
@@ -72,7 +67,16 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 		list.Account = filter.Account.String()
 	}
 	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
-	list.offer(accounts, p.ledger.Fleets.Snapshot().All())
+	fleets := map[delivery.FleetID]string{}
+	for _, f := range p.ledger.Fleets.Snapshot().All() {
+		fleets[f.ID] = f.Name
+	}
+	if len(accounts) <= toChoose {
+		list.Accounts = layout.Choices(accounts, filter.Account)
+	}
+	if len(fleets) <= toChoose {
+		list.Fleets = layout.Choices(fleets, filter.Fleet)
+	}
 	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.ledger.Stores.Find(r.Context(), filter, storesFound)
@@ -105,8 +109,7 @@ func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string
 	return nil
 }
 
-// storeFilter is what the query asks for. An account or a fleet that does not exist
-// is refused.
+// storeFilter refuses an account or a fleet that does not exist.
 func storeFilter(query *layout.Filters, accounts map[delivery.AccountID]string, fleets *ledger.FleetSnapshot) ledger.StoreFilter {
 	f := ledger.StoreFilter{Text: query.Get("text")}
 	var err error
@@ -130,23 +133,6 @@ func storeFilter(query *layout.Filters, accounts map[delivery.AccountID]string, 
 		}
 	}
 	return f
-}
-
-// offer lists the accounts and the fleets by name, unless they are too many.
-func (list *storeList) offer(accounts map[delivery.AccountID]string, fleets []*delivery.Fleet) {
-	if len(accounts) <= toChoose {
-		for id, name := range accounts {
-			list.Accounts = append(list.Accounts, layout.Choice{Value: id.String(), Name: name, Chosen: id.String() == list.Account})
-		}
-		slices.SortFunc(list.Accounts, func(a, b layout.Choice) int {
-			return cmp.Or(cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), cmp.Compare(a.Value, b.Value))
-		})
-	}
-	if len(fleets) <= toChoose {
-		for _, f := range fleets {
-			list.Fleets = append(list.Fleets, layout.Choice{Value: f.ID.String(), Name: f.Name, Chosen: f.ID.String() == list.Fleet})
-		}
-	}
 }
 
 // accountNamed is the account with the id, or else the only one with the name.
@@ -180,15 +166,12 @@ func storeTabs(query url.Values) []layout.Link {
 	return tabs
 }
 
-// Path is the address of a store's page.
 func (s storeRow) Path() string { return layout.StorePath(s.Account, s.ExternalID, "") }
 
-// Action is the address of one of the store's actions.
 func (s storeRow) Action(name string) string {
 	return layout.StorePath(s.Account, s.ExternalID, "/"+name)
 }
 
-// StateName is the state in words.
 func (s storeRow) StateName() string {
 	if s.State == delivery.Active && !s.ClosingDate.IsZero() {
 		return "migrating"
@@ -196,7 +179,6 @@ func (s storeRow) StateName() string {
 	return stateNames[s.State]
 }
 
-// storePage is the page /stores/{account}/{store}.
 type storePage struct {
 	formPage
 	storeRow
@@ -209,7 +191,6 @@ type storePage struct {
 
 var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
 
-// showStore is GET /stores/{account}/{store}.
 func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) error {
 	account, err := accountID(r)
 	if err != nil {
@@ -260,23 +241,18 @@ func storeAction(r *http.Request, path, done string, body map[string]any) action
 	return a
 }
 
-// confirmStore is POST …/confirm on behalf of the fleet that the page showed.
 func confirmStore(r *http.Request) action {
 	return storeAction(r, "/confirm", "store-confirmed", map[string]any{"fleetId": r.PostForm.Get("fleetId")})
 }
 
-// rejectStore is POST …/reject, the same fleet's no, with the reason that the
-// vendor is told.
 func rejectStore(r *http.Request) action {
 	return storeAction(r, "/reject", "store-rejected", map[string]any{"fleetId": r.PostForm.Get("fleetId"), "reason": r.PostForm.Get("because")})
 }
 
-// migrateStore is POST …/migrate.
 func migrateStore(r *http.Request) action {
 	return storeAction(r, "/migrate", "store-migrating", map[string]any{"closingDate": r.PostForm.Get("closingDate")})
 }
 
-// deactivateStore is POST …/deactivate.
 func deactivateStore(r *http.Request) action {
 	return storeAction(r, "/deactivate", "store-deactivated", map[string]any{"reason": r.PostForm.Get("reason")})
 }

@@ -19,14 +19,11 @@ import (
 const (
 	receiversShown = 40  // on a page of the list
 	longestURL     = 100 // characters in the list
-	// attemptsListed is how many attempts a page of the log has, and answerShown
-	// how many characters of a receiver's answer: with both at their most a page
-	// stays below 100 kB.
+	// With both at their most a page stays below 100 kB.
 	attemptsListed = 20
 	answerShown    = 800
 )
 
-// receiver is an account's endpoint as the lists show it.
 type receiver struct {
 	*ledger.WebhookEndpoint
 	Name string // the account's
@@ -48,7 +45,6 @@ func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, e
 	return nil, err
 }
 
-// ShortURL is the beginning of the URL; the receiver's page has all of it.
 func (r receiver) ShortURL() string {
 	if short := beginning(r.URL, longestURL); short != r.URL {
 		return short + "…"
@@ -64,7 +60,6 @@ func (r receiver) SuccessRate() float64 {
 	return float64(r.RecentOK) / float64(max(r.RecentAttempts(), 1))
 }
 
-// receiverList is the page /webhooks.
 type receiverList struct {
 	Text, State string
 	Tabs        []layout.Link
@@ -75,7 +70,6 @@ type receiverList struct {
 	Waiting     int64
 }
 
-// listReceivers is GET /webhooks?state=&text=&page=, and its part that refreshes itself.
 func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request) error {
 	list, refused, err := p.readReceivers(r)
 	if err != nil {
@@ -90,8 +84,7 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: refused})
 }
 
-// readReceivers lists those that the request asks for. refused says why the request
-// cannot be understood.
+// readReceivers lists those that are asked for; refused: the filters are wrong.
 func (p *Pages) readReceivers(r *http.Request) (list *receiverList, refused, err error) {
 	endpoints, err := p.receivers.Get(r.Context())
 	if err != nil {
@@ -141,7 +134,6 @@ func (list *receiverList) find(endpoints []*ledger.WebhookEndpoint, names map[de
 	return found
 }
 
-// webhookPage is the page /webhooks/{account}.
 type webhookPage struct {
 	formPage
 	Account  *delivery.Account
@@ -150,14 +142,12 @@ type webhookPage struct {
 	Live     string // the address of the parts that refresh themselves
 }
 
-// attemptLog is a part of a receiver's attempts, the newest first.
 type attemptLog struct {
 	Tabs     []layout.Link
 	Attempts []attempt
 	Pager    layout.Pager
 }
 
-// Earlier are the secrets before the present one that still sign.
 func (page *webhookPage) Earlier() earlierSecrets {
 	var untils []time.Time
 	for _, one := range page.Receiver.Earlier {
@@ -166,7 +156,6 @@ func (page *webhookPage) Earlier() earlierSecrets {
 	return earlierOf(untils)
 }
 
-// URL is the form's stored value; empty: none.
 func (page *webhookPage) URL() string {
 	if page.Receiver == nil {
 		return ""
@@ -174,13 +163,10 @@ func (page *webhookPage) URL() string {
 	return page.Receiver.URL
 }
 
-// InFlight is the form's stored value; empty: the default.
-func (page *webhookPage) InFlight() string { return inputOf(page.Receiver.Limits.InFlight) }
-
-// PerSecond is the form's stored value; empty: the default.
+// InFlight and PerSecond are stored limits; empty: the default.
+func (page *webhookPage) InFlight() string  { return inputOf(page.Receiver.Limits.InFlight) }
 func (page *webhookPage) PerSecond() string { return inputOf(page.Receiver.Limits.PerSecond) }
 
-// showWebhook is GET /webhooks/{account}?status=&page=, and its part that refreshes itself.
 func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
 	page, misread, err := p.readWebhook(r, o)
 	if err != nil {
@@ -195,8 +181,7 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: cmp.Or(o.refused, misread)})
 }
 
-// readWebhook is what the page shows. misread says why the log's filters cannot be
-// understood.
+// readWebhook is what the page shows; misread: the log's filters are wrong.
 func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misread, err error) {
 	id, err := accountID(r)
 	if err != nil {
@@ -231,10 +216,8 @@ func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misr
 	return page, query.Err(), nil
 }
 
-// attempt is a line of the log.
 type attempt struct{ ledger.AttemptRecord }
 
-// Key tells the attempt's elements from those of others.
 func (a attempt) Key() string {
 	return strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z') {
@@ -253,13 +236,10 @@ func outcomeName(state string) string {
 	return state
 }
 
-// Outcome is how the attempt ended, in words.
 func (a attempt) Outcome() string { return outcomeName(a.State) }
 
-// Beginning is the beginning of the answer.
 func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }
 
-// IsCut reports that there was more of the answer.
 func (a attempt) IsCut() bool { return len(a.Beginning()) < len(a.Answer) }
 
 // Problem is what went wrong, where the HTTP status does not say it already.
@@ -273,24 +253,22 @@ func (a attempt) Problem() string {
 // ShortID is the end of the event's id: versions of one order differ there.
 func (a attempt) ShortID() string { return "…" + a.EventID[max(0, len(a.EventID)-8):] }
 
-// registerWebhook is POST /webhooks/{account}/url: the first URL issues a secret.
+// The first URL issues a secret.
 func registerWebhook(r *http.Request) action {
 	return action{method: http.MethodPut, body: map[string]any{"url": r.PostForm.Get("url")}, done: "webhook-moved"}
 }
 
-// testWebhook is POST /webhooks/{account}/test.
 func testWebhook(*http.Request) action {
 	return action{method: http.MethodPost, path: "/test", done: "webhook-tested"}
 }
 
-// limitWebhook is POST /webhooks/{account}/limits: those that were changed in the
-// form. What was emptied is the default again.
+// Emptied limits are the default again.
 func limitWebhook(r *http.Request) action {
 	return action{body: changes(r.PostForm, numberOrNull, "maxInFlight", "maxPerSecond"), done: "webhook-limited"}
 }
 
-// replayEvents is POST /webhooks/{account}/replay: one event by its id, all of a
-// status, or all since a time, whichever the pressed button stands for.
+// replayEvents replays one event, all of a status, or all since a time, whichever the
+// pressed button stands for.
 func replayEvents(r *http.Request) action {
 	body := map[string]any{}
 	switch form := r.PostForm; {
@@ -304,8 +282,7 @@ func replayEvents(r *http.Request) action {
 	return action{method: http.MethodPost, path: "/replay", body: body, done: "replayed", nobody: "replayed-none"}
 }
 
-// newWebhookSecret is POST /webhooks/{account}/secret or revoke, which also ends
-// the earlier secrets; for the version of the receiver that the page showed.
+// newWebhookSecret is for the version of the receiver that the page showed.
 func (p *Pages) newWebhookSecret(revoke bool) func(*http.Request) action {
 	return func(r *http.Request) action {
 		a := rotation("/rotate", revoke)

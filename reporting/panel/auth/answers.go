@@ -22,8 +22,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// unavailableFor is how long a client is asked to wait for Redis or ClickHouse
-// when nobody knows better.
+// unavailableFor is how long a client waits for Redis or ClickHouse.
 const unavailableFor = 2 * time.Second
 
 // Explain is err as the client may see it: a *delivery.Error in its chain as it is,
@@ -66,11 +65,18 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 	if err != nil {
 		log.Error("encode a refusal", "error", err)
 	}
-	writeRefusal(w, e, requestID, "application/json", body)
+	refusalHeaders(w, e, requestID)
+	h, status := w.Header(), e.Code.HTTPStatus()
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may have gone
 }
 
-// writeRefusal writes a refusal as a page or as JSON.
-func writeRefusal(w http.ResponseWriter, e *delivery.Error, requestID, contentType string, body []byte) {
+func refusalHeaders(w http.ResponseWriter, e *delivery.Error, requestID string) {
 	h := w.Header()
 	if wait := WaitSeconds(e); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
@@ -78,16 +84,8 @@ func writeRefusal(w http.ResponseWriter, e *delivery.Error, requestID, contentTy
 	if requestID != "" {
 		h.Set("X-Request-Id", requestID)
 	}
-	status := e.Code.HTTPStatus()
-	if status == http.StatusUnauthorized && contentType == "application/json" {
-		h.Set("WWW-Authenticate", "Bearer")
-	}
-	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may have gone
 }
 
 // WaitSeconds is how long the client should wait, rounded up; 0 when waiting
@@ -105,7 +103,6 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "page/*.html"))
 
-// loginPage is what the sign-in page shows besides its own words.
 type loginPage struct {
 	User  string // what was typed
 	Next  string
@@ -116,7 +113,6 @@ type loginPage struct {
 // words are the pages' texts in one language, by name.
 type words map[string]string
 
-// texts are the words by language.
 var texts = func() (all map[string]words) {
 	content, err := files.ReadFile("page/words.json")
 	if err == nil {
@@ -143,7 +139,6 @@ func wordsFor(r *http.Request) words {
 	return texts["en"]
 }
 
-// page writes the sign-in page.
 func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
 	p.User, p.Next = strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
 	g.write(w, r, status, "login.html", struct {
@@ -152,9 +147,8 @@ func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginP
 	}{wordsFor(r), p})
 }
 
-// refuseSignIn shows the sign-in page again, with the reason.
 func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p loginPage) {
-	e, _ := Explain(r, g.log, err)
+	e, requestID := Explain(r, g.log, err)
 	text, wait := wordsFor(r), WaitSeconds(e)
 	switch e.Code {
 	case delivery.CodeRateLimited:
@@ -164,14 +158,11 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 	default:
 		p.Alert = text["Wrong"]
 	}
-	if wait > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(wait))
-	}
+	refusalHeaders(w, e, requestID)
 	g.page(w, r, e.Code.HTTPStatus(), p)
 }
 
-// refusePage answers an error with a page, in the browser's language; the
-// envelope's message stands below for who is asked about it.
+// refusePage answers in the browser's language, with the envelope's message below.
 func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	e, requestID := Explain(r, g.log, err)
 	text := wordsFor(r)
@@ -182,35 +173,26 @@ func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		said = text["Unavailable"]
 	}
-	var body bytes.Buffer
-	err = templates.ExecuteTemplate(&body, "refusal.html", struct {
+	refusalHeaders(w, e, requestID)
+	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", struct {
 		Words                    words
 		Said, Message, RequestID string
 	}{text, said, e.Message, requestID})
-	if err != nil {
-		g.log.Error("render a refusal", "error", err)
-	}
-	pageHeaders(w)
-	writeRefusal(w, e, requestID, "text/html; charset=utf-8", body.Bytes())
 }
 
+// write allows what our pages need, whatever the handler's own policy.
 func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
 	var body bytes.Buffer
 	if err := templates.ExecuteTemplate(&body, name, data); err != nil {
 		Refuse(w, r, g.log, fmt.Errorf("render %s: %w", name, err))
 		return
 	}
-	pageHeaders(w)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	h := w.Header()
+	h.Set("Content-Security-Policy", PolicyPage)
+	h.Add("Vary", "Accept-Language")
+	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
-}
-
-// pageHeaders allow what our own pages need, whatever the policy of the handler
-// in whose place they are shown.
-func pageHeaders(w http.ResponseWriter) {
-	w.Header().Set("Content-Security-Policy", PolicyPage)
-	w.Header().Add("Vary", "Accept-Language")
 }
 
 // serveStyle is the one file of ours that may be kept, for an hour.
@@ -221,44 +203,28 @@ func serveStyle(w http.ResponseWriter, r *http.Request) {
 
 // WantsPage tells a browser that navigates from everything else: only it names
 // text/html.
-func WantsPage(r *http.Request) bool {
-	for _, header := range r.Header.Values("Accept") {
-		for part := range strings.SplitSeq(header, ",") {
-			mediaType, parameters, err := mime.ParseMediaType(part)
-			if err == nil && mediaType == "text/html" && weight(parameters["q"]) > 0 {
-				return true
-			}
+func WantsPage(r *http.Request) bool { return accepts(r, "Accept", "text/html") }
+
+// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3). A coding that is
+// not named is not wanted, as most servers take it.
+func AcceptsGzip(r *http.Request) bool {
+	return accepts(r, "Accept-Encoding", "gzip", "x-gzip", "*")
+}
+
+// accepts reports whether the first of the values that the header names has a
+// quality above 0.
+func accepts(r *http.Request, header string, values ...string) bool {
+	qualities := map[string]float64{}
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {
+		if name, parameters, err := mime.ParseMediaType(part); err == nil {
+			quality, _ := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64) // 0 for what is no number
+			qualities[name] = max(qualities[name], quality)
+		}
+	}
+	for _, value := range values {
+		if quality, named := qualities[value]; named {
+			return quality > 0
 		}
 	}
 	return false
-}
-
-// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3). A coding that is
-// not named is taken for not wanted, as most servers do.
-func AcceptsGzip(r *http.Request) bool {
-	wanted := false
-	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		coding, parameters, _ := strings.Cut(part, ";")
-		coding = strings.ToLower(strings.TrimSpace(coding))
-		name, value, _ := strings.Cut(parameters, "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "q") {
-			value = ""
-		}
-		switch good := weight(strings.TrimSpace(value)) > 0; coding {
-		case "gzip", "x-gzip":
-			return good // named, which weighs more than *
-		case "*":
-			wanted = good
-		}
-	}
-	return wanted
-}
-
-// weight is a quality as a number: 1 for none, 0 for what is no number.
-func weight(quality string) float64 {
-	q, err := strconv.ParseFloat(cmp.Or(quality, "1"), 64)
-	if err != nil {
-		return 0
-	}
-	return q
 }

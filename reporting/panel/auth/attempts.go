@@ -20,13 +20,11 @@ import (
 // minute for an answer.
 const checkTimeout = 50 * time.Second
 
-// passwordChecks compares passwords, a few at a time: each takes the memory that
-// its hash was made with.
+// passwordChecks compares a few passwords at a time: each takes its hash's memory.
 type passwordChecks struct {
 	// known is for browsers in which the user has signed in before.
 	known, others turns
-	// nobody is a hash that no password fits, and costs as much as those of the
-	// users, so that an unknown name takes as long as a wrong password.
+	// nobody is a hash as costly as the users', so that an unknown name takes as long.
 	nobody string
 }
 
@@ -84,8 +82,7 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 	return fits && user != nil, err
 }
 
-// mostWaiting bounds how many sign-ins wait for their turn; each holds a
-// connection.
+// mostWaiting sign-ins wait for their turn; each holds a connection.
 const mostWaiting = 256
 
 // attempt is a sign-in that waits for its password to be checked.
@@ -157,14 +154,9 @@ func (t *turns) order() func(a, b *attempt) int {
 		addresses[a.address]++
 		came[a] = i
 	}
-	late := func(a *attempt) int {
-		if a.many != nil {
-			return 1
-		}
-		return 0
-	}
+	late := map[bool]int{true: 1}
 	return func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
+		return cmp.Or(cmp.Compare(late[a.many != nil], late[b.many != nil]), cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
 	}
 }
 

@@ -1,21 +1,12 @@
-// Package auth decides who may do what on the panel's listener: people sign in with
-// a name and a password and have a session, programs carry a bearer token, and
-// both have roles. Users (argon2id hashes) and tokens (SHA-256 digests) come from
-// the environment or files; sessions and the counting of attempts are in the
-// ledger, so any replica knows them.
+// Package auth decides who may do what on the panel's listener. People sign in and have
+// a session in the ledger; programs carry a bearer token; both have roles. Users and
+// tokens come from the environment or files. Every method but GET needs the session's
+// CSRF token and must not come from another origin; cookies are SameSite=Lax.
 //
-// No number of wrong passwords locks anybody out: every attempt is checked, in an
-// order (turns.order). What bounds guessing, and the time and memory that it takes,
-// is that few passwords are checked at once, that a turn rests after a wrong one for
-// as long as its check took, and that attempts beyond the ledger's limits by user and
-// address wait behind all others, and a flood behind other addresses. Behind a proxy
-// the address is the client's only if the proxy is trusted. For a flood from the same
-// address, browsers in which the user has signed in before carry a signed cookie and
-// have a turn of their own.
-//
-// Cookies are SameSite=Lax, so that a link in a mail opens for who is signed in.
-// Nothing changes state on GET; every other method needs the session's CSRF token
-// and must not come from another origin.
+// Wrong passwords lock nobody out: every attempt is checked, few at once, in an order
+// (turns.order). A turn rests after a wrong one, and attempts beyond the ledger's limits
+// wait behind all others. Browsers in which the user has signed in before carry a signed
+// cookie and have a turn of their own.
 package auth
 
 import (
@@ -32,6 +23,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -39,9 +31,8 @@ import (
 
 // Settings are the keys below "access" of reporting's configuration.
 type Settings struct {
-	// SecureCookies says that browsers come by TLS even where this process sees
-	// none, because a proxy in front has ended it. With TLS of its own cookies
-	// are secure in any case.
+	// SecureCookies says that a proxy in front has ended TLS. Over TLS of this process's
+	// own cookies are secure in any case.
 	SecureCookies bool `yaml:"secure_cookies"`
 	// TrustedProxies are the addresses or networks whose X-Forwarded-For is
 	// believed when attempts to sign in are counted; one text may name several,
@@ -133,7 +124,6 @@ type Identity struct {
 	session string // its id; empty for a bearer token
 }
 
-// BySession tells a browser from a program with a token.
 func (i *Identity) BySession() bool { return i.session != "" }
 
 // Authenticate finds out who asks. A bearer token is judged whenever one was
@@ -178,14 +168,10 @@ func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
 	return Identity{Name: user.Name, Roles: user.Roles, CSRF: s.CSRF, session: id}, nil
 }
 
-// maxForm bounds a form that is read for its CSRF token.
-const maxForm = 1 << 20
-
-// formTimeout is how long a form may take to arrive.
-const formTimeout = 10 * time.Second
-
-// Fields and headers that carry a session's CSRF token.
 const (
+	maxForm     = 1 << 20 // bytes of a form that is read for its CSRF token
+	formTimeout = 10 * time.Second
+	// Where a session's CSRF token is sent.
 	csrfField  = "csrf"
 	csrfHeader = "X-CSRF-Token"
 )
@@ -227,7 +213,7 @@ func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 // checkCSRF refuses what another site may have made the browser send. It checks
 // the origin and the token: either alone has browsers or settings that defeat it.
 func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if Reads(r) {
 		return nil
 	}
 	if err := g.origins.Check(r); err != nil {
@@ -244,6 +230,9 @@ func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) er
 	}
 	return nil
 }
+
+// Reads reports whether a request changes nothing, by its method.
+func Reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 func isForm(r *http.Request) bool {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -267,15 +256,14 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	return nil
 }
 
-// reject answers a refusal in the form that was asked for.
 func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	switch code := delivery.CodeOf(err); {
 	case !WantsPage(r):
 		Refuse(w, r, g.log, err)
-	case code == delivery.CodeTokenInvalid && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		redirect(w, loginPath(r.URL.RequestURI()))
-	case code == delivery.CodeTokenInvalid:
+	case code == delivery.CodeTokenInvalid && !Reads(r):
 		redirect(w, "/login") // what was sent is lost; it cannot be sent again with GET
+	case code == delivery.CodeTokenInvalid:
+		redirect(w, loginPath(r.URL.RequestURI()))
 	default:
 		g.refusePage(w, r, err)
 	}
@@ -287,11 +275,9 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 const (
 	// PolicyPage is for pages with a stylesheet and forms, without scripts.
 	PolicyPage = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// PolicyScripts is PolicyPage for pages whose own scripts fetch more of the
-	// panel.
+	// PolicyScripts is for pages whose own scripts fetch more of the panel.
 	PolicyScripts = PolicyPage + "; script-src 'self'; connect-src 'self'"
-	// PolicyData is for answers that are no pages: should a browser show one
-	// nevertheless, it shows text.
+	// PolicyData is for answers that are no pages.
 	PolicyData = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 
@@ -321,23 +307,16 @@ const (
 	resultFailed    = "failed"
 )
 
-type metrics struct {
-	signIns  *prometheus.CounterVec
-	refusals *prometheus.CounterVec
-}
+type metrics struct{ signIns, refusals *prometheus.CounterVec }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := promauto.With(reg).NewCounterVec
 	m := &metrics{
-		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reporting_sign_ins_total",
-			Help: "Attempts to sign in, by what became of them.",
-		}, []string{"result"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reporting_refused_requests_total",
-			Help: "Requests that did not get past the gate, by error code.",
-		}, []string{"code"}),
+		signIns: counter(prometheus.CounterOpts{Name: "reporting_sign_ins_total",
+			Help: "Attempts to sign in, by what became of them."}, []string{"result"}),
+		refusals: counter(prometheus.CounterOpts{Name: "reporting_refused_requests_total",
+			Help: "Requests that did not get past the gate, by error code."}, []string{"code"}),
 	}
-	reg.MustRegister(m.signIns, m.refusals)
 	for _, result := range []string{resultSignedIn, resultWrong, resultThrottled, resultFailed} {
 		m.signIns.WithLabelValues(result)
 	}

@@ -16,18 +16,10 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// maxSignIn bounds the form of the sign-in page, in bytes.
 const maxSignIn = 8 << 10
 
-// Handler serves what belongs to signing in and out:
-//
-//	GET  /login?next=   the page
-//	POST /login         user, password, next
-//	POST /logout        csrf
-//	GET  /login.css
-//
-// next is where to go from there, a path of this panel; anything else leads to
-// "/".
+// Handler serves /login, /logout and /login.css. The parameter next is where to go from
+// there, a path of this panel; anything else leads to "/".
 func (g *Gate) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +177,6 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "/login")
 }
 
-// maxNext bounds where to go after signing in, in bytes.
 const maxNext = 2048
 
 // localPath is next if it is a path of this panel, with or without a query, and
@@ -219,7 +210,6 @@ func loginPath(next string) string {
 	return "/login?" + url.Values{"next": {next}}.Encode()
 }
 
-// redirect sends the browser to a local path with GET.
 func redirect(w http.ResponseWriter, path string) {
 	h := w.Header()
 	h.Set("Location", path)
@@ -234,10 +224,8 @@ const (
 	secureCookie = "__Host-panel"
 )
 
-// secure reports whether the browser came by TLS.
 func (g *Gate) secure(r *http.Request) bool { return r.TLS != nil || g.settings.SecureCookies }
 
-// cookieName is the one for TLS, or the plain one.
 func (g *Gate) cookieName(r *http.Request, secure, plain string) string {
 	if g.secure(r) {
 		return secure
@@ -257,11 +245,12 @@ func (g *Gate) sessionID(r *http.Request) string {
 // goes with the browser's own session: how long it is good for is Redis's to
 // say.
 func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, id string) {
-	cookie := &http.Cookie{Name: g.cookieName(r, secureCookie, plainCookie), Value: id, Path: "/", HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode}
+	maxAge := 0
 	if id == "" {
-		cookie.MaxAge = -1
+		maxAge = -1
 	}
-	http.SetCookie(w, cookie)
+	http.SetCookie(w, &http.Cookie{Name: g.cookieName(r, secureCookie, plainCookie), Value: id,
+		Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode})
 }
 
 // A device cookie says that somebody has signed in with this browser before. It

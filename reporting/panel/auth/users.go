@@ -30,7 +30,6 @@ const maxLines = 1000
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
 
-// People are who may come in.
 type People struct {
 	Users  []User
 	Tokens []Token
@@ -43,15 +42,15 @@ func FromEnvironment() (People, error) {
 	if !isSet(UsersVariable) && !isSet(TokensVariable) {
 		return People{}, fmt.Errorf("nobody may come in: set %s or %s, or one of them with _FILE", UsersVariable, TokensVariable)
 	}
-	users, err := readList(UsersVariable, ParseUsers)
-	if err != nil {
+	var people People
+	var err error
+	if people.Users, err = readList(UsersVariable, ParseUsers); err != nil {
 		return People{}, err
 	}
-	tokens, err := readList(TokensVariable, ParseTokens)
-	if err != nil {
+	if people.Tokens, err = readList(TokensVariable, ParseTokens); err != nil {
 		return People{}, err
 	}
-	return People{Users: users, Tokens: tokens}, nil
+	return people, nil
 }
 
 func isSet(variable string) bool {
@@ -73,15 +72,9 @@ func readList[T any](variable string, parse func(string) ([]T, error)) ([]T, err
 	return list, nil
 }
 
-// named is the beginning of a line of either list.
-type named struct {
-	name  string
-	roles Roles
-}
-
 // parseLines reads "name:roles:secret" lines. Empty lines and those that begin
 // with # are left out. Errors name the line by its number.
-func parseLines(text string, add func(n named, secret string) error) error {
+func parseLines(text string, add func(name string, roles Roles, secret string) error) error {
 	seen := make(map[string]int)
 	number := 0
 	for line := range strings.Lines(text) {
@@ -93,38 +86,30 @@ func parseLines(text string, add func(n named, secret string) error) error {
 		if len(seen) == maxLines {
 			return fmt.Errorf("line %d: at most %d are taken", number, maxLines)
 		}
-		n, secret, err := parseLine(line)
-		if err != nil {
+		name, rest, _ := strings.Cut(line, ":")
+		roleNames, secret, complete := strings.Cut(rest, ":")
+		if !complete {
+			return fmt.Errorf(`line %d: want "name:roles:" and what the command printed behind it`, number)
+		}
+		if err := checkName(name); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
-		if before, repeated := seen[n.name]; repeated {
-			return fmt.Errorf("line %d: %q is in line %d already", number, n.name, before)
+		if before, repeated := seen[name]; repeated {
+			return fmt.Errorf("line %d: %q is in line %d already", number, name, before)
 		}
-		seen[n.name] = number
-		if err := add(n, secret); err != nil {
-			return fmt.Errorf("line %d: %q: %w", number, n.name, err)
+		seen[name] = number
+		roles, err := ParseRoles(roleNames)
+		if err == nil {
+			err = add(name, roles, secret)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %q: %w", number, name, err)
 		}
 	}
 	if len(seen) == 0 {
 		return errors.New("the list is empty")
 	}
 	return nil
-}
-
-func parseLine(line string) (named, string, error) {
-	name, rest, _ := strings.Cut(line, ":")
-	roles, secret, complete := strings.Cut(rest, ":")
-	if !complete {
-		return named{}, "", errors.New(`want "name:roles:" and what the command printed behind it`)
-	}
-	if err := checkName(name); err != nil {
-		return named{}, "", err
-	}
-	parsed, err := ParseRoles(roles)
-	if err != nil {
-		return named{}, "", fmt.Errorf("%q: %w", name, err)
-	}
-	return named{name: name, roles: parsed}, secret, nil
 }
 
 // checkName holds names to what is typed the same on every keyboard, a Turkish
@@ -191,14 +176,11 @@ func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
 // none, weak, or too costly.
 func ParseUsers(text string) ([]User, error) {
 	var users []User
-	err := parseLines(text, func(n named, hash string) error {
-		users = append(users, User{Name: n.name, Roles: n.roles, hash: hash})
+	err := parseLines(text, func(name string, roles Roles, hash string) error {
+		users = append(users, User{Name: name, Roles: roles, hash: hash})
 		return checkHash(hash)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return users, nil
+	return users, err
 }
 
 var (
@@ -223,15 +205,11 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// tokenPrefix says whose a token is that was found in a place where it should
-// not be.
-const tokenPrefix = "rpt_"
-
-// maxToken bounds what is hashed on behalf of a stranger.
-const maxToken = 256
-
-// digestPrefix names the digest in a token's line.
-const digestPrefix = "sha256:"
+const (
+	tokenPrefix  = "rpt_"    // says whose a token is that was found where it should not be
+	maxToken     = 256       // bytes, hashed on behalf of a stranger
+	digestPrefix = "sha256:" // in a token's line
+)
 
 // Token is what a program shows instead of signing in: 32 random bytes, so that
 // a plain SHA-256 is enough to keep.
@@ -264,8 +242,8 @@ func (t *Token) Line() string {
 func ParseTokens(text string) ([]Token, error) {
 	var tokens []Token
 	seen := make(map[[sha256.Size]byte]bool)
-	err := parseLines(text, func(n named, secret string) error {
-		t := Token{Name: n.name, Roles: n.roles}
+	err := parseLines(text, func(name string, roles Roles, secret string) error {
+		t := Token{Name: name, Roles: roles}
 		digits, ok := strings.CutPrefix(secret, digestPrefix)
 		if !ok || len(digits) != hex.EncodedLen(len(t.digest)) {
 			return errNoDigest
@@ -283,10 +261,7 @@ func ParseTokens(text string) ([]Token, error) {
 		tokens = append(tokens, t)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return tokens, nil
+	return tokens, err
 }
 
 var errNoDigest = errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
@@ -337,10 +312,9 @@ func ParseRoles(text string) (Roles, error) {
 }
 
 // Names are the roles as they are written down.
-func (rs Roles) Names() []string {
-	names := make([]string, len(rs))
-	for i, r := range rs {
-		names[i] = string(r)
+func (rs Roles) Names() (names []string) {
+	for _, r := range rs {
+		names = append(names, string(r))
 	}
 	return names
 }

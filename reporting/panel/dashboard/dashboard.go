@@ -1,10 +1,9 @@
-// Package dashboard serves the pages on which operators look: the overview, the
-// search for orders, one order with its timeline and webhooks, refused courier
-// updates, and dead letters. It changes nothing.
+// Package dashboard serves the pages on which operators look: overview, orders with their
+// timelines, refused courier updates and dead letters. It changes nothing.
 //
-// What is live comes from Redis, what was from ClickHouse; they are merged without
-// duplicates, and Redis is right where both know something. A part that cannot be
-// read is named on the page, and the rest of the page is shown all the same.
+// What is live comes from Redis, what was from ClickHouse, merged without duplicates;
+// Redis is right where both know something. A part that cannot be read is named on the
+// page, and the rest is shown all the same.
 package dashboard
 
 import (
@@ -28,7 +27,6 @@ import (
 //go:embed page/*.html
 var files embed.FS
 
-// partTimeout is how long a part of a page may take to be read.
 const partTimeout = 3 * time.Second
 
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
@@ -36,15 +34,13 @@ type Pages struct {
 	// TrackingURL is the customers' link of an order, for operators to follow;
 	// optional. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
-	// Programs are those that Probe asks. Set them before.
-	Programs []Program
+	Programs    []Program
 
-	layout  *layout.Layout
-	pages   *layout.Pages
-	ledger  *ledger.Ledger
-	archive *archive.Archive
-	log     *slog.Logger
-	// What many look at is read once for all of them.
+	layout    *layout.Layout
+	pages     *layout.Pages
+	ledger    *ledger.Ledger
+	archive   *archive.Archive
+	log       *slog.Logger
 	seen      cache.Cache[*seen]
 	accounts  cache.Cache[[]*delivery.Account]
 	endpoints cache.Cache[[]*ledger.WebhookEndpoint]
@@ -70,7 +66,6 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	return p, nil
 }
 
-// Routes registers the pages, all for operators and all to be read only.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		"GET /overview":         p.overview,
@@ -129,7 +124,6 @@ func (r *reading) wait() []string {
 	return r.lost
 }
 
-// accountNames are the names of accounts by id.
 type accountNames map[delivery.AccountID]string
 
 func namesOf(accounts []*delivery.Account) accountNames {
@@ -156,7 +150,6 @@ func (n accountNames) of(id delivery.AccountID) string {
 	return "account " + layout.Short(id)
 }
 
-// fleets are all fleets, as they are now.
 func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
 	if err := p.ledger.Fleets.Load(ctx); err != nil {
 		return nil, err

@@ -17,21 +17,17 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// absent stands for NULL in what is asked of ClickHouse. Amounts are kuruş, times
-// are milliseconds since 1970, and no order has anything near it in either. Text of
-// people only ever comes in as a parameter.
+// absent stands for NULL in amounts (kuruş) and times (ms since 1970).
 const absent = -1 << 63
 
 const (
-	// orderColumns are what scanOrder reads.
 	orderColumns = `toString(account_id), toString(order_id), version, external_order_id, external_store_id, store_name,
 	toString(fleet_id), fleet_name, status, failure_reason, cancel_reason,
 	toUnixTimestamp64Milli(created_at), ifNull(toUnixTimestamp64Milli(ordered_at), {absent:Int64}), toUnixTimestamp64Milli(ready_at),
 	ifNull(toUnixTimestamp64Milli(ended_at), {absent:Int64}), toUnixTimestamp64Milli(updated_at),
 	payment_type, ifNull(toInt64(order_amount * 100), {absent:Int64}), ifNull(toInt64(collection_amount * 100), {absent:Int64})`
 
-	// newestFirst puts orders of one millisecond into the order of their ids as
-	// text, which is the one in which they are merged here.
+	// newestFirst sorts orders of one millisecond by their ids as text, as merge does.
 	newestFirst = `ORDER BY created_at DESC, toUInt128(order_id) DESC`
 
 	// foldedStore is what delivery.FoldName makes of a store's name; the last step
@@ -58,33 +54,20 @@ PREWHERE account_id = {account:UUID} AND day BETWEEN {from:Date} AND {to:Date} A
 ORDER BY at DESC LIMIT 500`
 )
 
-// query reads the rows of a query. Whatever ends the reading early ends the query,
-// too.
 func query[T any](ctx context.Context, a *archive.Archive, sql string, args []any, scan func(driver.Rows) (T, error)) (all []T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	rows, err := a.Select(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		cancel()
-		if closing := rows.Close(); err == nil && closing != nil && !errors.Is(closing, context.Canceled) {
-			err = closing
-		}
-	}()
-	for rows.Next() {
+	err = a.Each(ctx, sql, func(rows driver.Rows) error {
 		row, err := scan(rows)
 		if err != nil {
-			return all, fmt.Errorf("read a row: %w", err)
+			return fmt.Errorf("read a row: %w", err)
 		}
 		all = append(all, row)
-	}
-	return all, rows.Err()
+		return nil
+	}, args...)
+	return all, err
 }
 
-// creationDays are the local days on which an order can have been created: its id
-// carries the day in UTC, and the local day is that or the next.
+// creationDays are the local days on which an order can have been created: that of its
+// id, which is in UTC, or the next.
 func creationDays(id delivery.OrderID) (from, to time.Time) {
 	from = archive.BusinessDay(time.Unix(int64(id.Day())*24*60*60, 0))
 	return from, from.AddDate(0, 0, 1)
@@ -92,14 +75,12 @@ func creationDays(id delivery.OrderID) (from, to time.Time) {
 
 func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
-// orderArgs say where an order's rows are.
 func orderArgs(account delivery.AccountID, id delivery.OrderID) []any {
 	from, to := creationDays(id)
 	return []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)), clickhouse.Named("to", dateText(to)),
 		clickhouse.Named("order", id.String()), clickhouse.Named("absent", int64(absent))}
 }
 
-// pastOrder is an order as ClickHouse has it.
 type pastOrder struct {
 	orderRow
 	Version uint64
@@ -113,17 +94,15 @@ type pastOrder struct {
 
 var errUnreadable = errors.New("cannot be understood")
 
-// scanOrder reads a row of orderColumns.
 func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	var o pastOrder
-	var account, order, fleet, status, failure, cancel, payment string
+	var account, order, fleet, status, payment string
 	var created, ordered, ready, ended, updated, amount, collection int64
 	err := rows.Scan(&account, &order, &o.Version, &o.External, &o.Store, &o.StoreName, &fleet, &o.FleetName,
-		&status, &failure, &cancel, &created, &ordered, &ready, &ended, &updated, &payment, &amount, &collection)
+		&status, (*string)(&o.Failure), (*string)(&o.Cancel), &created, &ordered, &ready, &ended, &updated, &payment, &amount, &collection)
 	if err != nil {
 		return nil, err
 	}
-	o.Failure, o.Cancel = delivery.FailureReason(failure), delivery.CancelReason(cancel)
 	o.Created, o.Ordered, o.Ready, o.Ended, o.Updated = moment(created), moment(ordered), moment(ready), moment(ended), moment(updated)
 	o.Amount, o.Collection = lira(amount), lira(collection)
 	var faults [5]error
@@ -247,15 +226,14 @@ func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (*pastOrder,
 	return found[0], found[0].unreadable
 }
 
-// pastSteps reads what an order went through.
 func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]step, error) {
 	return query(ctx, p.archive, eventsSQL, orderArgs(account, id), func(rows driver.Rows) (s step, err error) {
-		var status, failure, cancel string
+		var status string
 		var at int64
-		if err := rows.Scan(&s.Version, &status, &at, &failure, &cancel); err != nil {
+		if err := rows.Scan(&s.Version, &status, &at, (*string)(&s.Failure), (*string)(&s.Cancel)); err != nil {
 			return s, err
 		}
-		s.At, s.Failure, s.Cancel = moment(at), delivery.FailureReason(failure), delivery.CancelReason(cancel)
+		s.At = moment(at)
 		s.Status, err = delivery.ParseStatus(status)
 		return s, err
 	})
@@ -275,7 +253,6 @@ func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, 
 // been sent: retries end after a day, and replays with the order's time in Redis.
 const attemptDays = 31
 
-// pastAttempts reads what ClickHouse has of the webhooks of events.
 func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) ([]ledger.AttemptRecord, error) {
 	if len(events) == 0 {
 		return nil, nil

@@ -21,7 +21,6 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// Bounds of a search.
 const (
 	pageRows     = 50
 	mostText     = 128 // characters of what is searched for
@@ -30,10 +29,8 @@ const (
 	mostAccounts = 200 // that are offered to choose from
 )
 
-// periods are how many days a search may go back.
 var periods = []int{1, 7, 30, 90, 366}
 
-// openStatus asks for all states before the end.
 const openStatus = "open"
 
 // search is what an operator looks for.
@@ -48,8 +45,7 @@ type search struct {
 	after   *cursor // nil: the first page
 }
 
-// parseSearch reads the parameters. What is wrong with them is said field by
-// field; the rest of the search stands.
+// parseSearch reads the parameters. Wrong ones are refused by name; the rest stands.
 func parseSearch(q url.Values, now time.Time) (*search, error) {
 	s := &search{text: clean(q.Get("q")), until: now.Add(24 * time.Hour), days: firstDays}
 	if s.text != "" {
@@ -91,8 +87,8 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 	return s, layout.Invalid("this search cannot be understood", f.Faults...)
 }
 
-// clean removes what copying brings along: control characters, and around the
-// text also white space and invisible characters.
+// clean removes what copying brings along: control characters, and space and invisible
+// characters around the text.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -160,7 +156,6 @@ func (s *search) statusValue() string {
 	return ""
 }
 
-// cursor is the last order of the page before.
 type cursor struct {
 	created time.Time
 	order   delivery.OrderID
@@ -191,7 +186,6 @@ func parseCursor(text string) (*cursor, error) {
 	return c, nil
 }
 
-// orderRow is an order in a list.
 type orderRow struct {
 	ID                 delivery.OrderID
 	External           string
@@ -208,7 +202,6 @@ type orderRow struct {
 	Amount, Collection delivery.Money
 }
 
-// rowOf is the row of an order that is in Redis.
 func rowOf(o *delivery.Order) orderRow {
 	row := orderRow{ID: o.ID, External: o.ExternalOrderID, Account: o.Account, Store: o.ExternalStoreID,
 		Fleet: o.Fleet.ID, FleetName: o.Fleet.Name, Created: o.CreatedAt,
@@ -217,7 +210,6 @@ func rowOf(o *delivery.Order) orderRow {
 	return row
 }
 
-// update takes over what changes of an order.
 func (o *orderRow) update(from *delivery.Order) {
 	o.Status = from.Status
 	if n := len(from.Changes); n > 0 {
@@ -237,7 +229,6 @@ func (o *orderRow) Reason() string {
 	return string(o.Failure) + string(o.Cancel)
 }
 
-// StorePath leads to the page of the store.
 func (o *orderRow) StorePath() string { return layout.StorePath(o.Account, o.Store, "") }
 
 // ToCollect is what the courier was told to collect: nothing of a prepaid order;
@@ -256,7 +247,6 @@ func (o *orderRow) store() ledger.StoreName {
 	return ledger.StoreName{Account: o.Account, ExternalID: o.Store}
 }
 
-// found is what a search found.
 type found struct {
 	rows   []orderRow
 	next   *cursor // nil: there are no more
@@ -265,7 +255,6 @@ type found struct {
 	unread int  // rows of it that cannot be understood
 }
 
-// find looks in Redis and ClickHouse at once.
 func (p *Pages) find(ctx context.Context, s *search) *found {
 	var live []*delivery.Order
 	var past pastPage
@@ -420,16 +409,9 @@ func (s *search) view(f *found, names accountNames) *ordersView {
 	return v
 }
 
-// offer lists what the fields of the search can be.
 func (s *search) offer(v *ordersView, names accountNames) {
 	if names != nil && len(names) <= mostAccounts {
-		for id, name := range names {
-			v.Accounts = append(v.Accounts, layout.Choice{Value: id.String(), Name: name, Chosen: id == s.account})
-		}
-		slices.SortFunc(v.Accounts, func(a, b layout.Choice) int {
-			return strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
-		})
-		v.Accounts = slices.Insert(v.Accounts, 0, layout.Choice{Name: "all", Chosen: s.account.IsZero()})
+		v.Accounts = slices.Insert(layout.Choices(names, s.account), 0, layout.Choice{Name: "all", Chosen: s.account.IsZero()})
 	}
 	status := s.statusValue()
 	v.Statuses = []layout.Choice{{Name: "all", Chosen: status == ""}, {Value: openStatus, Name: "in progress", Chosen: s.open}}

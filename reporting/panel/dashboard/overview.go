@@ -103,14 +103,12 @@ func (s *seen) older(than time.Duration, t time.Time) bool {
 	return !t.IsZero() && s.at.Sub(t) > than
 }
 
-// overviewView is what the templates "overview" and "overview-live" show.
 type overviewView struct {
 	At      time.Time
 	Lost    []string
 	History bool
 	Tiles   []tile
-	// Charts; nil when the activity could not be read, Refusals also when
-	// nothing was refused.
+	// Charts; see charts.
 	Orders, Outcomes, Refusals *layout.Chart
 	Attention                  []concern
 	More                       int // concerns that are not listed
@@ -219,7 +217,6 @@ func (s *seen) webhookTiles() []tile {
 	return []tile{waiting, breakers, unreachable}
 }
 
-// age is how long ago a time is, without the "ago".
 func (s *seen) age(t time.Time) string {
 	if t.IsZero() {
 		return "not known"
@@ -241,7 +238,6 @@ func plural(n int64, one, many string) string {
 	return layout.Count(n) + " " + many
 }
 
-// hour is the minutes that are over, and their sums.
 type hour struct {
 	minutes                []ledger.MinuteActivity
 	running                ledger.MinuteActivity // the one in progress
@@ -276,8 +272,7 @@ func (h *hour) ranked() []delivery.Code {
 	})
 }
 
-// charts are those of the hour, by minute and by code. Without activity, or when
-// nothing was refused, there are none.
+// charts are nil without activity; refusals also when nothing was refused.
 func (s *seen) charts() (orders, outcomes, byCode *layout.Chart) {
 	h, ok := s.past()
 	if !ok {
@@ -317,7 +312,6 @@ func (h *hour) refusals() *layout.Chart {
 	return c
 }
 
-// concern is something that an operator should look at.
 type concern struct {
 	State string // in one word
 	Tone  string // bad or warn

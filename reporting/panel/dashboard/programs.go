@@ -21,8 +21,7 @@ const (
 
 // readiness is what a program answered last.
 type readiness struct {
-	name  string
-	asked bool
+	name  string    // empty: it was not asked yet
 	wrong error     // nil: it is ready
 	since time.Time // when wrong was seen first, as far as this process knows
 }
@@ -47,7 +46,7 @@ func (p *Pages) probe(ctx context.Context) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
-			probed[i] = readiness{name: program.Name, asked: true, wrong: program.Ask(ctx), since: before[i].since}
+			probed[i] = readiness{name: program.Name, wrong: program.Ask(ctx), since: before[i].since}
 		})
 	}
 	all.Wait()
@@ -67,11 +66,7 @@ func (p *Pages) programs() []readiness {
 	if probed := p.probed.Load(); probed != nil {
 		return *probed
 	}
-	all := make([]readiness, len(p.Programs))
-	for i, program := range p.Programs {
-		all[i].name = program.Name
-	}
-	return all
+	return make([]readiness, len(p.Programs))
 }
 
 func (s *seen) programConcerns() (list []concern) {
@@ -95,7 +90,7 @@ func (s *seen) answering() string {
 		names = append(names, "ClickHouse")
 	}
 	for _, r := range s.programs {
-		if r.asked && r.wrong == nil {
+		if r.name != "" && r.wrong == nil {
 			names = append(names, r.name)
 		}
 	}

@@ -19,7 +19,6 @@ const (
 	entriesShown = 100  // on the pages of refused updates and dead letters
 )
 
-// refusedView is what the template "refused-updates" shows.
 type refusedView struct {
 	Lost    []string
 	Fleets  []layout.Choice
@@ -30,12 +29,9 @@ type refusedView struct {
 	Read    bool
 }
 
-// refusedRow is an update that was refused.
 type refusedRow struct {
 	ledger.RefusedUpdate
 	AccountName, FleetName string
-	// Unreadable says that no more than the time and the reason are known.
-	Unreadable bool
 }
 
 func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error) {
@@ -43,7 +39,7 @@ func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error)
 }
 
 func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
-	v := &refusedView{Fleet: r.URL.Query().Get("fleet")}
+	v := &refusedView{Fleet: r.URL.Query().Get("fleet"), Finance: auth.IdentityOf(r.Context()).Roles.Include(auth.Finance)}
 	var only delivery.FleetID
 	var refused error
 	if v.Fleet != "" {
@@ -54,7 +50,7 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	}
 	var updates []ledger.RefusedUpdate
 	var fleets []*delivery.Fleet
-	var names accountNames
+	var accounts accountNames
 	parts := p.reading(r.Context())
 	parts.part("refused updates", func(ctx context.Context) (err error) {
 		updates, err = p.readRefused(ctx)
@@ -62,47 +58,37 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		return err
 	})
 	read(parts, "names of fleets", &fleets, p.fleets)
-	read(parts, "names of accounts", &names, p.accountNames)
+	read(parts, "names of accounts", &accounts, p.accountNames)
 	v.Lost = parts.wait()
-	v.take(updates, only, names, v.offer(fleets, only))
-	identity := auth.IdentityOf(r.Context())
-	v.Finance = identity.Roles.Include(auth.Finance)
-	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: refused, Data: v})
-}
-
-// offer lists the fleets to choose from, and returns their names.
-func (v *refusedView) offer(fleets []*delivery.Fleet, chosen delivery.FleetID) map[delivery.FleetID]string {
-	names := make(map[delivery.FleetID]string, len(fleets))
-	v.Fleets = []layout.Choice{{Name: "all", Chosen: chosen.IsZero()}}
+	names := map[delivery.FleetID]string{}
 	for _, f := range fleets {
 		names[f.ID] = f.Name
-		v.Fleets = append(v.Fleets, layout.Choice{Value: f.ID.String(), Name: f.Name, Chosen: f.ID == chosen})
 	}
-	if !chosen.IsZero() && names[chosen] == "" {
-		v.Fleets = append(v.Fleets, layout.Choice{Value: chosen.String(), Name: "fleet " + layout.Short(chosen), Chosen: true})
+	if !only.IsZero() && names[only] == "" {
+		names[only] = "fleet " + layout.Short(only)
 	}
-	return names
-}
-
-func (v *refusedView) take(updates []ledger.RefusedUpdate, only delivery.FleetID, accounts accountNames, fleets map[delivery.FleetID]string) {
+	v.Fleets = slices.Insert(layout.Choices(names, only), 0, layout.Choice{Name: "all", Chosen: only.IsZero()})
 	for _, u := range updates {
 		if !only.IsZero() && u.Update.Fleet != only {
 			continue
 		}
-		if len(v.Rows) == entriesShown {
-			v.More = true
-			return
+		if v.More = len(v.Rows) == entriesShown; v.More {
+			break
 		}
-		row := refusedRow{RefusedUpdate: u, Unreadable: u.Update.Order.IsZero(), FleetName: cmp.Or(fleets[u.Update.Fleet], "fleet "+layout.Short(u.Update.Fleet))}
+		row := refusedRow{RefusedUpdate: u, FleetName: cmp.Or(names[u.Update.Fleet], "fleet "+layout.Short(u.Update.Fleet))}
 		if !u.Account.IsZero() {
 			row.AccountName = accounts.of(u.Account)
 		}
 		v.Rows = append(v.Rows, row)
 	}
+	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: refused, Data: v})
 }
 
+// Unreadable reports that no more than the time and the reason are known.
+func (r refusedRow) Unreadable() bool { return r.Update.Order.IsZero() }
+
 // Reported is what the courier's fleet reported.
-func (r *refusedRow) Reported() string {
+func (r refusedRow) Reported() string {
 	switch r.Update.Kind {
 	case delivery.KindAccept:
 		return "takes the job"
@@ -118,10 +104,10 @@ func (r *refusedRow) Reported() string {
 }
 
 // IsStatus reports whether a status was reported.
-func (r *refusedRow) IsStatus() bool { return r.Update.Kind == delivery.KindStatus }
+func (r refusedRow) IsStatus() bool { return r.Update.Kind == delivery.KindStatus }
 
 // Exceptions leads to finance's list of the day on which the order was created.
-func (r *refusedRow) Exceptions() string {
+func (r refusedRow) Exceptions() string {
 	from, to := creationDays(r.Update.Order)
 	query := url.Values{"from": {dateText(from)}, "to": {dateText(to)}}
 	if !r.Account.IsZero() {
@@ -130,7 +116,6 @@ func (r *refusedRow) Exceptions() string {
 	return layout.Address("/payments/exceptions", query)
 }
 
-// lettersView is what the template "dead-letters" shows.
 type lettersView struct {
 	Lost    []string
 	Read    bool
@@ -138,14 +123,22 @@ type lettersView struct {
 	More    bool
 }
 
-// letter is an entry that nobody could read or handle.
-type letter struct {
-	ledger.DeadLetter
-	Order delivery.OrderID // zero: it names none
-	Lines []field
+type letter struct{ ledger.DeadLetter }
+
+// Order is the one that it names; zero: none.
+func (l letter) Order() delivery.OrderID {
+	id, _ := delivery.ParseOrderID(l.Fields["order"]) // zero for what is none
+	return id
 }
 
-type field struct{ Name, Value string }
+// Lines are what it held, but for the order.
+func (l letter) Lines() map[string]string {
+	lines := maps.Clone(l.Fields)
+	if !l.Order().IsZero() {
+		delete(lines, "order")
+	}
+	return lines
+}
 
 func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 	v := new(lettersView)
@@ -154,22 +147,10 @@ func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 		letters, err := p.ledger.Monitor.DeadLetters(ctx, entriesShown+1)
 		v.Read, v.More = err == nil, len(letters) > entriesShown
 		for _, l := range letters[:min(len(letters), entriesShown)] {
-			v.Letters = append(v.Letters, letterOf(l))
+			v.Letters = append(v.Letters, letter{l})
 		}
 		return err
 	})
 	v.Lost = parts.wait()
 	return p.pages.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
-}
-
-func letterOf(l ledger.DeadLetter) letter {
-	shown := letter{DeadLetter: l}
-	for _, name := range slices.Sorted(maps.Keys(l.Fields)) {
-		if id, err := delivery.ParseOrderID(l.Fields[name]); name == "order" && err == nil {
-			shown.Order = id
-			continue
-		}
-		shown.Lines = append(shown.Lines, field{name, l.Fields[name]})
-	}
-	return shown
 }

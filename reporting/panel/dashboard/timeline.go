@@ -24,7 +24,6 @@ const (
 	retriedFor = 24 * time.Hour
 )
 
-// step is a status that an order reached.
 type step struct {
 	Version uint64
 	Status  delivery.Status
@@ -39,7 +38,6 @@ type step struct {
 // answer was synchronous.
 func (s *step) event() bool { return delivery.Sequence(s.Version) > 1 }
 
-// stepsOf are the steps of an order that is in Redis.
 func stepsOf(o *delivery.Order) []step {
 	steps := []step{{Version: 1, Status: delivery.Searching, At: o.CreatedAt}}
 	for _, c := range o.Changes {
@@ -49,7 +47,6 @@ func stepsOf(o *delivery.Order) []step {
 	return steps
 }
 
-// eventIDs are the webhook events of an order.
 func eventIDs(id delivery.OrderID, steps []step) (events []string) {
 	for _, s := range steps {
 		if s.event() {
@@ -59,7 +56,6 @@ func eventIDs(id delivery.OrderID, steps []step) (events []string) {
 	return events
 }
 
-// stepView is a step with the attempts to send its webhook.
 type stepView struct {
 	step
 	After    string // since the creation
@@ -74,13 +70,11 @@ type stepView struct {
 	Due bool
 }
 
-// attemptView is an attempt as the page shows it.
 type attemptView struct {
 	ledger.AttemptRecord
 	ID string // on the page
 }
 
-// StateName is the result in words.
 func (a *attemptView) StateName() string {
 	switch a.State {
 	case "retrying":

@@ -15,7 +15,6 @@ import (
 // balancePath is the fragment that says whether the control totals balance.
 const balancePath = home + "/ties"
 
-// linesPath is where the page of control totals gets them from.
 const linesPath = home + "/control-totals/lines"
 
 // What the column ties of control totals says.
@@ -31,7 +30,6 @@ const (
 	changing = "changing" // orders of the period kept changing
 )
 
-// controlView is what the page of control totals shows besides the table.
 type controlView struct {
 	Result      string
 	Differences []difference
@@ -40,19 +38,15 @@ type controlView struct {
 	Reconcile string
 	// Empty: the period has no orders; Future: it has not begun.
 	Empty, Future bool
-	// Unknown is as in view.
-	Unknown *delivery.FieldError
+	Unknown       *delivery.FieldError
 	// Last is when Redis and ClickHouse were compared; nil: never, or not known.
 	Last *archive.Reconciliation
 }
 
-// difference is a figure of a line that is not what it should be.
 type difference struct{ Line, Figure, Is, Compared, ShouldBe string }
 
-// digest is the SHA-256 of a report.
 type digest struct{ Report, Title, SHA256, Address string }
 
-// readControl reads the control totals.
 func (p *Pages) readControl(ctx context.Context, v *view) error {
 	lines, err := p.controlLines(ctx, v.Filters.params)
 	if err != nil {
@@ -153,7 +147,6 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 	return all
 }
 
-// balanceView is the tile that says whether the control totals balance.
 type balanceView struct {
 	// Result is empty while it has not been asked for.
 	Result string
@@ -161,10 +154,8 @@ type balanceView struct {
 	Remark string
 	// Fragment is where the result comes from, Address its page.
 	Fragment, Address string
-	// AtOnce: it comes by itself.
-	AtOnce bool
-	// Last is as in controlView.
-	Last *archive.Reconciliation
+	AtOnce            bool
+	Last              *archive.Reconciliation
 }
 
 func balanceOf(f filters, atOnce bool) balanceView {
@@ -180,7 +171,6 @@ func (p *Pages) lastReconciled(ctx context.Context) *archive.Reconciliation {
 	return last
 }
 
-// serveBalance answers with the tile alone.
 func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	f, err := readFilters(r, p.directory(r.Context()), time.Now())
 	if err != nil {

@@ -28,7 +28,6 @@ type parties struct {
 	names map[string]string // by id
 }
 
-// directory is who can be asked for.
 type directory struct{ Accounts, Fleets parties }
 
 // directory reads the names. What cannot be read is empty, and said in the log.

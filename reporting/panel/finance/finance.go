@@ -1,15 +1,9 @@
-// Package finance shows the five reports (design section 8) as pages of the panel:
-// filters, totals, rows page by page, charts, downloads, and whether the control
-// totals balance.
+// Package finance shows the five reports (design section 8) as pages: filters, totals,
+// rows page by page, charts, downloads, and whether the control totals balance.
 //
-// A page is two questions to ClickHouse, whatever the report's length: what it
-// adds up to, day by day, and the rows of the days that the page is about (see
-// reports.Outline). So totals are always those of the whole report; five million
-// orders take about a second. Control totals alone read every row, for their
-// digests; the summary and their own page fetch them afterwards.
-//
-// Names of accounts, fleets and stores come from Redis. Without it, their ids
-// serve as well.
+// A page is two questions to ClickHouse: the totals by day, and the rows of the days that
+// it shows (reports.Outline). Control totals read every row, for their digests; they are
+// fetched afterwards. Names come from Redis; without it, ids serve as well.
 package finance
 
 import (
@@ -67,7 +61,6 @@ type Pages struct {
 	pinged             cache.Cache[error] // nil: ClickHouse answers
 }
 
-// New prepares the pages. It fails for a defect of theirs only.
 func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -79,10 +72,8 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	return p, nil
 }
 
-// home is the path of the first page.
 const home = "/payments"
 
-// Routes registers the pages, for those with the role finance.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	p.layout.Handle(mux, "GET "+home, auth.Finance, p.serve)
 	p.layout.Handle(mux, "GET "+home+"/{report}", auth.Finance, p.serve)

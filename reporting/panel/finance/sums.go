@@ -126,7 +126,6 @@ func (g *group) row(t *table, r *reports.Report, columns []int) row {
 	return shown
 }
 
-// chart adds the report's chart.
 func (v *view) chart(o *reports.Outline) {
 	switch v.Report.Name {
 	case "expected-collections":
@@ -174,7 +173,6 @@ func barsOf(p reports.Params) bars {
 	return b
 }
 
-// add adds to the bar that a day is in.
 func (b *bars) add(values []int64, day reports.Day, n int64) {
 	if i, there := b.places[dateOf(day).Format(b.layout)]; there {
 		values[i] += n

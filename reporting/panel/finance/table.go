@@ -32,7 +32,6 @@ type heading struct {
 	Class string
 }
 
-// row is a row whose first cell names it.
 type row struct {
 	Head  cell
 	Cells []cell
@@ -123,7 +122,6 @@ func (t *table) fill(rows [][]reports.Cell) {
 	}
 }
 
-// total fills in the totals of all rows.
 func (t *table) total(s reports.Summary) {
 	for _, columns := range t.columns[1:] {
 		c := &t.report.Columns[columns[0]]

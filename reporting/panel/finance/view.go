@@ -20,7 +20,6 @@ const pageRows = 50
 // itself: they read every order.
 const atOnceRows = 100_000
 
-// view is what the page of a report shows.
 type view struct {
 	Report  *reports.Report
 	Filters filters
@@ -56,13 +55,11 @@ type view struct {
 	totals reports.Summary
 }
 
-// summaryView is the top of home: the period in a few figures.
 type summaryView struct {
 	Tiles   []tile
 	Balance balanceView
 }
 
-// tile is a figure.
 type tile struct{ Name, Value, Unit, Remark, Class, Address string }
 
 func newView(r *reports.Report, f filters, known *directory) *view {
@@ -113,7 +110,6 @@ var outlinedBy = map[string][]string{
 	"order-ledger": {"status"}, "expected-collections": byFleet, "fleet-statement": byFleet, "exceptions": {"kind", "reason"},
 }
 
-// readReport reads what the page of a report shows.
 func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(queriesAtOnce)
@@ -162,7 +158,6 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 	return nil
 }
 
-// readTable reads the totals and a page of rows.
 func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error {
 	o, err := v.Report.Outline(ctx, p.archive, v.Filters.params, outlinedBy[v.Report.Name]...)
 	if err != nil {

@@ -1,36 +1,30 @@
 package layout
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // Chart is a picture of figures that also stand in a table below it, for those
 // who cannot see it or have no scripts. Show it with {{template "chart" .C}},
-// where .C is a *Chart.
+// where .C is a *Chart. The JSON is what panel.js draws.
 type Chart struct {
 	// ID is unique on the page; a chart that refreshes itself keeps its canvas
 	// by it.
-	ID    string
-	Title string
-	// Unit of the values, such as "orders" or "TRY".
-	Unit    string
-	Stacked bool
-	// Across lays bars on their side, for long labels.
-	Across bool
-	Labels []string
-	Series []Series
+	ID      string   `json:"-"`
+	Title   string   `json:"-"`
+	Unit    string   `json:"unit"` // of the values, such as "orders" or "TRY"
+	Stacked bool     `json:"stacked,omitempty"`
+	Across  bool     `json:"across,omitempty"` // bars on their side, for long labels
+	Labels  []string `json:"labels"`
+	Series  []Series `json:"series"`
 }
 
-// Series is one colour of a chart, with a value for every label.
+// Series is one colour of a chart, with a value and a text for every label.
 type Series struct {
-	Name string
+	Name string `json:"name"`
 	// Tone is what the colour means: accent, good, bad, warn, quiet, or second;
 	// empty: one after the other.
-	Tone   string
-	Values []float64
-	// Texts are the values as the table writes them; nil: as they are.
-	Texts []string
+	Tone   string    `json:"tone,omitempty"`
+	Values []float64 `json:"values"`
+	Texts  []string  `json:"-"` // the values as the table writes them
 }
 
 // Counts is a series of whole numbers.
@@ -52,34 +46,7 @@ func Amounts(name, tone string, kurus []int64) Series {
 	return s
 }
 
-// Text is a value as the table below the chart writes it.
-func (s Series) Text(i int) string {
-	if i < len(s.Texts) {
-		return s.Texts[i]
-	}
-	if i < len(s.Values) {
-		return fmt.Sprint(s.Values[i])
-	}
-	return ""
-}
-
-// json is what panel.js draws. The texts stand in the table only.
 func (c *Chart) json() (string, error) {
-	type series struct {
-		Name   string    `json:"name"`
-		Tone   string    `json:"tone,omitempty"`
-		Values []float64 `json:"values"`
-	}
-	drawn := struct {
-		Unit    string   `json:"unit"`
-		Stacked bool     `json:"stacked,omitempty"`
-		Across  bool     `json:"across,omitempty"`
-		Labels  []string `json:"labels"`
-		Series  []series `json:"series"`
-	}{Unit: c.Unit, Stacked: c.Stacked, Across: c.Across, Labels: c.Labels}
-	for _, s := range c.Series {
-		drawn.Series = append(drawn.Series, series{s.Name, s.Tone, s.Values})
-	}
-	b, err := json.Marshal(drawn)
+	b, err := json.Marshal(c)
 	return string(b), err
 }

@@ -137,13 +137,6 @@ func Count(n int64) string {
 	return text
 }
 
-func magnitude(n int64) uint64 {
-	if n < 0 {
-		return -uint64(n)
-	}
-	return uint64(n)
-}
-
 func countOf(n any) (string, error) {
 	switch v := reflect.ValueOf(n); {
 	case v.CanInt():
@@ -156,12 +149,11 @@ func countOf(n any) (string, error) {
 
 // Money is an amount in kuruş as lira: "1,234.56".
 func Money(kurus int64) string {
-	sign := ""
+	sign, amount := "", uint64(kurus)
 	if kurus < 0 {
-		sign = "-"
+		sign, amount = "-", -amount
 	}
-	lira, cents := magnitude(kurus)/100, magnitude(kurus)%100
-	return fmt.Sprintf("%s%s.%02d", sign, Count(int64(lira)), cents)
+	return fmt.Sprintf("%s%s.%02d", sign, Count(int64(amount/100)), amount%100)
 }
 
 // moneyOf writes an amount that is not known as "–", which is not 0.
@@ -258,12 +250,11 @@ func said(alert *delivery.Error) string {
 
 // Fault is what a refusal says of one field; empty when it says nothing of it.
 func Fault(alert *delivery.Error, field string) string {
-	if alert == nil {
-		return ""
-	}
-	for _, f := range alert.Fields {
-		if f.Field == field {
-			return f.Message
+	if alert != nil {
+		for _, f := range alert.Fields {
+			if f.Field == field {
+				return f.Message
+			}
 		}
 	}
 	return ""

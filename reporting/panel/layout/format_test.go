@@ -103,18 +103,15 @@ func TestFault_FindsTheField(t *testing.T) {
 func TestChart_IsData(t *testing.T) {
 	t.Parallel()
 	hostile := `"><script>alert(1)</script>`
-	c := &Chart{ID: "c", Title: hostile, Unit: "orders", Labels: []string{hostile}, Series: []Series{{Name: hostile, Values: []float64{1.5}}}}
+	c := &Chart{ID: "c", Title: hostile, Unit: "orders", Labels: []string{hostile}, Series: []Series{{Name: hostile, Values: []float64{1.5}, Texts: []string{hostile}}}}
 	f := &Layout{}
 	must(t, f.loadAssets())
 	set, err := template.New("").Funcs(f.functions()).ParseFS(files, "page/parts.html")
 	must(t, err)
 	var b strings.Builder
 	must(t, set.ExecuteTemplate(&b, "chart", c))
-	if strings.Contains(b.String(), "<script") || !strings.Contains(b.String(), `<td class="number">1.5</td>`) {
+	if strings.Contains(b.String(), "<script") || !strings.Contains(b.String(), `<td class="number">&#34;&gt;&lt;script&gt;`) {
 		t.Errorf("rendered %s", b.String())
-	}
-	if (Series{Values: []float64{1}, Texts: []string{"1.00"}}).Text(0) != "1.00" || (Series{}).Text(3) != "" {
-		t.Error("a value is written otherwise than its text says")
 	}
 }
 

@@ -1,24 +1,12 @@
-// Package layout is what all pages of the panel have in common: the navigation,
-// stylesheet and scripts, how times, counts and money are written, lists with
-// filters and pages, charts, and what a page says when something was done or
-// refused.
+// Package layout is what all pages of the panel have in common: navigation, stylesheet,
+// scripts, formats, lists with filters and pages, charts, and refusals.
 //
-// A package of pages embeds its templates, has them parsed together with the
-// layout, and registers its handlers by role:
-//
-//	pages, err := l.Parse(files)
-//	l.Handle(mux, "GET /accounts", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
-//		return pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: …})
-//	})
-//
-// A page's template has the page's name and gets a *Page, whose Data is the view's.
-// A form that changes something carries {{template "csrf" .}}; its handler answers
-// with Redirect, or, refused, with Show and View.Refused, so that the reader sees
-// the form again. An error that a handler returns becomes a page of its own.
-//
-// Everything works without scripts but charts, whose figures stand in a table
-// below, and what refreshes itself. Nothing is loaded from elsewhere: see
-// assets/vendor/README.md.
+// A package of pages embeds its templates, parses them with Layout.Parse and registers
+// handlers by role with Layout.Handle. A template has its page's name and gets a *Page.
+// A form that changes something carries {{template "csrf" .}}; its handler answers with
+// Redirect, or with Show and View.Refused. An error that a handler returns becomes a page.
+// Everything but charts and refreshing works without scripts; nothing is loaded from
+// elsewhere (assets/vendor/README.md).
 package layout
 
 import (
@@ -56,18 +44,18 @@ type Layout struct {
 // every page names.
 func New(gate *auth.Gate, environment string, log *slog.Logger) (*Layout, error) {
 	l := &Layout{gate: gate, log: log, environment: environment}
-	if err := l.loadAssets(); err != nil {
-		return nil, fmt.Errorf("layout: %w", err)
+	err := l.loadAssets()
+	if err == nil {
+		l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html")
 	}
-	var err error
-	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
-		return nil, fmt.Errorf("layout: %w", err)
+	if err == nil {
+		_, err = svgmap.Define(l.templates)
 	}
-	if _, err := svgmap.Define(l.templates); err != nil {
-		return nil, fmt.Errorf("layout: %w", err)
+	if err == nil {
+		l.own, err = l.Parse(files, "page/refusal.html")
 	}
-	if l.own, err = l.Parse(files, "page/refusal.html"); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("layout: %w", err)
 	}
 	return l, nil
 }
@@ -89,9 +77,8 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serv
 func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := auth.IdentityOf(r.Context())
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		var err error = errToken
-		if reads || who.BySession() {
+		if auth.Reads(r) || who.BySession() {
 			err = serve(w, r)
 		}
 		if err != nil {
@@ -101,12 +88,10 @@ func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
 	return auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...))
 }
 
-// section is an entry of the navigation.
 type section struct {
 	Path, Name, Icon string
 	role             auth.Role
-	// Current: the page that is shown lies here.
-	Current bool
+	Current          bool
 }
 
 // sections are the navigation, in its order.
@@ -143,7 +128,6 @@ type asset struct {
 	content     []byte
 }
 
-// served are the assets, by the name that templates use.
 var served = []string{"panel.css", "panel.js", "icon.svg", "vendor/htmx.min.js", "vendor/chart.umd.min.js"}
 
 func (l *Layout) loadAssets() error {
@@ -163,7 +147,6 @@ func (l *Layout) loadAssets() error {
 	return nil
 }
 
-// address is what templates write for an asset.
 func (l *Layout) address(name string) (string, error) {
 	address, ok := l.addresses[name]
 	if !ok {
@@ -193,7 +176,7 @@ func (l *Layout) Assets() http.Handler {
 		switch {
 		case !ok:
 			http.NotFound(w, r)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case !auth.Reads(r):
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		default:

@@ -1,17 +1,19 @@
 package layout
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"vendorapi/internal/delivery"
 )
 
-// longestFilter bounds what is read of a filter, in bytes. No valid value but a
-// text is longer.
+// longestFilter bounds a filter, in bytes; only texts may be as long.
 const longestFilter = 200
 
 // Filters are the query parameters of a list, and what is wrong with them.
@@ -92,14 +94,28 @@ func With(query url.Values, name, value string) url.Values {
 // Link leads to one of several views. Show links with {{template "tabs" .Links}}.
 type Link struct {
 	Name, Address string
-	// Current: this is what is shown.
-	Current bool
+	Current       bool
 }
 
 // Choice is an option of a field. Show choices with {{template "options" .Choices}}.
 type Choice struct {
 	Value, Name string
 	Chosen      bool
+}
+
+// Choices are the options for ids, by name.
+func Choices[ID interface {
+	comparable
+	fmt.Stringer
+}](names map[ID]string, chosen ID) []Choice {
+	var all []Choice
+	for id, name := range names {
+		all = append(all, Choice{Value: id.String(), Name: name, Chosen: id == chosen})
+	}
+	slices.SortFunc(all, func(a, b Choice) int {
+		return cmp.Or(strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), strings.Compare(a.Value, b.Value))
+	})
+	return all
 }
 
 // Pager is where a page lies in a list. Show it with {{template "pager" .Pager}}.

@@ -32,10 +32,7 @@ func (l *Layout) Parse(files fs.FS, patterns ...string) (*Pages, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"page/*.html"}
 	}
-	parts, err := l.templates.Clone()
-	if err == nil {
-		parts, err = parts.ParseFS(files, patterns...)
-	}
+	parts, err := template.Must(l.templates.Clone()).ParseFS(files, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("layout: templates: %w", err)
 	}
@@ -44,11 +41,8 @@ func (l *Layout) Parse(files fs.FS, patterns ...string) (*Pages, error) {
 		if t.Tree == nil || l.templates.Lookup(t.Name()) != nil {
 			continue
 		}
-		set, err := parts.Clone()
-		if err == nil {
-			_, err = set.AddParseTree("content", t.Tree.Copy())
-		}
-		if err != nil {
+		set := template.Must(parts.Clone())
+		if _, err := set.AddParseTree("content", t.Tree.Copy()); err != nil {
 			return nil, fmt.Errorf("layout: template %s: %w", t.Name(), err)
 		}
 		p.whole[t.Name()] = set
@@ -78,12 +72,10 @@ type Page struct {
 	Environment string
 	Now         time.Time
 	// Done says what the request before this one did; see Redirect.
-	Done  template.HTML
-	Alert *delivery.Error
-	// RequestID is what the log knows a failure by.
+	Done      template.HTML
+	Alert     *delivery.Error
 	RequestID string
-	// Path of the request, for forms.
-	Path string
+	Path      string
 }
 
 // Show answers with a whole page: the template of this name within the layout.
@@ -116,10 +108,7 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page)
 
 func (p *Pages) page(r *http.Request, v View) *Page {
 	who := auth.IdentityOf(r.Context())
-	page := &Page{
-		View: v, User: who.Name, CSRF: who.CSRF, Environment: p.layout.environment, Now: time.Now(),
-		Path: r.URL.Path,
-	}
+	page := &Page{View: v, User: who.Name, CSRF: who.CSRF, Environment: p.layout.environment, Now: time.Now(), Path: r.URL.Path}
 	var done strings.Builder
 	if key := r.URL.Query().Get(doneKey); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
 		page.Done = template.HTML(strings.TrimSpace(done.String()))
