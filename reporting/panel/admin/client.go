@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,18 +105,17 @@ func (c *Client) Do(ctx context.Context, operator, method, path string, body, in
 	if err != nil {
 		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
 	}
-	a, err := c.send(req)
+	status, raw, err := c.send(req)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = ctx.Err()
 	case err == nil:
-		err = a.read(into)
+		err = read(status, raw, into)
 	}
-	var refusal *delivery.Error
-	if err != nil && !errors.As(err, &refusal) {
-		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
+	if refusal := (*delivery.Error)(nil); err == nil || errors.As(err, &refusal) {
+		return err
 	}
-	return err
+	return fmt.Errorf("admin API: %s %s: %w", method, path, err)
 }
 
 func (c *Client) request(ctx context.Context, operator, method, path string, body any) (*http.Request, error) {
@@ -153,24 +153,20 @@ func printable(operator string) bool {
 		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-type answer struct {
-	status int
-	raw    []byte
-}
-
-func (c *Client) send(req *http.Request) (*answer, error) {
+func (c *Client) send(req *http.Request) (status int, raw []byte, err error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w: no gateway answers: %w", delivery.ErrUnavailable, err)
+		return 0, nil, fmt.Errorf("%w: no gateway answers: %w", delivery.ErrUnavailable, err)
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
+	raw, err = io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
 	if err != nil {
-		return nil, fmt.Errorf("%w: the gateway's answer broke off: %w", delivery.ErrUnavailable, err)
+		return 0, nil, fmt.Errorf("%w: the gateway's answer broke off: %w", delivery.ErrUnavailable, err)
 	}
-	return &answer{status: resp.StatusCode, raw: raw}, nil
+	return resp.StatusCode, raw, nil
 }
 
+// envelope is every answer of the gateway (spec, "Response envelope").
 type envelope struct {
 	Success *bool           `json:"success"`
 	Message string          `json:"message"`
@@ -187,64 +183,43 @@ type detail struct {
 
 var errNoEnvelope = errors.New("no envelope of the gateway's")
 
-// read decodes the data of a success. Status and envelope must say the same.
-func (a *answer) read(into any) error {
+// read decodes the data of a success, and makes an error of everything else. Status
+// and envelope must say the same.
+func read(status int, raw []byte, into any) error {
+	var e envelope
+	var d detail
+	err := json.Unmarshal(raw, &e)
+	success := status >= 200 && status < 300
 	switch {
-	case a.status >= 500:
-		return a.failure()
-	case a.status == http.StatusUnauthorized:
+	case status >= 500:
+		if err == nil && json.Unmarshal(e.Data, &d) == nil && d.RequestID != "" { // the gateway's log says more
+			return fmt.Errorf("%w: the gateway answered %d, request id %.64q", delivery.ErrUnavailable, status, d.RequestID)
+		}
+		return fmt.Errorf("%w: the gateway answered %d", delivery.ErrUnavailable, status)
+	case status == http.StatusUnauthorized:
 		return ErrWrongKey
-	case len(a.raw) > largestAnswer:
-		return a.broken(errors.New("an answer of more than 1 MB"))
-	}
-	var e envelope
-	if err := json.Unmarshal(a.raw, &e); err != nil {
-		return a.broken(fmt.Errorf("%w: %w", errNoEnvelope, err))
-	}
-	success := a.status >= 200 && a.status < 300
-	switch {
+	case len(raw) > largestAnswer:
+		err = errors.New("an answer of more than 1 MB")
+	case err != nil:
+		err = fmt.Errorf("%w: %w", errNoEnvelope, err)
 	case e.Success == nil || len(e.Data) == 0:
-		return a.broken(errNoEnvelope)
-	case *e.Success != success || !success && a.status < 400:
-		return a.broken(errors.New("an envelope that contradicts the status"))
+		err = errNoEnvelope
+	case *e.Success != success || !success && status < 400:
+		err = errors.New("an envelope that contradicts the status")
 	case !success:
-		return a.refusal(&e)
-	case into == nil:
+		if err = json.Unmarshal(e.Data, &d); err == nil && d.ErrorCode != "" {
+			wait := min(max(d.RetryAfterSeconds, 0), int64(longestWait/time.Second))
+			return &delivery.Error{Code: d.ErrorCode, Message: e.Message, Fields: d.Fields, RetryAfter: time.Duration(wait) * time.Second}
+		}
+		err = cmp.Or(err, errors.New("a refusal without errorCode"))
+	case into != nil:
+		err = json.Unmarshal(e.Data, into)
+	}
+	switch {
+	case err == nil:
 		return nil
+	case status < 400 || json.Valid(raw): // it could hold a secret that the gateway has just issued
+		return fmt.Errorf("answered %d with %d bytes that cannot be used: %w", status, len(raw), err)
 	}
-	if err := json.Unmarshal(e.Data, into); err != nil {
-		return a.broken(err)
-	}
-	return nil
-}
-
-func (a *answer) refusal(e *envelope) error {
-	var d detail
-	if err := json.Unmarshal(e.Data, &d); err != nil {
-		return a.broken(err)
-	}
-	if d.ErrorCode == "" {
-		return a.broken(errors.New("a refusal without errorCode"))
-	}
-	wait := min(max(d.RetryAfterSeconds, 0), int64(longestWait/time.Second))
-	return &delivery.Error{Code: d.ErrorCode, Message: e.Message, Fields: d.Fields, RetryAfter: time.Duration(wait) * time.Second}
-}
-
-// failure names the request id under which the gateway's log says more.
-func (a *answer) failure() error {
-	var e envelope
-	var d detail
-	if json.Unmarshal(a.raw, &e) == nil && json.Unmarshal(e.Data, &d) == nil && d.RequestID != "" {
-		return fmt.Errorf("%w: the gateway answered %d, request id %.64q", delivery.ErrUnavailable, a.status, d.RequestID)
-	}
-	return fmt.Errorf("%w: the gateway answered %d", delivery.ErrUnavailable, a.status)
-}
-
-// broken is an answer that no gateway gives. JSON and what claims to be a success is
-// not shown: it could hold a secret that the gateway has just issued.
-func (a *answer) broken(cause error) error {
-	if a.status < 400 || json.Valid(a.raw) {
-		return fmt.Errorf("answered %d with %d bytes that cannot be used: %w", a.status, len(a.raw), cause)
-	}
-	return fmt.Errorf("answered %d with %.200q: %w", a.status, a.raw, cause)
+	return fmt.Errorf("answered %d with %.200q: %w", status, raw, err) // maybe a proxy's page
 }

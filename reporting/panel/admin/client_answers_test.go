@@ -181,9 +181,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(401, `{}`)
 	f.Add(404, `null`)
 	f.Fuzz(func(t *testing.T, status int, body string) {
-		a := answer{status: status, raw: []byte(body)}
 		var into any
-		err := a.read(&into)
+		err := read(status, []byte(body), &into)
 		if ok := status >= 200 && status < 300; err == nil && !ok {
 			t.Errorf("%d is a success", status)
 		}

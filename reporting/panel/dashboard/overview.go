@@ -145,7 +145,28 @@ type tile struct {
 func newTile(name, link string) tile { return tile{Name: name, Link: link, Value: "–"} }
 
 func (s *seen) tiles() []tile {
-	tiles := slices.Concat(s.orderTiles(), s.webhookTiles())
+	// Of refusals no share is shown: most kinds of requests are only counted when
+	// they are refused.
+	minute, orders, rejected := newTile("Orders a minute", ""), newTile("Orders an hour", ""), newTile("Requests refused", "")
+	if h, ok := s.past(); ok {
+		minute.Value, minute.Note = layout.Count(h.last().Created), layout.Count(h.running.Created)+" so far in this one"
+		orders.Value, orders.Note = layout.Count(h.orders), layout.Count(h.ended)+" ended"
+		rejected.Value, rejected.Note = layout.Count(h.refused), "in the hour"
+		if codes := h.ranked(); len(codes) > 0 {
+			rejected.Note += ", most often " + strings.ToLower(strings.ReplaceAll(string(codes[0]), "_", " "))
+		}
+	}
+	open := newTile("In progress", "/orders?status="+openStatus)
+	refused, dead := newTile("Refused updates", "/refused-updates"), newTile("Dead letters", "/dead-letters")
+	if s.stats != nil {
+		open.Value = layout.Count(s.stats.InFlight)
+		refused.Value, refused.Note = layout.Count(s.stats.RefusedUpdates), "of couriers, on record"
+		dead.Value, dead.Tone = layout.Count(s.stats.DeadLetters), toneIf(s.stats.DeadLetters > 0, "bad")
+	}
+	if !s.history {
+		open.Link, open.Note = "", "a list needs ClickHouse"
+	}
+	tiles := append([]tile{minute, orders, rejected, open}, s.webhookTiles()...)
 	for _, role := range roles {
 		t := newTile(role.name+" lag", "")
 		if lag, ok := s.lags[role.role]; ok {
@@ -157,34 +178,7 @@ func (s *seen) tiles() []tile {
 		}
 		tiles = append(tiles, t)
 	}
-	refused, dead := newTile("Refused updates", "/refused-updates"), newTile("Dead letters", "/dead-letters")
-	if s.stats != nil {
-		refused.Value, refused.Note = layout.Count(s.stats.RefusedUpdates), "of couriers, on record"
-		dead.Value, dead.Tone = layout.Count(s.stats.DeadLetters), toneIf(s.stats.DeadLetters > 0, "bad")
-	}
 	return append(tiles, refused, dead)
-}
-
-func (s *seen) orderTiles() []tile {
-	// Of refusals no share is shown: most kinds of requests are only counted when
-	// they are refused.
-	minute, orders, refused := newTile("Orders a minute", ""), newTile("Orders an hour", ""), newTile("Requests refused", "")
-	if h, ok := s.past(); ok {
-		minute.Value, minute.Note = layout.Count(h.last().Created), layout.Count(h.running.Created)+" so far in this one"
-		orders.Value, orders.Note = layout.Count(h.orders), layout.Count(h.ended)+" ended"
-		refused.Value, refused.Note = layout.Count(h.refused), "in the hour"
-		if codes := h.ranked(); len(codes) > 0 {
-			refused.Note += ", most often " + strings.ToLower(strings.ReplaceAll(string(codes[0]), "_", " "))
-		}
-	}
-	open := newTile("In progress", "/orders?status="+openStatus)
-	if s.stats != nil {
-		open.Value = layout.Count(s.stats.InFlight)
-	}
-	if !s.history {
-		open.Link, open.Note = "", "a list needs ClickHouse"
-	}
-	return []tile{minute, orders, refused, open}
 }
 
 func (s *seen) webhookTiles() []tile {
@@ -207,7 +201,7 @@ func (s *seen) webhookTiles() []tile {
 	if !slices.Contains(s.lost, endpointsPart) {
 		var n int64
 		for _, e := range s.endpoints {
-			if e.State == ledger.EndpointUnreachable || e.State == ledger.EndpointGone {
+			if unreachableOrGone(e) {
 				n++
 			}
 		}
@@ -215,6 +209,10 @@ func (s *seen) webhookTiles() []tile {
 		unreachable.Tone = toneIf(n > 0, "bad")
 	}
 	return []tile{waiting, breakers, unreachable}
+}
+
+func unreachableOrGone(e *ledger.WebhookEndpoint) bool {
+	return e.State == ledger.EndpointUnreachable || e.State == ledger.EndpointGone
 }
 
 func (s *seen) age(t time.Time) string {
@@ -350,29 +348,25 @@ func (s *seen) systemConcerns() (list []concern) {
 
 // refusalConcerns count the refused updates of a day; late deliveries apart.
 func (s *seen) refusalConcerns() (list []concern) {
-	late := concern{State: "late", Tone: "bad", Link: "/refused-updates", Note: "Delivered was reported after the order had ended: the amount may have been collected"}
-	other := concern{State: "refused", Tone: "warn", Link: "/refused-updates", Note: "in the last 24 hours; each with its reason in the list"}
-	var lates, others int64
-	for _, u := range s.refused {
-		switch {
-		case s.older(refusedPeriod, u.At):
-		case u.Late:
-			lates, late.Since = lates+1, u.At
-		default:
-			others, other.Since = others+1, u.At
+	for _, kind := range []struct {
+		late                          bool
+		state, tone, one, many, notes string
+	}{
+		{true, "late", "bad", "late delivery", "late deliveries", "Delivered was reported after the order had ended: the amount may have been collected"},
+		{false, "refused", "warn", "refused update", "refused updates", "in the last 24 hours; each with its reason in the list"},
+	} {
+		c, n := concern{State: kind.state, Tone: kind.tone, Link: "/refused-updates", Note: kind.notes}, int64(0)
+		for _, u := range s.refused {
+			if u.Late == kind.late && !s.older(refusedPeriod, u.At) {
+				n, c.Since = n+1, u.At
+			}
 		}
-	}
-	if len(s.refused) == mostRefused {
-		late.Note += "; there may be more"
-		other.Note += "; there may be more"
-	}
-	if lates > 0 {
-		late.Subject = plural(lates, "late delivery", "late deliveries")
-		list = append(list, late)
-	}
-	if others > 0 {
-		other.Subject = plural(others, "refused update", "refused updates")
-		list = append(list, other)
+		if len(s.refused) == mostRefused {
+			c.Note += "; there may be more"
+		}
+		if c.Subject = plural(n, kind.one, kind.many); n > 0 {
+			list = append(list, c)
+		}
 	}
 	return list
 }
@@ -383,7 +377,7 @@ func (s *seen) endpointConcerns() (list []concern) {
 		c := concern{Subject: "Webhooks of " + names.of(e.Account), Link: "/webhooks/" + e.Account.String(), Since: e.StateSince,
 			State: string(e.State), Note: plural(e.Backlog, "event waits", "events wait")}
 		switch {
-		case e.State == ledger.EndpointUnreachable, e.State == ledger.EndpointGone:
+		case unreachableOrGone(e):
 			c.Tone = "bad"
 		case e.BreakerOpen:
 			c.Tone, c.State, c.Since = "warn", "breaker open", e.BreakerSince
