@@ -31,8 +31,7 @@ const partTimeout = 3 * time.Second
 
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
 type Pages struct {
-	// TrackingURL is the customers' link of an order, for operators to follow;
-	// optional. Set it before Routes.
+	// TrackingURL is the customers' link of an order; optional. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
 	Programs    []Program
 
@@ -50,7 +49,6 @@ type Pages struct {
 	probed atomic.Pointer[[]readiness] // one for each of Programs
 }
 
-// New reads the templates. It connects to nothing.
 func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -80,8 +78,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	}
 }
 
-// reading reads the parts of a page side by side and remembers those that could
-// not be read.
+// reading reads the parts of a page side by side and remembers the unread ones.
 type reading struct {
 	ctx  context.Context
 	log  *slog.Logger

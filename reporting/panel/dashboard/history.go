@@ -46,8 +46,6 @@ ORDER BY sequence LIMIT 100`
 PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
 ORDER BY reported_at LIMIT 20`
 
-	// The table is sorted by account, day and event, so that as little is read as
-	// the order has.
 	attemptsSQL = `SELECT event_id, toUnixTimestamp64Milli(at), state, attempt, http_status, error, milliseconds, replay, probe
 FROM webhook_outcomes
 PREWHERE account_id = {account:UUID} AND day BETWEEN {from:Date} AND {to:Date} AND event_id IN {events:Array(String)}
@@ -87,8 +85,7 @@ type pastOrder struct {
 	Ordered time.Time // zero: not given
 	Ready   time.Time
 	Updated time.Time
-	// unreadable is why the row cannot be understood: one of a newer release, or
-	// one that no program of this service wrote. Its place in a list is known.
+	// unreadable is why the row cannot be understood: it may be of a newer release.
 	unreadable error
 }
 
@@ -135,15 +132,13 @@ func lira(kurus int64) delivery.Money {
 	return delivery.Money{Minor: kurus, Set: true}
 }
 
-// pastPage are the orders of a page that could be read.
 type pastPage struct {
 	rows   []orderRow
 	unread int     // rows that could not
 	last   *cursor // the last row, read or not; nil when there are no more
 }
 
-// pageOf reads at most limit rows of a search. A row that cannot be understood is
-// counted and logged.
+// pageOf reads at most limit rows. Those that cannot be understood are counted and logged.
 func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage, err error) {
 	sql, args := s.pageSQL(limit)
 	orders, err := query(ctx, p.archive, sql, args, scanOrder)
@@ -165,10 +160,9 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 	return page, err
 }
 
-// pageSQL finds the orders of a page by the columns that it needs for that, and
-// reads the others of these orders only. What never changes of an order is
-// compared before its versions are (PREWHERE), the rest in its latest version. The
-// business days come first: they say which partitions are read at all.
+// pageSQL finds the orders of a page first and reads the other columns of these only. What
+// never changes is compared in PREWHERE, before the versions are, the rest in the latest
+// version. The business days say which partitions are read.
 func (s *search) pageSQL(limit int) (sql string, args []any) {
 	var fixed, latest []string
 	add := func(list *[]string, condition string, named ...any) {
@@ -216,8 +210,7 @@ WHERE (account_id, business_day, order_id) GLOBAL IN (
 ` + newestFirst, args
 }
 
-// pastOrder reads one order; nil when ClickHouse does not have it, errUnreadable
-// when its row cannot be understood.
+// pastOrder is nil when ClickHouse does not have it; errUnreadable as in pastOrder.
 func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (*pastOrder, error) {
 	found, err := query(ctx, p.archive, orderSQL, orderArgs(delivery.AccountID{}, id), scanOrder)
 	if err != nil || len(found) == 0 {
@@ -239,8 +232,6 @@ func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id de
 	})
 }
 
-// lateDeliveries reads when couriers say to have delivered an order that had
-// ended otherwise.
 func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]time.Time, error) {
 	return query(ctx, p.archive, lateSQL, orderArgs(account, id), func(rows driver.Rows) (time.Time, error) {
 		var at int64
@@ -249,8 +240,7 @@ func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, 
 	})
 }
 
-// attemptDays is how long after its creation an order's events can still have
-// been sent: retries end after a day, and replays with the order's time in Redis.
+// attemptDays is how long after its creation events of an order can have been sent.
 const attemptDays = 31
 
 func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) ([]ledger.AttemptRecord, error) {

@@ -21,14 +21,12 @@ const (
 	refreshedAfterEnd = 25 * time.Hour
 )
 
-// orderView is what Redis and ClickHouse know of an order, and what the templates
-// of its page show.
+// orderView is what Redis and ClickHouse know of an order, for its templates.
 type orderView struct {
 	orderRow
 	At   time.Time
 	Lost []string
-	// Record is the order in Redis; nil: it is not there, and all comes from
-	// ClickHouse, or RedisUnavailable.
+	// Record is nil when all comes from ClickHouse.
 	Record           *delivery.Order
 	RedisUnavailable bool
 	Live             bool // the page refreshes itself
@@ -47,8 +45,7 @@ type orderView struct {
 
 var errNoOrder = delivery.Refuse(delivery.CodeOrderNotFound, "there is no such order")
 
-// errCannotTell is the answer when the order is not in Redis and ClickHouse does
-// not say whether it ever was.
+// errCannotTell: it is not in Redis, and ClickHouse does not answer.
 var errCannotTell = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: 5 * time.Second,
 	Message: "whether there is such an order cannot be told right now: it is not among those that can be read"}
 
@@ -63,7 +60,6 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
 }
 
-// readOrder reads the order first, which tells where the rest is.
 func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
 	id, err := delivery.ParseOrderID(r.PathValue("id"))
 	if err != nil {
@@ -199,8 +195,7 @@ func (v *orderView) CancelNote() string {
 	return v.Record.Changes[len(v.Record.Changes)-1].Note
 }
 
-// draw shows where the order's places are. Couriers report their position by itself
-// and with their updates.
+// draw uses the last position: couriers report it by itself and with their updates.
 func (v *orderView) draw() {
 	v.Position = v.Record.Location
 	for _, c := range v.Record.Changes {

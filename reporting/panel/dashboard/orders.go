@@ -33,7 +33,6 @@ var periods = []int{1, 7, 30, 90, 366}
 
 const openStatus = "open"
 
-// search is what an operator looks for.
 type search struct {
 	text    string             // order id's beginning, external order id, store id, or part of a store's name; empty: all
 	account delivery.AccountID // zero: all
@@ -99,8 +98,7 @@ func clean(text string) string {
 	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// named is the order that the text names by its id or by that of one of its
-// events; false when it names none.
+// named is the order whose id, or an event's, the text is.
 func (s *search) named() (delivery.OrderID, bool) {
 	if id, err := delivery.ParseOrderID(strings.ToLower(s.text)); err == nil {
 		return id, true
@@ -109,11 +107,9 @@ func (s *search) named() (delivery.OrderID, bool) {
 	return id, err == nil
 }
 
-// idPrefix is the beginning of an order's id, as lists show it: 8 hexadecimal
-// digits, then maybe more of the id or the sign that it goes on.
+// idPrefix is the beginning of an order's id, as lists show it.
 var idPrefix = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F-]{0,27})?…?$`)
 
-// prefix is that beginning; empty: the text is none.
 func (s *search) prefix() string {
 	if !idPrefix.MatchString(s.text) {
 		return ""
@@ -134,7 +130,6 @@ func (s *search) holds(o *orderRow) bool {
 	return true
 }
 
-// address is where the search leads, from another place in the list on.
 func (s *search) address(after *cursor) string {
 	q := url.Values{"q": {s.text}, "status": {s.statusValue()}, "days": {strconv.Itoa(s.days)}}
 	if !s.account.IsZero() {
@@ -220,8 +215,7 @@ func (o *orderRow) update(from *delivery.Order) {
 	}
 }
 
-// Reason is why the order ended as it did; empty for one that was delivered or
-// has not ended.
+// Reason is why the order ended; empty when it was delivered or has not ended.
 func (o *orderRow) Reason() string {
 	if o.Status == delivery.Cancelled && o.Cancel == "" {
 		return "no reason given"
@@ -284,8 +278,7 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 	return f
 }
 
-// merge puts the rows in order, each order once, the first of it, and cuts them to
-// a page.
+// merge sorts the rows, keeps the first of each order, and cuts them to a page.
 func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 	known := map[delivery.OrderID]bool{}
 	for _, o := range all {
@@ -305,8 +298,7 @@ func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 	return rows, next
 }
 
-// refresh shows the rows' orders as they are now, where Redis has them: the
-// exporter may be behind. Those that no longer match are dropped.
+// refresh shows the orders as Redis has them now, and drops those that match no more.
 func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orderRow, error) {
 	ids := make([]delivery.OrderID, len(rows))
 	for i := range rows {
@@ -328,7 +320,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	return kept, nil
 }
 
-// storeNames reads the names of the rows' stores that came without: those of Redis.
+// storeNames reads the names that rows of Redis lack.
 func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
 	var nameless []ledger.StoreName
 	for i := range rows {
@@ -343,7 +335,6 @@ func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.Sto
 	return stores, err
 }
 
-// ordersView is what the template "orders" shows.
 type ordersView struct {
 	Text, Account               string
 	Accounts, Statuses, Periods []layout.Choice // Accounts nil: too many, the id is typed

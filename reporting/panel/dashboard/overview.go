@@ -30,14 +30,12 @@ const (
 	listAge     = 5 * time.Second // accounts and webhook endpoints: there may be 10,000
 	refusedAge  = 10 * time.Second
 	pingAge     = 5 * time.Second
-	// pingStale is until when ClickHouse's last answer is used while it is asked
-	// again: when it hangs, what Redis knows is shown without waiting.
+	// pingStale is until when the last answer is used while ClickHouse hangs.
 	pingStale   = 10 * time.Second
 	pingTimeout = time.Second
 )
 
-// seen is what the overview is made of. What could not be read is nil or zero,
-// and named in lost.
+// seen is what the overview is made of; what could not be read is nil and in lost.
 type seen struct {
 	at        time.Time
 	lost      []string
@@ -87,8 +85,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	return s, nil
 }
 
-// roles are the workers, and how old the oldest entry of each may be before it
-// needs attention.
+// roles are the workers, and how old their oldest entry may be.
 var roles = []struct {
 	role    ledger.Role
 	name    string
@@ -104,11 +101,10 @@ func (s *seen) older(than time.Duration, t time.Time) bool {
 }
 
 type overviewView struct {
-	At      time.Time
-	Lost    []string
-	History bool
-	Tiles   []tile
-	// Charts; see charts.
+	At                         time.Time
+	Lost                       []string
+	History                    bool
+	Tiles                      []tile
 	Orders, Outcomes, Refusals *layout.Chart
 	Attention                  []concern
 	More                       int // concerns that are not listed
@@ -145,8 +141,7 @@ type tile struct {
 func newTile(name, link string) tile { return tile{Name: name, Link: link, Value: "–"} }
 
 func (s *seen) tiles() []tile {
-	// Of refusals no share is shown: most kinds of requests are only counted when
-	// they are refused.
+	// Most kinds of requests are only counted when refused, so no share is shown.
 	minute, orders, rejected := newTile("Orders a minute", ""), newTile("Orders an hour", ""), newTile("Requests refused", "")
 	if h, ok := s.past(); ok {
 		minute.Value, minute.Note = layout.Count(h.last().Created), layout.Count(h.running.Created)+" so far in this one"
@@ -263,7 +258,6 @@ func (s *seen) past() (h hour, ok bool) {
 	return h, true
 }
 
-// ranked are the error codes of the refusals, the most frequent first.
 func (h *hour) ranked() []delivery.Code {
 	return slices.SortedFunc(maps.Keys(h.byCode), func(a, b delivery.Code) int {
 		return cmp.Or(cmp.Compare(h.byCode[b], h.byCode[a]), cmp.Compare(a, b))

@@ -26,8 +26,7 @@ type readiness struct {
 	since time.Time // when wrong was seen first, as far as this process knows
 }
 
-// Probe asks the programs until ctx ends, so that it is known since when one does
-// not answer.
+// Probe asks the programs until ctx ends.
 func (p *Pages) Probe(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.probe(ctx)

@@ -34,8 +34,7 @@ type step struct {
 	Courier delivery.Courier // zero: nobody, or not known any more
 }
 
-// event reports whether the step sent a webhook: all do but the creation, whose
-// answer was synchronous.
+// event reports whether the step sent a webhook: all but the creation.
 func (s *step) event() bool { return delivery.Sequence(s.Version) > 1 }
 
 func stepsOf(o *delivery.Order) []step {
@@ -65,8 +64,7 @@ type stepView struct {
 	State    string
 	Tone     string
 	NextAt   time.Time // zero: nothing is planned, as far as is known
-	// Due: the planned time is past, and the receiver's breaker or another event
-	// of its queue comes first.
+	// Due: the time is past, and the breaker or another event of the queue comes first.
 	Due bool
 }
 
@@ -90,8 +88,7 @@ func (a *attemptView) StateName() string {
 // Sent reports whether anything went out at all.
 func (a *attemptView) Sent() bool { return a.State != "notSent" }
 
-// Result is what came back: the answer's status, and what went wrong if the
-// status alone does not say it.
+// Result is the answer's status, and what else went wrong.
 func (a *attemptView) Result() string {
 	status := ""
 	if a.HTTPStatus != 0 {
@@ -126,8 +123,7 @@ func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all 
 	return all
 }
 
-// timeline puts the attempts beside their steps. What belongs to no step, because
-// the history was lost with a part of Redis, is counted as omitted.
+// timeline puts the attempts beside their steps; those of lost steps are omitted.
 func timeline(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
 	byEvent := map[string][]ledger.AttemptRecord{}
 	for _, a := range attempts {

@@ -17,13 +17,11 @@ const balancePath = home + "/ties"
 
 const linesPath = home + "/control-totals/lines"
 
-// What the column ties of control totals says.
 const (
 	tiesYes = "yes"
 	tiesNo  = "no"
 )
 
-// The result over all lines.
 const (
 	balanced = "balanced"
 	differs  = "differs"
@@ -79,8 +77,7 @@ var lineNames = map[string][2]string{
 	"exceptions":           {"Exceptions", "among those created in the period"},
 }
 
-// resultOf is the worst that a line says: a difference, then that nothing is
-// known.
+// resultOf is the worst that a line says.
 func resultOf(lines [][]reports.Cell) string {
 	result := balanced
 	for _, line := range lines {
@@ -120,13 +117,12 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 	return c
 }
 
-// plainAddress is that of the file which a digest is of.
 func plainAddress(r *reports.Report, v reports.Values) string {
 	return address(downloadPath(r, reports.CSVPlain), v) + "&plain=1" // the period is always given
 }
 
-// differencesOf compares a line with what it should be: what was created with
-// the order ledger, everything else with the orders that ended in the period.
+// differencesOf compares what was created with the order ledger, everything else with
+// the orders that ended in the period.
 func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []difference) {
 	for i := range control.Columns {
 		c := &control.Columns[i]

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// directoryTimeout is how long a page waits for names. They are
-	// convenient, not necessary.
+	// directoryTimeout is how long a page waits for names, which it can do without.
 	directoryTimeout = 2 * time.Second
 	// maxChoices is how many names a page lists; beyond that a name is typed.
 	maxChoices = 100
@@ -74,8 +73,7 @@ func (ps *parties) name(id string) string {
 	return id
 }
 
-// labelOr is the name of an id, else the one that it had, else its beginning:
-// there is little room for it.
+// labelOr is the name of an id, else the one that it had, else its beginning.
 func (ps *parties) labelOr(id, earlier string) string {
 	return cmp.Or(ps.names[id], earlier, layout.Short(id)+"…")
 }
@@ -110,9 +108,8 @@ func (d *directory) named(v reports.Values) reports.Values {
 	return v
 }
 
-// Named reads the parameters of downloads, with names in the place of ids or ids.
-// unknown is that none has such an id or name, in Redis: a report without rows is then
-// a mistake.
+// Named reads the parameters of downloads, with ids or names. unknown: nobody in Redis has
+// such an id or name, so a report without rows is a mistake.
 func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (params reports.Params, unknown *delivery.FieldError, err error) {
 	known := &directory{}
 	if v.Account != "" || v.Fleet != "" {
@@ -124,8 +121,7 @@ func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (par
 	return params, p.findNames(ctx, known, &params), nil
 }
 
-// findNames completes the parameters: the names of account and fleet, and the id of a
-// store that was given by its name. unknown is as for Named.
+// findNames adds the names of account and fleet, and the id of a store given by its name.
 func (p *Pages) findNames(ctx context.Context, known *directory, params *reports.Params) (unknown *delivery.FieldError) {
 	if id := params.Account; !id.IsZero() {
 		if params.AccountName = known.Accounts.names[id.String()]; params.AccountName == "" && len(known.Accounts.all) > 0 {
@@ -144,9 +140,8 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 	return unknown
 }
 
-// storeID is the id of the store that was typed: an id as it is, or the name, in
-// any case, of stores that all have one id. known: it is one or the other, or that
-// cannot be told now.
+// storeID is the id of a store that was typed: an id as it is, or the name of stores that
+// all have one id. known: it is one of both, or that cannot be told now.
 func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed string) (id string, known bool) {
 	if typed == "" || !utf8.ValidString(typed) {
 		return typed, true
@@ -173,14 +168,13 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	return typed, more
 }
 
-// maxStores is among how many stores that are like what was typed it is looked for.
+// maxStores is among how many similar stores it is looked for.
 const maxStores = 1000
 
 // choice is the field of the filters that asks for an account or a fleet.
 type choice struct {
 	Field, Label, Value string
-	// Options are all there are; nil when they are too many or not known, and
-	// the value is typed.
+	// Options is nil when there are too many or none is known, and the value is typed.
 	Options []layout.Choice
 }
 
@@ -206,8 +200,7 @@ func (ps *parties) choice(field, label, value string) choice {
 	return c
 }
 
-// stores are an account's, for the field that asks for a store; nil without an
-// account, while Redis is unavailable, and beyond maxChoices only the first.
+// stores are the first maxChoices of an account; nil without an account or Redis.
 func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []layout.Choice {
 	if account.IsZero() {
 		return nil

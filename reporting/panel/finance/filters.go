@@ -15,18 +15,14 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// parameters are those of every page. Another one is refused, as downloads do: a
-// misspelt filter would show more than was meant.
+// Other parameters are refused: a misspelt filter would show more than was meant.
 var parameters = []string{"from", "to", "account", "fleet", "store", "kind", "page"}
 
-// maxTyped is how many characters of a value are looked at and shown again. No
-// right value is longer.
+// maxTyped bounds a value, in characters; no right one is longer.
 const maxTyped = 100
 
-// filters are what was asked for.
 type filters struct {
-	// Typed are the values as they came, or what stands for a period that was
-	// not given.
+	// Typed are the values as they came, with the period that stands for none.
 	Typed  reports.Values
 	params reports.Params
 	page   int
@@ -34,8 +30,7 @@ type filters struct {
 	refused bool
 }
 
-// readFilters reads the request's. VALIDATION_FAILED with the field, where
-// refused is set; MALFORMED_REQUEST.
+// readFilters: VALIDATION_FAILED, where refused is set, or MALFORMED_REQUEST.
 func readFilters(r *http.Request, known *directory, now time.Time) (filters, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -72,7 +67,6 @@ func (f filters) refuse() filters {
 	return f
 }
 
-// shortened cuts off what makes a value wrong in any case.
 func shortened(s string) string {
 	n := 0
 	for i := range s {
@@ -112,7 +106,6 @@ func queryOf(v reports.Values) url.Values {
 	return query
 }
 
-// address is a path with filters.
 func address(path string, v reports.Values) string { return layout.Address(path, queryOf(v)) }
 
 // shortcuts are periods that are asked for every day.

@@ -42,14 +42,12 @@ const (
 	// pageLimit and digestLimit end what takes too long.
 	pageLimit   = 30 * time.Second
 	digestLimit = 2 * time.Minute
-	// ClickHouse is asked every pingPause whether it answers, while a page waits
-	// for it. A report may take long; without an answer within pingLimit the page
-	// goes without figures.
+	// While a page waits for ClickHouse it is pinged; without an answer within pingLimit
+	// the page goes without figures.
 	pingPause = time.Second
 	pingLimit = 2500 * time.Millisecond
 )
 
-// Pages are finance's pages. It is safe for concurrent use.
 type Pages struct {
 	layout  *layout.Layout
 	pages   *layout.Pages
@@ -81,7 +79,6 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	p.layout.Handle(mux, "GET "+linesPath, auth.Finance, p.serveLines)
 }
 
-// summary is the report that home shows.
 var summary, control = mustFind("expected-collections"), mustFind("control-totals")
 
 func mustFind(name string) *reports.Report {
@@ -92,8 +89,7 @@ func mustFind(name string) *reports.Report {
 	return r
 }
 
-// serve answers with a report; of control totals with a page that fetches them,
-// since to add up and digest four reports takes longer than a page may.
+// serve answers with a report; control totals are fetched by their page, as they take long.
 func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	report := summary
 	if name := r.PathValue("report"); name != "" {
@@ -118,8 +114,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	return p.show(w, r, v, nil)
 }
 
-// serveLines answers with the control totals: with the part that the page
-// fetches, or with a whole page for those without scripts.
+// serveLines answers with the part that the page fetches, or a page without scripts.
 func (p *Pages) serveLines(w http.ResponseWriter, r *http.Request) error {
 	v, err := p.view(r, control)
 	if v == nil || err != nil {
@@ -178,9 +173,8 @@ func (p *Pages) without(v *view, err error) error {
 	return nil
 }
 
-// within does something when ClickHouse may be asked for it, and no longer than
-// limit. SERVICE_UNAVAILABLE when it has to wait or takes too long; ErrUnavailable
-// once ClickHouse does not answer.
+// within waits for a turn and ends do after limit: SERVICE_UNAVAILABLE when either takes
+// too long, ErrUnavailable once ClickHouse does not answer.
 func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time.Duration, do func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -18,8 +18,7 @@ const (
 	maxLabel  = 24 // characters of a name in a chart
 )
 
-// group is what the pieces of an outline with the same first column add up to: a
-// fleet's, or a kind's of exceptions.
+// group is the sum of the pieces with the same first column: a fleet or a kind.
 type group struct {
 	by    []string
 	name  string // a fleet's
@@ -36,7 +35,6 @@ func (g *group) add(other *group) {
 	}
 }
 
-// groupsOf adds up the pieces by their first column.
 func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[string]*group {
 	groups := map[string]*group{}
 	cash := r.Column("cashExpected")
@@ -59,8 +57,7 @@ func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[stri
 	return groups
 }
 
-// fleetsOf are the groups of fleets, named and in an order. Those beyond most are
-// one group together.
+// fleetsOf are the named fleets in an order; those beyond most are one together.
 func fleetsOf(groups map[string]*group, known *directory, most int, order func(a, b *group) int) []*group {
 	for id, g := range groups {
 		g.name = known.Fleets.labelOr(id, g.by[1])
@@ -83,9 +80,8 @@ var byFleet = []string{"fleetId", "fleetName"}
 // todaysCash stands among the columns for what is no column of the report.
 const todaysCash = -1
 
-// subtotals is a table of one row per fleet, with the report's columns; nil when
-// there is none. An outline by days also shows the cash of today, if today is
-// within the period.
+// subtotals has a row per fleet; nil: there are none. An outline by days also shows the
+// cash of today, if that is within the period.
 func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 	if !slices.Equal(outlinedBy[v.Report.Name], byFleet) || len(o.Pieces) == 0 {
 		return nil
@@ -140,8 +136,7 @@ func (v *view) chart(o *reports.Outline) {
 	}
 }
 
-// bars are the stretches of time of a chart: every day of the period, or every
-// month or year of a long one, whether something happened or not.
+// bars are the days of a chart, or the months or years of a long one, empty ones too.
 type bars struct {
 	labels []string
 	places map[string]int
@@ -179,7 +174,6 @@ func (b *bars) add(values []int64, day reports.Day, n int64) {
 	}
 }
 
-// collections is what was expected, by the day of delivery.
 func (v *view) collections(o *reports.Outline) *layout.Chart {
 	b := barsOf(v.Filters.params)
 	cash, card := make([]int64, len(b.labels)), make([]int64, len(b.labels))
@@ -192,12 +186,10 @@ func (v *view) collections(o *reports.Outline) *layout.Chart {
 		Series: []layout.Series{layout.Amounts("Cash", "accent", cash), layout.Amounts("Card", "second", card)}}
 }
 
-// outcomeSeries are the series of a chart by what has become of orders.
 func outcomeSeries(delivered, failed, cancelled []int64) []layout.Series {
 	return []layout.Series{layout.Counts("Delivered", "good", delivered), layout.Counts("Failed", "bad", failed), layout.Counts("Cancelled", "quiet", cancelled)}
 }
 
-// orders is how many were created, by what has become of them.
 func (v *view) orders(o *reports.Outline) *layout.Chart {
 	b := barsOf(v.Filters.params)
 	counts := map[string][]int64{}
@@ -224,8 +216,7 @@ func shortLabel(name string) string {
 	return name
 }
 
-// outcomes is what came of the orders of each fleet, those with the most first. It
-// has no labels when none has ended.
+// outcomes is by fleet, the largest first. It has no labels when no order has ended.
 func outcomes(o *reports.Outline, known *directory) *layout.Chart {
 	r := mustFind("fleet-statement")
 	columns := []int{r.Column("delivered"), r.Column("failed"), r.Column("cancelled")}
@@ -246,14 +237,12 @@ func outcomes(o *reports.Outline, known *directory) *layout.Chart {
 	return c
 }
 
-// kind is a kind of exceptions, what it means (the report's column reason), what to
-// do, and where its rows are.
+// kind is a kind of exceptions; Meaning is the report's column reason.
 type kind struct {
 	Name, Meaning, Todo, Address string
 	Rows, Amount, Collection     int64
 }
 
-// kindsOf sums the exceptions of each kind, the most frequent one first.
 func (v *view) kindsOf(o *reports.Outline) (kinds []kind) {
 	amount, collection := v.Report.Column("orderAmount"), v.Report.Column("collectionAmount")
 	for name, g := range groupsOf(v.Report, o, 0) {
@@ -276,9 +265,8 @@ func exceptionKinds(kinds []kind) *layout.Chart {
 	return c
 }
 
-// balance says of the fleet statement what the amount delivered is made of. Cash and
-// card are amounts to collect, all else is order amounts; the rest is what an amount
-// to collect differs from its order amount.
+// balance says what the amount delivered is made of. Cash and card are amounts to
+// collect, the others order amounts; the rest is by what these differ.
 func balance(r *reports.Report, s reports.Summary) string {
 	if r.Column("orderAmountDelivered") < 0 {
 		return ""

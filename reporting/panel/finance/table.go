@@ -10,9 +10,7 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// table is a report's rows as people read them: amounts beside what names the
-// row, so that they are in sight on every screen, then the rest. Downloads have
-// all columns, see layouts.
+// table is a report's rows for people, amounts beside what names the row; see layouts.
 type table struct {
 	Name    string
 	Columns []heading
@@ -48,8 +46,7 @@ type cell struct {
 	Below []string
 }
 
-// layouts are the columns of each report's table. A cell shows the first of its
-// keys, and the others below it.
+// layouts are the columns of the tables: the first key, and the others below it.
 var layouts = map[string][][]string{
 	"order-ledger": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"expectedCollection"}, {"paymentType"},
 		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},

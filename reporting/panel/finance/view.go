@@ -12,12 +12,10 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// pageRows is how many rows a page shows: fifty of the longest kind, with the
-// longest names and as cards for a phone, stay below 100 kB with all else.
+// pageRows of the longest kind stay below 100 kB with all else.
 const pageRows = 50
 
-// atOnceRows is up to how many rows the summary fetches its control totals by
-// itself: they read every order.
+// Up to atOnceRows the summary fetches its control totals, which read every order, itself.
 const atOnceRows = 100_000
 
 type view struct {
@@ -28,8 +26,7 @@ type view struct {
 	Tabs, Shortcuts, Downloads []layout.Link
 	Choices                    []choice
 	Stores                     []layout.Choice
-	// Read: the report was read, and has so many rows. Lost: ClickHouse did not
-	// answer.
+	// Read: the report was read. Lost: ClickHouse did not answer.
 	Read bool
 	Lost bool
 	Rows int64
@@ -181,8 +178,7 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error 
 	return nil
 }
 
-// tiles are the summary's figures. exceptions is how many there are among the
-// orders that were created in the period.
+// exceptions is how many there are of orders created in the period.
 func (v *view) tiles(exceptions int64) []tile {
 	total := func(key string) int64 { return v.Report.Total(v.totals, key) }
 	orders := func(key string) string {

@@ -1,12 +1,9 @@
-// Package svgmap draws maps as SVG out of our own data: where in Turkey a fleet
-// delivers, and where a store, a drop-off and a courier are. It uses no tiles,
-// scripts or other hosts, so nobody else learns which order somebody looks at. It
-// does not decide what may be seen: callers pass in places as coarse as they may be.
+// Package svgmap draws maps as SVG: where a fleet delivers, and where a store, a drop-off
+// and a courier are. It uses no tiles, scripts or other hosts, so nobody else learns
+// which order is looked at. Callers pass in places as coarse as they may be seen.
 //
-// The projection is the local equirectangular one: longitudes are shortened by the
-// cosine of the latitude in the middle. Within a city (20 km) that is right to a
-// thousandth, less than a pixel; over all of Turkey, 36° to 42°, east-west distances
-// at the edges are wrong by 4 %.
+// The projection is the local equirectangular one: right to a thousandth within a city
+// (20 km); over all of Turkey east-west distances at the edges are wrong by 4 %.
 package svgmap
 
 import (
@@ -24,14 +21,11 @@ import (
 // box, which begins at 0,0.
 type Map struct {
 	Width, Height int
-	// Title names the picture and Description says what it shows to those who
-	// do not see it. Text.
+	// Title names the picture, Description says what it shows.
 	Title, Description string
-	// Ashore says that all of the view is land: at a few kilometres there is no
-	// shore that the country's outline knows.
+	// Ashore: all of the view is land, as at a few kilometres.
 	Ashore bool
-	// Land and Coverage are filled, Grid and Way are lines: path data, each
-	// path of its own.
+	// Path data. Land and Coverage are filled, Grid and Way are lines.
 	Land, Coverage, Grid, Way []string
 	Marks                     []Mark
 	Bar                       *Bar
@@ -44,8 +38,7 @@ type Mark struct {
 	Radius float64 // of the circle around it, 0: none
 }
 
-// Kind is what a mark stands for; its class in the stylesheet is "map-" and the
-// kind.
+// Kind is what a mark stands for; its class is "map-" and the kind.
 type Kind string
 
 // The kinds of marks.
@@ -84,8 +77,7 @@ func Define(set *template.Template) (*template.Template, error) {
 	return set, nil
 }
 
-// Sizes of the maps. That of an order's places is about as wide as a phone, so
-// that its signs are as large there as they are meant.
+// Sizes of the maps. That of an order's places is about as wide as a phone.
 const (
 	countryWidth, countryHeight = 800, 360
 	closeWidth, closeHeight     = 640, 400
@@ -113,8 +105,7 @@ func Country(c *delivery.Coverage, title, description string) (*Map, error) {
 	return m, nil
 }
 
-// CloseUp draws a coverage as large as it fits, with a grid whose squares are
-// as wide as the scale bar. nil when there is nothing to show.
+// CloseUp draws a coverage as large as it fits; nil when there is nothing to show.
 func CloseUp(c *delivery.Coverage, title, description string) (*Map, error) {
 	area, err := polygonsOf(c)
 	part := area.Bound()
@@ -126,9 +117,8 @@ func CloseUp(c *delivery.Coverage, title, description string) (*Map, error) {
 	return m, nil
 }
 
-// Site draws a store within the coverage of its fleet, both as large as they
-// fit. Without a coverage it shows where in Turkey the store is; a store that is
-// no position on earth is not shown.
+// Site draws a store within the coverage of its fleet, or, without one, in Turkey. A store
+// that is no position on earth is not shown.
 func Site(c *delivery.Coverage, store delivery.Point, title, description string) (*Map, error) {
 	area, err := polygonsOf(c)
 	if err != nil {
@@ -181,8 +171,7 @@ func (m *Map) markIfSmall(p plane, part orb.Bound) {
 // is not shown.
 type Places struct {
 	Store, Dropoff, Courier *delivery.Point
-	// Blur is how coarse the drop-off is, in metres: a circle of that radius is
-	// drawn around it. 0: exact.
+	// Blur is how coarse the drop-off is, in metres; 0: exact.
 	Blur float64
 	// Lost says that the courier's position is old.
 	Lost bool

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// metresPerDegree of latitude, on the sphere: right to half a per cent, which
-	// is less than the width of a scale bar's line.
+	// metresPerDegree of latitude, on the sphere: right to half a per cent.
 	metresPerDegree = 111_195.0
 	// maxVertices bounds the paths of one layer: at 12 bytes a vertex and 14 for
 	// each path, a map stays below 40 kB.
@@ -27,13 +26,11 @@ const (
 	barShare = 0.28
 )
 
-// nothing is the bound that holds no point.
 var nothing = orb.Bound{Min: orb.Point{math.Inf(1), math.Inf(1)}, Max: orb.Point{math.Inf(-1), math.Inf(-1)}}
 
 func pointOf(p delivery.Point) orb.Point { return orb.Point{p.Longitude, p.Latitude} }
 
-// onEarth refuses what is no position: NaN, infinities, degrees that do not
-// exist.
+// onEarth refuses NaN, infinities and degrees that do not exist.
 func onEarth(p delivery.Point) bool {
 	return math.Abs(p.Latitude) <= 90 && math.Abs(p.Longitude) <= 180
 }
@@ -64,7 +61,6 @@ func polygonsOf(c *delivery.Coverage) (orb.MultiPolygon, error) {
 	return polygons, nil
 }
 
-// turkey is the country's outline, in degrees.
 func turkey() orb.MultiPolygon {
 	var land orb.MultiPolygon
 	for _, points := range delivery.TurkeyOutline() {
@@ -85,9 +81,8 @@ type plane struct {
 	scale         float64 // units for a degree of latitude
 }
 
-// fit is the plane on which the bound fills the view but for a margin. A bound of
-// less than minSpan metres is drawn as if it had as many, so that two points side
-// by side are not torn apart.
+// fit is the plane on which the bound fills the view but for a margin. A bound of less
+// than minSpan metres is drawn as if it had as many.
 func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
 	p := plane{width: float64(width), height: float64(height), middle: b.Center()}
 	p.cos = cosine(p.middle[1])
@@ -97,12 +92,10 @@ func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
 	return p
 }
 
-// at is where a point of the world is drawn.
 func (p plane) at(of orb.Point) (x, y float64) {
 	return p.width/2 + (of[0]-p.middle[0])*p.cos*p.scale, p.height/2 - (of[1]-p.middle[1])*p.scale
 }
 
-// units is how long metres are drawn.
 func (p plane) units(metres float64) float64 { return metres / metresPerDegree * p.scale }
 
 // bar is the longest of 1, 2 and 5 times a power of ten metres that has its
@@ -153,9 +146,8 @@ func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
 	return paths
 }
 
-// shorten leaves out the smallest corners, and holes and islands smaller than
-// those, until few enough are left. Each round is four times as coarse, and a
-// map's whole area ends it after a dozen.
+// shorten leaves out the smallest corners, holes and islands until few enough are left.
+// Each round is four times as coarse, and a dozen end it.
 func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
 	for area := finest; ; area *= 4 {
 		corners := simplify.VisvalingamThreshold(area)
@@ -226,7 +218,6 @@ func round(v float64) float64 { return math.Round(v*10)/10 + 0 }
 // appendNumber writes a rounded figure as path data has it.
 func appendNumber(b []byte, v float64) []byte { return strconv.AppendFloat(b, round(v), 'f', -1, 64) }
 
-// line is a straight line's path data.
 func line(x1, y1, x2, y2 float64) string {
 	return fmt.Sprintf("M%v %vL%v %v", round(x1), round(y1), round(x2), round(y2))
 }
