@@ -1,14 +1,18 @@
-// Package contract holds requests and answers against the OpenAPI documents, for
-// tests: what an answer has and the document has not is a fault, and so is a
-// request that the service accepted and the document would not allow.
-// It also records what was met, from which tests see what is documented and was never
-// tried. No program contains it.
+// Package contract compares requests and answers with the OpenAPI documents, for
+// tests. An answer may have nothing that is not documented, and a request that was
+// accepted must be one that the document allows. Documents record which answers they
+// have met, so that a test can list those that were never tried.
 package contract
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,27 +23,23 @@ import (
 
 // Document is the contract of one API. It is safe for concurrent use.
 type Document struct {
-	name string
-	// given is the document as it is published: what requests are held against.
-	// Answers are held against strict, in which no object may have members that are
-	// not documented. Clients must take such members, so the document itself does
-	// not forbid them.
-	given, strict *openapi3.T
-	// requests and answers hold the schemas of the two.
+	spec       *openapi3.T
+	operations []operation
+	// Requests are checked as published. Answers and events may have no members that
+	// are not documented; the document itself allows them, since clients must.
 	requests, answers *schemas
-	operations        []operation
-	events            map[string]*openapi3.Operation
-	base              string // the path in front of every path
-	account           *account
+
+	mu  sync.Mutex
+	met map[string]bool // as Unmet writes them
 }
 
-// operation is one endpoint in both readings.
+// operation is one endpoint.
 type operation struct {
-	id, method    string
-	place         string   // in the document
-	segments      []string // "{orderId}" stands for one segment
-	item          *openapi3.PathItem
-	given, strict *openapi3.Operation
+	*openapi3.Operation
+	method, path string
+	place        string              // in the document
+	target       *regexp.Regexp      // its groups are the path's parameters
+	common       openapi3.Parameters // of every operation of the path
 }
 
 // API reads one of the three documents, "vendor", "fleet" or "admin", once.
@@ -57,105 +57,133 @@ var documents = map[string]func() (*Document, error){
 	"admin":  sync.OnceValues(func() (*Document, error) { return parse("admin", openapi.Admin) }),
 }
 
-// parse reads and validates a document, its examples included.
+// parse reads and validates a document with its examples.
 func parse(name string, text []byte) (*Document, error) {
-	given, err := load(text)
-	if err == nil {
-		err = given.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError())
-	}
+	spec, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	strict, err := load(text)
-	if err != nil {
+	if !spec.IsOpenAPI31OrLater() || len(spec.Servers) != 1 {
+		return nil, fmt.Errorf("%s: want OpenAPI 3.1 and one server", name)
+	}
+	spec.SetStringFormatValidators(formats)
+	if err := spec.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := seal(strict); err != nil {
+	d := &Document{spec: spec, met: map[string]bool{}}
+	if d.requests, err = newSchemas(spec, false); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	d := &Document{name: name, given: given, strict: strict, account: newAccount(), events: map[string]*openapi3.Operation{}}
-	if d.requests, err = newSchemas(given); err != nil {
+	if d.answers, err = newSchemas(spec, true); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if d.answers, err = newSchemas(strict); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(given.Servers) != 1 {
-		return nil, fmt.Errorf("%s: want one server", name)
-	}
-	d.base = given.Servers[0].URL
-	for _, path := range given.Paths.InMatchingOrder() {
-		for method, op := range given.Paths.Value(path).Operations() {
+	for _, path := range spec.Paths.InMatchingOrder() {
+		item := spec.Paths.Value(path)
+		for method, op := range item.Operations() {
 			d.operations = append(d.operations, operation{
-				id: op.OperationID, method: method, place: join("/paths", path, strings.ToLower(method)), segments: strings.Split(path[1:], "/"),
-				item: given.Paths.Value(path), given: op, strict: strict.Paths.Value(path).GetOperation(method),
+				Operation: op, method: method, path: path, place: join("/paths", path, strings.ToLower(method)),
+				target: regexp.MustCompile("^" + parameter.ReplaceAllString(spec.Servers[0].URL+path, "(?P<$1>[^/]+)") + "$"),
+				common: item.Parameters,
 			})
 		}
-	}
-	for name, item := range strict.Webhooks {
-		d.events[name] = item.Post
 	}
 	return d, nil
 }
 
-func load(text []byte) (*openapi3.T, error) {
-	loader := openapi3.NewLoader()
-	document, err := loader.LoadFromData(text)
-	if err != nil {
-		return nil, err
+var parameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// Events lists the documented webhook events, sorted.
+func (d *Document) Events() []string { return slices.Sorted(maps.Keys(d.spec.Webhooks)) }
+
+// find returns the operation of a request target, with the path's parameters; nil
+// when there is none. It matches the raw path, as the gateway does: an encoded slash
+// is part of a segment.
+func (d *Document) find(method, target string) (*operation, map[string]string) {
+	raw, _, _ := strings.Cut(target, "?")
+	for i := range d.operations {
+		op := &d.operations[i]
+		found := op.target.FindStringSubmatch(raw)
+		if op.method != method || found == nil || path.Clean(raw) != raw {
+			continue
+		}
+		values := map[string]string{}
+		for i, name := range op.target.SubexpNames()[1:] {
+			value, err := url.PathUnescape(found[i+1])
+			if err != nil {
+				value = found[i+1] // the answer is checked all the same
+			}
+			values[name] = value
+		}
+		return op, values
 	}
-	if !document.IsOpenAPI31OrLater() {
-		return nil, errors.New("is not OpenAPI 3.1")
-	}
-	document.SetStringFormatValidators(formats)
-	return document, nil
+	return nil, nil
 }
 
-// seal forbids members that are not documented, in every object of the
-// document.
-func seal(document *openapi3.T) error {
-	no := false
-	shut := func(_ string, ref *openapi3.SchemaRef) error {
-		s := ref.Value
-		composed := len(s.AllOf)+len(s.OneOf)+len(s.AnyOf) > 0
-		if len(s.Properties) > 0 && !composed {
-			s.AdditionalProperties.Has = &no
-		}
-		return nil
+// outside is the operation of answers that belong to none: to paths that do not
+// exist and to what was no request.
+const outside = "-"
+
+// answerOutside returns such an answer's response and its name.
+func (d *Document) answerOutside(status string) (*openapi3.Response, string) {
+	names, _ := d.spec.Extensions["x-answers-without-operation"].(map[string]any)
+	name, _ := names[status].(string)
+	if ref := d.spec.Components.Responses[name]; ref != nil {
+		return ref.Value, name
 	}
-	return walk(document, shut)
+	return nil, ""
 }
 
-// walk visits every schema of an answer and of an event.
-func walk(document *openapi3.T, visit func(string, *openapi3.SchemaRef) error) error {
-	content := func(c openapi3.Content) error {
-		for _, media := range c {
-			if media.Schema != nil {
-				if err := media.Schema.WalkSubtree(visit); err != nil {
-					return err
-				}
+// Unmet lists the documented answers that no exchange has shown, as
+// "createOrder: 409 DUPLICATE_ORDER", sorted. Events are not among them.
+func (d *Document) Unmet() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var missing []string
+	add := func(operation, status string, response *openapi3.Response) {
+		for _, code := range codesOf(response) {
+			if answer := answerName(operation, status, code); !d.met[answer] {
+				missing = append(missing, answer)
 			}
 		}
+	}
+	for _, op := range d.operations {
+		for status, response := range op.Responses.Map() {
+			add(op.OperationID, status, response.Value)
+		}
+	}
+	names, _ := d.spec.Extensions["x-answers-without-operation"].(map[string]any)
+	for status := range names {
+		response, _ := d.answerOutside(status)
+		add(outside, status, response)
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+func answerName(operation, status, code string) string {
+	return strings.TrimSpace(operation + ": " + status + " " + code)
+}
+
+// codesOf lists the error codes of a documented answer; one empty code for a
+// success. The schemas of errors are named as their codes.
+func codesOf(response *openapi3.Response) []string {
+	media := response.Content[mediaType]
+	if media == nil {
 		return nil
 	}
-	for _, response := range document.Components.Responses {
-		if err := content(response.Value.Content); err != nil {
-			return err
+	var codes []string
+	for _, ref := range append(openapi3.SchemaRefs{media.Schema}, media.Schema.Value.OneOf...) {
+		if name, ok := strings.CutPrefix(ref.Ref, "#/components/schemas/"); ok && ref.Value.Extensions["x-status"] != nil {
+			codes = append(codes, name)
 		}
 	}
-	for _, item := range document.Paths.Map() {
-		for _, op := range item.Operations() {
-			for _, response := range op.Responses.Map() {
-				if err := content(response.Value.Content); err != nil {
-					return err
-				}
-			}
-		}
+	if codes == nil {
+		return []string{""}
 	}
-	for _, item := range document.Webhooks {
-		if err := content(item.Post.RequestBody.Value.Content); err != nil {
-			return err
-		}
-	}
-	return nil
+	return codes
 }
+
+// mediaType is the only one.
+const mediaType = "application/json"
+
+func sameHeader(a, b string) bool { return http.CanonicalHeaderKey(a) == http.CanonicalHeaderKey(b) }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"net/http"
 	"regexp"
 	"slices"
@@ -16,8 +17,8 @@ func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Name() != name || len(d.operations) < 10 {
-			t.Errorf("%s has %d operations", d.Name(), len(d.operations))
+		if len(d.operations) < 10 {
+			t.Errorf("%s has %d operations", name, len(d.operations))
 		}
 	}
 	if _, err := API("panel"); err == nil {
@@ -73,7 +74,7 @@ func TestJudge_SeesWhatIsNotDocumented(t *testing.T) {
 		"wrong on purpose":         {post(`{`, 400, http.Header{"Content-Type": {"application/json"}}, `{"success":false,"message":"no","data":{"errorCode":"MALFORMED_REQUEST"}}`), ""},
 		"another value":            {post(order, 201, quota("Idempotent-Replayed", "yes"), created), "Idempotent-Replayed"},
 		"an unknown header":        {post(order, 201, quota("X-Surprise", "1"), created), "X-Surprise is not documented"},
-		"a header missing":         {post(order, 201, http.Header{"Content-Type": {"application/json"}}, created), `X-RateLimit-Limit" missing|X-RateLimit`},
+		"a header missing":         {post(order, 201, http.Header{"Content-Type": {"application/json"}}, created), `header X-RateLimit-[A-Z]\w+ is there 0 times`},
 		"another type":             {post(order, 201, quota("Content-Type", "text/html"), created), "Content-Type"},
 		"an unknown member":        {post(order, 201, quota(), strings.Replace(created, `"status"`, `"surprise":1,"status"`, 1)), "surprise"},
 		"an unknown member below":  {post(order, 201, quota(), strings.Replace(created, `"name"`, `"surprise":1,"name"`, 1)), "surprise"},
@@ -92,9 +93,9 @@ func TestJudge_SeesWhatIsNotDocumented(t *testing.T) {
 		"an answer outside":        {Exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 404, Answer: http.Header{"Content-Type": {"application/json"}}, Said: []byte(`{"success":false,"message":"no","data":{"errorCode":"NOT_FOUND"}}`)}, ""},
 		"nothing outside":          {Exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 200, Answer: quota(), Said: []byte(created)}, "is no operation"},
 	} {
-		d.account = newAccount()
+		clear(d.met)
 		before := len(d.Unmet())
-		got := Join(d.Judge(c.exchange))
+		got := errors.Join(d.Judge(c.exchange)...)
 		if c.fault == "" && got != nil || c.fault != "" && (got == nil || !regexp.MustCompile(c.fault).MatchString(got.Error())) {
 			t.Errorf("%s: %v, want %q", name, got, c.fault)
 		}

@@ -1,12 +1,9 @@
 package contract
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,17 +11,14 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 )
 
 // Exchange is a request and its answer.
 type Exchange struct {
 	Method string
-	Target string // as in the request line: path and query, still encoded; empty for what was no request
+	Target string // path and query as in the request line, still encoded; empty for what was no request
 	Header http.Header
-	// Body is the request's; nil when it was not read, which an answer other than
-	// an acceptance can be given without.
+	// Body is the request's; nil when the service did not read it.
 	Body []byte
 
 	Status int
@@ -32,162 +26,56 @@ type Exchange struct {
 	Said   []byte // the answer's body
 }
 
-// fromTheServer are headers of HTTP itself, which no operation documents.
-var fromTheServer = []string{"Connection", "Content-Length", "Content-Type", "Date"}
+// Headers of HTTP itself, which the documents do not name.
+var (
+	fromServer = []string{"Connection", "Content-Length", "Content-Type", "Date"}
+	fromClient = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent"}
+)
 
-// Judge tells every way in which an exchange is not as documented, and notes
-// what was met. A request is judged when it was accepted, or refused for the
-// state of things and not for its form: whatever else is refused may be wrong on
-// purpose.
+// Judge lists every way in which an exchange is not as documented; an exchange
+// without any counts as met. A request is checked when it was accepted, or refused
+// for another reason than its form: other refused ones may be wrong on purpose.
 func (d *Document) Judge(e Exchange) []error {
-	op, parameters := d.find(e.Method, e.Target)
+	var faults []error
+	var response *openapi3.Response
+	var place string
+	name, status := outside, strconv.Itoa(e.Status)
+	op, values := d.find(e.Method, e.Target)
 	if op == nil {
-		return d.judgeOutside(e)
-	}
-	var faults []error
-	if e.wellMeant() && e.Body != nil {
-		faults = d.judgeRequest(op, parameters, e)
-	}
-	status := strconv.Itoa(e.Status)
-	documented := op.strict.Responses.Value(status)
-	if documented == nil {
-		return append(faults, fmt.Errorf("%s: status %d %s is not documented", op.id, e.Status, e.code()))
-	}
-	place := placeOf(documented.Ref, join(op.place, "responses", status))
-	faults = append(faults, d.judgeAnswer(op.id, place, documented.Value, e)...)
-	if len(faults) == 0 {
-		d.account.note(met{op.id, e.Status, e.code()})
-	}
-	return faults
-}
-
-// judgeRequest judges the parameters and the body of a request.
-func (d *Document) judgeRequest(op *operation, parameters map[string]string, e Exchange) []error {
-	var faults []error
-	err := openapi3filter.ValidateRequest(context.Background(), &openapi3filter.RequestValidationInput{
-		Request: request(&e), PathParams: parameters, Options: options(),
-		Route: &routers.Route{Spec: d.given, Path: e.Target, PathItem: op.item, Method: e.Method, Operation: op.given},
-	})
-	if err != nil {
-		faults = append(faults, fmt.Errorf("request of %s: %w", op.id, err))
-	}
-	switch body := op.given.RequestBody; {
-	case body == nil: // one that is sent all the same is ignored
-	case len(e.Body) == 0 && body.Value.Required:
-		faults = append(faults, fmt.Errorf("request of %s: the body is missing", op.id))
-	case len(e.Body) > 0:
-		place := join(op.place, "requestBody", "content", mediaType, "schema")
-		if err := d.requests.judgeJSON(place, e.Body); err != nil {
-			faults = append(faults, fmt.Errorf("request of %s: %w\n%s", op.id, err, e.Body))
+		response, place = d.answerOutside(status)
+		place = join("/components/responses", place)
+	} else {
+		name = op.OperationID
+		if e.acceptable() && e.Body != nil {
+			faults = d.checkRequest(op, values, e)
+		}
+		if ref := op.Responses.Value(status); ref != nil {
+			response, place = ref.Value, placeOf(ref.Ref, join(op.place, "responses", status))
 		}
 	}
+	if response == nil {
+		what := name
+		if op == nil {
+			what = fmt.Sprintf("%s %s is no operation", e.Method, e.Target)
+		}
+		return append(faults, fmt.Errorf("%s: status %d %s is not documented", what, e.Status, e.code()))
+	}
+	for _, fault := range d.checkAnswer(place, response, e) {
+		faults = append(faults, fmt.Errorf("%s, status %d %s: %w", name, e.Status, e.code(), fault))
+	}
+	if len(faults) == 0 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.met[answerName(name, status, e.code())] = true
+	}
 	return faults
 }
 
-// mediaType is the only one.
-const mediaType = "application/json"
-
-// wellMeant: a key that was used with another body is a conflict whatever is wrong
+// acceptable: a key that was used with another body is a conflict whatever is wrong
 // with that body.
-func (e *Exchange) wellMeant() bool {
+func (e *Exchange) acceptable() bool {
 	return e.Status < 300 || e.Status == http.StatusLocked ||
 		e.Status == http.StatusConflict && e.code() != "DUPLICATE_ORDER"
-}
-
-// outside is the name of answers that belong to no operation.
-const outside = "-"
-
-// judgeOutside judges what no operation answers: paths that do not exist, and
-// what was no request.
-func (d *Document) judgeOutside(e Exchange) []error {
-	names, _ := d.strict.Extensions["x-answers-without-operation"].(map[string]any)
-	name, _ := names[strconv.Itoa(e.Status)].(string)
-	response := d.strict.Components.Responses[name]
-	if response == nil {
-		return []error{fmt.Errorf("%s %s is no operation, and status %d %s is not documented for that", e.Method, e.Target, e.Status, e.code())}
-	}
-	faults := d.judgeAnswer(outside, join("/components/responses", name), response.Value, e)
-	if len(faults) == 0 {
-		d.account.note(met{outside, e.Status, e.code()})
-	}
-	return faults
-}
-
-// judgeAnswer judges headers and body by the documented answer, which stands at
-// place.
-func (d *Document) judgeAnswer(id, place string, documented *openapi3.Response, e Exchange) []error {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s, status %d %s: "+format, append([]any{id, e.Status, e.code()}, args...)...))
-	}
-	for name := range e.Answer {
-		known := slices.Contains(fromTheServer, name)
-		for header := range documented.Headers {
-			known = known || http.CanonicalHeaderKey(header) == http.CanonicalHeaderKey(name)
-		}
-		if !known {
-			fault("the header %s is not documented", name)
-		}
-	}
-	for name, ref := range documented.Headers {
-		values := e.Answer.Values(name)
-		if len(values) == 0 && ref.Value.Required || len(values) > 1 {
-			fault("the header %s is there %d times", name, len(values))
-		}
-		for _, value := range values {
-			if err := d.answers.judgeHeader(join(placeOf(ref.Ref, join(place, "headers", name)), "schema"), ref.Value.Schema.Value, value); err != nil {
-				fault("the header %s: %w", name, err)
-			}
-		}
-	}
-	if got := e.Answer.Get("Content-Type"); got != mediaType {
-		fault("the Content-Type is %q", got)
-	}
-	if err := d.answers.judgeJSON(join(place, "content", mediaType, "schema"), e.Said); err != nil {
-		fault("%w\n%s", err, e.Said)
-	}
-	return faults
-}
-
-// find is the operation of a request target with the path's parameters, nil when
-// there is none. It looks at the raw path, as the gateway does: an encoded slash
-// is part of a segment.
-func (d *Document) find(method, target string) (*operation, map[string]string) {
-	path, _, _ := strings.Cut(target, "?")
-	path, below := strings.CutPrefix(path, d.base+"/")
-	if !below {
-		return nil, nil
-	}
-	segments := strings.Split(path, "/")
-	for i := range d.operations {
-		op := &d.operations[i]
-		if op.method != method || len(op.segments) != len(segments) {
-			continue
-		}
-		if parameters, ok := op.match(segments); ok {
-			return op, parameters
-		}
-	}
-	return nil, nil
-}
-
-func (op *operation) match(segments []string) (map[string]string, bool) {
-	parameters := map[string]string{}
-	for i, want := range op.segments {
-		switch name, isParameter := strings.CutPrefix(want, "{"); {
-		case segments[i] == "", segments[i] == ".", segments[i] == "..":
-			return nil, false
-		case isParameter:
-			value, err := url.PathUnescape(segments[i])
-			if err != nil {
-				value = segments[i] // the answer is judged all the same
-			}
-			parameters[strings.TrimSuffix(name, "}")] = value
-		case segments[i] != want:
-			return nil, false
-		}
-	}
-	return parameters, true
 }
 
 // code is data.errorCode of an answer; empty for a success.
@@ -199,25 +87,89 @@ func (e *Exchange) code() string {
 	return refusal.Data.ErrorCode
 }
 
-// request is the form that the validator takes.
-func request(e *Exchange) *http.Request {
-	r := &http.Request{Method: e.Method, URL: &url.URL{}, Header: e.Header, Body: io.NopCloser(bytes.NewReader(e.Body))}
-	r.URL.Path, r.URL.RawQuery, _ = strings.Cut(e.Target, "?")
-	if r.Header == nil {
-		r.Header = http.Header{}
+// checkRequest checks the parameters and the body of a request.
+func (d *Document) checkRequest(op *operation, values map[string]string, e Exchange) []error {
+	_, rawQuery, _ := strings.Cut(e.Target, "?")
+	query, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return []error{fmt.Errorf("request of %s: %w", op.OperationID, err)}
 	}
-	return r
+	sent := func(p *openapi3.Parameter) []string {
+		switch p.In {
+		case openapi3.ParameterInPath:
+			return []string{values[p.Name]}
+		case openapi3.ParameterInQuery:
+			return slices.DeleteFunc(query[p.Name], func(value string) bool { return value == "" }) // empty is absent
+		}
+		values := e.Header.Values(p.Name)
+		return values[:min(1, len(values))] // of a repeated header the first is checked
+	}
+	faults := d.requests.checkParameters(join("/paths", op.path), op.common, sent)
+	faults = append(faults, d.requests.checkParameters(op.place, op.Parameters, sent)...)
+	switch body := op.RequestBody; {
+	case body == nil: // one that is sent all the same is ignored
+	case len(e.Body) == 0 && body.Value.Required:
+		faults = append(faults, errors.New("the body is missing"))
+	case len(e.Body) > 0:
+		if err := d.requests.checkJSON(join(op.place, "requestBody", "content", mediaType, "schema"), e.Body); err != nil {
+			faults = append(faults, fmt.Errorf("%w\n%s", err, e.Body))
+		}
+	}
+	for i, fault := range faults {
+		faults[i] = fmt.Errorf("request of %s: %w", op.OperationID, fault)
+	}
+	return faults
 }
 
-// options let the token pass: whether it is good is not the document's to say.
-// Bodies are judged by schemas; defaults are not written into the request.
-func options() *openapi3filter.Options {
-	return &openapi3filter.Options{
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, ExcludeRequestBody: true,
-		MultiError: true, SkipSettingDefaults: true,
-		SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.WithStringFormatValidators(formats)},
+// checkAnswer checks headers and body against the response documented at place.
+func (d *Document) checkAnswer(place string, documented *openapi3.Response, e Exchange) []error {
+	var faults []error
+	for name := range e.Answer {
+		known := slices.Contains(fromServer, name)
+		for header := range documented.Headers {
+			known = known || sameHeader(header, name)
+		}
+		if !known {
+			faults = append(faults, fmt.Errorf("the header %s is not documented", name))
+		}
 	}
+	for name, ref := range documented.Headers {
+		p := ref.Value.Parameter
+		p.Name, p.In = name, openapi3.ParameterInHeader
+		if err := d.answers.checkTexts(placeOf(ref.Ref, join(place, "headers", name)), &p, e.Answer.Values(name)); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if got := e.Answer.Get("Content-Type"); got != mediaType {
+		faults = append(faults, fmt.Errorf("the Content-Type is %q", got))
+	}
+	if err := d.answers.checkJSON(join(place, "content", mediaType, "schema"), e.Said); err != nil {
+		faults = append(faults, fmt.Errorf("%w\n%s", err, e.Said))
+	}
+	return faults
 }
 
-// Join is the faults as one error, nil without any.
-func Join(faults []error) error { return errors.Join(faults...) }
+// JudgeEvent returns every way in which a webhook, as a receiver got it, is not as
+// documented. The header X-Service-Event names the event.
+func (d *Document) JudgeEvent(header http.Header, body []byte) error {
+	name := header.Get("X-Service-Event")
+	item := d.spec.Webhooks[name]
+	if item == nil {
+		return fmt.Errorf("the event %q is not documented", name)
+	}
+	place, parameters := join("/webhooks", name, "post"), item.Post.Parameters
+	faults := d.answers.checkParameters(place, parameters, func(p *openapi3.Parameter) []string { return header.Values(p.Name) })
+	for given := range header {
+		documented := slices.ContainsFunc(parameters, func(p *openapi3.ParameterRef) bool { return sameHeader(p.Value.Name, given) })
+		if !documented && !slices.Contains(fromClient, given) {
+			faults = append(faults, fmt.Errorf("the header %s is not documented", given))
+		}
+	}
+	if err := d.answers.checkJSON(join(place, "requestBody", "content", mediaType, "schema"), body); err != nil {
+		faults = append(faults, fmt.Errorf("%w\n%s", err, body))
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("event %s: %w", name, errors.Join(faults...))
+	}
+	return nil
+}

@@ -3,18 +3,20 @@ package contract
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// schemas judge values by the schemas of one document, compiled when they are
-// first needed. openapi3filter would compile them again for every value, which
-// takes a hundred times as long as judging it; and it takes a format that it does
-// not know for any text.
+// schemas checks values against the schemas of one document, each compiled when it
+// is first needed.
 type schemas struct {
 	compiler *jsonschema.Compiler
 	mu       sync.Mutex
@@ -24,7 +26,7 @@ type schemas struct {
 // resource is the document's name within its compiler.
 const resource = "https://contract.invalid/document.json"
 
-func newSchemas(document *openapi3.T) (*schemas, error) {
+func newSchemas(document *openapi3.T, closed bool) (*schemas, error) {
 	raw, err := document.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -33,12 +35,15 @@ func newSchemas(document *openapi3.T) (*schemas, error) {
 	if err != nil {
 		return nil, err
 	}
+	if closed {
+		closeObjects(content)
+	}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
-	for name, judge := range formats {
+	for name, format := range formats {
 		compiler.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(value any) error {
 			if text, ok := value.(string); ok {
-				return judge.Validate(text)
+				return format.Validate(text)
 			}
 			return nil
 		}})
@@ -47,51 +52,81 @@ func newSchemas(document *openapi3.T) (*schemas, error) {
 	return &schemas{compiler: compiler, compiled: map[string]*jsonschema.Schema{}}, compiler.AddResource(resource, content)
 }
 
-// judgeJSON judges a JSON text by the schema at a place such as
+// closeObjects forbids undocumented members in every object schema of a document.
+func closeObjects(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		_, isObject := value["properties"].(map[string]any)
+		if isObject && value["allOf"] == nil && value["oneOf"] == nil && value["anyOf"] == nil {
+			value["additionalProperties"] = false
+		}
+		for _, member := range value {
+			closeObjects(member)
+		}
+	case []any:
+		for _, member := range value {
+			closeObjects(member)
+		}
+	}
+}
+
+// checkParameters checks the parameters that the document lists at place. values
+// returns what was sent of one.
+func (s *schemas) checkParameters(place string, documented openapi3.Parameters, values func(*openapi3.Parameter) []string) (faults []error) {
+	for i, ref := range documented {
+		at := placeOf(ref.Ref, join(place, "parameters", strconv.Itoa(i)))
+		if err := s.checkTexts(at, ref.Value, values(ref.Value)); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
+}
+
+// checkTexts checks what was sent of a parameter or header documented at place.
+func (s *schemas) checkTexts(place string, p *openapi3.Parameter, sent []string) error {
+	if len(sent) == 0 && p.Required || len(sent) > 1 {
+		return fmt.Errorf("the %s %s is there %d times", p.In, p.Name, len(sent))
+	}
+	for _, text := range sent {
+		var value any = text
+		if p.Schema.Value.Type.Is("integer") {
+			if !json.Valid([]byte(text)) {
+				return fmt.Errorf("the %s %s: %q is no number", p.In, p.Name, text)
+			}
+			value = json.Number(text)
+		}
+		if err := s.check(join(place, "schema"), value); err != nil {
+			return fmt.Errorf("the %s %s: %w", p.In, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkJSON checks a JSON text against the schema at a place such as
 // "/components/schemas/Time".
-func (s *schemas) judgeJSON(place string, text []byte) error {
+func (s *schemas) checkJSON(place string, text []byte) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
-	return s.judge(place, value)
+	return s.check(place, value)
 }
 
-// judgeHeader judges a header's value, which is a number where the schema wants
-// one.
-func (s *schemas) judgeHeader(place string, schema *openapi3.Schema, text string) error {
-	if schema.Type.Is("integer") {
-		return s.judge(place, json.Number(text))
-	}
-	return s.judge(place, text)
-}
-
-func (s *schemas) judge(place string, value any) error {
-	if number, ok := value.(json.Number); ok && !json.Valid([]byte(number)) {
-		return fmt.Errorf("%q is no number", string(number))
-	}
-	schema, err := s.at(place)
-	if err != nil {
-		return err
+func (s *schemas) check(place string, value any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	schema := s.compiled[place]
+	if schema == nil {
+		var err error
+		if schema, err = s.compiler.Compile(resource + "#" + place); err != nil {
+			return err
+		}
+		s.compiled[place] = schema
 	}
 	return schema.Validate(value)
 }
 
-func (s *schemas) at(place string) (*jsonschema.Schema, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if schema := s.compiled[place]; schema != nil {
-		return schema, nil
-	}
-	schema, err := s.compiler.Compile(resource + "#" + place)
-	if err != nil {
-		return nil, err
-	}
-	s.compiled[place] = schema
-	return schema, nil
-}
-
-// join adds a member to a place in a document.
+// join adds members to a place in a document.
 func join(place string, members ...string) string {
 	for _, member := range members {
 		place += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(member)
@@ -99,10 +134,29 @@ func join(place string, members ...string) string {
 	return place
 }
 
-// placeOf is where something stands: where its reference leads, or else in line.
+// placeOf is where a reference leads, or else the inline place.
 func placeOf(reference, inline string) string {
 	if place, ok := strings.CutPrefix(reference, "#"); ok {
 		return place
 	}
 	return inline
 }
+
+// formats are those that the documents name; the validation of the examples would
+// take any text for them.
+var formats = map[string]openapi3.StringFormatValidator{
+	"uuid": openapi3.NewRegexpFormatValidator(uuid),
+	"uri": openapi3.NewCallbackValidator(func(text string) error {
+		if u, err := url.Parse(text); err != nil || u.Scheme == "" || u.Host == "" {
+			return errors.New("is no absolute URI")
+		}
+		return nil
+	}),
+	"date": openapi3.NewCallbackValidator(func(text string) error {
+		_, err := time.Parse(time.DateOnly, text)
+		return err
+	}),
+}
+
+// uuid is of any version: an order's id is of version 8.
+const uuid = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
