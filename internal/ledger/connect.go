@@ -174,7 +174,7 @@ type TLSFiles struct {
 	Cert, Key string
 }
 
-// ErrTLS: the server is not trusted, or does not trust this program. Trying again
+// ErrTLS says that the server is not trusted, or does not trust this program. Trying again
 // does not help.
 var ErrTLS = errors.New("TLS with redis failed")
 

@@ -74,7 +74,7 @@ func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
 	is("an empty stream", true)
 	s.report(t, o.ID, delivery.Assigned)
 	is("without the group", false)
-	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus}, s.partitions).makeGroups(t.Context()))
+	must(t, newFeedReader(s.core, &Feed{Role: RoleStatus}, s.partitions).makeGroups(t.Context()))
 	is("an unread one", true, o.ID)
 	entries := collect(t, s.Ledger, RoleStatus, "dead", 2)
 	is("one that was read", true, o.ID)
@@ -178,7 +178,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	r := s.partitions[o.ID.Partition()]
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, []Entry) error { return errors.New("a defect") }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	if err := reader.readNew(t.Context()); err == nil {
@@ -197,7 +197,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
+	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	_ = reader.readNew(t.Context())
@@ -378,7 +378,7 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	for _, name := range []string{"idle", "also-idle"} {
 		must(t, s.rdb.XGroupCreateConsumer(t.Context(), stream, string(RoleStatus), name).Err())
 	}
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
+	reader := newFeedReader(s.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
 	reader.forget(t.Context(), time.Hour, "")
 	equal(t, len(names()), 3, "none was silent for an hour, left")
 	reader.forget(t.Context(), 0, "also-idle")

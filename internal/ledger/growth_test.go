@@ -271,7 +271,7 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 // consume hands every new event to the two roles, as the workers would.
 func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
 	b.Helper()
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
+	reader := newFeedReader(s.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
 		Handle: func(_ context.Context, batch []Entry) error { return handle(batch[0].Partition, batch) }}, s.partitions)
 	must(b, reader.makeGroups(b.Context()))
 	for {

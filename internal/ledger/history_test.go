@@ -209,7 +209,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	c := new(turns)
 	f := exportFeed(s.Ledger, c)
 	f.Batch, f.Every = 2, time.Hour
-	reader := newFeedReader(s.Ledger.core, &f, s.partitions)
+	reader := newFeedReader(s.core, &f, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	for i, full := range []bool{true, true, false} {
 		must(t, reader.gather(t.Context()))

@@ -29,7 +29,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// ErrConflict: the record was changed since it was read.
+// ErrConflict says that the record was changed since it was read.
 var ErrConflict = errors.New("the record was changed in between")
 
 // DefaultPartitions is the number of partitions of a new ledger.

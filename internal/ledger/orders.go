@@ -205,7 +205,7 @@ func (c *Creation) fingerprint() [16]byte {
 // success; Consume's.
 func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
-		quota, err := (Limits{l.core}).Consume(ctx, c.Account, EndpointOrders)
+		quota, err := Limits(l).Consume(ctx, c.Account, EndpointOrders)
 		return Created{}, quota, cmp.Or(err, invalid)
 	}
 	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
@@ -259,7 +259,7 @@ func orderNotFound() error {
 func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	if id.Partition() != r.number {
-		quota, err := (Limits{l.core}).Consume(ctx, account, EndpointCancel)
+		quota, err := Limits(l).Consume(ctx, account, EndpointCancel)
 		if err == nil {
 			err = orderNotFound()
 		}

@@ -191,7 +191,7 @@ func TestQueueStats_ByTheStateOfTheEndpoints(t *testing.T) {
 // exporting makes the groups of an exporter, as its first start does.
 func (s *env) exporting(t *testing.T) {
 	t.Helper()
-	must(t, newFeedReader(s.Ledger.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
+	must(t, newFeedReader(s.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
 }
 
 // exported are the attempts that an exporter gets, in the order of its streams:

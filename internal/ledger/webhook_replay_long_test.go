@@ -77,7 +77,7 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 func (s *env) cycles(t *testing.T, n int) []time.Duration {
 	t.Helper()
 	stream := s.partitions[0].key(kindEvents)
-	reader := newFeedReader(s.Ledger.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.partitions)
+	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 1000, Log: func(string, ...any) {}}, s.partitions)
 	took := make([]time.Duration, n)
 	for i := range took {
 		began := time.Now()

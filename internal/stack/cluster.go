@@ -154,8 +154,8 @@ func view(ctx context.Context, node *Redis) ([]redis.ClusterSlot, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = client.Close() }() // nothing is written by it
-	return client.ClusterSlots(ctx).Result()
+	defer func() { _ = client.Close() }()    // nothing is written by it
+	return client.ClusterSlots(ctx).Result() //nolint:staticcheck // ClusterShards does not say who the master is first
 }
 
 // running are the nodes that have not been stopped or killed.

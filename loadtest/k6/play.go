@@ -136,8 +136,8 @@ func (p *player) run(ctx context.Context, system *stack.Stack, accounts []*accou
 	r := &result{script: s}
 	samplesFile, summaryFile := filepath.Join(p.dir, s.name+".samples.json"), filepath.Join(p.dir, s.name+".json")
 	if !p.keep {
-		defer os.Remove(samplesFile)
-		defer os.Remove(summaryFile)
+		defer func() { _ = os.Remove(samplesFile) }() // of no use any more
+		defer func() { _ = os.Remove(summaryFile) }()
 	}
 	if err := p.runK6(ctx, system, accounts, r, samplesFile, summaryFile); err != nil {
 		return nil, err

@@ -272,7 +272,7 @@ func (e *env) leaveOpen(ctx context.Context) error {
 		o["dropoff"] = map[string]any{"text": "Bağdat Caddesi No: 212, daire 9, Kadıköy/İstanbul", "latitude": to[0], "longitude": to[1]}
 	})
 	if err != nil || followed == nil {
-		return fmt.Errorf("the order that is followed was not accepted: %v", err)
+		return fmt.Errorf("the order that is followed was not accepted: %v", err) //nolint:errorlint // err may be nil
 	}
 	link, err := url.Parse(followed.TrackingURL)
 	if err != nil {
@@ -287,7 +287,7 @@ func (e *env) leaveOpen(ctx context.Context) error {
 	for _, reason := range []string{"CustomerRefused", "PackageDamaged"} {
 		failed, err := v.order(ctx, note("SIM:FAIL="+reason))
 		if err != nil || failed == nil {
-			return fmt.Errorf("the order that fails was not accepted: %v", err)
+			return fmt.Errorf("the order that fails was not accepted: %v", err) //nolint:errorlint // err may be nil
 		}
 		if err := v.awaitStatus(ctx, failed.OrderID, "Failed"); err != nil {
 			return err

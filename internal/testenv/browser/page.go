@@ -84,7 +84,7 @@ func (p *Page) Visit(path string, status int) {
 	if status >= 400 {
 		p.Expect(status)
 	}
-	p.must(p.Tab.Open(path))
+	p.must(p.Open(path))
 	p.HasStatus(status)
 }
 
@@ -172,7 +172,7 @@ func (p *Page) poll(what string, done func() (bool, error)) {
 			return
 		}
 		if p.ctx.Err() != nil || time.Now().After(deadline) {
-			p.must(fmt.Errorf("waited %v: %s (%v)", timeout, what, err))
+			p.must(fmt.Errorf("waited %v: %s (%v)", timeout, what, err)) //nolint:errorlint // err may be nil
 		}
 	}
 }
@@ -342,7 +342,7 @@ func (p *Page) Download(link string) string {
 		}
 		files, err := os.ReadDir(dir)
 		if err != nil || e.State != browser.DownloadProgressStateCompleted || len(files) != 1 {
-			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err))
+			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err)) //nolint:errorlint // err may be nil
 		}
 		return filepath.Join(dir, files[0].Name())
 	}

@@ -120,6 +120,7 @@ func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 		_, _ = server.Write(chunk[:(len(chunk)+1)/2]) // the connection is lost either way
 	case After:
 		_, _ = server.Write(chunk)
+	default: // Before: nothing of it
 	}
 	return false
 }

@@ -82,7 +82,7 @@ func (c *check) checkDelivered() {
 			at := o.subject(i)
 			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
 			givenUp := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
-			if !came && !(disturbed && (held[i] || givenUp)) {
+			if excused := disturbed && (held[i] || givenUp); !came && !excused {
 				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait", change.Status, disturbed)
 			}
 			if arrivals := c.arrivals[at]; i > 0 && len(arrivals) > 0 && !c.attempted(o, o.subject(i-1), arrivals[0].Began) {

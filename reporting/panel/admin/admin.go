@@ -42,6 +42,7 @@ const (
 	readTimeout  = 10 * time.Second
 )
 
+// New parses the templates. What an operator does goes to admin.
 func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -53,6 +54,7 @@ func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*
 	}, nil
 }
 
+// Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, show := range p.shown() {
 		p.layout.Handle(mux, "GET "+pattern, auth.Operator, show)

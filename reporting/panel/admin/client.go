@@ -34,6 +34,7 @@ const (
 	idleTimeout     = 30 * time.Second
 )
 
+// Settings say where the admin API is and who asks.
 type Settings struct {
 	// URL is the gateway's private listener, without a path.
 	URL string `yaml:"url"`

@@ -124,6 +124,7 @@ type Identity struct {
 	session string // its id; empty for a bearer token
 }
 
+// BySession tells a browser's session from a bearer token.
 func (i *Identity) BySession() bool { return i.session != "" }
 
 // Authenticate finds out who asks. A bearer token is judged whenever one was

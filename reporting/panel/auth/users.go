@@ -30,6 +30,7 @@ const maxLines = 1000
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
 
+// People are who may sign in, and the programs that read reports.
 type People struct {
 	Users  []User
 	Tokens []Token

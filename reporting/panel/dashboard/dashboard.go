@@ -49,6 +49,7 @@ type Pages struct {
 	probed atomic.Pointer[[]readiness] // one for each of Programs
 }
 
+// New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -64,6 +65,7 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	return p, nil
 }
 
+// Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		"GET /overview":         p.overview,

@@ -233,8 +233,9 @@ func (o *orderRow) ToCollect() delivery.Money {
 		return delivery.Money{Set: true}
 	case delivery.PaymentUnknown:
 		return delivery.Money{}
+	default:
+		return o.Collection
 	}
-	return o.Collection
 }
 
 func (o *orderRow) store() ledger.StoreName {

@@ -48,6 +48,7 @@ const (
 	pingLimit = 2500 * time.Millisecond
 )
 
+// Pages are the payments as finance sees them.
 type Pages struct {
 	layout  *layout.Layout
 	pages   *layout.Pages
@@ -59,6 +60,7 @@ type Pages struct {
 	pinged             cache.Cache[error] // nil: ClickHouse answers
 }
 
+// New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
@@ -72,6 +74,7 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 
 const home = "/payments"
 
+// Routes adds the pages to mux, for finance alone.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	p.layout.Handle(mux, "GET "+home, auth.Finance, p.serve)
 	p.layout.Handle(mux, "GET "+home+"/{report}", auth.Finance, p.serve)
