@@ -5,7 +5,7 @@ SHELL := /bin/sh
 DATA_DIR ?= .data
 export DATA_DIR
 
-# Pinned: a tool's release must not change the verdict.
+# Pinned: a tool's release must not change the result.
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # v1.9.0 needs a version of golang.org/x/telemetry that the Go proxy does not have.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -58,7 +58,7 @@ restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using 
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
-test: ## every rule once and one story of the whole system, 5 minutes; installs gcc, Redis and the ClickHouse library
+test: ## every rule once and the whole system once, 5 minutes; installs gcc, Redis and the ClickHouse library
 	@sh internal/stack/deps.sh redis-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
@@ -78,7 +78,7 @@ openapi: ## renew what is derived from the OpenAPI documents: the Postman collec
 alerts: ## check the alert rules and play their tests with promtool (Debian's, fetched once into the cache, not installed)
 	@cd configs/prometheus && sh promtool.sh check rules alerts.yml && sh promtool.sh check config prometheus.yml && sh promtool.sh test rules alerts_test.yml
 
-check-config: ## judge each program's settings and secrets, as they are in the environment, without starting anything (those of make run: check in the runbook)
+check-config: ## check each program's settings and secrets, as they are in the environment, without starting anything (those of make run: check in the runbook)
 	@for program in "gateway -check-config" "worker -check-config" "reporting serve --check-config"; do \
 		echo "$$program"; go run ./$$program || failed=1; done; [ -z "$$failed" ]
 
@@ -144,7 +144,7 @@ mutants: ## defects put into a copy of the code, one at a time: make faults must
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults mutants $(ARGS)
 
-overload: ## ten times the sustainable load, full memory, full disk, ClickHouse away, a clock that jumps, a fleet's flood, a stranger's logins: seven cases, 12 minutes (ARGS=-help)
+overload: ## ten times the sustainable load, full memory, full disk, ClickHouse unavailable, a clock that jumps, a flood from a fleet, logins without credentials: seven cases, 12 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults overload $(ARGS)

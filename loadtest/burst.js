@@ -111,19 +111,19 @@ function waitOut(create, window) {
   sleep(Math.max(0, last / 1000 + burst.seconds * 1.001 - Date.now() / 1000));
 }
 
-// Four lanes ask every 40 ms for a minute and two seconds, whatever they are
-// told: about every 10 ms somebody finds out whether there is room.
+// Four clients ask every 40 ms for a minute and two seconds, whatever the
+// answer: about every 10 ms one of them learns whether the window has capacity.
 export async function impatient(data) {
   const create = creator(vendor(data, 1), data, 'impatient');
   const end = Date.now() + (minute.seconds + 2) * 1000;
-  const lane = async (n) => {
+  const client = async (n) => {
     await pause(n * 10);
     while (Date.now() < end) {
       await create.async();
       await pause(40);
     }
   };
-  await Promise.all([0, 1, 2, 3].map(lane));
+  await Promise.all([0, 1, 2, 3].map(client));
   const found = create.measure();
   const first = create.log.reduce((least, r) => Math.min(least, r.sent), Infinity);
   const inMinute = create.log.filter((r) => r.admitted && r.answered < first + minute.seconds * 1000).length;

@@ -58,7 +58,7 @@ function newOrder(v, data, name, note, end) {
       const r = v.read(a.data.orderId);
       wronged.add(r.status === 429 ? 1 : 0);
       if (r.status !== 429) last = r.answered;
-      expect(r, 'a read tells status and history', (x) => x.ok && x.data.events.length > 0
+      expect(r, 'a read has status and history', (x) => x.ok && x.data.events.length > 0
         && x.data.events[x.data.events.length - 1].status === x.data.status);
       return r;
     },

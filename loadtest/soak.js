@@ -1,5 +1,5 @@
 // Soak: the same moderate load for as long as DURATION says (ten minutes unless
-// told otherwise; hours are fine). Nothing may get slower, and nothing refused.
+// set otherwise; hours are fine). Nothing may get slower, and nothing refused.
 //
 // A canary reads an unknown order twice a second through the whole time, with
 // nothing else of the script in its way, and compares the last third with the

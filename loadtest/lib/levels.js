@@ -7,7 +7,7 @@ const always = [
   level('http_req_failed', 'rate==0', 'no request ends in a 5xx or without an answer'),
   // Whatever is answered is what the contract says.
   level('checks', 'rate==1', 'every answer is what the contract says'),
-  // Limit, Remaining and Reset on every answer, and a 429 that tells its wait twice.
+  // Limit, Remaining and Reset on every answer, and a 429 that gives its wait twice.
   level('limit_headers_wrong', 'count==0', "every answer's X-RateLimit headers are there and make sense"),
 ];
 

@@ -28,7 +28,7 @@ http.setResponseCallback(answers);
 export const refused = new Counter('refused');
 // Answers whose X-RateLimit or Retry-After headers are missing or make no sense.
 const wrongHeaders = new Counter('limit_headers_wrong');
-// One for each order and each store. Metadata tells which order it is and the
+// One for each order and each store. Metadata names the order and the
 // status it must end in, for whoever receives the webhooks.
 const accepted = new Counter('orders_accepted');
 const registered = new Counter('stores_registered');

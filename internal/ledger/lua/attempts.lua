@@ -29,7 +29,7 @@ local function keep_tally(e)
   if t then call('HSET', e.w, 'tally', pack(TALLY, t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10])) end
 end
 
--- Consecutive failed probes share one line, so that an endpoint that is away for
+-- Consecutive failed probes share one line, so that an endpoint that is unavailable for
 -- a day keeps the log of what went before. Returns by how many bytes the line has
 -- grown; nil: it is none of them.
 local function repeated_probe(g, line)

@@ -1,7 +1,7 @@
 -- Deletes consumers of a group that are gone: silent for a while, and without a
 -- single entry that is theirs to settle, because deleting a consumer drops those.
 -- A live one that had nothing to read for as long is no loss either: its next
--- entry makes it anew.
+-- entry makes it again.
 -- KEYS 1 stream
 -- ARGV 1 consumer group, 2 how long silent in ms, 3 the only one to look at, or
 --   '' for all

@@ -1,5 +1,5 @@
--- Tells how much of an account's limits is used, as its next request would be
--- judged: counts nothing and writes nothing.
+-- Reads how much of an account's limits is used, as its next request would be
+-- checked: counts nothing and writes nothing.
 -- KEYS 1... windows of one account
 -- Replies: empty (one of the windows is not there: no such account); for each
 --   flags (1 byte), count 1, seconds 1, used 1, count 2, seconds 2, used 2

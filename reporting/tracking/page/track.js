@@ -2,7 +2,7 @@
 // while it fails, and no longer once the order has ended.
 'use strict';
 (() => {
-  const often = 5000, seldom = 60000, patience = 10000;
+  const often = 5000, seldom = 60000, timeout = 10000;
   const live = document.getElementById('live');
   const said = document.getElementById('said');
   const lost = document.getElementById('lost');
@@ -31,7 +31,7 @@
 
   async function ask() {
     const stop = new AbortController();
-    const alarm = setTimeout(() => stop.abort(), patience);
+    const alarm = setTimeout(() => stop.abort(), timeout);
     try {
       const answer = await fetch(url, {cache: 'no-store', credentials: 'omit', signal: stop.signal});
       if (answer.status !== 200 && answer.status !== 404) {
