@@ -118,17 +118,17 @@ func crossLocations(t *testing.T, e *env) {
 	nobodys := as(t, e.rival, http.MethodPost, "/locations", at(unknownOrder))
 	alike(t, "a position", replyOf(theirs), replyOf(nobodys))
 	succeeds(t, e.Fleet, http.MethodPost, "/jobs/"+mine+"/accept", someCourier, nil)
-	told := ""
-	await(t, "the vendor is told that the order is assigned", func() bool {
+	seen := ""
+	await(t, "the vendor sees that the order is assigned", func() bool {
 		for _, got := range e.a.events() {
 			if got.Order.OrderID == mine {
-				told = string(got.Data)
+				seen = string(got.Data)
 			}
 		}
-		return told != ""
+		return seen != ""
 	})
-	if strings.Contains(told, "location") || strings.Contains(told, "41.01234") {
-		t.Errorf("another fleet has put the courier somewhere: %s", told)
+	if strings.Contains(seen, "location") || strings.Contains(seen, "41.01234") {
+		t.Errorf("another fleet has put the courier somewhere: %s", seen)
 	}
 }
 

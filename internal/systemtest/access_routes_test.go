@@ -75,7 +75,7 @@ var tokenRoutes = map[string]apiRoute{
 }
 
 // openRoutes are the documentation, which is for everybody on its listener and
-// tells nobody anything about anyone.
+// discloses nothing about anyone.
 var openRoutes = map[string][]apiRoute{
 	"public":  {{"docs_page", "GET", "/docs", ""}, {"docs_file", "GET", "/docs/errors", ""}, {"docs_openapi", "GET", "/api/vendor/v1/openapi.yaml", ""}},
 	"private": {{"private_docs_page", "GET", "/docs", ""}, {"private_docs_file", "GET", "/docs/admin", ""}, {"private_docs_openapi", "GET", "/api/admin/v1/openapi.yaml", ""}},
@@ -95,7 +95,7 @@ func (e *env) root(api string) string {
 // metricLine is a sample with its endpoint and, where it has one, its code.
 var metricLine = regexp.MustCompile(`(?m)^(gateway_request_seconds_count|gateway_requests_total)\{(?:code="(\d+)",)?endpoint="([a-z_]+)"\} (\S+)`)
 
-// answered tells, for every endpoint that the running gateway has, which codes it
+// answered returns, for every endpoint that the running gateway has, which codes it
 // has answered so far.
 func (e *env) answered(t *testing.T) map[string][]string {
 	t.Helper()
@@ -157,7 +157,7 @@ func bearer(name, token string) credential {
 }
 
 // credentials are of everybody, in the order in which they may be repeated; own
-// tells which API they open.
+// names the API they open.
 func (e *env) credentials(t *testing.T) (all []credential, own map[string]string) {
 	t.Helper()
 	cookie := e.signIn(t, e.Demo.Panel.User, e.Demo.Panel.Password)
@@ -224,11 +224,11 @@ func testCredentials(t *testing.T, e *env) {
 // path, with the right credential too, and in any spelling.
 func testPrivateRoutes(t *testing.T, e *env) {
 	all, own := e.credentials(t)
-	nowhere := e.ask(t, http.MethodGet, e.Demo.BaseURL+"/nowhere", "")
-	if nowhere.status != http.StatusNotFound || nowhere.code() != "NOT_FOUND" {
-		t.Fatalf("an unknown path: %d %s", nowhere.status, nowhere.body)
+	unknown := e.ask(t, http.MethodGet, e.Demo.BaseURL+"/unknown", "")
+	if unknown.status != http.StatusNotFound || unknown.code() != "NOT_FOUND" {
+		t.Fatalf("an unknown path: %d %s", unknown.status, unknown.body)
 	}
-	nowherePrivate := e.ask(t, http.MethodGet, e.Demo.OpsURL+"/nowhere", "") // names the APIs of that listener
+	unknownPrivate := e.ask(t, http.MethodGet, e.Demo.OpsURL+"/unknown", "") // names the APIs of that listener
 	for _, shown := range all {
 		for _, api := range []string{"fleet", "admin"} {
 			if own[shown.name] != api {
@@ -237,13 +237,13 @@ func testPrivateRoutes(t *testing.T, e *env) {
 			public := e.Demo.BaseURL + "/api/" + api + "/v1"
 			for _, r := range append(slices.Clone(apiRoutes[api]), tokenRoutes["fleet"]) {
 				got := e.ask(t, r.method, public+e.filled(r.path), r.body, shown.headers...)
-				alike(t, "on the public listener "+r.name, got, nowhere)
+				alike(t, "on the public listener "+r.name, got, unknown)
 			}
 		}
 		if own[shown.name] == "vendor" {
 			for _, r := range append(slices.Clone(apiRoutes["vendor"]), tokenRoutes["vendor"]) {
 				got := e.ask(t, r.method, e.Demo.OpsURL+"/api/vendor/v1"+e.filled(r.path), r.body, shown.headers...)
-				alike(t, "on the private listener "+r.name, got, nowherePrivate)
+				alike(t, "on the private listener "+r.name, got, unknownPrivate)
 			}
 		}
 	}
@@ -254,12 +254,12 @@ func testPrivateRoutes(t *testing.T, e *env) {
 		"/api/vendor/v1/..%2f..%2fadmin/v1/accounts", "/api/vendor/v1/orders/..;/..;/..;/admin/v1/accounts", "/api/admin/v1/accounts/",
 		"/API/ADMIN/V1/ACCOUNTS", "/api/vendor/v1%2f..%2f..%2fadmin%2fv1%2faccounts",
 	} {
-		alike(t, "on the public listener "+path, e.ask(t, http.MethodGet, e.Demo.BaseURL+path, "", admin...), nowhere)
+		alike(t, "on the public listener "+path, e.ask(t, http.MethodGet, e.Demo.BaseURL+path, "", admin...), unknown)
 	}
 	// The documents of the private APIs are on the private listener only, and what
 	// is documented is not what is somebody's.
 	for _, r := range openRoutes["private"][1:] {
-		alike(t, "on the public listener "+r.name, e.ask(t, r.method, e.Demo.BaseURL+r.path, ""), nowhere)
+		alike(t, "on the public listener "+r.name, e.ask(t, r.method, e.Demo.BaseURL+r.path, ""), unknown)
 	}
 	for origin, routes := range map[string][]apiRoute{e.Demo.BaseURL: openRoutes["public"], e.Demo.OpsURL: openRoutes["private"]} {
 		for _, r := range routes {
@@ -272,7 +272,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 		}
 	}
 	for name, header := range map[string]string{"Host": "127.0.0.1:8081", "X-Original-URL": "/api/admin/v1/accounts", "X-Rewrite-URL": "/metrics", "X-Forwarded-Host": "private"} {
-		alike(t, "with the header "+name, e.ask(t, http.MethodGet, e.Demo.BaseURL+"/nowhere", "", append(admin, name, header)...), nowhere)
+		alike(t, "with the header "+name, e.ask(t, http.MethodGet, e.Demo.BaseURL+"/unknown", "", append(admin, name, header)...), unknown)
 	}
 	// Profiles show memory, where secrets are: nobody gets them unless they were
 	// switched on.

@@ -65,7 +65,7 @@ func testTenants(t *testing.T, e *env) {
 // fails unless both are refused with the code in the same bytes.
 func unknownTo(t *testing.T, c *client.Client, code, method, path, theirs, nothing string, body any) {
 	t.Helper()
-	for range 2 { // again at once: a limit per order would tell that there is one
+	for range 2 { // again at once: a limit per order would disclose that there is one
 		x := as(t, c, method, strings.ReplaceAll(path, "{}", theirs), body)
 		y := as(t, c, method, strings.ReplaceAll(path, "{}", nothing), body)
 		if x.Code != code {

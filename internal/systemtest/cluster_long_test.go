@@ -39,7 +39,7 @@ func newClusterEnv(t *testing.T) *clusterEnv {
 	return e
 }
 
-// The tills' account lives in one partition, whose master gives way to its
+// The tills' account belongs to one partition, whose master gives way to its
 // replica, gives the slot away, and dies at last. What is promised: the first
 // two lose nothing; the last may lose what was acknowledged in its last moments,
 // because replication is asynchronous, and nothing else; and each is over

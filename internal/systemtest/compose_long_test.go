@@ -138,7 +138,7 @@ func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
 
 var target = regexp.MustCompile(`\b([a-z]+(?:-[0-9]+)?):(80[0-9]{2})\b`)
 
-// What the balancer, Prometheus and Grafana are told to reach are services, at the
+// What the balancer, Prometheus and Grafana are configured to reach are services, at the
 // ports that these listen on.
 func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 	t.Parallel()

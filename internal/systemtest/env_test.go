@@ -97,7 +97,7 @@ func (v *vendor) events() []receiver.Event {
 	return slices.Clone(v.seen)
 }
 
-// has tells whether an event has come.
+// has reports whether an event has come.
 func (v *vendor) has(eventID string) bool {
 	return slices.ContainsFunc(v.events(), func(e receiver.Event) bool { return e.EventID == eventID })
 }

@@ -134,8 +134,8 @@ type session struct {
 	csrf   string
 }
 
-// stranger is a client without a session.
-func stranger(origin string) *session {
+// anonymous is a client without a session.
+func anonymous(origin string) *session {
 	return &session{origin: origin, http: &http.Client{
 		Jar: &cookies{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -144,7 +144,7 @@ func stranger(origin string) *session {
 // newSession signs in and learns the session's proof from a page.
 func newSession(t *testing.T, origin string, who person, page string) *session {
 	t.Helper()
-	c := stranger(origin)
+	c := anonymous(origin)
 	status, _ := c.send(t, http.MethodPost, "/login", url.Values{"user": {who.name}, "password": {who.password}})
 	if status != http.StatusSeeOther {
 		t.Fatalf("%s: signing in answers %d", who.name, status)

@@ -159,7 +159,7 @@ func testLimitHolds(t *testing.T, e *panelEnv) {
 }
 
 // testDocumentation: the viewer shows what can be called, and nothing is asked of
-// another host or refused by the policy, which a page's end judges.
+// another host or refused by the policy, which is checked at a page's end.
 func testDocumentation(t *testing.T, e *panelEnv) {
 	vendor := e.Open(t, e.Demo.BaseURL)
 	vendor.Visit("/docs", http.StatusOK)

@@ -117,7 +117,7 @@ func testForged(t *testing.T, e *panelEnv) {
 				t.Errorf("POST %s %s answers %d", path, name, status)
 			}
 		}
-		if status, _ := stranger(e.Demo.PanelURL).send(t, http.MethodPost, path, everyField(own.csrf)); status != http.StatusSeeOther {
+		if status, _ := anonymous(e.Demo.PanelURL).send(t, http.MethodPost, path, everyField(own.csrf)); status != http.StatusSeeOther {
 			t.Errorf("POST %s without a session answers %d", path, status)
 		}
 	}

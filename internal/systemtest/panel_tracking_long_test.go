@@ -49,7 +49,7 @@ func testTracking(t *testing.T, e *panelEnv) {
 		html := browser.Eval[string](p, "document.documentElement.outerHTML")
 		for _, personal := range []string{"Gülizar", "Karaosmano", "7654321", "No: 77", "Kapıcıya", "249", "Yılmaz", "5551112233", b.AccountID, made.OrderID} {
 			if strings.Contains(html, personal) {
-				t.Errorf("the tracking page tells %q", personal)
+				t.Errorf("the tracking page shows %q", personal)
 			}
 		}
 		p.Usable()

@@ -29,7 +29,7 @@ func encrypted(t *testing.T, files *stack.RedisTLS) *stack.Redis {
 }
 
 // open returns what a program would say at its start: like them it tries again
-// while Redis seems to be away, as it does when a handshake takes too long.
+// while Redis seems to be unavailable, as it does when a handshake takes too long.
 func open(t *testing.T, url string, files ledger.TLSFiles) (err error) {
 	t.Helper()
 	await(t, "Redis answers", func() bool {
@@ -66,7 +66,7 @@ func TestTLS_SaysWhatIsWrongAtTheStart(t *testing.T) {
 		"the system's CAs":           {url, ledger.TLSFiles{}, "unknown authority"},
 		"a name it does not have":    {strings.Replace(strictURL, "127.0.0.1", "localhost", 1), ledger.TLSFiles{CA: strict.CAFile}, "localhost"},
 		"no client's certificate":    {strictURL, ledger.TLSFiles{CA: strict.CAFile}, "certificate required"},
-		"a stranger's certificate":   {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: other.CertFile, Key: other.KeyFile}, "unknown certificate authority"},
+		"an unknown certificate":   {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: other.CertFile, Key: other.KeyFile}, "unknown certificate authority"},
 		"a client's certificate":     {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: strict.CertFile, Key: strict.KeyFile}, ""},
 		"a certificate without key":  {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile}, "needed together"},
 		"a key of another":           {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile, Key: other.KeyFile}, "does not match"},

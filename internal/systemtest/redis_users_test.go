@@ -175,7 +175,7 @@ var dangerous = []string{
 }
 
 // rights are what each user is refused, and beside it what it may: without the
-// second a Redis that refuses everything would pass.
+// second a Redis that refuses every command would pass.
 var rights = map[string]struct{ refused, allowed []string }{
 	"gateway": {
 		refused: []string{
@@ -237,7 +237,7 @@ func TestUsers_AreRefusedWhatIsNotTheirs(t *testing.T) {
 	}
 }
 
-// noPermission also knows how a script tells of it, and that DEBUG is refused to
+// noPermission also knows how a script reports it, and that DEBUG is refused to
 // everybody before rights are looked at.
 func noPermission(reply string) bool {
 	return strings.HasPrefix(reply, "-NOPERM") || strings.Contains(reply, "The user executing the script can't") ||

@@ -184,7 +184,7 @@ func freshKey() string {
 }
 
 // startLoad sends requests of every kind until the returned function is called,
-// which tells how many there were. Each that fails is an error of the test.
+// which returns how many there were. Each that fails is an error of the test.
 func (k *keyring) startLoad(t *testing.T, v account, old *acknowledged) (stop func() int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

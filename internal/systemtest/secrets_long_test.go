@@ -115,7 +115,7 @@ func (e *env) rotate(t *testing.T, k *known) {
 	}
 }
 
-// deliver carries an order of somebody whose data can be told apart to the door,
+// deliver carries an order of a customer whose data is recognizable to the door,
 // once while the vendor's receiver fails.
 func (e *env) deliver(t *testing.T) {
 	t.Helper()
@@ -201,7 +201,7 @@ func (e *env) misplaced(t *testing.T, secret string) [][3]string {
 	}
 }
 
-// outage takes Redis away while everybody goes on asking.
+// outage stops Redis while requests go on.
 func (e *env) outage(t *testing.T, k *known) {
 	t.Helper()
 	e.Redis.Kill()

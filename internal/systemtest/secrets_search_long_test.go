@@ -130,7 +130,7 @@ func (k *known) searchExcept(t *testing.T, where string, content []byte, except 
 	}
 }
 
-// in is where a secret begins in any of its forms; -1 for nowhere.
+// in is where a secret begins in any of its forms; -1 for not found.
 func (s *secret) in(content []byte) int {
 	for _, form := range s.forms {
 		if at := bytes.Index(content, form); at >= 0 {
@@ -170,7 +170,7 @@ func noRecipient(t *testing.T, where string, content []byte) {
 	}
 }
 
-// shown is what the running system tells: metrics, its processes' command lines,
+// shown is what the running system shows: metrics, its processes' command lines,
 // Redis' own records.
 func (e *env) shown(t *testing.T) map[string][]byte {
 	t.Helper()

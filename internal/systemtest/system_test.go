@@ -95,13 +95,13 @@ func (s *scenario) carry(t *testing.T, id, status string) {
 	}
 }
 
-// told waits until the vendor has been told these statuses, and no other.
-func (s *scenario) told(t *testing.T, id string, want ...string) {
+// notified waits until the vendor has received these statuses, and no other.
+func (s *scenario) notified(t *testing.T, id string, want ...string) {
 	t.Helper()
 	var got []string
 	defer func() {
 		if t.Failed() {
-			t.Logf("told %v, want %v", got, want)
+			t.Logf("received %v, want %v", got, want)
 		}
 	}()
 	await(t, "every webhook of the order has come", func() bool {
@@ -138,7 +138,7 @@ func testStates(t *testing.T, s *scenario) {
 		t.Errorf("a new order is %s", created.Status)
 	}
 	s.carry(t, created.OrderID, "Delivered")
-	s.told(t, created.OrderID, forward[1:]...)
+	s.notified(t, created.OrderID, forward[1:]...)
 	var read struct {
 		Status string
 		Events []struct{ Status string }
@@ -154,7 +154,7 @@ func testStates(t *testing.T, s *scenario) {
 	failed := s.order(t, "Cash", "75.50")
 	s.carry(t, failed, "Delivering")
 	s.Report(t, failed, "Failed", "CustomerRefused")
-	s.told(t, failed, append(slices.Clone(forward[1:5]), "Failed")...)
+	s.notified(t, failed, append(slices.Clone(forward[1:5]), "Failed")...)
 	s.replayed(t)
 }
 
@@ -163,7 +163,7 @@ func testCancellations(t *testing.T, s *scenario) {
 		id := s.order(t, "Cash", "10.00")
 		s.carry(t, id, from)
 		s.cancel(t, id)
-		s.told(t, id, append(slices.Clone(forward[1:i+1]), "Cancelled")...)
+		s.notified(t, id, append(slices.Clone(forward[1:i+1]), "Cancelled")...)
 	}
 	late := s.order(t, "Card", "310.05")
 	s.carry(t, late, "PickedUp")
@@ -172,7 +172,7 @@ func testCancellations(t *testing.T, s *scenario) {
 	}
 	s.Report(t, late, "Delivering", "")
 	s.Report(t, late, "Delivered", "")
-	s.told(t, late, forward[1:]...)
+	s.notified(t, late, forward[1:]...)
 }
 
 func (s *scenario) cancel(t *testing.T, id string) {
@@ -312,6 +312,6 @@ func testRestart(t *testing.T, s *scenario) {
 	}
 	s.v.Client = s.v.As(after.BaseURL+"/api/vendor/v1", s.v.Bearer) // the old token
 	s.replayed(t)
-	s.told(t, waiting, "Cancelled")
+	s.notified(t, waiting, "Cancelled")
 	testReportsBalance(t, s)
 }

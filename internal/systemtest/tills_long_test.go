@@ -27,7 +27,7 @@ import (
 type tills struct {
 	vendor  account
 	origins []string // of the gateways
-	// forgives tells whether an answer may be met by a client that then tries
+	// forgives reports whether an answer may be met by a client that then tries
 	// again; what is no answer at all always may.
 	forgives func(*client.Answer) bool
 
@@ -127,17 +127,17 @@ func (c *tills) order(t *testing.T, i, n int) {
 	c.mu.Unlock()
 	c.acked.Add(1)
 	// A read whose answer was lost has used up the order's ten seconds.
-	c.heard(o, "reading", c.call(t, i+n+1, http.MethodGet, "/orders/"+o.orderID, nil), "RATE_LIMITED")
+	c.record(o, "reading", c.call(t, i+n+1, http.MethodGet, "/orders/"+o.orderID, nil), "RATE_LIMITED")
 	if cancels {
-		if o.cancelled = c.heard(o, "cancelling", c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))); o.cancelled {
+		if o.cancelled = c.record(o, "cancelling", c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))); o.cancelled {
 			o.acked = time.Now()
 		}
 	}
 }
 
-// heard notes an answer about an acknowledged order and tells whether it was a
+// record notes an answer about an acknowledged order and reports whether it was a
 // success. Only an order that was lost may be unknown, which check finds out.
-func (c *tills) heard(o *tillOrder, doing string, a *client.Answer, fine ...string) bool {
+func (c *tills) record(o *tillOrder, doing string, a *client.Answer, fine ...string) bool {
 	switch {
 	case a == nil:
 		return false
@@ -184,7 +184,7 @@ func (c *tills) call(t *testing.T, first int, method, path string, body []byte, 
 	return nil
 }
 
-// cutOff tells a connection that was refused, reset or closed: what a balancer
+// cutOff reports a connection that was refused, reset or closed: what a balancer
 // tries at another gateway.
 func cutOff(err error) bool {
 	var operation *net.OpError
@@ -270,7 +270,7 @@ func (c *tills) stillCancelled(t *testing.T, i int, o *tillOrder) bool {
 	return true
 }
 
-// checkWebhooks waits until every order's end has been told, and all steps
+// checkWebhooks waits until every order's end has arrived, and all steps
 // before it.
 func (c *tills) checkWebhooks(t *testing.T, r *receiver.Receiver) {
 	t.Helper()
@@ -279,9 +279,9 @@ func (c *tills) checkWebhooks(t *testing.T, r *receiver.Receiver) {
 		if o.cancelled {
 			want = []string{"Cancelled"}
 		}
-		await(t, fmt.Sprintf("the webhooks of order %s (%s) tell %v", o.orderID, o.key, want), func() bool {
-			told := statuses(r.Timeline(o.orderID))
-			return !slices.ContainsFunc(want, func(status string) bool { return !slices.Contains(told, status) })
+		await(t, fmt.Sprintf("the webhooks of order %s (%s) contain %v", o.orderID, o.key, want), func() bool {
+			received := statuses(r.Timeline(o.orderID))
+			return !slices.ContainsFunc(want, func(status string) bool { return !slices.Contains(received, status) })
 		})
 	}
 	if counts := r.Counts(); len(counts.Invalid) > 0 {

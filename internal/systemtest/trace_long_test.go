@@ -125,7 +125,7 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 	}
 	for _, secret := range []string{"Geheim", "5321234567", "Bahariye", s.Demo.Account.ClientSecret, s.Demo.AdminKey, hooks.url} {
 		if bytes.Contains(c.raw, []byte(secret)) {
-			t.Errorf("a span tells %q", secret)
+			t.Errorf("a span contains %q", secret)
 		}
 	}
 }

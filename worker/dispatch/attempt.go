@@ -62,7 +62,7 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 	header, err := headers(d, now, body)
 	if err != nil {
 		r.log.Error("an event cannot be signed", r.about(d, "error", err)...)
-		return r.judge(d, now, answer{class: classURL, detail: "the endpoint's secret cannot be used"}), true
+		return r.outcome(d, now, answer{class: classURL, detail: "the endpoint's secret cannot be used"}), true
 	}
 	identity := r.promise(d, header)
 	a := r.sender.send(ctx, d.Receiver.URL, header, body)
@@ -73,11 +73,11 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 	if a.ok() && r.triggered(d, delivery.TriggerDuplicate) {
 		r.sender.send(ctx, d.Receiver.URL, header.Clone(), body)
 	}
-	return r.judge(d, now, a), true
+	return r.outcome(d, now, a), true
 }
 
-// judge turns an answer into what is recorded, and says when to try again.
-func (r *Role) judge(d *ledger.Delivery, started time.Time, a answer) ledger.Outcome {
+// outcome turns an answer into what is recorded, and says when to try again.
+func (r *Role) outcome(d *ledger.Delivery, started time.Time, a answer) ledger.Outcome {
 	o := ledger.Outcome{At: started, OK: a.ok(), Status: a.status, Duration: a.took, Answer: a.body}
 	r.metrics.observe(d, a, started)
 	if o.OK {

@@ -49,7 +49,7 @@ func TestJudge_SaysWhenToTryAgain(t *testing.T) {
 		{"410 is tried again", 1, 0, answer{class: classStatus, status: 410}, 8 * time.Second, 12 * time.Second},
 		{"the last attempt", 14, 24*time.Hour - 2*time.Minute, answer{class: classDNS}, 0, 0},
 	} {
-		o := r.judge(someDelivery(c.attempt, now.Add(-c.age)), now, c.answer)
+		o := r.outcome(someDelivery(c.attempt, now.Add(-c.age)), now, c.answer)
 		if o.OK || o.Gone != (c.answer.status == 410) || o.Status != c.answer.status || o.Error == "" || o.Deferred {
 			t.Errorf("%s: %+v", c.name, o)
 		}
@@ -65,14 +65,14 @@ func TestJudge_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	now := time.Now()
 	d := someDelivery(1, now.Add(-72*time.Hour))
 	d.Replay, d.Deadline = true, now.Add(24*time.Hour)
-	o := r.judge(d, now, answer{class: classConnect})
+	o := r.outcome(d, now, answer{class: classConnect})
 	if wait := o.Retry.Sub(now); wait < 8*time.Second || wait > 12*time.Second {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestJudge_ASuccessIsOver(t *testing.T) {
-	o := unattachedRole().judge(someDelivery(3, time.Now()), time.Now(), answer{status: 204, took: time.Millisecond})
+	o := unattachedRole().outcome(someDelivery(3, time.Now()), time.Now(), answer{status: 204, took: time.Millisecond})
 	if !o.OK || o.Error != "" || !o.Retry.IsZero() || o.Duration != time.Millisecond {
 		t.Errorf("%+v", o)
 	}

@@ -45,8 +45,8 @@ func (c *call) end() {
 	c.cancel(nil)
 }
 
-// hurry leaves the call so much time from now on.
-func (c *call) hurry(rest time.Duration) { c.timer.Reset(rest) }
+// setTimeout leaves the call so much time from now on.
+func (c *call) setTimeout(rest time.Duration) { c.timer.Reset(rest) }
 
 // Value lets what is dialled on behalf of the call find it.
 func (c *call) Value(key any) any {

@@ -47,7 +47,7 @@ func TestSend_NamesWhatFailed(t *testing.T) {
 			t.Errorf("%s: %+v, want %s: %s", f.name, a, f.class, f.detail)
 		}
 		if strings.Contains(a.detail, "->") || strings.Contains(a.detail, "127.0.0.1:") && a.class != classRefused {
-			t.Errorf("%s tells addresses: %s", f.name, a.detail)
+			t.Errorf("%s shows addresses: %s", f.name, a.detail)
 		}
 		if (a.class != classURL) != (a.took > 0) {
 			t.Errorf("%s took %s", f.name, a.took)
@@ -119,7 +119,7 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 	return []fault{
 		{"an expired certificate", secured(a.issue(t, time.Now().Add(-time.Minute), "vendor.test")), classTLS, "certificate has expired or is not yet valid"},
 		{"another host's certificate", secured(a.issue(t, time.Time{}, "other.test")), classTLS, "certificate is valid for other.test, not vendor.test"},
-		{"a stranger's certificate", secured(newAuthority(t).vendor(t)), classTLS, "certificate signed by unknown authority"},
+		{"an unknown certificate", secured(newAuthority(t).vendor(t)), classTLS, "certificate signed by unknown authority"},
 		{"an old version of TLS", changed(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), classTLS, "protocol version"},
 		{"no cipher in common", changed(func(c *tls.Config) {
 			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}

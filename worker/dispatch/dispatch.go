@@ -1,15 +1,12 @@
-// Package dispatch is the role that tells vendors: it queues events for their
-// accounts' endpoints and sends what is due, signed, until a 2xx answer or the
-// end of 24 h (spec, "Delivery rules"; design section 7).
+// Package dispatch sends events to vendors' endpoints, signed, until a 2xx
+// answer or the end of 24 h (spec, "Delivery rules"; design section 7).
 //
-// It owns the sending: concurrency, the HTTP client and its guard against
-// private addresses, and what an answer means. It refuses to remember: queues,
-// schedules, leases and the attempt log are the ledger's, and the contract of
-// an event (envelope, signatures, schedule of retries) is package webhook's.
+// Queues, schedules, leases and the attempt log are the ledger's; envelope,
+// signatures and the schedule of retries are package webhook's.
 //
 // Delivery is at least once. A delivery is leased before it is sent and
 // recorded after; a process that dies in between leaves a lease that expires,
-// and the event goes out again under the same eventId. Several replicas share
+// and the event is sent again under the same eventId. Several replicas share
 // the work through the leases.
 package dispatch
 
@@ -146,7 +143,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 	if r.now == nil {
 		r.now = time.Now
 	}
-	own, _ := parsePorts(s.OwnPorts) // Validate has judged it
+	own, _ := parsePorts(s.OwnPorts) // Validate has checked it
 	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s, o.Roots)
 	r.metrics = newMetrics(reg, cap(r.slots), func() float64 { return float64(len(r.slots)) },
 		func() float64 { return float64(r.sender.transport.open.Load()) })
@@ -158,8 +155,8 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 }
 
 // Run works until ctx ends; then it takes nothing new and lets what is in
-// flight finish and be recorded, for at most the timeout and recordPatience. It
-// returns nil then, and never because Redis is away.
+// flight finish and be recorded, for at most the timeout and recordTimeout. It
+// returns nil then, and never because Redis is unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	if !r.releaseLeases(ctx) {
 		return nil
@@ -176,8 +173,8 @@ func (r *Role) Run(ctx context.Context) error {
 		group.Go(func() error { return r.dispatch(leasing, sending, p) })
 	}
 	err := group.Wait()
-	patience := time.AfterFunc(r.settings.Timeout, abort)
-	defer patience.Stop()
+	deadline := time.AfterFunc(r.settings.Timeout, abort)
+	defer deadline.Stop()
 	r.sends.Wait()
 	for _, c := range r.recorders {
 		close(c.results)

@@ -39,7 +39,7 @@ func (e *refusedAddress) Error() string {
 	return e.address + " is not a public address"
 }
 
-// allows judges an address that a connection is about to be made to.
+// allows checks an address that a connection is about to be made to.
 func (g guard) allows(target netip.AddrPort) bool {
 	if webhook.PublicAddress(target.Addr()) {
 		return true

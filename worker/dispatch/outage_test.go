@@ -17,7 +17,7 @@ var nominal = []time.Duration{
 	20 * time.Minute, 40 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
 }
 
-// outage is a vendor whose receiver is away, on a clock that jumps from one look
+// outage is a vendor whose receiver is unavailable, on a clock that jumps from one look
 // at the queue to the next.
 type outage struct {
 	*env

@@ -11,9 +11,9 @@ import (
 const (
 	// recordBatch is how many results one call records at most.
 	recordBatch = 128
-	// recordPatience is how long a shutdown waits for the records of attempts
-	// while Redis is away; what is not recorded is sent again.
-	recordPatience = 5 * time.Second
+	// recordTimeout is how long a shutdown waits for the records of attempts
+	// while Redis is unavailable; what is not recorded is sent again.
+	recordTimeout = 5 * time.Second
 )
 
 // recorder writes the results of one partition's attempts. What ends while it
@@ -37,11 +37,11 @@ func newRecorder(r *Role, partition int) *recorder {
 
 // run records until the channel is closed, and starts what each record hands
 // out next until leasing ends. sending is the context of the sends: once it has
-// been aborted, a Redis that is away is waited for no longer than recordPatience.
+// been aborted, an unavailable Redis is waited for no longer than recordTimeout.
 func (c *recorder) run(leasing, sending context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(sending))
 	defer cancel()
-	stop := context.AfterFunc(sending, func() { time.AfterFunc(recordPatience, cancel) })
+	stop := context.AfterFunc(sending, func() { time.AfterFunc(recordTimeout, cancel) })
 	defer stop()
 	r := c.role
 	for first := range c.results {
@@ -77,7 +77,7 @@ func (c *recorder) gather(first result) []result {
 	return batch
 }
 
-// record writes a batch, and tries again while Redis is away and leases last.
+// record writes a batch, and tries again while Redis is unavailable and leases last.
 func (c *recorder) record(ctx context.Context, batch []result, limit int) (leased ledger.Leased) {
 	batch = slices.Clone(batch)
 	for pause := 20 * time.Millisecond; len(batch) > 0; pause = min(2*pause, time.Second) {

@@ -35,24 +35,24 @@ func TestRecorder_GathersWhatHasEnded(t *testing.T) {
 	}
 }
 
-// While Redis is away a result is kept as long as its lease, and no longer: then
+// While Redis is unavailable a result is kept as long as its lease, and no longer: then
 // the event is somebody else's.
 func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
 	var log bytes.Buffer
 	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil))}}
 	kept := c.stillOurs([]result{
 		resultOf("over", time.Now().Add(-time.Second)),
-		resultOf("ours", time.Now().Add(time.Hour)),
-	}, errors.New("redis is away"))
-	if len(kept) != 1 || kept[0].Delivery.EventID != "ours" {
+		resultOf("kept", time.Now().Add(time.Hour)),
+	}, errors.New("redis is unavailable"))
+	if len(kept) != 1 || kept[0].Delivery.EventID != "kept" {
 		t.Errorf("kept %+v", kept)
 	}
-	if text := log.String(); !strings.Contains(text, "event=over") || strings.Contains(text, "event=ours") {
+	if text := log.String(); !strings.Contains(text, "event=over") || strings.Contains(text, "event=kept") {
 		t.Errorf("logged %q", text)
 	}
 }
 
-// A shutdown that has run out of patience leaves what is not recorded to the
+// A shutdown that has run out of time leaves what is not recorded to the
 // leases; nothing hangs.
 func TestRecorder_EndsWithItsPatience(t *testing.T) {
 	var log bytes.Buffer

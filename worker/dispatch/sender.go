@@ -24,9 +24,9 @@ const (
 	// answerDrained is how much more is read to keep the connection; a longer
 	// answer costs its sender the connection.
 	answerDrained = 32 << 10
-	// answerPatience is how long an answer's body may take once its status is
+	// answerTimeout is how long an answer's body may take once its status is
 	// known; the status alone decides.
-	answerPatience = 2 * time.Second
+	answerTimeout = 2 * time.Second
 )
 
 // Classes of a failed attempt.
@@ -88,7 +88,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 		a.class, a.detail = classStatus, statusDetail(a.status)
 	}
 	if resp.ContentLength != 0 {
-		c.hurry(min(answerPatience, s.timeout-took))
+		c.setTimeout(min(answerTimeout, s.timeout-took))
 		a.body = readAnswer(resp.Body)
 	}
 	return a
@@ -119,7 +119,7 @@ func statusDetail(status int) string {
 	return strconv.Itoa(status)
 }
 
-// classify names what failed, in words that tell a vendor nothing about the
+// classify names what failed, in words that disclose nothing to a vendor about the
 // network the worker stands in.
 func (s *sender) classify(c *call, err error) (class, detail string) {
 	var (
@@ -144,9 +144,9 @@ func (s *sender) classify(c *call, err error) (class, detail string) {
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		// An alert. In TLS 1.3 a server complains of its client when the
 		// handshake is over for the latter.
-		return classTLS, "handshake failed: " + plainly(err)
+		return classTLS, "handshake failed: " + sanitizeError(err)
 	}
-	return classConnect, plainly(err)
+	return classConnect, sanitizeError(err)
 }
 
 func handshakeDetail(failed *handshakeError) string {
@@ -154,12 +154,12 @@ func handshakeDetail(failed *handshakeError) string {
 	if errors.As(failed, &certificate) {
 		return certificate.Err.Error()
 	}
-	return "handshake failed: " + plainly(failed)
+	return "handshake failed: " + sanitizeError(failed)
 }
 
-// plainly leaves the addresses of a connection and the names of system calls
+// sanitizeError leaves the addresses of a connection and the names of system calls
 // out of an error.
-func plainly(err error) string {
+func sanitizeError(err error) string {
 	var (
 		call      *os.SyscallError
 		operation *net.OpError

@@ -169,7 +169,7 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 	}
 }
 
-// Once its status is known, an answer may trickle for answerPatience.
+// Once its status is known, an answer may trickle for answerTimeout.
 func TestSend_DoesNotWaitForATricklingAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := listenPipes()
@@ -179,7 +179,7 @@ func TestSend_DoesNotWaitForATricklingAnswer(t *testing.T) {
 			<-r.Context().Done()
 		})
 		s, started := pipeSender(t, nil, l), time.Now()
-		if a := s.post(t, at("http", l, 1)); !a.ok() || string(a.body) != "stored" || time.Since(started) != answerPatience {
+		if a := s.post(t, at("http", l, 1)); !a.ok() || string(a.body) != "stored" || time.Since(started) != answerTimeout {
 			t.Errorf("%+v after %s", a, time.Since(started))
 		}
 	})

@@ -285,7 +285,7 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 		}
 	}
 	const public = "93.184.216.34"
-	for name, story := range map[string]struct {
+	for name, test := range map[string]struct {
 		answers []record // the last one stays
 		classes []string
 	}{
@@ -300,9 +300,9 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 		"an alias without any addresses": {[]record{{alias: "localhost."}}, []string{classDNS}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := newNameServer(t, func(_ string, asked int) record { return story.answers[min(asked, len(story.answers)-1)] })
+			names := newNameServer(t, func(_ string, asked int) record { return test.answers[min(asked, len(test.answers)-1)] })
 			s := publicSender(t, names)
-			for i, want := range story.classes {
+			for i, want := range test.classes {
 				a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), signedHeader(), statusBody)
 				if a.class != want {
 					t.Errorf("send %d: %+v", i, a)

@@ -183,7 +183,7 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	}
 	for _, f := range refused {
 		if f.Reason != reasonLateDelivery || !f.Late {
-			t.Errorf("after %s: %s, finance was told: %v", f.Status, f.Reason, f.Late)
+			t.Errorf("after %s: %s, finance received: %v", f.Status, f.Reason, f.Late)
 		}
 	}
 	for end, o := range ended {

@@ -1,17 +1,14 @@
-// Package status is the role that moves orders and stores: it consumes new
-// orders and the couriers' updates, fires the timers, and keeps the ledger
-// small.
+// Package status moves orders and stores: it consumes new orders and the
+// couriers' updates, fires the timers, and retires what has ended.
 //
-// It owns when a decision is made and that it is made again when somebody else
-// was faster. It refuses the decisions themselves, which are package
-// delivery's, and their atomicity, which is the ledger's: every effect and the
-// acknowledgement of what caused it are one script, so a crash at any point
-// leaves an entry either settled or pending, and pending entries are handed
-// out again.
+// Package delivery decides; the ledger writes every effect together with the
+// acknowledgement of what caused it in one script. A crash at any point leaves an
+// entry settled or pending, and pending entries are handed out again. A decision
+// is made again when another replica's commit came first.
 //
-// Any number of replicas may run it. A partition's entries are shared by the
-// consumer group; timers and housekeeping run everywhere, because each commit
-// compares the version and all but one find nothing left to do.
+// Any number of replicas may run. The consumer group shares a partition's
+// entries; timers and housekeeping run everywhere, because each commit compares
+// the version and all but one find nothing left to do.
 package status
 
 import (
@@ -107,7 +104,7 @@ func (r *Role) Traced(t *tracing.Tracer) *Role {
 }
 
 // Run works until ctx ends. It returns nil then, and never because Redis is
-// away.
+// unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.feed(ctx) })

@@ -142,7 +142,7 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 }
 
 // tidy retires ended orders past their retention, then trims what every group
-// has settled. The ledger refuses to drop what any group still needs.
+// has settled. The ledger does not drop what any group still needs.
 func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
 	endedBefore := now.Add(-r.settings.Retention)
 	for range maxHousekeepingPages {

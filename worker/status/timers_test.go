@@ -37,11 +37,11 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 	fresh := e.vendor.Order("", ago(14))
 	unfound := e.vendor.Order("", ago(16))
 	silent := e.vendor.Order("", ago(60))
-	heard := e.vendor.Order("", ago(60))
+	reported := e.vendor.Order("", ago(60))
 	ended := e.vendor.Order("", ago(60))
 	e.Accept(silent, ago(20))
-	e.Accept(heard, ago(50))
-	e.Reach(heard, delivery.PickedUp, ago(5))
+	e.Accept(reported, ago(50))
+	e.Reach(reported, delivery.PickedUp, ago(5))
 	e.Accept(ended, ago(50))
 	e.Reach(ended, delivery.Delivered, ago(40))
 	e.settleFeed()
@@ -56,7 +56,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 		{"a fresh one", fresh, delivery.Searching, ""},
 		{"one that found nobody", unfound, delivery.Failed, delivery.NoCourierFound},
 		{"one whose courier is silent", silent, delivery.Failed, delivery.TimedOut},
-		{"one whose courier reports", heard, delivery.PickedUp, ""},
+		{"one whose courier reports", reported, delivery.PickedUp, ""},
 		{"one that has ended", ended, delivery.Delivered, ""},
 	} {
 		o := e.Read(c.order.ID)
@@ -72,9 +72,9 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 		t.Errorf("%v NoCourierFound", n)
 	}
 
-	// A quarter of an hour later nobody has been heard of.
+	// A quarter of an hour later nobody has been reported of.
 	e.fireAll(e.role, now.Add(15*time.Minute))
-	for o, want := range map[*delivery.Order]delivery.FailureReason{fresh: delivery.NoCourierFound, heard: delivery.TimedOut} {
+	for o, want := range map[*delivery.Order]delivery.FailureReason{fresh: delivery.NoCourierFound, reported: delivery.TimedOut} {
 		last := e.Read(o.ID)
 		if last.Status != delivery.Failed || last.Changes[len(last.Changes)-1].Failure != want {
 			t.Errorf("%s %+v", last.Status, last.Changes)
@@ -174,7 +174,7 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 	}
 }
 
-// An order of which a courier is heard between the look at its timer and the
+// An order of which a courier is reported between the look at its timer and the
 // time-out's commit goes on, in every state.
 func TestTimers_AReportInTheLastMomentWins(t *testing.T) {
 	e := newEnv(t)
@@ -189,7 +189,7 @@ func TestTimers_AReportInTheLastMomentWins(t *testing.T) {
 		if !due {
 			t.Fatalf("%s is not due", status)
 		}
-		e.Fail(o, delivery.OtherFailure, time.Now()) // notes no status, only when it was heard
+		e.Fail(o, delivery.OtherFailure, time.Now()) // notes no status, only when it was reported
 		commit := ledger.Commit{Order: order, Changes: []delivery.Change{change}, Silent: true}
 		if ended, err := e.role.commitTimeouts(t.Context(), []ledger.Commit{commit}); ended != 0 || err != nil {
 			t.Errorf("%s: ended %d, %v", status, ended, err)
@@ -245,7 +245,7 @@ func TestTimers_AReplicaFindsNothingLeftToDo(t *testing.T) {
 }
 
 // A migrating store closes when its last local day is over, and its vendor is
-// told the reason once.
+// notified the reason once.
 //
 //rule:event-types/store.deactivated states/stores-awaitingfleet-awaitingfleetapproval
 func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
@@ -282,19 +282,19 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 		t.Errorf("%d notices", published)
 	}
 
-	told := make(chan *ledger.Delivery, 10)
+	notified := make(chan *ledger.Delivery, 10)
 	e.Start(func(ctx context.Context) error {
 		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleWebhook, Consumer: "w1", Handle: func(ctx context.Context, batch []ledger.Entry) error {
 			p := batch[0].Partition
 			leased, err := e.Ledger.Queue.Add(ctx, p, batch, ledger.Grant{Limit: 10, Share: 10, InFlight: 10, Lease: time.Minute})
 			for _, d := range leased.Deliveries {
-				told <- d
+				notified <- d
 			}
 			return err
 		}})
 		return nil // ends with the test
 	})
-	d := <-told
+	d := <-notified
 	if want := `{"externalStoreId":"branch-1","reason":"MigratedToHizliyo"}`; d.Type != delivery.StoreDeactivated || string(d.Data) != want {
 		t.Errorf("%s %s", d.Type, d.Data)
 	}

@@ -10,7 +10,7 @@ import (
 
 // trace records what was decided about one order: from the reading of its batch
 // to the last settlement.
-func (r *Role) trace(v *verdict, ended time.Time) {
+func (r *Role) trace(v *outcome, ended time.Time) {
 	if r.tracer == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func attributesOf(id delivery.OrderID, order *delivery.Order) []tracing.Attribut
 
 // about is what every line of the log about an order carries: the order, its
 // account if the order is known, and the trace while tracing is on.
-func (r *Role) about(v *verdict, rest ...any) []any {
+func (r *Role) about(v *outcome, rest ...any) []any {
 	line := []any{"order", v.order}
 	if v.commit.Order != nil {
 		line = append(line, "account", v.commit.Order.Account)

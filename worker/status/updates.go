@@ -72,7 +72,7 @@ func groupByOrder(updates []ledger.Entry) []reports {
 }
 
 // settle decides and commits, and decides again for those orders that somebody
-// else changed in between. The error tells of what it left pending.
+// else changed in between. The error names what it left pending.
 func (r *Role) settle(ctx context.Context, groups []reports) error {
 	var left []error
 	for round := 0; len(groups) > 0 && round < maxRounds; round++ {
@@ -80,9 +80,9 @@ func (r *Role) settle(ctx context.Context, groups []reports) error {
 		if err != nil {
 			return fmt.Errorf("read %d orders: %w", len(groups), err)
 		}
-		verdicts, defects := r.judgeAll(groups, orders, time.Now())
+		outcomes, defects := r.decideAll(groups, orders, time.Now())
 		left = append(left, defects)
-		groups, err = r.commit(ctx, verdicts)
+		groups, err = r.commit(ctx, outcomes)
 		if err != nil {
 			return errors.Join(append(left, err)...)
 		}
@@ -101,8 +101,8 @@ func orderIDs(groups []reports) []delivery.OrderID {
 	return ids
 }
 
-// verdict is what the updates of one order come to.
-type verdict struct {
+// outcome is what the updates of one order come to.
+type outcome struct {
 	reports
 	commit  ledger.Commit // nothing to commit when it has no change and no swap
 	results []string      // per entry
@@ -116,16 +116,16 @@ type refusal struct {
 	reason string
 }
 
-func (v *verdict) commits() bool { return len(v.commit.Changes) > 0 || v.commit.Swap != nil }
+func (v *outcome) commits() bool { return len(v.commit.Changes) > 0 || v.commit.Swap != nil }
 
-// judgeAll decides every order's updates. An order whose decision panics is
+// decideAll decides every order's updates. An order whose decision panics is
 // left out, so that its entries stay pending and the others go on; defects
-// tells of those.
-func (r *Role) judgeAll(groups []reports, orders []*delivery.Order, now time.Time) (verdicts []verdict, defects error) {
-	verdicts = make([]verdict, 0, len(groups))
+// names those.
+func (r *Role) decideAll(groups []reports, orders []*delivery.Order, now time.Time) (outcomes []outcome, defects error) {
+	outcomes = make([]outcome, 0, len(groups))
 	for i, g := range groups {
 		err := r.protect(func() error {
-			verdicts = append(verdicts, r.judge(g, orders[i], now))
+			outcomes = append(outcomes, r.decideGroup(g, orders[i], now))
 			return nil
 		})
 		if err != nil {
@@ -133,12 +133,12 @@ func (r *Role) judgeAll(groups []reports, orders []*delivery.Order, now time.Tim
 			r.count(resultFailed, len(g.entries))
 		}
 	}
-	return verdicts, defects
+	return outcomes, defects
 }
 
-// judge applies the updates one after the other to a copy of the order.
-func (r *Role) judge(g reports, order *delivery.Order, now time.Time) verdict {
-	v := verdict{reports: g, results: make([]string, len(g.entries)), began: now}
+// decideGroup applies the updates one after the other to a copy of the order.
+func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) outcome {
+	v := outcome{reports: g, results: make([]string, len(g.entries)), began: now}
 	if order == nil {
 		for i, e := range g.entries {
 			v.refuse(i, e, 0, reasonUnknownOrder)
@@ -173,7 +173,7 @@ func (r *Role) judge(g reports, order *delivery.Order, now time.Time) verdict {
 	return v
 }
 
-func (v *verdict) refuse(i int, e ledger.Entry, status delivery.Status, reason string) {
+func (v *outcome) refuse(i int, e ledger.Entry, status delivery.Status, reason string) {
 	v.results[i] = resultRefused
 	v.refused = append(v.refused, refusal{entry: e, status: status, reason: reason})
 }
@@ -189,15 +189,15 @@ func advance(state *delivery.Order, changes []delivery.Change) {
 	state.Location = last.Location
 }
 
-// commit writes the verdicts and returns the orders that must be decided
-// again. Refusals and drops are settled only after the commit they were judged
+// commit writes the outcomes and returns the orders that must be decided
+// again. Refusals and drops are settled only after the commit they were decided
 // on: they may rest on changes that another writer prevents.
-func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports, err error) {
+func (r *Role) commit(ctx context.Context, outcomes []outcome) (again []reports, err error) {
 	var commits []ledger.Commit
-	var committed []int // index into verdicts
-	for i := range verdicts {
-		if verdicts[i].commits() {
-			commits = append(commits, verdicts[i].commit)
+	var committed []int // index into outcomes
+	for i := range outcomes {
+		if outcomes[i].commits() {
+			commits = append(commits, outcomes[i].commit)
 			committed = append(committed, i)
 		}
 	}
@@ -210,7 +210,7 @@ func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports,
 	unsettled := map[int]bool{}
 	var failures []error
 	for n, result := range results {
-		v := &verdicts[committed[n]]
+		v := &outcomes[committed[n]]
 		switch {
 		case result == nil:
 			continue
@@ -224,11 +224,11 @@ func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports,
 		}
 		unsettled[committed[n]] = true
 	}
-	for i := range verdicts {
+	for i := range outcomes {
 		if unsettled[i] {
 			continue
 		}
-		if err := r.conclude(ctx, &verdicts[i]); err != nil {
+		if err := r.conclude(ctx, &outcomes[i]); err != nil {
 			failures = append(failures, err)
 		}
 	}
@@ -236,7 +236,7 @@ func (r *Role) commit(ctx context.Context, verdicts []verdict) (again []reports,
 }
 
 // conclude settles what the commit did not, and counts.
-func (r *Role) conclude(ctx context.Context, v *verdict) error {
+func (r *Role) conclude(ctx context.Context, v *outcome) error {
 	if !v.commits() && len(v.commit.Settles) > 0 {
 		if err := r.ledger.Streams.Ack(ctx, ledger.RoleStatus, v.commit.Settles...); err != nil {
 			return fmt.Errorf("acknowledge %d dropped updates: %w", len(v.commit.Settles), err)

@@ -82,7 +82,7 @@ func TestJudge_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 				g.entries = append(g.entries, ledger.Entry{Update: u})
 			}
 			order := searching()
-			v := newRole(new(ledger.Ledger), "test").judge(g, order, noon.Add(time.Minute))
+			v := newRole(new(ledger.Ledger), "test").decideGroup(g, order, noon.Add(time.Minute))
 			var statuses []delivery.Status
 			for _, change := range v.commit.Changes {
 				statuses = append(statuses, change.Status)
@@ -111,7 +111,7 @@ func TestJudge_LaterChangesCarryTheSwappedCourier(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{
 		{Update: accept(mehmet)}, {Update: swap(ayse)}, {Update: reached(delivery.PickingUp)},
 	}}
-	v := newRole(new(ledger.Ledger), "test").judge(g, searching(), noon.Add(time.Minute))
+	v := newRole(new(ledger.Ledger), "test").decideGroup(g, searching(), noon.Add(time.Minute))
 	if len(v.commit.Changes) != 2 || v.commit.Changes[0].Courier != mehmet || v.commit.Changes[1].Courier != ayse {
 		t.Fatalf("%+v", v.commit.Changes)
 	}
@@ -122,7 +122,7 @@ func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
 	order.Status, order.Version = delivery.Failed, order.Version+1
 	order.Changes = []delivery.Change{{Status: delivery.Failed, At: noon, Failure: delivery.TimedOut}}
 	g := reports{order: orderID, entries: []ledger.Entry{{Update: reached(delivery.Delivered)}, {Update: reached(delivery.PickedUp)}}}
-	v := newRole(new(ledger.Ledger), "test").judge(g, order, noon.Add(time.Minute))
+	v := newRole(new(ledger.Ledger), "test").decideGroup(g, order, noon.Add(time.Minute))
 	if len(v.refused) != 2 || v.refused[0].reason != reasonLateDelivery || v.refused[1].reason != reasonIllegalMove || v.commits() {
 		t.Fatalf("%+v", v)
 	}
@@ -130,7 +130,7 @@ func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
 
 func TestJudge_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}}
-	v := newRole(new(ledger.Ledger), "test").judge(g, nil, noon)
+	v := newRole(new(ledger.Ledger), "test").decideGroup(g, nil, noon)
 	if len(v.refused) != 1 || v.refused[0].reason != reasonUnknownOrder || v.commits() || len(v.commit.Settles) != 0 {
 		t.Fatalf("%+v", v)
 	}
@@ -151,9 +151,9 @@ func TestJudgeAll_LeavesOutTheOrderThatPanics(t *testing.T) {
 		{order: poisoned, entries: []ledger.Entry{{Update: accept(mehmet)}}},
 		{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}},
 	}
-	verdicts, defects := r.judgeAll(groups, []*delivery.Order{bad, searching()}, noon.Add(time.Minute))
-	if len(verdicts) != 1 || verdicts[0].order != orderID || defects == nil {
-		t.Fatalf("%+v, %v", verdicts, defects)
+	outcomes, defects := r.decideAll(groups, []*delivery.Order{bad, searching()}, noon.Add(time.Minute))
+	if len(outcomes) != 1 || outcomes[0].order != orderID || defects == nil {
+		t.Fatalf("%+v, %v", outcomes, defects)
 	}
 }
 
