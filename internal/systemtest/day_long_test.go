@@ -59,7 +59,7 @@ func playDay(t *testing.T, s *stackEnv, handle func(http.Handler), o day.Options
 	summary, err := d.Play(t.Context())
 	must(t, err)
 	var text strings.Builder
-	summary.Print(&text)
+	must(t, summary.Print(&text))
 	t.Log(text.String())
 	finance, err := d.ReadFinance(t.Context())
 	must(t, err)

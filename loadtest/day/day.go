@@ -51,15 +51,13 @@ type Day struct {
 	plan    *plan
 	vendor  *client.Client
 	pace    *pacer
+	cancels sync.WaitGroup
 
-	mu       sync.Mutex
-	reached  map[string]map[string]bool // orderId -> statuses that webhooks brought
-	waiting  map[string]*request        // orderId -> to be cancelled at its cancelAt
-	stores   map[string]bool            // activated ones
-	problems []string
-	settled  bool // no cancellation is begun any more
-	cancels  errgroup.Group
-	summary  Summary
+	mu      sync.Mutex
+	waiting map[string]*request // orderId -> to be cancelled at its CancelAt
+	settled bool                // no cancellation is begun any more
+	through int                 // requests
+	summary Summary
 }
 
 // New plans a day.
@@ -67,17 +65,22 @@ func New(o Options) (*Day, error) {
 	o.Orders = cmp.Or(o.Orders, 300)
 	o.Rate = cmp.Or(o.Rate, 11)
 	o.Settle = cmp.Or(o.Settle, time.Minute)
+	p, err := newPlan(o.Orders, o.Seed, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
 	d := &Day{
 		options: o,
-		plan:    newPlan(o.Orders, o.Seed, o.Prefix),
+		plan:    p,
 		vendor:  client.New(o.Demo.BaseURL+"/api/vendor/v1", 2*concurrency),
 		pace:    newPacer(o.Rate),
-		reached: map[string]map[string]bool{},
 		waiting: map[string]*request{},
-		stores:  map[string]bool{},
 	}
-	var err error
-	d.Receiver, err = receiver.New(receiver.Options{Secrets: []string{o.Demo.Webhook.Secret}, Seen: d.seen})
+	d.Receiver, err = receiver.New(receiver.Options{Secrets: []string{o.Demo.Webhook.Secret}, Seen: func(e receiver.Event, _ bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.cancelIfDue(e.Order.OrderID)
+	}})
 	return d, err
 }
 
@@ -94,7 +97,7 @@ func (d *Day) Play(ctx context.Context) (*Summary, error) {
 		return nil, fmt.Errorf("open the stores: %w", err)
 	}
 	if err := d.createOrders(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create orders: %w", err)
 	}
 	if err := d.settle(ctx); err != nil {
 		return nil, err
@@ -103,20 +106,17 @@ func (d *Day) Play(ctx context.Context) (*Summary, error) {
 	return &d.summary, nil
 }
 
-// openStores registers every store in the two steps of the spec and waits
-// until the fleet has confirmed them all.
+// openStores registers every store in the two steps of the spec and waits until the
+// fleet has confirmed them all.
 func (d *Day) openStores(ctx context.Context) error {
+	fleet := d.options.Demo.Fleet.FleetID
 	for _, s := range d.plan.stores {
 		path := "/stores/" + url.PathEscape(s.id)
-		var found struct {
-			Status          string
-			AvailableFleets []struct{ FleetID string }
-		}
+		var found struct{ AvailableFleets []struct{ FleetID string } }
 		if err := d.vendor.Call(ctx, http.MethodPut, path, s.body, &found); err != nil {
 			return err
 		}
-		fleet := d.options.Demo.Fleet.FleetID
-		if !slices.ContainsFunc(found.AvailableFleets, func(f struct{ FleetID string }) bool { return f.FleetID == fleet }) {
+		if !slices.Contains(found.AvailableFleets, struct{ FleetID string }{fleet}) {
 			return fmt.Errorf("store %s: the fleet is not among those that serve it", s.id)
 		}
 		s.body["fleetId"] = fleet
@@ -124,25 +124,20 @@ func (d *Day) openStores(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.await(ctx, d.options.Settle, "store.activated for every store", func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.stores) >= len(d.plan.stores)
+	return d.await(ctx, "store.activated for every store", func() bool {
+		return d.Counts().Events["store.activated"] >= len(d.plan.stores)
 	})
 }
 
-// await polls done; it returns an error that names what when that takes longer
-// than limit.
-func (d *Day) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// await polls done, for Options.Settle at most.
+func (d *Day) await(ctx context.Context, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, d.options.Settle)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for !done() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited %v for %s: %w", limit, what, ctx.Err())
-		case <-tick.C:
+			return fmt.Errorf("waited %v for %s: %w", d.options.Settle, what, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return nil
@@ -152,9 +147,6 @@ func (d *Day) await(ctx context.Context, limit time.Duration, what string, done 
 func (d *Day) createOrders(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
-	total := len(d.plan.requests)
-	var through int
-	var mu sync.Mutex
 	for _, r := range d.plan.requests {
 		if err := d.pace.take(groupCtx); err != nil {
 			break
@@ -167,59 +159,33 @@ func (d *Day) createOrders(ctx context.Context) error {
 			if err := d.create(groupCtx, r); err != nil {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			through++
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.through++
 			if d.options.Progress != nil {
-				d.options.Progress(through, total)
+				d.options.Progress(d.through, len(d.plan.requests))
 			}
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("create orders: %w", err)
+		return err
 	}
 	return ctx.Err()
-}
-
-// seen takes note of a webhook and cancels where the plan says so.
-func (d *Day) seen(e receiver.Event, duplicate bool) {
-	if duplicate {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case e.Event == "store.activated":
-		d.stores[string(e.Data)] = true
-	case e.Order.OrderID != "":
-		statuses := d.reached[e.Order.OrderID]
-		if statuses == nil {
-			statuses = map[string]bool{}
-			d.reached[e.Order.OrderID] = statuses
-		}
-		statuses[e.Order.Status] = true
-		d.cancelIfDue(e.Order.OrderID)
-	}
-}
-
-// cancelIfDue starts the cancellation of an order that has reached the status
-// to be cancelled at. d.mu is held. The webhook can overtake the answer to the
-// creation, so both look.
-func (d *Day) cancelIfDue(orderID string) {
-	r := d.waiting[orderID]
-	if r == nil || d.settled || r.cancelAt != "Searching" && !d.reached[orderID][r.cancelAt] {
-		return
-	}
-	delete(d.waiting, orderID)
-	d.cancels.Go(func() error { return d.cancel(orderID) })
 }
 
 // problem notes something that does not balance.
 func (d *Day) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.problems = append(d.problems, fmt.Sprintf(format, args...))
+	d.summary.Problems = append(d.summary.Problems, fmt.Sprintf(format, args...))
+}
+
+// count adds one to a figure of the summary.
+func (d *Day) count(figure *int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*figure++
 }
 
 // errUnanswered is for a request that got no answer in time.
@@ -236,12 +202,12 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 		wait := 100 * time.Millisecond
 		switch {
 		case err != nil:
-			d.count(func(s *Summary) { s.Unanswered++ })
+			d.count(&d.summary.Unanswered)
 		case a.Code == "SERVICE_UNAVAILABLE":
-			d.count(func(s *Summary) { s.Unavailable++ })
+			d.count(&d.summary.Unavailable)
 			err = a.Err()
 		case a.Code == "RATE_LIMITED":
-			d.count(func(s *Summary) { s.RateLimited++ })
+			d.count(&d.summary.RateLimited)
 			wait = a.RetryAfter()
 			until = until.Add(wait)
 			err = a.Err()
@@ -257,10 +223,4 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 		case <-time.After(wait):
 		}
 	}
-}
-
-func (d *Day) count(add func(*Summary)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	add(&d.summary)
 }

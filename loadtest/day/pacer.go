@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// pacer lets requests through at a steady rate, and not at all while the
-// service's headers say that nothing remains. A vendor that keeps to it is
-// never refused.
+// pacer lets requests through at a steady rate, and not at all while the service's
+// headers say that nothing remains. A vendor that keeps to it is never refused.
 type pacer struct {
 	interval time.Duration
 
@@ -27,17 +26,14 @@ func newPacer(rate float64) *pacer {
 
 // take waits for this request's turn.
 func (p *pacer) take(ctx context.Context) error {
-	for {
-		wait := p.claim(time.Now())
-		if wait <= 0 {
-			return nil
-		}
+	for wait := p.claim(time.Now()); wait > 0; wait = p.claim(time.Now()) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
 		}
 	}
+	return nil
 }
 
 // claim takes a place, or returns how long to wait before asking again.
@@ -61,17 +57,15 @@ func (p *pacer) claim(now time.Time) time.Duration {
 	return 0
 }
 
-// learn reads an answer's headers. What is in flight counts as taken: its
-// answers may be of an earlier state.
+// learn reads an answer's headers. What is in flight counts as taken: its answers may
+// be of an earlier state.
 func (p *pacer) learn(h http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight--
 	remaining, err := strconv.Atoi(h.Get("X-RateLimit-Remaining"))
 	reset, resetErr := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
-	if err != nil || resetErr != nil {
-		return
+	if err == nil && resetErr == nil {
+		p.remaining, p.reset = max(remaining-p.inFlight, 0), time.Unix(reset, 0)
 	}
-	p.remaining = max(remaining-p.inFlight, 0)
-	p.reset = time.Unix(reset, 0)
 }

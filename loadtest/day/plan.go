@@ -5,43 +5,47 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
+
+	"vendorapi/loadtest/receiver"
 )
 
-// place is a neighbourhood: a street that exists there, and where it is.
-type place struct {
-	City, District, Street string
-	Latitude, Longitude    float64
+// ordersJSON is what orders are drawn from, here and in lib/orders.js.
+//
+//go:embed orders.json
+var ordersJSON []byte
+
+type catalogue struct {
+	// Places are real ones in the six cities that the demo fleet covers, city by city.
+	Places []struct {
+		City, District, Street string
+		Latitude, Longitude    float64
+		Branch                 bool // the vendor has a store there; two in each city
+	}
+	FirstNames, Surnames, PhonePrefixes, Notes []string
+	Payments                                   []string // payment.type; "": left out
+	// Classes are what else may become of an order than its delivery.
+	Classes []struct {
+		Turns []int // which of every 25 orders are of the class
+		Kinds []kind
+	}
 }
 
-//go:embed places.json
-var placesJSON []byte
-
-// places are real ones in the six cities that the demo fleet covers, city by city;
-// the first two of each city also have a branch of the vendor.
-var places = func() (all []place) {
-	if err := json.Unmarshal(placesJSON, &all); err != nil {
-		panic(err) // the file is part of the program
-	}
-	return all
-}()
-
-// Where the demo fleet does not deliver: in Turkey, and abroad.
-var (
-	outOfCoverage = place{"Van", "İpekyolu", "Cumhuriyet Caddesi", 38.5012, 43.3730}
-	outOfTurkey   = place{"Athens", "Plaka", "Adrianou", 37.9742, 23.7279}
-)
-
-// The customers.
-var (
-	firstNames = []string{"Ayşe", "Mehmet", "Zeynep", "Mustafa", "Elif", "Ali", "Fatma", "Hüseyin", "Emine", "İsmail", "Gülşah", "Çağrı"}
-	surnames   = []string{"Yılmaz", "Kaya", "Demir", "Şahin", "Çelik", "Yıldırım", "Öztürk", "Aydın", "Özkan", "Ünal", "Işık", "Güneş"}
-	notes      = []string{"", "", "Zili çalmayın, bebek uyuyor", "Kapıda nakit ödenecek", "Sıcak paket", "Güvenliğe bırakın"}
-)
+// kind is what an order is to be.
+type kind struct {
+	Change     object // members of the body; those of objects are changed one by one
+	Malformed  bool   // the body is cut off
+	Status     int    // of the answer
+	Code       string // errorCode
+	CancelAt   string // status after which the vendor cancels; Searching: at once
+	End        string // terminal status of an accepted order
+	Failure    string // its reason
+	Duplicates bool   // every webhook is sent twice
+}
 
 // object is a JSON body.
 type object = map[string]any
@@ -54,103 +58,23 @@ type store struct {
 
 // request is one planned POST /orders with the answer it must get.
 type request struct {
+	want       kind
 	key        string // X-Idempotency-Key
 	externalID string
-	order      object
-	body       []byte // order as it is sent
-	payment    string // payment.type; "none" when left out
-	wantStatus int
-	wantCode   string
-	// original is the request that this one repeats; it is sent after that
-	// one's answer.
+	storeID    string
+	payment    string // payment.type; "none": left out
+	kurus      int64  // orderAmount
+	body       []byte
+	// original is the request that this one repeats, sent after its answer.
 	original *request
-	// cancelAt is the status after which the vendor cancels; "Searching" means
-	// right after the creation.
-	cancelAt string
-	// wantEnd is the terminal status of an accepted order.
-	wantEnd    string
-	wantReason string // for Failed
-	// duplicates says that every webhook of the order is sent twice
-	// (SIM:DUPLICATE).
-	duplicates bool
 
 	done   chan struct{} // closed when result is final
 	result result
 }
 
-// kind makes of a usual order what it is to be.
-type kind func(o object, r *request)
-
-func delivered(object, *request) {}
-
-// failures are the reasons that the sandbox courier is asked for.
-var failures = []string{
-	"CustomerRefused", "AddressNotFound", "CourierIncident", "CustomerUnreachable", "StoreClosed",
-	"PaymentRefused", "PackageNotReady", "PackageDamaged", "Other",
-}
-
-func failing(reason string) kind {
-	return func(o object, r *request) {
-		o["packageNote"] = "SIM:FAIL=" + reason
-		r.wantEnd, r.wantReason = "Failed", reason
-	}
-}
-
-// cancellable are the statuses in which a vendor may cancel; the courier is
-// asked to wait there, so that the cancellation is never too late.
-var cancellable = []string{"Searching", "Assigned", "PickingUp"}
-
-func cancelled(status string) kind {
-	return func(o object, r *request) {
-		o["packageNote"] = "SIM:HOLD=" + status
-		r.cancelAt, r.wantEnd = status, "Cancelled"
-	}
-}
-
-// receiverKinds try what a receiver has to stand.
-var receiverKinds = []kind{
-	func(o object, r *request) { o["packageNote"], r.duplicates = "SIM:DUPLICATE her olay iki kez", true },
-	func(o object, _ *request) { o["packageNote"] = "SIM:REORDER sıra karışık" },
-}
-
-// invalidKinds are orders that must be refused, one for each code.
-var invalidKinds = []kind{
-	refused(http.StatusUnprocessableEntity, "INVALID_PHONE", func(o object) { o["recipient"].(object)["phone"] = "532 123" }),
-	refused(http.StatusUnprocessableEntity, "DROPOFF_OUT_OF_COVERAGE", func(o object) { o["dropoff"] = address(outOfCoverage, 1) }),
-	refused(http.StatusUnprocessableEntity, "INVALID_ADDRESS", func(o object) { o["dropoff"].(object)["text"] = "Moda" }),
-	refused(http.StatusConflict, "STORE_NOT_CONFIGURED", func(o object) { o["externalStoreId"] = "no-such-store" }),
-	refused(http.StatusUnprocessableEntity, "VALIDATION_FAILED", func(o object) { o["orderAmount"] = json.Number("12.345") }),
-	refused(http.StatusUnprocessableEntity, "INVALID_RECIPIENT", func(o object) { o["recipient"].(object)["name"] = "A" }),
-	refused(http.StatusUnprocessableEntity, "COORDINATE_MISMATCH", func(o object) { o["dropoff"] = address(outOfTurkey, 1) }),
-	refused(http.StatusServiceUnavailable, "FLEET_UNAVAILABLE", func(o object) { o["packageNote"] = "SIM:FLEET_UNAVAILABLE" }),
-	refused(http.StatusUnprocessableEntity, "READY_AT_TOO_FAR", func(o object) {
-		o["readyAt"] = time.Now().Add(5 * time.Hour).Format(time.RFC3339)
-	}),
-	refused(http.StatusLocked, "FLEET_SUSPENDED", func(o object) { o["packageNote"] = "SIM:FLEET_SUSPENDED" }),
-	refused(http.StatusUnprocessableEntity, "VALIDATION_FAILED", func(o object) { o["payment"] = object{"type": "Barter"} }),
-	func(o object, r *request) {
-		r.body = bytes.TrimSuffix(encode(o), []byte("}"))
-		r.wantStatus, r.wantCode, r.wantEnd = http.StatusBadRequest, "MALFORMED_REQUEST", ""
-	},
-}
-
-func refused(status int, code string, breakRule func(object)) kind {
-	return func(o object, r *request) {
-		breakRule(o)
-		r.wantStatus, r.wantCode, r.wantEnd = status, code, ""
-	}
-}
-
-// address is a door of a place.
-func address(p place, number int) object {
-	return object{
-		"text":     fmt.Sprintf("%s No: %d, %s/%s", p.Street, number, p.District, p.City),
-		"latitude": p.Latitude, "longitude": p.Longitude,
-	}
-}
-
 // plan is a whole day before it is played.
 type plan struct {
+	catalogue
 	stores   []store
 	requests []*request
 
@@ -158,136 +82,137 @@ type plan struct {
 	prefix string
 }
 
-// newPlan lays out orders distinct orders and some repetitions, the same ones
-// for the same seed and prefix. prefix begins every external id.
-func newPlan(orders int, seed uint64, prefix string) *plan {
+// newPlan plans distinct orders and some repetitions, the same ones for the same seed
+// and prefix. prefix begins every external id.
+func newPlan(orders int, seed uint64, prefix string) (*plan, error) {
 	p := &plan{rng: rand.New(rand.NewPCG(seed, 0)), prefix: prefix}
+	d := json.NewDecoder(bytes.NewReader(ordersJSON))
+	d.UseNumber()
+	if err := d.Decode(&p.catalogue); err != nil {
+		return nil, fmt.Errorf("orders.json: %w", err)
+	}
 	p.addStores()
-	kinds := mix(orders)
+	kinds := make([]kind, orders)
+	for _, class := range p.Classes {
+		used := 0
+		for i := range kinds {
+			if slices.Contains(class.Turns, i%25) {
+				kinds[i] = class.Kinds[used%len(class.Kinds)]
+				used++
+			}
+		}
+	}
 	p.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	for _, k := range kinds {
-		p.add(k)
+		if err := p.add(k); err != nil {
+			return nil, err
+		}
 	}
 	p.addRepeats(max(orders/20, 3))
-	return p
+	return p, nil
 }
 
-// mix shares the orders out: of every 100 about 8 break a rule, 8 fail, 10 are
-// cancelled, 4 try the receiver, and the rest is delivered. The kinds of each
-// class take turns.
-func mix(orders int) (kinds []kind) {
-	for i := range orders {
-		turn := i / 25
-		second := 2*turn + i%25/10
-		switch i % 25 {
-		case 3, 13:
-			kinds = append(kinds, invalidKinds[second%len(invalidKinds)])
-		case 6, 16:
-			kinds = append(kinds, failing(failures[second%len(failures)]))
-		case 8, 18:
-			kinds = append(kinds, cancelled(cancellable[second%len(cancellable)]))
-		case 20:
-			kinds = append(kinds, receiverKinds[turn%len(receiverKinds)])
-		default:
-			kinds = append(kinds, delivered)
-		}
-	}
-	return kinds
-}
-
-// addStores puts a branch into the first two places of each city.
 func (p *plan) addStores() {
-	for i, at := range places {
-		number := 1
-		if i > 0 && places[i-1].City == at.City {
-			number = 2
-		}
-		if i > 1 && places[i-2].City == at.City {
+	for _, at := range p.Places {
+		if !at.Branch {
 			continue
 		}
-		p.stores = append(p.stores, store{fmt.Sprintf("%sS-%s-%d", p.prefix, at.City, number), at.City, object{
+		p.stores = append(p.stores, store{p.prefix + "S-" + at.District, at.City, object{
 			"taxNumber": strconv.Itoa(1000000000 + p.rng.IntN(8999999999)),
 			"name":      "Anadolu Sofrası " + at.District,
 			"phone":     fmt.Sprintf("0212%07d", p.rng.IntN(10000000)),
-			"address":   address(at, 1+p.rng.IntN(120)),
+			"address": object{
+				"text":     fmt.Sprintf("%s No: %d, %s/%s", at.Street, 1+p.rng.IntN(120), at.District, at.City),
+				"latitude": at.Latitude, "longitude": at.Longitude,
+			},
 		}})
 	}
 }
 
-// add draws one order and lets k make of it what it is.
-func (p *plan) add(k kind) {
-	number := len(p.requests) + 1
-	o := p.draw(number)
-	id := o["externalOrderId"].(string)
-	r := &request{
-		key: id, externalID: id, // the spec's suggestion
-		order: o, payment: "none", wantStatus: http.StatusCreated, wantEnd: "Delivered", done: make(chan struct{}),
-	}
-	if number%10 == 0 {
-		r.key = "key-" + id // a key of its own is as good
-	}
-	if payment, ok := o["payment"].(object); ok {
-		r.payment = payment["type"].(string)
-	}
-	k(o, r)
-	if r.body == nil {
-		r.body = encode(o)
-	}
-	p.requests = append(p.requests, r)
-}
+// pick draws one of a list.
+func pick[T any](p *plan, list []T) T { return list[p.rng.IntN(len(list))] }
 
-func (p *plan) draw(number int) object {
-	at := places[p.rng.IntN(len(places))]
-	at.Latitude += (p.rng.Float64() - 0.5) * 0.005 // some streets away, at most about 300 m
-	at.Longitude += (p.rng.Float64() - 0.5) * 0.005
+// add draws one order and changes it to its kind.
+func (p *plan) add(k kind) (err error) {
+	number := len(p.requests) + 1
+	if k.Status == 0 {
+		k.Status = http.StatusCreated
+		if k.End == "" {
+			k.End = "Delivered"
+		}
+	}
+	at := pick(p, p.Places)
 	first := slices.IndexFunc(p.stores, func(s store) bool { return s.city == at.City })
-	kurus := 80 + p.rng.IntN(170000)
-	amount := json.Number(fmt.Sprintf("%d.%02d", kurus/100, kurus%100))
-	dropoff := address(at, 1+p.rng.IntN(200))
-	dropoff["buildingNo"], dropoff["doorNo"] = strconv.Itoa(1+p.rng.IntN(200)), strconv.Itoa(1+p.rng.IntN(40))
-	dropoff["floor"] = strconv.Itoa(p.rng.IntN(12))
+	r := &request{
+		want: k, externalID: fmt.Sprintf("%s%05d", p.prefix, number), storeID: p.stores[first+p.rng.IntN(2)].id,
+		payment: "none", kurus: int64(80 + p.rng.IntN(170000)), done: make(chan struct{}),
+	}
+	r.key = r.externalID // the spec's suggestion
+	if number%10 == 0 {
+		r.key = "key-" + r.externalID // a key of its own is as good
+	}
+	amount := json.Number(fmt.Sprintf("%d.%02d", r.kurus/100, r.kurus%100))
 	o := object{
-		"externalStoreId": p.stores[first+p.rng.IntN(2)].id,
-		"externalOrderId": fmt.Sprintf("%s%05d", p.prefix, number),
+		"externalStoreId": r.storeID,
+		"externalOrderId": r.externalID,
 		"recipient": object{
-			"name":  firstNames[p.rng.IntN(len(firstNames))] + " " + surnames[p.rng.IntN(len(surnames))],
-			"phone": []string{"", "0", "+90", "+900"}[p.rng.IntN(4)] + fmt.Sprintf("5%09d", p.rng.IntN(1e9)),
+			"name":  pick(p, p.FirstNames) + " " + pick(p, p.Surnames),
+			"phone": pick(p, p.PhonePrefixes) + fmt.Sprintf("5%09d", p.rng.IntN(1e9)),
 		},
-		"dropoff":     dropoff,
+		"dropoff": object{
+			"text":       fmt.Sprintf("%s No: %d, %s/%s", at.Street, 1+p.rng.IntN(200), at.District, at.City),
+			"latitude":   at.Latitude + (p.rng.Float64()-0.5)*0.005, // at most about 300 m away
+			"longitude":  at.Longitude + (p.rng.Float64()-0.5)*0.005,
+			"buildingNo": strconv.Itoa(1 + p.rng.IntN(200)), "doorNo": strconv.Itoa(1 + p.rng.IntN(40)), "floor": strconv.Itoa(p.rng.IntN(12)),
+		},
 		"orderAmount": amount,
 	}
-	if note := notes[p.rng.IntN(len(notes))]; note != "" {
+	if note := pick(p, p.Notes); note != "" {
 		o["packageNote"] = note
 	}
-	switch number % 4 {
-	case 0:
-		o["payment"] = object{"type": "Cash", "collectionAmount": amount}
-	case 1:
-		o["payment"] = object{"type": "Card", "collectionAmount": amount}
-	case 2:
-		o["payment"] = object{"type": "Prepaid"}
+	if method := p.Payments[number%len(p.Payments)]; method != "" {
+		r.payment = method
+		payment := object{"type": method}
+		if method != "Prepaid" {
+			payment["collectionAmount"] = amount
+		}
+		o["payment"] = payment
 	}
-	return o
+	for name, value := range k.Change {
+		inner, is := o[name].(object)
+		if changes, nested := value.(object); is && nested {
+			maps.Copy(inner, changes)
+		} else {
+			o[name] = value
+		}
+	}
+	if r.body, err = json.Marshal(o); err != nil {
+		return err
+	}
+	if k.Malformed {
+		r.body = r.body[:len(r.body)-1]
+	}
+	p.requests = append(p.requests, r)
+	return nil
 }
 
-// addRepeats sends n of the planned requests again, one of three ways, after
-// the ones they repeat.
+// addRepeats sends n of the planned requests again, one of three ways, after the ones
+// that they repeat.
 func (p *plan) addRepeats(n int) {
 	for i := range n {
-		var original *request
-		for original == nil || original.wantStatus != http.StatusCreated || original.original != nil {
-			original = p.requests[p.rng.IntN(len(p.requests))]
+		original := pick(p, p.requests)
+		for original.want.Status != http.StatusCreated || original.original != nil {
+			original = pick(p, p.requests)
 		}
 		again := &request{key: original.key, externalID: original.externalID, body: original.body, original: original, done: make(chan struct{})}
+		again.want = kind{Status: http.StatusConflict, Code: "DUPLICATE_ORDER"}
 		switch i % 3 {
 		case 0: // the same key and body: the original answer
-			again.wantStatus = http.StatusCreated
+			again.want = kind{Status: http.StatusCreated}
 		case 1: // the same key, another body
 			again.body = append(slices.Clone(original.body), ' ')
-			again.wantStatus, again.wantCode = http.StatusConflict, "DUPLICATE_ORDER"
 		case 2: // another key, the same external id
 			again.key = "again-" + original.externalID
-			again.wantStatus, again.wantCode = http.StatusConflict, "DUPLICATE_ORDER"
 		}
 		at := slices.Index(p.requests, original) + 1
 		at += p.rng.IntN(len(p.requests) - at + 1)
@@ -305,10 +230,13 @@ func (p *plan) accepted() (orders []*request) {
 	return orders
 }
 
-func encode(o object) []byte {
-	body, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings and finite numbers always encode
-	}
-	return body
+// result is what became of a request.
+type result struct {
+	status   int
+	code     string
+	orderID  string
+	raw      []byte
+	replayed bool
+	took     float64        // milliseconds; 0: not answered at the first try
+	end      receiver.History // of an accepted order, read at the end
 }

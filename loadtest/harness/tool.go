@@ -1,0 +1,84 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/receiver"
+)
+
+// Main is a tool's main: it parses the flags, runs until the end or the first
+// interrupt, and exits with 1 and the error's text. A second interrupt kills.
+func Main(name, usage string, run func(context.Context) error) {
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage, "\nFlags:\n")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := run(ctx)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// System is a running system in a folder of its own, with a server for receivers of
+// webhooks in this process.
+type System struct {
+	*stack.Stack
+	*stack.APIs
+	Hooks    *http.ServeMux // "/" is for the demo account
+	HooksURL string
+}
+
+// WithSystem starts a system in a temporary folder, uses and stops it. The context of
+// use ends when one of the programs dies, which is then the error. The folder stays and
+// is named on out with keep and after an error; an interrupt is none.
+func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, use func(context.Context, *System) error) (err error) {
+	if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
+		return err
+	}
+	defer func() {
+		if keep || err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(out, "data and logs:", o.DataDir)
+			return
+		}
+		_ = os.RemoveAll(o.DataDir) // it is among the temporary ones
+	}()
+	s := &System{Hooks: http.NewServeMux()}
+	url, stop, err := receiver.Serve(s.Hooks)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	s.HooksURL, o.WebhookURL = url, url+"/"
+	if s.Stack, err = stack.Start(ctx, o); err != nil {
+		return err
+	}
+	defer s.Stop()
+	if s.APIs, err = s.Demo.Connect(ctx, client.New("", 16)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(s.Wait(ctx)) }()
+	err = use(ctx, s)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

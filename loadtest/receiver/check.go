@@ -1,0 +1,97 @@
+package receiver
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// History is an order as GET /orders/{orderId} answers, with how it was to end.
+type History struct {
+	OrderID, Status, FailureReason string
+	Courier                        *struct{ Name string }
+	Events                         []struct {
+		Status string
+		At     time.Time
+	}
+
+	End, Failure string `json:"-"` // the last status that was intended, and its reason
+}
+
+// Check is what one receiver got, compared with what the service answers.
+type Check struct {
+	Expected   int       // events: activated stores, and every status of an order after the first
+	Received   int       // distinct ones of these
+	Duplicates int       // arrived once more, as at-least-once delivery may
+	Delays     []float64 // of the orders' events, milliseconds from occurrence to arrival
+	Problems   []string
+}
+
+// Check compares the webhooks of an account with its orders and its number of stores.
+func (r *Receiver) Check(orders []History, stores int) *Check {
+	counts := r.Counts()
+	c := &Check{
+		Expected: stores, Duplicates: counts.Duplicates,
+		Received: counts.Events["store.activated"] + counts.Events["delivery.status_changed"],
+	}
+	known := map[string]bool{}
+	for i := range orders {
+		known[orders[i].OrderID] = true
+		c.order(&orders[i], r.Timeline(orders[i].OrderID))
+	}
+	for _, id := range r.Orders() {
+		if !known[id] {
+			c.problem("webhooks of order %s, which has none to send", id)
+		}
+	}
+	if c.Received != c.Expected {
+		c.problem("%d webhooks received, %d expected", c.Received, c.Expected)
+	}
+	if got := counts.Events["store.activated"]; got != stores {
+		c.problem("%d store.activated for %d stores", got, stores)
+	}
+	if counts.Changed > 0 {
+		c.problem("%d webhooks came again with other bytes", counts.Changed)
+	}
+	for reason, n := range counts.Invalid {
+		c.problem("%d webhooks not accepted: %s", n, reason)
+	}
+	for event, n := range counts.Unknown {
+		c.problem("%d webhooks of the unknown type %s", n, event)
+	}
+	slices.Sort(c.Problems)
+	return c
+}
+
+// order compares an order's history with its webhooks and with how it was to end.
+func (c *Check) order(o *History, line []Entry) {
+	history, received := []string{}, []string{"Searching"} // which the creation's answer reports
+	for _, e := range o.Events {
+		history = append(history, e.Status)
+	}
+	for _, e := range line {
+		received = append(received, e.Status)
+		c.Delays = append(c.Delays, float64(e.ArrivedAt.Sub(e.OccurredAt))/float64(time.Millisecond))
+	}
+	c.Expected += max(0, len(history)-1)
+	if !slices.Equal(received, history) {
+		c.problem("order %s: the webhooks say %v, the service %v", o.OrderID, received, history)
+	}
+	if o.Status != o.End || o.FailureReason != o.Failure {
+		c.problem("order %s: ended %s %s and should have ended %s %s", o.OrderID, o.Status, o.FailureReason, o.End, o.Failure)
+	}
+}
+
+func (c *Check) problem(format string, args ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+// Last is the latest status of an order that a webhook brought; "Searching" before the
+// first one.
+func (r *Receiver) Last(orderID string) string {
+	line := r.Timeline(orderID)
+	if len(line) == 0 {
+		return "Searching"
+	}
+	return line[len(line)-1].Status
+}
