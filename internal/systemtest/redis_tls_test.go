@@ -66,7 +66,7 @@ func TestTLS_SaysWhatIsWrongAtTheStart(t *testing.T) {
 		"the system's CAs":           {url, ledger.TLSFiles{}, "unknown authority"},
 		"a name it does not have":    {strings.Replace(strictURL, "127.0.0.1", "localhost", 1), ledger.TLSFiles{CA: strict.CAFile}, "localhost"},
 		"no client's certificate":    {strictURL, ledger.TLSFiles{CA: strict.CAFile}, "certificate required"},
-		"an unknown certificate":   {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: other.CertFile, Key: other.KeyFile}, "unknown certificate authority"},
+		"an unknown certificate":     {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: other.CertFile, Key: other.KeyFile}, "unknown certificate authority"},
 		"a client's certificate":     {strictURL, ledger.TLSFiles{CA: strict.CAFile, Cert: strict.CertFile, Key: strict.KeyFile}, ""},
 		"a certificate without key":  {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile}, "needed together"},
 		"a key of another":           {url, ledger.TLSFiles{CA: good.CAFile, Cert: good.CertFile, Key: other.KeyFile}, "does not match"},

@@ -237,6 +237,6 @@ type result struct {
 	orderID  string
 	raw      []byte
 	replayed bool
-	took     float64        // milliseconds; 0: not answered at the first try
+	took     float64          // milliseconds; 0: not answered at the first try
 	end      receiver.History // of an accepted order, read at the end
 }
