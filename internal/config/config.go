@@ -1,7 +1,7 @@
-// Package config reads a program's settings: one YAML file per program, in
-// which an unknown key is an error, and secrets, which come from the
-// environment or from files that the environment names.
-// What a value may be is said by the type that is loaded, in its Validate method.
+// Package config reads a program's settings: one YAML file per program, in which an
+// unknown key is an error, and secrets, which come from the environment or from files
+// that the environment names. What a value may be is said by the Validate method of the
+// type that is loaded.
 package config
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,42 +19,23 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Validator is what a settings type implements to judge itself after loading.
+// Validator is what a settings type implements. It is asked after loading.
 type Validator interface{ Validate() error }
 
-// Load reads the YAML file at path into dst, a pointer to a struct. In every
-// value, quoted or not, ${NAME} and ${NAME:-default} are replaced from the
-// environment first; an empty variable counts as unset, an unset one without a
-// default is an error. What a variable holds is only ever a value: it cannot
-// add keys. An unknown or repeated key is an error. When dst implements
-// Validator, its Validate is called last. Each error is a line of its own that
-// begins with file, line and key: "configs/worker.yaml:71: webhook.timeout: …".
-func Load(path string, dst any) error {
+// Load reads the YAML file at path into dst, a pointer to a struct, and validates it. In
+// every value, quoted or not, ${NAME} and ${NAME:-default} are replaced from the
+// environment first; an empty variable counts as unset, an unset one without a default
+// is an error. What a variable holds cannot add keys. An unknown or repeated key is an
+// error. Each error is a line of its own that begins with file, line and key:
+// "configs/worker.yaml:71: webhook.timeout: …".
+func Load(path string, dst Validator) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read settings: %w", err)
 	}
 	body, err := decode(source, dst)
-	if err != nil {
-		return locate(path, body, err)
-	}
-	if v, ok := dst.(Validator); ok {
-		if err := v.Validate(); err != nil {
-			return locate(path, body, err)
-		}
-	}
-	return nil
-}
-
-// Locate puts file, line and key before an error that a program finds in what
-// Load has read, as Load does; nil stays nil.
-func Locate(path string, err error) error {
 	if err == nil {
-		return nil
-	}
-	var body ast.Node
-	if file, unreadable := parser.ParseFile(path, 0); unreadable == nil && len(file.Docs) > 0 {
-		body = file.Docs[0].Body
+		err = dst.Validate()
 	}
 	return locate(path, body, err)
 }
@@ -70,66 +52,49 @@ func decode(source []byte, dst any) (ast.Node, error) {
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, nil // nothing but comments: every value keeps its default
 	}
-	body, err := expand(file.Docs[0].Body)
-	if err != nil {
-		return file.Docs[0].Body, err
+	body := file.Docs[0].Body
+	if err := expand(body); err != nil {
+		return body, err
 	}
 	return body, yaml.NodeToValue(body, dst, yaml.DisallowUnknownField())
 }
 
-// unexpandable is a value whose variables cannot be replaced.
-type unexpandable struct {
-	line  int
-	cause error
-}
-
-func (u *unexpandable) Error() string { return u.cause.Error() }
-
-// expand replaces the variables in every scalar below node and returns the
-// node to put in its place.
-func expand(node ast.Node) (ast.Node, error) {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		for _, pair := range n.Values {
-			if _, err := expand(pair); err != nil {
-				return nil, err
-			}
+// expand replaces the variables in every scalar below body.
+func expand(body ast.Node) (err error) {
+	for _, n := range ast.Filter(ast.MappingValueType, body) {
+		pair := n.(*ast.MappingValueNode)
+		if pair.Value, err = expandScalar(pair.Value); err != nil {
+			return fmt.Errorf("%s: %w", keyOf(pair), err)
 		}
-	case *ast.MappingValueNode:
-		value, err := expand(n.Value)
-		if err != nil {
-			return nil, err
-		}
-		n.Value = value
-	case *ast.SequenceNode:
-		for i, item := range n.Values {
-			value, err := expand(item)
-			if err != nil {
-				return nil, err
-			}
-			n.Values[i] = value
-		}
-	case *ast.StringNode:
-		return expandScalar(n)
 	}
-	return node, nil
+	for _, n := range ast.Filter(ast.SequenceType, body) {
+		list := n.(*ast.SequenceNode)
+		for i := range list.Values {
+			if list.Values[i], err = expandScalar(list.Values[i]); err != nil {
+				return fmt.Errorf("%s: %w", keyOf(list), err)
+			}
+		}
+	}
+	return nil
 }
 
 // expandScalar gives an unquoted scalar the type that its expanded text has in
 // YAML, so that ${COUNT:-5} can fill a number; a quoted one stays a string.
-func expandScalar(n *ast.StringNode) (ast.Node, error) {
-	if !strings.Contains(n.Value, "${") {
-		return n, nil
+func expandScalar(node ast.Node) (ast.Node, error) {
+	n, ok := node.(*ast.StringNode)
+	if !ok || !strings.Contains(n.Value, "${") {
+		return node, nil
 	}
 	value, err := expandText(n.Value)
 	if err != nil {
-		return nil, &unexpandable{line: n.Token.Position.Line, cause: err}
+		return node, err
 	}
-	quoted := n.Token.Type == token.DoubleQuoteType || n.Token.Type == token.SingleQuoteType
+	text := ast.String(token.String(value, value, n.Token.Position))
+	if n.Token.Type == token.DoubleQuoteType || n.Token.Type == token.SingleQuoteType {
+		return text, nil
+	}
 	tk := token.New(value, value, n.Token.Position)
 	switch {
-	case quoted:
-		return ast.String(token.String(value, value, n.Token.Position)), nil
 	case value == "" || tk.Type == token.NullType:
 		return ast.Null(tk), nil
 	case tk.Type == token.BoolType:
@@ -139,45 +104,149 @@ func expandScalar(n *ast.StringNode) (ast.Node, error) {
 	case tk.Type == token.IntegerType:
 		return ast.Integer(tk), nil
 	}
-	return ast.String(token.String(value, value, n.Token.Position)), nil
+	return text, nil
 }
+
+// variable is ${NAME} or ${NAME:-default}, or what looks like one.
+var variable = regexp.MustCompile(`\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|[^}]*\}?)`)
 
 func expandText(text string) (string, error) {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
-		}
-		expr, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", fmt.Errorf("%q lacks its closing brace", "${"+rest)
-		}
-		name, fallback, hasDefault := strings.Cut(expr, ":-")
-		if !variableName(name) {
-			return "", fmt.Errorf("%q is not ${NAME} or ${NAME:-default}", "${"+expr+"}")
-		}
+	var fault error
+	expanded := variable.ReplaceAllStringFunc(text, func(found string) string {
+		parts := variable.FindStringSubmatch(found)
+		name, fallback := parts[1], parts[2]
 		value := os.Getenv(name)
-		if value == "" && !hasDefault {
-			return "", fmt.Errorf("the variable %s is not set and has no default", name)
+		switch {
+		case !strings.HasSuffix(found, "}"):
+			fault = fmt.Errorf("%q lacks its closing brace", found)
+		case name == "":
+			fault = fmt.Errorf("%q is not ${NAME} or ${NAME:-default}", found)
+		case value == "" && fallback == "":
+			fault = fmt.Errorf("the variable %s is not set and has no default", name)
+		case value == "":
+			value = fallback[len(":-"):]
 		}
-		if value == "" {
-			value = fallback
-		}
-		out.WriteString(value)
-		text = after
-	}
+		return value
+	})
+	return expanded, fault
 }
 
-func variableName(s string) bool {
-	for i, r := range s {
-		letter := r == '_' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
+// Locate puts file, line and key before an error that a program finds in what
+// Load has read, as Load does; nil stays nil.
+func Locate(path string, err error) error {
+	var body ast.Node
+	if file, unreadable := parser.ParseFile(path, 0); unreadable == nil && len(file.Docs) > 0 {
+		body = file.Docs[0].Body
+	}
+	return locate(path, body, err)
+}
+
+// invalidTime is how time.ParseDuration begins its errors; the value follows.
+const invalidTime = "time: invalid duration "
+
+// locate puts before each error in err the file and the line that it is about. What the
+// parser finds carries its position; other errors begin with their key,
+// "redis.partitions: want 1 to 1024", and the line is that of the key, or of the section
+// that lacks it. body is the file's content, nil when it has none.
+func locate(path string, body ast.Node, err error) error {
+	if err == nil {
+		return nil
+	}
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) && err.Error() == errors.Join(several.Unwrap()...).Error() {
+		var each []error
+		for _, one := range several.Unwrap() {
+			each = append(each, locate(path, body, one))
+		}
+		return errors.Join(each...)
+	}
+	line, text := 0, err.Error()
+	var read yaml.Error
+	if errors.As(err, &read) && read.GetToken() != nil {
+		at := read.GetToken().Position
+		line, text = at.Line, message(read)
+		key, _ := find(body, func(_ string, pair *ast.MappingValueNode) bool {
+			return samePlace(pair.Key, at) || samePlace(pair.Value, at)
+		})
+		if key != "" {
+			text = key + ": " + text
+		}
+	} else if quoted, ok := strings.CutPrefix(text, invalidTime); ok { // it does not say where
+		value, _ := strconv.Unquote(quoted)
+		var key string
+		key, line = find(body, func(_ string, pair *ast.MappingValueNode) bool {
+			scalar, ok := pair.Value.(*ast.StringNode)
+			return ok && scalar.Value == value
+		})
+		text = key + ": want " + plainType("time.Duration")
+	} else {
+		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+		named := strings.Join(words, ".") + "."
+		_, line = find(body, func(key string, _ *ast.MappingValueNode) bool { return strings.HasPrefix(named, key+".") })
+	}
+	if line > 0 {
+		path = fmt.Sprintf("%s:%d", path, line)
+	}
+	return &fault{path + ": " + text, err}
+}
+
+// fault is an error with its place in a settings file.
+type fault struct {
+	text  string
+	cause error
+}
+
+func (f *fault) Error() string { return f.text }
+
+func (f *fault) Unwrap() error { return f.cause }
+
+// find returns the innermost key below body that matches, dotted, and its line.
+func find(body ast.Node, matches func(key string, pair *ast.MappingValueNode) bool) (key string, line int) {
+	if body == nil {
+		return "", 0
+	}
+	for _, n := range ast.Filter(ast.MappingValueType, body) { // outer ones come first
+		pair := n.(*ast.MappingValueNode)
+		if matches(keyOf(pair), pair) {
+			key, line = keyOf(pair), pair.Key.GetToken().Position.Line
 		}
 	}
-	return s != ""
+	return key, line
+}
+
+// keyOf is the dotted key of a node.
+func keyOf(n ast.Node) string { return strings.TrimPrefix(n.GetPath(), "$.") }
+
+func samePlace(n ast.Node, at *token.Position) bool {
+	p := n.GetToken().Position
+	return p.Line == at.Line && p.Column == at.Column
+}
+
+// message is what the parser or decoder says, in words of a settings file.
+func message(e yaml.Error) string {
+	var kind *yaml.TypeError
+	if errors.As(e, &kind) {
+		return "want " + plainType(kind.DstType.String())
+	}
+	return e.GetMessage()
+}
+
+func plainType(name string) string {
+	switch {
+	case name == "time.Duration":
+		return "a time such as 500ms, 10s or 1h"
+	case strings.HasPrefix(name, "int") || strings.HasPrefix(name, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(name, "float"):
+		return "a number"
+	case name == "bool":
+		return "true or false"
+	case strings.HasPrefix(name, "[]"):
+		return "a list"
+	case name == "string":
+		return "a text"
+	}
+	return "keys of its own"
 }
 
 // CheckAddr validates where a program is to listen: host:port, with a number from 0

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -12,10 +13,9 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// WriteEffective writes what a program found right: "ok", the settings as they
-// are in force, defaults and environment included, as YAML, and from where each
-// of the named secrets comes. It shows no secret: passwords in URLs are
-// "xxxxx".
+// WriteEffective writes "ok", the settings as they are in force, defaults and
+// environment included, as YAML, and from where each of the named secrets comes. No
+// secret is shown: passwords in URLs are "xxxxx".
 func WriteEffective(w io.Writer, path string, settings any, secrets ...string) error {
 	text, err := yaml.Marshal(settings)
 	if err != nil {
@@ -25,8 +25,9 @@ func WriteEffective(w io.Writer, path string, settings any, secrets ...string) e
 	if err != nil {
 		return fmt.Errorf("write the settings: %w", err)
 	}
-	for _, doc := range file.Docs {
-		redact(doc.Body)
+	for _, n := range ast.FilterFile(ast.StringType, file) {
+		scalar := n.(*ast.StringNode)
+		scalar.Value = withoutPassword(scalar.Value)
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "# %s: ok\n%s", path, file.String())
@@ -42,29 +43,19 @@ func WriteEffective(w io.Writer, path string, settings any, secrets ...string) e
 
 // sourceOf says where a secret comes from (see Secret).
 func sourceOf(name string) string {
-	path := os.Getenv(name + "_FILE")
-	switch {
-	case path != "":
+	if path := os.Getenv(name + "_FILE"); path != "" {
 		return "from the file " + path
-	case os.Getenv(name) != "":
+	}
+	if os.Getenv(name) != "" {
 		return "from the environment"
 	}
 	return "not set"
 }
 
-// redacted takes a password's place, as in package net/url.
+// redacted stands for a password, as in package net/url.
 const redacted = "xxxxx"
 
-// redact hides the passwords of every URL below node.
-func redact(node ast.Node) {
-	for _, pair := range pairs(node) {
-		if text, ok := pair.Value.(*ast.StringNode); ok {
-			text.Value = withoutPassword(text.Value)
-			continue
-		}
-		redact(pair.Value)
-	}
-}
+var secretParameter = regexp.MustCompile(`(?i)pass|secret|token|key`)
 
 // withoutPassword is a setting without the passwords that it holds as a URL, as
 // user:password@ or among its parameters. What looks like one and cannot be
@@ -79,18 +70,10 @@ func withoutPassword(text string) string {
 	}
 	values := u.Query()
 	for name := range values {
-		if secretParameter(name) {
+		if secretParameter.MatchString(name) {
 			values.Set(name, redacted)
 			u.RawQuery = values.Encode()
 		}
 	}
-	if _, has := u.User.Password(); has {
-		return u.Redacted()
-	}
-	return u.String()
-}
-
-func secretParameter(name string) bool {
-	name = strings.ToLower(name)
-	return strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token") || strings.Contains(name, "key")
+	return u.Redacted()
 }

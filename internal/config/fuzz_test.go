@@ -25,7 +25,7 @@ func FuzzParseKeyring(f *testing.F) {
 			t.Errorf("%q gave %d keys, current %q", text, len(ring.Keys), ring.Current)
 		}
 		for kid, key := range ring.Keys {
-			if len(key) != KeySize || !keyID(kid) || !strings.Contains(text, kid+":") {
+			if len(key) != KeySize || !keyID.MatchString(kid) || !strings.Contains(text, kid+":") {
 				t.Errorf("%q has %d bytes", kid, len(key))
 			}
 		}

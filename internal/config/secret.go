@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -37,11 +38,11 @@ func Secret(name string) (string, error) {
 }
 
 // SplitSecrets is a secret that may be several while it is rotated: "old,new".
-// The first is what one presents; who judges accepts each. Spaces around them and
-// one comma too many mean nothing.
+// The first is the one to present; each is accepted. Spaces around them and one comma
+// too many mean nothing.
 func SplitSecrets(value string) []string {
 	var each []string
-	for _, s := range strings.Split(value, ",") {
+	for s := range strings.SplitSeq(value, ",") {
 		if s = strings.TrimSpace(s); s != "" {
 			each = append(each, s)
 		}
@@ -71,11 +72,13 @@ func Keys(name string) (Keyring, error) {
 	return ring, nil
 }
 
+var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
 func parseKeyring(text string) (Keyring, error) {
 	ring := Keyring{Keys: map[string][]byte{}}
-	for _, item := range strings.Split(text, ",") {
+	for item := range strings.SplitSeq(text, ",") {
 		kid, encoded, found := strings.Cut(strings.TrimSpace(item), ":")
-		if !found || !keyID(kid) {
+		if !found || !keyID.MatchString(kid) {
 			return Keyring{}, errors.New(`want "kid:base64", separated by commas, kid of 1 to 32 letters, digits, - and _`)
 		}
 		key, err := base64.StdEncoding.DecodeString(encoded)
@@ -94,13 +97,4 @@ func parseKeyring(text string) (Keyring, error) {
 		ring.Keys[kid] = key
 	}
 	return ring, nil
-}
-
-func keyID(s string) bool {
-	for _, r := range s {
-		if r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-			return false
-		}
-	}
-	return len(s) >= 1 && len(s) <= 32
 }
