@@ -264,3 +264,16 @@ func CheckAddr(addr string) error {
 	}
 	return nil
 }
+
+// Reachable turns an address to listen on into one to call: a wildcard means every
+// interface, loopback included.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // the caller's request fails and says why
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -47,11 +47,9 @@ func Network(address netip.Addr) netip.Prefix {
 // Origin is the network that a connection comes from.
 func Origin(c net.Conn) netip.Prefix { return Network(peer(c)) }
 
+// peer is not valid for a connection without an IP address.
 func peer(c net.Conn) netip.Addr {
-	peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
+	peer, _ := netip.ParseAddrPort(c.RemoteAddr().String())
 	return peer.Addr().Unmap().WithZone("")
 }
 
@@ -89,9 +87,7 @@ func (l *Listener) enter(from netip.Prefix) (ok, perAddress bool) {
 		return false, true
 	}
 	l.open++
-	if from.IsValid() {
-		l.byNetwork[from]++
-	}
+	l.byNetwork[from]++
 	return true, false
 }
 
@@ -99,9 +95,6 @@ func (l *Listener) leave(from netip.Prefix) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
-	if !from.IsValid() {
-		return
-	}
 	if l.byNetwork[from]--; l.byNetwork[from] == 0 {
 		delete(l.byNetwork, from)
 	}

@@ -2,20 +2,19 @@ package service
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"vendorapi/internal/ledger"
 )
 
-// revision is the commit that the program was built from, when the build says
-// so: go build -ldflags "-X vendorapi/internal/service.revision=…", else what the go
-// command noted.
+// revision is the commit that the program was built from, when the build says so:
+// -ldflags "-X vendorapi/internal/service.revision=…".
 var revision string
 
 func builtFrom() string {
@@ -32,28 +31,19 @@ func builtFrom() string {
 	return "unknown"
 }
 
-func newBuildInfo() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "vendorapi_build_info", Help: "Always 1; the labels say what is running.",
-		ConstLabels: prometheus.Labels{"revision": builtFrom(), "goversion": runtime.Version()},
-	}, func() float64 { return 1 })
-}
-
-// registerReady shows on /metrics what /readyz would answer.
-func registerReady(reg *prometheus.Registry, ready func(context.Context) error) {
-	err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "vendorapi_ready", Help: "1 when /readyz answers 200, else 0; asked at every scrape.",
-	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-		defer cancel()
-		if ready(ctx) != nil {
-			return 0
-		}
-		return 1
-	}))
-	if known := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &known) {
-		panic(err) // a defect: the name or the help is malformed
-	}
+// NewRegistry is a registry that already holds the Go runtime's and the process's own
+// metrics, and what was built.
+func NewRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "vendorapi_build_info", Help: "Always 1; the labels say what is running.",
+			ConstLabels: prometheus.Labels{"revision": builtFrom(), "goversion": runtime.Version()},
+		}, func() float64 { return 1 }),
+	)
+	return reg
 }
 
 // ObserveScripts measures the calls of Redis scripts, each under its operation; an

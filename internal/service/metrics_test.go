@@ -16,7 +16,6 @@ func scrape(t *testing.T, reason *error) string {
 	observe("never_called")
 	observe("create_order")(t.Context(), time.Now().Add(-3*time.Millisecond), nil)
 	h := Handler(reg, func(context.Context) error { return *reason }, false)
-	Handler(reg, func(context.Context) error { return errors.New("a second one") }, false)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -58,9 +59,8 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 	return l, err
 }
 
-// Retry repeats connect while what it connects to is unavailable, with a line in
-// the log for every try. An error that waiting does not mend is returned, and that
-// of ctx when it ends.
+// Retry repeats connect while it answers delivery.ErrUnavailable, with a line in the log
+// for every try. Other errors are returned, and that of ctx when it ends.
 func Retry[T any](ctx context.Context, log *slog.Logger, what string, connect func() (T, error)) (T, error) {
 	pauses := &backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 2 * time.Second}
 	return backoff.Retry(ctx, func() (T, error) {
@@ -83,17 +83,17 @@ func (p *Process) Ready(ctx context.Context) error {
 }
 
 // Run serves the operators' listener, opens the ledger and works until ctx ends or
-// one of these fails, and closes the process.
+// one of these fails. It closes the process.
 func (p *Process) Run(ctx context.Context, ops Ops, cfg ledger.Config, ready func(context.Context) error,
 	work func(context.Context, *ledger.Ledger) error) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		listener, err := Listen(running, ops.Addr)
+		listener, err := net.Listen("tcp", ops.Addr)
 		if err != nil {
-			return err
+			return fmt.Errorf("ops listener: %w", err)
 		}
 		p.Log.Info("listening for operators", "address", listener.Addr())
-		return ServeOn(running, listener, Handler(p.Registry, ready, ops.Pprof))
+		return Serve(running, listener, Handler(p.Registry, ready, ops.Pprof))
 	})
 	group.Go(func() error {
 		l, err := p.Connect(running, cfg, nil)

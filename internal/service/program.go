@@ -54,7 +54,7 @@ type Command struct {
 
 // What the flags of Command do.
 const (
-	CheckUsage  = "judge the settings and secrets without connecting, print what is in force, and end"
+	CheckUsage  = "check the settings and secrets without connecting, print what is in force, and end"
 	HealthUsage = "ask the %s that runs here with the same settings whether it is ready, and end: 0 if so, else 1"
 )
 
@@ -88,6 +88,9 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 
 // Start reads the settings and does what the command line asks for.
 func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) error {
+	if p.Narrow == nil {
+		p.Narrow = func() error { return nil }
+	}
 	err := config.Load(c.Config, p.Settings)
 	switch {
 	case c.Check:
@@ -98,7 +101,7 @@ func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) err
 		addr, secure := p.Health()
 		return Ask(ctx, addr, secure)
 	}
-	if err := p.narrow(); err != nil {
+	if err := p.Narrow(); err != nil {
 		return err
 	}
 	if _, err := p.Secrets(); err != nil {
@@ -107,19 +110,12 @@ func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) err
 	return p.Run(ctx, p.Log.Logger(logs))
 }
 
-func (p *Program) narrow() error {
-	if p.Narrow == nil {
-		return nil
-	}
-	return p.Narrow()
-}
-
 // check finds everything that can be found without connecting, and writes what is
 // in force. wrong is what reading the settings found.
 func (p *Program) check(path string, wrong error, out io.Writer) error {
 	usable := wrong == nil
 	if usable {
-		wrong = p.narrow()
+		wrong = p.Narrow()
 	}
 	variables, missing := p.Secrets()
 	if usable {

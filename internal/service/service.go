@@ -17,8 +17,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"vendorapi/internal/config"
 )
 
 // readyTimeout bounds one question to the program's readiness; a balancer
@@ -28,39 +29,36 @@ const readyTimeout = 2 * time.Second
 // shutdownTimeout is how long Serve lets a running answer finish.
 const shutdownTimeout = 5 * time.Second
 
-// NewRegistry is a registry that already holds the Go runtime's and the
-// process's own metrics, and what was built.
-func NewRegistry() *prometheus.Registry {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newBuildInfo(),
-	)
-	return reg
-}
-
 // Handler serves /metrics from reg, /healthz (200 while the process lives),
 // /readyz (200 when ready answers nil within 2 s, otherwise 503 with the
-// reason) and, when profiles are asked for, /debug/pprof.
+// reason) and, when profiles are asked for, /debug/pprof. It registers vendorapi_ready,
+// which says what /readyz would answer.
 func Handler(reg *prometheus.Registry, ready func(context.Context) error, profiles bool) http.Handler {
-	registerReady(reg, ready)
+	bounded := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		return ready(ctx)
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "vendorapi_ready", Help: "1 when /readyz answers 200, else 0; asked at every scrape.",
+	}, func() float64 {
+		if bounded(context.Background()) != nil {
+			return 0
+		}
+		return 1
+	}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, "ok")
-	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-		defer cancel()
-		if err := ready(ctx); err != nil {
+		if err := bounded(r.Context()); err != nil {
 			answer(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
 		answer(w, http.StatusOK, "ready")
 	})
 	if profiles {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/", pprof.Index) // and every profile below it but these
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
@@ -76,42 +74,22 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // the asker went away: nothing to do
 }
 
-// Serve is Listen and ServeOn.
-func Serve(ctx context.Context, addr string, h http.Handler) error {
-	listener, err := Listen(ctx, addr)
-	if err != nil {
-		return err
-	}
-	return ServeOn(ctx, listener, h)
-}
-
-// Listen takes addr; its port may be 0, for any that is free. An error names addr.
-func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("ops listener: %w", err)
-	}
-	return listener, nil
-}
-
-// ServeOn answers with h on the listener until ctx ends, then lets running
-// answers finish for at most 5 s. It returns nil after such an end, and an error
-// when the listener fails.
-func ServeOn(ctx context.Context, listener net.Listener, h http.Handler) error {
-	addr := listener.Addr()
+// Serve answers with h on the listener until ctx ends, then lets running answers finish
+// for at most 5 s. It returns nil after such an end, and an error when the listener
+// fails.
+func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("ops listener on %s: %w", addr, err)
+		return fmt.Errorf("listener on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(bounded); err != nil {
-		return fmt.Errorf("ops listener on %s: %w", addr, errors.Join(err, server.Close()))
+		return fmt.Errorf("listener on %s: %w", listener.Addr(), errors.Join(err, server.Close()))
 	}
 	return nil
 }
@@ -125,15 +103,14 @@ const askTimeout = 5 * time.Second
 func Ask(ctx context.Context, addr string, secure bool) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	url := "http://" + reachable(addr) + "/readyz"
-	transport := &http.Transport{}
+	// The certificate has the name that others reach the listener by. Nothing is told to
+	// whoever answers, and all that is believed is "ready".
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	url := "http://" + config.Reachable(addr) + "/readyz"
 	if secure {
 		url = "https" + strings.TrimPrefix(url, "http")
-		// The certificate has the name that others reach the listener by. Nothing
-		// is told to whoever answers, and all that is believed is "ready".
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	}
-	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
@@ -143,22 +120,9 @@ func Ask(ctx context.Context, addr string, secure bool) error {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
 	defer resp.Body.Close()
-	reason, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	reason, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(reason)))
 	}
 	return nil
-}
-
-// reachable turns an address to listen on into one to call: a wildcard means
-// every interface, loopback included.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr // the request fails and says why
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,16 +86,13 @@ func TestHandler(t *testing.T) {
 
 func TestServe_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	listener, err := Listen(ctx, "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr := listener.Addr().String()
-	if err := Serve(ctx, addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) {
-		t.Errorf("taken address: %v", err)
-	}
 	done := make(chan error, 1)
-	go func() { done <- ServeOn(ctx, listener, http.NotFoundHandler()) }()
+	go func() { done <- Serve(ctx, listener, http.NotFoundHandler()) }()
 	resp, err := http.Get("http://" + addr + "/")
 	if err != nil {
 		t.Fatal(err)

@@ -50,12 +50,8 @@ func (r *Redis) Validate() error {
 // Ledger is the ledger's configuration for an environment.
 func (r *Redis) Ledger(environment string, log *slog.Logger) ledger.Config {
 	return ledger.Config{
-		URL:         r.URL,
-		TLS:         ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
-		Environment: environment,
-		Partitions:  r.Partitions,
-		PoolSize:    r.PoolSize,
-		Log:         log,
+		URL: r.URL, TLS: ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
+		Environment: environment, Partitions: r.Partitions, PoolSize: r.PoolSize, Log: log,
 	}
 }
 

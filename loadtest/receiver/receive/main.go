@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -61,7 +62,11 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return service.Serve(ctx, *addr, routes(r))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	return service.Serve(ctx, listener, routes(r))
 }
 
 func readSecret(path string) (string, error) {
