@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -13,43 +14,38 @@ import (
 // listener only; its key is the operators'.
 func adminRoutes() routes {
 	const root = "/api/admin/v1"
-	const account, fleet = root + "/accounts/{}", root + "/fleets/{}"
-	rs := routes{
-		{method: post, pattern: root + "/accounts", name: "admin_accounts_create", body: requiredBody, handle: (*gateway).createAccount},
-		{method: get, pattern: root + "/accounts", name: "admin_accounts_list", handle: (*gateway).listAccounts},
-		{method: get, pattern: account, name: "admin_accounts_read", handle: (*gateway).readAccount},
-		{method: patch, pattern: account, name: "admin_accounts_change", body: requiredBody, handle: (*gateway).changeAccount},
-		{method: post, pattern: account + "/credentials", name: "admin_credentials_rotate", body: optionalBody, handle: (*gateway).rotateCredentials},
-		{method: put, pattern: account + "/webhook", name: "admin_webhook_put", body: requiredBody, handle: existing((*gateway).putWebhook)},
-		{method: get, pattern: account + "/webhook", name: "admin_webhook_read", handle: existing((*gateway).readWebhookHealth)},
-		{method: patch, pattern: account + "/webhook", name: "admin_webhook_change", body: requiredBody, handle: existing((*gateway).changeWebhook)},
-		{method: post, pattern: account + "/webhook/rotate", name: "admin_webhook_rotate", body: optionalBody, handle: existing((*gateway).rotateWebhookSecret)},
-		{method: get, pattern: account + "/webhook/deliveries", name: "admin_webhook_deliveries", handle: existing((*gateway).listDeliveries)},
-		{method: post, pattern: account + "/webhook/replay", name: "admin_webhook_replay", body: requiredBody, handle: existing((*gateway).replayEvents)},
-		{method: post, pattern: account + "/webhook/test", name: "admin_webhook_test", body: optionalBody, handle: existing((*gateway).testWebhook)},
-		{method: get, pattern: root + "/webhooks", name: "admin_webhooks_list", handle: (*gateway).listWebhooks},
-		{method: post, pattern: account + "/stores/{}/confirm", name: "admin_stores_confirm", body: optionalBody, handle: (*gateway).confirmForFleet},
-		{method: post, pattern: account + "/stores/{}/reject", name: "admin_stores_reject", body: optionalBody, handle: (*gateway).rejectForFleet},
-		{method: post, pattern: account + "/stores/{}/migrate", name: "admin_stores_migrate", body: requiredBody, handle: (*gateway).migrateStore},
-		{method: post, pattern: account + "/stores/{}/deactivate", name: "admin_stores_deactivate", body: requiredBody, handle: (*gateway).deactivateStore},
-		{method: post, pattern: root + "/fleets", name: "admin_fleets_create", body: requiredBody, handle: (*gateway).createFleet},
-		{method: get, pattern: root + "/fleets", name: "admin_fleets_list", handle: (*gateway).listFleets},
-		{method: patch, pattern: fleet, name: "admin_fleets_change", body: requiredBody, handle: (*gateway).changeFleet},
-		{method: post, pattern: fleet + "/credentials", name: "admin_fleets_credentials", body: optionalBody, handle: (*gateway).rotateFleetCredentials},
-		{method: post, pattern: fleet + "/payment-overdue", name: "admin_fleets_overdue", body: optionalBody, handle: (*gateway).announceOverdue},
-	}
-	for i := range rs {
-		rs[i].access = adminOnly
-		switch pattern := rs[i].pattern; {
-		case strings.HasPrefix(pattern, account+"/stores/"):
-			rs[i].about = func(x *requestContext) error { return cmp.Or(x.accountInPath(), x.storeInPath()) }
-		case strings.HasPrefix(pattern, account):
-			rs[i].about = (*requestContext).accountInPath
-		case strings.HasPrefix(pattern, fleet):
-			rs[i].about = (*requestContext).fleetInPath
-		}
-	}
-	return rs
+	return slices.Concat(
+		group(root, adminOnly, nil,
+			route{method: post, pattern: "/accounts", name: "admin_accounts_create", body: requiredBody, handle: (*gateway).createAccount},
+			route{method: get, pattern: "/accounts", name: "admin_accounts_list", handle: (*gateway).listAccounts},
+			route{method: get, pattern: "/webhooks", name: "admin_webhooks_list", handle: (*gateway).listWebhooks},
+			route{method: post, pattern: "/fleets", name: "admin_fleets_create", body: requiredBody, handle: (*gateway).createFleet},
+			route{method: get, pattern: "/fleets", name: "admin_fleets_list", handle: (*gateway).listFleets},
+		),
+		group(root+"/accounts/{}", adminOnly, (*requestContext).accountInPath,
+			route{method: get, name: "admin_accounts_read", handle: (*gateway).readAccount},
+			route{method: patch, name: "admin_accounts_change", body: requiredBody, handle: (*gateway).changeAccount},
+			route{method: post, pattern: "/credentials", name: "admin_credentials_rotate", body: optionalBody, handle: (*gateway).rotateCredentials},
+			route{method: put, pattern: "/webhook", name: "admin_webhook_put", body: requiredBody, handle: existing((*gateway).putWebhook)},
+			route{method: get, pattern: "/webhook", name: "admin_webhook_read", handle: existing((*gateway).readWebhookHealth)},
+			route{method: patch, pattern: "/webhook", name: "admin_webhook_change", body: requiredBody, handle: existing((*gateway).changeWebhook)},
+			route{method: post, pattern: "/webhook/rotate", name: "admin_webhook_rotate", body: optionalBody, handle: existing((*gateway).rotateWebhookSecret)},
+			route{method: get, pattern: "/webhook/deliveries", name: "admin_webhook_deliveries", handle: existing((*gateway).listDeliveries)},
+			route{method: post, pattern: "/webhook/replay", name: "admin_webhook_replay", body: requiredBody, handle: existing((*gateway).replayEvents)},
+			route{method: post, pattern: "/webhook/test", name: "admin_webhook_test", body: optionalBody, handle: existing((*gateway).testWebhook)},
+		),
+		group(root+"/accounts/{}/stores/{}", adminOnly, func(x *requestContext) error { return cmp.Or(x.accountInPath(), x.storeInPath()) },
+			route{method: post, pattern: "/confirm", name: "admin_stores_confirm", body: optionalBody, handle: (*gateway).confirmForFleet},
+			route{method: post, pattern: "/reject", name: "admin_stores_reject", body: optionalBody, handle: (*gateway).rejectForFleet},
+			route{method: post, pattern: "/migrate", name: "admin_stores_migrate", body: requiredBody, handle: (*gateway).migrateStore},
+			route{method: post, pattern: "/deactivate", name: "admin_stores_deactivate", body: requiredBody, handle: (*gateway).deactivateStore},
+		),
+		group(root+"/fleets/{}", adminOnly, (*requestContext).fleetInPath,
+			route{method: patch, name: "admin_fleets_change", body: requiredBody, handle: (*gateway).changeFleet},
+			route{method: post, pattern: "/credentials", name: "admin_fleets_credentials", body: optionalBody, handle: (*gateway).rotateFleetCredentials},
+			route{method: post, pattern: "/payment-overdue", name: "admin_fleets_overdue", body: optionalBody, handle: (*gateway).announceOverdue},
+		),
+	)
 }
 
 // accountInPath reads the path's account id; what is no UUID names no account.

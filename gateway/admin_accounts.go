@@ -35,33 +35,75 @@ func viewAccount(a *delivery.Account) accountView {
 
 // accountForm is the body of a creation and of a change.
 type accountForm struct {
-	*form
-	name      *delivery.Text
-	suspended **bool
-	limits    *limitsForm
+	*form     `json:"-"`
+	Name      delivery.Text `json:"name"`
+	Suspended *bool         `json:"suspended"`
+	// A misspelt limit would otherwise stay as it was.
+	Limits struct {
+		Orders      limitForm `json:"orders"`
+		OrderStatus limitForm `json:"orderStatus"`
+		Cancel      limitForm `json:"cancel"`
+		Stores      limitForm `json:"stores"`
+		Token       limitForm `json:"token"`
+	} `json:"limits,closed"`
 }
 
-func readAccountForm(x *requestContext) accountForm {
-	f := accountForm{form: newForm(x.text())}
-	f.name, f.suspended, f.limits = f.text("name"), f.flag("suspended"), newLimitsForm(f.form)
-	f.read()
+// limitForm is the limit of one endpoint as design section 5 writes it.
+type limitForm struct {
+	Sustained windowForm `json:"sustained"`
+	Burst     windowForm `json:"burst"`
+}
+
+type windowForm struct {
+	Count   delivery.Number `json:"count"`
+	Seconds delivery.Number `json:"seconds"`
+}
+
+func readAccountForm(x *requestContext) *accountForm {
+	f := new(accountForm)
+	f.form = x.form(f)
 	return f
 }
 
 // apply changes the account as the form says and gathers what is wrong with it.
-func (f accountForm) apply(a *delivery.Account) error {
-	if f.name.Set {
-		a.Name = f.Line("name", *f.name, false, 1, maxName)
+func (f *accountForm) apply(a *delivery.Account) error {
+	if f.Name.Set {
+		a.Name = f.Line("name", f.Name, false, 1, maxName)
 	}
-	set(f.suspended, &a.Suspended)
-	a.Limits = f.limits.apply(a.Limits)
+	set(f.Suspended, &a.Suspended)
+	f.limit("limits.orders", f.Limits.Orders, &a.Limits.Orders)
+	f.limit("limits.orderStatus", f.Limits.OrderStatus, &a.Limits.OrderStatus)
+	f.limit("limits.cancel", f.Limits.Cancel, &a.Limits.Cancel)
+	f.limit("limits.stores", f.Limits.Stores, &a.Limits.Stores)
+	f.limit("limits.token", f.Limits.Token, &a.Limits.Token)
+	if a.Limits.Stores.Burst.Count*a.Limits.Stores.Sustained.Seconds > delivery.MaxBucket {
+		f.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
+	}
 	return f.err()
+}
+
+// limit lays the given windows over a limit; an absent one keeps what it is laid over.
+func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
+	f.window(path+".sustained", given.Sustained, &into.Sustained)
+	f.window(path+".burst", given.Burst, &into.Burst)
+}
+
+func (f *form) window(path string, given windowForm, into *delivery.Window) {
+	if !given.Count.Set && !given.Seconds.Set {
+		return
+	}
+	f.Require(path+".count", given.Count.Set)
+	f.Require(path+".seconds", given.Seconds.Set)
+	*into = delivery.Window{
+		Count:   f.Whole(path+".count", given.Count, 1, delivery.MaxWindowCount),
+		Seconds: f.Whole(path+".seconds", given.Seconds, 1, delivery.MaxWindowSeconds),
+	}
 }
 
 // createAccount is POST /accounts {name, limits?}.
 func (g *gateway) createAccount(x *requestContext) error {
 	f := readAccountForm(x)
-	f.Require("name", f.name.Set)
+	f.Require("name", f.Name.Set)
 	account := &delivery.Account{ID: delivery.NewAccountID(), Limits: delivery.DefaultLimits(), CreatedAt: x.now}
 	if err := f.apply(account); err != nil {
 		return err
@@ -79,24 +121,12 @@ func (g *gateway) createAccount(x *requestContext) error {
 
 // listAccounts is GET /accounts.
 func (g *gateway) listAccounts(x *requestContext) error {
-	accounts, err := x.ledger.Accounts.List(g.work)
-	if err != nil {
-		return err
-	}
-	views := make([]accountView, len(accounts))
-	for i, a := range accounts {
-		views[i] = viewAccount(a)
-	}
-	return x.okJSON(map[string]any{"accounts": views})
+	return list(x, "accounts", viewAccount)(x.ledger.Accounts.List(g.work))
 }
 
 // readAccount is GET /accounts/{id}.
 func (g *gateway) readAccount(x *requestContext) error {
-	account, err := x.ledger.Accounts.Get(g.work, x.account)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(viewAccount(account))
+	return show(x, viewAccount)(x.ledger.Accounts.Get(g.work, x.account))
 }
 
 // changeAccount is PATCH /accounts/{id} {name?, suspended?, limits?}. It holds
@@ -113,13 +143,11 @@ func (g *gateway) changeAccount(x *requestContext) error {
 
 // readRevokeOld reads the optional body of a rotation, {revokeOld?}.
 func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
-	if len(x.body) == 0 {
-		return false, nil
+	var body struct {
+		RevokeOld *bool `json:"revokeOld"`
 	}
-	f := newForm(x.text())
-	given := f.flag("revokeOld")
-	f.read()
-	set(given, &revokeOld)
+	f := x.form(&body)
+	set(body.RevokeOld, &revokeOld)
 	return revokeOld, f.err()
 }
 
@@ -150,53 +178,4 @@ func (g *gateway) rotateSecret(x *requestContext, clientID string, rotate func(d
 	return x.okSecret(map[string]string{
 		"clientId": clientID, "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
 	})
-}
-
-// limitsForm reads limits as design section 5 writes them. What is absent keeps
-// what it is laid over: a whole endpoint, or one of its two windows.
-type limitsForm struct {
-	*form
-	windows map[string][2]*delivery.Number // count and seconds by path
-}
-
-var limitedEndpoints = []string{"orders", "orderStatus", "cancel", "stores", "token"}
-
-func newLimitsForm(f *form) *limitsForm {
-	l := &limitsForm{form: f, windows: map[string][2]*delivery.Number{}}
-	f.closed = "limits" // a misspelt limit would otherwise stay as it was
-	for _, endpoint := range limitedEndpoints {
-		for _, window := range []string{"sustained", "burst"} {
-			path := "limits." + endpoint + "." + window
-			l.windows[path] = [2]*delivery.Number{f.number(path + ".count"), f.number(path + ".seconds")}
-		}
-	}
-	return l
-}
-
-// apply lays the given windows over limits; faults are gathered in the form.
-func (l *limitsForm) apply(limits delivery.Limits) delivery.Limits {
-	for i, into := range []*delivery.EndpointLimit{
-		&limits.Orders, &limits.OrderStatus, &limits.Cancel, &limits.Stores, &limits.Token,
-	} {
-		path := "limits." + limitedEndpoints[i]
-		l.window(path+".sustained", &into.Sustained)
-		l.window(path+".burst", &into.Burst)
-	}
-	if limits.Stores.Burst.Count*limits.Stores.Sustained.Seconds > delivery.MaxBucket {
-		l.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
-	}
-	return limits
-}
-
-func (l *limitsForm) window(path string, into *delivery.Window) {
-	count, seconds := l.windows[path][0], l.windows[path][1]
-	if !count.Set && !seconds.Set {
-		return
-	}
-	l.Require(path+".count", count.Set)
-	l.Require(path+".seconds", seconds.Set)
-	*into = delivery.Window{
-		Count:   l.Whole(path+".count", *count, 1, delivery.MaxWindowCount),
-		Seconds: l.Whole(path+".seconds", *seconds, 1, delivery.MaxWindowSeconds),
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -47,34 +48,32 @@ func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
 
 // fleetForm is the body of a creation and of a change.
 type fleetForm struct {
-	*form
-	name, subRegion  *delivery.Text
-	delivery, pickup *delivery.Number
-	requests         *delivery.Number
-	suspended        **bool
-	disabled         **bool
-	coverage         *string
+	*form           `json:"-"`
+	Name            delivery.Text   `json:"name"`
+	SubRegion       delivery.Text   `json:"subRegion"`
+	DeliveryMinutes delivery.Number `json:"avgDeliveryMinutes"`
+	PickupMinutes   delivery.Number `json:"avgPickupMinutes"`
+	Requests        delivery.Number `json:"requestsPerSecond"`
+	Suspended       *bool           `json:"suspended"`
+	Disabled        *bool           `json:"disabled"`
+	Coverage        strictjson.Raw  `json:"coverage"`
 }
 
-func readFleetForm(x *requestContext) fleetForm {
-	f := fleetForm{form: newForm(x.text())}
-	f.name, f.subRegion = f.text("name"), f.text("subRegion")
-	f.delivery, f.pickup = f.number("avgDeliveryMinutes"), f.number("avgPickupMinutes")
-	f.requests = f.number("requestsPerSecond")
-	f.suspended, f.disabled, f.coverage = f.flag("suspended"), f.flag("disabled"), f.raw("coverage")
-	f.read()
+func readFleetForm(x *requestContext) *fleetForm {
+	f := new(fleetForm)
+	f.form = x.form(f)
 	return f
 }
 
 // checked is a fleet with the fields that the form names, valid if err is nil.
-func (f fleetForm) checked() (fleet delivery.Fleet, err error) {
-	fleet.Name = f.Line("name", *f.name, false, 1, maxName)
-	fleet.DeliveryMinutes = f.Whole("avgDeliveryMinutes", *f.delivery, 1, maxMinutes)
-	fleet.PickupMinutes = f.Whole("avgPickupMinutes", *f.pickup, 0, maxMinutes)
-	fleet.SubRegion = f.Line("subRegion", *f.subRegion, false, 0, maxName)
-	fleet.RequestsPerSecond = f.Whole("requestsPerSecond", *f.requests, 1, delivery.MaxFleetRequests)
-	if *f.coverage != "" {
-		coverage, err := delivery.ParseCoverage([]byte(*f.coverage))
+func (f *fleetForm) checked() (fleet delivery.Fleet, err error) {
+	fleet.Name = f.Line("name", f.Name, false, 1, maxName)
+	fleet.DeliveryMinutes = f.Whole("avgDeliveryMinutes", f.DeliveryMinutes, 1, maxMinutes)
+	fleet.PickupMinutes = f.Whole("avgPickupMinutes", f.PickupMinutes, 0, maxMinutes)
+	fleet.SubRegion = f.Line("subRegion", f.SubRegion, false, 0, maxName)
+	fleet.RequestsPerSecond = f.Whole("requestsPerSecond", f.Requests, 1, delivery.MaxFleetRequests)
+	if f.Coverage.Text != "" {
+		coverage, err := delivery.ParseCoverage([]byte(f.Coverage.Text))
 		switch {
 		case err != nil:
 			f.Invalid("coverage", err.Error())
@@ -87,37 +86,31 @@ func (f fleetForm) checked() (fleet delivery.Fleet, err error) {
 }
 
 // merge takes over the fields of a checked fleet that the form names.
-func (f fleetForm) merge(checked, into *delivery.Fleet) {
-	if f.name.Set {
-		into.Name = checked.Name
+func (f *fleetForm) merge(checked, into *delivery.Fleet) {
+	take(f.Name.Set, checked.Name, &into.Name)
+	take(f.DeliveryMinutes.Set, checked.DeliveryMinutes, &into.DeliveryMinutes)
+	take(f.PickupMinutes.Set, checked.PickupMinutes, &into.PickupMinutes)
+	take(f.SubRegion.Set, checked.SubRegion, &into.SubRegion)
+	take(f.Requests.Set, checked.RequestsPerSecond, &into.RequestsPerSecond)
+	take(f.Coverage.Text != "", checked.Coverage, &into.Coverage)
+	set(f.Suspended, &into.Suspended)
+	set(f.Disabled, &into.Disabled)
+}
+
+func take[T any](given bool, value T, into *T) {
+	if given {
+		*into = value
 	}
-	if f.delivery.Set {
-		into.DeliveryMinutes = checked.DeliveryMinutes
-	}
-	if f.pickup.Set {
-		into.PickupMinutes = checked.PickupMinutes
-	}
-	if f.subRegion.Set {
-		into.SubRegion = checked.SubRegion
-	}
-	if f.requests.Set {
-		into.RequestsPerSecond = checked.RequestsPerSecond
-	}
-	if *f.coverage != "" {
-		into.Coverage = checked.Coverage
-	}
-	set(f.suspended, &into.Suspended)
-	set(f.disabled, &into.Disabled)
 }
 
 // createFleet is POST /fleets {name, avgDeliveryMinutes, avgPickupMinutes?,
 // coverage, subRegion}.
 func (g *gateway) createFleet(x *requestContext) error {
 	f := readFleetForm(x)
-	f.Require("name", f.name.Set)
-	f.Require("avgDeliveryMinutes", f.delivery.Set)
-	f.Require("coverage", *f.coverage != "")
-	f.Require("subRegion", f.subRegion.Set)
+	f.Require("name", f.Name.Set)
+	f.Require("avgDeliveryMinutes", f.DeliveryMinutes.Set)
+	f.Require("coverage", f.Coverage.Text != "")
+	f.Require("subRegion", f.SubRegion.Set)
 	checked, err := f.checked()
 	if err != nil {
 		return err
@@ -150,12 +143,8 @@ func (g *gateway) listFleets(x *requestContext) error {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}
-	coverage := x.query("coverage") == "true"
-	views := []fleetView{}
-	for _, f := range x.ledger.Fleets.Snapshot().All() {
-		views = append(views, viewFleet(f, coverage))
-	}
-	return x.okJSON(map[string]any{"fleets": views})
+	view := func(f *delivery.Fleet) fleetView { return viewFleet(f, x.query("coverage") == "true") }
+	return list(x, "fleets", view)(x.ledger.Fleets.Snapshot().All(), nil)
 }
 
 // changeFleet is PATCH /fleets/{id}: any field of the creation, suspended, disabled and

@@ -49,29 +49,29 @@ var errAnotherFleet = delivery.Refuse(delivery.CodeStoreNotFound, "the store is 
 
 // readActingFleet is the body's fleetId, zero when there is none, and its reason.
 func readActingFleet(x *requestContext) (fleet delivery.FleetID, reason string, err error) {
-	if len(x.body) == 0 {
-		return fleet, "", nil
+	var body struct {
+		FleetID delivery.Text `json:"fleetId"`
+		Reason  delivery.Text `json:"reason"`
 	}
-	f := newForm(x.text())
-	given, why := f.text("fleetId"), f.text("reason")
-	f.read()
-	if given.Set {
-		if fleet, err = delivery.ParseFleetID(given.Value); err != nil || fleet.IsZero() {
+	f := x.form(&body)
+	if body.FleetID.Set {
+		if fleet, err = delivery.ParseFleetID(body.FleetID.Value); err != nil || fleet.IsZero() {
 			f.Invalid("fleetId", "must be a fleet's id")
 		}
 	}
-	return fleet, f.Line("reason", *why, false, 0, maxReason), f.err()
+	return fleet, f.Line("reason", body.Reason, false, 0, maxReason), f.err()
 }
 
 // migrateStore is POST /accounts/{id}/stores/{externalStoreId}/migrate
 // {closingDate}: the store stays Active until the end of that local day. The
 // same date again changes and announces nothing.
 func (g *gateway) migrateStore(x *requestContext) error {
-	f := newForm(x.text())
-	given := f.text("closingDate")
-	f.read()
-	closing, err := time.ParseInLocation(time.DateOnly, given.Value, delivery.Istanbul)
-	if f.Require("closingDate", given.Set) && err != nil {
+	var body struct {
+		ClosingDate delivery.Text `json:"closingDate"`
+	}
+	f := x.form(&body)
+	closing, err := time.ParseInLocation(time.DateOnly, body.ClosingDate.Value, delivery.Istanbul)
+	if f.Require("closingDate", body.ClosingDate.Set) && err != nil {
 		f.Invalid("closingDate", "must be a date such as 2026-11-21")
 	}
 	if err := f.err(); err != nil {
@@ -92,12 +92,13 @@ func (g *gateway) migrateStore(x *requestContext) error {
 // deactivateStore is POST /accounts/{id}/stores/{externalStoreId}/deactivate
 // {reason}.
 func (g *gateway) deactivateStore(x *requestContext) error {
-	f := newForm(x.text())
-	given := f.text("reason")
-	f.read()
-	reason := delivery.DeactivationReason(given.Value)
+	var body struct {
+		Reason delivery.Text `json:"reason"`
+	}
+	f := x.form(&body)
+	reason := delivery.DeactivationReason(body.Reason.Value)
 	known := reason == delivery.MigratedToHizliyo || reason == delivery.FleetSuspended || reason == delivery.VendorRequest
-	if f.Require("reason", given.Set) && !known {
+	if f.Require("reason", body.Reason.Set) && !known {
 		f.Invalid("reason", "must be MigratedToHizliyo, FleetSuspended or VendorRequest")
 	}
 	if err := f.err(); err != nil {

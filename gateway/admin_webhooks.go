@@ -5,8 +5,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
+	"vendorapi/gateway/strictjson"
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
@@ -73,54 +74,50 @@ func successRate(ok, failed int64) *float64 {
 
 // readWebhookHealth is GET /accounts/{id}/webhook.
 func (g *gateway) readWebhookHealth(x *requestContext) error {
-	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(viewHealth(endpoint))
+	return show(x, viewHealth)(x.ledger.Webhooks.Endpoint(g.work, x.account))
 }
 
 // changeWebhook is PATCH /accounts/{id}/webhook {maxInFlight?, maxPerSecond?}: null or
 // 0 is the default again, what is absent stays. The worker heeds it with the next
 // events that it takes.
 func (g *gateway) changeWebhook(x *requestContext) error {
-	f := newForm(x.text())
-	inFlight := f.setting("maxInFlight", maxInFlightSetting)
-	perSecond := f.setting("maxPerSecond", maxPerSecondSetting)
-	f.read()
+	var body struct {
+		InFlight  strictjson.Raw `json:"maxInFlight"`
+		PerSecond strictjson.Raw `json:"maxPerSecond"`
+	}
+	f := x.form(&body)
+	limits := ledger.EndpointLimits{
+		InFlight:  f.setting("maxInFlight", body.InFlight, maxInFlightSetting),
+		PerSecond: f.setting("maxPerSecond", body.PerSecond, maxPerSecondSetting),
+	}
 	if err := f.err(); err != nil {
 		return err
 	}
-	limits := ledger.EndpointLimits{InFlight: *inFlight, PerSecond: *perSecond}
 	if err := x.ledger.Webhooks.SetLimits(g.work, x.account, limits); err != nil {
 		return err
 	}
 	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
-	if err != nil {
-		return err
+	if err == nil {
+		g.audit(x, "webhook limits changed", "maxInFlight", endpoint.Limits.InFlight, "maxPerSecond", endpoint.Limits.PerSecond)
 	}
-	g.audit(x, "webhook limits changed", "maxInFlight", endpoint.Limits.InFlight, "maxPerSecond", endpoint.Limits.PerSecond)
-	return x.okJSON(viewHealth(endpoint))
+	return show(x, viewHealth)(endpoint, err)
 }
 
-// setting names a field for a whole number up to most. Unlike elsewhere null is not
-// absent: it asks for the default, as 0 does. Absent it is negative, which to the
-// ledger means that it stays.
-func (f *form) setting(path string, most int) *int {
-	value := -1
-	f.fields[path] = func(path string) {
-		literal := f.reader.Raw()
-		if value = 0; literal == "" {
-			return
-		}
-		n, err := strconv.Atoi(literal)
-		if err != nil || n < 0 || n > most {
-			f.reader.Mistyped(path, "must be a whole number from 0 to "+strconv.Itoa(most)+", or null")
-			return
-		}
-		value = n
+// setting is a whole number up to most. Unlike elsewhere null is not absent: it asks
+// for the default, as 0 does. Absent it is negative, which to the ledger means that it
+// stays.
+func (f *form) setting(path string, given strictjson.Raw, most int) int {
+	switch {
+	case !given.Set:
+		return -1
+	case given.Text == "":
+		return 0
 	}
-	return &value
+	n, err := strconv.Atoi(given.Text)
+	if err != nil || n < 0 || n > most {
+		f.Invalid(path, fmt.Sprintf("must be a whole number from 0 to %d, or null", most))
+	}
+	return n
 }
 
 // listWebhooks is GET /webhooks?status=: every account's receiver, the worst
@@ -171,6 +168,10 @@ type attemptView struct {
 	NextAt string `json:"nextAttemptAt,omitempty"`
 }
 
+func viewAttempt(a ledger.AttemptRecord) attemptView {
+	return attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
+}
+
 // deliveryStates are what the log can be filtered by.
 var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSent"}
 
@@ -181,50 +182,57 @@ func (g *gateway) listDeliveries(x *requestContext) error {
 	if !slices.Contains(deliveryStates, state) {
 		return invalid("status", "must be delivered, retrying, undelivered or notSent")
 	}
-	attempts, err := x.ledger.Webhooks.Attempts(g.work, x.account, state)
-	if err != nil {
-		return err
-	}
-	views := make([]attemptView, len(attempts))
-	for i, a := range attempts {
-		views[i] = attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
-	}
-	return x.okJSON(map[string]any{"deliveries": views})
+	return list(x, "deliveries", viewAttempt)(x.ledger.Webhooks.Attempts(g.work, x.account, state))
 }
 
 // replayStates are the final outcomes that operators may send again.
 var replayStates = []string{"undelivered", "notSent"}
 
-// replayScope says what an operator wants sent again: exactly one of events, what
-// came since a time, and what ended in a state since a time.
-type replayScope struct {
-	ids   []string  // nil: not asked for
-	state string    // empty: not asked for
-	since time.Time // zero with ids
-}
-
-func readReplayScope(x *requestContext) (replayScope, error) {
-	f := newForm(x.text())
-	ids, since, status := f.texts("eventIds"), f.text("since"), f.text("status")
-	f.read()
-	if err := f.err(); err != nil { // before a wrong type is taken for an absent field
-		return replayScope{}, err
+// replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since}, or
+// {status, since?} for everything whose final outcome was that one, since 24 hours ago
+// unless it says otherwise.
+func (g *gateway) replayEvents(x *requestContext) error {
+	var body struct {
+		EventIDs []string      `json:"eventIds"`
+		Since    delivery.Text `json:"since"`
+		Status   delivery.Text `json:"status"`
 	}
-	switch named := *ids != nil; {
-	case named && (since.Set || status.Set):
+	f := x.form(&body)
+	if err := f.err(); err != nil { // before a wrong type is taken for an absent field
+		return err
+	}
+	named, since := body.EventIDs != nil, body.Since.Set
+	switch state := body.Status; {
+	case named && (since || state.Set):
 		f.Invalid("eventIds", "must stand alone, without since and status")
 	case named:
-		f.checkEventIDs("eventIds", *ids)
-	case status.Set && !slices.Contains(replayStates, status.Value):
+		f.checkEventIDs("eventIds", body.EventIDs)
+	case state.Set && !slices.Contains(replayStates, state.Value):
 		f.Invalid("status", "must be undelivered or notSent")
-	case !status.Set && !since.Set:
+	case !state.Set && !since:
 		f.Invalid("eventIds", "is required, or since or status instead of it")
 	}
-	r := replayScope{ids: distinct(*ids), state: status.Value, since: f.replayFrom("since", since, x.now)}
-	if r.state != "" && !since.Set {
-		r.since = x.now.Add(-replayReach)
+	from := f.replayFrom("since", body.Since, x.now)
+	if err := f.err(); err != nil {
+		return err
 	}
-	return r, f.err()
+	var replayed int
+	var err error
+	switch webhooks := x.ledger.Webhooks; {
+	case named:
+		replayed, err = webhooks.ReplayEvents(g.work, x.account, body.EventIDs)
+	case !body.Status.Set:
+		replayed, err = webhooks.ReplaySince(g.work, x.account, from)
+	case !since:
+		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, body.Status.Value, x.now.Add(-replayReach))
+	default:
+		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, body.Status.Value, from)
+	}
+	if err != nil {
+		return err
+	}
+	g.audit(x, "events replayed", "events", replayed)
+	return x.okJSON(viewReplayed(replayed))
 }
 
 func (f *form) checkEventIDs(path string, ids []string) {
@@ -237,42 +245,4 @@ func (f *form) checkEventIDs(path string, ids []string) {
 			f.Invalid(fmt.Sprintf("%s[%d]", path, i), "must not be empty")
 		}
 	}
-}
-
-// distinct drops what occurs again: one request sends an event once.
-func distinct(ids []string) []string {
-	seen := make(map[string]bool, len(ids))
-	return slices.DeleteFunc(ids, func(id string) bool {
-		known := seen[id]
-		seen[id] = true
-		return known
-	})
-}
-
-// run queues what is in it and tells how many events that were.
-func (r *replayScope) run(g *gateway, x *requestContext) (int, error) {
-	switch webhooks := x.ledger.Webhooks; {
-	case r.ids != nil:
-		return webhooks.ReplayEvents(g.work, x.account, r.ids)
-	case r.state != "":
-		return webhooks.ReplayOutcomes(g.work, x.account, r.state, r.since)
-	default:
-		return webhooks.ReplaySince(g.work, x.account, r.since)
-	}
-}
-
-// replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since},
-// or {status, since?} for everything whose final outcome was that one, since
-// 24 hours ago unless it says otherwise.
-func (g *gateway) replayEvents(x *requestContext) error {
-	scope, err := readReplayScope(x)
-	if err != nil {
-		return err
-	}
-	replayed, err := scope.run(g, x)
-	if err != nil {
-		return err
-	}
-	g.audit(x, "events replayed", "events", replayed)
-	return x.okJSON(map[string]int{"replayed": replayed})
 }

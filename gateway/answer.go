@@ -54,6 +54,29 @@ func (x *requestContext) sendJSON(status int, data any) error {
 	return nil
 }
 
+// show answers with what a call of the ledger gave, as view has it.
+func show[T, V any](x *requestContext, view func(T) V) func(T, error) error {
+	return func(value T, err error) error {
+		if err != nil {
+			return err
+		}
+		return x.okJSON(view(value))
+	}
+}
+
+// list answers with all that a call of the ledger gave, under a name.
+func list[T, V any](x *requestContext, name string, view func(T) V) func([]T, error) error {
+	return show(x, func(values []T) map[string]any { return map[string]any{name: viewAll(values, view)} })
+}
+
+func viewAll[T, V any](values []T, view func(T) V) []V {
+	views := make([]V, len(values))
+	for i, value := range values {
+		views[i] = view(value)
+	}
+	return views
+}
+
 // okSecret sends a data object that nobody may keep a copy of.
 func (x *requestContext) okSecret(data any) error {
 	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)

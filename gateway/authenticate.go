@@ -116,100 +116,111 @@ type credentials struct {
 const maxSecret = 256
 
 func readCredentials(x *requestContext) (credentials, error) {
-	f := newForm(x.text())
-	id, secret := f.text("clientId"), f.text("clientSecret")
-	f.read()
-	f.Require("clientId", id.Set)
-	f.Require("clientSecret", secret.Set)
-	if len(secret.Value) > maxSecret {
-		secret.Value = "" // the digest fits none that was issued
+	var body struct {
+		ClientID     delivery.Text `json:"clientId"`
+		ClientSecret delivery.Text `json:"clientSecret"`
 	}
-	return credentials{clientID: id.Value, secret: sha256.Sum256([]byte(secret.Value))}, f.err()
+	f := x.form(&body)
+	f.Require("clientId", body.ClientID.Set)
+	f.Require("clientSecret", body.ClientSecret.Set)
+	secret := body.ClientSecret.Value
+	if len(secret) > maxSecret {
+		secret = "" // the digest fits none that was issued
+	}
+	return credentials{body.ClientID.Value, sha256.Sum256([]byte(secret))}, f.err()
 }
 
-// vendorToken is POST /api/vendor/v1/token. The credential is judged first: a
-// right one is never refused because somebody else kept guessing, and only a
-// right one counts against the account's limit.
+// vendorToken is POST /api/vendor/v1/token. Only a right secret counts against the
+// account's limit.
 func (g *gateway) vendorToken(x *requestContext) error {
-	l := x.ledger
-	c, err := readCredentials(x)
-	if err != nil {
-		return err
-	}
-	account, possible := delivery.AccountOfClient(c.clientID)
-	if !possible {
-		c.clientID = ""
-	}
-	leave, err := g.admitLogin(x, l, c.clientID, func() (bool, error) {
-		if !possible {
-			return false, nil
-		}
-		return l.Limits.KnowsAccountSecret(g.work, account, c.secret)
-	})
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if !possible {
-		return g.wrongCredentials(x, l, "")
-	}
-	var notBefore int64
-	x.quota, notBefore, err = l.Limits.CountToken(g.work, account, c.secret)
-	if delivery.CodeOf(err) == delivery.CodeInvalidCredentials {
-		return g.wrongCredentials(x, l, c.clientID)
-	}
-	if err != nil {
-		return err
-	}
-	return g.issue(x, g.vendorTokens, account, notBefore)
+	limits := x.ledger.Limits
+	return login(g, x, delivery.AccountOfClient,
+		func(account delivery.AccountID, secret [sha256.Size]byte) (bool, error) {
+			return limits.KnowsAccountSecret(g.work, account, secret)
+		},
+		func(account delivery.AccountID, secret [sha256.Size]byte) (err error) {
+			var notBefore int64
+			if x.quota, notBefore, err = limits.CountToken(g.work, account, secret); err != nil {
+				return err
+			}
+			return g.issue(x, g.vendorTokens, account, notBefore)
+		})
 }
 
 // fleetToken is POST /api/fleet/v1/token.
 func (g *gateway) fleetToken(x *requestContext) error {
-	l := x.ledger
+	fleets := x.ledger.Fleets
+	return login(g, x, delivery.FleetOfClient,
+		func(fleet delivery.FleetID, secret [sha256.Size]byte) (bool, error) {
+			return fleets.VerifySecret(fleet, secret, x.now), nil
+		},
+		func(fleet delivery.FleetID, secret [sha256.Size]byte) error {
+			// Before Redis is asked: a disabled fleet costs it nothing.
+			if f := fleets.Snapshot().Fleet(fleet); f != nil && f.Disabled && fleets.VerifySecret(fleet, secret, x.now) {
+				return errFleetDisabled
+			}
+			// What another replica has just issued or revoked may not be known here yet.
+			if err := fleets.Load(g.work); err != nil {
+				return err
+			}
+			notBefore := fleets.Snapshot().NotBefore(fleet) // of no later state than the secret is checked by
+			if !fleets.VerifySecret(fleet, secret, x.now) {
+				return errWrongCredentials
+			}
+			if err := g.knownFleet(fleet); err != nil {
+				return err
+			}
+			return g.issue(x, g.fleetTokens, fleet, notBefore)
+		})
+}
+
+// login is what both token endpoints do: parse reads the client id, known checks the
+// secret by what this process knows, enter by the ledger, and answers. The secret is
+// checked first: a right one is never refused because somebody else kept guessing. All
+// client ids that cannot be ours are counted as one, and so is the /64 that an IPv6 host
+// chooses its addresses from.
+func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool),
+	known func(ID, [sha256.Size]byte) (bool, error), enter func(ID, [sha256.Size]byte) error) error {
 	c, err := readCredentials(x)
 	if err != nil {
 		return err
 	}
-	fleet, possible := delivery.FleetOfClient(c.clientID)
+	id, possible := parse(c.clientID)
 	if !possible {
 		c.clientID = ""
 	}
-	leave, err := g.admitLogin(x, l, c.clientID, func() (bool, error) {
-		return possible && l.Fleets.VerifySecret(fleet, c.secret, x.now), nil
+	leave, err := g.admitLogin(x, c.clientID, func() (bool, error) {
+		if !possible {
+			return false, nil
+		}
+		return known(id, c.secret)
 	})
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if !possible {
-		return g.wrongCredentials(x, l, "")
+	err = errWrongCredentials
+	if possible {
+		err = enter(id, c.secret)
 	}
-	// Before anybody is asked: a disabled fleet costs Redis nothing.
-	if f := l.Fleets.Snapshot().Fleet(fleet); f != nil && f.Disabled && l.Fleets.VerifySecret(fleet, c.secret, x.now) {
-		return errFleetDisabled
-	}
-	// What another replica has just issued or revoked may not be known here yet.
-	if err := l.Fleets.Load(g.work); err != nil {
+	if delivery.CodeOf(err) != delivery.CodeInvalidCredentials {
 		return err
 	}
-	notBefore := l.Fleets.Snapshot().NotBefore(fleet) // of no later state than the secret is judged by
-	if !l.Fleets.VerifySecret(fleet, c.secret, x.now) {
-		return g.wrongCredentials(x, l, c.clientID)
-	}
-	if err := g.knownFleet(fleet); err != nil {
+	if err := x.ledger.Limits.CountFailedLogin(g.work, c.clientID, service.Origin(x.ctx.Conn()).String()); err != nil {
 		return err
 	}
-	return g.issue(x, g.fleetTokens, fleet, notBefore)
+	return errWrongCredentials
 }
+
+var errWrongCredentials error = delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 
 // admitLogin finds a place in flight for a login; whoever got one leaves it. Logins
 // have a few places of their own. Who has guessed too often, and everybody while
-// these are taken, is judged by what this process knows, which costs Redis next to
+// these are taken, is checked by what this process knows, which costs Redis next to
 // nothing: what is right goes on among the requests, what is wrong is refused. clientID
 // is empty where it cannot be one.
-func (g *gateway) admitLogin(x *requestContext, l *ledger.Ledger, clientID string, known func() (bool, error)) (leave func(), err error) {
-	wait := l.Limits.LoginWait(clientID, service.Origin(x.ctx.Conn()).String())
+func (g *gateway) admitLogin(x *requestContext, clientID string, known func() (bool, error)) (leave func(), err error) {
+	wait := x.ledger.Limits.LoginWait(clientID, service.Origin(x.ctx.Conn()).String())
 	if wait <= 0 && g.logins.enter() {
 		return g.logins.leave, nil
 	}
@@ -223,16 +234,6 @@ func (g *gateway) admitLogin(x *requestContext, l *ledger.Ledger, clientID strin
 		return nil, errOverloaded
 	}
 	return limiter.leave, nil
-}
-
-// wrongCredentials counts the failure by client id and address and refuses. All
-// client ids that cannot be ours are counted as one, and so is the /64 that an
-// IPv6 host chooses its addresses from.
-func (g *gateway) wrongCredentials(x *requestContext, l *ledger.Ledger, clientID string) error {
-	if err := l.Limits.CountFailedLogin(g.work, clientID, service.Origin(x.ctx.Conn()).String()); err != nil {
-		return err
-	}
-	return delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 }
 
 // issue answers with a token. One of the second in which others were revoked is

@@ -62,7 +62,7 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"strictjson", func(body []byte) error {
 			var o delivery.OrderRequest
-			return decodeOrder(string(body), &o)
+			return decode(string(body), &o, &o.WrongType)
 		}},
 		{"sonic", func(body []byte) error {
 			var o structOrder

@@ -27,7 +27,7 @@ func number(s string) delivery.Number { return delivery.Number{Literal: s, Set: 
 //rule:order-creation-request/payment.collectionAmount post-orders/request-order-fields-see-resources
 func TestDecodeOrder_EveryField(t *testing.T) {
 	var got delivery.OrderRequest
-	if err := decodeOrder(everyField, &got); err != nil {
+	if err := decode(everyField, &got, &got.WrongType); err != nil {
 		t.Fatal(err)
 	}
 	want := delivery.OrderRequest{
@@ -46,7 +46,7 @@ func TestDecodeOrder_EveryField(t *testing.T) {
 //rule:store/request-fields/address.latitude store/request-fields/address.longitude put-stores-externalstoreid/request-store-fields-see-resources
 func TestDecodeStore_EveryField(t *testing.T) {
 	var got delivery.StoreRequest
-	err := decodeStore(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, &got)
+	err := decode(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, &got, &got.WrongType)
 	want := delivery.StoreRequest{
 		TaxNumber: text("a"), Name: text("b"), Phone: text("c"), AddressText: text("d"),
 		AddressLatitude: number("1"), AddressLongitude: number("2"), FleetID: text("e"),
@@ -54,14 +54,14 @@ func TestDecodeStore_EveryField(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := decodeStore(`{"address":"Moda"}`, &got); err != nil || len(got.WrongType) != 1 || got.WrongType[0].Field != "address" {
+	if err := decode(`{"address":"Moda"}`, &got, &got.WrongType); err != nil || len(got.WrongType) != 1 || got.WrongType[0].Field != "address" {
 		t.Errorf("%+v, %v", got.WrongType, err)
 	}
 }
 
 func TestDecodeCancel_EveryField(t *testing.T) {
 	var got delivery.CancelRequest
-	if err := decodeCancel(`{"reason":"a","note":"b","x":[]}`, &got); err != nil || got.Reason != text("a") || got.Note != text("b") {
+	if err := decode(`{"reason":"a","note":"b","x":[]}`, &got, &got.WrongType); err != nil || got.Reason != text("a") || got.Note != text("b") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestDecodeOrder_DoesNotAllocateForPlainBodies(t *testing.T) {
 	var o delivery.OrderRequest
 	if n := testing.AllocsPerRun(100, func() {
 		o = delivery.OrderRequest{}
-		if err := decodeOrder(body, &o); err != nil {
+		if err := decode(body, &o, &o.WrongType); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -90,7 +90,7 @@ func FuzzDecodeOrder(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
 		var o delivery.OrderRequest
-		if decodeOrder(body, &o) != nil {
+		if decode(body, &o, &o.WrongType) != nil {
 			return
 		}
 		if !json.Valid([]byte(body)) {
@@ -151,12 +151,12 @@ func TestRoutes_MatchTheRawPath(t *testing.T) {
 
 func TestDecodeSegment(t *testing.T) {
 	for raw, want := range map[string]string{"a": "a", "a%2fb": "a/b", "a+b": "a+b", "%C5%9F": "ş", "%00": "\x00", "": ""} {
-		if got, ok := decodeSegment([]byte(raw)); !ok || got != want {
-			t.Errorf("%q: %q, %v", raw, got, ok)
+		if got, err := decodeSegment([]byte(raw)); err != nil || got != want {
+			t.Errorf("%q: %q, %v", raw, got, err)
 		}
 	}
 	for _, raw := range []string{"%", "%2", "%zz", "a%2", "%2g"} {
-		if got, ok := decodeSegment([]byte(raw)); ok {
+		if got, err := decodeSegment([]byte(raw)); err == nil {
 			t.Errorf("%q: %q", raw, got)
 		}
 	}

@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"strings"
+	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -14,30 +14,25 @@ import (
 // worker.
 func fleetRoutes() routes {
 	const root = "/api/fleet/v1"
-	const store, job = root + "/stores/{}/{}", root + "/jobs/{}"
-	rs := routes{
-		{method: get, pattern: root + "/stores", name: "fleet_stores_list", handle: (*gateway).listStores},
-		{method: post, pattern: store + "/confirm", name: "fleet_stores_confirm", body: optionalBody, handle: (*gateway).confirmStore},
-		{method: post, pattern: store + "/reject", name: "fleet_stores_reject", body: optionalBody, handle: (*gateway).rejectStore},
-		{method: get, pattern: root + "/jobs", name: "fleet_jobs_list", handle: (*gateway).listJobs},
-		{method: get, pattern: job, name: "fleet_jobs_read", handle: (*gateway).readJob},
-		{method: post, pattern: job + "/accept", name: "fleet_jobs_accept", body: requiredBody, handle: (*gateway).acceptJob},
-		{method: post, pattern: job + "/status", name: "fleet_jobs_status", body: requiredBody, handle: (*gateway).reportStatus},
-		{method: put, pattern: job + "/courier", name: "fleet_jobs_courier", body: requiredBody, handle: (*gateway).swapCourier},
-		{method: post, pattern: root + "/locations", name: "fleet_locations", body: requiredBody, handle: (*gateway).reportLocations},
-		{method: put, pattern: root + "/availability", name: "fleet_availability", body: requiredBody, handle: (*gateway).setAvailability},
-	}
-	for i := range rs {
-		rs[i].access = fleetOnly
-		switch {
-		case strings.HasPrefix(rs[i].pattern, store):
-			rs[i].about = (*requestContext).fleetStoreInPath
-		case strings.HasPrefix(rs[i].pattern, job):
-			rs[i].about = (*requestContext).jobInPath
-		}
-	}
-	return append(rs, route{method: post, pattern: root + "/token", name: "fleet_token", access: public, login: true,
-		body: requiredBody, handle: (*gateway).fleetToken})
+	return slices.Concat(
+		group(root, fleetOnly, nil,
+			route{method: get, pattern: "/stores", name: "fleet_stores_list", handle: (*gateway).listStores},
+			route{method: get, pattern: "/jobs", name: "fleet_jobs_list", handle: (*gateway).listJobs},
+			route{method: post, pattern: "/locations", name: "fleet_locations", body: requiredBody, handle: (*gateway).reportLocations},
+			route{method: put, pattern: "/availability", name: "fleet_availability", body: requiredBody, handle: (*gateway).setAvailability},
+		),
+		group(root+"/stores/{}/{}", fleetOnly, (*requestContext).fleetStoreInPath,
+			route{method: post, pattern: "/confirm", name: "fleet_stores_confirm", body: optionalBody, handle: (*gateway).confirmStore},
+			route{method: post, pattern: "/reject", name: "fleet_stores_reject", body: optionalBody, handle: (*gateway).rejectStore},
+		),
+		group(root+"/jobs/{}", fleetOnly, (*requestContext).jobInPath,
+			route{method: get, name: "fleet_jobs_read", handle: (*gateway).readJob},
+			route{method: post, pattern: "/accept", name: "fleet_jobs_accept", body: requiredBody, handle: (*gateway).acceptJob},
+			route{method: post, pattern: "/status", name: "fleet_jobs_status", body: requiredBody, handle: (*gateway).reportStatus},
+			route{method: put, pattern: "/courier", name: "fleet_jobs_courier", body: requiredBody, handle: (*gateway).swapCourier},
+		),
+		group(root, public, nil, tokenRoute("fleet_token", (*gateway).fleetToken)),
+	)
 }
 
 type fleetStoreView struct {
@@ -54,16 +49,15 @@ type fleetStoreView struct {
 }
 
 type addressView struct {
-	Text      string  `json:"text"`
-	Latitude  float64 `json:"latitude"`
-	Longitude float64 `json:"longitude"`
+	Text string `json:"text"`
+	delivery.Point
 }
 
 func viewFleetStore(s *delivery.Store) fleetStoreView {
 	v := fleetStoreView{
 		AccountID: s.Account.String(), ExternalStoreID: s.ExternalID, Status: s.State.String(),
 		Name: s.Name, TaxNumber: s.TaxNumber, Phone: s.Phone,
-		Address:   addressView{Text: s.Address, Latitude: s.Point.Latitude, Longitude: s.Point.Longitude},
+		Address:   addressView{s.Address, s.Point},
 		SubRegion: s.SubRegion, UpdatedAt: formatTime(s.UpdatedAt),
 	}
 	if !s.ClosingDate.IsZero() {
@@ -87,11 +81,7 @@ func (g *gateway) listStores(x *requestContext) error {
 		return err
 	}
 	x.ledger.Fleets.Owe(x.fleet, len(stores)/countedAsOne)
-	views := make([]fleetStoreView, len(stores))
-	for i, s := range stores {
-		views[i] = viewFleetStore(s)
-	}
-	return x.okJSON(map[string]any{"stores": views})
+	return list(x, "stores", viewFleetStore)(stores, nil)
 }
 
 var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
@@ -144,15 +134,13 @@ func (g *gateway) confirmStore(x *requestContext) error {
 
 // rejectStore is POST /stores/{accountId}/{externalStoreId}/reject {reason?}.
 func (g *gateway) rejectStore(x *requestContext) error {
-	reason := ""
-	if len(x.body) > 0 {
-		f := newForm(x.text())
-		given := f.text("reason")
-		f.read()
-		reason = f.Line("reason", *given, false, 0, maxReason)
-		if err := f.err(); err != nil {
-			return err
-		}
+	var body struct {
+		Reason delivery.Text `json:"reason"`
+	}
+	f := x.form(&body)
+	reason := f.Line("reason", body.Reason, false, 0, maxReason)
+	if err := f.err(); err != nil {
+		return err
 	}
 	return g.answerPending(x, rejection(x.fleet, reason, x.now))
 }
@@ -166,10 +154,7 @@ func (g *gateway) answerPending(x *requestContext, move storeMove) error {
 	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
 		return errNotYourStore
 	}
-	if err != nil {
-		return err
-	}
-	return x.okJSON(viewFleetStore(store))
+	return show(x, viewFleetStore)(store, err)
 }
 
 // availabilityCounts is how many requests more a change of availability counts as:
@@ -179,11 +164,12 @@ const availabilityCounts = 20
 // setAvailability is PUT /availability {couriers: n}: at 0 new orders get 503
 // FLEET_UNAVAILABLE.
 func (g *gateway) setAvailability(x *requestContext) error {
-	f := newForm(x.text())
-	given := f.number("couriers")
-	f.read()
-	f.Require("couriers", given.Set)
-	couriers := f.Whole("couriers", *given, 0, 1_000_000)
+	var body struct {
+		Couriers delivery.Number `json:"couriers"`
+	}
+	f := x.form(&body)
+	f.Require("couriers", body.Couriers.Set)
+	couriers := f.Whole("couriers", body.Couriers, 0, 1_000_000)
 	if err := f.err(); err != nil {
 		return err
 	}

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -18,52 +19,43 @@ const jobsPerPage = 100
 // more of a fleet.
 const countedAsOne = 10
 
-// storeReads is how many stores of a page are read at once.
-const storeReads = 8
-
 // jobView is an order as a courier needs it.
 type jobView struct {
-	OrderID         string        `json:"orderId"`
-	ExternalOrderID string        `json:"externalOrderId"`
-	Status          string        `json:"status"`
-	Version         uint64        `json:"version"`
-	Store           jobStoreView  `json:"store"`
-	Recipient       recipientView `json:"recipient"`
-	Dropoff         dropoffView   `json:"dropoff"`
-	PackageNote     string        `json:"packageNote,omitempty"`
-	Payment         paymentView   `json:"payment"`
-	ReadyAt         string        `json:"readyAt"`
-	CreatedAt       string        `json:"createdAt"`
-	UpdatedAt       string        `json:"updatedAt"`
-	Courier         *courierView  `json:"courier,omitempty"`
-	FailureReason   string        `json:"failureReason,omitempty"`
+	OrderID         string             `json:"orderId"`
+	ExternalOrderID string             `json:"externalOrderId"`
+	Status          string             `json:"status"`
+	Version         uint64             `json:"version"`
+	Store           jobStoreView       `json:"store"`
+	Recipient       delivery.Recipient `json:"recipient"`
+	Dropoff         dropoffView        `json:"dropoff"`
+	PackageNote     string             `json:"packageNote,omitempty"`
+	Payment         paymentView        `json:"payment"`
+	ReadyAt         string             `json:"readyAt"`
+	CreatedAt       string             `json:"createdAt"`
+	UpdatedAt       string             `json:"updatedAt"`
+	// Courier is the fleet's own, in full.
+	Courier       *delivery.Courier `json:"courier,omitempty"`
+	FailureReason string            `json:"failureReason,omitempty"`
 }
 
 // jobStoreView is where the package is collected. Only the id is certain: the
 // rest is the store as it is now.
 type jobStoreView struct {
-	AccountID       string   `json:"accountId"`
-	ExternalStoreID string   `json:"externalStoreId"`
-	Name            string   `json:"name,omitempty"`
-	Phone           string   `json:"phone,omitempty"`
-	Address         string   `json:"address,omitempty"`
-	Latitude        *float64 `json:"latitude,omitempty"`
-	Longitude       *float64 `json:"longitude,omitempty"`
-}
-
-type recipientView struct {
-	Name  string `json:"name"`
-	Phone string `json:"phone,omitempty"`
+	AccountID       string `json:"accountId"`
+	ExternalStoreID string `json:"externalStoreId"`
+	Name            string `json:"name,omitempty"`
+	Phone           string `json:"phone,omitempty"`
+	Address         string `json:"address,omitempty"`
+	*delivery.Point
 }
 
 type dropoffView struct {
-	Text       string  `json:"text"`
-	Latitude   float64 `json:"latitude"`
-	Longitude  float64 `json:"longitude"`
-	BuildingNo string  `json:"buildingNo,omitempty"`
-	DoorNo     string  `json:"doorNo,omitempty"`
-	Floor      string  `json:"floor,omitempty"`
-	Note       string  `json:"note,omitempty"`
+	Text string `json:"text"`
+	delivery.Point
+	BuildingNo string `json:"buildingNo,omitempty"`
+	DoorNo     string `json:"doorNo,omitempty"`
+	Floor      string `json:"floor,omitempty"`
+	Note       string `json:"note,omitempty"`
 }
 
 // paymentView is passed on as the vendor gave it, but for the amount of an order
@@ -74,13 +66,6 @@ type paymentView struct {
 	OrderAmount      json.Number `json:"orderAmount,omitempty"`
 }
 
-// courierView shows the fleet its own courier in full.
-type courierView struct {
-	Name        string `json:"name"`
-	Phone       string `json:"phone"`
-	VehicleType string `json:"vehicleType"`
-}
-
 // phoneShownFor is how long after an order's end its fleet still sees the customer's
 // phone: for what was left behind, or was not paid.
 const phoneShownFor = 3 * time.Hour
@@ -89,10 +74,9 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	v := jobView{
 		OrderID: o.ID.String(), ExternalOrderID: o.ExternalOrderID, Status: o.Status.String(), Version: o.Version,
 		Store:     jobStoreView{AccountID: o.Account.String(), ExternalStoreID: o.ExternalStoreID},
-		Recipient: recipientView{Name: o.Recipient.Name, Phone: o.Recipient.Phone},
+		Recipient: o.Recipient,
 		Dropoff: dropoffView{
-			Text: o.Dropoff.Text, Latitude: o.Dropoff.Point.Latitude, Longitude: o.Dropoff.Point.Longitude,
-			BuildingNo: o.Dropoff.BuildingNo, DoorNo: o.Dropoff.DoorNo, Floor: o.Dropoff.Floor, Note: o.Dropoff.Note,
+			Text: o.Dropoff.Text, Point: o.Dropoff.Point, BuildingNo: o.Dropoff.BuildingNo, DoorNo: o.Dropoff.DoorNo, Floor: o.Dropoff.Floor, Note: o.Dropoff.Note,
 		},
 		PackageNote: o.PackageNote,
 		Payment: paymentView{
@@ -109,10 +93,10 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	}
 	if store != nil {
 		v.Store.Name, v.Store.Phone, v.Store.Address = store.Name, store.Phone, store.Address
-		v.Store.Latitude, v.Store.Longitude = &store.Point.Latitude, &store.Point.Longitude
+		v.Store.Point = &store.Point
 	}
 	if !o.Courier.IsZero() {
-		v.Courier = &courierView{Name: o.Courier.Name, Phone: o.Courier.Phone, VehicleType: o.Courier.VehicleType}
+		v.Courier = &o.Courier
 	}
 	if n := len(o.Changes); o.Status == delivery.Failed && n > 0 {
 		v.FailureReason = string(o.Changes[n-1].Failure)
@@ -140,51 +124,28 @@ func (g *gateway) listJobs(x *requestContext) error {
 		return err
 	}
 	x.ledger.Fleets.Owe(x.fleet, len(orders)/countedAsOne)
-	stores, err := g.storesOf(x.ledger, orders)
+	stores, err := x.storesOf(g.work, orders...)
 	if err != nil {
 		return err
 	}
-	views := make([]jobView, len(orders))
-	for i, o := range orders {
-		views[i] = viewJob(o, stores[storeOf(o)], x.now)
-	}
-	return x.okJSON(map[string]any{"jobs": views, "cursor": next})
+	view := func(o *delivery.Order) jobView { return viewJob(o, stores[storeOf(o)], x.now) }
+	return x.okJSON(map[string]any{"jobs": viewAll(orders, view), "cursor": next})
 }
 
-// storeKey names a store over all accounts.
-type storeKey struct {
-	account    delivery.AccountID
-	externalID string
-}
-
-func storeOf(o *delivery.Order) storeKey { return storeKey{o.Account, o.ExternalStoreID} }
-
-// storesOf reads the stores of a page of orders, each once; one that is gone is
-// nil.
-func (g *gateway) storesOf(l *ledger.Ledger, orders []*delivery.Order) (map[storeKey]*delivery.Store, error) {
-	var keys []storeKey
+// storesOf reads the stores of some orders, each once. One that is gone is absent.
+func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (map[ledger.StoreName]*delivery.Store, error) {
+	var names []ledger.StoreName
 	for _, o := range orders {
-		if key := storeOf(o); !slices.Contains(keys, key) {
-			keys = append(keys, key)
+		if name := storeOf(o); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	found := make([]*delivery.Store, len(keys))
-	var group errgroup.Group
-	group.SetLimit(storeReads)
-	for i, key := range keys {
-		group.Go(func() (err error) {
-			found[i], err = g.storeIfAny(l, key.account, key.externalID)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	stores := make(map[storeKey]*delivery.Store, len(keys))
-	for i, key := range keys {
-		stores[key] = found[i]
-	}
-	return stores, nil
+	stores, unreadable, err := x.ledger.Stores.GetAll(ctx, names)
+	return stores, cmp.Or(err, errors.Join(unreadable...))
+}
+
+func storeOf(o *delivery.Order) ledger.StoreName {
+	return ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
 }
 
 var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
@@ -207,9 +168,9 @@ func (g *gateway) readJob(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	store, err := g.storeIfAny(x.ledger, order.Account, order.ExternalStoreID)
+	stores, err := x.storesOf(g.work, order)
 	if err != nil {
 		return err
 	}
-	return x.okJSON(viewJob(order, store, x.now))
+	return x.okJSON(viewJob(order, stores[storeOf(order)], x.now))
 }

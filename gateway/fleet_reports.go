@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -17,8 +18,8 @@ const (
 
 // occurred is when a report says it happened, now without a time. A time that
 // cannot be true is a fault of the form.
-func (f *form) occurred(path string, t *delivery.Text, now time.Time) time.Time {
-	at := f.Time(path, *t)
+func (f *form) occurred(path string, t delivery.Text, now time.Time) time.Time {
+	at := f.Time(path, t)
 	switch {
 	case at.IsZero():
 		return now
@@ -30,34 +31,34 @@ func (f *form) occurred(path string, t *delivery.Text, now time.Time) time.Time 
 	return at
 }
 
-// courierForm reads a courier; prefix is "courier." or empty.
 type courierForm struct {
-	prefix               string
-	name, phone, vehicle *delivery.Text
+	Name    delivery.Text `json:"name"`
+	Phone   delivery.Text `json:"phone"`
+	Vehicle delivery.Text `json:"vehicleType"`
 }
 
-func (f *form) courier(prefix string) courierForm {
-	return courierForm{prefix: prefix, name: f.text(prefix + "name"), phone: f.text(prefix + "phone"), vehicle: f.text(prefix + "vehicleType")}
-}
+func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicle.Set }
 
-func (c courierForm) given() bool { return c.name.Set || c.phone.Set || c.vehicle.Set }
-
-func (c courierForm) check(f *form) delivery.Courier {
-	courier := delivery.Courier{Name: f.Line(c.prefix+"name", *c.name, true, 2, maxName)}
-	if f.Require(c.prefix+"phone", c.phone.Set) {
-		phone, err := delivery.NormalizePhone(c.phone.Value)
+// courier checks a courier; prefix is "courier." or empty.
+func (f *form) courier(prefix string, c courierForm) delivery.Courier {
+	courier := delivery.Courier{Name: f.Line(prefix+"name", c.Name, true, 2, maxName)}
+	if f.Require(prefix+"phone", c.Phone.Set) {
+		phone, err := delivery.NormalizePhone(c.Phone.Value)
 		if err != nil {
-			f.Invalid(c.prefix+"phone", err.Error())
+			f.Invalid(prefix+"phone", err.Error())
 		}
 		courier.Phone = phone
 	}
-	courier.VehicleType = f.Line(c.prefix+"vehicleType", *c.vehicle, true, 1, 32)
+	courier.VehicleType = f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32)
 	return courier
 }
 
-// report takes an update of the job that the path names if it is the fleet's, in
-// one round trip. The worker decides the move.
-func (g *gateway) report(x *requestContext, u delivery.Update) (*delivery.Order, error) {
+// report takes an update of the job that the path names if it is well formed and the
+// job the fleet's, in one round trip. The worker decides the move.
+func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (*delivery.Order, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
 	u.Order, u.Fleet = x.order, x.fleet
 	order, err := x.ledger.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
@@ -66,50 +67,51 @@ func (g *gateway) report(x *requestContext, u delivery.Update) (*delivery.Order,
 	return order, err
 }
 
-// reportedView is a job after a report.
-type reportedView struct {
-	OrderID string `json:"orderId"`
-	Status  string `json:"status"`
+// viewReported is a job after a report.
+func viewReported(order *delivery.Order, status delivery.Status) any {
+	return struct {
+		OrderID string `json:"orderId"`
+		Status  string `json:"status"`
+	}{order.ID.String(), status.String()}
 }
 
-// okAccepted answers a job that has a courier; that may still wait to be decided.
-func (x *requestContext) okAccepted(order *delivery.Order, err error) error {
-	if err != nil {
-		return err
-	}
-	return x.okJSON(reportedView{order.ID.String(), max(order.Status, delivery.Assigned).String()})
+// viewAccepted is a job that has a courier; that may still wait to be decided.
+func viewAccepted(order *delivery.Order) any {
+	return viewReported(order, max(order.Status, delivery.Assigned))
+}
+
+// courierReport is the body of a report about the courier.
+type courierReport struct {
+	Courier courierForm   `json:"courier"`
+	At      delivery.Text `json:"at"`
 }
 
 // acceptJob is POST /jobs/{orderId}/accept {courier, at?}. An order that has
 // ended is 409 JOB_NOT_AVAILABLE at once, one that another courier has taken 409
 // JOB_TAKEN; the same courier again is answered alike.
 func (g *gateway) acceptJob(x *requestContext) error {
-	f := newForm(x.text())
-	courier, at := f.courier("courier."), f.text("at")
-	f.read()
+	var body courierReport
+	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
-		Courier: courier.check(f), At: f.occurred("at", at, x.now)}
-	if err := f.err(); err != nil {
-		return err
-	}
-	return x.okAccepted(g.report(x, u))
+		Courier: f.courier("courier.", body.Courier), At: f.occurred("at", body.At, x.now)}
+	return show(x, viewAccepted)(g.report(x, f, u))
 }
 
 // swapCourier is PUT /jobs/{orderId}/courier: another courier carries on, the
 // status stays. The courier may stand under "courier", as in accept, or be the
 // body itself.
 func (g *gateway) swapCourier(x *requestContext) error {
-	f := newForm(x.text())
-	courier, bare, at := f.courier("courier."), f.courier(""), f.text("at")
-	f.read()
-	if bare.given() && !courier.given() {
-		courier = bare
+	var body struct {
+		courierReport
+		courierForm
 	}
-	u := delivery.Update{Kind: delivery.KindSwap, Courier: courier.check(f), At: f.occurred("at", at, x.now)}
-	if err := f.err(); err != nil {
-		return err
+	f := x.form(&body)
+	prefix, courier := "courier.", body.Courier
+	if body.given() && !courier.given() {
+		prefix, courier = "", body.courierForm
 	}
-	return x.okAccepted(g.report(x, u))
+	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred("at", body.At, x.now)}
+	return show(x, viewAccepted)(g.report(x, f, u))
 }
 
 // reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
@@ -117,29 +119,31 @@ func (g *gateway) swapCourier(x *requestContext) error {
 // order that has ended, anything but what it holds and a first Delivered is 409
 // ORDER_ENDED at once.
 func (g *gateway) reportStatus(x *requestContext) error {
-	f := newForm(x.text())
-	status, at, failure, eta := f.text("status"), f.text("at"), f.text("failureReason"), f.text("etaDropoffAt")
-	latitude, longitude := f.number("location.latitude"), f.number("location.longitude")
-	f.read()
-	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", at, x.now), ETA: f.Time("etaDropoffAt", *eta)}
-	u.Status = f.reportable("status", status)
-	u.Failure = f.failure("failureReason", failure, u.Status)
-	if latitude.Set || longitude.Set {
-		u.Location = f.location("location", latitude, longitude, u.At)
+	var body struct {
+		Status    delivery.Text   `json:"status"`
+		At        delivery.Text   `json:"at"`
+		Failure   delivery.Text   `json:"failureReason"`
+		ETA       delivery.Text   `json:"etaDropoffAt"`
+		Latitude  delivery.Number `json:"location.latitude"`
+		Longitude delivery.Number `json:"location.longitude"`
 	}
-	if err := f.err(); err != nil {
-		return err
+	f := x.form(&body)
+	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", body.At, x.now), ETA: f.Time("etaDropoffAt", body.ETA)}
+	u.Status = f.reportable("status", body.Status)
+	u.Failure = f.failure("failureReason", body.Failure, u.Status)
+	if body.Latitude.Set || body.Longitude.Set {
+		u.Location = f.location("location", body.Latitude, body.Longitude, u.At)
 	}
-	order, err := g.report(x, u)
+	order, err := g.report(x, f, u)
 	if err != nil {
 		return err
 	}
-	return x.sendJSON(202, reportedView{order.ID.String(), u.Status.String()})
+	return x.sendJSON(202, viewReported(order, u.Status))
 }
 
 // reportable is a status that a fleet can report: Searching and Cancelled are
 // never its doing.
-func (f *form) reportable(path string, t *delivery.Text) delivery.Status {
+func (f *form) reportable(path string, t delivery.Text) delivery.Status {
 	if !f.Require(path, t.Set) {
 		return 0
 	}
@@ -152,7 +156,7 @@ func (f *form) reportable(path string, t *delivery.Text) delivery.Status {
 }
 
 // failure is required with Failed and refused with anything else.
-func (f *form) failure(path string, t *delivery.Text, status delivery.Status) delivery.FailureReason {
+func (f *form) failure(path string, t delivery.Text, status delivery.Status) delivery.FailureReason {
 	switch {
 	case status == delivery.Failed && !f.Require(path, t.Set), status != delivery.Failed && !t.Set:
 		return ""
@@ -167,11 +171,11 @@ func (f *form) failure(path string, t *delivery.Text, status delivery.Status) de
 	return reason
 }
 
-func (f *form) location(path string, latitude, longitude *delivery.Number, at time.Time) delivery.Location {
+func (f *form) location(path string, latitude, longitude delivery.Number, at time.Time) delivery.Location {
 	f.Require(path+".latitude", latitude.Set)
 	f.Require(path+".longitude", longitude.Set)
 	return delivery.Location{At: at, Point: delivery.Point{
-		Latitude: f.Within(path+".latitude", *latitude, 90), Longitude: f.Within(path+".longitude", *longitude, 180),
+		Latitude: f.Within(path+".latitude", latitude, 90), Longitude: f.Within(path+".longitude", longitude, 180),
 	}}
 }
 
@@ -207,49 +211,42 @@ func (g *gateway) reportLocations(x *requestContext) error {
 }
 
 func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
-	f := newForm(body)
-	r := &f.reader
+	var f form
 	var positions []ledger.Position
+	r := strictjson.New(body)
 	r.RootArray(func(i int) {
 		if i >= maxPositions {
 			r.Skip()
 			f.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
 			return
 		}
+		var given positionForm
 		path := fmt.Sprintf("[%d]", i)
-		var order, at delivery.Text
-		var latitude, longitude delivery.Number
-		isObject := r.Object(path, func(key string) {
-			switch key {
-			case "orderId":
-				r.Text(path+".orderId", &order)
-			case "latitude":
-				r.Number(path+".latitude", &latitude)
-			case "longitude":
-				r.Number(path+".longitude", &longitude)
-			case "at":
-				r.Text(path+".at", &at)
-			default:
-				r.Skip()
-			}
-		})
+		isObject := r.ObjectFields(path, &given)
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; isObject {
 			f.WrongType = r.Wrong
-			positions = append(positions, f.position(path, &order, latitude, longitude, &at, now))
+			positions = append(positions, f.position(path, given, now))
 		}
 	})
-	f.WrongType = r.Wrong
+	f.WrongType, f.malformed = r.Wrong, r.End()
 	return positions, f.err()
 }
 
-func (f *form) position(path string, order *delivery.Text, latitude, longitude delivery.Number, at *delivery.Text, now time.Time) ledger.Position {
+type positionForm struct {
+	Order     delivery.Text   `json:"orderId"`
+	Latitude  delivery.Number `json:"latitude"`
+	Longitude delivery.Number `json:"longitude"`
+	At        delivery.Text   `json:"at"`
+}
+
+func (f *form) position(path string, given positionForm, now time.Time) ledger.Position {
 	var p ledger.Position
-	if f.Require(path+".orderId", order.Set) {
+	if f.Require(path+".orderId", given.Order.Set) {
 		var err error
-		if p.Order, err = delivery.ParseOrderID(order.Value); err != nil {
+		if p.Order, err = delivery.ParseOrderID(given.Order.Value); err != nil {
 			f.Invalid(path+".orderId", "must be an order id")
 		}
 	}
-	p.Location = f.location(path, &latitude, &longitude, f.occurred(path+".at", at, now))
+	p.Location = f.location(path, given.Latitude, given.Longitude, f.occurred(path+".at", given.At, now))
 	return p
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 )
 
@@ -113,7 +114,7 @@ func FuzzDecodeStore(f *testing.F) {
 	stored := &delivery.Store{State: delivery.Active, Name: "n", Phone: "2161234567", TaxNumber: "1234567890", Address: "a", Point: besiktas}
 	f.Fuzz(func(t *testing.T, body string) {
 		var s delivery.StoreRequest
-		if err := decodeStore(body, &s); err != nil {
+		if err := decode(body, &s, &s.WrongType); err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
@@ -146,7 +147,7 @@ func FuzzDecodeCancel(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var c delivery.CancelRequest
-		if err := decodeCancel(body, &c); err != nil {
+		if err := decode(body, &c, &c.WrongType); err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
@@ -214,35 +215,38 @@ func FuzzForm(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		form := newForm(body)
-		texts, numbers := map[string]*delivery.Text{}, map[string]*delivery.Number{}
-		for _, path := range []string{"clientId", "courier.name", "courier.phone"} {
-			texts[path] = form.text(path)
+		var got struct {
+			ClientID delivery.Text `json:"clientId"`
+			Courier  struct {
+				Name  delivery.Text `json:"name"`
+				Phone delivery.Text `json:"phone"`
+			} `json:"courier"`
+			Count     delivery.Number `json:"limits.orders.burst.count"`
+			Seconds   delivery.Number `json:"limits.orders.burst.seconds"`
+			Suspended *bool           `json:"suspended"`
+			EventIDs  []string        `json:"eventIds"`
+			Coverage  strictjson.Raw  `json:"coverage"`
 		}
-		for _, path := range []string{"limits.orders.burst.count", "limits.orders.burst.seconds"} {
-			numbers[path] = form.number(path)
-		}
-		suspended, ids, coverage := form.flag("suspended"), form.texts("eventIds"), form.raw("coverage")
-		form.read()
-		if err := form.reader.End(); err != nil {
-			checkRefusal(t, err, delivery.CodeMalformedRequest)
+		form := readForm(body, &got)
+		if form.malformed != nil {
+			checkRefusal(t, form.malformed, delivery.CodeMalformedRequest)
 			return
 		}
 		want := standard(t, body)
-		for path, got := range texts {
-			sameText(t, want, path, *got, form.WrongType)
+		for path, text := range map[string]delivery.Text{"clientId": got.ClientID, "courier.name": got.Courier.Name, "courier.phone": got.Courier.Phone} {
+			sameText(t, want, path, text, form.WrongType)
 		}
-		for path, got := range numbers {
-			sameNumber(t, want, path, *got, form.WrongType)
+		for path, number := range map[string]delivery.Number{"limits.orders.burst.count": got.Count, "limits.orders.burst.seconds": got.Seconds} {
+			sameNumber(t, want, path, number, form.WrongType)
 		}
-		if flag, is := at(want, "suspended").(bool); is != (*suspended != nil) || is && **suspended != flag {
-			t.Errorf("suspended = %v, want %v", *suspended, flag)
+		if flag, is := at(want, "suspended").(bool); is != (got.Suspended != nil) || is && *got.Suspended != flag {
+			t.Errorf("suspended = %v, want %v", got.Suspended, flag)
 		}
-		if list, is := at(want, "eventIds").([]any); is != (*ids != nil) || len(list) != len(*ids) {
-			t.Errorf("eventIds = %q, want %v", *ids, list)
+		if list, is := at(want, "eventIds").([]any); is != (got.EventIDs != nil) || len(list) != len(got.EventIDs) {
+			t.Errorf("eventIds = %q, want %v", got.EventIDs, list)
 		}
-		if raw := at(want, "coverage"); raw == nil != (*coverage == "") || raw != nil && !reflect.DeepEqual(standard(t, *coverage), raw) {
-			t.Errorf("coverage = %s, want %v", *coverage, raw)
+		if raw := at(want, "coverage"); raw == nil != (got.Coverage.Text == "") || raw != nil && !reflect.DeepEqual(standard(t, got.Coverage.Text), raw) {
+			t.Errorf("coverage = %s, want %v", got.Coverage.Text, raw)
 		}
 		if err := form.err(); err != nil {
 			checkRefusal(t, err, delivery.CodeValidationFailed)

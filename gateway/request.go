@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -39,8 +40,9 @@ type requestContext struct {
 
 	body     []byte
 	out      []byte
-	draft    delivery.OrderDraft // of a creation whose body breaks no rule
-	creation *ledger.Creation    // never nil; it keeps its buffers from order to order
+	request  delivery.OrderRequest // of a creation
+	draft    delivery.OrderDraft   // of a creation whose body breaks no rule
+	creation *ledger.Creation      // never nil; it keeps its buffers from order to order
 }
 
 var requestContexts = sync.Pool{New: func() any { return &requestContext{creation: new(ledger.Creation)} }}
@@ -306,14 +308,19 @@ func (x *requestContext) text() string { return string(x.body) }
 // checkPath wants every "{}" of the route's pattern encoded correctly.
 func (x *requestContext) checkPath() error {
 	for _, raw := range x.params {
-		if bytes.IndexByte(raw, '%') < 0 {
-			continue
-		}
-		if _, ok := decodeSegment(raw); !ok {
+		if _, err := decodeSegment(raw); err != nil {
 			return delivery.Refuse(delivery.CodeMalformedRequest, "the path is not encoded correctly")
 		}
 	}
 	return nil
+}
+
+// decodeSegment undoes the percent-encoding of one segment. A plus stays a plus.
+func decodeSegment(raw []byte) (string, error) {
+	if bytes.IndexByte(raw, '%') < 0 {
+		return string(raw), nil
+	}
+	return url.PathUnescape(string(raw))
 }
 
 // param is the i-th "{}" of the route's pattern, decoded.

@@ -53,6 +53,18 @@ type route struct {
 	meter    *meter
 }
 
+// group puts routes under a common path, for the same callers. about reads what their
+// path names, unless they read it themselves.
+func group(root string, by access, about func(*requestContext) error, rs ...route) routes {
+	for i := range rs {
+		rs[i].pattern, rs[i].access = root+rs[i].pattern, by
+		if rs[i].about == nil {
+			rs[i].about = about
+		}
+	}
+	return rs
+}
+
 // routes are few and the first segments differ late, so they are compared one
 // by one: that takes about as long as hashing the path would.
 type routes []route
@@ -147,42 +159,6 @@ func (rs routes) split() routes {
 		rs[i].segments = strings.Split(strings.Trim(rs[i].pattern, "/"), "/")
 	}
 	return rs
-}
-
-// decodeSegment undoes the percent-encoding of one segment; false when it is
-// broken. A plus stays a plus.
-func decodeSegment(raw []byte) (string, bool) {
-	if bytes.IndexByte(raw, '%') < 0 {
-		return string(raw), true
-	}
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '%' {
-			out = append(out, raw[i])
-			continue
-		}
-		if i+2 >= len(raw) {
-			return "", false
-		}
-		high, okHigh := hexDigit(raw[i+1])
-		low, okLow := hexDigit(raw[i+2])
-		if !okHigh || !okLow {
-			return "", false
-		}
-		out = append(out, high<<4|low)
-		i += 2
-	}
-	return string(out), true
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10, true
-	}
-	return 0, false
 }
 
 const (

@@ -21,7 +21,7 @@ func (g *gateway) putStore(x *requestContext) error {
 		return g.counted(x, err)
 	}
 	var request delivery.StoreRequest
-	if err := decodeStore(x.text(), &request); err != nil {
+	if err := decode(x.text(), &request, &request.WrongType); err != nil {
 		return g.counted(x, err)
 	}
 	before, quota, err := x.ledger.Stores.CountAndGet(g.work, x.account, externalID)

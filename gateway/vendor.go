@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -11,28 +12,27 @@ import (
 // the webhook (design section 9).
 func vendorRoutes() routes {
 	const root = "/api/vendor/v1"
-	return routes{
-		{method: post, pattern: root + "/orders", name: "orders_create", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointOrders, handle: (*gateway).createOrder},
-		{method: get, pattern: root + "/orders/{}", name: "orders_read", access: vendorOnly, about: (*requestContext).orderInPath,
-			bucket: ledger.EndpointOrderStatus, handle: (*gateway).readOrder},
-		{method: post, pattern: root + "/orders/{}/cancel", name: "orders_cancel", access: vendorOnly, body: optionalBody,
-			about: (*requestContext).orderInPath, bucket: ledger.EndpointCancel, handle: (*gateway).cancelOrder},
-		{method: put, pattern: root + "/stores/{}", name: "stores_put", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointStores, handle: (*gateway).putStore},
-		{method: post, pattern: root + "/token", name: "token", access: public, login: true, body: requiredBody,
-			bucket: ledger.EndpointToken, handle: (*gateway).vendorToken},
-		{method: put, pattern: root + "/webhook", name: "webhook_put", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointStores, handle: counting((*gateway).putWebhook)},
-		{method: get, pattern: root + "/webhook", name: "webhook_read", access: vendorOnly,
-			bucket: ledger.EndpointStores, handle: counting((*gateway).readWebhook)},
-		{method: remove, pattern: root + "/webhook", name: "webhook_delete", access: vendorOnly,
-			bucket: ledger.EndpointStores, handle: counting((*gateway).deleteWebhook)},
-		{method: post, pattern: root + "/webhook/test", name: "webhook_test", access: vendorOnly, body: optionalBody,
-			bucket: ledger.EndpointStores, handle: counting((*gateway).testWebhook)},
-		{method: post, pattern: root + "/webhook/replay", name: "webhook_replay", access: vendorOnly, body: requiredBody,
-			bucket: ledger.EndpointStores, handle: counting((*gateway).replayOwn)},
-	}
+	const orders, cancel, stores = ledger.EndpointOrders, ledger.EndpointCancel, ledger.EndpointStores
+	return slices.Concat(
+		group(root, vendorOnly, nil,
+			route{method: post, pattern: "/orders", name: "orders_create", body: requiredBody, bucket: orders, handle: (*gateway).createOrder}),
+		group(root+"/orders/{}", vendorOnly, (*requestContext).orderInPath,
+			route{method: get, name: "orders_read", bucket: ledger.EndpointOrderStatus, handle: (*gateway).readOrder},
+			route{method: post, pattern: "/cancel", name: "orders_cancel", body: optionalBody, bucket: cancel, handle: (*gateway).cancelOrder}),
+		group(root, vendorOnly, nil,
+			route{method: put, pattern: "/stores/{}", name: "stores_put", body: requiredBody, bucket: stores, handle: (*gateway).putStore},
+			route{method: put, pattern: "/webhook", name: "webhook_put", body: requiredBody, bucket: stores, handle: counting((*gateway).putWebhook)},
+			route{method: get, pattern: "/webhook", name: "webhook_read", bucket: stores, handle: counting((*gateway).readWebhook)},
+			route{method: remove, pattern: "/webhook", name: "webhook_delete", bucket: stores, handle: counting((*gateway).deleteWebhook)},
+			route{method: post, pattern: "/webhook/test", name: "webhook_test", body: optionalBody, bucket: stores, handle: counting((*gateway).testWebhook)},
+			route{method: post, pattern: "/webhook/replay", name: "webhook_replay", body: requiredBody, bucket: stores, handle: counting((*gateway).replayOwn)}),
+		group(root, public, nil, tokenRoute("token", (*gateway).vendorToken)),
+	)
+}
+
+// tokenRoute is an API's POST /token.
+func tokenRoute(name string, handle handler) route {
+	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, bucket: ledger.EndpointToken, handle: handle}
 }
 
 // createOrder is POST /orders: everything that needs no ledger is checked here,
@@ -70,15 +70,14 @@ func (g *gateway) createOrder(x *requestContext) error {
 // was not sent. broken is the rule that the body breaks; err that it, or the
 // key, could not be read at all.
 func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
-	var request delivery.OrderRequest
-	if err := decodeOrder(x.text(), &request); err != nil {
+	if err := decode(x.text(), &x.request, &x.request.WrongType); err != nil {
 		return "", nil, err
 	}
-	if key, err = x.idempotencyKey(request.ExternalOrderID.Value); err != nil {
+	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
 		return "", nil, err
 	}
-	request.Sandbox = sandbox
-	x.draft, broken = request.Check(x.now)
+	x.request.Sandbox = sandbox
+	x.draft, broken = x.request.Check(x.now)
 	return key, broken, nil
 }
 
@@ -179,7 +178,7 @@ func (x *requestContext) okOrder(order *delivery.Order, quota ledger.Quota, err 
 func (g *gateway) cancelOrder(x *requestContext) error {
 	var request delivery.CancelRequest
 	if len(x.body) > 0 {
-		if err := decodeCancel(x.text(), &request); err != nil {
+		if err := decode(x.text(), &request, &request.WrongType); err != nil {
 			return g.counted(x, err)
 		}
 	}

@@ -53,16 +53,12 @@ type lastAttempt struct {
 
 const refusedAddress = "refused address: "
 
-func viewLastAttempts(records []ledger.AttemptRecord) []lastAttempt {
-	views := make([]lastAttempt, len(records))
-	for i, a := range records {
-		views[i] = lastAttempt{EventID: a.EventID, Event: a.Event, Attempt: a.Attempt, At: formatTime(a.At), State: a.State, HTTPStatus: a.HTTPStatus, Error: a.Error}
-		if strings.HasPrefix(a.Error, refusedAddress) { // it names the address that the name led to
-			_, why, _ := strings.Cut(a.Error, " is ")
-			views[i].Error = refusedAddress + why
-		}
+func viewLastAttempt(a ledger.AttemptRecord) lastAttempt {
+	if strings.HasPrefix(a.Error, refusedAddress) { // it names the address that the name led to
+		_, why, _ := strings.Cut(a.Error, " is ")
+		a.Error = refusedAddress + why
 	}
-	return views
+	return lastAttempt{a.EventID, a.Event, a.Attempt, formatTime(a.At), a.State, a.HTTPStatus, a.Error}
 }
 
 // formatTime is a time as answers carry it; empty for none.
@@ -76,18 +72,19 @@ func formatTime(t time.Time) string {
 // putWebhook is PUT /webhook {url}: registers a receiver, or moves it and its waiting
 // events to another URL. The secret is issued once and shown then.
 func (g *gateway) putWebhook(x *requestContext) error {
-	f := newForm(x.text())
-	given := f.text("url")
-	f.read()
-	if f.Require("url", given.Set) {
-		if fault := webhookURLFault(given.Value, g.settings.localReceivers()); fault != "" {
+	var body struct {
+		URL delivery.Text `json:"url"`
+	}
+	f := x.form(&body)
+	if f.Require("url", body.URL.Set) {
+		if fault := webhookURLFault(body.URL.Value, g.settings.localReceivers()); fault != "" {
 			f.Invalid("url", fault)
 		}
 	}
 	if err := f.err(); err != nil {
 		return err
 	}
-	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, given.Value)
+	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, body.URL.Value)
 	if err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func (g *gateway) readWebhook(x *requestContext) error {
 		return err
 	}
 	view := viewWebhook(endpoint, "")
-	view.LastAttempts = viewLastAttempts(attempts)
+	view.LastAttempts = viewAll(attempts, viewLastAttempt)
 	return x.okJSON(view)
 }
 
@@ -138,20 +135,19 @@ func (g *gateway) testWebhook(x *requestContext) error {
 // RATE_LIMITED, with the wait. That request has passed the bucket, so unlike one
 // that the bucket refuses it counts.
 func (g *gateway) replayOwn(x *requestContext) error {
-	f := newForm(x.text())
-	given := f.text("since")
-	f.read()
-	f.Require("since", given.Set)
-	since := f.replayFrom("since", given, x.now)
+	var body struct {
+		Since delivery.Text `json:"since"`
+	}
+	f := x.form(&body)
+	f.Require("since", body.Since.Set)
+	since := f.replayFrom("since", body.Since, x.now)
 	if err := f.err(); err != nil {
 		return err
 	}
-	replayed, err := x.ledger.Webhooks.ReplaySince(g.work, x.account, since)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(map[string]int{"replayed": replayed})
+	return show(x, viewReplayed)(x.ledger.Webhooks.ReplaySince(g.work, x.account, since))
 }
+
+func viewReplayed(events int) map[string]int { return map[string]int{"replayed": events} }
 
 // How far a replay reaches: events are kept for a day, and one request names at
 // most so many.
@@ -163,8 +159,8 @@ const (
 
 // replayFrom is the time from which on events are to be sent again: within the
 // last 24 hours, give or take the clocks. Zero when absent or wrong.
-func (f *form) replayFrom(path string, t *delivery.Text, now time.Time) time.Time {
-	from := f.Time(path, *t)
+func (f *form) replayFrom(path string, t delivery.Text, now time.Time) time.Time {
+	from := f.Time(path, t)
 	switch {
 	case !t.Set:
 	case from.Before(now.Add(-replayReach - clockTolerance)):

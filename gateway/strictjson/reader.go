@@ -29,6 +29,8 @@ type Reader struct {
 	// Wrong lists the members whose type was not the one asked for, in the
 	// order of the text.
 	Wrong []delivery.FieldError
+	// Unknown lists the members without a field in objects that are closed.
+	Unknown []string
 
 	src       string
 	pos       int
@@ -55,15 +57,6 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Root reads a body that must be an object; any other value is malformed. each
-// is called for every member and must consume its value with exactly one of the
-// methods below.
-func (r *Reader) Root(each func(key string)) {
-	if r.root('{', "the body must be a JSON object") {
-		r.object(each)
-	}
-}
-
 // RootArray reads a body that must be an array; each is called for every
 // element with its index and must consume it.
 func (r *Reader) RootArray(each func(index int)) {
@@ -88,33 +81,15 @@ func (r *Reader) root(c byte, otherwise string) bool {
 	return false
 }
 
-// Object reads a member that should be an object, and reports whether it is.
-func (r *Reader) Object(path string, each func(key string)) bool {
-	if !r.expect('{', path, "must be an object") {
-		return false
-	}
-	r.object(each)
-	return true
-}
-
-// Array reads a member that should be an array, and reports whether it is.
-func (r *Reader) Array(path string, each func(index int)) bool {
-	if !r.expect('[', path, "must be an array") {
-		return false
-	}
-	r.array(each)
-	return true
-}
-
-// Text reads a member that should be a string into dst.
-func (r *Reader) Text(path string, dst *delivery.Text) {
+// readText reads a member that should be a string into dst.
+func (r *Reader) readText(path string, dst *delivery.Text) {
 	if r.expect('"', path, "must be a string") {
 		dst.Value, dst.Set = r.text(), true
 	}
 }
 
-// Number reads a member that should be a number into dst, as it is written.
-func (r *Reader) Number(path string, dst *delivery.Number) {
+// readNumber reads a member that should be a number into dst, as it is written.
+func (r *Reader) readNumber(path string, dst *delivery.Number) {
 	r.space()
 	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
 		message := "must be a number"
@@ -127,8 +102,8 @@ func (r *Reader) Number(path string, dst *delivery.Number) {
 	dst.Literal, dst.Set = r.number(), true
 }
 
-// Bool reads a member that should be true or false; nil when it is neither.
-func (r *Reader) Bool(path string) *bool {
+// readBool reads a member that should be true or false; nil when it is neither.
+func (r *Reader) readBool(path string) *bool {
 	r.space()
 	if c := r.peek(); c != 't' && c != 'f' {
 		r.mismatch(path, "must be true or false, without quotes")
@@ -139,8 +114,8 @@ func (r *Reader) Bool(path string) *bool {
 	return &value
 }
 
-// Raw reads any value and returns its text; empty for null.
-func (r *Reader) Raw() string {
+// readRaw reads any value and returns its text; empty for null.
+func (r *Reader) readRaw() string {
 	r.space()
 	start := r.pos
 	r.Skip()
@@ -173,12 +148,6 @@ func (r *Reader) Skip() {
 	}
 }
 
-// Mistyped notes a member whose value is of the right JSON type but cannot be
-// read as what is wanted there.
-func (r *Reader) Mistyped(path, message string) {
-	r.Wrong = append(r.Wrong, delivery.FieldError{Field: path, Message: message})
-}
-
 // expect is true when a value that begins with c comes next; null is skipped
 // as absent, anything else noted and skipped.
 func (r *Reader) expect(c byte, path, message string) bool {
@@ -191,7 +160,7 @@ func (r *Reader) expect(c byte, path, message string) bool {
 
 func (r *Reader) mismatch(path, message string) {
 	if r.peek() != 'n' && r.err == nil {
-		r.Mistyped(path, message)
+		r.Wrong = append(r.Wrong, delivery.FieldError{Field: path, Message: message})
 	}
 	r.Skip()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,9 @@ import (
 func collect(body string) (map[string]any, error) {
 	r := New(body)
 	out := map[string]any{}
-	r.Root(func(key string) { out[key] = value(&r) })
+	if r.root('{', "the body must be a JSON object") {
+		r.object(func(key string) { out[key] = value(&r) })
+	}
 	return out, r.End()
 }
 
@@ -25,25 +28,25 @@ func value(r *Reader) any {
 	switch r.peek() {
 	case '{':
 		out := map[string]any{}
-		r.Object("", func(key string) { out[key] = value(r) })
+		r.object(func(key string) { out[key] = value(r) })
 		return out
 	case '[':
 		out := []any{}
-		r.Array("", func(int) { out = append(out, value(r)) })
+		r.array(func(int) { out = append(out, value(r)) })
 		return out
 	case '"':
 		var t delivery.Text
-		r.Text("", &t)
+		r.readText("", &t)
 		return t.Value
 	case 't', 'f':
-		if b := r.Bool(""); b != nil {
+		if b := r.readBool(""); b != nil {
 			return *b
 		}
 	case 'n':
 		r.Skip()
 	default:
 		var n delivery.Number
-		r.Number("", &n)
+		r.readNumber("", &n)
 		return json.Number(n.Literal)
 	}
 	return nil
@@ -111,63 +114,69 @@ func standard(t *testing.T, body string) map[string]any {
 	return want
 }
 
-func TestReader_NotesWrongTypesAndReadsOn(t *testing.T) {
-	r := New(`{"s":1,"n":"1","o":[],"a":{},"b":"true","s2":null,"n2":null,"o2":null,"a2":null,"b2":null,"last":"x"}`)
-	var text, last delivery.Text
-	var number delivery.Number
-	r.Root(func(key string) {
-		switch key[0] {
-		case 's':
-			r.Text(key, &text)
-		case 'n':
-			r.Number(key, &number)
-		case 'o':
-			r.Object(key, func(string) { r.Skip() })
-		case 'a':
-			r.Array(key, func(int) { r.Skip() })
-		case 'b':
-			r.Bool(key)
-		default:
-			r.Text(key, &last)
-		}
-	})
-	if err := r.End(); err != nil {
-		t.Fatal(err)
-	}
-	want := []delivery.FieldError{
-		{Field: "s", Message: "must be a string"}, {Field: "n", Message: "must be a number, without quotes; decimals follow a point"},
-		{Field: "o", Message: "must be an object"}, {Field: "a", Message: "must be an array"},
-		{Field: "b", Message: "must be true or false, without quotes"},
-	}
-	if !reflect.DeepEqual(r.Wrong, want) {
-		t.Errorf("wrong = %v", r.Wrong)
-	}
-	if text.Set || number.Set || last.Value != "x" {
-		t.Errorf("text %v, number %v, last %v", text, number, last)
+// every has a field of each kind.
+type every struct {
+	Text   delivery.Text   `json:"s"`
+	Number delivery.Number `json:"n"`
+	Flag   *bool           `json:"b"`
+	Raw    Raw             `json:"r"`
+	Texts  []string        `json:"a"`
+	Below  delivery.Text   `json:"o.s"`
+	Closed struct {
+		Number delivery.Number `json:"d.n"`
+	} `json:"c,closed"`
+	Unread string
+}
+
+func TestFields_ReadsEachKind(t *testing.T) {
+	r := New(`{"s":"x","n":-1.50,"b":false,"r":{"b": [1, 2]} ,"a":["y","z"],"o":{"s":"below","n":{}},"c":{"d":{"n":2}},"Unread":"x","o.s":"x"}`)
+	var got every
+	r.Fields(&got)
+	want := every{Text: delivery.Text{Value: "x", Set: true}, Number: delivery.Number{Literal: "-1.50", Set: true}, Flag: new(bool),
+		Raw: Raw{Text: `{"b": [1, 2]}`, Set: true}, Texts: []string{"y", "z"}, Below: delivery.Text{Value: "below", Set: true}}
+	want.Closed.Number = delivery.Number{Literal: "2", Set: true}
+	if err := r.End(); err != nil || !reflect.DeepEqual(got, want) || r.Wrong != nil || r.Unknown != nil {
+		t.Errorf("%v, %+v, %v, %v", err, got, r.Wrong, r.Unknown)
 	}
 }
 
-func TestReader_RawKeepsTheText(t *testing.T) {
-	r := New(`{"a": {"b": [1, 2]} , "c":null}`)
-	got := map[string]string{}
-	r.Root(func(key string) { got[key] = r.Raw() })
-	if err := r.End(); err != nil || got["a"] != `{"b": [1, 2]}` || got["c"] != "" {
-		t.Errorf("%v, %q", err, got)
+func TestFields_NotesWrongTypesAndReadsOn(t *testing.T) {
+	r := New(`{"n":"1","o":[],"a":{},"b":"true","c":{"d":{"m":1,"n":[]},"e":1},"s":"x"}`)
+	var got every
+	r.Fields(&got)
+	want := []delivery.FieldError{
+		{Field: "n", Message: "must be a number, without quotes; decimals follow a point"}, {Field: "o", Message: "must be an object"},
+		{Field: "a", Message: "must be an array"}, {Field: "b", Message: "must be true or false, without quotes"},
+		{Field: "c.d.n", Message: "must be a number"},
+	}
+	if err := r.End(); err != nil || !reflect.DeepEqual(r.Wrong, want) || !slices.Equal(r.Unknown, []string{"c.d.m", "c.e"}) {
+		t.Errorf("%v, %v, %v", err, r.Wrong, r.Unknown)
+	}
+	if got.Number.Set || got.Texts != nil || got.Flag != nil || got.Text.Value != "x" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestFields_TakesNullForAbsent(t *testing.T) {
+	r := New(`{"s":null,"n":null,"b":null,"r":null,"a":null,"o":null,"c":{"d":null}}`)
+	var got every
+	r.Fields(&got)
+	if err := r.End(); err != nil || r.Wrong != nil || !reflect.DeepEqual(got, every{Raw: Raw{Set: true}}) {
+		t.Errorf("%v, %v, %+v", err, r.Wrong, got)
 	}
 }
 
 func TestReader_ArrayAtTheRoot(t *testing.T) {
-	r := New(`[{"a":1},{"a":2}]`)
+	r := New(`[{"n":1},{"n":"2"},3]`)
 	var got []string
 	r.RootArray(func(i int) {
-		r.Object("", func(string) {
-			var n delivery.Number
-			r.Number("", &n)
-			got = append(got, fmt.Sprintf("%d %s", i, n.Literal))
-		})
+		var e every
+		isObject := r.ObjectFields(fmt.Sprintf("[%d]", i), &e)
+		got = append(got, fmt.Sprint(isObject, e.Number.Literal))
 	})
-	if err := r.End(); err != nil || strings.Join(got, ",") != "0 1,1 2" {
-		t.Errorf("%v, %v", err, got)
+	if err := r.End(); err != nil || strings.Join(got, ",") != "true1,true,false" ||
+		len(r.Wrong) != 2 || r.Wrong[0].Field != "[1].n" || r.Wrong[1].Field != "[2]" {
+		t.Errorf("%v, %v, %v", err, got, r.Wrong)
 	}
 	r = New(`{}`)
 	if r.RootArray(func(int) { r.Skip() }); r.End() == nil {

@@ -1,6 +1,8 @@
 package strictjson
 
 import (
+	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -66,27 +68,18 @@ func (r *Reader) escape(out []byte) []byte {
 		r.fail("an escape has no end")
 		return out
 	}
+	const written, meant = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	c := r.src[r.pos+1]
-	switch c {
-	case '"', '\\', '/':
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case 'u':
+	i := strings.IndexByte(written, c)
+	switch {
+	case c == 'u':
 		return r.unicodeEscape(out)
-	default:
+	case i < 0:
 		r.fail("no such escape")
 		return out
 	}
 	r.pos += 2
-	return append(out, c)
+	return append(out, meant[i])
 }
 
 // unicodeEscape reads \uXXXX and, for a character beyond the basic plane, its
@@ -117,19 +110,8 @@ func (r *Reader) codeUnit(at int) (rune, bool) {
 	if at+6 > len(r.src) || r.src[at] != '\\' || r.src[at+1] != 'u' {
 		return 0, false
 	}
-	var unit rune
-	for _, c := range []byte(r.src[at+2 : at+6]) {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		unit = unit<<4 | rune(c)
-	}
-	return unit, true
+	unit, err := strconv.ParseUint(r.src[at+2:at+6], 16, 16)
+	return rune(unit), err == nil
 }
 
 // number reads a number and returns it as it is written.

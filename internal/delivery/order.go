@@ -25,8 +25,8 @@ type OrderDraft struct {
 
 // Recipient is the customer. Phone holds exactly 10 digits.
 type Recipient struct {
-	Name  string
-	Phone string
+	Name  string `json:"name"`
+	Phone string `json:"phone,omitempty"`
 }
 
 // Dropoff is where the courier goes: Text to read, the point to navigate to.
@@ -47,8 +47,8 @@ type Payment struct {
 
 // Point is a position in decimal degrees, WGS 84.
 type Point struct {
-	Latitude  float64
-	Longitude float64
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
 }
 
 // FleetTerms is what an order keeps of its fleet, so that a replayed creation
@@ -103,9 +103,9 @@ type Change struct {
 
 // Courier carries an order. Vendors see the name abbreviated (AbbreviateName).
 type Courier struct {
-	Name        string
-	Phone       string
-	VehicleType string
+	Name        string `json:"name"`
+	Phone       string `json:"phone"`
+	VehicleType string `json:"vehicleType"`
 }
 
 // IsZero reports whether there is no courier.

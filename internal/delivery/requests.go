@@ -13,20 +13,23 @@ const MaxReadyAtLead = 4 * time.Hour
 
 // OrderRequest is the unchecked body of POST /orders.
 type OrderRequest struct {
-	ExternalStoreID, ExternalOrderID Text
-	OrderedAt, ReadyAt               Text
-
-	RecipientName, RecipientPhone Text
-
-	DropoffText                                    Text
-	DropoffLatitude, DropoffLongitude              Number
-	DropoffBuildingNo, DropoffDoorNo, DropoffFloor Text
-	DropoffNote                                    Text
-
-	PackageNote             Text
-	OrderAmount             Number
-	PaymentType             Text
-	PaymentCollectionAmount Number
+	ExternalStoreID         Text   `json:"externalStoreId"`
+	ExternalOrderID         Text   `json:"externalOrderId"`
+	OrderedAt               Text   `json:"orderedAt"`
+	ReadyAt                 Text   `json:"readyAt"`
+	RecipientName           Text   `json:"recipient.name"`
+	RecipientPhone          Text   `json:"recipient.phone"`
+	DropoffText             Text   `json:"dropoff.text"`
+	DropoffLatitude         Number `json:"dropoff.latitude"`
+	DropoffLongitude        Number `json:"dropoff.longitude"`
+	DropoffBuildingNo       Text   `json:"dropoff.buildingNo"`
+	DropoffDoorNo           Text   `json:"dropoff.doorNo"`
+	DropoffFloor            Text   `json:"dropoff.floor"`
+	DropoffNote             Text   `json:"dropoff.note"`
+	PackageNote             Text   `json:"packageNote"`
+	OrderAmount             Number `json:"orderAmount"`
+	PaymentType             Text   `json:"payment.type"`
+	PaymentCollectionAmount Number `json:"payment.collectionAmount"`
 
 	// Sandbox makes a packageNote that begins like a trigger, and is none, a fault.
 	Sandbox bool
@@ -99,10 +102,13 @@ func (f *Faults) paymentType(field string, t Text) PaymentType {
 
 // StoreRequest is the unchecked body of PUT /stores/{externalStoreId}.
 type StoreRequest struct {
-	TaxNumber, Name, Phone            Text
-	AddressText                       Text
-	AddressLatitude, AddressLongitude Number
-	FleetID                           Text
+	TaxNumber        Text   `json:"taxNumber"`
+	Name             Text   `json:"name"`
+	Phone            Text   `json:"phone"`
+	AddressText      Text   `json:"address.text"`
+	AddressLatitude  Number `json:"address.latitude"`
+	AddressLongitude Number `json:"address.longitude"`
+	FleetID          Text   `json:"fleetId"`
 
 	// WrongType is as in OrderRequest; "address" when it is no object.
 	WrongType []FieldError
@@ -198,7 +204,8 @@ func CheckExternalStoreID(s string) error {
 // CancelRequest is the unchecked body of POST /orders/{orderId}/cancel; zero
 // without one.
 type CancelRequest struct {
-	Reason, Note Text
+	Reason Text `json:"reason"`
+	Note   Text `json:"note"`
 
 	// WrongType is as in OrderRequest.
 	WrongType []FieldError
