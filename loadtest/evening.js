@@ -6,7 +6,7 @@ import exec from 'k6/execution';
 import { Counter } from 'k6/metrics';
 import { sleep } from 'k6';
 import { level, plan } from './lib/levels.js';
-import { branch, dice, draw, failures, invalid, pick } from './lib/orders.js';
+import { apply, branch, dice, draw, failures, invalid, pick } from './lib/orders.js';
 import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
 
 const length = seconds(__ENV.DURATION || '1m');
@@ -130,9 +130,9 @@ function mistaken(v, order, roll) {
 }
 
 function broken(v, order, roll) {
-  const [status, code, breakRule] = pick(roll, invalid);
+  const { status, code, change } = pick(roll, invalid);
   const o = order();
-  breakRule(o);
+  apply(change, o);
   const a = v.resend('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId, expect: status });
   invalids.add(1);
   expect(a, 'an order that breaks a rule is refused with its code', (r) => r.status === status && r.code === code);

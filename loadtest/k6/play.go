@@ -15,12 +15,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
@@ -39,33 +39,6 @@ type account struct {
 	receiver *receiver.Receiver
 }
 
-// summary is what a script says of itself and of its service levels
-// (handleSummary in loadtest/lib/levels.js).
-type summary struct {
-	Title, Proves string
-	Levels        []struct {
-		Metric, Threshold, Words string
-		Measured                 string
-		Held                     bool
-	}
-}
-
-// result is what one script did and found.
-type result struct {
-	summary
-	script   *script
-	samples  *samples
-	limits   []limitRow
-	webhooks *webhooks
-	programs []harness.Watched
-	took     time.Duration // k6's own run
-	failures []string      // why the script failed; none: everything held
-}
-
-func (r *result) fail(format string, args ...any) {
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-
 // player runs scripts with one k6.
 type player struct {
 	k6    string  // path of the binary
@@ -77,81 +50,103 @@ type player struct {
 	out   io.Writer
 }
 
+// playAll plays the scripts until they are through, one cannot be played or ctx
+// ends. What was played by then is in the page.
+func (p *player) playAll(ctx context.Context, chosen []script, path string) error {
+	page := page{Began: time.Now(), Machine: harness.DescribeMachine(ctx).String()}
+	var broken error
+	for i := range chosen {
+		s := &chosen[i]
+		fmt.Fprintf(p.out, "\n%s, about %.0f s\n", s.name, s.expected(p.scale).Seconds())
+		r, err := p.play(ctx, s)
+		if err != nil {
+			broken = fmt.Errorf("%s: %w", s.name, err)
+			page.Interrupted = broken.Error()
+			break
+		}
+		page.Scripts = append(page.Scripts, r)
+		fmt.Fprintf(p.out, "  %s\n  %s\n", r.Proves, r.Headline())
+		for _, f := range r.Failures {
+			fmt.Fprintf(p.out, "    - %s\n", f)
+		}
+	}
+	if len(page.Scripts) == 0 {
+		return broken // and an earlier page stays
+	}
+	if err := page.write(path); err != nil {
+		return errors.Join(broken, err)
+	}
+	fmt.Fprintf(p.out, "\nreport: %s\n", path)
+	if broken == nil && !page.Passed() {
+		broken = errors.New("not everything held")
+	}
+	return broken
+}
+
+// errFailed keeps the data of a system whose script failed.
+var errFailed = errors.New("the script failed")
+
 // play runs one script against a system of its own. The error is for a run that
 // could not take place, that was interrupted or in which a program died.
-func (p *player) play(ctx context.Context, s *script) (r *result, err error) {
-	dir, err := os.MkdirTemp("", "vendor-load-")
-	if err != nil {
-		return nil, err
+func (p *player) play(ctx context.Context, s *script) (*result, error) {
+	r := &result{Name: s.name}
+	o := stack.Options{BinDir: p.bin, Courier: "auto", CourierStep: courierStep, Out: programErrors{p.out}}
+	if s.manual {
+		o.Courier = "manual"
 	}
-	defer func() {
-		failed := err != nil && !errors.Is(err, context.Canceled) || r != nil && len(r.failures) > 0
-		if p.keep || failed {
-			fmt.Fprintln(p.out, "  data and logs:", dir)
-			return
+	err := harness.WithSystem(ctx, p.out, p.keep, o, func(ctx context.Context, system *harness.System) error {
+		group, ctx := errgroup.WithContext(ctx)
+		running, end := context.WithCancel(ctx)
+		if s.manual {
+			group.Go(func() error { return confirmStores(running, system) })
 		}
-		_ = os.RemoveAll(dir) // a folder of the system's for temporary ones
-	}()
-	courier := "auto"
-	if s.manual {
-		courier = "manual"
-	}
-	system, err := stack.Start(ctx, stack.Options{
-		DataDir: dir, BinDir: p.bin, Courier: courier, CourierStep: courierStep, Out: programErrors{p.out},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer system.Stop()
-	api, err := system.Demo.Connect(ctx, client.New("", readers))
-	if err != nil {
-		return nil, err
-	}
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	beside.Go(func() { cancel(system.Wait(ctx)) })
-	if s.manual {
-		beside.Go(func() {
-			if err := confirmStores(ctx, api); err != nil {
-				cancel(err)
-			}
+		group.Go(func() error {
+			defer end()
+			return p.run(ctx, system, s, r)
 		})
-	}
-	accounts, stop, err := openAccounts(ctx, api, s)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	r, err = p.run(ctx, system, accounts, s)
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause // why it ended early
+		return group.Wait()
+	})
+	if errors.Is(err, errFailed) {
+		err = nil
 	}
 	return r, err
 }
 
 // run plays the script to its end and checks it.
-func (p *player) run(ctx context.Context, system *stack.Stack, accounts []*account, s *script) (*result, error) {
-	r := &result{script: s}
-	samplesFile, summaryFile := filepath.Join(p.dir, s.name+".samples.json"), filepath.Join(p.dir, s.name+".json")
+func (p *player) run(ctx context.Context, system *harness.System, s *script, r *result) error {
+	accounts, err := openAccounts(ctx, system, s)
+	if err != nil {
+		return err
+	}
+	files := k6Files{
+		samples: filepath.Join(p.dir, s.name+".samples.json"), summary: filepath.Join(p.dir, s.name+".summary.json"),
+		dashboard: filepath.Join(p.dir, s.name+".html"), log: filepath.Join(p.dir, s.name+".log"),
+	}
+	for _, old := range []string{files.samples, files.summary, files.dashboard} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	if !p.keep {
-		defer func() { _ = os.Remove(samplesFile) }() // of no use any more
-		defer func() { _ = os.Remove(summaryFile) }()
+		defer func() { _ = os.Remove(files.samples) }() // of no use any more
+		defer func() { _ = os.Remove(files.summary) }()
 	}
-	if err := p.runK6(ctx, system, accounts, r, samplesFile, summaryFile); err != nil {
-		return nil, err
+	if err := p.runK6(ctx, system, accounts, s, r, files); err != nil {
+		return err
 	}
-	if err := r.read(samplesFile, summaryFile); err != nil {
-		return nil, err
+	_, err = os.Stat(files.dashboard)
+	r.Dashboard = err == nil
+	if err := r.read(files); err != nil {
+		return err
 	}
-	r.limits = checkLimits(s, r.samples.requests)
-	var err error
-	if r.webhooks, err = checkWebhooks(ctx, accounts, r.samples); err != nil {
-		return nil, fmt.Errorf("check the webhooks: %w", err)
+	r.Limits = checkLimits(s, r.samples.requests)
+	if r.Webhooks, err = checkWebhooks(ctx, accounts, r.samples); err != nil {
+		return fmt.Errorf("check the webhooks: %w", err)
 	}
-	r.check()
-	return r, nil
+	if r.check(); len(r.Failures) > 0 {
+		return errFailed
+	}
+	return nil
 }
 
 // programErrors lets through what programs report as errors, and not how the system
@@ -167,66 +162,54 @@ func (e programErrors) Write(b []byte) (int, error) {
 }
 
 // confirmStores confirms every store that waits for its fleet, until ctx ends.
-func confirmStores(ctx context.Context, api *stack.APIs) error {
-	for {
+func confirmStores(ctx context.Context, system *harness.System) error {
+	for ctx.Err() == nil {
 		var pending struct {
 			Stores []struct{ AccountID, ExternalStoreID string }
 		}
-		err := api.Fleet.Call(ctx, http.MethodGet, "/stores?status=AwaitingFleetApproval", nil, &pending)
+		err := system.Fleet.Call(ctx, http.MethodGet, "/stores?status=AwaitingFleetApproval", nil, &pending)
 		for _, s := range pending.Stores {
 			path := "/stores/" + s.AccountID + "/" + url.PathEscape(s.ExternalStoreID) + "/confirm"
-			err = errors.Join(err, api.Fleet.Call(ctx, http.MethodPost, path, nil, nil))
+			err = errors.Join(err, system.Fleet.Call(ctx, http.MethodPost, path, nil, nil))
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("confirm stores: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(courierStep):
 		}
 	}
+	return nil
 }
 
 // openAccounts creates the accounts that a script needs, each with a receiver that
 // knows its secret.
-func openAccounts(ctx context.Context, api *stack.APIs, s *script) (accounts []*account, stop func(), err error) {
-	hooks := http.NewServeMux()
-	base, stop, err := receiver.Serve(hooks)
-	if err != nil {
-		return nil, nil, err
-	}
+func openAccounts(ctx context.Context, system *harness.System, s *script) (accounts []*account, err error) {
 	for n := range s.accounts {
 		a := &account{label: strconv.Itoa(n + 1)}
-		if a.Vendor, err = api.OpenAccount(ctx, fmt.Sprintf("Yük Testi %s %d", s.name, n+1), s.limits()); err != nil {
-			break
+		if a.Vendor, err = system.OpenAccount(ctx, fmt.Sprintf("Yük Testi %s %d", s.name, n+1), s.limits()); err != nil {
+			return nil, fmt.Errorf("open account %d: %w", n+1, err)
 		}
-		if a.WebhookSecret, err = a.SetWebhook(ctx, base+"/"+a.label); err != nil {
-			break
+		if a.WebhookSecret, err = a.SetWebhook(ctx, system.HooksURL+"/"+a.label); err != nil {
+			return nil, fmt.Errorf("webhook of account %d: %w", n+1, err)
 		}
 		if a.receiver, err = receiver.New(receiver.Options{Secrets: []string{a.WebhookSecret}}); err != nil {
-			break
+			return nil, err
 		}
-		hooks.Handle("/"+a.label, a.receiver)
+		system.Hooks.Handle("/"+a.label, a.receiver)
 		accounts = append(accounts, a)
 	}
-	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("open account %d: %w", len(accounts)+1, err)
-	}
-	return accounts, stop, nil
+	return accounts, nil
 }
 
-// runK6 runs the script. k6 leaves its samples, the script's summary, a log, and its
-// dashboard as a page unless the run was too short for one.
-func (p *player) runK6(ctx context.Context, system *stack.Stack, accounts []*account, r *result, samplesFile, summaryFile string) error {
-	s, page := r.script, filepath.Join(p.dir, r.script.name+".html")
-	for _, old := range []string{samplesFile, summaryFile, page} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	log, err := os.Create(filepath.Join(p.dir, s.name+".log"))
+// k6Files are what k6 leaves: its samples, the script's summary, its dashboard as a page
+// unless the run was too short for one, and a log.
+type k6Files struct{ samples, summary, dashboard, log string }
+
+// runK6 runs the script.
+func (p *player) runK6(ctx context.Context, system *harness.System, accounts []*account, s *script, r *result, files k6Files) error {
+	log, err := os.Create(files.log)
 	if err != nil {
 		return err
 	}
@@ -244,14 +227,14 @@ func (p *player) runK6(ctx context.Context, system *stack.Stack, accounts []*acc
 	defer cancel()
 	cmd := exec.CommandContext(bounded, p.k6, "run", "--quiet", "--no-color", "--no-usage-report",
 		"--address", "", // no port that may be in use
-		"--out", "json="+samplesFile, filepath.Join(p.root, "loadtest", s.name+".js"))
+		"--out", "json="+files.samples, filepath.Join(p.root, "loadtest", s.name+".js"))
 	// Nothing of this process's environment, which could change k6 or the script.
 	// Secrets are not on the command line, which everybody on the machine can read.
 	// A lazier garbage collector leaves more of the processors to the system.
 	cmd.Env = []string{
-		"HOME=" + p.dir, "GOGC=400", "BASE_URL=" + system.Demo.BaseURL, "FLEET_ID=" + system.Demo.Fleet.FleetID,
-		"ACCOUNTS=" + string(list), "SUMMARY=" + summaryFile,
-		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s", "K6_WEB_DASHBOARD_EXPORT=" + page,
+		"HOME=" + p.dir, "GOGC=400", "BASE_URL=" + system.Demo.BaseURL, "FLEET_ID=" + system.FleetID,
+		"ACCOUNTS=" + string(list), "SUMMARY=" + files.summary,
+		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s", "K6_WEB_DASHBOARD_EXPORT=" + files.dashboard,
 	}
 	if s.setting != "" {
 		cmd.Env = append(cmd.Env, s.setting+"="+s.scaled(p.scale).String())
@@ -269,65 +252,15 @@ func (p *player) runK6(ctx context.Context, system *stack.Stack, accounts []*acc
 		harness.Process{Name: "worker", PID: system.Worker.PID()}, harness.Process{Name: "redis-server", PID: system.Redis.PID()},
 		harness.Process{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers"))
 	err = cmd.Wait()
-	r.took, r.programs = time.Since(began), stop()
+	r.Took, r.Programs = time.Since(began), stop()
 	switch code := cmd.ProcessState.ExitCode(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case bounded.Err() != nil:
 		r.fail("k6 did not end within %v", timeout)
 	case code != 0 && code != thresholdsCrossed:
-		text, _ := os.ReadFile(log.Name()) // the message is only shorter without it
+		text, _ := os.ReadFile(files.log) // the message is only shorter without it
 		r.fail("k6 ended with %v: %s", err, bytes.TrimSpace(text[max(0, len(text)-1000):]))
 	}
 	return nil
-}
-
-// read reads what k6 wrote. Without the files there is nothing to check, and that is
-// a failure, too.
-func (r *result) read(samplesFile, summaryFile string) error {
-	r.samples = &samples{stores: map[string]int{}}
-	in, err := os.Open(samplesFile)
-	if errors.Is(err, os.ErrNotExist) {
-		r.fail("k6 wrote no samples")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	if r.samples, err = readSamples(in); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(summaryFile)
-	if errors.Is(err, os.ErrNotExist) {
-		r.fail("the script wrote no summary")
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &r.summary)
-	}
-	return err
-}
-
-// check gathers the failures.
-func (r *result) check() {
-	if len(r.Levels) == 0 {
-		r.fail("the script has no service levels")
-	}
-	for _, l := range r.Levels {
-		if !l.Held {
-			r.fail("service level not held: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
-		}
-	}
-	for _, l := range r.limits {
-		if !l.held {
-			r.fail("limit not exact: %s, %s: %d admitted within it, %d refused with room left", l.bucket, l.limit, l.most, max(0, l.wronged))
-		}
-	}
-	for _, problem := range r.webhooks.firstProblems() {
-		r.fail("webhooks: %s", problem)
-	}
-	if len(r.samples.requests) == 0 {
-		r.fail("nothing was sent")
-	}
 }

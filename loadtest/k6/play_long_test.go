@@ -3,7 +3,7 @@
 package main
 
 import (
-	"io"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/loadtest/harness"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -47,64 +47,65 @@ func sell(t *testing.T, a *account, fleet string, all *samples, ends ...string) 
 // is well, and everything that is not.
 func TestCheckWebhooks(t *testing.T) {
 	t.Parallel()
-	system, err := stack.Start(t.Context(), stack.Options{DataDir: t.TempDir(), BinDir: testserver.Programs(t), CourierStep: courierStep})
+	o := stack.Options{BinDir: testserver.Programs(t), CourierStep: courierStep}
+	err := harness.WithSystem(t.Context(), t.Output(), false, o, func(ctx context.Context, system *harness.System) error {
+		accounts, err := openAccounts(ctx, system, &script{name: "test", accounts: 2, factor: 10})
+		if err != nil {
+			return err
+		}
+		return tryWebhooks(t, accounts, system.FleetID)
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	t.Cleanup(system.Stop)
-	api, err := system.Demo.Connect(t.Context(), client.New("", 4))
-	if err != nil {
-		t.Fatal(err)
-	}
-	accounts, stop, err := openAccounts(t.Context(), api, &script{name: "test", accounts: 2, factor: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
+}
+
+func tryWebhooks(t *testing.T, accounts []*account, fleet string) error {
 	all := &samples{stores: map[string]int{}}
-	sell(t, accounts[0], api.FleetID, all, "Delivered", "Searching")
-	sell(t, accounts[1], api.FleetID, all, "PickingUp")
+	sell(t, accounts[0], fleet, all, "Delivered", "Searching")
+	sell(t, accounts[1], fleet, all, "PickingUp")
 	w, err := checkWebhooks(t.Context(), accounts, all)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	// Two stores, five statuses of the delivered order, two of the held one.
-	if len(w.problems) > 0 || w.orders != 3 || w.histories != 2 || w.stores != 2 || w.expected != 9 || w.received != 9 || w.delay(0.99) <= 0 {
+	if len(w.Problems) > 0 || w.Orders != 3 || w.Histories != 2 || w.Stores != 2 || w.Expected != 9 || w.Received != 9 || w.Delay(0.99) == "-" {
 		t.Errorf("%+v", w)
 	}
-	wrong := all.orders[2]
-	wrong.end = "Assigned"
-	w = &webhooks{}
-	if err := accounts[1].settle(t.Context(), time.Now(), []order{wrong, all.orders[1]}, 1); err != nil {
-		t.Fatal(err)
+	histories, err := accounts[1].histories(t.Context(), []order{{all.orders[2].id, "2", "Assigned"}})
+	if err != nil {
+		return err
 	}
-	w.compare(wrong, []string{"Searching", "Assigned", "PickingUp", "PickedUp"}, accounts[1].receiver.Timeline(wrong.id))
-	w.count(accounts[0], nil, 0)
-	problems := strings.Join(w.firstProblems(), "\n")
-	for _, problem := range []string{"the webhooks say", "should have ended Assigned", "1 store.activated for 0 stores", "never accepted: " + all.orders[0].id} {
+	histories[0].Events = append(histories[0].Events, histories[0].Events[0])
+	w = &webhooks{}
+	w.add(accounts[1], histories, 1)
+	w.add(accounts[0], nil, 0)
+	problems := strings.Join(w.Problems, "\n")
+	for _, problem := range []string{"the webhooks say", "should have ended Assigned", "1 store.activated for 0 stores", "webhooks of order " + all.orders[0].id} {
 		if !strings.Contains(problems, problem) {
 			t.Errorf("%q was not found: %s", problem, problems)
 		}
 	}
+	return nil
 }
 
 // What k6 left behind becomes failures.
 func TestResult_Check(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	samplesFile, summaryFile := filepath.Join(dir, "samples.json"), filepath.Join(dir, "summary.json")
-	r := &result{script: &script{name: "x", factor: 1}, took: time.Second, webhooks: &webhooks{}}
-	if err := r.read(samplesFile, summaryFile); err != nil || len(r.failures) != 1 || r.failures[0] != "k6 wrote no samples" {
-		t.Errorf("%v, %v", err, r.failures)
+	files := k6Files{samples: filepath.Join(dir, "samples.json"), summary: filepath.Join(dir, "summary.json")}
+	r := &result{Name: "x", Took: time.Second, Webhooks: &webhooks{}}
+	if err := r.read(files); err != nil || len(r.Failures) != 1 || r.Failures[0] != "k6 wrote no samples" {
+		t.Errorf("%v, %v", err, r.Failures)
 	}
-	write(t, samplesFile, `{"metric":"http_req_duration","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"account":"1","name":"POST /orders","status":"429","expected_response":"true"}}}`)
-	write(t, summaryFile, `{"title": "Title", "levels": [{"metric": "refused", "threshold": "count==0", "words": "nobody is refused", "measured": "<1>", "held": false}]}`)
-	r.failures = nil
-	if err := r.read(samplesFile, summaryFile); err != nil {
+	write(t, files.samples, `{"metric":"http_req_duration","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"account":"1","name":"POST /orders","status":"429","expected_response":"true"}}}`)
+	write(t, files.summary, `{"title": "Title", "levels": [{"metric": "refused", "threshold": "count==0", "words": "nobody is refused", "measured": "<1>", "held": false}]}`)
+	r.Failures = nil
+	if err := r.read(files); err != nil {
 		t.Fatal(err)
 	}
-	r.limits = checkLimits(r.script, r.samples.requests)
-	r.webhooks.problem("order o-1: lost")
+	r.Limits = checkLimits(&script{factor: 1}, r.samples.requests)
+	r.Webhooks.Problems = []string{"order o-1: lost"}
 	r.check()
 	want := []string{
 		"service level not held: nobody is refused (count==0 of refused): <1>",
@@ -112,11 +113,10 @@ func TestResult_Check(t *testing.T) {
 		"limit not exact: POST /orders, 120 in 10 s: 0 admitted within it, 1 refused with room left",
 		"webhooks: order o-1: lost",
 	}
-	if got := strings.Join(r.failures, "\n"); got != strings.Join(want, "\n") {
+	if got := strings.Join(r.Failures, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("failures:\n%s", got)
 	}
-	var p page
-	p.add(r)
+	p := page{Scripts: []*result{r}}
 	path := filepath.Join(dir, "report.html")
 	if err := p.write(path); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,6 @@ func TestResult_Check(t *testing.T) {
 	if p.Interrupted = "the gateway ended"; p.Passed() {
 		t.Error("an interrupted run passed")
 	}
-	r.print(io.Discard)
 }
 
 const written = `{"type":"Metric","data":{"name":"http_req_duration"},"metric":"http_req_duration"}

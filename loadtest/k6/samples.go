@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,15 +26,11 @@ type request struct {
 
 func (r *request) refused() bool { return r.status == 429 }
 
-// admitted tells whether the service counted the request: it counts what it answers
+// admitted reports whether the service counted the request: it counts what it answers
 // with a decision. Of a lost answer, a 5xx or a refusal before the account is known
-// nobody outside can tell.
+// nobody outside can know.
 func (r *request) admitted() bool {
-	switch r.status {
-	case 400, 404, 409, 422, 423:
-		return true
-	}
-	return r.status >= 200 && r.status < 300
+	return r.status >= 200 && r.status < 300 || slices.Contains([]int{400, 404, 409, 422, 423}, r.status)
 }
 
 // order is an order that was accepted, and the status that it must be in at last.
@@ -51,13 +49,13 @@ func readSamples(r io.Reader) (*samples, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		for _, metric := range []string{"http_req_duration", "orders_accepted", "stores_registered"} {
-			if !bytes.HasPrefix(in.Bytes(), []byte(`{"metric":"`+metric+`","type":"Point"`)) {
-				continue
-			}
-			if err := all.add(metric, in.Bytes()); err != nil {
-				return nil, fmt.Errorf("k6's samples: %w: %s", err, in.Bytes())
-			}
+		start, isPoint := bytes.CutPrefix(in.Bytes(), []byte(`{"metric":"`))
+		metric, _, _ := bytes.Cut(start, []byte(`"`))
+		if !isPoint {
+			continue
+		}
+		if err := all.add(string(metric), in.Bytes()); err != nil {
+			return nil, fmt.Errorf("k6's samples: %w: %s", err, in.Bytes())
 		}
 	}
 	return all, in.Err()
@@ -71,25 +69,26 @@ func (s *samples) add(metric string, line []byte) error {
 			Tags, Metadata map[string]string
 		}
 	}
-	if err := json.Unmarshal(line, &point); err != nil {
-		return err
+	switch metric {
+	case "http_req_duration", "orders_accepted", "stores_registered":
+		if err := json.Unmarshal(line, &point); err != nil {
+			return err
+		}
 	}
 	d := point.Data
 	account := d.Tags["account"]
 	switch metric {
 	case "http_req_duration":
 		status, err := strconv.Atoi(d.Tags["status"])
-		if err != nil {
-			return err
-		}
 		s.requests = append(s.requests, request{
 			endpoint: d.Tags["name"], account: account, step: d.Tags["step"],
 			status: status, failed: d.Tags["expected_response"] == "false",
 			sent: d.Time.Add(-time.Duration(d.Value * float64(time.Millisecond))), answered: d.Time,
 		})
+		return err
 	case "orders_accepted":
 		if d.Metadata["order"] == "" || d.Metadata["end"] == "" {
-			return fmt.Errorf("an accepted order without id or end")
+			return errors.New("an accepted order without id or end")
 		}
 		s.orders = append(s.orders, order{d.Metadata["order"], account, d.Metadata["end"]})
 	case "stores_registered":
@@ -110,24 +109,19 @@ func group(requests []request, key func(*request) string) map[string][]request {
 
 // figures sum up requests.
 type figures struct {
-	count              int
-	rate               float64 // per second, from the first one sent to the last one answered
-	p50, p95, p99, max float64 // milliseconds from the first byte sent to the last received
+	Count              int
+	Rate               float64 // per second, from the first one sent to the last one answered
+	P50, P95, P99, Max float64 // milliseconds from the first byte sent to the last received
 }
 
 func figuresOf(requests []request) figures {
 	if len(requests) == 0 {
 		return figures{}
 	}
-	from, to := requests[0].sent, requests[0].answered
+	from := slices.MinFunc(requests, func(a, b request) int { return a.sent.Compare(b.sent) }).sent
+	to := slices.MaxFunc(requests, func(a, b request) int { return a.answered.Compare(b.answered) }).answered
 	var took []float64
 	for _, r := range requests {
-		if r.sent.Before(from) {
-			from = r.sent
-		}
-		if r.answered.After(to) {
-			to = r.answered
-		}
 		took = append(took, float64(r.answered.Sub(r.sent))/float64(time.Millisecond))
 	}
 	quantile := func(q float64) float64 { return harness.Quantile(took, q) }

@@ -19,9 +19,9 @@ type script struct {
 	// manual leaves orders where they are: without a sandbox courier only stores
 	// are confirmed.
 	manual bool
-	// setting is the variable that tells the script its length, and length its
-	// value at scale 1; empty where the limits' own windows decide. The script
-	// takes pieces times its length, and rest besides.
+	// setting is the variable of the script's length, and length its value at scale
+	// 1; empty where the limits' own windows decide. The script takes pieces times its
+	// length, and rest besides.
 	setting string
 	length  time.Duration
 	pieces  int
@@ -46,15 +46,13 @@ func choose(names string) ([]script, error) {
 	}
 	wanted := strings.Split(names, ",")
 	chosen := slices.DeleteFunc(slices.Clone(scripts), func(s script) bool { return !slices.Contains(wanted, s.name) })
-	for _, name := range wanted {
-		if !slices.ContainsFunc(chosen, func(s script) bool { return s.name == name }) {
-			return nil, fmt.Errorf("there is no script %q among those of loadtest/k6/scripts.go", name)
-		}
+	if len(chosen) != len(wanted) {
+		return nil, fmt.Errorf("-scripts %s: not all of them are in loadtest/k6/scripts.go", names)
 	}
 	return chosen, nil
 }
 
-// scaled is the script's length times scale, but no less than says anything.
+// scaled is the script's length times scale, but no less than is of any use.
 func (s *script) scaled(scale float64) time.Duration {
 	return max(2*time.Second, time.Duration(float64(s.length)*scale).Round(time.Second))
 }
@@ -77,8 +75,8 @@ func (s *script) limits() any {
 type bucket struct {
 	name   string
 	limits []limit
-	// alone says that nothing but these limits refuses; where something else does,
-	// too, a refusal cannot be checked.
+	// alone: nothing but these limits refuses. Where something else does, too, a
+	// refusal cannot be checked.
 	alone bool
 }
 
@@ -93,7 +91,7 @@ func (s *script) buckets() []bucket {
 	}
 }
 
-// has tells whether an endpoint's requests count in the bucket.
+// has reports whether an endpoint's requests count in the bucket.
 func (b *bucket) has(endpoint string) bool {
 	return b.name == endpoint || strings.HasPrefix(b.name, "GET ") && strings.HasPrefix(endpoint, "GET ")
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,178 +22,109 @@ const settleTime = time.Minute
 
 // webhooks is what a script's receivers got, compared with its orders.
 type webhooks struct {
-	orders     int // accepted
-	histories  int // read back and compared, status by status
-	stores     int // registered
-	expected   int // events: store.activated, and every status after Searching
-	received   int // distinct events
-	duplicates int // the same event once more, as at-least-once delivery may
-	delays     []float64
-	problems   []string
-
-	mu sync.Mutex
+	receiver.Check
+	Orders    int // accepted
+	Histories int // read back and compared, status by status
+	Stores    int // registered
 }
 
 // checkWebhooks waits until every order of the script has come to its end, and
-// compares what the receivers got with what the service says.
+// compares what the receivers got with what the service answers.
 func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*webhooks, error) {
-	w := &webhooks{orders: len(all.orders)}
-	deadline := time.Now().Add(settleTime)
+	w := &webhooks{Orders: len(all.orders)}
+	settled, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	orders := map[string][]order{}
 	for _, o := range all.orders {
 		orders[o.account] = append(orders[o.account], o)
 	}
 	for _, a := range accounts {
-		if err := a.settle(ctx, deadline, orders[a.label], all.stores[a.label]); err != nil {
+		a.settle(settled, orders[a.label], all.stores[a.label])
+	}
+	for _, a := range accounts {
+		histories, err := a.histories(ctx, orders[a.label])
+		if err != nil {
 			return nil, err
 		}
+		w.add(a, histories, all.stores[a.label])
 	}
-	reading, readCtx := errgroup.WithContext(ctx)
-	reading.SetLimit(readers)
-	for _, a := range accounts {
-		for _, o := range orders[a.label] {
-			if o.end == "Searching" {
-				continue // where it began: there is no webhook of it
-			}
-			reading.Go(func() error {
-				history, err := a.history(readCtx, o.id)
-				if err != nil {
-					return fmt.Errorf("read order %s: %w", o.id, err)
-				}
-				w.compare(o, history, a.receiver.Timeline(o.id))
-				return nil
-			})
-		}
-	}
-	if err := reading.Wait(); err != nil {
-		return nil, err
-	}
-	for _, a := range accounts {
-		w.count(a, orders[a.label], all.stores[a.label])
-	}
-	if w.received != w.expected {
-		w.problem("%d events received, %d expected", w.received, w.expected)
-	}
-	return w, ctx.Err()
+	return w, nil
 }
 
-// settle waits until the deadline for the last webhook of every order of an account,
-// and for its stores'. The comparison finds what is missing.
-func (a *account) settle(ctx context.Context, deadline time.Time, orders []order, stores int) error {
-	ended := func(o order) bool {
-		line := a.receiver.Timeline(o.id)
-		if len(line) == 0 {
-			return o.end == "Searching"
-		}
-		return line[len(line)-1].Status == o.end
+func (w *webhooks) add(a *account, histories []receiver.History, stores int) {
+	c := a.receiver.Check(histories, stores)
+	w.Histories += len(histories)
+	w.Stores += stores
+	w.Expected += c.Expected
+	w.Received += c.Received
+	w.Duplicates += c.Duplicates
+	w.Delays = append(w.Delays, c.Delays...)
+	for _, problem := range c.Problems {
+		w.Problems = append(w.Problems, "account "+a.label+": "+problem)
 	}
-	for time.Now().Before(deadline) {
-		for len(orders) > 0 && ended(orders[0]) {
+}
+
+// settle waits until ctx ends for the last webhook of every order of an account, and
+// for its stores'. The comparison finds what is missing.
+func (a *account) settle(ctx context.Context, orders []order, stores int) {
+	for ctx.Err() == nil {
+		for len(orders) > 0 && a.receiver.Last(orders[0].id) == orders[0].end {
 			orders = orders[1:]
 		}
 		if len(orders) == 0 && a.receiver.Counts().Events["store.activated"] >= stores {
-			break
+			return
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return nil
 }
 
-// history is an order's statuses. The script may have read it just now, so it is
-// read again after the wait that a 429 names.
-func (a *account) history(ctx context.Context, id string) (statuses []string, err error) {
-	answer, err := a.Do(ctx, http.MethodGet, "/orders/"+id, nil)
-	for tries := 0; err == nil && answer.Code == "RATE_LIMITED" && tries < 2; tries++ {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(answer.RetryAfter()):
-		}
-		answer, err = a.Do(ctx, http.MethodGet, "/orders/"+id, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var order struct{ Events []struct{ Status string } }
-	err = answer.Into(&order)
-	for _, e := range order.Events {
-		statuses = append(statuses, e.Status)
-	}
-	return statuses, err
-}
-
-// compare compares one order: the service's history, the webhooks and the script's
-// intention.
-func (w *webhooks) compare(o order, history []string, line []receiver.Entry) {
-	received := []string{"Searching"} // in the answer to the creation
-	for _, e := range line {
-		received = append(received, e.Status)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.histories++
-	w.expected += max(0, len(history)-1)
-	if !slices.Equal(received, history) {
-		w.problem("order %s: the webhooks say %v, the service %v", o.id, received, history)
-	}
-	if len(history) == 0 || history[len(history)-1] != o.end {
-		w.problem("order %s: it ended %v and should have ended %s", o.id, history, o.end)
-	}
-}
-
-// count sums up what one receiver got, and notes what it should not have got.
-func (w *webhooks) count(a *account, orders []order, stores int) {
-	c := a.receiver.Counts()
-	w.stores += stores
-	w.expected += stores
-	w.received += c.Distinct
-	w.duplicates += c.Duplicates
-	if c.Changed > 0 {
-		w.problem("account %s: %d events came again with other bytes", a.label, c.Changed)
-	}
-	if got := c.Events["store.activated"]; got != stores {
-		w.problem("account %s: %d store.activated for %d stores", a.label, got, stores)
-	}
-	for what, counts := range map[string]map[string]int{"not accepted": c.Invalid, "of an unknown type": c.Unknown} {
-		for reason, n := range counts {
-			w.problem("account %s: %d webhooks %s: %s", a.label, n, what, reason)
-		}
-	}
-	known := map[string]bool{}
+// histories reads the orders that have webhooks: those that did not stay where they
+// began.
+func (a *account) histories(ctx context.Context, orders []order) (read []receiver.History, err error) {
 	for _, o := range orders {
-		known[o.id] = true
-	}
-	for _, id := range a.receiver.Orders() {
-		if !known[id] {
-			w.problem("account %s: webhooks of an order that was never accepted: %s", a.label, id)
-		}
-		for _, e := range a.receiver.Timeline(id) {
-			w.delays = append(w.delays, float64(e.ArrivedAt.Sub(e.OccurredAt))/float64(time.Millisecond))
+		if o.end != "Searching" {
+			read = append(read, receiver.History{OrderID: o.id, End: o.end})
 		}
 	}
-}
-
-// delay is a quantile of the milliseconds from an event's occurrence to its arrival.
-func (w *webhooks) delay(q float64) float64 {
-	if len(w.delays) == 0 {
-		return 0
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i := range read {
+		group.Go(func() error { return a.read(ctx, &read[i]) })
 	}
-	return harness.Quantile(w.delays, q)
+	return read, group.Wait()
 }
 
-func (w *webhooks) problem(format string, args ...any) {
-	w.problems = append(w.problems, fmt.Sprintf(format, args...))
-}
-
-// firstProblems are as many as anybody reads, in a steady order.
-func (w *webhooks) firstProblems() []string {
-	slices.SortFunc(w.problems, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
-	if more := len(w.problems) - 20; more > 0 {
-		return append(slices.Clone(w.problems[:20]), fmt.Sprintf("… and %d more", more))
+// read reads an order. The script may have read it just now, so it is read again after
+// the wait that a 429 names.
+func (a *account) read(ctx context.Context, h *receiver.History) error {
+	for tries := 1; ; tries++ {
+		answer, err := a.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
+		if err == nil && answer.Code == "RATE_LIMITED" && tries < 3 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(answer.RetryAfter()):
+				continue
+			}
+		}
+		if err == nil {
+			err = answer.Into(h)
+			h.Failure = h.FailureReason // the scripts plan none
+		}
+		if err != nil {
+			return fmt.Errorf("read order %s: %w", h.OrderID, err)
+		}
+		return nil
 	}
-	return w.problems
+}
+
+// Delay is a quantile of the times from an event's occurrence to its arrival.
+func (w *webhooks) Delay(q float64) string {
+	if len(w.Delays) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f ms", harness.Quantile(w.Delays, q))
 }

@@ -36,7 +36,7 @@ type usage struct {
 }
 
 // measure looks at all requests of one account in one bucket, in any order. One
-// whose answer was lost or does not say whether it was counted counts as admitted
+// whose answer was lost or leaves open whether it was counted counts as admitted
 // where that speaks for the service, and not where it speaks against it.
 func measure(requests []request, limits []limit) usage {
 	u := usage{most: make([]int, len(limits))}
@@ -102,54 +102,50 @@ func (b *bounds) hadRoom(r request, limits []limit) bool {
 
 // upTo is how many of the ascending moments are not after t.
 func upTo(moments []time.Time, t time.Time) int {
-	n, _ := slices.BinarySearchFunc(moments, t, func(m, t time.Time) int {
-		if m.After(t) {
-			return 1
-		}
-		return -1
-	})
+	n, _ := slices.BinarySearchFunc(moments, t.Add(1), time.Time.Compare)
 	return n
 }
 
 // limitRow is one limit over all of a script's accounts.
 type limitRow struct {
-	bucket   string
-	limit    limit
-	accounts int // that sent anything
-	admitted int
-	refused  int
-	most     int // certainly admitted within the span, of the account with the most
-	wronged  int // refused although there was room; -1: not known
-	held     bool
+	Bucket   string
+	Limit    limit
+	Accounts int // that sent anything
+	Admitted int
+	Refused  int
+	Most     int // certainly admitted within the span, of the account with the most
+	Wronged  int // refused although there was room; -1: not known
+	Held     bool
 }
 
 // checkLimits compares every account's requests with the limits of every bucket.
 func checkLimits(s *script, requests []request) (rows []limitRow) {
 	for _, b := range s.buckets() {
-		accounts := group(requests, func(r *request) string {
-			if b.has(r.endpoint) {
-				return r.account
-			}
-			return ""
-		})
-		delete(accounts, "")
+		counted := slices.DeleteFunc(slices.Clone(requests), func(r request) bool { return r.account == "" || !b.has(r.endpoint) })
+		accounts := group(counted, func(r *request) string { return r.account })
 		if len(accounts) == 0 {
 			continue
 		}
-		for i, l := range b.limits {
-			row := limitRow{bucket: b.name, limit: l, accounts: len(accounts), held: true}
-			for _, requests := range accounts {
-				u := measure(requests, b.limits)
-				row.admitted += u.admitted
-				row.refused += u.refused
-				row.most = max(row.most, u.most[i])
-				row.wronged += u.wronged
+		first := len(rows)
+		for _, l := range b.limits {
+			rows = append(rows, limitRow{Bucket: b.name, Limit: l, Accounts: len(accounts)})
+		}
+		for _, requests := range accounts {
+			u := measure(requests, b.limits)
+			for i := range b.limits {
+				row := &rows[first+i]
+				row.Admitted += u.admitted
+				row.Refused += u.refused
+				row.Most = max(row.Most, u.most[i])
+				row.Wronged += u.wronged
 			}
+		}
+		for i := range rows[first:] {
+			row := &rows[first+i]
 			if !b.alone {
-				row.wronged = -1
+				row.Wronged = -1
 			}
-			row.held = row.most <= l.count && row.wronged <= 0
-			rows = append(rows, row)
+			row.Held = row.Most <= row.Limit.count && row.Wronged <= 0
 		}
 	}
 	return rows

@@ -243,7 +243,7 @@ func TestCheckLimits(t *testing.T) {
 		rows := checkLimits(s, c.run)
 		held := len(rows) > 0
 		for _, r := range rows {
-			held = held && r.held
+			held = held && r.Held
 		}
 		if held != c.held {
 			t.Errorf("%s: %+v", name, rows)
@@ -254,7 +254,7 @@ func TestCheckLimits(t *testing.T) {
 	}
 	run := ofOneAccount("POST /orders", append(times(119, 201), 429)...)
 	row := checkLimits(s, run)[1]
-	if row.limit.String() != "120 in 10 s" || row.admitted != 119 || row.refused != 1 || row.most != 119 || row.wronged != 1 || row.accounts != 1 {
+	if row.Limit.String() != "120 in 10 s" || row.Admitted != 119 || row.Refused != 1 || row.Most != 119 || row.Wronged != 1 || row.Accounts != 1 {
 		t.Errorf("%+v", row)
 	}
 }
