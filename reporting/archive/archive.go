@@ -74,25 +74,16 @@ var reading = clickhouse.Settings{
 // maxQuerySize leaves room for lists of MaxListed ids.
 const maxQuerySize = 1 << 20
 
-// Select runs a query on the database and streams its rows; they must be
-// closed. args are clickhouse.Named values for parameters such as
-// {day:Date}. Tables are read with FINAL, whether the query says so or not.
-func (a *Archive) Select(ctx context.Context, query string, args ...any) (driver.Rows, error) {
-	rows, err := a.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(reading)), query, args...)
-	if err != nil {
-		return nil, a.fault(ctx, "select", err)
-	}
-	return &result{Rows: rows, archive: a, ctx: ctx}, nil
-}
-
-// Each calls take for every row of a query, which scans it. It stops at take's
-// first error, and ends the query then.
+// Each calls take for every row of a query on the database, which scans it. It
+// stops at take's first error, and ends the query then. args are clickhouse.Named
+// values for parameters such as {day:Date}. Tables are read with FINAL, whether the
+// query says so or not.
 func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows) error, args ...any) error {
-	ctx, cancel := context.WithCancel(ctx)
-	rows, err := a.Select(ctx, query, args...)
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rows, err := a.conn.Query(clickhouse.Context(running, clickhouse.WithSettings(reading)), query, args...)
 	if err != nil {
-		cancel()
-		return err
+		return a.fault(ctx, "select", err)
 	}
 	defer func() {
 		cancel() // first: else closing would read to the end
@@ -104,26 +95,10 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return a.fault(ctx, "select", err)
 	}
 	return ctx.Err()
 }
-
-// result gives errors between rows the same form as all others.
-type result struct {
-	driver.Rows
-	archive *Archive
-	ctx     context.Context
-}
-
-func (r *result) Scan(targets ...any) error {
-	if err := r.Rows.Scan(targets...); err != nil {
-		return fmt.Errorf("clickhouse: read a row: %w", err)
-	}
-	return nil
-}
-
-func (r *result) Err() error { return r.archive.fault(r.ctx, "select", r.Rows.Err()) }
 
 // exec runs a statement on the database.
 func (a *Archive) exec(ctx context.Context, statement string, args ...any) error {

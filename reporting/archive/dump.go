@@ -15,12 +15,13 @@ import (
 	blocks "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-func rowTable(name string) (*columnSet, error) {
-	i := slices.Index(Tables(), name)
-	if i < 0 {
-		return nil, fmt.Errorf("table %q: the schema has none of that name", name)
+func rowTable(name string) (*table, error) {
+	for _, t := range rowTables {
+		if t.name == name {
+			return t, nil
+		}
 	}
-	return rowTables[i], nil
+	return nil, fmt.Errorf("table %q: the schema has none of that name", name)
 }
 
 // RowCounts is how many rows each table has, rows that replace each other
@@ -51,9 +52,9 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 			err = fmt.Errorf("dump of %s: %w", table, err)
 		}
 	}()
-	casts := make([]string, len(t.names))
-	for i, name := range t.names {
-		casts[i] = fmt.Sprintf("CAST(%s AS %s) AS %s", name, t.kinds[i], name)
+	var casts []string
+	for _, c := range t.columns {
+		casts = append(casts, fmt.Sprintf("CAST(%s AS %s) AS %s", c.name, c.kind, c.name))
 	}
 	block, err := t.newBlock()
 	if err != nil {
@@ -72,21 +73,17 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 		block, err = t.newBlock()
 		return err
 	}
-	var targets []any // pointers into which a row is read
-	values := make([]any, len(t.names))
+	var values []any // pointers, which the block takes, too
 	// The names of the results must not hide the columns.
 	query := "SELECT " + strings.Join(casts, ", ") + " FROM " + table + " SETTINGS final = 0, prefer_column_name_to_alias = 1"
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
-		if targets == nil {
+		if values == nil {
 			for _, column := range rows.ColumnTypes() {
-				targets = append(targets, reflect.New(column.ScanType()).Interface())
+				values = append(values, reflect.New(column.ScanType()).Interface())
 			}
 		}
-		if err := rows.Scan(targets...); err != nil {
+		if err := rows.Scan(values...); err != nil {
 			return err
-		}
-		for i, target := range targets {
-			values[i] = reflect.ValueOf(target).Elem().Interface()
 		}
 		if err := block.Append(values...); err != nil || block.Rows() < rowsAtOnce {
 			return err
@@ -99,10 +96,10 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 	return written, err
 }
 
-func (t *columnSet) newBlock() (*blocks.Block, error) {
+func (t *table) newBlock() (*blocks.Block, error) {
 	block := blocks.NewBlock()
-	for i, name := range t.names {
-		if err := block.AddColumn(name, columns.Type(t.kinds[i])); err != nil {
+	for _, c := range t.columns {
+		if err := block.AddColumn(c.name, columns.Type(c.kind)); err != nil {
 			return nil, err
 		}
 	}
@@ -130,17 +127,16 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if err != nil {
 			return fmt.Errorf("load of %s: %w", table, err)
 		}
-		err = a.send(ctx, held, storing, func(batch driver.Batch) error {
-			values := make([]any, len(held.names))
+		err = a.send(ctx, held, storing, func(yield func([]any) bool) {
+			values := make([]any, len(held.columns))
 			for row := range block.Rows() {
 				for i := range values {
 					values[i] = block.Columns[i].Row(row, false)
 				}
-				if err := batch.Append(values...); err != nil {
-					return err
+				if !yield(values) {
+					return
 				}
 			}
-			return nil
 		})
 		if err != nil {
 			return a.fault(ctx, "load of "+table, err)
@@ -152,18 +148,17 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 
 // columnsOf are those of a block, all of which the table must have. One that the
 // block has not, because the file is older, gets its default.
-func (t *columnSet) columnsOf(block *blocks.Block) (*columnSet, error) {
-	held := &columnSet{table: t.table}
+func (t *table) columnsOf(block *blocks.Block) (*table, error) {
+	held := &table{name: t.name}
 	for i, name := range block.ColumnsNames() {
-		j := slices.Index(t.names, name)
+		j := slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
 		if j < 0 {
 			return nil, fmt.Errorf("the table has no column %q: the file was made by a newer program", name)
 		}
-		kind := string(block.Columns[i].Type())
-		if kind != t.kinds[j] {
-			return nil, fmt.Errorf("column %s is %s in the file, wanted is %s", name, kind, t.kinds[j])
+		if kind := string(block.Columns[i].Type()); kind != t.columns[j].kind {
+			return nil, fmt.Errorf("column %s is %s in the file, wanted is %s", name, kind, t.columns[j].kind)
 		}
-		held.names, held.kinds = append(held.names, name), append(held.kinds, kind)
+		held.columns = append(held.columns, t.columns[j])
 	}
 	return held, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/testserver"
@@ -27,19 +28,15 @@ func TestArchive_ContextEnds(t *testing.T) {
 	// In the middle of the rows.
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
-	rows, err := a.Select(ctx, "SELECT repeat('x', 10000), sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 100")
-	noError(t, err)
-	defer rows.Close()
-	for range 5 {
-		if !rows.Next() {
-			t.Fatal(rows.Err())
+	n := 0
+	err = a.Each(ctx, "SELECT repeat('x', 10000), sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 100", func(driver.Rows) error {
+		if n++; n == 5 {
+			cancel()
 		}
-	}
-	cancel()
-	for rows.Next() { // far from a million
-	}
-	if err := rows.Err(); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || n > 900_000 {
+		t.Errorf("%d rows, then %v", n, err)
 	}
 	noError(t, a.Ping(t.Context()))
 }
@@ -86,8 +83,8 @@ func TestArchive_WithoutDatabaseOrTables(t *testing.T) {
 	}
 }
 
-// Select cannot change anything, and says what is wrong with a query.
-func TestSelect_Refusals(t *testing.T) {
+// Each cannot change anything, and says what is wrong with a query.
+func TestEach_Refusals(t *testing.T) {
 	t.Parallel()
 	a := idleArchive(t)
 	for query, want := range map[string]string{
@@ -95,25 +92,16 @@ func TestSelect_Refusals(t *testing.T) {
 		"SELEC 1":                    "Syntax error",
 		"DROP TABLE orders":          "readonly mode",
 	} {
-		rows, err := a.Select(t.Context(), query)
-		if err == nil {
-			t.Errorf("%s: no error", query)
-			rows.Close()
-			continue
-		}
-		if errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		err := a.Each(t.Context(), query, func(driver.Rows) error { return nil })
+		if err == nil || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
 	// A fault after the first rows.
-	rows, err := a.Select(t.Context(), "SELECT throwIf(number = 200000, 'too far'), repeat('x', 100) FROM numbers(1000000) SETTINGS max_block_size = 1000")
-	noError(t, err)
-	defer rows.Close()
 	n := 0
-	for rows.Next() {
-		n++
-	}
-	if err := rows.Err(); err == nil || n > 200_000 || !strings.Contains(err.Error(), "clickhouse at") {
+	err := a.Each(t.Context(), "SELECT throwIf(number = 200000, 'too far'), repeat('x', 100) FROM numbers(1000000) SETTINGS max_block_size = 1000",
+		func(driver.Rows) error { n++; return nil })
+	if err == nil || n > 200_000 || !strings.Contains(err.Error(), "clickhouse at") {
 		t.Errorf("%d rows, then %v", n, err)
 	}
 }

@@ -1,19 +1,18 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -54,97 +53,68 @@ func (a *Archive) Insert(ctx context.Context, b *Batch) error { return a.insert(
 func (a *Archive) InsertAgain(ctx context.Context, b *Batch) error { return a.insert(ctx, b, false) }
 
 func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
-	err := cmp.Or(orderEvents.checkAll(b.Events), orders.checkAll(b.Orders), lateDeliveries.checkAll(b.Late), webhookOutcomes.checkAll(b.Outcomes))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRow, err)
+	var values [][][]any // of each table
+	for i, slice := range []any{b.Orders, b.Events, b.Late, b.Outcomes} {
+		rows, err := rowTables[i].values(slice)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrRow, err)
+		}
+		values = append(values, rows)
 	}
 	// Concurrently: what an insert waits for is the disk.
 	var group errgroup.Group
-	group.Go(func() error { return orders.insert(ctx, a, b.Orders, once) })
-	group.Go(func() error { return orderEvents.insert(ctx, a, b.Events, once) })
-	group.Go(func() error { return lateDeliveries.insert(ctx, a, b.Late, once) })
-	group.Go(func() error { return webhookOutcomes.insert(ctx, a, b.Outcomes, once) })
+	for i, t := range rowTables {
+		group.Go(func() error { return a.insertRows(ctx, t, values[i], once) })
+	}
 	return group.Wait()
 }
 
-func (t *table[R]) checkAll(rows []R) error {
-	for i := range rows {
-		for _, c := range t.columns {
-			if c.check == nil {
-				continue
-			}
-			if err := c.check(&rows[i]); err != nil {
-				return fmt.Errorf("%s (%s): %w", t.table, strings.Join(t.texts(&rows[i]), ", "), err)
-			}
-		}
-	}
-	return nil
-}
-
-func (t *table[R]) texts(row *R) []string {
-	texts := make([]string, len(t.columns))
-	for i := range t.columns {
-		texts[i] = t.columns[i].text(row)
-	}
-	return texts
-}
-
-func (t *table[R]) insert(ctx context.Context, a *Archive, rows []R, once bool) error {
+func (a *Archive) insertRows(ctx context.Context, t *table, rows [][]any, once bool) error {
 	for part := range slices.Chunk(rows, rowsAtOnce) {
 		settings := maps.Clone(storing)
 		if once && a.settings.Cluster != "" {
 			settings["insert_deduplicate"] = 1
-			settings["insert_deduplication_token"] = t.token(part)
+			settings["insert_deduplication_token"] = token(t.name, part)
 		}
-		err := a.send(ctx, &t.columnSet, settings, func(batch driver.Batch) error {
-			for i, c := range t.columns {
-				if err := batch.Column(i).Append(c.values(part)); err != nil {
-					return fmt.Errorf("column %s: %w", c.name, err)
-				}
-			}
-			// Columns of unequal length would be sent as nothing, without an error.
-			for i, c := range batch.Columns() {
-				if c.Rows() != len(part) {
-					return fmt.Errorf("column %s has %d values for %d rows", t.names[i], c.Rows(), len(part))
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", len(part), t.table), err)
+		if err := a.send(ctx, t, settings, slices.Values(part)); err != nil {
+			return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", len(part), t.name), err)
 		}
 	}
 	return nil
 }
 
-// send stores what fill adds to a batch of a table's columns.
-func (a *Archive) send(ctx context.Context, t *columnSet, settings clickhouse.Settings, fill func(driver.Batch) error) error {
-	described := make([]clickhouse.ColumnNameAndType, len(t.names))
-	for i, name := range t.names {
+// send stores rows, which have a value for each of the table's columns.
+func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settings, rows iter.Seq[[]any]) error {
+	described := make([]clickhouse.ColumnNameAndType, len(t.columns))
+	for i, c := range t.columns {
 		// Else the driver would ask for them before every insert.
-		described[i] = clickhouse.ColumnNameAndType{Name: name, Type: t.kinds[i]}
+		described[i] = clickhouse.ColumnNameAndType{Name: c.name, Type: c.kind}
 	}
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(described))
-	batch, err := a.conn.PrepareBatch(ctx, "INSERT INTO "+t.table+" ("+strings.Join(t.names, ", ")+")")
+	batch, err := a.conn.PrepareBatch(ctx, "INSERT INTO "+t.name+" ("+strings.Join(t.names(), ", ")+")")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = batch.Close() }() // gives the connection back after an error
-	if err := fill(batch); err != nil {
-		return err
+	for row := range rows {
+		if err := batch.Append(row...); err != nil {
+			return err
+		}
 	}
 	return batch.Send()
 }
 
 // token names the rows by their content and nothing else: a token that came
 // again with other rows would make ClickHouse drop them in silence.
-func (t *table[R]) token(rows []R) string {
+func token(table string, rows [][]any) string {
 	h := sha256.New()
-	h.Write([]byte(t.table))
-	for i := range rows {
-		fmt.Fprintf(h, "%q", t.texts(&rows[i])) // quoted: a value ends where it says
+	h.Write([]byte(table))
+	for _, row := range rows {
+		for _, value := range row {
+			fmt.Fprintf(h, "%q", printed(value)) // quoted: a value ends where it says
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

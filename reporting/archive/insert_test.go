@@ -77,7 +77,12 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		change(&second)
 		return []Order{row, second}
 	}
-	seen := map[string]string{orders.token(rows(func(*Order) {})): "nothing"}
+	tokenOf := func(rows []Order) string {
+		values, err := orders.values(rows)
+		noError(t, err)
+		return token(orders.name, values)
+	}
+	seen := map[string]string{tokenOf(rows(func(*Order) {})): "nothing"}
 	for what, change := range map[string]func(*Order){
 		"account": func(o *Order) { o.Account[15]++ }, "id": func(o *Order) { o.ID[0]++ }, "version": func(o *Order) { o.Version++ },
 		"external id": func(o *Order) { o.ExternalOrderID += "x" }, "store": func(o *Order) { o.ExternalStoreID += "x" },
@@ -93,7 +98,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		"zero amount": func(o *Order) { o.OrderAmount = money(0) }, "collection": func(o *Order) { o.Collection.Minor++ }, "courier": func(o *Order) { o.CourierName = "x" },
 		"no courier": func(o *Order) { o.WithoutCourier = !o.WithoutCourier },
 	} {
-		token := orders.token(rows(change))
+		token := tokenOf(rows(change))
 		if other, known := seen[token]; known {
 			t.Errorf("%s and %s have one token", what, other)
 		}

@@ -60,11 +60,11 @@ func (a *Archive) Misplaced(ctx context.Context, right []Place) ([]Place, error)
 func (a *Archive) placesOf(ctx context.Context, ids []delivery.OrderID) (places []Place, err error) {
 	const columns = "SELECT account_id, business_day, order_id FROM "
 	condition := " WHERE order_id IN (" + list(ids) + ")"
-	err = a.Each(ctx, columns+orders.table+condition+" UNION DISTINCT "+columns+orderEvents.table+condition, func(rows driver.Rows) error {
+	err = a.Each(ctx, columns+orders.name+condition+" UNION DISTINCT "+columns+orderEvents.name+condition, func(rows driver.Rows) error {
 		var account, order uuid.UUID
 		var day time.Time
 		err := rows.Scan(&account, &day, &order)
-		places = append(places, placeOf(account, day, order))
+		places = append(places, readPlace(account, day, order))
 		return err
 	})
 	return places, err
@@ -82,7 +82,7 @@ func (a *Archive) Remove(ctx context.Context, places []Place) error {
 		for i, p := range part {
 			keys[i] = fmt.Sprintf("('%s', '%s', '%s')", p.Account, dateOf(p.Day), p.Order)
 		}
-		for _, table := range []string{orders.table, orderEvents.table} {
+		for _, table := range []string{orders.name, orderEvents.name} {
 			if err := a.exec(ctx, l.removal(table, keys)); err != nil {
 				return err
 			}

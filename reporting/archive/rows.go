@@ -10,77 +10,72 @@ import (
 // Order is a row of orders: an order as of one version. A zero time is NULL
 // where the schema allows it.
 type Order struct {
-	Account         delivery.AccountID
-	ID              delivery.OrderID
-	Version         uint64
-	ExternalOrderID string
-	ExternalStoreID string
-	StoreName       string
-	TaxNumber       string
-	Fleet           delivery.FleetID
-	FleetName       string
-	Status          delivery.Status
-	Failure         delivery.FailureReason
-	Cancel          delivery.CancelReason
-	CreatedAt       time.Time
-	OrderedAt       time.Time // zero: the vendor gave none
-	ReadyAt         time.Time
-	AssignedAt      time.Time // zero: not yet, or never
-	PickedUpAt      time.Time
-	DeliveredAt     time.Time
-	EndedAt         time.Time
-	UpdatedAt       time.Time
-	PaymentType     delivery.PaymentType
-	OrderAmount     delivery.Money
-	Collection      delivery.Money
-	CourierName     string // abbreviated; empty: none was reported
-	WithoutCourier  bool   // Delivered, and no courier was named by then
-}
-
-// Place is where rows of the order lie.
-func (o *Order) Place() Place {
-	return Place{Account: o.Account, Day: BusinessDay(o.CreatedAt), Order: o.ID}
+	Account         delivery.AccountID     `ch:"account_id UUID"`
+	CreatedAt       time.Time              `ch:"business_day Date; created_at DateTime64(3, 'UTC')"`
+	ID              delivery.OrderID       `ch:"order_id UUID"`
+	Version         uint64                 `ch:"version UInt64"`
+	ExternalOrderID string                 `ch:"external_order_id String"`
+	ExternalStoreID string                 `ch:"external_store_id String"`
+	StoreName       string                 `ch:"store_name String" volatile:"the store may be renamed"`
+	TaxNumber       string                 `ch:"tax_number String" volatile:"the store may change it"`
+	Fleet           delivery.FleetID       `ch:"fleet_id UUID"`
+	FleetName       string                 `ch:"fleet_name String"`
+	Status          delivery.Status        `ch:"status String"`
+	Failure         delivery.FailureReason `ch:"failure_reason String"`
+	Cancel          delivery.CancelReason  `ch:"cancel_reason String"`
+	OrderedAt       time.Time              `ch:"ordered_at Nullable(DateTime64(3, 'UTC'))"` // zero: the vendor gave none
+	ReadyAt         time.Time              `ch:"ready_at DateTime64(3, 'UTC')"`
+	AssignedAt      time.Time              `ch:"assigned_at Nullable(DateTime64(3, 'UTC'))"` // zero: not yet, or never
+	PickedUpAt      time.Time              `ch:"picked_up_at Nullable(DateTime64(3, 'UTC'))"`
+	DeliveredAt     time.Time              `ch:"delivered_at Nullable(DateTime64(3, 'UTC'))"`
+	EndedAt         time.Time              `ch:"ended_at Nullable(DateTime64(3, 'UTC'))"`
+	UpdatedAt       time.Time              `ch:"updated_at DateTime64(3, 'UTC')"`
+	PaymentType     delivery.PaymentType   `ch:"payment_type String"`
+	OrderAmount     delivery.Money         `ch:"order_amount Nullable(Decimal(18, 2))"`
+	Collection      delivery.Money         `ch:"collection_amount Nullable(Decimal(18, 2))"`
+	CourierName     string                 `ch:"courier_name String" volatile:"a swap raises no version"` // abbreviated; empty: none
+	WithoutCourier  bool                   `ch:"without_courier Bool"`                                    // Delivered, and no courier was named
 }
 
 // Event is a row of order_events: a status that an order reached.
 type Event struct {
-	Account   delivery.AccountID
-	CreatedAt time.Time // of the order; its local day is the row's business day
-	Order     delivery.OrderID
-	Version   uint64
-	Status    delivery.Status
-	At        time.Time
-	Failure   delivery.FailureReason
-	Cancel    delivery.CancelReason
+	Account   delivery.AccountID     `ch:"account_id UUID"`
+	CreatedAt time.Time              `ch:"business_day Date"` // of the order
+	Order     delivery.OrderID       `ch:"order_id UUID"`
+	Version   uint64                 `ch:"sequence UInt32; version UInt64"`
+	Status    delivery.Status        `ch:"status String"`
+	At        time.Time              `ch:"at DateTime64(3, 'UTC')"`
+	Failure   delivery.FailureReason `ch:"failure_reason String"`
+	Cancel    delivery.CancelReason  `ch:"cancel_reason String"`
 }
 
 // LateDelivery is a row of late_deliveries: a Delivered that a courier reported
 // of an order that had failed or been cancelled.
 type LateDelivery struct {
-	Account    delivery.AccountID
-	CreatedAt  time.Time // of the order
-	Order      delivery.OrderID
-	ReportedAt time.Time
+	Account    delivery.AccountID `ch:"account_id UUID"`
+	CreatedAt  time.Time          `ch:"business_day Date"` // of the order
+	Order      delivery.OrderID   `ch:"order_id UUID"`
+	ReportedAt time.Time          `ch:"reported_at DateTime64(3, 'UTC')"`
 }
 
 // Outcome is a row of webhook_outcomes: one line of the ledger's stream of
 // outcomes or of tries, which Partition, Entry and Line name.
 type Outcome struct {
-	Account      delivery.AccountID
-	At           time.Time
-	EventID      string
-	Event        delivery.EventType // empty when nothing is known of the event any more
-	Order        delivery.OrderID   // zero: an event of a store or a fleet
-	State        string             // delivered, undelivered or notSent; retrying: an attempt that was not the last
-	Attempt      int
-	HTTPStatus   int // 0 without an answer
-	Error        string
-	Milliseconds int
-	Replay       bool
-	Probe        bool
-	Partition    int
-	Entry        string
-	Line         int
+	Account      delivery.AccountID `ch:"account_id UUID"`
+	At           time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
+	EventID      string             `ch:"event_id String"`
+	Event        delivery.EventType `ch:"event String"`            // empty when nothing is known of the event any more
+	Order        delivery.OrderID   `ch:"order_id Nullable(UUID)"` // zero: an event of a store or a fleet
+	State        string             `ch:"state String"`            // delivered, undelivered or notSent; retrying: not the last attempt
+	Attempt      int                `ch:"attempt UInt32"`
+	HTTPStatus   int                `ch:"http_status UInt16"` // 0 without an answer
+	Error        string             `ch:"error String"`
+	Milliseconds int                `ch:"milliseconds UInt32"`
+	Replay       bool               `ch:"replay Bool"`
+	Probe        bool               `ch:"probe Bool"`
+	Partition    int                `ch:"partition UInt16"`
+	Entry        string             `ch:"entry String"`
+	Line         int                `ch:"line UInt32"`
 }
 
 // Place is the key of an order's rows. It never changes: a row under another
@@ -89,6 +84,11 @@ type Place struct {
 	Account delivery.AccountID
 	Day     time.Time // midnight of the business day, see BusinessDay
 	Order   delivery.OrderID
+}
+
+// PlaceOf is where the rows of an order belong.
+func PlaceOf(o *delivery.Order) Place {
+	return Place{Account: o.Account, Day: BusinessDay(o.CreatedAt), Order: o.ID}
 }
 
 // BusinessDay is the local day of a time: its midnight at +03:00.

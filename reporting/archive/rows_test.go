@@ -33,7 +33,7 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 			row.StoreName != kebap.Name || row.TaxNumber != kebap.TaxNumber || row.ID != o.ID || row.Fleet != o.Fleet.ID {
 			t.Errorf("%v: %+v", c.reached, row)
 		}
-		if p := row.Place(); p != (Place{o.Account, time.Date(2026, 11, 21, 0, 0, 0, 0, delivery.Istanbul), o.ID}) {
+		if p := PlaceOf(o); p != (Place{o.Account, time.Date(2026, 11, 21, 0, 0, 0, 0, delivery.Istanbul), o.ID}) {
 			t.Errorf("%+v", p)
 		}
 	}

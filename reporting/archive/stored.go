@@ -1,13 +1,12 @@
 package archive
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -35,64 +34,79 @@ type Stored struct {
 	Place
 	Version uint64 // of the row in orders; 0 when there is none
 
-	order  []string // in the order of orders.columns; nil: there is no row
-	events []storedEvent
-}
-
-// storedEvent is a row of order_events.
-type storedEvent struct {
-	sequence uint32
-	values   []string // in the order of orderEvents.columns
+	order  []string            // in the order of orders.columns; nil: there is no row
+	events map[uint32][]string // by sequence, in the order of orderEvents.columns
 }
 
 // value is that of a column of orders.
-func (s *Stored) value(column string) string { return s.order[slices.Index(orders.names, column)] }
+func (s *Stored) value(column string) string { return s.order[slices.Index(orders.names(), column)] }
 
-// Stored reads orders with their events, sorted by account, business day and
-// order in ClickHouse's own order of UUIDs. Memory does not grow with their
-// number. After an error nothing follows.
+var errStopped = errors.New("nobody reads on")
+
+// Stored reads orders with their events, one place after the other. Memory does
+// not grow with their number. After an error nothing follows.
 func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, error] {
 	return func(yield func(*Stored, error) bool) {
-		where, err := s.condition()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		nextHead, stopHeads := iter.Pull2(a.keyedRows(ctx, &orders.columnSet, where, "version", ""))
-		defer stopHeads()
-		nextEvent, stopEvents := iter.Pull2(a.keyedRows(ctx, &orderEvents.columnSet, where, "toUInt64(sequence)", ", sequence"))
-		defer stopEvents()
-		head, err, _ := nextHead()
-		var event *keyedRow
-		if err == nil {
-			event, err, _ = nextEvent()
-		}
-		for err == nil && (head != nil || event != nil) {
-			one := &Stored{}
-			if head != nil && (event == nil || ComparePlaces(head.place, event.place) <= 0) {
-				one.Place, one.Version, one.order = head.place, head.version, head.values
-				head, err, _ = nextHead()
+		query, err := s.query()
+		one := &Stored{}
+		take := func(rows driver.Rows) error {
+			var account, order uuid.UUID
+			var day time.Time
+			var version uint64
+			var sequence int64
+			var texts []string
+			if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts); err != nil {
+				return err
+			}
+			if place := readPlace(account, day, order); place != one.Place {
+				if one.events != nil && !yield(one, nil) {
+					return errStopped
+				}
+				one = &Stored{Place: place, events: map[uint32][]string{}}
+			}
+			if sequence == anOrder {
+				one.Version, one.order = version, texts
 			} else {
-				one.Place = event.place
+				one.events[uint32(sequence)] = texts
 			}
-			for err == nil && event != nil && ComparePlaces(event.place, one.Place) == 0 {
-				one.events = append(one.events, storedEvent{sequence: delivery.Sequence(event.version), values: event.values})
-				event, err, _ = nextEvent()
-			}
-			if err == nil && !yield(one, nil) {
-				return
-			}
+			return nil
 		}
-		if err != nil {
+		if err == nil {
+			err = a.Each(ctx, query, take)
+		}
+		switch {
+		case errors.Is(err, errStopped):
+		case err != nil:
 			yield(nil, err)
+		case one.events != nil:
+			yield(one, nil)
 		}
 	}
 }
 
+// anOrder stands in the place of an event's sequence.
+const anOrder = -1
+
+// query is that of both tables: the key, version, sequence and values of each row.
+// Of a very long day ClickHouse sorts with files.
+func (s *Selection) query() (string, error) {
+	where, err := s.condition()
+	part := func(t *table, sequence string) string {
+		var values []string
+		for _, c := range t.columns {
+			values = append(values, "ifNull(toString("+c.name+"), '')")
+		}
+		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts FROM %s WHERE %s",
+			sequence, strings.Join(values, ", "), t.name, where)
+	}
+	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder)) + " UNION ALL " + part(orderEvents, "toInt64(sequence)") +
+		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", err
+}
+
 // condition is the selection in SQL.
 func (s *Selection) condition() (string, error) {
-	if len(s.Accounts) > MaxListed || len(s.Orders) > MaxListed {
-		return "", fmt.Errorf("clickhouse: %d accounts and %d orders: at most %d of each can be named", len(s.Accounts), len(s.Orders), MaxListed)
+	if len(s.Accounts)+len(s.Orders) > MaxListed {
+		return "", fmt.Errorf("clickhouse: %d accounts and %d orders: at most %d can be named", len(s.Accounts), len(s.Orders), MaxListed)
 	}
 	if s.To.Before(s.From) {
 		return "", fmt.Errorf("clickhouse: no day is from %s to %s", dateOf(s.From), dateOf(s.To))
@@ -119,69 +133,10 @@ func list[ID fmt.Stringer](ids []ID) string {
 
 func dateOf(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
-// keyedRow is a row with its key, each value as text.
-type keyedRow struct {
-	place   Place
-	version uint64
-	values  []string
-}
-
-var errStopped = errors.New("nobody reads on")
-
-// keyedRows reads a table in the order of its key. The key comes a second time as
-// it is, because it is compared.
-func (a *Archive) keyedRows(ctx context.Context, t *columnSet, where, version, thenBy string) iter.Seq2[*keyedRow, error] {
-	columns := []string{"account_id", "business_day", "order_id", version}
-	for i, name := range t.names {
-		value := "toString(" + name + ")"
-		if strings.HasPrefix(t.kinds[i], "Nullable") {
-			value = "ifNull(" + value + ", '')"
-		}
-		columns = append(columns, value)
-	}
-	query := "SELECT " + strings.Join(columns, ", ") + " FROM " + t.table + " WHERE " + where + " ORDER BY account_id, business_day, order_id" + thenBy
-	return func(yield func(*keyedRow, error) bool) {
-		err := a.Each(ctx, query, func(rows driver.Rows) error {
-			var account, order uuid.UUID
-			var day time.Time
-			row := &keyedRow{values: make([]string, len(t.names))}
-			targets := []any{&account, &day, &order, &row.version}
-			for i := range row.values {
-				targets = append(targets, &row.values[i])
-			}
-			if err := rows.Scan(targets...); err != nil {
-				return err
-			}
-			if row.place = placeOf(account, day, order); !yield(row, nil) {
-				return errStopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(nil, err)
-		}
-	}
-}
-
-// placeOf makes a place of what was read.
-func placeOf(account uuid.UUID, day time.Time, order uuid.UUID) Place {
+// readPlace makes a place of what was read.
+func readPlace(account uuid.UUID, day time.Time, order uuid.UUID) Place {
 	y, m, d := day.Date()
 	return Place{Account: delivery.AccountID(account), Day: time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul), Order: delivery.OrderID(order)}
-}
-
-// ComparePlaces tells which of two comes first in Stored's order: it compares as
-// ClickHouse sorts the tables' keys.
-func ComparePlaces(a, b Place) int {
-	return cmp.Or(
-		compareIDs(a.Account, b.Account),
-		a.Day.Compare(b.Day),
-		compareIDs(a.Order, b.Order),
-	)
-}
-
-// compareIDs compares as ClickHouse sorts UUIDs: by their second halves first.
-func compareIDs(a, b [16]byte) int {
-	return cmp.Or(bytes.Compare(a[8:], b[8:]), bytes.Compare(a[:8], b[:8]))
 }
 
 // Sums is what reports sum up of a stored order.
@@ -239,9 +194,8 @@ func (s *Stored) Flaws() (flaws []string) {
 
 // Differences compares what is stored with what should be: the row of an order,
 // and of all its events. Each is a clause for people that names a column, such as
-// orders.status or order_events[3].at, or a row. store_name and tax_number are
-// left out: they are what the store was called when the order was exported. So is
-// the epoch of the creation's event, which orders do not keep.
+// orders.status or order_events[3].at, or a row. Volatile columns are left out, and
+// so is the epoch of the creation's event, which orders do not keep.
 func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	const noRow, aRow = "no row", "a row"
 	differs := func(what, have, wanted string) {
@@ -249,41 +203,34 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 			found = append(found, fmt.Sprintf("%s is %q, should be %q", what, have, wanted))
 		}
 	}
-	if s.order == nil {
-		differs(orders.table, noRow, aRow)
-	} else {
-		orders.compare(orders.table, want, s.order, "", differs)
+	compare := func(t *table, name string, want any, have []string, except string) {
+		if have == nil {
+			differs(name, noRow, aRow)
+			return
+		}
+		row := reflect.ValueOf(want).Elem()
+		for i, c := range t.columns {
+			if !c.volatile && c.name != except {
+				differs(name+"."+c.name, have[i], c.text(row))
+			}
+		}
 	}
-	stored := map[uint32][]string{}
-	for _, e := range s.events {
-		stored[e.sequence] = e.values
-	}
+	compare(orders, orders.name, want, s.order, "")
+	expected := map[uint32]bool{}
 	for i := range events {
-		sequence := delivery.Sequence(events[i].Version)
-		name, except := fmt.Sprintf("%s[%d]", orderEvents.table, sequence), ""
+		sequence, except := delivery.Sequence(events[i].Version), ""
 		if sequence == 1 {
 			except = "version"
 		}
-		if values := stored[sequence]; values == nil {
-			differs(name, noRow, aRow)
-		} else {
-			orderEvents.compare(name, &events[i], values, except, differs)
-		}
-		delete(stored, sequence)
+		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), &events[i], s.events[sequence], except)
+		expected[sequence] = true
 	}
-	for _, sequence := range slices.Sorted(maps.Keys(stored)) {
-		differs(fmt.Sprintf("%s[%d]", orderEvents.table, sequence), aRow, noRow)
+	for _, sequence := range slices.Sorted(maps.Keys(s.events)) {
+		if !expected[sequence] {
+			differs(fmt.Sprintf("%s[%d]", orderEvents.name, sequence), aRow, noRow)
+		}
 	}
 	return found
-}
-
-// compare passes the values of all columns that derive from the order to differs.
-func (t *table[R]) compare(name string, want *R, have []string, except string, differs func(what, have, want string)) {
-	for i, c := range t.columns {
-		if !c.unstable && c.name != except {
-			differs(name+"."+c.name, have[i], c.text(want))
-		}
-	}
 }
 
 // Describe is the stored row of orders in words, for an order that should not be
@@ -295,7 +242,7 @@ func (s *Stored) Describe() string {
 	var parts []string
 	for i, value := range s.order {
 		if value != "" {
-			parts = append(parts, orders.names[i]+"="+value)
+			parts = append(parts, orders.columns[i].name+"="+value)
 		}
 	}
 	return strings.Join(parts, " ")

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"pgregory.net/rapid"
-
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -37,9 +34,6 @@ func TestStored_Selects(t *testing.T) {
 		got := stored(t, a, c.selection)
 		if len(got) != c.want {
 			t.Errorf("%s: %d orders, want %d", what, len(got), c.want)
-		}
-		if !slices.IsSortedFunc(got, func(a, b *Stored) int { return ComparePlaces(a.Place, b.Place) }) {
-			t.Errorf("%s: not sorted", what)
 		}
 	}
 }
@@ -69,7 +63,7 @@ func TestStored_Refusals(t *testing.T) {
 	a := idleArchive(t)
 	for want, s := range map[string]Selection{
 		"no day is from 2026-11-21 to 2026-11-20": {From: noon, To: noon.AddDate(0, 0, -1)},
-		"at most 10000 of each":                   {From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed+1)},
+		"at most 10000 can":                       {From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed+1)},
 	} {
 		for _, err := range a.Stored(t.Context(), s) {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -78,7 +72,7 @@ func TestStored_Refusals(t *testing.T) {
 		}
 	}
 	// The longest list fits.
-	if got := stored(t, a, Selection{From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed), Orders: make([]delivery.OrderID, MaxListed)}); len(got) != 0 {
+	if got := stored(t, a, Selection{From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed)}); len(got) != 0 {
 		t.Errorf("%d orders", len(got))
 	}
 }
@@ -125,8 +119,7 @@ func TestDifferences_FindEveryColumn(t *testing.T) {
 	for column := range columns {
 		o := newOrder(account(1), len(all), noon, toDelivered...)
 		o.OrderedAt = noon.Add(-time.Minute)
-		row := OrderOf(o, nil)
-		all, places, wrong[o.ID] = append(all, o), append(places, row.Place()), column
+		all, places, wrong[o.ID] = append(all, o), append(places, PlaceOf(o)), column
 	}
 	noError(t, a.Insert(t.Context(), batchOf(all...)))
 	for id, column := range wrong {
@@ -163,8 +156,7 @@ func TestPlaces_MisplacedRowsAreFoundAndRemoved(t *testing.T) {
 	var right []Place
 	for i := range 50 {
 		o := newOrder(account(i%5), i, noon.AddDate(0, 0, i%2), delivery.Assigned)
-		row := OrderOf(o, nil)
-		all, right = append(all, o), append(right, row.Place())
+		all, right = append(all, o), append(right, PlaceOf(o))
 	}
 	noError(t, a.Insert(t.Context(), batchOf(all...)))
 	wrong, err := a.Misplaced(t.Context(), right)
@@ -211,25 +203,4 @@ func TestAccountsOf_Counts(t *testing.T) {
 	if len(counts) != 3 {
 		t.Errorf("%d accounts", len(counts))
 	}
-}
-
-// The engine's order of UUIDs is the one that readers are merged by.
-func TestCompareIDs_IsTheEnginesOrder(t *testing.T) {
-	t.Parallel()
-	a := idleArchive(t)
-	rapid.Check(t, func(r *rapid.T) {
-		bytesOf := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff}), 16, 16)
-		ids := rapid.SliceOfN(bytesOf, 2, 50).Draw(r, "ids")
-		sorted := make([]uuid.UUID, len(ids))
-		texts := make([]string, len(ids))
-		for i, b := range ids {
-			sorted[i] = uuid.UUID(b)
-			texts[i] = "toUUID('" + sorted[i].String() + "')"
-		}
-		slices.SortFunc(sorted, func(a, b uuid.UUID) int { return compareIDs(a, b) })
-		got := one[[]uuid.UUID](t, a, "SELECT arraySort(["+strings.Join(texts, ", ")+"])")
-		if !slices.Equal(got, sorted) {
-			r.Errorf("%v, the engine has %v", sorted, got)
-		}
-	})
 }

@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -31,111 +33,57 @@ const (
 	retired               // it has left Redis: ClickHouse has the only record
 )
 
-// suspect is an order that differed when it was compared.
-type suspect struct {
-	place   archive.Place
-	kind    kind
-	version uint64 // in Redis; 0: Redis does not hold it
-	what    []string
-}
+// differences are by order; of an order with several differing rows one is kept.
+type differences map[delivery.OrderID]Difference
 
-// suspects are by order; of an order with several differing rows one is kept.
-type suspects map[delivery.OrderID]suspect
-
-func (s suspects) ids() []delivery.OrderID { return slices.Collect(maps.Keys(s)) }
+func (d differences) ids() []delivery.OrderID { return slices.Collect(maps.Keys(d)) }
 
 // findings are the result of one comparison.
 type findings struct {
 	compared, retired int
-	differing         suspects
+	differing         differences
 	sums              sums
 }
 
-// walk compares what a selection finds in ClickHouse with the orders that belong
-// at these places. Both sides are read in the same order, so that memory does
-// not grow with the number of orders.
-func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, places []archive.Place) (*findings, error) {
-	f := &findings{differing: suspects{}}
-	slices.SortFunc(places, archive.ComparePlaces)
-	held := &heldOrders{reconciler: r, places: places}
-	// advance compares the held orders up to a stored one, and reports whether that
-	// is held, too; nil: all that are left.
-	advance := func(to *archive.Stored) (found bool, err error) {
-		for {
-			o, err := held.peek(ctx)
-			if o == nil || err != nil {
-				return false, err
-			}
-			order := -1
-			if to != nil {
-				order = archive.ComparePlaces(placeOf(o), to.Place)
-			}
-			if order > 0 {
-				return false, nil
-			}
-			held.ahead = held.ahead[1:]
-			if order == 0 {
-				f.compare(o, to)
-				return true, nil
-			}
-			f.missing(o)
-		}
+// walk compares what a selection of one day finds in ClickHouse with Redis, and
+// looks for those of the ids that it does not find. Of the orders' contents memory
+// holds ordersAtOnce.
+func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, ids []delivery.OrderID) (*findings, error) {
+	f := &findings{differing: differences{}}
+	missing := make(map[delivery.OrderID]bool, len(ids))
+	for _, id := range ids {
+		missing[id] = true
 	}
-	var others []*archive.Stored // of which Redis holds nothing at this place
-	for stored, err := range r.archive.Stored(ctx, selection) {
+	var stored []*archive.Stored
+	for one, err := range r.archive.Stored(ctx, selection) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := advance(stored)
-		if err != nil {
-			return nil, err
-		}
-		if found {
+		if stored = append(stored, one); len(stored) < ordersAtOnce {
 			continue
 		}
-		if others = append(others, stored); len(others) >= ordersAtOnce {
-			if err := r.compareOthers(ctx, f, others); err != nil {
-				return nil, err
-			}
-			others = others[:0]
-		}
-	}
-	if _, err := advance(nil); err != nil {
-		return nil, err
-	}
-	return f, r.compareOthers(ctx, f, others)
-}
-
-func placeOf(o *delivery.Order) archive.Place {
-	return archive.Place{Account: o.Account, Day: archive.BusinessDay(o.CreatedAt), Order: o.ID}
-}
-
-// heldOrders reads orders from Redis in the order of their places.
-type heldOrders struct {
-	reconciler *Reconciler
-	places     []archive.Place
-	ahead      []*delivery.Order // read and not yet compared
-}
-
-// peek is the next order that Redis holds; nil at the end. One that was retired
-// in between is passed over.
-func (h *heldOrders) peek(ctx context.Context) (*delivery.Order, error) {
-	for len(h.ahead) == 0 {
-		if len(h.places) == 0 {
-			return nil, nil
-		}
-		part := h.places[:min(len(h.places), ordersAtOnce)]
-		h.places = h.places[len(part):]
-		ids := make([]delivery.OrderID, len(part))
-		for i, p := range part {
-			ids[i] = p.Order
-		}
-		var err error
-		if h.ahead, err = h.reconciler.read(ctx, ids); err != nil {
+		if err := r.compareStored(ctx, f, stored, missing); err != nil {
 			return nil, err
 		}
+		stored = stored[:0]
 	}
-	return h.ahead[0], nil
+	if err := r.compareStored(ctx, f, stored, missing); err != nil {
+		return nil, err
+	}
+	for part := range slices.Chunk(slices.Collect(maps.Keys(missing)), ordersAtOnce) {
+		orders, err := r.read(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range orders {
+			if place := archive.PlaceOf(o); place.Day.Equal(selection.From) {
+				f.compared++
+				f.sums.addOrder(o)
+				f.differing[o.ID] = Difference{Place: place, version: o.Version, What: []string{"it is not in ClickHouse"}}
+			}
+		}
+	}
+	return f, nil
 }
 
 // read is those of the orders that Redis holds and that can be read; the others
@@ -145,28 +93,11 @@ func (r *Reconciler) read(ctx context.Context, ids []delivery.OrderID) ([]*deliv
 	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil }), err
 }
 
-func (f *findings) compare(o *delivery.Order, stored *archive.Stored) {
-	f.compared++
-	f.sums.addOrder(o)
-	want := archive.OrderOf(o, nil)
-	if differences := stored.Differences(&want, archive.EventsOf(o)); len(differences) > 0 {
-		f.differing[o.ID] = suspect{place: stored.Place, version: o.Version, what: differences}
-	}
-}
-
-func (f *findings) missing(o *delivery.Order) {
-	f.compared++
-	f.sums.addOrder(o)
-	f.differing[o.ID] = suspect{place: placeOf(o), version: o.Version, what: []string{"it is not in ClickHouse"}}
-}
-
-// compareOthers checks rows for which Redis holds no order at this place.
-func (r *Reconciler) compareOthers(ctx context.Context, f *findings, others []*archive.Stored) error {
-	if len(others) == 0 {
-		return nil
-	}
-	ids := make([]delivery.OrderID, len(others))
-	for i, s := range others {
+// compareStored compares rows with what Redis says of their orders. Those that it
+// holds at the same place are not missing.
+func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*archive.Stored, missing map[delivery.OrderID]bool) error {
+	ids := make([]delivery.OrderID, len(stored))
+	for i, s := range stored {
 		ids[i] = s.Order
 	}
 	// Orders first: one that is retired in between is then still known.
@@ -174,89 +105,104 @@ func (r *Reconciler) compareOthers(ctx context.Context, f *findings, others []*a
 	if err != nil {
 		return err
 	}
-	gone, err := r.ledger.Orders.Retired(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for i, s := range others {
-		x := suspect{place: s.Place}
+	var absent []*archive.Stored
+	for i, s := range stored {
+		o := orders[i]
 		switch {
 		case unreadable[s.Order] != nil:
 			// Reported at the end of the run. The sums take ClickHouse's word.
 			if f.sums.addStored(s) != nil {
 				f.sums.open++ // no sums without it
 			}
-		case orders[i] != nil && placeOf(orders[i]) != s.Place:
-			right := placeOf(orders[i])
-			x.kind, x.what = misplaced, []string{"it belongs to account " + right.Account.String() + " and day " + right.Day.Format(time.DateOnly)}
-		case orders[i] != nil:
-			// Created since the index was made: it is compared next time.
-		case gone[i]:
-			f.retired++
-			if x.kind, x.what = retired, s.Flaws(); len(x.what) == 0 {
-				err = f.sums.addStored(s) // Flaws has tried it
-			}
+		case o == nil:
+			absent = append(absent, s)
+		case archive.PlaceOf(o) != s.Place:
+			right := archive.PlaceOf(o)
+			f.differing[o.ID] = Difference{Place: s.Place, kind: misplaced,
+				What: []string{"it belongs to account " + right.Account.String() + " and day " + right.Day.Format(time.DateOnly)}}
 		default:
-			x.kind, x.what = unknown, []string{"Redis never had it: " + s.Describe()}
-		}
-		if len(x.what) > 0 {
-			f.differing[s.Order] = x
+			delete(missing, o.ID)
+			f.compared++
+			f.sums.addOrder(o)
+			want := archive.OrderOf(o, nil)
+			if what := s.Differences(&want, archive.EventsOf(o)); len(what) > 0 {
+				f.differing[o.ID] = Difference{Place: s.Place, version: o.Version, What: what}
+			}
 		}
 	}
-	return err
+	return r.checkAbsent(ctx, f, absent)
 }
 
-// recheck compares suspects until each has turned out to be equal, different or
-// always changing. Before each round the exporter has passed what was in the
-// streams after the one before, so what still differs then is not merely late.
-func (r *Reconciler) recheck(ctx context.Context, s *Scope, d *Day, suspected suspects) error {
-	for check := 1; len(suspected) > 0; check++ {
-		if err := r.awaitExporter(ctx, s); err != nil {
-			return err
+// checkAbsent checks rows of orders that Redis does not hold.
+func (r *Reconciler) checkAbsent(ctx context.Context, f *findings, absent []*archive.Stored) error {
+	ids := make([]delivery.OrderID, len(absent))
+	for i, s := range absent {
+		ids[i] = s.Order
+	}
+	gone, err := r.ledger.Orders.Retired(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, s := range absent {
+		x := Difference{Place: s.Place, kind: retired}
+		if !gone[i] {
+			x.kind, x.What = unknown, []string{"Redis never had it: " + s.Describe()}
+		} else {
+			f.retired++
+			x.What = s.Flaws()
 		}
-		differing, err := r.check(ctx, d.Day, suspected)
-		if err != nil {
+		if len(x.What) > 0 {
+			f.differing[s.Order] = x
+		} else if err := f.sums.addStored(s); err != nil {
 			return err
-		}
-		for id, before := range suspected {
-			now, differs := differing[id]
-			switch {
-			case differs && now.version != before.version && check < maxChecks:
-				suspected[id] = now
-				continue
-			case differs && now.version != before.version:
-				d.Moving++
-			case differs:
-				d.Differences = append(d.Differences, Difference{Place: now.place, What: now.what, kind: now.kind, version: now.version})
-			}
-			delete(suspected, id)
 		}
 	}
-	slices.SortFunc(d.Differences, func(a, b Difference) int { return archive.ComparePlaces(a.Place, b.Place) })
 	return nil
 }
 
-// check compares some orders of a day.
-func (r *Reconciler) check(ctx context.Context, day time.Time, suspected suspects) (suspects, error) {
-	differing := suspects{}
-	for part := range slices.Chunk(suspected.ids(), ordersAtOnce) {
-		orders, err := r.read(ctx, part)
-		if err != nil {
-			return nil, err
+// recheck compares suspects until each has turned out to be equal, different or
+// always changing, and returns those that differ. Before each round the exporter has
+// passed what was in the streams after the one before, so what still differs then is
+// not merely late.
+func (r *Reconciler) recheck(ctx context.Context, s *Scope, day time.Time, suspects differences) (differing differences, moving int, err error) {
+	differing = differences{}
+	suspects = maps.Clone(suspects)
+	for check := 1; len(suspects) > 0; check++ {
+		if err := r.awaitExporter(ctx, s); err != nil {
+			return nil, 0, err
 		}
-		var places []archive.Place
-		for _, o := range orders {
-			if p := placeOf(o); p.Day.Equal(day) {
-				places = append(places, p)
+		found := differences{}
+		for ids := range slices.Chunk(suspects.ids(), ordersAtOnce) {
+			part, err := r.walk(ctx, archive.Selection{From: day, To: day, Orders: ids}, ids)
+			if err != nil {
+				return nil, 0, err
 			}
+			maps.Copy(found, part.differing)
 		}
-		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Orders: part}, places)
-		if err != nil {
-			return nil, err
+		for id, before := range suspects {
+			now, differs := found[id]
+			changed := differs && now.version != before.version
+			if changed && check < maxChecks {
+				suspects[id] = now
+				continue
+			}
+			switch {
+			case changed:
+				moving++
+			case differs:
+				differing[id] = now
+			}
+			delete(suspects, id)
 		}
-		maps.Copy(differing, found.differing)
 	}
-	return differing, nil
+	return differing, moving, nil
+}
+
+// sorted are the differences by account and order.
+func (d differences) sorted() []Difference {
+	return slices.SortedFunc(maps.Values(d), func(a, b Difference) int {
+		return cmp.Or(bytes.Compare(a.Account[:], b.Account[:]), bytes.Compare(a.Order[:], b.Order[:]))
+	})
 }
 
 // awaitExporter returns once everything that is in the streams now has been

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,30 +16,24 @@ import (
 // they claim a later version or lie elsewhere. Of what has left Redis nothing is
 // ever removed.
 func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
-	repairable := suspects{}
-	for i := range d.Differences {
-		x := &d.Differences[i]
+	repairable := differences{}
+	for _, x := range d.Differences {
 		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.RemoveUnknown {
-			repairable[x.Order] = suspect{place: x.Place, kind: x.kind}
+			repairable[x.Order] = x
 		}
-	}
-	if len(repairable) == 0 {
-		return nil
 	}
 	if err := r.storeAgain(ctx, repairable); err != nil {
 		return err
 	}
-	left, err := r.stillDiffering(ctx, s, d.Day, repairable)
+	left, _, err := r.recheck(ctx, s, d.Day, repairable)
 	if err != nil {
 		return err
 	}
-	if len(left) > 0 {
-		if err := r.replace(ctx, left, repairable); err != nil {
-			return err
-		}
-		if left, err = r.stillDiffering(ctx, s, d.Day, left); err != nil {
-			return err
-		}
+	if err := r.replace(ctx, left, repairable); err != nil {
+		return err
+	}
+	if left, _, err = r.recheck(ctx, s, d.Day, left); err != nil {
+		return err
 	}
 	for i := range d.Differences {
 		x := &d.Differences[i]
@@ -51,24 +44,10 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	return nil
 }
 
-// stillDiffering is those of the suspects that differ, and not because they have
-// changed meanwhile and are not exported yet.
-func (r *Reconciler) stillDiffering(ctx context.Context, s *Scope, day time.Time, suspected suspects) (suspects, error) {
-	after := &Day{Day: day}
-	if err := r.recheck(ctx, s, after, maps.Clone(suspected)); err != nil {
-		return nil, err
-	}
-	left := suspects{}
-	for i := range after.Differences {
-		x := &after.Differences[i]
-		left[x.Order] = suspect{place: x.Place, kind: x.kind, version: x.version, what: x.What}
-	}
-	return left, nil
-}
-
-// storeAgain stores what Redis holds of these orders, and notes its version.
-func (r *Reconciler) storeAgain(ctx context.Context, suspected suspects) error {
-	for part := range slices.Chunk(suspected.ids(), ordersAtOnce) {
+// storeAgain stores what Redis holds of these orders, and notes its version: an
+// order that changes afterwards is not exported yet.
+func (r *Reconciler) storeAgain(ctx context.Context, differing differences) error {
+	for part := range slices.Chunk(differing.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
 			return err
@@ -77,9 +56,9 @@ func (r *Reconciler) storeAgain(ctx context.Context, suspected suspects) error {
 			return err
 		}
 		for _, o := range orders {
-			x := suspected[o.ID]
+			x := differing[o.ID]
 			x.version = o.Version
-			suspected[o.ID] = x
+			differing[o.ID] = x
 		}
 	}
 	return nil
@@ -96,7 +75,7 @@ func (r *Reconciler) store(ctx context.Context, orders []*delivery.Order) error 
 // replace removes the rows of orders that storing again has not repaired, wherever
 // they lie, and stores what Redis holds of them. Until then, for moments, reports
 // miss these orders.
-func (r *Reconciler) replace(ctx context.Context, differing, repairable suspects) error {
+func (r *Reconciler) replace(ctx context.Context, differing, repairable differences) error {
 	for part := range slices.Chunk(differing.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
@@ -104,7 +83,7 @@ func (r *Reconciler) replace(ctx context.Context, differing, repairable suspects
 		}
 		right := make([]archive.Place, len(orders))
 		for i, o := range orders {
-			right[i] = placeOf(o)
+			right[i] = archive.PlaceOf(o)
 		}
 		wrong, err := r.archive.Misplaced(ctx, right)
 		if err != nil {
@@ -113,7 +92,7 @@ func (r *Reconciler) replace(ctx context.Context, differing, repairable suspects
 		remove := slices.Concat(right, wrong)
 		for _, id := range part {
 			if x := differing[id]; x.kind == repairable[id].kind {
-				remove = append(remove, x.place)
+				remove = append(remove, x.Place)
 			}
 		}
 		if err := r.exchange(ctx, remove, orders); err != nil {

@@ -198,21 +198,23 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	if err != nil {
 		return nil, err
 	}
-	differing := suspects{}
+	suspects := differences{}
 	var expected sums
 	for _, share := range shares {
-		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.places)
+		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.orders)
 		if err != nil {
 			return nil, err
 		}
 		d.Compared += found.compared
 		d.Retired += found.retired
 		expected.add(found.sums)
-		maps.Copy(differing, found.differing)
+		maps.Copy(suspects, found.differing)
 	}
-	if err := r.recheck(ctx, s, d, differing); err != nil {
+	differing, moving, err := r.recheck(ctx, s, day, suspects)
+	if err != nil {
 		return nil, err
 	}
+	d.Differences, d.Moving = differing.sorted(), moving
 	if s.Fix {
 		if err := r.fix(ctx, s, d); err != nil {
 			return nil, err
@@ -224,10 +226,10 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 // shareSize is about how many orders are compared together.
 const shareSize = 20_000
 
-// share is some accounts with the places of the orders that Redis holds of them.
+// share is some accounts with the orders that Redis holds of them.
 type share struct {
 	accounts []delivery.AccountID
-	places   []archive.Place
+	orders   []delivery.OrderID
 }
 
 // shares cuts the accounts that either side knows on a day into shares.
@@ -250,9 +252,7 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 		}
 		last := &shares[len(shares)-1]
 		last.accounts = append(last.accounts, account)
-		for _, id := range held[account] {
-			last.places = append(last.places, archive.Place{Account: account, Day: day, Order: id})
-		}
+		last.orders = append(last.orders, held[account]...)
 		size += count
 	}
 	return shares, nil

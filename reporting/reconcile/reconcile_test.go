@@ -213,7 +213,7 @@ func TestReconcile_OrderMovesDuringTheLook(t *testing.T) {
 	p := s.NewProxy("")
 	var once sync.Once
 	p.Guard(func(statement string) bool {
-		if strings.Contains(statement, "toString(external_order_id)") {
+		if strings.Contains(statement, "SELECT account_id, business_day, order_id") {
 			once.Do(func() { s.Move(o, delivery.Assigned, s.today.Add(14*time.Hour)) })
 		}
 		return true
