@@ -13,3 +13,15 @@ func TestCheckAddr_TakesWhatCanBeListenedOn(t *testing.T) {
 		}
 	}
 }
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", ":80": "127.0.0.1:80", "0.0.0.0:80": "127.0.0.1:80",
+		"[::]:80": "127.0.0.1:80", "[::1]:80": "[::1]:80", "host:80": "host:80", "nonsense": "nonsense",
+	} {
+		if got := Reachable(addr); got != want {
+			t.Errorf("Reachable(%q) = %q, want %q", addr, got, want)
+		}
+	}
+}

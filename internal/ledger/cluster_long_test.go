@@ -20,7 +20,7 @@ import (
 
 func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Helper()
-	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3))(t)
+	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3, 0))(t)
 	t.Cleanup(cluster.Stop)
 	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })

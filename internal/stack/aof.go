@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// mendTail takes what a crash has left unfinished off the end of the append-only
+// repairTail takes what a crash has left unfinished off the end of the append-only
 // file below dir, back to where the last whole command or transaction ends. None
 // of it was acknowledged.
 //
@@ -19,10 +19,10 @@ import (
 // it: if the file ends within a command of a transaction, the transaction's
 // beginning stays, what is written next stands behind it, and the start after
 // that applies the beginning together with what follows: half a script. Elsewhere
-// than here `redis-check-aof --fix` before the start does the same as this.
-//
-// What is wrong in another way is left for the server to refuse.
-func mendTail(dir string) error {
+// than here `redis-check-aof --fix` before the start does the same as this, but it also
+// cuts off everything behind a damaged part. Such a file is left for the server to
+// refuse.
+func repairTail(dir string) error {
 	path, err := NewestAOF(dir)
 	if err != nil || path == "" {
 		return err
@@ -35,7 +35,7 @@ func mendTail(dir string) error {
 		return fmt.Errorf("append-only file: %w", err)
 	}
 	defer file.Close()
-	whole, torn, err := wholeUntil(bufio.NewReaderSize(file, 1<<20))
+	whole, torn, err := wholeUntil(file)
 	if err == nil && torn {
 		err = errors.Join(file.Truncate(whole), file.Sync())
 	}
@@ -64,81 +64,60 @@ func NewestAOF(dir string) (path string, err error) {
 	return path, nil
 }
 
-// errAOF is something that no unfinished write explains.
-var errAOF = errors.New("not a command")
+// errDamaged is something in the file that no unfinished write explains.
+var errDamaged = errors.New("not a command")
 
 // wholeUntil reads commands and says where the last whole one or the last whole
 // transaction ends, and whether an unfinished one follows.
-func wholeUntil(in *bufio.Reader) (whole int64, torn bool, err error) {
-	at, inside := int64(0), false
-	for {
+func wholeUntil(file io.Reader) (whole int64, torn bool, err error) {
+	in := bufio.NewReaderSize(file, 1<<20)
+	for at, inside := int64(0), false; ; {
 		length, name, err := readCommand(in)
 		switch {
-		case err == io.EOF && length == 0: //nolint:errorlint // bufio returns it bare
-			return whole, inside, nil
-		case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF): //nolint:errorlint // bufio returns it bare
-			return whole, true, nil
-		case errors.Is(err, errAOF):
+		case errors.Is(err, io.EOF):
+			return whole, inside || length > 0, nil
+		case errors.Is(err, errDamaged):
 			return 0, false, nil
 		case err != nil:
 			return 0, false, err
 		}
-		at += length
-		switch name {
-		case "MULTI":
-			inside = true
-		case "EXEC":
-			inside = false
-		}
-		if !inside {
+		inside = name == "MULTI" || inside && name != "EXEC"
+		if at += length; !inside {
 			whole = at
 		}
 	}
 }
 
-// readCommand reads one command, or a line of annotation, and tells its length
-// and, of a command without arguments, its name in capitals.
+// readCommand reads one command, or a line of annotation, and returns its length
+// and its name in capitals. After io.EOF the length is what was there.
 func readCommand(in *bufio.Reader) (length int64, name string, err error) {
-	line, err := in.ReadString('\n')
-	length = int64(len(line))
-	if err != nil || line[0] == '#' {
-		return length, "", err
+	header := func(kind byte) (int, error) {
+		line, err := in.ReadString('\n')
+		length += int64(len(line))
+		if err != nil || line[0] == '#' && kind == '*' {
+			return 0, err
+		}
+		n, err := strconv.Atoi(strings.TrimSuffix(line[1:], "\r\n"))
+		if line[0] != kind || err != nil || n < 0 || n > mostBytes {
+			return 0, errDamaged
+		}
+		return n, nil
 	}
-	parts, err := number(line, '*')
-	if err != nil {
-		return length, "", err
+	parts, err := header('*')
+	for i := 0; i < parts && err == nil; i++ {
+		var size, read int
+		if size, err = header('$'); err != nil {
+			break
+		}
+		if i == 0 && size <= len("MULTI") { // a longer name is not asked for
+			text, _ := in.Peek(size) // a short one ends below
+			name = strings.ToUpper(string(text))
+		}
+		read, err = in.Discard(size + 2)
+		length += int64(read)
 	}
-	for range parts {
-		if line, err = in.ReadString('\n'); err != nil {
-			return length + int64(len(line)), "", err
-		}
-		size, err := number(line, '$')
-		if err != nil {
-			return length, "", err
-		}
-		length += int64(len(line)) + int64(size) + 2
-		if parts > 1 {
-			if _, err := in.Discard(size + 2); err != nil {
-				return length, "", err
-			}
-			continue
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return length, "", err
-		}
-		name = strings.ToUpper(string(text[:size]))
-	}
-	return length, name, nil
+	return length, name, err
 }
 
 // mostBytes bounds a string of a command, as Redis does.
 const mostBytes = 512 << 20
-
-func number(line string, kind byte) (int, error) {
-	n, err := strconv.Atoi(strings.TrimSuffix(line[1:], "\r\n"))
-	if line[0] != kind || err != nil || n < 0 || n > mostBytes {
-		return 0, errAOF
-	}
-	return n, nil
-}

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +28,7 @@ func TestWholeUntil(t *testing.T) {
 		"no command":                       {set + "hello\r\n", "", false},
 		"zeros":                            {set + "\x00\x00\x00\x00\r\n", "", false},
 	} {
-		whole, torn, err := wholeUntil(bufio.NewReader(strings.NewReader(c.file)))
+		whole, torn, err := wholeUntil(strings.NewReader(c.file))
 		if err != nil || torn != c.torn || int(whole) != len(c.whole) {
 			t.Errorf("%s: %d, %t, %v; want %d, %t", name, whole, torn, err, len(c.whole), c.torn)
 		}

@@ -25,17 +25,32 @@ func Build(ctx context.Context, dir string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, wanted...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out.Bytes())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out)
 	}
 	return nil
+}
+
+// ModuleDir is the top of this project: the nearest folder at or above the
+// working directory whose go.mod names vendorapi.
+func ModuleDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the project: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(content, []byte("module vendorapi\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("run this inside the project: no go.mod of vendorapi at or above the working directory")
+		}
+	}
 }

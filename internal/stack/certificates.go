@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,46 +29,47 @@ type RedisTLS struct {
 // next start makes a new one.
 const certificateLifetime = 30 * 24 * time.Hour
 
-// Authority is a private CA that lives in memory: its key is never written.
+// Authority is a private CA that exists in memory only: its key is never written.
 type Authority struct {
 	certificate *x509.Certificate
-	key         crypto.Signer
+	key         *ecdsa.PrivateKey
 }
 
 // NewAuthority is a CA whose certificate ends when its last one does.
 func NewAuthority(name string) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("private CA: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certificateLifetime),
+	ca := &Authority{certificate: &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(certificateLifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	}}
+	der, err := ca.sign(ca.certificate, &ca.key)
 	if err != nil {
-		return nil, fmt.Errorf("private CA: %w", err)
+		return nil, err
 	}
-	certificate, err := x509.ParseCertificate(der)
-	return &Authority{certificate: certificate, key: key}, err
+	ca.certificate, err = x509.ParseCertificate(der)
+	return ca, err
+}
+
+// sign makes a key and its certificate; the CA's own is signed by itself.
+func (a *Authority) sign(template *x509.Certificate, key **ecdsa.PrivateKey) (der []byte, err error) {
+	if *key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
+		template.SerialNumber, template.NotBefore = serial(), time.Now().Add(-time.Hour)
+		der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, (*key).Public(), a.key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return der, nil
 }
 
 // Issue writes ca.pem, cert.pem and key.pem into dir: a certificate for names and
 // addresses, good for servers and clients, until the time given (zero: as long as
 // the CA).
 func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisTLS, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
 	if until.IsZero() {
 		until = a.certificate.NotAfter
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: names[0]},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: names[0]}, NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, name := range names {
@@ -79,16 +79,14 @@ func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisT
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	var key *ecdsa.PrivateKey
+	der, err := a.sign(template, &key)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, err
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
 	files := &RedisTLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
-	err = errors.Join(os.MkdirAll(dir, 0o700),
+	err = errors.Join(err, os.MkdirAll(dir, 0o700),
 		writePEM(files.CAFile, "CERTIFICATE", a.certificate.Raw),
 		writePEM(files.CertFile, "CERTIFICATE", der),
 		writePEM(files.KeyFile, "PRIVATE KEY", private))
@@ -107,15 +105,6 @@ func serial() *big.Int {
 
 func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-}
-
-// redisCertificates makes the run's CA and certificate for a Redis on this machine.
-func (s *Stack) redisCertificates() (*RedisTLS, error) {
-	authority, err := NewAuthority("make run")
-	if err != nil {
-		return nil, err
-	}
-	return authority.Issue(s.data.file("keys", "redis-tls"), time.Time{}, "localhost", "127.0.0.1", "::1")
 }
 
 // clientConfig is how this process checks the server, and shows itself where asked.

@@ -34,33 +34,22 @@ type Cluster struct {
 }
 
 // StartCluster starts masters servers (at least 3, as Redis Cluster asks)
-// below dir, shares the slots out equally in order and returns when every node
-// agrees that the cluster is whole. ctx bounds the start only.
-func StartCluster(ctx context.Context, dir string, masters int) (*Cluster, error) {
-	return startCluster(ctx, dir, masters, 0, clusterNodeTimeout)
-}
-
-// StartReplicatedCluster is StartCluster with a replica for each master, which
-// has all its data when this returns. After nodeTimeout, at least a second, a
-// silent master is failed over.
-func StartReplicatedCluster(ctx context.Context, dir string, masters int, nodeTimeout time.Duration) (*Cluster, error) {
-	return startCluster(ctx, dir, masters, 1, nodeTimeout)
-}
-
-func startCluster(ctx context.Context, dir string, masters, replicas int, nodeTimeout time.Duration) (*Cluster, error) {
+// below dir, with so many replicas each, and shares the slots out equally in order. It
+// returns when every node agrees that the cluster is whole and the replicas have all
+// data. ctx bounds the start only.
+func StartCluster(ctx context.Context, dir string, masters, replicas int) (*Cluster, error) {
 	c := &Cluster{}
-	err := c.start(ctx, dir, masters, replicas, nodeTimeout)
-	if err != nil {
+	if err := c.start(ctx, dir, masters, replicas); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int, nodeTimeout time.Duration) error {
+func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) error {
 	create := []string{"--cluster", "create"}
 	for i := range masters * (1 + replicas) {
-		node, err := startNode(ctx, filepath.Join(dir, "node"+strconv.Itoa(i)), nodeTimeout)
+		node, err := startNode(ctx, filepath.Join(dir, "node"+strconv.Itoa(i)))
 		if err != nil {
 			return err
 		}
@@ -71,39 +60,30 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int, 
 	if out, err := exec.CommandContext(ctx, "redis-cli", create...).CombinedOutput(); err != nil {
 		return fmt.Errorf("redis-cli --cluster create: %w\n%s", err, out)
 	}
-	c.URL = c.Nodes[0].URL
-	for i, node := range c.Nodes[1:masters] {
-		c.URL += string("?&"[min(i, 1)]) + "addr=" + node.Addr
-	}
-	if err := c.AwaitWhole(ctx); err != nil {
-		return err
-	}
+	c.URL = c.Nodes[0].URL + "?addr=" + strings.Join(create[3:2+masters], "&addr=")
+	err := c.AwaitWhole(ctx)
 	for _, replica := range c.Nodes[masters:] {
-		if err := c.awaitSynced(ctx, replica); err != nil {
-			return err
-		}
+		err = errors.Join(err, c.AwaitSynced(ctx, replica))
 	}
-	return nil
+	return err
 }
 
-func startNode(ctx context.Context, dir string, nodeTimeout time.Duration) (*Redis, error) {
+func startNode(ctx context.Context, dir string) (*Redis, error) {
 	// The bus has a port of its own: the usual port + 10000 can lie beyond
 	// 65535 for a port that the system gave out.
 	bus, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	return StartRedis(ctx, RedisOptions{
-		Dir: dir,
-		Extra: []string{
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-announce-ip", "127.0.0.1",
-			"--cluster-port", portOf(bus), "--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-			// What a dead master does not hold goes on meanwhile.
-			"--cluster-require-full-coverage", "no",
-			// A new replica gets its data at once, not after 5 s.
-			"--repl-diskless-sync-delay", "0",
-		},
-	})
+	_, port, _ := net.SplitHostPort(bus)
+	return StartRedis(ctx, RedisOptions{Dir: dir, Extra: []string{
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-announce-ip", "127.0.0.1",
+		"--cluster-port", port, "--cluster-node-timeout", strconv.FormatInt(clusterNodeTimeout.Milliseconds(), 10),
+		// What a dead master does not hold goes on meanwhile.
+		"--cluster-require-full-coverage", "no",
+		// A new replica gets its data at once, not after 5 s.
+		"--repl-diskless-sync-delay", "0",
+	}})
 }
 
 // Stop ends every node and waits.
@@ -160,15 +140,13 @@ func view(ctx context.Context, node *Redis) ([]redis.ClusterSlot, error) {
 
 // running are the nodes that have not been stopped or killed.
 func (c *Cluster) running() []*Redis {
-	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node *Redis) bool { return ended(node.process.exited()) })
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node *Redis) bool { return !node.running() })
 }
 
 // poll asks until the answer is nil or clusterTimeout is over.
 func (c *Cluster) poll(ctx context.Context, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		last := ask()
 		if last == nil {
@@ -177,102 +155,43 @@ func (c *Cluster) poll(ctx context.Context, ask func() error) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), last)
-		case <-tick.C:
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
 // Master is the running node that serves a slot in its own view.
 func (c *Cluster) Master(ctx context.Context, slot int) (*Redis, error) {
-	for _, node := range c.running() {
-		ranges, err := view(ctx, node)
-		if err != nil {
-			continue // it may be on its way out; the next one is asked
-		}
-		for _, r := range ranges {
-			if r.Start <= slot && slot <= r.End && r.Nodes[0].Addr == node.Addr {
-				return node, nil
-			}
-		}
+	masters, _ := c.serving(ctx, slot, slot) // one on its way out does not count
+	if len(masters) == 0 {
+		return nil, fmt.Errorf("no node serves slot %d", slot)
 	}
-	return nil, fmt.Errorf("no node serves slot %d", slot)
+	return masters[0], nil
 }
 
 // Masters are the running nodes that serve slots.
 func (c *Cluster) Masters(ctx context.Context) ([]*Redis, error) {
-	var masters []*Redis
+	return c.serving(ctx, 0, clusterSlots-1)
+}
+
+// serving are the running nodes that serve any of these slots in their own view. The
+// error names those that do not answer.
+func (c *Cluster) serving(ctx context.Context, first, last int) (masters []*Redis, faults error) {
 	for _, node := range c.running() {
 		ranges, err := view(ctx, node)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool { return r.Nodes[0].Addr == node.Addr }) {
+		faults = errors.Join(faults, err)
+		if slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+			return r.Start <= last && first <= r.End && r.Nodes[0].Addr == node.Addr
+		}) {
 			masters = append(masters, node)
 		}
 	}
-	return masters, nil
+	return masters, faults
 }
 
-// ReplicaOf waits for a running node that follows the master and has all its
-// data, and returns it.
-func (c *Cluster) ReplicaOf(ctx context.Context, master *Redis) (replica *Redis, err error) {
-	err = c.poll(ctx, func() error {
-		ranges, err := view(ctx, master)
-		if err != nil {
-			return err
-		}
-		for _, r := range ranges {
-			if r.Nodes[0].Addr != master.Addr {
-				continue
-			}
-			for _, node := range c.running() {
-				if slices.ContainsFunc(r.Nodes[1:], func(n redis.ClusterNode) bool { return n.Addr == node.Addr }) {
-					replica = node
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("%s has no replica", master.Addr)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return replica, c.awaitSynced(ctx, replica)
-}
-
-// Failover has a replica take over from its master in an orderly way: the
-// master stops taking writes until the replica has all of them, so nothing is
-// lost. It returns when every node knows.
-func (c *Cluster) Failover(ctx context.Context, replica *Redis) error {
-	err := c.awaitSynced(ctx, replica)
-	if err == nil {
-		_, err = replica.Command(ctx, "CLUSTER", "FAILOVER")
-	}
-	if err != nil {
-		return fmt.Errorf("failover: %w", err)
-	}
-	return c.AwaitPromotion(ctx, replica)
-}
-
-// AwaitPromotion returns when a replica has become a master and every running
-// node knows it and finds the cluster whole.
-func (c *Cluster) AwaitPromotion(ctx context.Context, replica *Redis) error {
-	err := c.poll(ctx, func() error {
-		role, err := replica.Command(ctx, "ROLE")
-		if err == nil && !strings.HasPrefix(role, "master\n") {
-			err = errors.New(replica.Addr + " is still a replica")
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("promotion: %w", err)
-	}
-	return c.AwaitWhole(ctx)
-}
-
-// awaitSynced returns when a node that was a master, or is new, follows its
+// AwaitSynced returns when a node that was a master, or is new, follows its
 // present master and has all its data.
-func (c *Cluster) awaitSynced(ctx context.Context, replica *Redis) error {
+func (c *Cluster) AwaitSynced(ctx context.Context, replica *Redis) error {
 	return c.poll(ctx, func() error {
 		info, err := replica.Command(ctx, "INFO", "replication")
 		if err == nil && (!strings.Contains(info, "role:slave\r\n") || !strings.Contains(info, "master_link_status:up\r\n")) {
@@ -280,39 +199,6 @@ func (c *Cluster) awaitSynced(ctx context.Context, replica *Redis) error {
 		}
 		return err
 	})
-}
-
-// SlotMove is what moving one slot took.
-type SlotMove struct {
-	Keys int
-	Took time.Duration // from the announcement until all masters know the new owner
-}
-
-// MoveSlot moves a slot and all its keys to another master, as `redis-cli
-// --cluster reshard` does, while clients go on. That cannot be told which slot.
-func (c *Cluster) MoveSlot(ctx context.Context, slot int, to *Redis) (SlotMove, error) {
-	began := time.Now()
-	from, err := c.Master(ctx, slot)
-	if err != nil || from == to {
-		return SlotMove{}, err
-	}
-	if err := c.OpenSlot(ctx, slot, from, to); err != nil {
-		return SlotMove{}, fmt.Errorf("move slot %d: %w", slot, err)
-	}
-	move := SlotMove{}
-	for {
-		n, err := c.MoveKeys(ctx, slot, from, to, 100)
-		if err != nil {
-			return move, fmt.Errorf("move slot %d: %w", slot, err)
-		}
-		if n == 0 {
-			break
-		}
-		move.Keys += n
-	}
-	err = c.CloseSlot(ctx, slot, to)
-	move.Took = time.Since(began)
-	return move, err
 }
 
 // OpenSlot announces to both masters that a slot is about to move.

@@ -9,7 +9,7 @@ import (
 
 func TestStartCluster_ServesEverySlot(t *testing.T) {
 	t.Parallel()
-	c, err := StartCluster(t.Context(), t.TempDir(), 3)
+	c, err := StartCluster(t.Context(), t.TempDir(), 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

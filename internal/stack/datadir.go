@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // dataDir is the folder of one run: redis/, keys/, logs/, bin/, demo.json. It
-// is locked while anything that writes into it lives.
+// is locked while anything that writes into it runs.
 type dataDir struct {
 	path string
 	lock *os.File
@@ -52,18 +51,11 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("the data directory %s is in use by another run (process %s): stop that one, or set DATA_DIR to another folder",
 			path, strings.TrimSpace(string(holder)))
 	}
-	return d, d.signLock()
-}
-
-// signLock leaves this process's id for the message of the next one.
-func (d *dataDir) signLock() error {
-	if err := d.lock.Truncate(0); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+	// This process's id is for the message of the next one.
+	if err := os.WriteFile(d.file("lock"), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
+		return nil, fmt.Errorf("data directory: %w", errors.Join(err, d.lock.Close()))
 	}
-	if _, err := d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	return nil
+	return d, nil
 }
 
 func (d *dataDir) file(names ...string) string {
@@ -101,20 +93,24 @@ var keyFiles = map[string]string{
 // tracking links and sealed webhook secrets stay readable. A lost key of the
 // webhooks' secrets is an error: with another one no webhook would be sent.
 func (d *dataDir) secrets() ([]string, error) {
-	if data, err := os.ReadDir(d.file("redis")); err == nil && len(data) > 0 {
-		if _, err := os.Stat(d.file("keys", keyFiles["WEBHOOK_KEYS"])); errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or start again with make clean", d.file("keys", keyFiles["WEBHOOK_KEYS"]))
-		}
+	webhookKeys := d.file("keys", keyFiles["WEBHOOK_KEYS"])
+	_, err := os.Stat(webhookKeys)
+	if data, _ := os.ReadDir(d.file("redis")); len(data) > 0 && errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or start again with make clean", webhookKeys)
 	}
 	var env []string
 	for variable, name := range keyFiles {
 		path := d.file("keys", name)
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			if err := d.write(filepath.Join("keys", name), []byte(freshSecret(variable)+"\n")); err != nil {
-				return nil, fmt.Errorf("generate %s: %w", variable, err)
+		_, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			secret := randomHex()
+			if strings.HasSuffix(variable, "_KEYS") { // a keyring (config.Keys)
+				secret = "k1:" + base64.StdEncoding.EncodeToString(randomKey())
 			}
-		} else if err != nil {
-			return nil, fmt.Errorf("read %s: %w", variable, err)
+			err = d.write(filepath.Join("keys", name), []byte(secret+"\n"))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("generate %s: %w", variable, err)
 		}
 		env = append(env, variable+"=", variable+"_FILE="+path)
 	}
@@ -129,7 +125,7 @@ func (d *dataDir) redisPasswords() (map[string]string, error) {
 		name := filepath.Join("keys", "redis-"+user)
 		content, err := os.ReadFile(d.file(name))
 		if errors.Is(err, os.ErrNotExist) {
-			content = []byte(freshSecret("ADMIN_KEY") + "\n")
+			content = []byte(randomHex() + "\n")
 			err = d.write(name, content)
 		}
 		if err != nil {
@@ -140,21 +136,20 @@ func (d *dataDir) redisPasswords() (map[string]string, error) {
 	return passwords, nil
 }
 
-func freshSecret(variable string) string {
-	var key [32]byte
-	_, _ = rand.Read(key[:])                                 // never fails: crypto/rand ends the process instead
-	if variable == "ADMIN_KEY" || variable == "ENGINE_KEY" { // and what else is sent as it is
-		return hex.EncodeToString(key[:])
-	}
-	return "k1:" + base64.StdEncoding.EncodeToString(key[:])
+func randomKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	return key
 }
 
+func randomHex() string { return hex.EncodeToString(randomKey()) }
+
+// adminKey is the key to present: the first of several while it is rotated.
 func (d *dataDir) adminKey() (string, error) {
 	content, err := os.ReadFile(d.file("keys", keyFiles["ADMIN_KEY"]))
 	if err != nil {
 		return "", fmt.Errorf("read ADMIN_KEY: %w", err)
 	}
-	// Several while it is rotated: the first is what one presents.
 	first, _, _ := strings.Cut(string(content), ",")
 	return strings.TrimSpace(first), nil
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -19,24 +18,19 @@ const (
 	highestFreePort = 32000
 )
 
-var (
-	givenMu sync.Mutex
-	given   = map[int]bool{} // never handed out twice by one process
-)
+var given sync.Map // ports, never handed out twice by one process
 
 // FreeAddr is 127.0.0.1 with a port that was free a moment ago and that this
 // process has not been given before.
 func FreeAddr() (string, error) {
-	givenMu.Lock()
-	defer givenMu.Unlock()
 	for range 1000 {
-		port := lowestFreePort + rand.IntN(highestFreePort-lowestFreePort)
-		addr := "127.0.0.1:" + strconv.Itoa(port)
-		if given[port] || !isFree(addr) {
+		addr := "127.0.0.1:" + strconv.Itoa(lowestFreePort+rand.IntN(highestFreePort-lowestFreePort))
+		if requireFree("", addr) != nil {
 			continue
 		}
-		given[port] = true
-		return addr, nil
+		if _, before := given.LoadOrStore(addr, true); !before {
+			return addr, nil
+		}
 	}
 	return "", errors.New("found no free port on 127.0.0.1")
 }
@@ -53,15 +47,6 @@ func Listen(addr string) (l net.Listener, err error) {
 	return nil, err
 }
 
-func isFree(addr string) bool {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
-}
-
 // requireFree refuses an address that something listens on already, and names
 // the variable that moves it.
 func requireFree(variable, addr string) error {
@@ -72,5 +57,3 @@ func requireFree(variable, addr string) error {
 	}
 	return l.Close()
 }
-
-func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

@@ -2,201 +2,125 @@ package stack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	"vendorapi/internal/stack/child"
 )
 
 // stopGrace is how long a child may take to end after SIGTERM before it is
 // killed. It is longer than any program's own shutdown deadline.
 const stopGrace = 30 * time.Second
 
-// process is one child: a program with everything needed to start it again.
-type process struct {
-	name    string
-	path    string
-	args    []string
-	dir     string    // working directory; empty: this process's own
-	env     []string  // nil: this process's own
-	logPath string    // standard output and error are appended here
-	echo    io.Writer // lines that tell of errors are shown here, too; nil: nowhere
-	inherit *os.File  // kept open in the child; nil: nothing
-	onDeath func()    // called when a run ends that nobody asked to end; nil: nobody is told
+// startTimeout bounds one start of a program that names no other. Programs wait for
+// Redis, so this is the longest time a start takes with Redis at hand.
+const startTimeout = time.Minute
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd     // nil before the first start
-	done  chan struct{} // closed when the present run has ended
-	asked bool          // the present run was asked to end
-	err   error         // how the present run ended; set before done is closed
-	from  int64         // the log's length when the present run began
+// Program is a child process that can be killed and started again on the same
+// addresses. It dies with this process.
+type Program struct {
+	Name  string
+	Path  string
+	Args  []string
+	Env   []string // NAME=value besides this process's own; the last of a name wins
+	Log   string   // file that its output is appended to
+	Ready string   // URL that answers 200 when it is ready; empty: it is at once
+
+	dir     string                      // working directory; empty: this process's own
+	check   func(context.Context) error // in place of Ready; optional
+	timeout time.Duration               // of a start; 0: startTimeout
+	echo    io.Writer                   // lines that report errors are shown here, too; optional
+	inherit *os.File                    // kept open in the child; optional
+	onDeath func(*Program)              // called when a run ends that nobody asked to end; optional
+
+	run atomic.Pointer[run] // the present or last one; nil before the first
 }
 
-// start begins a run. The child gets a process group of its own, so that a
-// Ctrl-C at the terminal reaches this process only and the order of stopping
-// stays in its hands.
-func (p *process) start() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd != nil && !ended(p.done) {
-		return fmt.Errorf("%s already runs", p.name)
+// run is one life of a program.
+type run struct {
+	cmd   *exec.Cmd
+	from  int64 // the log's length when it began
+	asked atomic.Bool
+	done  chan struct{} // closed at its end
+	err   error         // how it ended; set before done is closed
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
 	}
-	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+}
+
+// Start runs the program and returns when it is ready; after Stop or Kill it runs
+// again. ctx bounds the start only.
+func (p *Program) Start(ctx context.Context) error {
+	if p.running() {
+		return fmt.Errorf("%s already runs", p.Name)
+	}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
+	r := &run{cmd: exec.Command(p.Path, p.Args...), done: make(chan struct{})}
 	if info, err := log.Stat(); err == nil {
-		p.from = info.Size()
+		r.from = info.Size()
 	}
-	cmd := p.command(log)
-	if err := child.Start(cmd); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, errors.Join(err, log.Close()))
-	}
-	p.cmd, p.done, p.asked, p.err = cmd, make(chan struct{}), false, nil
-	go p.reap(cmd, p.done, log)
-	return nil
-}
-
-func (p *process) command(log *os.File) *exec.Cmd {
-	cmd := exec.Command(p.path, p.args...)
-	cmd.Dir, cmd.Env = p.dir, p.env
-	cmd.Stdout, cmd.Stderr = log, log
+	r.cmd.Dir, r.cmd.Env = p.dir, append(os.Environ(), p.Env...)
+	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if p.echo != nil {
-		tee := &errorEcho{log: log, name: p.name, out: p.echo}
-		cmd.Stdout, cmd.Stderr = tee, tee
+		tee := &errorEcho{log: log, name: p.Name, out: p.echo}
+		r.cmd.Stdout, r.cmd.Stderr = tee, tee
 	}
 	if p.inherit != nil {
-		cmd.ExtraFiles = []*os.File{p.inherit}
+		r.cmd.ExtraFiles = []*os.File{p.inherit}
 	}
-	return cmd
-}
-
-// reap waits for the end of one run and tells it to whoever waits.
-func (p *process) reap(cmd *exec.Cmd, done chan struct{}, log *os.File) {
-	err := cmd.Wait()
-	_ = log.Close() // the child wrote through descriptors of its own
-	p.mu.Lock()
-	p.err = err
-	asked := p.asked
-	p.mu.Unlock()
-	close(done)
-	if !asked && p.onDeath != nil {
-		p.onDeath()
+	if err := startChild(r.cmd); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, log.Close()))
 	}
+	p.run.Store(r)
+	go func() {
+		r.err = r.cmd.Wait()
+		_ = log.Close() // the child wrote through descriptors of its own
+		close(r.done)
+		if !r.asked.Load() && p.onDeath != nil {
+			p.onDeath(p)
+		}
+	}()
+	return p.AwaitReady(ctx)
 }
 
-// exited is closed when the present run has ended, or when there was none.
-func (p *process) exited() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
-	return p.done
-}
-
-// pid is the process id of the present or last run; 0 before the first.
-func (p *process) pid() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return 0
-	}
-	return p.cmd.Process.Pid
-}
-
-// stop asks the child to end and waits; after stopGrace it is killed.
-func (p *process) stop() {
-	p.end(syscall.SIGTERM)
-	select {
-	case <-p.exited():
-	case <-time.After(stopGrace):
-		p.kill()
-	}
-}
-
-// kill ends the child as a crash would, and waits until it is gone.
-func (p *process) kill() {
-	p.end(syscall.SIGKILL)
-	<-p.exited()
-}
-
-func (p *process) end(s syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd != nil && !ended(p.done) {
-		p.asked = true
-		_ = p.cmd.Process.Signal(s) // it ended in between: that was the aim
-	}
-}
-
-// endedByItself tells whether the present run has ended and was not asked to.
-func (p *process) endedByItself() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cmd != nil && !p.asked && ended(p.done)
-}
-
-// result is nil when the present run has ended with success.
-func (p *process) result() error {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err == nil {
+// AwaitReady returns when the running program says that it is ready. It fails when that
+// ends or ctx does, with the last lines of its log.
+func (p *Program) AwaitReady(ctx context.Context) error {
+	check := p.check
+	switch {
+	case check == nil && p.Ready == "":
 		return nil
+	case check == nil:
+		check = func(ctx context.Context) error { return getOK(ctx, p.Ready) }
 	}
-	return p.failure()
-}
-
-// failure describes how the present run ended, with the last lines of its log.
-func (p *process) failure() error {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err == nil {
-		err = errors.New("exit status 0")
-	}
-	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", p.name, err, p.logPath, p.lastLines(15))
-}
-
-// lastLines is the end of what the present run has logged.
-func (p *process) lastLines(n int) []byte {
-	log, err := os.Open(p.logPath)
-	if err != nil {
-		return nil
-	}
-	defer log.Close()
-	const most = 16 << 10
-	p.mu.Lock()
-	from := p.from
-	p.mu.Unlock()
-	if info, err := log.Stat(); err == nil {
-		from = max(from, info.Size()-most)
-	}
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		return nil
-	}
-	text, _ := io.ReadAll(io.LimitReader(log, most)) // a part is better than nothing
-	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
-	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
-}
-
-// awaitReady asks ready until it answers nil. It fails when the child ends or
-// ctx does, with the child's last words.
-func (p *process) awaitReady(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.timeout, startTimeout))
+	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		last := ready(ctx)
+		last := check(ctx)
 		if last == nil {
 			return nil
 		}
@@ -204,23 +128,165 @@ func (p *process) awaitReady(ctx context.Context, ready func(context.Context) er
 		case <-p.exited():
 			return p.failure()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (%w)\n%s", p.name, ctx.Err(), last, p.lastLines(15))
+			return fmt.Errorf("%s is not ready: %w (%w)\n%s", p.Name, ctx.Err(), last, p.lastLines(15))
 		case <-tick.C:
 		}
 	}
 }
 
-func ended(done <-chan struct{}) bool {
+func getOK(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	}
+	return nil
+}
+
+// Stop asks the program to end (SIGTERM) and waits until it has; after stopGrace it is
+// killed.
+func (p *Program) Stop() {
+	p.signal(syscall.SIGTERM)
 	select {
-	case <-done:
-		return true
-	default:
-		return false
+	case <-p.exited():
+	case <-time.After(stopGrace):
+		p.Kill()
 	}
 }
 
-// errorEcho writes a child's output to its log and shows the lines that tell
-// of errors. exec calls Write from one goroutine.
+// Kill ends the program as a crash would (SIGKILL) and waits.
+func (p *Program) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited()
+}
+
+func (p *Program) signal(s syscall.Signal) {
+	if p.running() {
+		r := p.run.Load()
+		r.asked.Store(true)
+		_ = r.cmd.Process.Signal(s) // it ended in between: that was the aim
+	}
+}
+
+func (p *Program) running() bool {
+	r := p.run.Load()
+	return r != nil && !r.ended()
+}
+
+// exited is closed when the present run has ended, or when there was none.
+func (p *Program) exited() <-chan struct{} {
+	if r := p.run.Load(); r != nil {
+		return r.done
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
+// Wait returns when the present run has ended by itself: nil with success.
+func (p *Program) Wait(ctx context.Context) error {
+	select {
+	case <-p.exited():
+		if r := p.run.Load(); r != nil && r.err != nil {
+			return p.failure()
+		}
+		return nil
+	case <-ctx.Done():
+		p.Stop()
+		return context.Cause(ctx)
+	}
+}
+
+// Check is an error once the present run has ended without being asked to.
+func (p *Program) Check() error {
+	if r := p.run.Load(); r != nil && r.ended() && !r.asked.Load() {
+		return p.failure()
+	}
+	return nil
+}
+
+// PID is the process id of the present or last run; 0 before the first.
+func (p *Program) PID() int {
+	if r := p.run.Load(); r != nil {
+		return r.cmd.Process.Pid
+	}
+	return 0
+}
+
+// OpsURL is the origin of the program's private listener.
+func (p *Program) OpsURL() string { return strings.TrimSuffix(p.Ready, "/readyz") }
+
+// Use makes the next Start run the program of another folder of binaries with
+// the settings of another folder, on the same addresses, with further NAME=value
+// settings that win over the old ones.
+func (p *Program) Use(binDir, configDir string, env ...string) {
+	p.Path = filepath.Join(binDir, p.Name)
+	p.Args = append(slices.Clone(p.Args[:len(p.Args)-1]), filepath.Join(configDir, p.Name+".yaml"))
+	p.Env = append(slices.Clone(p.Env), env...)
+}
+
+// failure describes how the present run ended, with the last lines of its log.
+func (p *Program) failure() error {
+	err := errors.New("exit status 0")
+	if r := p.run.Load(); r != nil && r.err != nil {
+		err = r.err
+	}
+	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", p.Name, err, p.Log, p.lastLines(15))
+}
+
+// lastLines is the end of what the present run has logged, as far as it can be read.
+func (p *Program) lastLines(n int) []byte {
+	const most = 16 << 10
+	log, err := os.Open(p.Log)
+	if err != nil {
+		return nil
+	}
+	defer log.Close()
+	var from int64
+	if r := p.run.Load(); r != nil {
+		from = r.from
+	}
+	if info, err := log.Stat(); err == nil {
+		from = max(from, info.Size()-most)
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(log, from, most))
+	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
+}
+
+// startChild starts cmd so that it does not outlive this process (see attributes). A
+// child's death signal is tied to the thread that started it, not to the process
+// (prctl(2), PR_SET_PDEATHSIG), so one goroutine, which holds its thread for as long as
+// this process lives, starts them all.
+func startChild(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = attributes()
+	result := make(chan error)
+	starter() <- func() { result <- cmd.Start() }
+	return <-result
+}
+
+var starter = sync.OnceValue(func() chan<- func() {
+	starts := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
+	return starts
+})
+
+// errorEcho writes a child's output to its log and shows the lines that report
+// errors. exec calls Write from one goroutine.
 type errorEcho struct {
 	log  io.Writer
 	name string
@@ -228,25 +294,18 @@ type errorEcho struct {
 	line []byte // the unfinished last line
 }
 
+var reportsError = regexp.MustCompile(`level=ERROR|"level":"ERROR"|panic: |fatal error: `)
+
 func (e *errorEcho) Write(b []byte) (int, error) {
 	e.line = append(e.line, b...)
 	for {
-		end := bytes.IndexByte(e.line, '\n')
-		if end < 0 {
+		line, rest, whole := bytes.Cut(e.line, []byte("\n"))
+		if !whole {
 			return e.log.Write(b)
 		}
-		if tellsError(e.line[:end]) {
-			fmt.Fprintf(e.out, "%s: %s\n", e.name, e.line[:end])
+		if reportsError.Match(line) {
+			fmt.Fprintf(e.out, "%s: %s\n", e.name, line)
 		}
-		e.line = append(e.line[:0], e.line[end+1:]...)
+		e.line = rest
 	}
-}
-
-func tellsError(line []byte) bool {
-	for _, mark := range []string{"level=ERROR", `"level":"ERROR"`, "panic: ", "fatal error: "} {
-		if bytes.Contains(line, []byte(mark)) {
-			return true
-		}
-	}
-	return false
 }

@@ -37,22 +37,21 @@ type RedisOptions struct {
 	// Env are further NAME=value settings of its environment.
 	Env []string
 
-	inherit *os.File       // see process.inherit
-	onDeath func(*process) // see process.onDeath; nil: nobody is told
+	inherit *os.File       // see Program.inherit
+	onDeath func(*Program) // see Program.onDeath
 }
 
 // Redis is a private redis-server with the durability of configs/redis.conf
 // (every acknowledged write survives a kill). It dies with this process.
 type Redis struct {
+	*Program
 	URL    string // redis://host:port, rediss:// or unix:///path; with users, the operator's
 	Addr   string
 	Socket string // empty without Unix
 	Dir    string
 
-	socketDir string
-	process   *process
-	users     *Users
-	tls       *RedisTLS
+	users *Users
+	tls   *RedisTLS
 }
 
 // StartRedis starts a redis-server and returns when it answers, its data
@@ -62,20 +61,15 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		return nil, errors.New("start redis: no folder given")
 	}
 	dir, err := filepath.Abs(o.Dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start redis: %w", err)
-	}
-	// Between choosing a free port and listening on it another program can
-	// take it; then the next one is tried. A port that was asked for is not
-	// replaced.
-	attempts := 1
-	if o.Addr == "" {
-		attempts = 5
-	}
-	for ; ; attempts-- {
+	// Between choosing a free port and listening on it another program can take it; then
+	// the next one is tried. A port that was asked for is not replaced.
+	for attempt := 1; ; attempt++ {
 		r, err := newRedis(dir, o)
 		if err != nil {
 			return nil, err
@@ -84,7 +78,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 			return r, nil
 		}
 		r.Stop()
-		if attempts == 1 || !strings.Contains(err.Error(), "Address already in use") {
+		if o.Addr != "" || attempt == 5 || !strings.Contains(err.Error(), "Address already in use") {
 			return nil, err
 		}
 	}
@@ -111,14 +105,24 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	}
 	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS}
 	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host}
-	args = append(args, r.listening(port)...)
+	if o.TLS == nil {
+		args = append(args, "--port", port)
+	} else { // without these a Redis that has TLS built in listens in plain text only
+		r.URL = "rediss://" + addr
+		clients := "no"
+		if o.TLS.AskClients {
+			clients = "yes"
+		}
+		args = append(args, "--port", "0", "--tls-port", port, "--tls-auth-clients", clients, "--tls-protocols", "TLSv1.2 TLSv1.3",
+			"--tls-cert-file", o.TLS.CertFile, "--tls-key-file", o.TLS.KeyFile, "--tls-ca-cert-file", o.TLS.CAFile)
+	}
 	if o.Unix {
-		// A socket's path may have at most 107 bytes, so it gets a short
-		// folder of its own.
-		if r.socketDir, err = os.MkdirTemp("", "vr"); err != nil {
+		// A socket's path may have at most 107 bytes, so it gets a short folder of its own.
+		socketDir, err := os.MkdirTemp("", "vr")
+		if err != nil {
 			return nil, fmt.Errorf("start redis: %w", err)
 		}
-		r.Socket = filepath.Join(r.socketDir, "r.sock")
+		r.Socket = filepath.Join(socketDir, "r.sock")
 		r.URL = "unix://" + r.Socket
 		args = append(args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
 	}
@@ -130,67 +134,32 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		args = append(args, "--aclfile", file)
 		r.URL = r.URLFor(OperatorUser)
 	}
-	r.process = &process{
-		name:    "redis-server",
-		path:    path,
-		args:    append(args, o.Extra...),
-		logPath: filepath.Join(dir, "redis.log"),
-		env:     append(os.Environ(), o.Env...),
-		inherit: o.inherit,
-	}
-	if o.onDeath != nil {
-		r.process.onDeath = func() { o.onDeath(r.process) }
+	r.Program = &Program{
+		Name: "redis-server", Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
+		check: r.answers, timeout: redisStartTimeout, inherit: o.inherit, onDeath: o.onDeath,
 	}
 	return r, nil
-}
-
-// listening are the settings for the port; without TLS a Redis that has it built
-// in listens in plain text only, and the other way round.
-func (r *Redis) listening(port string) []string {
-	if r.tls == nil {
-		return []string{"--port", port}
-	}
-	r.URL = "rediss://" + r.Addr
-	clients := "no"
-	if r.tls.AskClients {
-		clients = "yes"
-	}
-	return []string{
-		"--port", "0", "--tls-port", port, "--tls-auth-clients", clients, "--tls-protocols", "TLSv1.2 TLSv1.3",
-		"--tls-cert-file", r.tls.CertFile, "--tls-key-file", r.tls.KeyFile, "--tls-ca-cert-file", r.tls.CAFile,
-	}
 }
 
 // Start runs the server again on the same folder and addresses after Stop or
 // Kill, and returns when it answers.
 func (r *Redis) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, redisStartTimeout)
-	defer cancel()
-	if r.socketDir != "" {
-		if err := os.MkdirAll(r.socketDir, 0o700); err != nil {
-			return fmt.Errorf("start redis: %w", err)
-		}
+	err := repairTail(r.Dir)
+	if err == nil && r.Socket != "" {
+		err = os.MkdirAll(filepath.Dir(r.Socket), 0o700)
 	}
-	if err := mendTail(r.Dir); err != nil {
+	if err != nil {
 		return fmt.Errorf("start redis: %w", err)
 	}
-	if err := r.process.start(); err != nil {
-		return err
-	}
-	return r.process.awaitReady(ctx, r.answers)
+	return r.Program.Start(ctx)
 }
 
-// Stop ends the server in an orderly way and waits. A stopped one stays
-// stopped. The data stays in Dir.
+// Stop ends the server in an orderly way and waits. The data stays in Dir.
 func (r *Redis) Stop() {
-	r.process.stop()
-	r.removeSocket()
-}
-
-// Kill ends the server as a crash would (SIGKILL) and waits.
-func (r *Redis) Kill() {
-	r.process.kill()
-	r.removeSocket()
+	r.Program.Stop()
+	if r.Socket != "" {
+		_ = os.RemoveAll(filepath.Dir(r.Socket)) // a left-over folder of 0 bytes harms nobody
+	}
 }
 
 // Command gives the server one command, as an operator does, and returns its reply as
@@ -200,7 +169,7 @@ func (r *Redis) Command(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = client.Close() }() // the reply has been read, or there is an error already
+	defer func() { _ = client.Close() }() // nothing is written by it
 	command := make([]any, len(args))
 	for i, arg := range args {
 		command[i] = arg
@@ -237,15 +206,6 @@ func replyText(reply any) string {
 		lines[i] = replyText(item)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// PID is the process id of the present run.
-func (r *Redis) PID() int { return r.process.pid() }
-
-func (r *Redis) removeSocket() {
-	if r.socketDir != "" {
-		_ = os.RemoveAll(r.socketDir) // a left-over folder of 0 bytes harms nobody
-	}
 }
 
 // answers is nil when the server at Addr is this one, not another program that

@@ -135,7 +135,7 @@ func TestStartRedis_GivesUpWithItsContext(t *testing.T) {
 
 func TestStartCluster_RefusesFewerThanThree(t *testing.T) {
 	t.Parallel()
-	if _, err := StartCluster(t.Context(), t.TempDir(), 2); err == nil {
+	if _, err := StartCluster(t.Context(), t.TempDir(), 2, 0); err == nil {
 		t.Error("two masters accepted")
 	}
 }

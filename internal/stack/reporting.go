@@ -21,10 +21,9 @@ func (s *Stack) startClickHouse(ctx context.Context) error {
 		s.Demo.ClickHouseURL = o.ClickHouseURL
 		return nil
 	}
-	s.Demo.ClickHouseURL = "http://" + reachable(o.ClickHouseAddr)
+	s.Demo.ClickHouseURL = origin(o.ClickHouseAddr)
 	s.ClickHouse = s.program("devclickhouse", s.Demo.ClickHouseURL+"/ping", "-addr", o.ClickHouseAddr, "-data", s.data.file("clickhouse"))
-	s.ClickHouse.Name, s.ClickHouse.process.name = "clickhouse", "clickhouse"
-	s.ClickHouse.process.logPath = s.data.file("logs", "clickhouse.log")
+	s.ClickHouse.Name, s.ClickHouse.Log = "clickhouse", s.data.file("logs", "clickhouse.log")
 	return s.run(ctx, s.ClickHouse, o.ClickHouseAddr+", embedded")
 }
 
@@ -54,21 +53,16 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	if err := s.seedPanel(ctx); err != nil {
 		return err
 	}
-	s.Demo.PanelURL = "http://" + reachable(o.PanelAddr)
-	s.Reporting = s.program("reporting", "http://"+reachable(o.ReportingOpsAddr)+"/readyz",
-		"serve", "--config", filepath.Join(s.options.ConfigDir, "reporting.yaml"))
-	s.Reporting.process.env = append(slices.DeleteFunc(s.Reporting.process.env, notForReporting),
+	s.Demo.PanelURL = origin(o.PanelAddr)
+	s.Reporting = s.program("reporting", origin(o.ReportingOpsAddr)+"/readyz", "serve", "--config", s.configFile("reporting"))
+	s.Reporting.Env = append(s.Reporting.Env,
+		// It neither answers vendors nor signs webhooks.
+		"TOKEN_KEYS=", "TOKEN_KEYS_FILE=", "WEBHOOK_KEYS=", "WEBHOOK_KEYS_FILE=",
 		"CLICKHOUSE_URL="+s.ClickHouseURL(), "PANEL_ADDR="+o.PanelAddr, "REPORTING_OPS_ADDR="+o.ReportingOpsAddr,
-		"OPS_URL=http://"+reachable(o.OpsAddr), "PANEL_PROGRAMS=worker=http://"+reachable(o.WorkerOpsAddr),
+		"OPS_URL="+origin(o.OpsAddr), "PANEL_PROGRAMS=worker="+origin(o.WorkerOpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
 		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))
-	return s.run(ctx, s.Reporting, fmt.Sprintf("%s and %s", o.PanelAddr, o.ReportingOpsAddr))
-}
-
-// notForReporting tells the keys that reporting has no use for: it neither
-// answers vendors nor signs webhooks.
-func notForReporting(variable string) bool {
-	return strings.HasPrefix(variable, "TOKEN_KEYS") || strings.HasPrefix(variable, "WEBHOOK_KEYS")
+	return s.run(ctx, s.Reporting, o.PanelAddr+" and "+o.ReportingOpsAddr)
 }
 
 // panelUser is the demo's user, and the name of its token.
@@ -95,7 +89,7 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 }
 
 // panelSecret is what a file of the keys holds. Unless it and the line that
-// stands for it are there, both are made anew.
+// stands for it are there, both are made again.
 func (s *Stack) panelSecret(secretFile, lineFile string, fresh func() (secret, line string, err error)) (string, error) {
 	secret, err := os.ReadFile(s.data.file("keys", secretFile))
 	_, missing := os.Stat(s.data.file("keys", lineFile))

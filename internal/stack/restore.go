@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -22,7 +21,7 @@ type RestoreOptions struct {
 	// BinDir holds binaries that Build made; ClickHouseURL names a ClickHouse that
 	// is there already.
 	BinDir, ClickHouseURL string
-	// Out shows progress; nil: nobody reads it.
+	// Out shows progress; optional.
 	Out io.Writer
 }
 
@@ -31,43 +30,27 @@ type RestoreOptions struct {
 // embedded engine run for as long as that takes. A backup that is damaged is
 // refused before anything is touched.
 func Restore(ctx context.Context, o RestoreOptions) error {
-	if o.Out == nil {
-		o.Out = io.Discard
-	}
-	s := &Stack{deaths: make(chan *process, 16), began: time.Now(), env: append(os.Environ(), NoEngineKey),
-		options: Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out, Env: []string{NoEngineKey}}}
-	defer s.Stop()
-	var err error
-	if s.root, err = ModuleDir(); err != nil {
+	s, err := open(Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out,
+		Env: []string{NoEngineKey}})
+	if err != nil {
 		return err
 	}
+	defer s.Stop()
+	s.env = []string{NoEngineKey}
 	if o.From, err = filepath.Abs(o.From); err != nil {
 		return fmt.Errorf("restore: %w", err)
-	}
-	if s.data, err = openDataDir(o.DataDir); err != nil {
-		return err
 	}
 	if s.options.ClickHouseAddr, err = FreeAddr(); err != nil {
 		return err
 	}
-	steps := []func(context.Context) error{
-		s.build,
-		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, "--check") },
-		func(context.Context) error { return s.makeRoom(o.Replace) },
-		func(ctx context.Context) error {
-			return s.restoreCommand(ctx, o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)
-		},
-		s.startRedis,
-		s.startClickHouse,
-		func(ctx context.Context) error { return s.restoreCommand(ctx, o.From) },
-		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) },
+	command := func(args ...string) step {
+		return func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, args...) }
 	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inOrder(ctx, s.build, command("--check"),
+		func(context.Context) error { return s.moveAside(o.Replace) },
+		command("--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
+		s.startRedis, s.startClickHouse, command(),
+		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) })
 }
 
 // restoringFile is there from a restore's first change to its end: what lies beside
@@ -77,9 +60,9 @@ const restoringFile = "restore-unfinished"
 // restored is what a backup puts back, below the data directory.
 var restored = []string{"redis", "clickhouse", "keys", demoFile, partialFile, envFile}
 
-// makeRoom marks the restore as unfinished and moves aside what is where the backup
+// moveAside marks the restore as unfinished and moves aside what is where the backup
 // goes; without replace that is an error, before anything has changed.
-func (s *Stack) makeRoom(replace bool) error {
+func (s *Stack) moveAside(replace bool) error {
 	var there []string
 	for _, name := range restored {
 		entries, err := os.ReadDir(s.data.file(name))
@@ -109,11 +92,11 @@ func (s *Stack) makeRoom(replace bool) error {
 	return nil
 }
 
-// restoreCommand runs `reporting restore`, which speaks for itself.
+// restoreCommand runs `reporting restore`, which shows its own progress.
 func (s *Stack) restoreCommand(ctx context.Context, from string, args ...string) error {
 	args = append([]string{"restore", "--from", from, "--config", filepath.Join(s.root, "configs", "reporting.yaml")}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
-	cmd.Env = append(slices.Clone(s.env), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
+	cmd.Env = append(append(os.Environ(), s.env...), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
 	cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("restore: reporting restore: %w", err)

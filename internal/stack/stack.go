@@ -1,3 +1,8 @@
+// Package stack starts the whole system as child processes in the order in which they
+// need each other (Redis, gateway, worker and, when asked for, ClickHouse and
+// reporting), waits until each is ready, seeds a demo account and fleet, and stops
+// everything in reverse. `make run`, `make demo`, the system tests and the load tests
+// use it. The children listen on loopback and die with this process.
 package stack
 
 import (
@@ -13,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"vendorapi/internal/stack/client"
+	"vendorapi/internal/config"
 )
 
 // Options say what to start and where. The zero value of a field is its
@@ -56,7 +61,7 @@ type Options struct {
 	ConfigDir string
 	// Env are further NAME=value settings for the programs.
 	Env []string
-	// Out shows progress and the programs' errors; nil: nobody reads them.
+	// Out shows progress and the programs' errors; optional.
 	Out io.Writer
 }
 
@@ -74,49 +79,58 @@ type Stack struct {
 	options Options
 	data    *dataDir
 	root    string
-	env     []string
+	env     []string  // of every program
 	running []stopper // in the order of starting
-	deaths  chan *process
-	began   time.Time
+	deaths  chan *Program
 	// ownPorts are those that the system listens on, where no webhook goes.
 	ownPorts []string
 }
 
 type stopper interface{ Stop() }
 
+type step = func(context.Context) error
+
 // Start brings everything up in order and returns when all of it is ready and
 // demo.json is written. After an error nothing is left running. ctx bounds the
 // start only.
 func Start(ctx context.Context, o Options) (*Stack, error) {
-	if o.Out == nil {
-		o.Out = io.Discard
+	s, err := open(o)
+	if err != nil {
+		return nil, err
 	}
-	s := &Stack{options: o, deaths: make(chan *process, 16), began: time.Now()}
-	if err := s.start(ctx); err != nil {
+	err = inOrder(ctx, s.prepare, s.build, s.startRedis, s.startGateway, s.seed, s.startReceiver, s.startWorker,
+		s.startClickHouse, s.startReporting, s.publish)
+	if err != nil {
 		s.Stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Stack) start(ctx context.Context) error {
-	steps := []func(context.Context) error{
-		s.prepare,
-		s.build,
-		s.startRedis,
-		s.startGateway,
-		s.seed,
-		s.startReceiver,
-		s.startWorker,
-		s.startClickHouse,
-		s.startReporting,
+// open locks the data directory.
+func open(o Options) (*Stack, error) {
+	if o.Out == nil {
+		o.Out = io.Discard
 	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
+	if o.DataDir == "" {
+		return nil, errors.New("start: no data directory given")
+	}
+	s := &Stack{options: o, deaths: make(chan *Program, 16)}
+	var err error
+	if s.root, err = ModuleDir(); err != nil {
+		return nil, err
+	}
+	s.data, err = openDataDir(o.DataDir)
+	return s, err
+}
+
+func inOrder(ctx context.Context, steps ...step) error {
+	for _, do := range steps {
+		if err := do(ctx); err != nil {
 			return err
 		}
 	}
-	return s.publish()
+	return nil
 }
 
 // Wait returns nil when ctx ends, and an error with the last lines of its log
@@ -130,9 +144,9 @@ func (s *Stack) Wait(ctx context.Context) error {
 	}
 }
 
-// died notes an end for Wait. Faults that nobody waits for fill the channel;
-// the first ones are enough.
-func (s *Stack) died(p *process) {
+// died notes an end for Wait. When nobody waits the channel fills up; the first ones
+// are enough.
+func (s *Stack) died(p *Program) {
 	select {
 	case s.deaths <- p:
 	default:
@@ -152,76 +166,54 @@ func (s *Stack) Stop() {
 	}
 }
 
-// prepare locks the data directory, settles every address and generates the
-// keys, so that what cannot work is said before anything starts.
+// prepare settles every address and generates the keys, so that what cannot work is
+// reported before anything starts.
 func (s *Stack) prepare(context.Context) error {
-	var err error
-	if s.options.DataDir == "" {
-		return errors.New("start: no data directory given")
-	}
-	if s.root, err = ModuleDir(); err != nil {
-		return err
-	}
-	if s.options.ConfigDir == "" {
-		s.options.ConfigDir = filepath.Join(s.root, "configs")
-	}
-	if s.data, err = openDataDir(s.options.DataDir); err != nil {
-		return err
-	}
+	o := &s.options
 	if _, err := os.Stat(s.data.file(restoringFile)); err == nil {
 		return fmt.Errorf("a restore into %s has not finished: repeat it with REPLACE=1, or start again with make clean", s.data.path)
 	}
-	type listener struct {
+	for _, l := range []struct {
 		variable string
 		addr     *string
-	}
-	listeners := []listener{
-		{"GATEWAY_ADDR", &s.options.GatewayAddr},
-		{"OPS_ADDR", &s.options.OpsAddr},
-		{"WORKER_OPS_ADDR", &s.options.WorkerOpsAddr},
-		{"RECEIVER_ADDR", &s.options.ReceiverAddr},
-	}
-	if s.options.Reporting {
-		listeners = append(listeners,
-			listener{"PANEL_ADDR", &s.options.PanelAddr},
-			listener{"REPORTING_OPS_ADDR", &s.options.ReportingOpsAddr})
-		if s.options.ClickHouseURL == "" {
-			listeners = append(listeners, listener{"CLICKHOUSE_ADDR", &s.options.ClickHouseAddr})
+		wanted   bool
+	}{
+		{"GATEWAY_ADDR", &o.GatewayAddr, true},
+		{"OPS_ADDR", &o.OpsAddr, true},
+		{"WORKER_OPS_ADDR", &o.WorkerOpsAddr, true},
+		{"RECEIVER_ADDR", &o.ReceiverAddr, true},
+		{"PANEL_ADDR", &o.PanelAddr, o.Reporting},
+		{"REPORTING_OPS_ADDR", &o.ReportingOpsAddr, o.Reporting},
+		{"CLICKHOUSE_ADDR", &o.ClickHouseAddr, o.Reporting && o.ClickHouseURL == ""},
+	} {
+		var err error
+		switch {
+		case !l.wanted:
+			continue
+		case *l.addr == "":
+			*l.addr, err = FreeAddr()
+		default:
+			err = requireFree(l.variable, *l.addr)
 		}
-	}
-	s.ownPorts = nil
-	for _, a := range listeners {
-		if *a.addr == "" {
-			if *a.addr, err = FreeAddr(); err != nil {
-				return err
-			}
-		} else if err := requireFree(a.variable, *a.addr); err != nil {
+		if err != nil {
 			return err
 		}
-		if a.addr != &s.options.ReceiverAddr {
-			s.own(*a.addr)
+		if l.addr != &o.ReceiverAddr {
+			s.own(*l.addr)
 		}
 	}
-	s.ownURL(s.options.ClickHouseURL)
-	return s.settings()
-}
-
-// settings composes the programs' environment: this process's own, then what
-// the options say.
-func (s *Stack) settings() error {
+	s.ownURL(o.ClickHouseURL)
 	secrets, err := s.data.secrets()
 	if err != nil {
 		return err
 	}
-	o := &s.options
 	if o.Courier == "" {
 		o.Courier = "auto"
 	}
 	if o.CourierStep == 0 {
 		o.CourierStep = 5 * time.Second
 	}
-	s.env = append(os.Environ(), secrets...)
-	s.env = append(s.env,
+	s.env = append(secrets,
 		"GATEWAY_ADDR="+o.GatewayAddr,
 		"OPS_ADDR="+o.OpsAddr,
 		"WORKER_OPS_ADDR="+o.WorkerOpsAddr,
@@ -231,62 +223,10 @@ func (s *Stack) settings() error {
 	)
 	if o.Reporting {
 		// Where the gateway's tracking links lead.
-		s.env = append(s.env, "TRACKING_BASE_URL=http://"+reachable(o.PanelAddr)+"/track")
+		s.env = append(s.env, "TRACKING_BASE_URL="+origin(o.PanelAddr)+"/track")
 	}
 	s.env = append(s.env, o.Env...)
 	return nil
-}
-
-func (s *Stack) build(ctx context.Context) (err error) {
-	if s.options.BinDir != "" {
-		// Programs run in the project's folder, so a relative path would be
-		// another one there.
-		s.options.BinDir, err = filepath.Abs(s.options.BinDir)
-		return err
-	}
-	s.options.BinDir = s.data.file("bin")
-	return s.step("build the programs", "", func() error { return Build(ctx, s.options.BinDir) })
-}
-
-func (s *Stack) startRedis(ctx context.Context) error {
-	if s.options.RedisURL != "" {
-		s.env = append(s.env, "REDIS_URL="+s.options.RedisURL)
-		return nil
-	}
-	return s.step("start redis", s.data.file("redis"), func() (err error) {
-		users, certificates, err := s.redisAccess()
-		if err != nil {
-			return err
-		}
-		s.Redis, err = StartRedis(ctx, RedisOptions{
-			Dir:     s.data.file("redis"),
-			Users:   users,
-			TLS:     certificates,
-			inherit: s.data.lock,
-			onDeath: s.died,
-		})
-		if err != nil {
-			return err
-		}
-		s.running = append(s.running, s.Redis)
-		// For the commands that restore; each program has its own instead.
-		s.env = append(s.env, s.redisEnv(BackupUser)...)
-		return nil
-	})
-}
-
-func (s *Stack) startGateway(ctx context.Context) error {
-	s.Gateway = s.program("gateway", "http://"+reachable(s.options.OpsAddr)+"/readyz",
-		"-config", filepath.Join(s.options.ConfigDir, "gateway.yaml"))
-	return s.run(ctx, s.Gateway, s.options.GatewayAddr+" and "+s.options.OpsAddr)
-}
-
-func (s *Stack) startWorker(ctx context.Context) error {
-	s.ownURL(s.RedisURL(WorkerUser))
-	s.env = append(s.env, "OWN_PORTS="+strings.Join(s.ownPorts, ","))
-	s.Worker = s.program("worker", "http://"+reachable(s.options.WorkerOpsAddr)+"/readyz",
-		"-config", filepath.Join(s.options.ConfigDir, "worker.yaml"))
-	return s.run(ctx, s.Worker, s.options.WorkerOpsAddr+", courier "+s.options.Courier)
 }
 
 // own notes the port of an address that the system listens on.
@@ -306,38 +246,99 @@ func (s *Stack) ownURL(text string) {
 	}
 }
 
+// origin is where a program that listens at addr is reached from here.
+func origin(addr string) string { return "http://" + config.Reachable(addr) }
+
+func (s *Stack) build(ctx context.Context) (err error) {
+	if s.options.BinDir != "" {
+		// Programs run in the project's folder, so a relative path would be
+		// another one there.
+		s.options.BinDir, err = filepath.Abs(s.options.BinDir)
+		return err
+	}
+	s.options.BinDir = s.data.file("bin")
+	return s.step("build the programs", "", func() error { return Build(ctx, s.options.BinDir) })
+}
+
+func (s *Stack) startRedis(ctx context.Context) error {
+	if s.options.RedisURL != "" {
+		s.env = append(s.env, "REDIS_URL="+s.options.RedisURL)
+		return nil
+	}
+	return s.step("start redis", s.data.file("redis"), func() error {
+		passwords, err := s.data.redisPasswords()
+		if err != nil {
+			return err
+		}
+		o := RedisOptions{Dir: s.data.file("redis"), Users: &Users{Passwords: passwords, Environment: "sandbox"},
+			inherit: s.data.lock, onDeath: s.died}
+		if s.options.RedisTLS {
+			authority, err := NewAuthority("make run")
+			if err != nil {
+				return err
+			}
+			if o.TLS, err = authority.Issue(s.data.file("keys", "redis-tls"), time.Time{}, "localhost", "127.0.0.1", "::1"); err != nil {
+				return err
+			}
+		}
+		if s.Redis, err = StartRedis(ctx, o); err != nil {
+			return err
+		}
+		s.running = append(s.running, s.Redis)
+		// For the commands that restore; each program has its own instead.
+		s.env = append(s.env, s.redisEnv(BackupUser)...)
+		return nil
+	})
+}
+
+func (s *Stack) startGateway(ctx context.Context) error {
+	o := &s.options
+	s.Gateway = s.program("gateway", origin(o.OpsAddr)+"/readyz", "-config", s.configFile("gateway"))
+	return s.run(ctx, s.Gateway, o.GatewayAddr+" and "+o.OpsAddr)
+}
+
+func (s *Stack) startWorker(ctx context.Context) error {
+	o := &s.options
+	s.ownURL(s.RedisURL(WorkerUser))
+	s.env = append(s.env, "OWN_PORTS="+strings.Join(s.ownPorts, ","))
+	s.Worker = s.program("worker", origin(o.WorkerOpsAddr)+"/readyz", "-config", s.configFile("worker"))
+	return s.run(ctx, s.Worker, o.WorkerOpsAddr+", courier "+o.Courier)
+}
+
 // startReceiver comes before the worker: webhooks that wait from an earlier
 // run find it listening.
 func (s *Stack) startReceiver(ctx context.Context) error {
-	if !s.options.Receiver {
+	o := &s.options
+	if !o.Receiver {
 		return nil
 	}
 	if err := s.data.write("keys/webhook-secret", []byte(s.Demo.Webhook.Secret+"\n")); err != nil {
 		return fmt.Errorf("start receiver: %w", err)
 	}
-	s.Receiver = s.program("receive", "http://"+reachable(s.options.ReceiverAddr)+"/healthz",
-		"-addr", s.options.ReceiverAddr, "-secret-file", s.data.file("keys", "webhook-secret"))
-	return s.run(ctx, s.Receiver, s.options.ReceiverAddr)
+	s.Receiver = s.program("receive", origin(o.ReceiverAddr)+"/healthz",
+		"-addr", o.ReceiverAddr, "-secret-file", s.data.file("keys", "webhook-secret"))
+	return s.run(ctx, s.Receiver, o.ReceiverAddr)
+}
+
+func (s *Stack) configFile(program string) string {
+	dir := s.options.ConfigDir
+	if dir == "" {
+		dir = filepath.Join(s.root, "configs")
+	}
+	return filepath.Join(dir, program+".yaml")
 }
 
 // program is a child with the stack's environment. Its log is named after it,
 // replicas with a number.
 func (s *Stack) program(name, ready string, args ...string) *Program {
-	log := name + ".log"
-	for n := 2; slices.ContainsFunc(s.running, func(c stopper) bool { p, ok := c.(*Program); return ok && filepath.Base(p.LogPath()) == log }); n++ {
-		log = fmt.Sprintf("%s-%d.log", name, n)
+	log := s.data.file("logs", name+".log")
+	for n := 2; slices.ContainsFunc(s.running, func(c stopper) bool { p, ok := c.(*Program); return ok && p.Log == log }); n++ {
+		log = s.data.file("logs", fmt.Sprintf("%s-%d.log", name, n))
 	}
-	p := &process{
-		name:    name,
-		path:    filepath.Join(s.options.BinDir, name),
-		args:    args,
-		dir:     s.root,
-		env:     append(slices.Clone(s.env), s.redisEnv(name)...),
-		logPath: s.data.file("logs", log),
-		echo:    s.options.Out,
+	return &Program{
+		Name: name, Path: filepath.Join(s.options.BinDir, name), Args: args, Env: append(slices.Clone(s.env), s.redisEnv(name)...),
+		Log: log, Ready: ready, dir: s.root, echo: s.options.Out, onDeath: s.died,
 	}
-	p.onDeath = func() { s.died(p) }
-	return &Program{Name: name, process: p, ready: ready}
 }
 
 func (s *Stack) run(ctx context.Context, p *Program, detail string) error {
@@ -352,53 +353,26 @@ func (s *Stack) AddGateway(ctx context.Context) (*Program, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	opsAddr, err := FreeAddr()
-	if err != nil {
-		return nil, "", err
-	}
-	p := s.program("gateway", "http://"+opsAddr+"/readyz", s.Gateway.process.args...)
-	p.process.env = append(p.process.env, "GATEWAY_ADDR="+addr, "OPS_ADDR="+opsAddr)
-	return p, "http://" + addr, s.run(ctx, p, addr+" and "+opsAddr)
+	p, err := s.addReplica(ctx, s.Gateway, "OPS_ADDR", "GATEWAY_ADDR="+addr)
+	return p, "http://" + addr, err
 }
 
 // AddWorker starts one more worker beside the first. instance is its name
 // within the consumer groups and must differ from every other worker's.
 func (s *Stack) AddWorker(ctx context.Context, instance string) (*Program, error) {
-	opsAddr, err := FreeAddr()
+	return s.addReplica(ctx, s.Worker, "WORKER_OPS_ADDR", "WORKER_INSTANCE="+instance)
+}
+
+// addReplica starts another process like the first; opsVariable sets the address of its
+// private listener.
+func (s *Stack) addReplica(ctx context.Context, first *Program, opsVariable string, env ...string) (*Program, error) {
+	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	p := s.program("worker", "http://"+opsAddr+"/readyz", s.Worker.process.args...)
-	p.process.env = append(p.process.env, "WORKER_OPS_ADDR="+opsAddr, "WORKER_INSTANCE="+instance)
-	return p, s.run(ctx, p, opsAddr)
-}
-
-func (s *Stack) seed(ctx context.Context) error {
-	o := &s.options
-	seeder := &seeder{data: s.data}
-	if err := seeder.load(); err != nil {
-		return err
-	}
-	seeder.demo.BaseURL = "http://" + reachable(o.GatewayAddr)
-	seeder.demo.OpsURL = "http://" + reachable(o.OpsAddr)
-	var err error
-	if seeder.demo.AdminKey, err = s.data.adminKey(); err != nil {
-		return err
-	}
-	seeder.admin = client.New(seeder.demo.OpsURL+"/api/admin/v1", 2).As(seeder.demo.OpsURL+"/api/admin/v1", seeder.demo.AdminKey)
-	if o.Receiver {
-		o.WebhookURL = "http://" + reachable(o.ReceiverAddr) + "/"
-	}
-	if err := seeder.seed(ctx, o.WebhookURL); err != nil {
-		return err
-	}
-	s.Demo = seeder.demo
-	return nil
-}
-
-func (s *Stack) publish() error {
-	seeder := &seeder{data: s.data, demo: s.Demo}
-	return seeder.finish(s.runVariables())
+	p := s.program(first.Name, "http://"+addr+"/readyz", first.Args...)
+	p.Env = append(append(p.Env, opsVariable+"="+addr), env...)
+	return p, s.run(ctx, p, addr)
 }
 
 // step shows one line of progress: what, how long it took, where.
@@ -411,17 +385,4 @@ func (s *Stack) step(what, detail string, do func() error) error {
 	}
 	fmt.Fprintf(s.options.Out, "%5.1f s  %s\n", time.Since(began).Seconds(), detail)
 	return nil
-}
-
-// reachable turns an address to listen on into one to call: a wildcard means
-// every interface, loopback included.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr // the program refuses it with a better message
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }

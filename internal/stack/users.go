@@ -3,7 +3,6 @@ package stack
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -69,8 +68,7 @@ func RenderUsers(template []byte, u Users) ([]byte, error) {
 		if u.Passwords[user] == "" {
 			missing = errors.Join(missing, fmt.Errorf("users of redis: no password for %s", user))
 		}
-		sum := sha256.Sum256([]byte(u.Passwords[user]))
-		return "#" + hex.EncodeToString(sum[:])
+		return fmt.Sprintf("#%x", sha256.Sum256([]byte(u.Passwords[user])))
 	})
 	return []byte(strings.ReplaceAll(text, "{ENV", "{"+letter)), missing
 }
@@ -81,15 +79,12 @@ func writeUsers(root, dir string, u *Users) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("users of redis: %w", err)
 	}
-	text, err := RenderUsers(template, *u)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(dir, "users.acl")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		return "", fmt.Errorf("users of redis: %w", err)
+	text, err := RenderUsers(template, *u)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
 	}
-	return path, nil
+	return path, err
 }
 
 // URLFor is where a user reaches this Redis; without users, everybody's.
@@ -105,20 +100,6 @@ func (r *Redis) URLFor(user string) string {
 	return u.String()
 }
 
-// redisAccess is who may use this run's private Redis, and how it proves itself.
-func (s *Stack) redisAccess() (*Users, *RedisTLS, error) {
-	passwords, err := s.data.redisPasswords()
-	if err != nil {
-		return nil, nil, err
-	}
-	users := &Users{Passwords: passwords, Environment: "sandbox"}
-	if !s.options.RedisTLS {
-		return users, nil, nil
-	}
-	certificates, err := s.redisCertificates()
-	return users, certificates, err
-}
-
 // RedisURL is where a user of this run's Redis reaches it: one of the programs'
 // names, BackupUser or OperatorUser. A Redis that was given in Options is
 // everybody's as it is.
@@ -129,30 +110,18 @@ func (s *Stack) RedisURL(user string) string {
 	return s.Redis.URLFor(user)
 }
 
-// redisEnv is what a program is told of a private Redis; what is no user of it is
-// told nothing.
+// redisEnv are a program's variables for a private Redis; one that is no user of it
+// gets no address.
 func (s *Stack) redisEnv(program string) []string {
-	switch {
-	case s.Redis == nil:
+	if s.Redis == nil {
 		return nil // the environment of all of them names the Redis that was given
-	case !slices.Contains(redisUsers, program):
-		return []string{"REDIS_URL="}
-	case s.Redis.tls != nil:
-		return []string{"REDIS_URL=" + s.RedisURL(program), "REDIS_CA_FILE=" + s.Redis.tls.CAFile}
 	}
-	return []string{"REDIS_URL=" + s.RedisURL(program), "REDIS_CA_FILE="}
-}
-
-// runVariables are the lines of demo.env that this run alone decides: how commands
-// of reporting reach its Redis and change ClickHouse, and where its programs tell how they are.
-func (s *Stack) runVariables() string {
-	text := fmt.Sprintf("RUN_REDIS_URL='%s'\nBACKUP_REDIS_URL='%s'\n", s.RedisURL(ReportingUser), s.RedisURL(BackupUser))
-	if s.Redis != nil && s.Redis.tls != nil {
-		text += fmt.Sprintf("REDIS_CA_FILE='%s'\n", s.Redis.tls.CAFile)
+	url, ca := "", ""
+	if slices.Contains(redisUsers, program) {
+		url = s.RedisURL(program)
+		if s.Redis.tls != nil {
+			ca = s.Redis.tls.CAFile
+		}
 	}
-	text += fmt.Sprintf("WORKER_OPS_ADDR='%s'\n", s.options.WorkerOpsAddr)
-	if s.options.Reporting {
-		text += fmt.Sprintf("REPORTING_OPS_ADDR='%s'\nRUN_CLICKHOUSE_URL='%s'\n", s.options.ReportingOpsAddr, s.ClickHouseURL())
-	}
-	return text
+	return []string{"REDIS_URL=" + url, "REDIS_CA_FILE=" + ca}
 }

@@ -33,7 +33,7 @@ func TestDay_Balances(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.cluster {
-				cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3)
+				cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3, 0)
 				must(t, err)
 				t.Cleanup(cluster.Stop)
 				c.o.RedisURL = cluster.URL

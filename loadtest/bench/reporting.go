@@ -113,8 +113,8 @@ func (e *reportingEnv) start(ctx context.Context, redisSettings []string) (err e
 		return err
 	}
 	e.url = "http://" + addr
-	e.engine = stack.NewProgram(stack.ProgramOptions{Name: "engine", Path: e.bench.file("bin", "devclickhouse"),
-		Args: []string{"-addr", addr, "-data", e.tables(), "-die-with-parent"}, Log: filepath.Join(e.dir, "engine.log"), Ready: e.url + "/ping"})
+	e.engine = &stack.Program{Name: "engine", Path: e.bench.file("bin", "devclickhouse"),
+		Args: []string{"-addr", addr, "-data", e.tables(), "-die-with-parent"}, Log: filepath.Join(e.dir, "engine.log"), Ready: e.url + "/ping"}
 	return e.engine.Start(ctx)
 }
 
@@ -136,8 +136,8 @@ func (e *reportingEnv) program(name, ready, addr string, env []string, args ...s
 	if addr != "" {
 		ready = "http://" + addr + ready
 	}
-	return stack.NewProgram(stack.ProgramOptions{Name: name, Path: e.bench.file("bin", "reporting"), Args: args,
-		Env: append(e.environment(), env...), Log: filepath.Join(e.dir, name+".log"), Ready: ready})
+	return &stack.Program{Name: name, Path: e.bench.file("bin", "reporting"), Args: args,
+		Env: append(e.environment(), env...), Log: filepath.Join(e.dir, name+".log"), Ready: ready}
 }
 
 // environment leaves nothing to the one that this process was started in.

@@ -196,7 +196,7 @@ func awaitExported(ctx context.Context, p *stack.Program, wanted float64) error 
 			stored, moved = now, time.Now()
 		}
 		if time.Since(moved) > time.Minute {
-			return false, fmt.Errorf("%s of %s entries are exported, and it does not go on; see %s", harness.Number(stored), harness.Number(wanted), p.LogPath())
+			return false, fmt.Errorf("%s of %s entries are exported, and it does not go on; see %s", harness.Number(stored), harness.Number(wanted), p.Log)
 		}
 		return stored >= wanted, nil
 	})

@@ -155,7 +155,7 @@ func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, 
 	header := http.Header{"Authorization": {"Bearer " + y.token}, "Accept-Encoding": {"identity"}}
 	resp, err := request(ctx, http.MethodGet, y.origin+"/reports/"+file+"?"+query.Encode(), "", header)
 	if err != nil {
-		return nil, errors.Join(err, y.panel.Check(), fmt.Errorf("see %s", y.panel.LogPath()))
+		return nil, errors.Join(err, y.panel.Check(), fmt.Errorf("see %s", y.panel.Log))
 	}
 	return resp, nil
 }

@@ -50,7 +50,7 @@ func (b *bench) measureScale(ctx context.Context) error {
 	defer single.Stop()
 	ctx, release := single.bound(ctx)
 	defer release()
-	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters)
+	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters, 0)
 	if err != nil {
 		return err
 	}

@@ -61,13 +61,13 @@ func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]
 	if err != nil {
 		return err
 	}
-	e.worker = stack.NewProgram(stack.ProgramOptions{
+	e.worker = &stack.Program{
 		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config, "-roles", "webhook"},
 		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
 			"PARTITIONS=" + fmt.Sprint(partitions), "REDIS_URL=" + e.redis.URL, "WORKER_OPS_ADDR=" + addr, "WORKER_INSTANCE=bench",
 			"WEBHOOK_KEYS=" + sealKeyID + ":" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="},
 		Log: filepath.Join(dir, "worker.log"), Ready: "http://" + addr + "/readyz",
-	})
+	}
 	e.healthy, err = e.addVendors(ctx, endpoints, answers)
 	return err
 }

@@ -162,10 +162,10 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program,
 		"REQUESTS_CA_BUNDLE=" + files.CAFile, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=changeit -Djavax.net.ssl.trustStore=" + trust,
 	}
 	c.tlsURL = "https://localhost:" + addr[strings.LastIndexByte(addr, ':')+1:]
-	proxy := stack.NewProgram(stack.ProgramOptions{
+	proxy := &stack.Program{
 		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", config}, Log: filepath.Join(c.dir, "haproxy.log"),
 		Ready: "http://" + health + "/healthz",
-	})
+	}
 	return proxy, proxy.Start(ctx)
 }
 

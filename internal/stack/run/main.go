@@ -208,7 +208,7 @@ Read a report, as a table and as a file:
 		d.Account.ClientID, d.Account.ClientSecret,
 		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret,
 		d.AdminKey,
-		d.Webhook.URL, relative(s.Receiver.LogPath()),
+		d.Webhook.URL, relative(s.Receiver.Log),
 		d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL, d.BaseURL, d.OpsURL,
 		filepath.Join(o.DataDir, "demo.json"), filepath.Join(o.DataDir, "demo.env"),
 		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret, d.ReportsToken, d.PanelURL)

@@ -37,10 +37,10 @@ func newClickHouse(dir, programs string) (*ClickHouse, error) {
 		return nil, err
 	}
 	url := "http://" + addr
-	return &ClickHouse{URL: url, program: stack.NewProgram(stack.ProgramOptions{
+	return &ClickHouse{URL: url, program: &stack.Program{
 		Name: "clickhouse", Path: filepath.Join(programs, "devclickhouse"), Log: dir + ".log", Ready: url + "/ping",
 		Args: []string{"-addr", addr, "-data", dir, "-grace", "5s", "-die-with-parent"},
-	})}, nil
+	}}, nil
 }
 
 // SharedClickHouse is the engine that the tests of a run share. It must not be
@@ -69,7 +69,7 @@ func DedicatedClickHouse(t testing.TB) *ClickHouse {
 			t.Error(err)
 		}
 		if t.Failed() {
-			log, _ := os.ReadFile(c.program.LogPath()) // without it there is less to read
+			log, _ := os.ReadFile(c.program.Log) // without it there is less to read
 			t.Logf("the engine's log:\n%s", log)
 		}
 	})
@@ -140,7 +140,7 @@ func (c *ClickHouse) Stop(t testing.TB) {
 // Close stops the engine, unless it does not run, and tells what went wrong in it.
 func (c *ClickHouse) Close() error {
 	c.program.Stop()
-	said, err := os.ReadFile(c.program.LogPath())
+	said, err := os.ReadFile(c.program.Log)
 	if err == nil && strings.Contains(string(said), "panic:") {
 		err = errors.New("panic")
 	}

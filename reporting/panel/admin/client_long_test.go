@@ -40,7 +40,7 @@ func TestDo_RealGateway(t *testing.T) {
 		must(t, c.Do(t.Context(), "Ayşe Yılmaz", http.MethodPost, Path("accounts", account, "credentials"), nil, nil))
 		want := `msg="admin: client secret rotated" operator="Ayşe Yılmaz" account=` + account
 		testserver.Await(t, "the line in the gateway's log", func() bool {
-			log, err := os.ReadFile(s.Gateway.LogPath())
+			log, err := os.ReadFile(s.Gateway.Log)
 			must(t, err)
 			return strings.Contains(string(log), want)
 		})

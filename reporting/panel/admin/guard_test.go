@@ -76,7 +76,7 @@ func TestActions_NameTheOperatorInTheAuditLog(t *testing.T) {
 	page := "/accounts/" + v.id
 	e.done(e.Press(page, page+"/state", "suspended", "true"), "account-suspended")
 	e.await("the gateway's log names who did it", func() bool {
-		log, err := os.ReadFile(system.Gateway.LogPath())
+		log, err := os.ReadFile(system.Gateway.Log)
 		must(t, err)
 		return strings.Contains(string(log), `msg="admin: account changed" operator=deniz account=`+v.id+" suspended=true")
 	})

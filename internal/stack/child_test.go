@@ -1,4 +1,4 @@
-package child
+package stack
 
 import (
 	"bufio"
@@ -17,14 +17,14 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("sleep", "300")
-	if err := Start(cmd); err != nil {
+	if err := startChild(cmd); err != nil {
 		os.Exit(1)
 	}
 	os.Stdout.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
 	time.Sleep(5 * time.Minute)
 }
 
-func TestStart_ChildEndsWithAKilledParent(t *testing.T) {
+func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestStart_ChildEndsWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // it was killed
-	for over := time.Now().Add(2 * time.Minute); !ended(pid); time.Sleep(10 * time.Millisecond) {
+	for over := time.Now().Add(2 * time.Minute); !gone(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(over) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("the child outlived its parent")
@@ -59,8 +59,8 @@ func TestStart_ChildEndsWithAKilledParent(t *testing.T) {
 	}
 }
 
-// ended tells that a process is gone, or waits to be reaped by init.
-func ended(pid int) bool {
+// gone reports that a process is gone, or waits to be reaped by init.
+func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true
 	}
@@ -68,9 +68,9 @@ func ended(pid int) bool {
 	return err != nil || strings.Contains(string(status), ") Z ")
 }
 
-func TestStart_TellsWhatCannotBeStarted(t *testing.T) {
+func TestStartChild_ReportsWhatCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	if err := Start(exec.Command("/nowhere/at/all")); err == nil {
+	if err := startChild(exec.Command("/nowhere/at/all")); err == nil {
 		t.Error("started what is not there")
 	}
 }
