@@ -9,43 +9,38 @@ import (
 	"strconv"
 )
 
-// checkVariables judges every variable of `make run` without starting anything,
+// checkVariables checks every variable of `make run` without starting anything,
 // and writes what is in force. No password is shown.
 func checkVariables(env func(string) string, out io.Writer) error {
 	o, err := options(env, io.Discard)
 	faults := []error{err}
-	rows := []struct{ name, value string }{
-		{"DATA_DIR", o.DataDir},
-		{"GATEWAY_ADDR", o.GatewayAddr}, {"OPS_ADDR", o.OpsAddr}, {"PANEL_ADDR", o.PanelAddr},
-		{"WORKER_OPS_ADDR", o.WorkerOpsAddr}, {"RECEIVER_ADDR", o.ReceiverAddr}, {"REPORTING_OPS_ADDR", o.ReportingOpsAddr},
-		{"CLICKHOUSE_ADDR", o.ClickHouseAddr},
-		{"REDIS_URL", o.RedisURL}, {"CLICKHOUSE_URL", o.ClickHouseURL},
-	}
-	for i := range rows {
-		var fault error
-		switch row := &rows[i]; row.name {
-		case "DATA_DIR":
-		case "REDIS_URL", "CLICKHOUSE_URL":
-			row.value, fault = shownURL(row.value)
-		default:
-			row.value, fault = shownAddr(row.value)
+	text := "# make run: ok\n"
+	for _, v := range []struct {
+		name, value string
+		show        func(string) (string, error)
+	}{
+		{"DATA_DIR", o.DataDir, nil},
+		{"GATEWAY_ADDR", o.GatewayAddr, shownAddr}, {"OPS_ADDR", o.OpsAddr, shownAddr}, {"PANEL_ADDR", o.PanelAddr, shownAddr},
+		{"WORKER_OPS_ADDR", o.WorkerOpsAddr, shownAddr}, {"RECEIVER_ADDR", o.ReceiverAddr, shownAddr},
+		{"REPORTING_OPS_ADDR", o.ReportingOpsAddr, shownAddr}, {"CLICKHOUSE_ADDR", o.ClickHouseAddr, shownAddr},
+		{"REDIS_URL", o.RedisURL, shownURL}, {"CLICKHOUSE_URL", o.ClickHouseURL, shownURL},
+		{"COURIER", o.Courier, nil}, {"COURIER_STEP", o.CourierStep.String(), nil}, {"REDIS_TLS", strconv.FormatBool(o.RedisTLS), nil},
+	} {
+		if v.show != nil {
+			if v.value, err = v.show(v.value); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", v.name, err))
+			}
 		}
-		if fault != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", rows[i].name, fault))
-		}
+		text += fmt.Sprintf("%-18s %s\n", v.name, v.value)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "# make run: ok")
-	for _, row := range rows {
-		fmt.Fprintf(out, "%-18s %s\n", row.name, row.value)
-	}
-	fmt.Fprintf(out, "%-18s %s\n%-18s %s\n%-18s %t\n", "COURIER", o.Courier, "COURIER_STEP", o.CourierStep, "REDIS_TLS", o.RedisTLS)
-	return nil
+	_, err = io.WriteString(out, text)
+	return err
 }
 
-// shownAddr judges host:port; an address that the programs choose is empty.
+// shownAddr checks host:port; an address that the programs choose is empty.
 func shownAddr(addr string) (string, error) {
 	if addr == "" {
 		return "(a free port)", nil
@@ -60,7 +55,7 @@ func shownAddr(addr string) (string, error) {
 	return addr, nil
 }
 
-// shownURL judges the form of a URL, empty for one that this run makes itself.
+// shownURL checks the form of a URL, empty for one that this run makes itself.
 func shownURL(text string) (string, error) {
 	if text == "" {
 		return "(started by this run)", nil

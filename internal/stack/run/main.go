@@ -4,7 +4,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,11 +15,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"text/template"
 	"time"
 
 	"vendorapi/internal/stack"
 )
+
+const defaultDataDir = ".data"
 
 // Ports that are only a convenience: when something else has them, a free one
 // is taken instead.
@@ -45,33 +51,33 @@ func main() {
 	bin := flag.String("bin", "", "folder of binaries that were built already; empty: they are built now")
 	restore := flag.String("restore", "", "put this backup into DATA_DIR, and end")
 	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
-	check := flag.Bool("check-config", false, "judge the variables without starting anything, print what is in force, and end")
+	check := flag.Bool("check-config", false, "check the variables without starting anything, print what is in force, and end")
 	stop := flag.Bool("stop", false, "stop the run of DATA_DIR, if there is one, and end (Linux)")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	work := func() error { return run(*withParent, *bin) }
-	if *check {
-		work = func() error { return checkVariables(os.Getenv, os.Stdout) }
+	var err error
+	switch {
+	case *restore != "":
+		err = putBack(*restore, *bin, *replace)
+	case *stop:
+		err = stopRun(cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), os.Stdout)
+	case *check:
+		err = checkVariables(os.Getenv, os.Stdout)
+	default:
+		err = run(*withParent, *bin)
 	}
-	if *stop {
-		work = func() error { return stopRun(dataDir(), os.Stdout) }
-	}
-	if *restore != "" {
-		work = func() error { return putBack(*restore, *bin, *replace) }
-	}
-	if err := work(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		os.Exit(1)
 	}
 }
 
 func run(withParent bool, bin string) error {
-	// The first Ctrl-C stops everything in order; once it is under way the
-	// signals have their usual effect again, and children die with this
-	// process in any case.
+	// The first Ctrl-C stops everything in order; after it the signals have their usual
+	// effect again, and children die with this process in any case.
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup make run outlives its terminal
 		signals = append(signals, syscall.SIGHUP)
@@ -96,13 +102,27 @@ func run(withParent bool, bin string) error {
 		}
 		return err
 	}
-	printUse(os.Stdout, s, o, time.Since(began))
-	err = s.Wait(ctx)
+	log := s.Receiver.Log
+	if dir, err := os.Getwd(); err == nil {
+		log = strings.TrimPrefix(log, dir+string(filepath.Separator))
+	}
+	err = ready.Execute(os.Stdout, map[string]any{
+		"Seconds": time.Since(began).Seconds(), "Demo": s.Demo, "ReceiverLog": log, "DataDir": filepath.Clean(o.DataDir)})
+	if err == nil {
+		err = s.Wait(ctx)
+	}
 	stop()
 	fmt.Println("\nstopping")
 	s.Stop()
 	return err
 }
+
+// ready is the block that a newcomer can use at once.
+var (
+	//go:embed ready.txt
+	readyText string
+	ready     = template.Must(template.New("ready").Parse(readyText))
+)
 
 // putBack is `make restore`.
 func putBack(from, bin string, replace bool) error {
@@ -111,7 +131,7 @@ func putBack(from, bin string, replace bool) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir := dataDir()
+	dir := cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir)
 	err := stack.Restore(ctx, stack.RestoreOptions{From: from, DataDir: dir, Replace: replace,
 		BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), Out: os.Stdout})
 	if err != nil {
@@ -121,23 +141,11 @@ func putBack(from, bin string, replace bool) error {
 	return nil
 }
 
-func dataDir() string {
-	if dir := os.Getenv("DATA_DIR"); dir != "" {
-		return dir
-	}
-	return ".data"
-}
-
 // options reads the variables of `make run` (configs/CONFIGURATION.md).
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
-	value := func(name, fallback string) string {
-		if v := env(name); v != "" {
-			return v
-		}
-		return fallback
-	}
+	value := func(name, fallback string) string { return cmp.Or(env(name), fallback) }
 	o := stack.Options{
-		DataDir:          value("DATA_DIR", ".data"),
+		DataDir:          value("DATA_DIR", defaultDataDir),
 		GatewayAddr:      value("GATEWAY_ADDR", "127.0.0.1:8080"),
 		OpsAddr:          value("OPS_ADDR", "127.0.0.1:8081"),
 		WorkerOpsAddr:    value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
@@ -171,56 +179,4 @@ func ifFree(addr string) string {
 	}
 	l.Close()
 	return addr
-}
-
-// printUse is the block that a newcomer can use at once.
-func printUse(out io.Writer, s *stack.Stack, o stack.Options, took time.Duration) {
-	d := s.Demo
-	fmt.Fprintf(out, `
-Ready after %.1f s. Ctrl-C, or make stop, stops everything.
-
-  Vendor API          %s/api/vendor/v1
-  Fleet, admin, ops   %s/api/fleet/v1, /api/admin/v1, /metrics, /healthz, /readyz
-  Account             clientId     %s
-                      clientSecret %s
-  Fleet               fleetId      %s
-                      clientId     %s
-                      clientSecret %s
-  Admin key           %s
-  Webhooks            go to %s, which verifies them: tail -f %s
-  Panel               %s as %s, password %s
-  Reports             there, or with the token %s
-  ClickHouse          %s, database delivery
-  Documentation       %s/docs of the Vendor API, %s/docs of the fleet and admin APIs
-  All of this         %s, and for a shell %s
-
-README.md has an order to paste, from the token to its delivery. It begins with a token:
-
-  curl -s %s/api/vendor/v1/token -H 'Content-Type: application/json' \
-    -d '{"clientId":"%s","clientSecret":"%s"}'
-
-Read a report, as a table and as a file:
-
-  make report ARGS='report expected-collections'
-  curl -sOJ -H 'Authorization: Bearer %s' %s/reports/order-ledger.xlsx
-
-`, took.Seconds(), d.BaseURL, d.OpsURL,
-		d.Account.ClientID, d.Account.ClientSecret,
-		d.Fleet.FleetID, d.Fleet.ClientID, d.Fleet.ClientSecret,
-		d.AdminKey,
-		d.Webhook.URL, relative(s.Receiver.Log),
-		d.PanelURL, d.Panel.User, d.Panel.Password, d.ReportsToken, d.ClickHouseURL, d.BaseURL, d.OpsURL,
-		filepath.Join(o.DataDir, "demo.json"), filepath.Join(o.DataDir, "demo.env"),
-		d.BaseURL, d.Account.ClientID, d.Account.ClientSecret, d.ReportsToken, d.PanelURL)
-}
-
-func relative(path string) string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	if rel, err := filepath.Rel(dir, path); err == nil && len(rel) < len(path) {
-		return rel
-	}
-	return path
 }

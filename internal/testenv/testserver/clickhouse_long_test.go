@@ -9,7 +9,12 @@ func TestDedicatedClickHouse_KeepsAddressAndTables(t *testing.T) {
 	url, database := c.URL, c.NewDatabase(t)
 	c.Exec(t, "CREATE DATABASE "+database)
 	c.Exec(t, "CREATE TABLE "+database+".rows (n UInt64) ENGINE = MergeTree ORDER BY n")
-	for i, end := range []func(testing.TB){c.Kill, c.Stop} {
+	stop := func(t testing.TB) {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, end := range []func(testing.TB){c.Kill, stop} {
 		c.Exec(t, "INSERT INTO "+database+".rows VALUES (1)")
 		end(t)
 		c.Start(t)

@@ -5,20 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/stack"
 )
-
-// redisVariable holds the operator's URL of the run's Redis.
-const redisVariable = "TESTSERVER_REDIS_URL"
 
 // databases is how many tests can use the shared Redis in one run.
 const databases = 1 << 14
@@ -129,29 +123,18 @@ func passwords() map[string]string {
 	return p
 }
 
-// own is the server that this process started, because nobody handed it one.
-var own struct {
-	once   sync.Once
-	server *stack.Redis
-	dir    string
-	url    string
-	err    error
-}
-
-func sharedRedis() (string, error) {
-	if given := os.Getenv(redisVariable); given != "" {
-		return given, nil
+// sharedRedis is the operator's URL. Its end reports what the programs' users were
+// denied: a part of the tests is held to the shipped rights like all of them.
+var sharedRedis = shared(redisVariable, func(dir string) (string, func() error, error) {
+	server, err := StartRedis(context.Background(), dir)
+	if err != nil {
+		return "", nil, err
 	}
-	own.once.Do(func() {
-		if own.dir, own.err = os.MkdirTemp("", "testserver-"); own.err != nil {
-			return
-		}
-		if own.server, own.err = StartRedis(context.Background(), filepath.Join(own.dir, "redis")); own.err == nil {
-			own.url = own.server.URL
-		}
-	})
-	return own.url, own.err
-}
+	return server.URL, func() error {
+		defer server.Stop()
+		return Denied(context.Background(), server)
+	}, nil
+})
 
 // StartRedis starts the server that tests share. It keeps nothing on disk. Beside
 // the shipped rights its users may SELECT, because every test has a database.
@@ -177,9 +160,9 @@ func StartRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 // Denied is an error when users of the shared server have tried what they may not
 // do since it started: when its ACL LOG is not empty.
 func Denied(ctx context.Context, server *stack.Redis) error {
-	said, err := server.Command(ctx, "ACL", "LOG")
-	if said = strings.TrimSpace(said); err == nil && said != "" {
-		return fmt.Errorf("denied by Redis (ACL LOG) to programs that need it:\n%s", said)
+	denied, err := server.Command(ctx, "ACL", "LOG")
+	if denied = strings.TrimSpace(denied); err == nil && denied != "" {
+		return fmt.Errorf("denied by Redis (ACL LOG) to programs that need it:\n%s", denied)
 	}
 	return err
 }

@@ -1,0 +1,149 @@
+// Package testserver gives tests a redis-server and a ClickHouse.
+//
+// `make test` starts one of each for the whole run (package run beside this one)
+// and hands their addresses to the test binaries by environment variables. In a
+// single `go test` each binary starts what it needs by itself and Main stops it.
+// Either way a test gets a database of its own:
+//
+//	func TestMain(m *testing.M) { testserver.Main(m) }
+//
+//	r := testserver.NewRedis(t) // an empty database of the shared server
+//	c := testserver.SharedClickHouse(t)
+//	name := c.NewDatabase(t) // likewise, not created yet
+//
+// Tests whose subject is a server's death, rights, clock, configuration or
+// functions start one of their own: DedicatedRedis, DedicatedClickHouse.
+package testserver
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"vendorapi/internal/stack"
+)
+
+// What a run hands to its test binaries: the operator's URL of its Redis, the URL of its
+// ClickHouse, and the folder of its programs.
+const (
+	redisVariable      = "TESTSERVER_REDIS_URL"
+	clickHouseVariable = "TESTSERVER_CLICKHOUSE_URL"
+	programsVariable   = "TESTSERVER_PROGRAMS"
+)
+
+// Environment is what a run hands to its test binaries.
+func Environment(redisURL, clickHouseURL, programs string) []string {
+	return []string{redisVariable + "=" + redisURL, clickHouseVariable + "=" + clickHouseURL, programsVariable + "=" + programs}
+}
+
+// own is what this process started because nobody handed it one: a folder, and what is
+// to be stopped before the folder goes.
+var own struct {
+	dir   func() (string, error)
+	mu    sync.Mutex
+	stops []func() error
+}
+
+func init() { own.dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") }) }
+
+// shared is what a variable names, else what make makes in a folder of its own, once,
+// with how it is stopped.
+func shared(variable string, make func(dir string) (value string, stop func() error, err error)) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if given := os.Getenv(variable); given != "" {
+			return given, nil
+		}
+		dir, err := own.dir()
+		if err != nil {
+			return "", err
+		}
+		value, stop, err := make(filepath.Join(dir, variable))
+		if err == nil {
+			own.mu.Lock()
+			defer own.mu.Unlock()
+			own.stops = append(own.stops, stop)
+		}
+		return value, err
+	})
+}
+
+// Main runs the tests of a package, stops the servers that this process had to
+// start, and ends the process.
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for a TestMain that does more; it returns the exit code. In the gate the
+// property tests (rapid) have the same cases in every run; -rapid.seed on the command
+// line wins, and the long run draws others each time.
+func Run(m *testing.M) int {
+	if f := flag.Lookup("rapid.seed"); f != nil && !Long {
+		_ = f.Value.Set("1") // a number, so it cannot fail
+	}
+	code := m.Run()
+	var err error
+	for _, stop := range own.stops {
+		err = errors.Join(err, stop())
+	}
+	if len(own.stops) > 0 {
+		dir, _ := own.dir() // something was started in it
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the servers of the tests:", err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// Parallel lets n tests of this binary run at once unless -parallel says otherwise.
+// It is for tests that mostly wait: by itself go test runs one for each core.
+func Parallel(n int) {
+	_ = flag.Set("test.parallel", strconv.Itoa(n)) // the flag is there, and n a number
+}
+
+// Seed is 1 in the gate and a random number in the long run, where it is logged.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	if !Long {
+		return 1
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// Timeout is how long Await waits. It is no expectation of how fast something is:
+// a busy machine must not fail a test.
+const Timeout = 2 * time.Minute
+
+// Await polls until the condition holds and fails the test after Timeout.
+func Await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Timeout); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s still not: %s", Timeout, what)
+		}
+	}
+}
+
+var builtPrograms = shared(programsVariable, func(dir string) (string, func() error, error) {
+	return dir, func() error { return nil }, stack.Build(context.Background(), dir)
+})
+
+// Programs is the folder with all programs of a system, which are built once for a
+// run, or once by this process when nobody has.
+func Programs(t testing.TB) string {
+	t.Helper()
+	dir, err := builtPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
