@@ -52,7 +52,9 @@ var own struct {
 	stops []func() error
 }
 
-func init() { own.dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") }) }
+func init() {
+	own.dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") })
+}
 
 // shared is what a variable names, else what make makes in a folder of its own, once,
 // with how it is stopped.
