@@ -85,7 +85,7 @@ func (c *Coverage) ReachesTurkey() bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(turkeyRings, func(ring []Point) bool { return slices.ContainsFunc(ring, c.Contains) })
+	return slices.ContainsFunc(TurkeyOutline(), func(ring []Point) bool { return slices.ContainsFunc(ring, c.Contains) })
 }
 
 // JSON is the GeoJSON without white space. The caller must not change it.
