@@ -240,9 +240,9 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	check(t, got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
 
 	record := get(l.rdb.HGet(t.Context(), l.fleetKeys()[0], string(f.ID[:])).Result())(t)
-	old := get(decodeFleet(f.ID, record, ""))(t)
+	old := get(decodeFleet(f.ID, fleetRecords{record: record}))(t)
 	old.Couriers = 3
-	must(t, l.rdb.HSet(t.Context(), l.fleetKeys()[0], string(f.ID[:]), appendFleet(nil, old)).Err())
+	must(t, l.rdb.HSet(t.Context(), l.fleetKeys()[0], string(f.ID[:]), encodeFleet(old)).Err())
 	must(t, l.rdb.HIncrBy(t.Context(), l.fleetKeys()[1], "fleets", 1).Err())
 	must(t, l.Fleets.Load(t.Context()))
 	got = l.Fleets.Snapshot().Fleet(f.ID)

@@ -149,8 +149,9 @@ func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	r := s.partitionOf(one.account)
 	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
 	ring := r.keyOf(kindWindows, append([]byte{'w'}, one.account[:]...))
-	document := appendDocument(nil, fullDraft("X"))
-	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document)])
+	document := codec{writing: true}
+	document.document(fullDraft("X"))
+	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document.out)])
 	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:23]}})
 }
 

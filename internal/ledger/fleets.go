@@ -1,13 +1,12 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"crypto/subtle"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -30,88 +29,56 @@ type storedFleet struct {
 	// others are stored apart (previous), where releases that know of one only do
 	// not overwrite them.
 	earlier []EarlierSecret
-	// record, previous and controls are as read, for the comparison.
-	record, previous, controls string
+	stored  fleetRecords // as read, for the comparison
 }
 
-func appendFleet(b []byte, f *storedFleet) []byte {
-	b = append(b, recordFormat)
-	b = appendText(b, f.Name)
-	b = appendText(b, f.SubRegion)
-	b = binary.AppendUvarint(b, uint64(f.DeliveryMinutes))
-	b = binary.AppendUvarint(b, uint64(f.PickupMinutes))
-	b = append(b, flag(f.Suspended)...)
-	b = binary.AppendUvarint(b, uint64(f.Couriers+1))
-	b = appendText(b, f.secretHash)
-	b = appendText(b, string(f.Coverage.JSON()))
-	if len(f.earlier) == 0 {
-		return b // as programs wrote it that knew of one secret only
+// fleetRecords is what is stored of one fleet; all but the record may be empty.
+type fleetRecords struct{ record, previous, controls string }
+
+func (c *codec) fleet(f *storedFleet, coverage *string) {
+	couriers := f.Couriers + 1
+	c.all(&f.Name, &f.SubRegion, &f.DeliveryMinutes, &f.PickupMinutes, &f.Suspended, &couriers, &f.secretHash, coverage)
+	f.Couriers = couriers - 1
+	if !c.writing && c.rest != "" {
+		f.earlier = make([]EarlierSecret, 1)
 	}
-	b = appendText(b, f.earlier[0].Secret)
-	return appendTime(b, f.earlier[0].Until)
+	if len(f.earlier) > 0 { // else as programs wrote it that knew of one secret only
+		c.all(&f.earlier[0].Secret, &f.earlier[0].Until)
+	}
 }
 
-// appendControls is empty for a fleet that is neither disabled nor has a limit of
+func encodeFleet(f *storedFleet) []byte {
+	coverage := string(f.Coverage.JSON())
+	return encode(func(c *codec) { c.fleet(f, &coverage) })
+}
+
+// encodeControls is empty for a fleet that is neither disabled nor has a limit of
 // its own.
-func appendControls(b []byte, f *delivery.Fleet) []byte {
+func encodeControls(f *delivery.Fleet) []byte {
 	rate := f.RequestsPerSecond
 	if rate == delivery.DefaultFleetRequests {
 		rate = 0 // whatever the default becomes
 	}
 	if !f.Disabled && rate == 0 {
-		return b
-	}
-	b = append(b, recordFormat)
-	b = append(b, flag(f.Disabled)...)
-	return binary.AppendUvarint(b, uint64(rate))
-}
-
-func (f *storedFleet) decodeControls(controls string) error {
-	f.controls, f.Disabled, f.RequestsPerSecond = controls, false, delivery.DefaultFleetRequests
-	if controls == "" {
 		return nil
 	}
-	r := fields{rest: controls}
-	if r.byte() != recordFormat {
-		return fmt.Errorf("fleet controls: %w", errShortRecord)
-	}
-	f.Disabled = r.byte() == '1'
-	if rate := r.uvarint(); rate > 0 {
-		f.RequestsPerSecond = int(rate)
-	}
-	if r.err != nil {
-		return fmt.Errorf("fleet controls: %w", r.err)
-	}
-	return nil
+	return encode(func(c *codec) { c.all(&f.Disabled, &rate) })
 }
 
-func decodeFleet(id delivery.FleetID, record, previous string) (*storedFleet, error) {
-	r := fields{rest: record}
-	if r.byte() != recordFormat {
-		return nil, fmt.Errorf("fleet record: %w", errShortRecord)
+func decodeFleet(id delivery.FleetID, stored fleetRecords) (*storedFleet, error) {
+	f := &storedFleet{stored: stored}
+	var coverage string
+	err := decode("fleet record", stored.record, func(c *codec) { c.fleet(f, &coverage) })
+	if err == nil && stored.controls != "" {
+		err = decode("fleet controls", stored.controls, func(c *codec) { c.all(&f.Disabled, &f.RequestsPerSecond) })
 	}
-	f := &storedFleet{record: record, previous: previous}
-	f.ID = id
-	f.Name = r.text()
-	f.SubRegion = r.text()
-	f.DeliveryMinutes = int(r.uvarint())
-	f.PickupMinutes = int(r.uvarint())
-	f.Suspended = r.byte() == '1'
-	f.Couriers = int(r.uvarint()) - 1
-	f.secretHash = r.text()
-	coverage := r.text()
-	if r.rest != "" {
-		f.earlier = []EarlierSecret{{r.text(), r.time()}}
+	f.ID, f.RequestsPerSecond = id, cmp.Or(f.RequestsPerSecond, delivery.DefaultFleetRequests)
+	more, failed := parseEarlier(stored.previous)
+	if err = cmp.Or(err, failed); err == nil {
+		f.earlier = append(f.earlier, more...)
+		f.Coverage, err = delivery.ParseCoverage([]byte(coverage))
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("fleet record: %w", r.err)
-	}
-	more, err := parseEarlier(previous)
 	if err != nil {
-		return nil, fmt.Errorf("fleet %s: %w", id, err)
-	}
-	f.earlier = append(f.earlier, more...)
-	if f.Coverage, err = delivery.ParseCoverage([]byte(coverage)); err != nil {
 		return nil, fmt.Errorf("fleet %s: %w", id, err)
 	}
 	return f, nil
@@ -131,7 +98,7 @@ func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls"
 func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
 	reply, err := l.runText(ctx, "write_fleet", append(l.fleetKeys()[:2:2], l.controlsKey()),
-		f.ID[:], "", appendFleet(nil, stored), "", appendControls(nil, f))
+		f.ID[:], "", encodeFleet(stored), "", encodeControls(f))
 	if err == nil && reply == "conflict" {
 		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
 	}
@@ -141,7 +108,7 @@ func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]by
 // Update applies change to a fleet and writes it; it starts again when the fleet
 // was changed in between. FLEET_NOT_FOUND; an error of change is returned as it is.
 func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
-	return l.updateFleet(ctx, id, func(f *storedFleet) error { return change(&f.Fleet) })
+	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(&f.Fleet) })
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.
@@ -149,6 +116,7 @@ func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*de
 // repeated call with the same hash changes nothing more. FLEET_NOT_FOUND,
 // TOO_MANY_SECRETS.
 func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+	errUnchanged := errors.New("unchanged")
 	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
 		hash, now := string(secretHash[:]), l.now()
 		f.earlier = valid(f.earlier, now)
@@ -171,12 +139,6 @@ func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHas
 	return err
 }
 
-var errUnchanged = errors.New("unchanged")
-
-func (l *core) updateFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) error) (*delivery.Fleet, error) {
-	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(f) })
-}
-
 // writeFleet reads, changes and writes a fleet. change returns the script's
 // arguments about client secrets, if it changes them. The record is compared, so
 // they too were not changed in between.
@@ -189,14 +151,11 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading a fleet: %w", failure(err))
 		}
-		record := read.Val()
-		if record == "" {
+		stored := fleetRecords{read.Val(), previous.Val(), controls.Val()}
+		if stored.record == "" {
 			return nil, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 		}
-		f, err := decodeFleet(id, record, previous.Val())
-		if err == nil {
-			err = f.decodeControls(controls.Val())
-		}
+		f, err := decodeFleet(id, stored)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +167,7 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 		if secrets != nil {
 			written = append(written, keys[2:]...)
 		}
-		args := []any{id[:], record, appendFleet(nil, f), f.controls, appendControls(nil, &f.Fleet)}
+		args := []any{id[:], stored.record, encodeFleet(f), stored.controls, encodeControls(&f.Fleet)}
 		reply, err := l.runText(ctx, "write_fleet", written, append(args, secrets...)...)
 		if err != nil {
 			return nil, err
@@ -271,18 +230,10 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 // earlier ones of the snapshot, in constant time.
 func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
 	s := l.fleets.Load()
-	if s == nil {
+	if s == nil || s.byID[id] == nil {
 		return false
 	}
-	f := s.byID[id]
-	if f == nil {
-		return false
-	}
-	right := subtle.ConstantTimeCompare([]byte(f.secretHash), secretHash[:])
-	for _, one := range valid(f.earlier, now) {
-		right |= subtle.ConstantTimeCompare([]byte(one.Secret), secretHash[:])
-	}
-	return right == 1
+	return knows(s.byID[id].secretHash, s.byID[id].earlier, secretHash, now)
 }
 
 // Snapshot is the latest snapshot; nil before the first was loaded.
@@ -306,19 +257,16 @@ func (l Fleets) Load(ctx context.Context) error {
 	// A revocation is written together with a secret or behind it. So it is read
 	// first: who knows it knows the secret, and issues no token to the one before.
 	pipe := l.rdb.Pipeline()
-	revoked, previous := pipe.ZRangeWithScores(ctx, keys[3], 0, -1), pipe.HGetAll(ctx, keys[2])
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("reading the fleets' secrets: %w", failure(err))
+	revoked, previous, controls := pipe.ZRangeWithScores(ctx, keys[3], 0, -1), pipe.HGetAll(ctx, keys[2]), pipe.HGetAll(ctx, l.controlsKey())
+	_, err = pipe.Exec(ctx)
+	var records map[string]string
+	if err == nil {
+		records, err = l.rdb.HGetAll(ctx, keys[0]).Result()
 	}
-	records, err := l.rdb.HGetAll(ctx, keys[0]).Result()
 	if err != nil {
 		return fmt.Errorf("reading the fleets: %w", failure(err))
 	}
-	controls, err := l.rdb.HGetAll(ctx, l.controlsKey()).Result()
-	if err != nil {
-		return fmt.Errorf("reading the fleets' controls: %w", failure(err))
-	}
-	s, err := newFleetSnapshot(version, records, previous.Val(), controls, before)
+	s, err := newFleetSnapshot(version, records, previous.Val(), controls.Val(), before)
 	if err != nil {
 		return err
 	}
@@ -350,30 +298,22 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 			return nil, fmt.Errorf("a fleet is stored under %d bytes instead of 16", len(raw))
 		}
 		id := delivery.FleetID([]byte(raw))
+		stored := fleetRecords{record, previous[raw], controls[raw]}
 		var f *storedFleet
-		if before != nil && before.byID[id] != nil && before.byID[id].record == record && before.byID[id].previous == previous[raw] {
+		if before != nil {
 			f = before.byID[id]
-		} else {
-			var err error
-			if f, err = decodeFleet(id, record, previous[raw]); err != nil {
-				return nil, err
-			}
 		}
-		// Not those of before: they are in use.
-		if controlled := *f; f.RequestsPerSecond == 0 || f.controls != controls[raw] {
-			if err := controlled.decodeControls(controls[raw]); err != nil {
+		if f == nil || f.stored != stored {
+			var err error
+			if f, err = decodeFleet(id, stored); err != nil {
 				return nil, err
 			}
-			f = &controlled
 		}
 		s.byID[id] = f
 		s.all = append(s.all, &f.Fleet)
 	}
-	sort.Slice(s.all, func(i, j int) bool {
-		if c := strings.Compare(s.all[i].Name, s.all[j].Name); c != 0 {
-			return c < 0
-		}
-		return s.all[i].ID.String() < s.all[j].ID.String()
+	slices.SortFunc(s.all, func(a, b *delivery.Fleet) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return s, nil
 }

@@ -14,34 +14,15 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-func encodeUpdate(u *delivery.Update) []byte {
-	b := []byte{recordFormat, byte(u.Kind), byte(u.Status)}
-	b = append(b, u.Order[:]...)
-	b = append(b, u.Fleet[:]...)
-	b = appendTime(b, u.At)
-	b = appendCourier(b, u.Courier)
-	b = appendTime(b, u.ETA)
-	b = appendLocation(b, u.Location)
-	return appendText(b, string(u.Failure))
+func (c *codec) update(u *delivery.Update) {
+	c.all((*byte)(&u.Kind), (*byte)(&u.Status), u.Order[:], u.Fleet[:], &u.At, &u.Courier, &u.ETA, &u.Location, (*string)(&u.Failure))
 }
 
+func encodeUpdate(u *delivery.Update) []byte { return encode(func(c *codec) { c.update(u) }) }
+
 func decodeUpdate(record string) (*delivery.Update, error) {
-	f := fields{rest: record}
-	if f.byte() != recordFormat {
-		return nil, fmt.Errorf("update: %w", errShortRecord)
-	}
-	u := &delivery.Update{Kind: delivery.UpdateKind(f.byte()), Status: delivery.Status(f.byte())}
-	copy(u.Order[:], f.take(16))
-	copy(u.Fleet[:], f.take(16))
-	u.At = f.time()
-	u.Courier = f.courier()
-	u.ETA = f.time()
-	u.Location = f.location()
-	u.Failure = delivery.FailureReason(f.text())
-	if f.err != nil {
-		return nil, fmt.Errorf("update: %w", f.err)
-	}
-	return u, nil
+	u := new(delivery.Update)
+	return u, decode("update", record, func(c *codec) { c.update(u) })
 }
 
 // maxSideReports bounds the other couriers and failures that are reported of an
@@ -61,7 +42,7 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*
 	}
 	var courier []byte
 	if u.Kind != delivery.KindStatus {
-		courier = appendAccepted(nil, u.Courier)
+		courier = appendCourierEntry(nil, entryAccepted, u.Courier)
 	}
 	day := u.Order.Day()
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},

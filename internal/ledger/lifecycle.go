@@ -72,7 +72,7 @@ func (l *core) commitCall(c *Commit) call {
 		at = c.Changes[i].At
 	}
 	if c.Swap != nil {
-		entries = appendSwap(entries, *c.Swap)
+		entries = appendCourierEntry(entries, entrySwap, *c.Swap)
 	}
 	var heard []byte
 	if c.Silent {

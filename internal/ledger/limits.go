@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -399,11 +398,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 		}
 		known = read.(*knownSecrets)
 	}
-	right := subtle.ConstantTimeCompare([]byte(known.current), secretHash[:])
-	for _, one := range valid(known.earlier, l.now()) {
-		right |= subtle.ConstantTimeCompare([]byte(one.Secret), secretHash[:])
-	}
-	return right == 1, nil
+	return knows(known.current, known.earlier, secretHash, l.now()), nil
 }
 
 func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (bool, error) {

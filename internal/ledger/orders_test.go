@@ -307,7 +307,7 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
 	grown := get(s.rdb.StrLen(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
-	check(t, grown == int64(len(appendSwap(nil, swap.Courier))), "the record grew by %d bytes", grown)
+	check(t, grown == int64(len(appendCourierEntry(nil, entrySwap, swap.Courier))), "the record grew by %d bytes", grown)
 }
 
 //rule:fleets-and-operators/what-is-no-step-forward

@@ -59,12 +59,7 @@ type fields struct {
 func (f *fields) uvarint() uint64 {
 	var v uint64
 	for shift := 0; shift < 64; shift += 7 {
-		if len(f.rest) == 0 {
-			f.err = errShortRecord
-			return 0
-		}
-		b := f.rest[0]
-		f.rest = f.rest[1:]
+		b := f.byte()
 		v |= uint64(b&0x7f) << shift
 		if b < 0x80 {
 			return v
@@ -76,8 +71,7 @@ func (f *fields) uvarint() uint64 {
 
 func (f *fields) take(n int) string {
 	if n < 0 || n > len(f.rest) {
-		f.err = errShortRecord
-		f.rest = ""
+		f.err, f.rest = errShortRecord, ""
 		return ""
 	}
 	taken := f.rest[:n]
@@ -85,37 +79,153 @@ func (f *fields) take(n int) string {
 	return taken
 }
 
-func (f *fields) text() string {
-	n := f.uvarint()
-	if n > uint64(len(f.rest)) {
-		f.err = errShortRecord
-		return ""
-	}
-	return f.take(int(n))
-}
+func (f *fields) text() string { return f.take(int(min(f.uvarint(), math.MaxInt32))) }
 
 func (f *fields) time() time.Time { return timeOf(int64(f.uvarint())) }
 
-func (f *fields) byte() byte {
-	if b := f.take(1); b != "" {
-		return b[0]
+// uint reads a number of n bytes, 8 at most.
+func (f *fields) uint(n int) (v uint64) {
+	for _, b := range []byte(f.take(n)) {
+		v = v<<8 | uint64(b)
 	}
-	return 0
+	return v
 }
 
-func (f *fields) uint16() uint16 {
-	b := f.take(2)
-	if len(b) < 2 {
-		return 0
-	}
-	return uint16(b[0])<<8 | uint16(b[1])
-}
+func (f *fields) byte() byte { return byte(f.uint(1)) }
 
-func (f *fields) uint32() uint32 { return uint32(f.uint16())<<16 | uint32(f.uint16()) }
+func (f *fields) uint16() uint16 { return uint16(f.uint(2)) }
 
-func (f *fields) uint64() uint64 { return uint64(f.uint32())<<32 | uint64(f.uint32()) }
+func (f *fields) uint32() uint32 { return uint32(f.uint(4)) }
+
+func (f *fields) uint64() uint64 { return f.uint(8) }
 
 func (f *fields) float() float64 { return math.Float64frombits(f.uint64()) }
+
+// codec writes a record or reads it, so that each format is one list of fields.
+type codec struct {
+	fields
+	out     []byte
+	writing bool
+}
+
+// encode is a record behind the byte of its format.
+func encode(format func(*codec)) []byte {
+	c := codec{out: []byte{recordFormat}, writing: true}
+	format(&c)
+	return c.out
+}
+
+// decode reads a record that encode made; what names it in the error.
+func decode(what, record string, format func(*codec)) error {
+	c := codec{fields: fields{rest: record}}
+	if c.byte() != recordFormat {
+		c.err = errShortRecord
+	} else {
+		format(&c)
+	}
+	if c.err != nil {
+		return fmt.Errorf("%s: %w", what, c.err)
+	}
+	return nil
+}
+
+// all writes or reads fields: bytes as they are, a bool as a digit, uint16, uint32 and
+// uint64 in so many bits, int as a varint, a location as 24 bytes, all zero when unknown.
+func (c *codec) all(parts ...any) {
+	for _, part := range parts {
+		if c.writing {
+			c.write(part)
+		} else {
+			c.read(part)
+		}
+	}
+}
+
+func (c *codec) write(part any) {
+	b := c.out
+	switch v := part.(type) {
+	case []byte:
+		b = append(b, v...)
+	case *byte:
+		b = append(b, *v)
+	case *bool:
+		b = append(b, flag(*v)...)
+	case *uint16:
+		b = binary.BigEndian.AppendUint16(b, *v)
+	case *uint32:
+		b = binary.BigEndian.AppendUint32(b, *v)
+	case *uint64:
+		b = binary.BigEndian.AppendUint64(b, *v)
+	case *int:
+		b = binary.AppendUvarint(b, uint64(*v))
+	case *float64:
+		b = appendFloat(b, *v)
+	case *string:
+		b = appendText(b, *v)
+	case *time.Time:
+		b = appendTime(b, *v)
+	case *delivery.Money: // 0 is "not given", so amounts are one higher
+		amount := uint64(0)
+		if v.Set {
+			amount = uint64(v.Minor) + 1
+		}
+		b = binary.AppendUvarint(b, amount)
+	case *delivery.Courier:
+		b = appendText(appendText(appendText(b, v.Name), v.Phone), v.VehicleType)
+	case *delivery.Location:
+		b = appendLocation(b, *v)
+	}
+	c.out = b
+}
+
+func (c *codec) read(part any) {
+	switch v := part.(type) {
+	case []byte:
+		copy(v, c.take(len(v)))
+	case *byte:
+		*v = c.byte()
+	case *bool:
+		*v = c.byte() == '1'
+	case *uint16:
+		*v = c.uint16()
+	case *uint32:
+		*v = c.uint32()
+	case *uint64:
+		*v = c.uint64()
+	case *int:
+		*v = int(c.uvarint())
+	case *float64:
+		*v = c.float()
+	case *string:
+		*v = c.text()
+	case *time.Time:
+		*v = c.time()
+	case *delivery.Money:
+		if amount := c.uvarint(); amount > 0 {
+			*v = delivery.Money{Minor: int64(amount - 1), Set: true}
+		}
+	case *delivery.Courier:
+		*v = delivery.Courier{Name: c.text(), Phone: c.text(), VehicleType: c.text()}
+	case *delivery.Location:
+		*v = c.location()
+	}
+}
+
+func appendLocation(b []byte, l delivery.Location) []byte {
+	if l.IsZero() {
+		return append(b, make([]byte, 24)...)
+	}
+	b = appendFloat(appendFloat(b, l.Latitude), l.Longitude)
+	return binary.BigEndian.AppendUint64(b, uint64(millis(l.At)))
+}
+
+func (f *fields) location() delivery.Location {
+	l := delivery.Location{Point: delivery.Point{Latitude: f.float(), Longitude: f.float()}}
+	if l.At = timeOf(int64(f.uint64())); l.IsZero() {
+		return delivery.Location{}
+	}
+	return l
+}
 
 // Offsets of an order record's head; lua/order.lua names them all. The head is
 // of fixed size so that scripts change one figure in place instead of rewriting
@@ -132,7 +242,7 @@ const (
 const (
 	entryChange   = 'S'
 	entrySwap     = 'C'
-	entryAccepted = 'A' // who was told that the job is theirs, by lua/report_update.lua
+	entryAccepted = 'A' // whose accept was confirmed, by lua/report_update.lua
 )
 
 // appendOrderRecord is the record of a new order that the given fleet takes.
@@ -156,118 +266,61 @@ func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	b = binary.BigEndian.AppendUint16(b, o.ID.Day())
 	b = append(b, make([]byte, 24)...) // location
 	b = append(b, 0, 0, 0, 0)
-	b = appendTerms(b, terms)
-	document := len(b)
-	b = appendDocument(b, &o.OrderDraft)
-	binary.BigEndian.PutUint32(b[begin+orderLengthAt:], uint32(len(b)-document))
-	return b
+	c := codec{out: b, writing: true}
+	c.terms(terms)
+	document := len(c.out)
+	c.document(&o.OrderDraft)
+	binary.BigEndian.PutUint32(c.out[begin+orderLengthAt:], uint32(len(c.out)-document))
+	return c.out
 }
 
-func appendTerms(b []byte, t *delivery.FleetTerms) []byte {
-	b = append(b, t.ID[:]...)
-	b = binary.BigEndian.AppendUint16(b, uint16(t.PickupMinutes))
-	b = binary.BigEndian.AppendUint16(b, uint16(t.DeliveryMinutes))
-	return appendText(b, t.Name)
-}
-
-func appendDocument(b []byte, d *delivery.OrderDraft) []byte {
-	b = appendText(b, d.ExternalStoreID)
-	b = appendText(b, d.ExternalOrderID)
-	b = appendTime(b, d.OrderedAt)
-	b = appendTime(b, d.ReadyAt)
-	b = appendText(b, d.Recipient.Name)
-	b = appendText(b, d.Recipient.Phone)
-	b = appendText(b, d.Dropoff.Text)
-	b = appendFloat(b, d.Dropoff.Point.Latitude)
-	b = appendFloat(b, d.Dropoff.Point.Longitude)
-	b = appendText(b, d.Dropoff.BuildingNo)
-	b = appendText(b, d.Dropoff.DoorNo)
-	b = appendText(b, d.Dropoff.Floor)
-	b = appendText(b, d.Dropoff.Note)
-	b = appendText(b, d.PackageNote)
-	b = appendMoney(b, d.OrderAmount)
-	b = append(b, byte(d.Payment.Type))
-	b = appendMoney(b, d.Payment.CollectionAmount)
-	if d.Warned { // earlier releases write nothing here, and read nothing
-		b = append(b, 1)
+func (c *codec) terms(t *delivery.FleetTerms) {
+	pickup, dropoff := uint16(t.PickupMinutes), uint16(t.DeliveryMinutes)
+	c.all(t.ID[:], &pickup, &dropoff, &t.Name)
+	if !c.writing {
+		t.PickupMinutes, t.DeliveryMinutes = int(pickup), int(dropoff)
 	}
-	return b
 }
 
-// appendMoney keeps 0 for "not given", so amounts are one higher.
-func appendMoney(b []byte, m delivery.Money) []byte {
-	if !m.Set {
-		return binary.AppendUvarint(b, 0)
+func (c *codec) document(d *delivery.OrderDraft) {
+	c.all(&d.ExternalStoreID, &d.ExternalOrderID, &d.OrderedAt, &d.ReadyAt, &d.Recipient.Name, &d.Recipient.Phone,
+		&d.Dropoff.Text, &d.Dropoff.Point.Latitude, &d.Dropoff.Point.Longitude, &d.Dropoff.BuildingNo, &d.Dropoff.DoorNo,
+		&d.Dropoff.Floor, &d.Dropoff.Note, &d.PackageNote, &d.OrderAmount, (*byte)(&d.Payment.Type), &d.Payment.CollectionAmount)
+	// Earlier releases write nothing here, and read nothing.
+	switch {
+	case !c.writing:
+		d.Warned = c.rest != ""
+	case d.Warned:
+		c.out = append(c.out, 1)
 	}
-	return binary.AppendUvarint(b, uint64(m.Minor)+1)
 }
 
-func (f *fields) money() delivery.Money {
-	v := f.uvarint()
-	if v == 0 {
-		return delivery.Money{}
-	}
-	return delivery.Money{Minor: int64(v - 1), Set: true}
-}
-
-// appendChange encodes one change. Its status, epoch and time stand at fixed
-// places (4, 5 and 9 from 1), where cancel_order.lua sets the time.
+// appendChange encodes one change.
 func appendChange(b []byte, c *delivery.Change, epoch uint32) []byte {
-	return appendEntry(b, entryChange, func(b []byte) []byte {
-		b = append(b, byte(c.Status))
-		b = binary.BigEndian.AppendUint32(b, epoch)
-		b = binary.BigEndian.AppendUint64(b, uint64(millis(c.At)))
-		b = appendCourier(b, c.Courier)
-		b = appendTime(b, c.ETA)
-		b = appendLocation(b, c.Location)
-		b = appendText(b, string(c.Failure))
-		b = appendText(b, string(c.Cancel))
-		return appendText(b, c.Note)
-	})
+	return appendEntry(b, entryChange, func(entry *codec) { entry.change(c, &epoch) })
 }
 
-func appendSwap(b []byte, c delivery.Courier) []byte {
-	return appendEntry(b, entrySwap, func(b []byte) []byte { return appendCourier(b, c) })
-}
-
-func appendAccepted(b []byte, c delivery.Courier) []byte {
-	return appendEntry(b, entryAccepted, func(b []byte) []byte { return appendCourier(b, c) })
-}
-
-func appendEntry(b []byte, kind byte, body func([]byte) []byte) []byte {
-	b = append(b, kind, 0, 0)
-	start := len(b)
-	b = body(b)
-	binary.BigEndian.PutUint16(b[start-2:], uint16(len(b)-start))
-	return b
-}
-
-func appendCourier(b []byte, c delivery.Courier) []byte {
-	b = appendText(b, c.Name)
-	b = appendText(b, c.Phone)
-	return appendText(b, c.VehicleType)
-}
-
-func (f *fields) courier() delivery.Courier {
-	return delivery.Courier{Name: f.text(), Phone: f.text(), VehicleType: f.text()}
-}
-
-// appendLocation is 24 bytes: latitude, longitude, time; all zero when unknown.
-func appendLocation(b []byte, l delivery.Location) []byte {
-	if l.IsZero() {
-		return append(b, make([]byte, 24)...)
+// change has its status, epoch and time at fixed places (4, 5 and 9 from 1), where
+// cancel_order.lua sets the time.
+func (c *codec) change(to *delivery.Change, epoch *uint32) {
+	at := uint64(millis(to.At))
+	c.all((*byte)(&to.Status), epoch, &at, &to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note)
+	if !c.writing {
+		to.At = timeOf(int64(at))
 	}
-	b = appendFloat(b, l.Latitude)
-	b = appendFloat(b, l.Longitude)
-	return binary.BigEndian.AppendUint64(b, uint64(millis(l.At)))
 }
 
-func (f *fields) location() delivery.Location {
-	l := delivery.Location{Point: delivery.Point{Latitude: f.float(), Longitude: f.float()}}
-	if l.At = timeOf(int64(f.uint64())); l.IsZero() {
-		return delivery.Location{}
-	}
-	return l
+// appendCourierEntry is an entry that holds a courier: entrySwap or entryAccepted.
+func appendCourierEntry(b []byte, kind byte, courier delivery.Courier) []byte {
+	return appendEntry(b, kind, func(entry *codec) { entry.all(&courier) })
+}
+
+func appendEntry(b []byte, kind byte, format func(*codec)) []byte {
+	c := codec{out: append(b, kind, 0, 0), writing: true}
+	start := len(c.out)
+	format(&c)
+	binary.BigEndian.PutUint16(c.out[start-2:], uint16(len(c.out)-start))
+	return c.out
 }
 
 // decodeOrder reads a record. The partition completes the order's id.
@@ -276,94 +329,66 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 		return nil, fmt.Errorf("order record of %d bytes: %w", len(record), errShortRecord)
 	}
 	o := &delivery.Order{Status: delivery.Status(record[1]), Reported: delivery.Status(record[2])}
-	f := fields{rest: record[4:]}
-	o.Version = f.uint64()
-	f.take(8 + 4 + 4) // updated, queued, attempted
-	o.CreatedAt = timeOf(int64(f.uint64()))
-	f.take(8) // polled
-	o.LastCourierUpdate = timeOf(int64(f.uint64()))
-	f.take(8 + 16) // nonce, fingerprint
-	copy(o.Account[:], f.take(16))
-	day := f.uint16()
-	o.Location = f.location()
-	length := int(f.uint32())
-	copy(o.Fleet.ID[:], f.take(16))
-	o.Fleet.PickupMinutes, o.Fleet.DeliveryMinutes = int(f.uint16()), int(f.uint16())
-	o.Fleet.Name = f.text()
-	document := fields{rest: f.take(length)}
-	document.draft(&o.OrderDraft)
+	c := codec{fields: fields{rest: record[4:]}}
+	o.Version = c.uint64()
+	c.take(8 + 4 + 4) // updated, queued, attempted
+	o.CreatedAt = timeOf(int64(c.uint64()))
+	c.take(8) // polled
+	o.LastCourierUpdate = timeOf(int64(c.uint64()))
+	c.take(8 + 16) // nonce, fingerprint
+	copy(o.Account[:], c.take(16))
+	day := c.uint16()
+	o.Location = c.location()
+	length := int(c.uint32())
+	c.terms(&o.Fleet)
+	document := codec{fields: fields{rest: c.take(length)}}
+	document.document(&o.OrderDraft)
 	if document.err != nil {
 		return nil, fmt.Errorf("order record, document: %w", document.err)
 	}
 	o.ID = delivery.MakeOrderID(partition, day, delivery.OrderDigest(o.Account, o.ExternalOrderID))
-	return o, f.history(o)
-}
-
-func (f *fields) draft(d *delivery.OrderDraft) {
-	d.ExternalStoreID = f.text()
-	d.ExternalOrderID = f.text()
-	d.OrderedAt = f.time()
-	d.ReadyAt = f.time()
-	d.Recipient.Name = f.text()
-	d.Recipient.Phone = f.text()
-	d.Dropoff.Text = f.text()
-	d.Dropoff.Point.Latitude = f.float()
-	d.Dropoff.Point.Longitude = f.float()
-	d.Dropoff.BuildingNo = f.text()
-	d.Dropoff.DoorNo = f.text()
-	d.Dropoff.Floor = f.text()
-	d.Dropoff.Note = f.text()
-	d.PackageNote = f.text()
-	d.OrderAmount = f.money()
-	d.Payment.Type = delivery.PaymentType(f.byte())
-	d.Payment.CollectionAmount = f.money()
-	d.Warned = len(f.rest) > 0
+	return o, c.history(o)
 }
 
 // usualChanges is how many changes a delivered order has.
 const usualChanges = 5
 
 // history reads the entries behind the document.
-func (f *fields) history(o *delivery.Order) error {
+func (c *codec) history(o *delivery.Order) error {
 	sequence := uint64(1)
-	if len(f.rest) > 0 {
+	if c.rest != "" {
 		o.Changes = make([]delivery.Change, 0, usualChanges)
 	}
-	for len(f.rest) > 0 && f.err == nil {
-		kind := f.byte()
-		entry := fields{rest: f.take(int(f.uint16()))}
+	for c.rest != "" && c.err == nil {
+		kind := c.byte()
+		entry := codec{fields: fields{rest: c.take(int(c.uint16()))}}
 		switch kind {
 		case entryChange:
+			var change delivery.Change
+			var epoch uint32
+			entry.change(&change, &epoch)
 			sequence++
-			c := delivery.Change{Status: delivery.Status(entry.byte())}
-			c.Version = uint64(entry.uint32())<<32 | sequence
-			c.At = timeOf(int64(entry.uint64()))
-			c.Courier = entry.courier()
-			c.ETA = entry.time()
-			c.Location = entry.location()
-			c.Failure = delivery.FailureReason(entry.text())
-			c.Cancel = delivery.CancelReason(entry.text())
-			c.Note = entry.text()
-			o.Changes = append(o.Changes, c)
-			if !c.Courier.IsZero() {
-				o.Courier = c.Courier
+			change.Version = uint64(epoch)<<32 | sequence
+			o.Changes = append(o.Changes, change)
+			if !change.Courier.IsZero() {
+				o.Courier = change.Courier
 			}
 		case entrySwap:
-			o.Courier = entry.courier()
+			entry.all(&o.Courier)
 		case entryAccepted:
-			o.Accepted = entry.courier()
+			entry.all(&o.Accepted)
 		}
 		if entry.err != nil {
 			return fmt.Errorf("order %s, entry %d: %w", o.ID, sequence, entry.err)
 		}
 	}
-	if f.err != nil {
-		return fmt.Errorf("order %s, history: %w", o.ID, f.err)
+	if c.err != nil {
+		return fmt.Errorf("order %s, history: %w", o.ID, c.err)
 	}
 	return nil
 }
 
-// eventOf is the stream's reference to a version of an order, 23 bytes.
+// appendOrderEvent is the stream's reference to a version of an order, 23 bytes.
 func appendOrderEvent(b []byte, id delivery.OrderID, version uint64) []byte {
 	digest := id.Digest()
 	b = append(b, eventOrder)

@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,6 +69,16 @@ func valid(all []EarlierSecret, now time.Time) []EarlierSecret {
 		}
 	}
 	return left
+}
+
+// knows compares the SHA-256 of a client secret with the present one and the earlier
+// ones that still work, in constant time.
+func knows(current string, earlier []EarlierSecret, secretHash [32]byte, now time.Time) bool {
+	right := subtle.ConstantTimeCompare([]byte(current), secretHash[:])
+	for _, one := range valid(earlier, now) {
+		right |= subtle.ConstantTimeCompare([]byte(one.Secret), secretHash[:])
+	}
+	return right == 1
 }
 
 func tooManySecrets() error {

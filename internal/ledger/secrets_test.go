@@ -53,10 +53,10 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 		return e.Fleets.VerifySecret(fleet.ID, [32]byte{n}, e.now)
 	}
 	e.oldRotate = func(n byte) {
-		get(e.updateFleet(t.Context(), fleet.ID, func(f *storedFleet) error {
+		get(e.writeFleet(t.Context(), fleet.ID, func(f *storedFleet) ([]any, error) {
 			f.earlier = []EarlierSecret{{f.secretHash, e.now.Add(24 * time.Hour)}}
 			f.secretHash = string(append([]byte{n}, make([]byte, 31)...))
-			return nil
+			return nil, nil
 		}))(t)
 	}
 	return e

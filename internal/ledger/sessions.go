@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,35 +122,23 @@ func randomText() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-func encodeSession(s *Session) []byte {
-	b := []byte{recordFormat}
-	b = appendText(b, s.User)
-	b = binary.AppendUvarint(b, uint64(len(s.Roles)))
-	for _, role := range s.Roles {
-		b = appendText(b, role)
+func (c *codec) session(s *Session) {
+	roles := len(s.Roles)
+	c.all(&s.User, &roles)
+	if !c.writing && roles != 0 {
+		s.Roles = make([]string, min(uint(roles), maxRoles))
 	}
-	b = append(b, s.Credential[:]...)
-	b = appendText(b, s.CSRF)
-	b = appendTime(b, s.CreatedAt)
-	return appendTime(b, s.SeenAt)
+	for i := range s.Roles {
+		c.all(&s.Roles[i])
+	}
+	c.all(s.Credential[:], &s.CSRF, &s.CreatedAt, &s.SeenAt)
 }
 
+func encodeSession(s *Session) []byte { return encode(func(c *codec) { c.session(s) }) }
+
 func decodeSession(record string) (*Session, error) {
-	f := fields{rest: record}
-	if f.byte() != recordFormat {
-		return nil, fmt.Errorf("session record: %w", errShortRecord)
-	}
-	s := &Session{User: f.text()}
-	for range min(f.uvarint(), maxRoles) {
-		s.Roles = append(s.Roles, f.text())
-	}
-	copy(s.Credential[:], f.take(len(s.Credential)))
-	s.CSRF = f.text()
-	s.CreatedAt, s.SeenAt = f.time(), f.time()
-	if f.err != nil {
-		return nil, fmt.Errorf("session record: %w", f.err)
-	}
-	return s, nil
+	s := new(Session)
+	return s, decode("session record", record, func(c *codec) { c.session(s) })
 }
 
 // How often a password may be tried, right or wrong, before attempts have to wait

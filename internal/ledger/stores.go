@@ -43,73 +43,39 @@ func (n *Notice) id() string {
 // newNoticeID returns a random event id; the ledger keeps the notice under it.
 func newNoticeID() string { return "evt_" + uuid.NewString() }
 
-func encodeNotice(n *Notice) []byte {
-	b := append([]byte{recordFormat}, n.Account[:]...)
-	b = appendText(b, string(n.Type))
-	b = appendTime(b, n.OccurredAt)
-	return append(b, n.Data...)
+func (c *codec) notice(n *Notice) {
+	c.all(n.Account[:], (*string)(&n.Type), &n.OccurredAt)
+	if c.writing {
+		c.out = append(c.out, n.Data...)
+	} else {
+		n.Data = []byte(c.rest)
+	}
 }
+
+func encodeNotice(n *Notice) []byte { return encode(func(c *codec) { c.notice(n) }) }
 
 func decodeNotice(record string) (*Notice, error) {
-	f := fields{rest: record}
-	if f.byte() != recordFormat {
-		return nil, fmt.Errorf("notice: %w", errShortRecord)
-	}
 	n := new(Notice)
-	copy(n.Account[:], f.take(16))
-	n.Type = delivery.EventType(f.text())
-	n.OccurredAt = f.time()
-	n.Data = []byte(f.rest)
-	return n, f.err
+	return n, decode("notice", record, func(c *codec) { c.notice(n) })
 }
 
-// Offsets of a store record: format, state, revision (8), fleet (16); the rest
-// is its fields. create_order.lua and write_store.lua read the front.
-
-func appendStore(b []byte, s *delivery.Store, revision uint64) []byte {
-	b = append(b, recordFormat, byte(s.State))
-	b = binary.BigEndian.AppendUint64(b, revision)
-	b = append(b, s.Fleet[:]...)
-	b = append(b, s.Account[:]...)
-	b = appendText(b, s.ExternalID)
-	b = appendText(b, s.FleetName)
-	b = appendText(b, s.TaxNumber)
-	b = appendText(b, s.Name)
-	b = appendText(b, s.Phone)
-	b = appendText(b, s.Address)
-	b = appendFloat(b, s.Point.Latitude)
-	b = appendFloat(b, s.Point.Longitude)
-	b = appendText(b, s.SubRegion)
-	b = appendTime(b, s.ClosingDate)
-	return appendTime(b, s.UpdatedAt)
+// store is a store's record. create_order.lua and write_store.lua read its front:
+// format, state, revision (8 bytes), fleet (16).
+func (c *codec) store(s *delivery.Store) {
+	c.all((*byte)(&s.State), &s.Revision, s.Fleet[:], s.Account[:], &s.ExternalID, &s.FleetName, &s.TaxNumber, &s.Name, &s.Phone,
+		&s.Address, &s.Point.Latitude, &s.Point.Longitude, &s.SubRegion, &s.ClosingDate, &s.UpdatedAt)
 }
+
+func encodeStore(s *delivery.Store) []byte { return encode(func(c *codec) { c.store(s) }) }
 
 func decodeStore(record string) (*delivery.Store, error) {
-	f := fields{rest: record}
-	if f.byte() != recordFormat {
-		return nil, fmt.Errorf("store record: %w", errShortRecord)
-	}
-	s := &delivery.Store{State: delivery.StoreState(f.byte()), Revision: f.uint64()}
-	copy(s.Fleet[:], f.take(16))
-	copy(s.Account[:], f.take(16))
-	s.ExternalID = f.text()
-	s.FleetName = f.text()
-	s.TaxNumber = f.text()
-	s.Name = f.text()
-	s.Phone = f.text()
-	s.Address = f.text()
-	s.Point = delivery.Point{Latitude: f.float(), Longitude: f.float()}
-	s.SubRegion = f.text()
-	s.ClosingDate = f.time()
-	s.UpdatedAt = f.time()
-	if f.err != nil {
-		return nil, fmt.Errorf("store record: %w", f.err)
-	}
+	s := new(delivery.Store)
+	err := decode("store record", record, func(c *codec) { c.store(s) })
 	if s.State != delivery.Active {
 		// A release before kept it when the store changed its fleet.
 		s.ClosingDate = time.Time{}
 	}
-	return s, nil
+	return s, err
 }
 
 // CountAndGet is the first half of PUT /stores/{externalStoreId}: it counts in the
@@ -149,8 +115,10 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	if !s.ClosingDate.IsZero() && s.State == delivery.Active {
 		closing = millis(endOfLocalDay(s.ClosingDate))
 	}
+	written := *s
+	written.Revision++
 	args := []any{
-		binary.BigEndian.AppendUint64(nil, s.Revision), appendStore(nil, s, s.Revision+1), digest[:],
+		binary.BigEndian.AppendUint64(nil, s.Revision), encodeStore(&written), digest[:],
 		closing, r.prefix, noticeLifetime.Milliseconds(),
 	}
 	for i := range notices {
@@ -164,7 +132,7 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	if reply == "conflict" {
 		return fmt.Errorf("store %q: %w", s.ExternalID, ErrConflict)
 	}
-	s.Revision++
+	s.Revision = written.Revision
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -69,70 +70,55 @@ const (
 	lineOfProbe
 )
 
-func outcomeNumber(state string) byte {
-	for i, name := range lineOutcomes {
-		if name == state {
-			return byte(i)
-		}
-	}
-	return 0
-}
+func outcomeNumber(state string) byte { return byte(max(slices.Index(lineOutcomes[:], state), 0)) }
 
-// appendLine is the inverse of decodeLine.
-func (a *AttemptRecord) appendLine(b []byte, kind byte) []byte {
-	b = append(b, kind)
-	if kind == lineProbe {
-		b = binary.BigEndian.AppendUint32(b, 1)
-	}
-	flags := byte(0)
+// line is what follows the kind of a lineAttempt or a lineProbe.
+func (c *codec) line(a *AttemptRecord, kind byte) {
+	outcome, flags, probes, millis := outcomeNumber(a.State), byte(0), uint32(1), int(a.Millis)
 	if a.Replay {
 		flags |= lineReplay
 	}
 	if a.Probe {
 		flags |= lineOfProbe
 	}
-	b = append(b, outcomeNumber(a.State), flags)
-	b = binary.AppendUvarint(b, uint64(a.Attempt))
-	b = appendTime(b, a.At)
-	b = binary.AppendUvarint(b, uint64(a.HTTPStatus))
-	b = binary.AppendUvarint(b, uint64(a.Millis))
-	b = appendTime(b, a.NextAt)
-	b = appendText(b, a.event)
-	b = appendText(b, a.Event)
-	b = appendText(b, a.Error)
-	return appendText(b, a.Answer)
+	if kind == lineProbe {
+		c.all(&probes)
+	}
+	c.all(&outcome, &flags, &a.Attempt, &a.At, &a.HTTPStatus, &millis, &a.NextAt, &a.event, &a.Event, &a.Error, &a.Answer)
+	if c.writing {
+		return
+	}
+	if kind == lineProbe {
+		a.Probes = int(probes)
+	}
+	if int(outcome) < len(lineOutcomes) {
+		a.State = lineOutcomes[outcome]
+	}
+	a.Replay, a.Probe, a.Millis = flags&lineReplay != 0, flags&lineOfProbe != 0, int64(millis)
+}
+
+func (a *AttemptRecord) appendLine(b []byte, kind byte) []byte {
+	c := codec{out: append(b, kind), writing: true}
+	c.line(a, kind)
+	return c.out
 }
 
 func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
-	f := fields{rest: line}
-	kind := f.byte()
-	switch kind {
+	c := codec{fields: fields{rest: line}}
+	switch kind := c.byte(); kind {
 	case lineNotSent:
-		a.At, a.State, a.Error = timeOf(int64(f.uint64())), outcomeNotSent, errNoEndpoint.Error()
-		a.event, a.Event = f.rest, string(delivery.StatusChanged)
+		a.At, a.State, a.Error = timeOf(int64(c.uint64())), outcomeNotSent, errNoEndpoint.Error()
+		a.event, a.Event = c.rest, string(delivery.StatusChanged)
 		if strings.HasPrefix(a.event, string(rune(eventNotice))) {
 			a.Event = ""
 		}
 	case lineAttempt, lineProbe:
-		if kind == lineProbe {
-			a.Probes = int(f.uint32())
-		}
-		if outcome := int(f.byte()); outcome < len(lineOutcomes) {
-			a.State = lineOutcomes[outcome]
-		}
-		flags := f.byte()
-		a.Replay, a.Probe = flags&lineReplay != 0, flags&lineOfProbe != 0
-		a.Attempt, a.At = int(f.uvarint()), f.time()
-		a.HTTPStatus, a.Millis, a.NextAt = int(f.uvarint()), int64(f.uvarint()), f.time()
-		a.event, a.Event, a.Error, a.Answer = f.text(), f.text(), f.text(), f.text()
+		c.line(&a, kind)
 	default:
-		return a, fmt.Errorf("attempt log: line of kind %d: %w", kind, errShortRecord)
-	}
-	if f.err != nil {
-		return a, fmt.Errorf("attempt log: %w", f.err)
+		c.err = fmt.Errorf("line of kind %d: %w", kind, errShortRecord)
 	}
 	event, err := parseEvent(r, a.event)
-	if err != nil {
+	if err = cmp.Or(c.err, err); err != nil {
 		return a, fmt.Errorf("attempt log: %w", err)
 	}
 	if event.Notice != "" {
