@@ -61,6 +61,9 @@ const MaxPartitions = 1 << 10
 // OrderDigestSize is the length in bytes of the digest that an OrderID carries.
 const OrderDigestSize = 12
 
+// Digest is that digest.
+type Digest = [OrderDigestSize]byte
+
 // OrderID is a UUID of version 8 that carries the account's partition, the day of
 // creation (days since 1970-01-01 UTC) and 96 bits of SHA-256(account,
 // externalOrderId). An update finds its order without a look-up, and one external
@@ -76,17 +79,17 @@ type OrderID [16]byte
 
 // OrderDigest is the 96 bits that name an account's external order id, or
 // idempotency key, within the ledger.
-func OrderDigest(account AccountID, externalID string) [OrderDigestSize]byte {
+func OrderDigest(account AccountID, externalID string) Digest {
 	var buf [16 + 256]byte
 	sum := sha256.Sum256(append(append(buf[:0], account[:]...), externalID...))
-	return [OrderDigestSize]byte(sum[:OrderDigestSize])
+	return Digest(sum[:])
 }
 
 // DayOf counts whole days since 1970-01-01 UTC, the day part of an OrderID.
 func DayOf(t time.Time) uint16 { return uint16(t.Unix() / 86400) }
 
 // MakeOrderID composes an identifier. partition must be below MaxPartitions.
-func MakeOrderID(partition int, day uint16, digest [OrderDigestSize]byte) OrderID {
+func MakeOrderID(partition int, day uint16, digest Digest) OrderID {
 	var id OrderID
 	copy(id[0:6], digest[0:6])
 	id[6] = 0x80 | byte(partition>>6)&0x0f
@@ -104,8 +107,7 @@ func (id OrderID) Partition() int { return int(id[6]&0x0f)<<6 | int(id[8]&0x3f) 
 func (id OrderID) Day() uint16 { return uint16(id[7])<<8 | uint16(id[9]) }
 
 // Digest is the part that the ledger uses as a key.
-func (id OrderID) Digest() [OrderDigestSize]byte {
-	var d [OrderDigestSize]byte
+func (id OrderID) Digest() (d Digest) {
 	copy(d[0:6], id[0:6])
 	copy(d[6:12], id[10:16])
 	return d

@@ -216,23 +216,18 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 // endSessions removes every session of the panel.
 func (l *core) endSessions(ctx context.Context) (ended int, err error) {
 	prefix := l.global.prefix + string(rune(kindSession))
-	remove := func(ctx context.Context, one *redis.Client) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := one.Scan(ctx, cursor, prefix+"*", 5000).Result()
-			keys = slices.DeleteFunc(keys, func(key string) bool { return len(key) != len(prefix)+sha256.Size })
-			if err == nil && len(keys) > 0 {
-				ended += len(keys)
-				err = one.Del(ctx, keys...).Err()
-			}
-			if err != nil {
-				return fmt.Errorf("ending sessions: %w", failure(err))
-			}
-			if cursor = next; cursor == 0 {
-				return nil
-			}
+	err = l.scan(ctx, prefix+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return len(key) != len(prefix)+sha256.Size })
+		if len(keys) == 0 {
+			return nil
 		}
-	}
-	return ended, l.eachMaster(ctx, remove)
+		ended += len(keys)
+		if err := one.Del(ctx, keys...).Err(); err != nil {
+			return fmt.Errorf("ending sessions: %w", failure(err))
+		}
+		return nil
+	})
+	return ended, err
 }
 
 // Node is a master whose data a snapshot holds.

@@ -330,17 +330,57 @@ func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string,
 	return reads, nil
 }
 
-// getAll reads strings of any partition; a missing one is empty.
-func getAll(ctx context.Context, client redis.Cmdable, what string, keys []string) ([]string, error) {
-	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd { return pipe.Get(ctx, key) })
+// readRecords reads and decodes the records under some keys. A missing one, or one
+// whose key is empty, is nil in its place; so is one that cannot be decoded, and
+// unreadable says why.
+func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, keys []string, decode func(i int, record string) (*T, error)) (found []*T, unreadable map[int]error, err error) {
+	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd {
+		if key == "" {
+			return nil
+		}
+		return pipe.Get(ctx, key)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	records := make([]string, len(keys))
+	found = make([]*T, len(keys))
 	for i, read := range reads {
-		records[i] = read.Val()
+		if read == nil || read.Val() == "" {
+			continue
+		}
+		value, err := decode(i, read.Val())
+		if err == nil {
+			found[i] = value
+			continue
+		}
+		if unreadable == nil {
+			unreadable = make(map[int]error)
+		}
+		unreadable[i] = err
 	}
-	return records, nil
+	return found, unreadable, nil
+}
+
+// present are those that are not nil.
+func present[T any](all []*T) []*T {
+	return slices.DeleteFunc(all, func(one *T) bool { return one == nil })
+}
+
+// scan calls do with every key that matches a pattern, about count at a time: of
+// several masters at once, of each at least once.
+func (l *core) scan(ctx context.Context, pattern string, count int64, do func(context.Context, *redis.Client, []string) error) error {
+	return l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := one.Scan(ctx, cursor, pattern, count).Result()
+			if err != nil {
+				return fmt.Errorf("listing keys: %w", failure(err))
+			}
+			if err := do(ctx, one, keys); err != nil || next == 0 {
+				return err
+			}
+			cursor = next
+		}
+	})
 }
 
 // eachMaster runs do for every master, of a cluster at once.

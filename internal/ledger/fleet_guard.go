@@ -138,7 +138,7 @@ func (l Fleets) Owe(id delivery.FleetID, n int) { l.fleetGuard(id).owe(n) }
 func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
 		limit := redis_rate.Limit{Rate: rate, Burst: fleetBurst * rate, Period: time.Second}
-		return l.allowAtMost(ctx, l.global.prefix+"fleet:"+string(id[:]), limit, n)
+		return l.allow(ctx, l.global.prefix+"fleet:"+string(id[:]), limit, n)
 	}
 }
 

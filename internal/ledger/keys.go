@@ -9,89 +9,47 @@ import (
 )
 
 // The layout. Every key is {tag} + one letter + a binary suffix; all keys of an
-// account carry its partition's tag, so one script may touch any of them.
-//
-//	a <account>            hash    the account: name, credentials' hashes, limits
-//	A                      set     the partition's accounts
-//	r <endpoint><account>  string  sliding windows and their limits (lua/window.lua)
-//	r … l                  string  their log
-//	h <account>            hash    refused and all requests per minute
-//	o <digest>             string  order record (order_record.go)
-//	i <digest>             string  idempotency record: fingerprint, order digest
-//	s <digest>             string  store record
-//	S <account>            set     digests of the account's stores
-//	F <fleet>              set     digests of the stores attached to a fleet
-//	e                      stream  events: references to order versions, notices
-//	u                      stream  couriers' updates
-//	n <event id>           string  a notice's body, kept for noticeLifetime
-//	j <status><fleet>      zset    a fleet's jobs by the time of their status
-//	t                      zset    orders by the time of their next timer, ms
-//	T                      zset    stores by the end of their closing day, ms
-//	x <bucket>             string  external ids of retired orders (lua/order.lua)
-//	R <hour>               list    orders that ended in that hour
-//	H                      zset    the hours that have such a list
-//	w <account>            hash    webhook endpoint
-//	q <account>            list    events never attempted
-//	d <account>            zset    events waiting for their next attempt, ms
-//	k <account>            zset    leased events by the lease's end, us
-//	c <account>            hash    attempts made, for events that failed
-//	b <account>            hash    notices and replays that wait: event, item
-//	g <account>            list    attempt log, newest first
-//	C                      string  latest time by which endpoints' looks were planned, us
-//	p <account>            string  there while a replay of the account runs
-//	v                      stream  final outcomes of webhook events
-//	V                      stream  attempts that failed and go on, until they are
-//	                               exported; missing where nobody exports
-//	W                      zset    accounts by when their queue needs a look, ms
-//	y                      string  an order being copied; gone when the script ends
-//	f                      stream  updates that were refused, capped
-//	z                      stream  dead letters
-//	0                      -       never there; every call in a cluster names it
-//	                               (call.go, sentinel)
-//
-// The pace of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
-//
-// Keys of no account live in a partition of their own, tag {<env>g}: the fleets,
-// what operators control of them (fleets_controls), when they were last refused for
-// their limit (fleets_limited), their version, meta (partitions, epoch), the libraries' last use, and
-//
-//	l <SHA-256 of its id>  string  a session of the panel (sessions.go)
-//	M <minute>             hash    what all processes did in that minute (activity.go)
+// account carry its partition's tag, so one script may touch any of them. The pace
+// of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
 const (
-	kindAccount       = 'a'
-	kindAccounts      = 'A'
-	kindWindows       = 'r'
-	kindMinutes       = 'h'
-	kindOrder         = 'o'
-	kindIdempotency   = 'i'
-	kindStore         = 's'
-	kindAccountStores = 'S'
-	kindFleetStores   = 'F'
-	kindEvents        = 'e'
-	kindUpdates       = 'u'
-	kindNotice        = 'n'
-	kindJobs          = 'j'
-	kindTimers        = 't'
-	kindClosings      = 'T'
-	kindRetired       = 'x'
-	kindEnded         = 'R'
-	kindEndedHours    = 'H'
-	kindEndpoint      = 'w'
-	kindQueue         = 'q'
-	kindRetries       = 'd'
-	kindLeases        = 'k'
-	kindAttempts      = 'c'
-	kindWaiting       = 'b'
-	kindAttemptLog    = 'g'
-	kindSchedule      = 'W'
-	kindReplaying     = 'p'
-	kindOutcomes      = 'v'
-	kindTries         = 'V'
-	kindRefused       = 'f'
-	kindDeadLetters   = 'z'
-	kindSession       = 'l'
-	kindActivity      = 'M'
-	kindSentinel      = '0'
+	kindAccount       = 'a' // <account>, hash: name, credentials' hashes, limits
+	kindAccounts      = 'A' // set: the partition's accounts
+	kindWindows       = 'r' // <endpoint><account>, string: windows and their limits (lua/window.lua); with l behind it their log
+	kindMinutes       = 'h' // <account>, hash: refused and all requests per minute
+	kindOrder         = 'o' // <digest>, string: order record (record.go)
+	kindIdempotency   = 'i' // <digest>, string: fingerprint, order digest
+	kindStore         = 's' // <digest>, string: store record
+	kindAccountStores = 'S' // <account>, set: digests of the account's stores
+	kindFleetStores   = 'F' // <fleet>, set: digests of the stores attached to a fleet
+	kindEvents        = 'e' // stream: references to order versions, notices
+	kindUpdates       = 'u' // stream: couriers' updates
+	kindNotice        = 'n' // <event id>, string: a notice's body, kept for noticeLifetime
+	kindJobs          = 'j' // <status><fleet>, zset: a fleet's jobs by the time of their status
+	kindTimers        = 't' // zset: orders by the time of their next timer, ms
+	kindClosings      = 'T' // zset: stores by the end of their closing day, ms
+	kindRetired       = 'x' // <bucket>, string: external ids of retired orders (lua/order.lua)
+	kindEnded         = 'R' // <hour>, list: orders that ended in that hour
+	kindEndedHours    = 'H' // zset: the hours that have such a list
+	kindEndpoint      = 'w' // <account>, hash: webhook endpoint
+	kindQueue         = 'q' // <account>, list: events never attempted
+	kindRetries       = 'd' // <account>, zset: events waiting for their next attempt, ms
+	kindLeases        = 'k' // <account>, zset: leased events by the lease's end, us
+	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed
+	kindWaiting       = 'b' // <account>, hash: notices and replays that wait: event, item
+	kindAttemptLog    = 'g' // <account>, list: attempt log, newest first
+	kindSchedule      = 'W' // zset: accounts by when their queue needs a look, ms; C, string: the latest such time planned, us
+	kindReplaying     = 'p' // <account>, string: there while a replay of the account runs
+	kindOutcomes      = 'v' // stream: final outcomes of webhook events
+	kindTries         = 'V' // stream: failed attempts that go on, until exported; missing where nobody exports
+	kindRefused       = 'f' // stream: updates that were refused, capped
+	kindDeadLetters   = 'z' // stream: dead letters; y, string: an order being copied, gone when the script ends
+	kindSentinel      = '0' // never there; every call in a cluster names it (sentinel)
+
+	// Keys of no account have a partition of their own, tag {<env>g}: the fleets,
+	// what operators control of them, when they were last refused for their limit,
+	// meta (partitions, format, fleets' version, epoch), the libraries' last use, and:
+	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
+	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )
 
 // partition is one partition: its number and the prefix {tag} of its keys.
@@ -122,27 +80,16 @@ func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 	return suffix
 }
 
-func (r partition) order(digest [delivery.OrderDigestSize]byte) string {
-	return r.keyOf(kindOrder, digest[:])
-}
+func (r partition) order(digest delivery.Digest) string { return r.keyOf(kindOrder, digest[:]) }
 
-func (r partition) idempotency(digest [delivery.OrderDigestSize]byte) string {
+func (r partition) idempotency(digest delivery.Digest) string {
 	return r.keyOf(kindIdempotency, digest[:])
 }
 
-func (r partition) store(digest [delivery.OrderDigestSize]byte) string {
-	return r.keyOf(kindStore, digest[:])
-}
+func (r partition) store(digest delivery.Digest) string { return r.keyOf(kindStore, digest[:]) }
 
 func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
-	var suffix [17]byte
-	suffix[0] = byte(status)
-	copy(suffix[1:], fleet[:])
-	return r.keyOf(kindJobs, suffix[:])
-}
-
-func (r partition) fleetStores(fleet delivery.FleetID) string {
-	return r.keyOf(kindFleetStores, fleet[:])
+	return r.keyOf(kindJobs, append([]byte{byte(status)}, fleet[:]...))
 }
 
 // retiredBits is how many bits of a digest choose the bucket of a retired external
@@ -151,7 +98,7 @@ func (r partition) fleetStores(fleet delivery.FleetID) string {
 const retiredBits = 14
 
 // retiredSuffix names the bucket of a digest by its last 14 bits.
-func retiredSuffix(digest [delivery.OrderDigestSize]byte) (suffix [2]byte) {
+func retiredSuffix(digest delivery.Digest) (suffix [2]byte) {
 	bucket := binary.BigEndian.Uint16(digest[10:12]) & (1<<retiredBits - 1)
 	binary.BigEndian.PutUint16(suffix[:], bucket)
 	return suffix
@@ -165,7 +112,7 @@ func orderMember(id delivery.OrderID) string {
 
 // orderOfMember is the inverse of orderMember.
 func (r partition) orderOfMember(member string) delivery.OrderID {
-	var digest [delivery.OrderDigestSize]byte
+	var digest delivery.Digest
 	if len(member) < len(digest)+2 {
 		return delivery.OrderID{}
 	}

@@ -143,20 +143,11 @@ func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secr
 	return c.quota, int64(f.uint16())<<32 | int64(f.uint32()), err
 }
 
-// allow asks a limit that spaces requests. The library stores until when it is used
-// up. When Redis's clock has gone back, that lies further ahead than any use can
-// put it; then it is reset.
-func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit) (*redis_rate.Result, error) {
-	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.Allow(ctx, key, limit) })
-}
-
-// allowAtMost is allow for up to n at once.
-func (l *core) allowAtMost(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
-	return l.allowed(ctx, key, limit, func() (*redis_rate.Result, error) { return l.rates.AllowAtMost(ctx, key, limit, n) })
-}
-
-func (l *core) allowed(ctx context.Context, key string, limit redis_rate.Limit, ask func() (*redis_rate.Result, error)) (*redis_rate.Result, error) {
-	result, err := ask()
+// allow asks a limit that spaces requests for up to n of them. The library stores
+// until when it is used up. When Redis's clock has gone back, that lies further
+// ahead than any use can put it; then it is reset.
+func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
+	result, err := l.rates.AllowAtMost(ctx, key, limit, n)
 	longest := limit.Period*time.Duration(limit.Burst)/time.Duration(limit.Rate) + time.Second
 	if err != nil || result.RetryAfter <= longest {
 		return result, err
@@ -164,7 +155,7 @@ func (l *core) allowed(ctx context.Context, key string, limit redis_rate.Limit, 
 	if err := l.rates.Reset(ctx, key); err != nil {
 		return nil, err
 	}
-	return ask()
+	return l.rates.AllowAtMost(ctx, key, limit, n)
 }
 
 // Flags of windows, see lua/window.lua.
@@ -191,18 +182,7 @@ func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string 
 
 // limitOf picks an endpoint's limit.
 func limitOf(l *delivery.Limits, e Endpoint) delivery.EndpointLimit {
-	switch e {
-	case EndpointOrders:
-		return l.Orders
-	case EndpointOrderStatus:
-		return l.OrderStatus
-	case EndpointCancel:
-		return l.Cancel
-	case EndpointStores:
-		return l.Stores
-	default:
-		return l.Token
-	}
+	return [endpoints]delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}[e]
 }
 
 // WindowUse is a limit and how much of it is used, which may be more than a limit
@@ -293,22 +273,38 @@ var (
 	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
 )
 
-// loginGuards are the counts of a wrong credential: by address, and by client id
-// and address.
-func loginGuards(clientID, address string) [2]loginGuard {
-	digest := func(text string) loginKey { return delivery.OrderDigest(delivery.AccountID{}, text) }
-	return [2]loginGuard{
-		{"logins:from:", digest(address), failedLoginsFromAddress},
-		{"logins:", digest(clientID[:min(len(clientID), 64)] + "\x00" + address), failedLoginsOfClient},
-	}
+// attemptGuard is a count of attempts that has a limit.
+type attemptGuard struct {
+	key   string
+	limit redis_rate.Limit
 }
 
-type loginKey = [delivery.OrderDigestSize]byte
+// countAttempt counts an attempt by each guard until one refuses it, which is
+// returned with the time to wait.
+func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusing string, wait time.Duration, err error) {
+	for _, guard := range guards {
+		result, err := l.allow(ctx, guard.key, guard.limit, 1)
+		if err != nil {
+			return "", 0, fmt.Errorf("counting an attempt to sign in: %w", failure(err))
+		}
+		if result.Allowed == 0 {
+			return guard.key, result.RetryAfter, nil
+		}
+	}
+	return "", 0, nil
+}
 
-type loginGuard struct {
-	kind  string
-	key   loginKey
-	limit redis_rate.Limit
+// loginGuards are the counts of a wrong credential: by address, and by client id
+// and address.
+func (l *core) loginGuards(clientID, address string) []attemptGuard {
+	key := func(kind, text string) string {
+		digest := delivery.OrderDigest(delivery.AccountID{}, text)
+		return l.global.prefix + kind + string(digest[:])
+	}
+	return []attemptGuard{
+		{key("logins:from:", address), failedLoginsFromAddress},
+		{key("logins:", clientID[:min(len(clientID), 64)]+"\x00"+address), failedLoginsOfClient},
+	}
 }
 
 // What a process remembers about logins, so that those of strangers cost Redis
@@ -324,7 +320,7 @@ const (
 
 type logins struct {
 	mu        sync.Mutex
-	throttled map[loginKey]time.Time // until when, by either count
+	throttled map[string]time.Time // until when, by key of a guard
 	accounts  map[delivery.AccountID]struct{}
 	listed    time.Time // when accounts was read
 	secrets   map[delivery.AccountID]*knownSecrets
@@ -338,21 +334,26 @@ type knownSecrets struct {
 	read    time.Time
 }
 
+// remember adds to a map of at most so many, which begins again when it is full.
+func remember[K comparable, V any](known *map[K]V, most int, key K, value V) {
+	if *known == nil || len(*known) >= most {
+		*known = map[K]V{}
+	}
+	(*known)[key] = value
+}
+
 // CountFailedLogin counts a wrong credential by address, and by client id and
 // address. RATE_LIMITED once there were too many. Correct credentials are never
 // counted.
 func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
-	for _, guard := range loginGuards(clientID, address) {
-		result, err := l.allow(ctx, l.global.prefix+guard.kind+string(guard.key[:]), guard.limit)
-		if err != nil {
-			return fmt.Errorf("counting a failed login: %w", failure(err))
-		}
-		if result.Allowed == 0 {
-			l.logins.throttle(guard.key, l.now().Add(result.RetryAfter))
-			return TooManyLogins(result.RetryAfter)
-		}
+	refusing, wait, err := l.countAttempt(ctx, l.loginGuards(clientID, address)...)
+	if refusing == "" {
+		return err
 	}
-	return nil
+	l.logins.mu.Lock()
+	defer l.logins.mu.Unlock()
+	remember(&l.logins.throttled, throttledKept, refusing, l.now().Add(wait))
+	return TooManyLogins(wait)
 }
 
 // TooManyLogins is the refusal of a wrong credential.
@@ -365,19 +366,10 @@ func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
 	now := l.now()
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
-	for _, guard := range loginGuards(clientID, address) {
+	for _, guard := range l.loginGuards(clientID, address) {
 		wait = max(wait, l.logins.throttled[guard.key].Sub(now))
 	}
 	return wait
-}
-
-func (c *logins) throttle(key loginKey, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.throttled == nil || len(c.throttled) >= throttledKept {
-		c.throttled = map[loginKey]time.Time{}
-	}
-	c.throttled[key] = until
 }
 
 // KnowsAccountSecret compares the SHA-256 of a client secret with a cached copy, a
@@ -401,19 +393,20 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 	return knows(known.current, known.earlier, secretHash, l.now()), nil
 }
 
-func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (bool, error) {
-	known := func() (exists, fresh bool) {
+// knowsAccount lists the accounts when it does not know this one, unless the list is
+// new.
+func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (exists bool, err error) {
+	var fresh bool
+	look := func() {
 		l.logins.mu.Lock()
 		defer l.logins.mu.Unlock()
 		_, exists = l.logins.accounts[account]
-		return exists, exists || l.now().Sub(l.logins.listed) < accountsKnown
+		fresh = l.now().Sub(l.logins.listed) < accountsKnown
 	}
-	exists, fresh := known()
-	if fresh {
-		return exists, nil
+	if look(); !exists && !fresh {
+		_, err, _ = l.logins.reads.Do("accounts", func() (any, error) { return nil, l.listAccounts(ctx) })
+		look()
 	}
-	_, err, _ := l.logins.reads.Do("accounts", func() (any, error) { return nil, l.listAccounts(ctx) })
-	exists, _ = known()
 	return exists, err
 }
 
@@ -435,14 +428,9 @@ func (l *core) listAccounts(ctx context.Context) error {
 
 func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
 	known := &knownSecrets{read: l.now()}
-	fields := []string{"secret", "old_secret", "old_until", "previous"}
-	read, err := l.rdb.HMGet(ctx, l.partitionOf(account).account(account), fields...).Result()
+	values, err := l.rdb.HGetAll(ctx, l.partitionOf(account).account(account)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading client secrets: %w", failure(err))
-	}
-	values := make(map[string]string, len(fields))
-	for i, field := range fields {
-		values[field], _ = read[i].(string)
 	}
 	known.current = values["secret"]
 	if known.earlier, err = storedEarlier(values); err != nil {
@@ -450,9 +438,6 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	}
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
-	if l.logins.secrets == nil || len(l.logins.secrets) >= secretsKept {
-		l.logins.secrets = map[delivery.AccountID]*knownSecrets{}
-	}
-	l.logins.secrets[account] = known
+	remember(&l.logins.secrets, secretsKept, account, known)
 	return known, nil
 }

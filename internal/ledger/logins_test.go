@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"encoding/binary"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,9 +21,7 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	now = now.Add(wait)
 	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it was told")
 	for i := range 2*throttledKept + 1 {
-		var key loginKey
-		binary.BigEndian.PutUint32(key[:], uint32(i))
-		l.logins.throttle(key, now.Add(time.Minute))
+		remember(&l.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
 	}
 	check(t, len(l.logins.throttled) <= throttledKept, "%d are remembered", len(l.logins.throttled))
 	l.logins.secrets = map[delivery.AccountID]*knownSecrets{}

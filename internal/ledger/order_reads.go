@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,11 +17,11 @@ import (
 // Get reads one order without counting. ORDER_NOT_FOUND.
 func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
 	found, err := l.GetAll(ctx, []delivery.OrderID{id})
+	if err == nil && found[0] == nil {
+		err = orderNotFound()
+	}
 	if err != nil {
 		return nil, err
-	}
-	if found[0] == nil {
-		return nil, orderNotFound()
 	}
 	return found[0], nil
 }
@@ -40,33 +41,29 @@ func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery
 
 // GetReadable is GetAll with unreadable records as nil, and why in unreadable.
 func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
-	keys, places := make([]string, 0, len(ids)), make([]int, 0, len(ids))
+	keys := make([]string, len(ids))
 	for i, id := range ids {
 		if p, ok := l.partitionOfOrder(id); ok {
-			keys, places = append(keys, p.order(id.Digest())), append(places, i)
+			keys[i] = p.order(id.Digest())
 		}
 	}
-	records, err := getAll(ctx, l.rdb, "reading orders", keys)
-	if err != nil {
-		return nil, nil, err
-	}
-	orders = make([]*delivery.Order, len(ids))
-	for n, record := range records {
-		i := places[n]
-		if record == "" {
-			continue
-		}
+	orders, failed, err := readRecords(ctx, l.rdb, "reading orders", keys, func(i int, record string) (*delivery.Order, error) {
 		o, err := decodeOrder(record, ids[i].Partition())
 		if err != nil {
-			if unreadable == nil {
-				unreadable = make(map[delivery.OrderID]error)
-			}
-			unreadable[ids[i]] = fmt.Errorf("order %s: %w", ids[i], err)
-		} else if o.ID == ids[i] {
-			orders[i] = o
+			return nil, fmt.Errorf("order %s: %w", ids[i], err)
 		}
+		if o.ID != ids[i] {
+			return nil, nil
+		}
+		return o, nil
+	})
+	if len(failed) > 0 {
+		unreadable = make(map[delivery.OrderID]error, len(failed))
 	}
-	return orders, unreadable, nil
+	for i, err := range failed {
+		unreadable[ids[i]] = err
+	}
+	return orders, unreadable, err
 }
 
 // Find finds the orders of all accounts with this external id, newest first.
@@ -83,27 +80,16 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 	for i, id := range ids {
 		keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
 	}
-	records, err := getAll(ctx, l.rdb, "looking for orders", keys)
-	if err != nil {
-		return nil, err
+	orders, unreadable, err := readRecords(ctx, l.rdb, "looking for orders", keys, func(i int, record string) (*delivery.Order, error) {
+		return decodeOrder(record, l.partitionOf(ids[i]).number)
+	})
+	for i, bad := range unreadable {
+		return nil, fmt.Errorf("order %q of account %s: %w", externalID, ids[i], bad)
 	}
-	var orders []*delivery.Order
-	for i, record := range records {
-		if record == "" {
-			continue
-		}
-		o, err := decodeOrder(record, l.partitionOf(ids[i]).number)
-		if err != nil {
-			return nil, fmt.Errorf("order %q of account %s: %w", externalID, ids[i], err)
-		}
-		orders = append(orders, o)
-	}
+	orders = present(orders)
 	slices.SortStableFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return orders, nil
+	return orders, err
 }
-
-// ordersAtOnce is how many orders Each reads together.
-const ordersAtOnce = 500
 
 // Each calls do with every order in Redis, up to 500 at a time, in no particular
 // order, never twice at once. What exists from beginning to end comes at least
@@ -112,46 +98,20 @@ const ordersAtOnce = 500
 func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
 	var mu sync.Mutex
 	var unreadable []error
-	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := one.Scan(ctx, cursor, l.global.prefix[:2]+"*}"+string(rune(kindOrder))+"*", ordersAtOnce).Result()
-			if err != nil {
-				return fmt.Errorf("listing orders: %w", failure(err))
-			}
-			orders, bad, err := l.readOrderKeys(ctx, one, keys)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			unreadable = append(unreadable, bad...)
-			if len(orders) > 0 {
-				err = do(orders)
-			}
-			mu.Unlock()
-			if cursor = next; err != nil || cursor == 0 {
-				return err
-			}
+	err := l.scan(ctx, l.global.prefix[:2]+"*}"+string(rune(kindOrder))+"*", itemsAtOnce, func(ctx context.Context, one *redis.Client, keys []string) error {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return l.orderKeyPartition(key) < 0 })
+		orders, bad, err := readRecords(ctx, one, "reading orders", keys, func(i int, record string) (*delivery.Order, error) {
+			return decodeOrder(record, l.orderKeyPartition(keys[i]))
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		unreadable = slices.AppendSeq(unreadable, maps.Values(bad))
+		if orders = present(orders); err == nil && len(orders) > 0 {
+			err = do(orders)
 		}
+		return err
 	})
 	return errors.Join(append(unreadable, err)...)
-}
-
-// readOrderKeys reads those of the keys that are orders and still exist.
-func (l *core) readOrderKeys(ctx context.Context, one *redis.Client, keys []string) (orders []*delivery.Order, unreadable []error, err error) {
-	keys = slices.DeleteFunc(keys, func(key string) bool { return l.orderKeyPartition(key) < 0 })
-	records, err := getAll(ctx, one, "reading orders", keys)
-	for i, record := range records {
-		if record == "" {
-			continue
-		}
-		o, err := decodeOrder(record, l.orderKeyPartition(keys[i]))
-		if err != nil {
-			unreadable = append(unreadable, err)
-			continue
-		}
-		orders = append(orders, o)
-	}
-	return orders, unreadable, err
 }
 
 // orderKeyPartition is the partition of an order's key (prefix, kind, digest), or
@@ -170,28 +130,20 @@ const retiredEntry = 11
 
 // Retired reports which of the orders ended and left Redis (Lifecycle.Retire).
 func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
-	buckets := make(map[string]string)
-	keys := make([]string, len(ids))
-	var distinct []string
-	for i, id := range ids {
-		if p, ok := l.partitionOfOrder(id); ok {
-			suffix := retiredSuffix(id.Digest())
-			keys[i] = p.keyOf(kindRetired, suffix[:])
-			distinct = append(distinct, keys[i])
+	buckets, err := pipelined(ctx, l.rdb, "reading retired orders", ids, func(pipe redis.Pipeliner, id delivery.OrderID) *redis.StringCmd {
+		p, ok := l.partitionOfOrder(id)
+		if !ok {
+			return nil
 		}
-	}
-	slices.Sort(distinct)
-	distinct = slices.Compact(distinct)
-	records, err := getAll(ctx, l.rdb, "reading retired orders", distinct)
+		suffix := retiredSuffix(id.Digest())
+		return pipe.Get(ctx, p.keyOf(kindRetired, suffix[:]))
+	})
 	if err != nil {
 		return nil, err
 	}
-	for i, key := range distinct {
-		buckets[key] = records[i]
-	}
 	retired := make([]bool, len(ids))
-	for i, id := range ids {
-		retired[i] = inRetired(buckets[keys[i]], id)
+	for i, bucket := range buckets {
+		retired[i] = bucket != nil && inRetired(bucket.Val(), ids[i])
 	}
 	return retired, nil
 }

@@ -16,7 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// How long a session of the panel lives: whatever its user does, and without a
+// How long a session of the panel lasts: whatever its user does, and without a
 // request of its user.
 const (
 	SessionLifetime = 12 * time.Hour
@@ -143,7 +143,7 @@ func decodeSession(record string) (*Session, error) {
 
 // How often a password may be tried, right or wrong, before attempts have to wait
 // behind others: unlike a client secret a password can be guessed, so the attempt
-// is counted before it is judged. The first limit is met by who guesses, the
+// is counted before it is checked. The first limit is met by who guesses, the
 // second by who tries many names, the third by many machines that guess together,
 // the last by who guesses with a browser in which the user has signed in before.
 var (
@@ -158,34 +158,23 @@ var (
 // address, or for both together.
 func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 	return l.countSignIn(ctx,
-		signInGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
-		signInGuard{l.signInKey("address", address), signInsFromAddress},
-		signInGuard{l.signInKey("user", user), signInsOfUser})
+		attemptGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
+		attemptGuard{l.signInKey("address", address), signInsFromAddress},
+		attemptGuard{l.signInKey("user", user), signInsOfUser})
 }
 
 // CountKnownSignIn is CountSignIn for a device in which the user has signed in
 // before; attempts of others do not count.
 func (l Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
-	return l.countSignIn(ctx, signInGuard{l.signInKey("device", user, device), signInsOfDevice})
+	return l.countSignIn(ctx, attemptGuard{l.signInKey("device", user, device), signInsOfDevice})
 }
 
-type signInGuard struct {
-	key   string
-	limit redis_rate.Limit
-}
-
-func (l *core) countSignIn(ctx context.Context, guards ...signInGuard) error {
-	for _, guard := range guards {
-		result, err := l.allow(ctx, guard.key, guard.limit)
-		if err != nil {
-			return fmt.Errorf("counting a sign-in: %w", failure(err))
-		}
-		if result.Allowed == 0 {
-			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: result.RetryAfter,
-				Message: "too many attempts to sign in; wait as Retry-After says"}
-		}
+func (l *core) countSignIn(ctx context.Context, guards ...attemptGuard) error {
+	refusing, wait, err := l.countAttempt(ctx, guards...)
+	if refusing == "" {
+		return err
 	}
-	return nil
+	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: wait, Message: "too many attempts to sign in; wait as Retry-After says"}
 }
 
 // ForgiveSignIns resets the attempts of a user at an address after the right

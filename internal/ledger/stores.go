@@ -158,22 +158,13 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 
 // readStores reads stores; those that are gone are left out.
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
-	records, err := getAll(ctx, l.rdb, "reading stores", keys)
-	if err != nil {
-		return nil, err
+	stores, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(_ int, record string) (*delivery.Store, error) {
+		return decodeStore(record)
+	})
+	for _, bad := range unreadable {
+		return nil, bad
 	}
-	var stores []*delivery.Store
-	for _, record := range records {
-		if record == "" {
-			continue
-		}
-		s, err := decodeStore(record)
-		if err != nil {
-			return nil, err
-		}
-		stores = append(stores, s)
-	}
-	return stores, nil
+	return present(stores), err
 }
 
 // DueStores lists stores of a partition whose closing day is over.
@@ -258,7 +249,7 @@ type storeSet struct {
 func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
 		for _, r := range l.partitions {
-			sets = append(sets, storeSet{r, r.fleetStores(f.Fleet)})
+			sets = append(sets, storeSet{r, r.keyOf(kindFleetStores, f.Fleet[:])})
 		}
 		return sets, false, nil
 	}
@@ -358,18 +349,17 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 	for i, n := range names {
 		keys[i] = l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID))
 	}
-	records, err := getAll(ctx, l.rdb, "reading stores", keys)
+	all, bad, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
+		return decodeStore(record)
+	})
 	stores = make(map[StoreName]*delivery.Store, len(names))
-	for i, record := range records {
-		if record == "" {
-			continue
+	for i, s := range all {
+		if s != nil {
+			stores[names[i]] = s
 		}
-		s, err := decodeStore(record)
-		if err != nil {
-			unreadable = append(unreadable, fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err))
-			continue
-		}
-		stores[names[i]] = s
+	}
+	for i, err := range bad {
+		unreadable = append(unreadable, fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err))
 	}
 	return stores, unreadable, err
 }

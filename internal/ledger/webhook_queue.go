@@ -281,7 +281,7 @@ func (l *core) leasePaced(ctx context.Context, r partition, p paced, g Grant) ([
 	// With a burst of one the library never allows anything at 3, 5, 7 or 9 a second:
 	// its times are rounded to less than one interval.
 	limit := redis_rate.Limit{Rate: p.rate, Burst: max(2, p.rate/paceBurst), Period: time.Second}
-	allowed, err := l.allowAtMost(ctx, r.prefix+"pace:"+p.account.String(), limit, min(p.could, g.Limit))
+	allowed, err := l.allow(ctx, r.prefix+"pace:"+p.account.String(), limit, min(p.could, g.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("pace of an endpoint: %w", failure(err))
 	}
