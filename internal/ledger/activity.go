@@ -1,16 +1,15 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,54 +35,40 @@ const (
 	activityLifetime   = 25 * time.Hour
 )
 
-// done is what is counted of orders; the letters are stored.
-type done int
-
+// Fields of a minute: a letter for each count of orders, the error code behind
+// another, and for each process the number of its last addition.
 const (
-	doneCreated done = iota
-	doneDelivered
-	doneFailed
-	doneCancelled
-	dones
-)
-
-// Fields of a minute: a letter for each outcome, the error code behind another,
-// and for each process the number of its last addition.
-const (
-	doneFields     = "cdfx"
 	refusedField   = "r"
 	processField   = "p"
 	processIDBytes = 8
 )
 
-// activityCodes are the error codes in a fixed order, activityIndex the way back.
-// Neither changes after the start, so that they are read without a lock.
-var (
-	activityCodes = func() []delivery.Code {
-		codes := delivery.Codes()
-		slices.Sort(codes)
-		return codes
-	}()
-	activityIndex = func() map[delivery.Code]int {
-		index := make(map[delivery.Code]int, len(activityCodes))
-		for i, code := range activityCodes {
-			index[code] = i
-		}
-		return index
-	}()
-)
+// orderFields are the counts of orders by their status; Searching is a creation.
+var orderFields = map[delivery.Status]string{delivery.Searching: "c", delivery.Delivered: "d", delivery.Failed: "f", delivery.Cancelled: "x"}
+
+var refusedFields = func() map[delivery.Code]string {
+	fields := map[delivery.Code]string{}
+	for _, code := range delivery.Codes() {
+		fields[code] = refusedField + string(code)
+	}
+	return fields
+}()
 
 // activityCounts is what this process has counted since the last flush.
 type activityCounts struct {
-	done    [dones]atomic.Int64
-	refused []atomic.Int64 // by activityCodes
+	mu       sync.Mutex
+	accounts map[delivery.AccountID]*minuteCount
+	fields   map[string]int64 // of the minute
 
-	process string // field of this process, new with every start
-
-	mu      sync.Mutex // held by a flush
-	flushes int64
-	pending []addition
+	process  string     // field of this process, new with every start
+	flushing sync.Mutex // guards what follows
+	flushes  int64
+	pending  []addition
 }
+
+// minuteCount is an account's requests. The figures only mark an account for
+// operators, so a crash may lose ten seconds of them.
+type minuteCount struct{ all, refused int64 }
 
 // addition is a flush that has yet to reach Redis.
 type addition struct {
@@ -98,65 +83,71 @@ const keptAdditions = 360
 func newActivityCounts() *activityCounts {
 	var id [processIDBytes]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return &activityCounts{refused: make([]atomic.Int64, len(activityCodes)), process: processField + hex.EncodeToString(id[:])}
+	a := &activityCounts{process: processField + hex.EncodeToString(id[:])}
+	a.drain()
+	return a
+}
+
+// request counts a request of an account.
+func (a *activityCounts) request(account delivery.AccountID, refused bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.accounts[account]
+	if c == nil {
+		c = new(minuteCount)
+		a.accounts[account] = c
+	}
+	c.all++
+	if refused {
+		c.refused++
+	}
+}
+
+// reached counts an order that has just got this status, if that is counted.
+func (a *activityCounts) reached(status delivery.Status) { a.add(orderFields[status]) }
+
+func (a *activityCounts) add(field string) {
+	if field != "" {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.fields[field]++
+	}
+}
+
+// drain takes what was counted.
+func (a *activityCounts) drain() (accounts map[delivery.AccountID]*minuteCount, fields map[string]int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	accounts, fields = a.accounts, a.fields
+	a.accounts, a.fields = map[delivery.AccountID]*minuteCount{}, map[string]int64{}
+	return accounts, fields
 }
 
 // CountRefusal counts a refused request of the Vendor API. An unknown code counts
 // as INTERNAL_ERROR.
 func (l Limits) CountRefusal(code delivery.Code) {
-	i, ok := activityIndex[code]
-	if !ok {
-		i = activityIndex[delivery.CodeInternal]
-	}
-	l.activity.refused[i].Add(1)
-}
-
-// countEnd counts an order that has just got this status, if that is its end.
-func (a *activityCounts) countEnd(status delivery.Status) {
-	switch status {
-	case delivery.Delivered:
-		a.done[doneDelivered].Add(1)
-	case delivery.Failed:
-		a.done[doneFailed].Add(1)
-	case delivery.Cancelled:
-		a.done[doneCancelled].Add(1)
-	case delivery.Searching, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering:
-	}
-}
-
-// take moves what was counted to the additions that wait.
-func (a *activityCounts) take(minute int64) {
-	var amounts []any
-	for i := range a.done {
-		if n := a.done[i].Swap(0); n > 0 {
-			amounts = append(amounts, doneFields[i:i+1], n)
-		}
-	}
-	for i := range a.refused {
-		if n := a.refused[i].Swap(0); n > 0 {
-			amounts = append(amounts, refusedField+string(activityCodes[i]), n)
-		}
-	}
-	if amounts == nil {
-		return
-	}
-	a.flushes++
-	a.pending = append(a.pending, addition{minute, a.flushes, amounts})
-	a.pending = a.pending[max(0, len(a.pending)-keptAdditions):]
+	l.activity.add(cmp.Or(refusedFields[code], refusedFields[delivery.CodeInternal]))
 }
 
 func (l *core) activityKey(minute int64) string {
 	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
-// flushActivity adds this process's counts to the current minute, and earlier ones
-// to their own. A failed addition waits for the next flush; the script adds none
-// twice.
-func (l *core) flushActivity(ctx context.Context, now time.Time) error {
+// flushActivity adds counts to the current minute, and earlier ones to their own. A
+// failed addition waits for the next flush; the script adds none twice.
+func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[string]int64) error {
 	a := l.activity
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.take(now.Unix() / 60)
+	a.flushing.Lock()
+	defer a.flushing.Unlock()
+	if len(fields) > 0 {
+		a.flushes++
+		next := addition{minute: now.Unix() / 60, number: a.flushes}
+		for field, n := range fields {
+			next.amounts = append(next.amounts, field, n)
+		}
+		a.pending = append(a.pending, next)
+		a.pending = a.pending[max(0, len(a.pending)-keptAdditions):]
+	}
 	for len(a.pending) > 0 {
 		next := a.pending[0]
 		args := append([]any{a.process, next.number, int(activityLifetime.Seconds())}, next.amounts...)
@@ -192,10 +183,9 @@ func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, e
 }
 
 func (m *MinuteActivity) decode(values map[string]string) {
-	into := [dones]*int64{&m.Created, &m.Delivered, &m.Failed, &m.Cancelled}
-	for i, to := range into {
-		*to = number(values[doneFields[i:i+1]])
-	}
+	count := func(status delivery.Status) int64 { return number(values[orderFields[status]]) }
+	m.Created, m.Delivered = count(delivery.Searching), count(delivery.Delivered)
+	m.Failed, m.Cancelled = count(delivery.Failed), count(delivery.Cancelled)
 	for field, value := range values {
 		if code, ok := strings.CutPrefix(field, refusedField); ok {
 			if m.Refused == nil {
@@ -216,47 +206,13 @@ const (
 	FlushMinutesEvery = 10 * time.Second
 )
 
-// minuteCounts counts the requests of each account in this process since the last
-// flush. The figures only mark an account for operators, so a crash may lose ten
-// seconds of them.
-type minuteCounts struct {
-	mu    sync.Mutex
-	byAcc map[delivery.AccountID]*minuteCount
-}
-
-type minuteCount struct{ all, refused int64 }
-
-func (m *minuteCounts) add(account delivery.AccountID, refused bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.byAcc[account]
-	if c == nil {
-		if m.byAcc == nil {
-			m.byAcc = make(map[delivery.AccountID]*minuteCount)
-		}
-		c = new(minuteCount)
-		m.byAcc[account] = c
-	}
-	c.all++
-	if refused {
-		c.refused++
-	}
-}
-
-func (m *minuteCounts) drain() map[delivery.AccountID]*minuteCount {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	drained := m.byAcc
-	m.byAcc = nil
-	return drained
-}
-
 // Flush adds this process's counts to the current minute and marks or clears
 // accounts in sustained excess. Call it every FlushMinutesEvery, and once at the
 // end. After a failure the accounts' counts are lost and the activity's are kept.
 func (l Limits) Flush(ctx context.Context, now time.Time) error {
+	accounts, fields := l.activity.drain()
 	var calls []call
-	for account, c := range l.minutes.drain() {
+	for account, c := range accounts {
 		r := l.partitionOf(account)
 		calls = append(calls, call{
 			keys: []string{r.keyOf(kindMinutes, account[:]), r.account(account)},
@@ -264,5 +220,5 @@ func (l Limits) Flush(ctx context.Context, now time.Time) error {
 		})
 	}
 	_, err := l.runAll(ctx, "count_minutes", calls)
-	return errors.Join(err, l.flushActivity(ctx, now), l.flushLimitedFleets(ctx))
+	return errors.Join(err, l.flushActivity(ctx, now, fields), l.flushLimitedFleets(ctx))
 }

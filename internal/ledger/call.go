@@ -92,49 +92,45 @@ func (l *core) keysOf(keys []string) []string {
 	return append(keys[:len(keys):len(keys)], sentinel(tag))
 }
 
-// send runs the call and returns its reply, like runText.
-func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error) {
-	began := c.script.begin()
-	cmd := c.command(ctx, l.cluster)
-	if err = l.calls.Process(ctx, cmd); err != nil {
-		reply, err = l.resend(ctx, c, err)
-	} else {
-		reply = cmd.Val()
+// attempt calls a script until it succeeds, or fails in a way that does not pass.
+func (l *core) attempt(ctx context.Context, s *script, try func() error) error {
+	var began time.Time
+	if s.watched != nil {
+		began = time.Now()
 	}
-	c.script.ended(ctx, began, err)
-	return reply, err
+	err := try()
+	if err != nil {
+		err = l.retry(ctx, err, try)
+	}
+	if s.watched != nil {
+		s.watched(ctx, began, err)
+	}
+	if err != nil {
+		return fmt.Errorf("script %s: %w", s.name, failure(err))
+	}
+	return nil
 }
 
-func (l *core) resend(ctx context.Context, c *scriptCall, err error) (reply string, _ error) {
-	err = l.retry(ctx, err, func() error {
+// send runs the call and returns its reply, like runText.
+func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error) {
+	err = l.attempt(ctx, &c.script, func() error {
 		cmd := c.command(ctx, l.cluster)
 		err := l.calls.Process(ctx, cmd)
 		reply = cmd.Val()
 		return err
 	})
-	if err != nil {
-		return "", fmt.Errorf("script %s: %w", c.script.name, failure(err))
-	}
-	return reply, nil
+	return reply, err
 }
 
 // run calls a script and returns its reply.
-func (l *core) run(ctx context.Context, file string, keys []string, args ...any) (any, error) {
+func (l *core) run(ctx context.Context, file string, keys []string, args ...any) (reply any, err error) {
 	s := l.library.scripts[file]
 	keys = l.keysOf(keys)
-	began := s.begin()
-	reply, err := l.calls.FCall(ctx, s.name, keys, args...).Result()
-	if err != nil {
-		err = l.retry(ctx, err, func() (err error) {
-			reply, err = l.calls.FCall(ctx, s.name, keys, args...).Result()
-			return err
-		})
-	}
-	s.ended(ctx, began, err)
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
-	}
-	return reply, nil
+	err = l.attempt(ctx, &s, func() (err error) {
+		reply, err = l.calls.FCall(ctx, s.name, keys, args...).Result()
+		return err
+	})
+	return reply, err
 }
 
 // runText is run for the scripts that answer one string.
@@ -168,7 +164,7 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	for i := range calls {
 		todo[i] = i
 	}
-	round := func() (worst error) {
+	return cmds, l.attempt(ctx, &s, func() (worst error) {
 		pipe := l.rdb.Pipeline()
 		for _, i := range todo {
 			cmds[i] = pipe.FCall(ctx, s.name, l.keysOf(calls[i].keys), calls[i].args...)
@@ -185,17 +181,7 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 		}
 		todo = failed
 		return worst
-	}
-	began := s.begin()
-	err := round()
-	if err != nil {
-		err = l.retry(ctx, err, round)
-	}
-	s.ended(ctx, began, err)
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", s.name, failure(err))
-	}
-	return cmds, nil
+	})
 }
 
 // How long a call is repeated while a cluster changes hands, and the pauses. An

@@ -46,21 +46,7 @@ func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
 		g.rate, g.permits = rate, min(max(g.permits, 1-fleetBurst*rate), 0)
 		g.closedUntil, g.batchesUntil = time.Time{}, time.Time{}
 	}
-	if g.permits < 1 {
-		if now.Before(g.closedUntil) {
-			return g.refuse(now, g.closedUntil)
-		}
-		block := max(rate/fleetBlocks, 1)
-		if err := g.take(block-g.permits, take); err != nil {
-			return err
-		}
-		if g.permits < 1 {
-			g.closedUntil = now.Add(g.refilled(block - g.permits))
-			return g.refuse(now, g.closedUntil)
-		}
-	}
-	g.permits--
-	return nil
+	return g.spend(1, max(rate/fleetBlocks, 1), &g.closedUntil, now, take)
 }
 
 // charge spends n more permits for an admitted request, or none: RATE_LIMITED with
@@ -69,16 +55,24 @@ func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n = min(n, fleetBurst*g.rate-1)
+	return g.spend(n, n, &g.batchesUntil, now, take)
+}
+
+// spend spends n permits. When fewer are held it asks for a block, unless it is known
+// to be refused until closed.
+func (g *fleetGuard) spend(n, block int, closed *time.Time, now time.Time, take takePermits) error {
 	if g.permits < n {
-		if now.Before(g.batchesUntil) {
-			return g.refuse(now, g.batchesUntil)
+		if now.Before(*closed) {
+			return g.refuse(now, *closed)
 		}
-		if err := g.take(n-g.permits, take); err != nil {
-			return err
+		result, err := take(g.rate, min(block-g.permits, fleetBurst*g.rate))
+		if err != nil {
+			return fmt.Errorf("permits of a fleet: %w", failure(err))
 		}
-		if g.permits < n {
-			g.batchesUntil = now.Add(g.refilled(n - g.permits))
-			return g.refuse(now, g.batchesUntil)
+		if g.permits += result.Allowed; g.permits < n {
+			// When the empty bucket has the block; one more, because it rounds down.
+			*closed = now.Add(time.Duration(block-g.permits+1) * time.Second / time.Duration(g.rate))
+			return g.refuse(now, *closed)
 		}
 	}
 	g.permits -= n
@@ -90,21 +84,6 @@ func (g *fleetGuard) owe(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.permits = max(g.permits-n, 1-fleetBurst*g.rate)
-}
-
-func (g *fleetGuard) take(n int, take takePermits) error {
-	result, err := take(g.rate, min(n, fleetBurst*g.rate))
-	if err != nil {
-		return fmt.Errorf("permits of a fleet: %w", failure(err))
-	}
-	g.permits += result.Allowed
-	return nil
-}
-
-// refilled is after how long an empty bucket has n permits; one more, because it
-// rounds down.
-func (g *fleetGuard) refilled(n int) time.Duration {
-	return time.Duration(n+1) * time.Second / time.Duration(g.rate)
 }
 
 func (g *fleetGuard) refuse(now, until time.Time) error {

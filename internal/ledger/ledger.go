@@ -139,7 +139,6 @@ type core struct {
 	// mostWaiting is mostWaiting; tests lower it.
 	mostWaiting int
 	now         func() time.Time
-	minutes     minuteCounts
 	activity    *activityCounts
 	log         *slog.Logger
 }

@@ -46,7 +46,7 @@ func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error
 		switch reply.Val() {
 		case "committed":
 			if changes := commits[i].Changes; len(changes) > 0 {
-				l.activity.countEnd(changes[len(changes)-1].Status)
+				l.activity.reached(changes[len(changes)-1].Status)
 			}
 		case "conflict":
 			result[i] = fmt.Errorf("order %s: %w", commits[i].Order.ID, ErrConflict)

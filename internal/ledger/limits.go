@@ -114,7 +114,7 @@ func (l *core) parseCounting(reply string, account delivery.AccountID) (counting
 	if err != nil {
 		return countingReply{}, err
 	}
-	l.minutes.add(account, c.name == "limited" || c.name == "polled_too_soon")
+	l.activity.request(account, c.name == "limited" || c.name == "polled_too_soon")
 	return c, c.refusal()
 }
 

@@ -77,7 +77,7 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 		err = l.namingStore(ctx, err)
 	}
 	if err == nil && !created.Replayed {
-		l.activity.done[doneCreated].Add(1)
+		l.activity.reached(delivery.Searching)
 	}
 	return created, reply.quota, err
 }
@@ -286,7 +286,7 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 			Message: "the order is " + status.String() + "; only an order before pickup can be cancelled"}
 	}
 	if reply.name == "cancelled" {
-		l.activity.countEnd(delivery.Cancelled)
+		l.activity.reached(delivery.Cancelled)
 	}
 	return o, reply.quota, nil
 }

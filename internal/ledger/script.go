@@ -38,21 +38,6 @@ type script struct {
 	watched CallObserver // optional
 }
 
-// begin is now, if somebody observes the call.
-func (s *script) begin() (began time.Time) {
-	if s.watched != nil {
-		began = time.Now()
-	}
-	return began
-}
-
-// ended reports a call that began with begin.
-func (s *script) ended(ctx context.Context, began time.Time, err error) {
-	if s.watched != nil {
-		s.watched(ctx, began, err)
-	}
-}
-
 // library is the operations as a Redis function library: shared parts are compiled
 // once, and it survives restarts and failovers.
 type library struct {

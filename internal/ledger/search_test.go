@@ -154,13 +154,12 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 }
 
 func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
-	s := storeSearch{limit: 3}
+	var first []*delivery.Store
 	for i := range 1000 {
-		s.add(&delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)})
-		require(t, len(s.found) <= 8, "%d stores are kept", len(s.found))
+		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
+		require(t, len(first) <= 4, "%d stores are kept", len(first))
 	}
-	s.shorten()
-	check(t, len(s.found) == 4 && s.found[0].ExternalID == "000" && s.found[3].ExternalID == "003", "%+v", s.found)
+	check(t, first[0].ExternalID == "000" && first[3].ExternalID == "003", "%+v", first)
 	l := openTest(t)
 	for range setsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})

@@ -206,12 +206,9 @@ type StoreFilter struct {
 	Text    string // part of the external id or the name, in any case
 }
 
-// How much of a search is in memory at once: the ids of the stores of so many
-// accounts, or of a fleet in so many partitions, and so many records.
-const (
-	setsAtOnce   = 32
-	storesAtOnce = 500
-)
+// setsAtOnce bounds what a search has in memory: the ids of the stores of so many
+// accounts, or of a fleet in so many partitions.
+const setsAtOnce = 32
 
 // Find lists stores by account and external id, at most limit, 1 to 1000; more:
 // there are others. It reads the accounts in order until there are enough, or a
@@ -220,22 +217,43 @@ func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*d
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
-	search := storeSearch{StoreFilter: f, folded: delivery.FoldName(f.Text), limit: limit}
+	folded := delivery.FoldName(f.Text)
 	sets, ordered, err := l.storeSets(ctx, &f)
-	if err != nil {
-		return nil, false, err
-	}
 	for page := range slices.Chunk(sets, setsAtOnce) {
-		if err := l.searchStores(ctx, &search, page); err != nil {
+		keys, err := l.storeKeys(ctx, page)
+		if err != nil {
 			return nil, false, err
 		}
+		for some := range slices.Chunk(keys, itemsAtOnce) {
+			read, err := l.readStores(ctx, some)
+			if err != nil {
+				return nil, false, err
+			}
+			stores = append(stores, slices.DeleteFunc(read, func(s *delivery.Store) bool { return !f.matches(s, folded) })...)
+			stores = firstStores(stores, limit+1)
+		}
 		// Whatever comes in a later account belongs behind what is found.
-		if ordered && len(search.found) > limit {
+		if ordered && len(stores) > limit {
 			break
 		}
 	}
-	search.shorten()
-	return search.found[:min(limit, len(search.found))], len(search.found) > limit, nil
+	return stores[:min(limit, len(stores))], len(stores) > limit, err
+}
+
+// firstStores sorts and keeps the first by account and external id.
+func firstStores(stores []*delivery.Store, most int) []*delivery.Store {
+	slices.SortFunc(stores, func(a, b *delivery.Store) int {
+		return cmp.Or(bytes.Compare(a.Account[:], b.Account[:]), strings.Compare(a.ExternalID, b.ExternalID))
+	})
+	return slices.Delete(stores, min(most, len(stores)), len(stores))
+}
+
+func (f *StoreFilter) matches(s *delivery.Store, folded string) bool {
+	return (f.Account.IsZero() || s.Account == f.Account) &&
+		(f.Fleet.IsZero() || s.Fleet == f.Fleet) &&
+		(f.State == 0 || s.State == f.State) &&
+		(folded == "" || strings.Contains(delivery.FoldName(s.ExternalID), folded) ||
+			strings.Contains(delivery.FoldName(s.Name), folded))
 }
 
 // storeSet is one set of stores' digests.
@@ -281,59 +299,6 @@ func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error)
 		}
 	}
 	return keys, nil
-}
-
-// searchStores adds to the search what some sets hold.
-func (l *core) searchStores(ctx context.Context, search *storeSearch, sets []storeSet) error {
-	keys, err := l.storeKeys(ctx, sets)
-	if err != nil {
-		return err
-	}
-	for page := range slices.Chunk(keys, storesAtOnce) {
-		stores, err := l.readStores(ctx, page)
-		if err != nil {
-			return err
-		}
-		for _, s := range stores {
-			search.add(s)
-		}
-	}
-	return nil
-}
-
-// storeSearch gathers the first limit stores, and one more.
-type storeSearch struct {
-	StoreFilter
-	folded string // Text
-	limit  int
-	found  []*delivery.Store
-}
-
-func (s *storeSearch) add(store *delivery.Store) {
-	if !s.matches(store) {
-		return
-	}
-	if s.found = append(s.found, store); len(s.found) >= 2*(s.limit+1) {
-		s.shorten()
-	}
-}
-
-func (s *storeSearch) matches(store *delivery.Store) bool {
-	return (s.Account.IsZero() || store.Account == s.Account) &&
-		(s.Fleet.IsZero() || store.Fleet == s.Fleet) &&
-		(s.State == 0 || store.State == s.State) &&
-		(s.folded == "" || strings.Contains(delivery.FoldName(store.ExternalID), s.folded) ||
-			strings.Contains(delivery.FoldName(store.Name), s.folded))
-}
-
-// shorten sorts what is found and keeps what can still be answered.
-func (s *storeSearch) shorten() {
-	slices.SortFunc(s.found, func(a, b *delivery.Store) int {
-		return cmp.Or(bytes.Compare(a.Account[:], b.Account[:]), strings.Compare(a.ExternalID, b.ExternalID))
-	})
-	end := min(s.limit+1, len(s.found))
-	clear(s.found[end:])
-	s.found = s.found[:end]
 }
 
 // StoreName identifies a store.
