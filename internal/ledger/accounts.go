@@ -72,7 +72,7 @@ func flag(b bool) string {
 func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
 	values, err := l.rdb.HGetAll(ctx, l.partitionOf(id).account(id)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading an account: %w", failure(err))
+		return nil, failed("reading an account", err)
 	}
 	if len(values) == 0 {
 		return nil, accountNotFound()

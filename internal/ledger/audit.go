@@ -3,7 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,22 +29,21 @@ type GroupLeft struct {
 // removed. A missing group has everything unread.
 func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 	var left []GroupLeft
-	for _, r := range l.partitions {
-		for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
-			groups, _, err := l.groupsOf(ctx, r.key(kind))
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
+		err := l.eachStream(role, func(r partition, key string) error {
+			groups, _, err := l.groupsOf(ctx, key)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			for _, role := range requiredRoles(r.key(kind)) {
-				group, _ := groupOf(groups, role)
-				unread, err := l.rdb.XRangeN(ctx, r.key(kind), "("+group.LastDeliveredID, "+", mostListed).Result()
-				if err != nil {
-					return nil, fmt.Errorf("reading a stream: %w", failure(err))
-				}
-				if len(unread) > 0 || group.Pending > 0 {
-					left = append(left, GroupLeft{r.number, streamNames[string(rune(kind))], role, int64(len(unread)), group.Pending})
-				}
+			group, _ := groupOf(groups, role)
+			unread, err := l.rdb.XRangeN(ctx, key, "("+group.LastDeliveredID, "+", mostListed).Result()
+			if len(unread) > 0 || group.Pending > 0 {
+				left = append(left, GroupLeft{r.number, streamNames[strings.TrimPrefix(key, r.prefix)], role, int64(len(unread)), group.Pending})
 			}
+			return failed("reading a stream", err)
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return left, nil
@@ -84,19 +83,15 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	}
 	reads, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) reading {
 		r := l.partitionOf(id)
-		return reading{
-			queued:    pipe.LRange(ctx, r.keyOf(kindQueue, id[:]), 0, -1),
-			waiting:   pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1),
-			leased:    pipe.ZRange(ctx, r.keyOf(kindLeases, id[:]), 0, -1),
-			counts:    pipe.HLen(ctx, r.keyOf(kindAttempts, id[:])),
-			scheduled: pipe.ZScore(ctx, r.key(kindSchedule), string(id[:])),
-		}
+		return reading{pipe.LRange(ctx, r.keyOf(kindQueue, id[:]), 0, -1), pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1),
+			pipe.ZRange(ctx, r.keyOf(kindLeases, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:])),
+			pipe.ZScore(ctx, r.key(kindSchedule), string(id[:]))}
 	})
 	var left []WebhooksLeft
 	for i, c := range reads {
 		r := l.partitionOf(ids[i])
-		w := WebhooksLeft{Account: ids[i], Queued: r.waitingEvents(c.queued.Val()), Waiting: r.waitingEvents(c.waiting.Val()),
-			Leased: r.waitingEvents(c.leased.Val()), Counts: int(c.counts.Val()), Scheduled: c.scheduled.Err() == nil}
+		w := WebhooksLeft{ids[i], r.waitingEvents(c.queued.Val()), r.waitingEvents(c.waiting.Val()), r.waitingEvents(c.leased.Val()),
+			int(c.counts.Val()), c.scheduled.Err() == nil}
 		if len(w.Queued)+len(w.Waiting)+len(w.Leased)+w.Counts > 0 || w.Scheduled {
 			left = append(left, w)
 		}
@@ -142,51 +137,59 @@ type IndexInconsistency struct {
 // and is on the list of its status and on no other; a cancelled one is on its
 // list; of all others there is nothing.
 func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
-	fleets, byPartition := make(map[delivery.FleetID]bool), make([][]*delivery.Order, len(l.partitions))
+	type index struct {
+		name, key string
+		partition partition
+		belong    map[delivery.OrderID]bool
+	}
+	var indexes []*index
+	byKey, status := make(map[string]*index), make(map[delivery.OrderID]delivery.Status, len(orders))
+	find := func(name string, r partition, key string) *index {
+		if byKey[key] == nil {
+			byKey[key] = &index{name, key, r, make(map[delivery.OrderID]bool)}
+			indexes = append(indexes, byKey[key])
+		}
+		return byKey[key]
+	}
+	fleets := make(map[delivery.FleetID]bool)
 	for _, o := range orders {
-		fleets[o.Fleet.ID] = true
-		byPartition[o.ID.Partition()] = append(byPartition[o.ID.Partition()], o)
+		r := l.partitions[o.ID.Partition()]
+		status[o.ID], fleets[o.Fleet.ID] = o.Status, true
+		if !o.Status.Terminal() {
+			find("timers", r, r.key(kindTimers)).belong[o.ID] = true
+		}
+		if !o.Status.Terminal() || o.Status == delivery.Cancelled {
+			find(o.Status.String(), r, r.jobs(o.Status, o.Fleet.ID)).belong[o.ID] = true
+		}
 	}
-	var inconsistent []IndexInconsistency
-	compare := func(index string, r partition, key string, belongs func(*delivery.Order) bool) error {
-		members, err := l.rdb.ZRange(ctx, key, 0, -1).Result()
-		if err != nil {
-			return fmt.Errorf("reading index %s of partition %d: %w", index, r.number, failure(err))
-		}
-		unknown := make(map[delivery.OrderID]bool, len(members))
-		for _, member := range members {
-			unknown[r.orderOfMember(member)] = true
-		}
-		for _, o := range byPartition[r.number] {
-			if listed := unknown[o.ID]; listed != belongs(o) {
-				says := "lacks an order that is "
-				if listed {
-					says = "names an order that is "
-				}
-				inconsistent = append(inconsistent, IndexInconsistency{index, o.ID, says + o.Status.String()})
-			}
-			delete(unknown, o.ID)
-		}
-		for id := range unknown {
-			inconsistent = append(inconsistent, IndexInconsistency{index, id, "names an order that is not there"})
-		}
-		return nil
-	}
-	for _, r := range l.partitions {
-		if err := compare("timers", r, r.key(kindTimers), func(o *delivery.Order) bool { return !o.Status.Terminal() }); err != nil {
-			return nil, err
-		}
+	for _, r := range l.partitions { // those that nothing belongs to are read, too
+		find("timers", r, r.key(kindTimers))
 		for fleet := range fleets {
-			for status := delivery.Searching; status <= delivery.Cancelled; status++ {
-				kept := !status.Terminal() || status == delivery.Cancelled
-				err := compare(status.String(), r, r.jobs(status, fleet), func(o *delivery.Order) bool {
-					return kept && o.Status == status && o.Fleet.ID == fleet
-				})
-				if err != nil {
-					return nil, err
-				}
+			for s := delivery.Searching; s <= delivery.Cancelled; s++ {
+				find(s.String(), r, r.jobs(s, fleet))
 			}
 		}
 	}
-	return inconsistent, nil
+	reads, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, x *index) *redis.StringSliceCmd {
+		return pipe.ZRange(ctx, x.key, 0, -1)
+	})
+	var inconsistent []IndexInconsistency
+	for i, read := range reads {
+		x := indexes[i]
+		for _, member := range read.Val() {
+			id := x.partition.orderOfMember(member)
+			says := "names an order that is not there"
+			if s := status[id]; s != 0 {
+				says = "names an order that is " + s.String()
+			}
+			if !x.belong[id] {
+				inconsistent = append(inconsistent, IndexInconsistency{x.name, id, says})
+			}
+			delete(x.belong, id)
+		}
+		for id := range x.belong {
+			inconsistent = append(inconsistent, IndexInconsistency{x.name, id, "lacks an order that is " + status[id].String()})
+		}
+	}
+	return inconsistent, err
 }

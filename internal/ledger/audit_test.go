@@ -9,7 +9,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
+func TestGroupsLeft_CountsUnreadAndPending(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
 	equal(t, len(get(s.Audit.GroupsLeft(t.Context()))(t)), 0, "of nothing")
@@ -21,11 +21,11 @@ func TestGroupsLeft_TellsWhatIsUnreadAndPending(t *testing.T) {
 		// Stores and fleets publish, too; only what tells of streams that exist counts.
 		check(t, slices.Equal(left, want), "%s: %+v, want %+v", what, left, want)
 	}
-	want("nobody has read", GroupLeft{0, "events", RoleStatus, 1, 0}, GroupLeft{0, "events", RoleWebhook, 1, 0},
-		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 1, 0})
+	want("nobody has read", GroupLeft{0, "events", RoleStatus, 1, 0}, GroupLeft{0, "updates", RoleStatus, 1, 0},
+		GroupLeft{0, "events", RoleWebhook, 1, 0}, GroupLeft{0, "events", RoleExport, 1, 0})
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
-	want("one has read", GroupLeft{0, "events", RoleStatus, 0, 1}, GroupLeft{0, "events", RoleWebhook, 1, 0},
-		GroupLeft{0, "events", RoleExport, 1, 0}, GroupLeft{0, "updates", RoleStatus, 0, 1})
+	want("one has read", GroupLeft{0, "events", RoleStatus, 0, 1}, GroupLeft{0, "updates", RoleStatus, 0, 1},
+		GroupLeft{0, "events", RoleWebhook, 1, 0}, GroupLeft{0, "events", RoleExport, 1, 0})
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	must(t, s.Streams.Ack(t.Context(), RoleWebhook, collect(t, s.Ledger, RoleWebhook, "c", 1)...))
 	must(t, s.Streams.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "c", 1)...))

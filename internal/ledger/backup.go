@@ -64,7 +64,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 		return l.rdb.XGroupCreate(ctx, key, hold, from).Err()
 	})
 	if err == nil {
-		err = failureOrNil(l.rdb.HSet(ctx, l.global.prefix+"meta", "backup", backup).Err())
+		err = failure(l.rdb.HSet(ctx, l.global.prefix+"meta", "backup", backup).Err())
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("holding the streams: %w", err), l.Release(context.WithoutCancel(ctx), hold))
@@ -75,7 +75,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 // Release ends a hold. It may be repeated.
 func (l Backup) Release(ctx context.Context, hold string) error {
 	err := l.rdb.HDel(ctx, l.global.prefix+"meta", "backup").Err()
-	err = errors.Join(failureOrNil(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
+	err = errors.Join(failure(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
 		return l.rdb.XGroupDestroy(ctx, key, hold).Err()
 	}))
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *core) eachExported(ctx context.Context, do func(key string, groups []re
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)
 		if err == nil && there {
-			err = failureOrNil(do(key, groups))
+			err = failure(do(key, groups))
 		}
 		return err
 	})
@@ -147,7 +147,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 	pipe.HSet(ctx, meta, "epoch", done.Epoch, "restored", backup)
 	pipe.HDel(ctx, meta, "backup")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return done, fmt.Errorf("raising the epoch: %w", failure(err))
+		return done, failed("raising the epoch", err)
 	}
 	l.raiseEpoch(done.Epoch)
 	return done, nil
@@ -163,7 +163,7 @@ func (l Backup) Resumable(ctx context.Context, backup string) error {
 func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch uint32, err error) {
 	known, err := l.rdb.HMGet(ctx, l.global.prefix+"meta", "backup", "restored", "epoch").Result()
 	if err != nil {
-		return false, 0, fmt.Errorf("reading the ledger's meta: %w", failure(err))
+		return false, 0, failed("reading the ledger's meta", err)
 	}
 	n, err := metaNumber(known, 2)
 	if err != nil {
@@ -223,7 +223,7 @@ func (l *core) endSessions(ctx context.Context) (ended int, err error) {
 		}
 		ended += len(keys)
 		if err := one.Del(ctx, keys...).Err(); err != nil {
-			return fmt.Errorf("ending sessions: %w", failure(err))
+			return failed("ending sessions", err)
 		}
 		return nil
 	})
@@ -253,7 +253,7 @@ func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("listing masters: %w", failure(err))
+		return failed("listing masters", err)
 	}
 	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
 	for _, one := range nodes {

@@ -245,18 +245,25 @@ var unavailablePrefixes = []string{
 }
 
 // failure wraps delivery.ErrUnavailable around every error but a server's reply
-// that shows a defect of ours.
+// that shows a defect of this program; nil stays nil.
 func failure(err error) error {
+	if err == nil {
+		return nil
+	}
 	var reply redis.Error
-	if !errors.As(err, &reply) || isUnknownFunction(err) {
+	if !errors.As(err, &reply) || isUnknownFunction(err) ||
+		slices.ContainsFunc(unavailablePrefixes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
 		return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
 	}
-	for _, prefix := range unavailablePrefixes {
-		if redis.HasErrorPrefix(err, prefix) {
-			return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
-		}
-	}
 	return err
+}
+
+// failed is failure with what was tried; nil stays nil.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, failure(err))
 }
 
 // failures collects the errors of many streams; each text is kept once, with its
@@ -359,7 +366,7 @@ func (l *core) scan(ctx context.Context, pattern string, count int64, do func(co
 		for cursor := uint64(0); ; {
 			keys, next, err := one.Scan(ctx, cursor, pattern, count).Result()
 			if err != nil {
-				return fmt.Errorf("listing keys: %w", failure(err))
+				return failed("listing keys", err)
 			}
 			if err := do(ctx, one, keys); err != nil || next == 0 {
 				return err

@@ -97,7 +97,7 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 	client := redis.NewClient(one)
 	info, err := client.Info(ctx, "cluster").Result()
 	if err != nil {
-		return errors.Join(fmt.Errorf("connecting to redis: %w", failure(err)), client.Close())
+		return errors.Join(failed("connecting to redis", err), client.Close())
 	}
 	if many != nil && strings.Contains(info, "cluster_enabled:1") {
 		l.openCluster(many, cfg.PoolSize)

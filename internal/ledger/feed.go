@@ -344,7 +344,7 @@ func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 		pipe.XAck(ctx, stream, string(role), ids...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("acknowledging entries: %w", failure(err))
+		return failed("acknowledging entries", err)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func readFailure(err error) error {
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		return err
 	}
-	return fmt.Errorf("reading a stream: %w", failure(err))
+	return failed("reading a stream", err)
 }
 
 // partitionsAtOnce bounds how many partitions' entries are handled in parallel.

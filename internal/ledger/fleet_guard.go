@@ -67,7 +67,7 @@ func (g *fleetGuard) spend(n, block int, closed *time.Time, now time.Time, take 
 		}
 		result, err := take(g.rate, min(block-g.permits, fleetBurst*g.rate))
 		if err != nil {
-			return fmt.Errorf("permits of a fleet: %w", failure(err))
+			return failed("permits of a fleet", err)
 		}
 		if g.permits += result.Allowed; g.permits < n {
 			// When the empty bucket has the block; one more, because it rounds down.
@@ -140,14 +140,14 @@ func (l *core) flushLimitedFleets(ctx context.Context) error {
 	if len(values) == 0 {
 		return nil
 	}
-	return failureOrNil(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
+	return failure(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
 }
 
 // Limited is when each fleet last exceeded its limit, within some seconds.
 func (l Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
 	known, err := l.rdb.HGetAll(ctx, l.limitedFleetsKey()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading the fleets over their limit: %w", failure(err))
+		return nil, failed("reading the fleets over their limit", err)
 	}
 	at := make(map[delivery.FleetID]time.Time, len(known))
 	for id, ms := range known {

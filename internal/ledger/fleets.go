@@ -149,7 +149,7 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 		read, previous := pipe.HGet(ctx, keys[0], string(id[:])), pipe.HGet(ctx, keys[2], string(id[:]))
 		controls := pipe.HGet(ctx, l.controlsKey(), string(id[:]))
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("reading a fleet: %w", failure(err))
+			return nil, failed("reading a fleet", err)
 		}
 		stored := fleetRecords{read.Val(), previous.Val(), controls.Val()}
 		if stored.record == "" {
@@ -245,7 +245,7 @@ func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
 	if err != nil {
-		return fmt.Errorf("reading the fleets' version: %w", failure(err))
+		return failed("reading the fleets' version", err)
 	}
 	if epoch, err := metaNumber(meta, 1); err == nil {
 		l.raiseEpoch(uint32(epoch))
@@ -264,7 +264,7 @@ func (l Fleets) Load(ctx context.Context) error {
 		records, err = l.rdb.HGetAll(ctx, keys[0]).Result()
 	}
 	if err != nil {
-		return fmt.Errorf("reading the fleets: %w", failure(err))
+		return failed("reading the fleets", err)
 	}
 	s, err := newFleetSnapshot(version, records, previous.Val(), controls.Val(), before)
 	if err != nil {

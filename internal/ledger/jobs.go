@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -144,14 +142,11 @@ func parseJobCursor(text string) (jobCursor, error) {
 	if text == "" {
 		return jobCursor{}, nil
 	}
-	parts := strings.Split(text, ".")
-	if len(parts) == 3 {
-		partition, err1 := strconv.Atoi(parts[0])
-		score, err2 := strconv.ParseInt(parts[1], 10, 64)
-		member, err3 := hex.DecodeString(parts[2])
-		if err := errors.Join(err1, err2, err3); err == nil && partition >= 0 {
-			return jobCursor{partition, score, string(member)}, nil
-		}
+	var c jobCursor
+	var member []byte
+	_, err := fmt.Sscanf(text, "%d.%d.%x", &c.partition, &c.score, &member)
+	if c.member = string(member); err == nil && c.partition >= 0 && c.String() == strings.ToLower(text) {
+		return c, nil
 	}
 	return jobCursor{}, &delivery.Error{Code: delivery.CodeValidationFailed, Message: "cursor is not one that a listing returned",
 		Fields: []delivery.FieldError{{Field: "cursor", Message: "must be a cursor from an earlier answer"}}}
@@ -210,7 +205,7 @@ func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit 
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
 			Min: strconv.FormatInt(after.score, 10), Max: "+inf", Offset: offset, Count: int64(limit) + 1}).Result()
 		if err != nil {
-			return nil, false, fmt.Errorf("listing jobs: %w", failure(err))
+			return nil, false, failed("listing jobs", err)
 		}
 		for _, z := range page {
 			if int64(z.Score) == after.score && z.Member.(string) <= after.member {
@@ -233,7 +228,7 @@ func (l *core) dueMembers(ctx context.Context, key string, now time.Time, limit 
 	members, err := l.rdb.ZRangeByScore(ctx, key, &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading timers: %w", failure(err))
+		return nil, failed("reading timers", err)
 	}
 	return members, nil
 }

@@ -197,7 +197,7 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	pipe.HSetNX(ctx, key, "epoch", 1)
 	known := pipe.HMGet(ctx, key, "partitions", "format", "epoch")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("reading the ledger's meta: %w", failure(err))
+		return failed("reading the ledger's meta", err)
 	}
 	partitions, err := metaNumber(known.Val(), 0)
 	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
@@ -240,7 +240,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 		return err
 	})
 	if err != nil && !answered.Load() {
-		return fmt.Errorf("ping: %w", failure(err))
+		return failed("ping", err)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 	now, err := l.rdb.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the clock of Redis: %w", failure(err))
+		return time.Time{}, failed("the clock of Redis", err)
 	}
 	return now, nil
 }

@@ -168,7 +168,7 @@ func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders 
 	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: key, Group: string(RoleStatus), Start: "-", End: "+", Count: maxUnsettled})
 	unread := pipe.XRangeN(ctx, key, "("+group.LastDeliveredID, "+", maxUnsettled)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, false, fmt.Errorf("reading unsettled updates: %w", failure(err))
+		return nil, false, failed("reading unsettled updates", err)
 	}
 	if len(pending.Val()) == maxUnsettled || len(unread.Val()) == maxUnsettled {
 		return nil, false, nil
@@ -221,10 +221,7 @@ func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time
 	} else {
 		err = l.rdb.ZAddXX(ctx, r.key(kindTimers), redis.Z{Score: float64(until.UnixMilli()), Member: orderMember(id)}).Err()
 	}
-	if err != nil {
-		return fmt.Errorf("postponing a timer: %w", failure(err))
-	}
-	return nil
+	return failed("postponing a timer", err)
 }
 
 // Trim drops entries that every group has settled: couriers' updates and attempts
@@ -247,7 +244,7 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 		}
 		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()
 		if err != nil {
-			return total, fmt.Errorf("trimming: %w", failure(err))
+			return total, failed("trimming", err)
 		}
 		total += n
 	}
@@ -264,10 +261,9 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 	}
 	info, err := l.rdb.XInfoStream(ctx, key).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading a stream: %w", failure(err))
+		return time.Time{}, failed("reading a stream", err)
 	}
-	ms, _ := splitStreamID(floor)
-	until := time.UnixMilli(int64(ms))
+	until := timeOfEntry(floor)
 	if floor == info.LastGeneratedID && !unsettled && now.After(until) {
 		until = now
 	}
@@ -294,7 +290,7 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
 	if err != nil {
-		return 0, fmt.Errorf("reading ended orders: %w", failure(err))
+		return 0, failed("reading ended orders", err)
 	}
 	retired := 0
 	for _, hour := range hours {

@@ -285,7 +285,7 @@ func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusi
 	for _, guard := range guards {
 		result, err := l.allow(ctx, guard.key, guard.limit, 1)
 		if err != nil {
-			return "", 0, fmt.Errorf("counting an attempt to sign in: %w", failure(err))
+			return "", 0, failed("counting an attempt to sign in", err)
 		}
 		if result.Allowed == 0 {
 			return guard.key, result.RetryAfter, nil
@@ -430,7 +430,7 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	known := &knownSecrets{read: l.now()}
 	values, err := l.rdb.HGetAll(ctx, l.partitionOf(account).account(account)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading client secrets: %w", failure(err))
+		return nil, failed("reading client secrets", err)
 	}
 	known.current = values["secret"]
 	if known.earlier, err = storedEarlier(values); err != nil {

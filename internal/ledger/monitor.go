@@ -79,11 +79,9 @@ type Server struct {
 
 // Servers asks every server.
 func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
-	var (
-		mu  sync.Mutex
-		all []Server
-	)
-	ask := func(ctx context.Context, one *redis.Client) error {
+	var mu sync.Mutex
+	var all []Server
+	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		info, err := one.Info(ctx).Result()
 		if err != nil {
 			return err
@@ -92,12 +90,8 @@ func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
 		defer mu.Unlock()
 		all = append(all, parseServer(one.Options().Addr, info))
 		return nil
-	}
-	err := l.eachMaster(ctx, ask)
-	if err != nil {
-		return nil, fmt.Errorf("asking the servers: %w", failure(err))
-	}
-	return all, nil
+	})
+	return all, failed("asking the servers", err)
 }
 
 func parseServer(addr, info string) Server {
@@ -107,19 +101,15 @@ func parseServer(addr, info string) Server {
 			values[name] = value
 		}
 	}
-	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(values[name], 10, 64) // what it does not tell is 0
-		return n
-	}
-	failed := func(name string) bool { return values[name] != "" && values[name] != "ok" }
+	broken := func(name string) bool { return values[name] != "" && values[name] != "ok" }
 	return Server{
 		Addr:       addr,
-		MemoryUsed: number("used_memory"), MemoryMax: number("maxmemory"),
-		Clients: number("connected_clients"), Commands: number("total_commands_processed"),
+		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]),
+		Clients: number(values["connected_clients"]), Commands: number(values["total_commands_processed"]),
 		AOF:        values["aof_enabled"] == "1",
-		AOFBroken:  failed("aof_last_write_status") || failed("aof_last_bgrewrite_status"),
-		AOFDelayed: number("aof_delayed_fsync"),
-		Replicas:   number("connected_slaves"),
+		AOFBroken:  broken("aof_last_write_status") || broken("aof_last_bgrewrite_status"),
+		AOFDelayed: number(values["aof_delayed_fsync"]),
+		Replicas:   number(values["connected_slaves"]),
 	}
 }
 
@@ -128,7 +118,7 @@ func parseServer(addr, info string) Server {
 func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the ledger's epoch: %w", failure(err))
+		return 0, 0, failed("reading the ledger's epoch", err)
 	}
 	epoch, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
@@ -150,10 +140,11 @@ func checkListed(limit int) error {
 // historyEntry is an entry of a stream that is kept for operators.
 type historyEntry struct {
 	partition partition
-	at        time.Time
+	id        string
 	values    map[string]any
-	ms, n     uint64 // its id
 }
+
+func (t *historyEntry) at() time.Time { return timeOfEntry(t.id) }
 
 // newestEntries reads the newest entries of a stream of every partition, newest
 // first.
@@ -164,22 +155,14 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	reads, err := pipelined(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.XMessageSliceCmd {
 		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
 	})
-	if err != nil {
-		return nil, err
-	}
 	var entries []historyEntry
 	for i, read := range reads {
 		for _, m := range read.Val() {
-			t := historyEntry{partition: l.partitions[i], values: m.Values}
-			t.ms, t.n = splitStreamID(m.ID)
-			t.at = timeOf(int64(t.ms))
-			entries = append(entries, t)
+			entries = append(entries, historyEntry{l.partitions[i], m.ID, m.Values})
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b historyEntry) int {
-		return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.n, a.n))
-	})
-	return entries[:min(limit, len(entries))], nil
+	slices.SortStableFunc(entries, func(a, b historyEntry) int { return compareStreamIDs(b.id, a.id) })
+	return entries[:min(limit, len(entries))], err
 }
 
 // RefusedUpdate is a courier's update that the table of moves forbids. An
@@ -213,9 +196,9 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 		err = errShortRecord
 	}
 	if err != nil {
-		return RefusedUpdate{At: t.at, Reason: "unreadable: " + err.Error()}
+		return RefusedUpdate{At: t.at(), Reason: "unreadable: " + err.Error()}
 	}
-	return RefusedUpdate{At: t.at, Update: *update, Status: storedStatus(status),
+	return RefusedUpdate{At: t.at(), Update: *update, Status: storedStatus(status),
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
 }
 
@@ -281,7 +264,7 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 	for i, t := range entries {
 		stream, entry := text(t.values["stream"]), text(t.values["entry"])
 		kind := strings.TrimPrefix(stream, t.partition.prefix)
-		letters[i] = DeadLetter{At: t.at, Partition: t.partition.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
+		letters[i] = DeadLetter{At: t.at(), Partition: t.partition.number, Stream: cmp.Or(streamNames[kind], printable(stream)),
 			EntryID: printable(entry), Role: printable(text(t.values["role"])), Reason: printable(text(t.values["reason"]))}
 		if streamNames[kind] != "" && entry != "" {
 			reads[i] = pipe.XRange(ctx, stream, entry, entry)
@@ -294,7 +277,7 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 		}
 		// A damaged entry id is the server's to refuse, and no reason to hide the others.
 		if err := read.Err(); err != nil && errors.Is(failure(err), delivery.ErrUnavailable) {
-			return nil, fmt.Errorf("reading dead letters: %w", failure(err))
+			return nil, failed("reading dead letters", err)
 		}
 		if found := read.Val(); len(found) == 1 {
 			letters[i].Fields = printableFields(entries[i].partition, found[0].Values)
@@ -353,22 +336,17 @@ type QueueStats struct {
 	Oldest time.Time
 }
 
-// queueReads are the commands that read one queue.
-type queueReads struct {
-	endpoint *redis.SliceCmd
-	sizes    [3]*redis.IntCmd
-	next     [3]*redis.StringSliceCmd
-}
-
 // QueueStats sums up what waits for webhook endpoints, by their state.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
+	schedules, err := pipelined(ctx, l.rdb, "listing webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
+		return pipe.ZRange(ctx, r.key(kindSchedule), 0, -1)
+	})
+	if err != nil {
+		return nil, err
+	}
 	all := make(map[EndpointState]QueueStats)
-	for _, r := range l.partitions {
-		accounts, err := l.rdb.ZRange(ctx, r.key(kindSchedule), 0, -1).Result()
-		if err != nil {
-			return nil, fmt.Errorf("listing webhook queues: %w", failure(err))
-		}
-		if err := l.addQueues(ctx, r, accounts, all); err != nil {
+	for i, schedule := range schedules {
+		if err := l.addQueues(ctx, l.partitions[i], schedule.Val(), all); err != nil {
 			return nil, err
 		}
 	}
@@ -376,10 +354,15 @@ func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 }
 
 func (l *core) addQueues(ctx context.Context, r partition, accounts []string, all map[EndpointState]QueueStats) error {
-	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", accounts, func(pipe redis.Pipeliner, account string) queueReads {
+	type reading struct {
+		endpoint *redis.SliceCmd
+		sizes    [3]*redis.IntCmd
+		next     [3]*redis.StringSliceCmd
+	}
+	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", accounts, func(pipe redis.Pipeliner, account string) reading {
 		id := []byte(account)
 		q, d, k := r.keyOf(kindQueue, id), r.keyOf(kindRetries, id), r.keyOf(kindLeases, id)
-		return queueReads{
+		return reading{
 			endpoint: pipe.HMGet(ctx, r.keyOf(kindEndpoint, id), "state", "gate"),
 			sizes:    [3]*redis.IntCmd{pipe.LLen(ctx, q), pipe.ZCard(ctx, d), pipe.ZCard(ctx, k)},
 			next:     [3]*redis.StringSliceCmd{pipe.LRange(ctx, q, 0, 0), pipe.ZRange(ctx, d, 0, 0), pipe.ZRange(ctx, k, 0, 0)},
@@ -388,7 +371,8 @@ func (l *core) addQueues(ctx context.Context, r partition, accounts []string, al
 	if err != nil {
 		return err
 	}
-	next := make(map[EndpointState][]string)
+	var next []*Delivery
+	var states []EndpointState // of next
 	for _, c := range reads {
 		events := c.sizes[0].Val() + c.sizes[1].Val() + c.sizes[2].Val()
 		if events == 0 {
@@ -406,32 +390,20 @@ func (l *core) addQueues(ctx context.Context, r partition, accounts []string, al
 		}
 		all[state] = s
 		for _, part := range c.next {
-			next[state] = append(next[state], part.Val()...)
-		}
-	}
-	return l.addOldest(ctx, r, next, all)
-}
-
-// addOldest reads when the given events happened.
-func (l *core) addOldest(ctx context.Context, r partition, next map[EndpointState][]string, all map[EndpointState]QueueStats) error {
-	for state, items := range next {
-		records, err := pipelined(ctx, l.rdb, "reading the oldest events", items, func(pipe redis.Pipeliner, item string) *redis.StringCmd {
-			return (&Delivery{partition: r, item: item}).read(ctx, pipe)
-		})
-		if err != nil {
-			return err
-		}
-		s := all[state]
-		for i, item := range items {
-			d := &Delivery{partition: r, item: item}
-			if reason, err := d.fill(r, records[i]); err != nil || reason != "" {
-				continue
-			}
-			if s.Oldest.IsZero() || d.OccurredAt.Before(s.Oldest) {
-				s.Oldest = d.OccurredAt
+			for _, item := range part.Val() {
+				next, states = append(next, &Delivery{partition: r, item: item}), append(states, state)
 			}
 		}
-		all[state] = s
 	}
-	return nil
+	records, err := pipelined(ctx, l.rdb, "reading the oldest events", next, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd {
+		return d.read(ctx, pipe)
+	})
+	for i, record := range records {
+		d, s := next[i], all[states[i]]
+		if reason, err := d.fill(r, record); err == nil && reason == "" && (s.Oldest.IsZero() || d.OccurredAt.Before(s.Oldest)) {
+			s.Oldest = d.OccurredAt
+		}
+		all[states[i]] = s
+	}
+	return err
 }

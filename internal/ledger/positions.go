@@ -30,7 +30,7 @@ func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGr
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading groups: %w", failure(err))
+		return nil, false, failed("reading groups", err)
 	}
 	return groups, true, nil
 }
@@ -52,7 +52,7 @@ func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup
 	}
 	pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
 	if err != nil {
-		return "", fmt.Errorf("reading pending entries: %w", failure(err))
+		return "", failed("reading pending entries", err)
 	}
 	return pending.Lower, nil
 }
@@ -61,7 +61,7 @@ func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup
 func (l *core) firstBehind(ctx context.Context, key, id, end string) (string, error) {
 	next, err := l.rdb.XRangeN(ctx, key, "("+id, end, 1).Result()
 	if err != nil || len(next) == 0 {
-		return "", failureOrNil(err)
+		return "", failure(err)
 	}
 	return next[0].ID, nil
 }
@@ -94,8 +94,7 @@ func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 			}
 		}
 		lag.Entries += group.Pending + group.Lag
-		ms, _ := splitStreamID(first)
-		if at := time.UnixMilli(int64(ms)); lag.Oldest.IsZero() || at.Before(lag.Oldest) {
+		if at := timeOfEntry(first); lag.Oldest.IsZero() || at.Before(lag.Oldest) {
 			lag.Oldest = at
 		}
 		return nil
@@ -117,7 +116,7 @@ func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 		if err == nil && info.LastGeneratedID != "0-0" {
 			mark[key] = info.LastGeneratedID
 		}
-		return failureOrNil(err)
+		return failure(err)
 	})
 	return mark, err
 }
@@ -191,10 +190,18 @@ func (l *core) exportedUntil(ctx context.Context, key string, groups []redis.XIn
 }
 
 // streamIDLess compares two ids "milliseconds-sequence".
-func streamIDLess(a, b string) bool {
+func streamIDLess(a, b string) bool { return compareStreamIDs(a, b) < 0 }
+
+func compareStreamIDs(a, b string) int {
 	am, as := splitStreamID(a)
 	bm, bs := splitStreamID(b)
-	return am < bm || am == bm && as < bs
+	return cmp.Or(cmp.Compare(am, bm), cmp.Compare(as, bs))
+}
+
+// timeOfEntry is when the entry of an id was written.
+func timeOfEntry(id string) time.Time {
+	ms, _ := splitStreamID(id)
+	return timeOf(int64(ms))
 }
 
 func splitStreamID(id string) (ms, sequence uint64) {
@@ -204,13 +211,6 @@ func splitStreamID(id string) (ms, sequence uint64) {
 	return ms, sequence
 }
 
-func failureOrNil(err error) error {
-	if err == nil {
-		return nil
-	}
-	return failure(err)
-}
-
 // EachEntry calls do with what the streams of a role hold since a time, page by
 // page, settled or not. Unreadable entries are left out.
 func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
@@ -218,7 +218,7 @@ func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do f
 		for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {
 			page, err := l.rdb.XRangeN(ctx, key, start, "+", 1000).Result()
 			if err != nil || len(page) == 0 {
-				return failureOrNil(err)
+				return failure(err)
 			}
 			start = "(" + page[len(page)-1].ID
 			entries := make([]Entry, 0, len(page))

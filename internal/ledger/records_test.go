@@ -78,7 +78,7 @@ func FuzzParseJobCursor(f *testing.F) {
 			check(t, delivery.CodeOf(err) == delivery.CodeValidationFailed, "%q: %v", text, err)
 			return
 		}
-		if again, err := parseJobCursor(c.String()); err != nil || again != c || c.partition < 0 {
+		if again, err := parseJobCursor(c.String()); text != "" && (err != nil || again != c) || c.partition < 0 {
 			t.Errorf("%q is %+v, then %+v, %v", text, c, again, err)
 		}
 	})

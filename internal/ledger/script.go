@@ -135,10 +135,7 @@ func (l *core) loadLibrary(ctx context.Context) error {
 		}
 		return nil, l.eachMaster(ctx, l.loadInto)
 	})
-	if err != nil {
-		return fmt.Errorf("loading the scripts: %w", failure(err))
-	}
-	return nil
+	return failed("loading the scripts", err)
 }
 
 // loadInto loads the library into one server and deletes unused ones: 150 kB each.
@@ -160,10 +157,7 @@ func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
 // noteLibrary stores that this release is in use.
 func (l *core) noteLibrary(ctx context.Context) error {
-	if err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err(); err != nil {
-		return fmt.Errorf("noting the library: %w", failure(err))
-	}
-	return nil
+	return failed("noting the library", l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err())
 }
 
 // dropLibraries deletes what was last noted longer than librariesKept ago. A

@@ -55,7 +55,7 @@ func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Se
 	s.SeenAt, s.CSRF = s.CreatedAt, randomText()
 	id = randomText()
 	if err := l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err(); err != nil {
-		return "", nil, fmt.Errorf("storing a session: %w", failure(err))
+		return "", nil, failed("storing a session", err)
 	}
 	return id, &s, nil
 }
@@ -71,7 +71,7 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 		return nil, noSession()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a session: %w", failure(err))
+		return nil, failed("reading a session", err)
 	}
 	s, err := decodeSession(record)
 	if err != nil {
@@ -92,17 +92,14 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 		return nil, noSession()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keeping a session: %w", failure(err))
+		return nil, failed("keeping a session", err)
 	}
 	return s, nil
 }
 
 // End removes a session on every replica at once. An unknown one is no error.
 func (l Sessions) End(ctx context.Context, id string) error {
-	if err := l.rdb.Del(ctx, l.sessionKey(id)).Err(); err != nil {
-		return fmt.Errorf("ending a session: %w", failure(err))
-	}
-	return nil
+	return failed("ending a session", l.rdb.Del(ctx, l.sessionKey(id)).Err())
 }
 
 func noSession() error {
@@ -180,10 +177,7 @@ func (l *core) countSignIn(ctx context.Context, guards ...attemptGuard) error {
 // ForgiveSignIns resets the attempts of a user at an address after the right
 // password. Those for all addresses together stay.
 func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
-	if err := l.rates.Reset(ctx, l.signInKey("both", user, address)); err != nil {
-		return fmt.Errorf("forgetting sign-ins: %w", failure(err))
-	}
-	return nil
+	return failed("forgetting sign-ins", l.rates.Reset(ctx, l.signInKey("both", user, address)))
 }
 
 // signInKey is of one length whatever a stranger types as a name.

@@ -100,7 +100,7 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 		return nil, delivery.Refuse(delivery.CodeStoreNotFound, "the account has no store %q", externalID)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a store: %w", failure(err))
+		return nil, failed("reading a store", err)
 	}
 	return decodeStore(record)
 }

@@ -176,7 +176,7 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 	r := l.partitionOf(account)
 	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, int64(n)-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading the attempt log: %w", failure(err))
+		return nil, failed("reading the attempt log", err)
 	}
 	records := make([]AttemptRecord, len(lines))
 	for i, line := range lines {

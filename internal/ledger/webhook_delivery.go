@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -202,7 +201,7 @@ func (l *core) notice(ctx context.Context, r partition, eventID string) (*Notice
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a notice: %w", failure(err))
+		return nil, failed("reading a notice", err)
 	}
 	return decodeNotice(record)
 }
@@ -237,7 +236,7 @@ func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dro
 func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settlement, error) {
 	items, err := l.rdb.LRange(ctx, d.partition.keyOf(kindQueue, d.Account[:]), 0, dropPage-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading what waits: %w", failure(err))
+		return nil, failed("reading what waits", err)
 	}
 	late := make([]*Delivery, len(items))
 	for i, item := range items {
@@ -287,7 +286,7 @@ func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased b
 		retries := pipe.ZRange(ctx, r.keyOf(kindRetries, account[:]), 0, dropPage-1)
 		leases := pipe.ZRangeWithScores(ctx, r.keyOf(kindLeases, account[:]), 0, dropPage-1)
 		if _, err := pipe.Exec(ctx); err != nil {
-			return fmt.Errorf("reading what waits: %w", failure(err))
+			return failed("reading what waits", err)
 		}
 		var page []settlement
 		add := func(item, token string, attempt int) {

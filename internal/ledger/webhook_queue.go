@@ -283,7 +283,7 @@ func (l *core) leasePaced(ctx context.Context, r partition, p paced, g Grant) ([
 	limit := redis_rate.Limit{Rate: p.rate, Burst: max(2, p.rate/paceBurst), Period: time.Second}
 	allowed, err := l.allow(ctx, r.prefix+"pace:"+p.account.String(), limit, min(p.could, g.Limit))
 	if err != nil {
-		return nil, fmt.Errorf("pace of an endpoint: %w", failure(err))
+		return nil, failed("pace of an endpoint", err)
 	}
 	wait := time.Second / time.Duration(p.rate)
 	if allowed.RetryAfter > 0 {

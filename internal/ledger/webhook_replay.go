@@ -33,7 +33,7 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
 	if err != nil {
-		return 0, fmt.Errorf("beginning a replay: %w", failure(err))
+		return 0, failed("beginning a replay", err)
 	}
 	if !free {
 		return 0, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: replayLease,
@@ -161,7 +161,7 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 		for {
 			page, err := l.rdb.XRangeN(ctx, l.partitionOf(account).key(kind), start, strconv.FormatInt(now.UnixMilli(), 10), 1000).Result()
 			if err != nil {
-				return 0, fmt.Errorf("reading a stream: %w", failure(err))
+				return 0, failed("reading a stream", err)
 			}
 			queued, err := read(page)
 			if err != nil || len(page) == 0 {
@@ -169,7 +169,7 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 			}
 			start = "(" + page[len(page)-1].ID
 			if err := l.rdb.PExpire(ctx, lease, replayLease).Err(); err != nil {
-				return queued, fmt.Errorf("going on with a replay: %w", failure(err))
+				return queued, failed("going on with a replay", err)
 			}
 		}
 	})
