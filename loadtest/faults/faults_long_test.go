@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,18 +21,23 @@ import (
 
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-duration 0s", "-seed -1"} {
+	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-duration 0s", "-seed -1",
+		"mutants -duration 1m", "overload -seed 1", "overload -duration 1s", "overload -times 0", "overload -connections 5000"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%q was taken", args)
 		}
 	}
-	if _, err := chooseFaults("kill-redis,kill-cat"); err == nil {
+	if _, err := loadFaults("kill-redis,kill-cat"); err == nil {
 		t.Error("an unknown fault was taken")
 	}
 }
 
 func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	t.Parallel()
+	faults, err := loadFaults("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &suite{options: options{seed: 3, duration: 10 * time.Minute}, random: rand.New(rand.NewPCG(3, 0))}
 	again := &suite{options: s.options, random: rand.New(rand.NewPCG(3, 0))}
 	for n := 1; n < 2*len(faults); n++ {
@@ -40,10 +46,10 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 		if n <= len(faults) {
 			want = 1
 		}
-		if len(r.faults) != want || want == 1 && r.faults[0].name != faults[n-1].name {
+		if len(r.faults) != want || want == 1 && r.faults[0].Name != faults[n-1].Name {
 			t.Fatalf("round %d plays %v", n, r.name())
 		}
-		if want == 2 && r.faults[0].name == r.faults[1].name {
+		if want == 2 && r.faults[0].Name == r.faults[1].Name {
 			t.Fatalf("round %d plays one fault twice", n)
 		}
 		if r.name() != same.name() || r.seed != same.seed || r.spare != same.spare {
@@ -56,10 +62,47 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	}
 }
 
+// Every fault names processes and proxies that there are, and has what its action needs.
+func TestLoadFaults_AreComplete(t *testing.T) {
+	t.Parallel()
+	faults, err := loadFaults("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxies := []string{"gateway", "gateway-redis", "worker-redis", "reporting-redis", "clickhouse"}
+	for _, f := range faults {
+		named := slices.Clone(f.Proxies)
+		for _, w := range f.At {
+			named = append(named, w.Proxy)
+			if len(w.Calls) == 0 {
+				t.Errorf("%s waits for nothing on %s", f.Name, w.Proxy)
+			}
+		}
+		for _, proxy := range named {
+			if !slices.Contains(proxies, proxy) {
+				t.Errorf("%s names proxy %q", f.Name, proxy)
+			}
+		}
+		if f.Process != "" && !slices.Contains([]string{"gateway", "worker", "reporting", "clickhouse", "redis"}, f.Process) {
+			t.Errorf("%s names process %q", f.Name, f.Process)
+		}
+		wantsProcess := slices.Contains([]string{"crash", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
+		wantsWay := f.Action == "lose" || f.Action == "late"
+		if f.Does == "" || f.Expect == "" || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
+			(f.Action == "pause") != (len(f.Length) == 2) || (f.Action == "partition") != (len(f.Proxies) > 0) ||
+			f.Every != nil && len(f.Every) != 2 || (f.Action == "crash" && len(f.At) > 0) != (len(f.Moments) > 0) {
+			t.Errorf("%+v is not complete", f)
+		}
+	}
+	if len(faults) != 31 {
+		t.Errorf("%d faults, want 31", len(faults))
+	}
+}
+
 func TestValidateAgain(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/" + roundFile
-	if err := run(t.Context(), []string{"-judge", path}, io.Discard); err == nil {
+	if err := run(t.Context(), []string{"-validate", path}, io.Discard); err == nil {
 		t.Error("validated without a record")
 	}
 	rec := record{Facts: &validate.Facts{}}
@@ -70,7 +113,7 @@ func TestValidateAgain(t *testing.T) {
 		if err := writeJSON(path, rec); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(t.Context(), []string{"-judge", path}, io.Discard); (err != nil) != wrong {
+		if err := run(t.Context(), []string{"-validate", path}, io.Discard); (err != nil) != wrong {
 			t.Errorf("violations %t: %v", wrong, err)
 		}
 	}

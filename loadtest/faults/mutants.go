@@ -5,17 +5,14 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,20 +24,22 @@ import (
 
 // mutant is a defect that the suite must catch, see mutants.yaml.
 type mutant struct {
-	Name, Says, Faults string
+	Name, Does, Faults string
 	Caught             []validate.Invariant
 	Edits              []edit
 }
 
-// edit replaces a piece of code.
-type edit struct{ In, Function, Old, New string }
+// edit replaces a piece of code that stands exactly once in the files of a pattern.
+type edit struct{ In, Old, New string }
 
 //go:embed mutants.yaml
 var mutantsYAML []byte
 
-func loadMutants() (mutants []mutant, err error) {
-	err = yaml.UnmarshalWithOptions(mutantsYAML, &mutants, yaml.Strict())
-	return mutants, err
+func loadMutants(names string) (mutants []mutant, err error) {
+	if err := yaml.UnmarshalWithOptions(mutantsYAML, &mutants, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("mutants.yaml: %w", err)
+	}
+	return choose(names, mutants, func(m mutant) string { return m.Name })
 }
 
 // mutantLength is enough for a round or two with every fault of a mutant;
@@ -53,60 +52,44 @@ const (
 // runMutants is `faults mutants`: it gives a copy of the module one defect at a time
 // and runs the suite on it, which must find an invariant that the defect breaks. The
 // module as it is must pass under the same faults.
-func runMutants(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	only := flags.String("only", "", "`names` of defects with commas, instead of all")
-	seed := flags.Uint64("seed", 1, "the suite's seed")
-	list := flags.Bool("list", false, "print the table of defects")
-	verbose := flags.Bool("v", false, "print what the suite says of each")
-	if err := parseFlags(flags, args); err != nil {
-		return err
-	}
-	all, err := loadMutants()
+func runMutants(ctx context.Context, o options, out io.Writer) error {
+	chosen, err := loadMutants(o.only)
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(*only, all, func(m mutant) string { return m.Name })
-	if err != nil {
-		return err
-	}
-	if *list {
+	if o.list {
 		for _, m := range chosen {
-			fmt.Fprintf(out, "%-22s %s\n%22s under %s: %v\n", m.Name, m.Says, "", m.Faults, m.Caught)
+			fmt.Fprintf(out, "%-22s %s\n%22s under %s: %v\n", m.Name, m.Does, "", m.Faults, m.Caught)
 		}
 		return nil
 	}
-	module, err := stack.ModuleDir()
-	if err != nil {
+	h := &hunt{options: o, out: out}
+	if h.module, err = stack.ModuleDir(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "mutants-")
-	if err != nil {
+	if h.dir, err = os.MkdirTemp("", "mutants-"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // in the system's folder for such things
-	parts := []string{"-R", "configs", "gateway", "go.mod", "go.sum", "internal", "loadtest", "reporting", "worker", dir}
+	defer func() { _ = os.RemoveAll(h.dir) }() // in the system's folder for such things
+	parts := []string{"-R", "configs", "gateway", "go.mod", "go.sum", "internal", "loadtest", "reporting", "worker", h.dir}
 	copying := exec.CommandContext(ctx, "cp", parts...)
-	copying.Dir = module
-	if said, err := copying.CombinedOutput(); err != nil {
-		return fmt.Errorf("copying the module: %w\n%s", err, said)
+	copying.Dir = h.module
+	if output, err := copying.CombinedOutput(); err != nil {
+		return fmt.Errorf("copying the module: %w\n%s", err, output)
 	}
 	// Programs are built from, and find their settings in, the module around the
 	// working directory.
-	if err := os.Chdir(dir); err != nil {
+	if err := os.Chdir(h.dir); err != nil {
 		return err
 	}
-	h := &hunt{module: module, dir: dir, seed: *seed, verbose: *verbose, out: out}
 	return h.run(ctx, chosen)
 }
 
 // hunt is one run of some mutants.
 type hunt struct {
+	options     options
 	module, dir string
-	seed        uint64
-	verbose     bool
 	out         io.Writer
-	outcomes    []outcome
 }
 
 // outcome is what the suite found in a mutant.
@@ -118,27 +101,20 @@ type outcome struct {
 	err   error // the suite itself failed
 }
 
-// passed reports whether the suite found what it should, which is nothing in a
-// module without a defect.
-func (o *outcome) passed() bool {
-	if o.err != nil || len(o.Caught) == 0 {
-		return o.err == nil && len(o.found) == 0
-	}
-	return slices.ContainsFunc(o.found, func(i validate.Invariant) bool { return slices.Contains(o.Caught, i) })
-}
-
-func (o *outcome) result() string {
-	switch {
+// result is what that means and whether it is as it should be: a mutant is caught,
+// and nothing is found in a module without a defect.
+func (o *outcome) result() (text string, ok bool) {
+	switch caught := func(i validate.Invariant) bool { return slices.Contains(o.Caught, i) }; {
 	case o.err != nil:
-		return "no result: " + o.err.Error()
-	case o.passed() && len(o.Caught) == 0:
-		return "passes"
-	case o.passed():
-		return "caught"
+		return "no result: " + o.err.Error(), false
+	case len(o.Caught) == 0 && len(o.found) == 0:
+		return "passes", true
 	case len(o.Caught) == 0:
-		return "BLAMED"
+		return "BLAMED", false
+	case slices.ContainsFunc(o.found, caught):
+		return "caught", true
 	}
-	return "MISSED"
+	return "MISSED", false
 }
 
 // run plays the module as it is under every set of faults, then every mutant.
@@ -146,36 +122,33 @@ func (h *hunt) run(ctx context.Context, chosen []mutant) error {
 	var all []mutant
 	for _, m := range chosen {
 		if !slices.ContainsFunc(all, func(other mutant) bool { return other.Faults == m.Faults }) {
-			all = append(all, mutant{Name: "(none)", Says: "the system as it is, under " + m.Faults, Faults: m.Faults})
+			all = append(all, mutant{Name: "(none)", Does: "the system as it is, under " + m.Faults, Faults: m.Faults})
 		}
 	}
-	wrong := 0
-	for _, m := range append(all, chosen...) {
+	all = append(all, chosen...)
+	wrong, table := 0, "\n| defect | in | caught by | after |\n|---|---|---|---|\n"
+	for _, m := range all {
 		o, err := h.play(ctx, m)
 		if err != nil {
 			return fmt.Errorf("defect %s: %w", m.Name, err)
 		}
-		if !o.passed() {
+		by, ok := o.result()
+		if !ok {
 			wrong++
-		}
-		h.outcomes = append(h.outcomes, o)
-	}
-	fmt.Fprintln(h.out, "\n| defect | in | caught by | after |\n|---|---|---|---|")
-	for _, o := range h.outcomes {
-		by := o.result()
-		if by == "caught" {
+		} else if len(o.found) > 0 {
 			by = fmt.Sprint(o.found)
 		}
-		fmt.Fprintf(h.out, "| %s: %s | %s | %s | %s |\n", o.Name, o.Says, strings.Join(o.files, ", "), by, o.took.Round(time.Second))
+		table += fmt.Sprintf("| %s: %s | %s | %s | %s |\n", o.Name, o.Does, strings.Join(o.files, ", "), by, o.took.Round(time.Second))
 	}
+	fmt.Fprint(h.out, table)
 	if wrong > 0 {
-		return fmt.Errorf("%d of %d results are wrong", wrong, len(h.outcomes))
+		return fmt.Errorf("%d of %d results are wrong", wrong, len(all))
 	}
 	return nil
 }
 
-// play plays one mutant and prints a line. An error ends the hunt: the table is
-// stale, or ctx has ended.
+// play plays one mutant and prints a line. An error ends the run: an edit does not
+// fit, or ctx has ended.
 func (h *hunt) play(ctx context.Context, m mutant) (o outcome, err error) {
 	changed, err := m.apply(h.module)
 	if err != nil {
@@ -183,27 +156,27 @@ func (h *hunt) play(ctx context.Context, m mutant) (o outcome, err error) {
 	}
 	o = outcome{mutant: m, files: slices.Sorted(maps.Keys(changed))}
 	for file, text := range changed {
-		if err := os.WriteFile(filepath.Join(h.dir, file), text, 0o600); err != nil {
+		original, err := os.ReadFile(filepath.Join(h.module, file))
+		if err != nil {
 			return o, err
 		}
-		defer func() {
-			text, failure := os.ReadFile(filepath.Join(h.module, file))
-			err = errors.Join(err, failure, os.WriteFile(filepath.Join(h.dir, file), text, 0o600))
-		}()
+		copied := filepath.Join(h.dir, file)
+		defer func() { _ = os.WriteFile(copied, original, 0o600) }() // the next one's build fails if this does
+		if err := os.WriteFile(copied, text, 0o600); err != nil {
+			return o, err
+		}
 	}
-	data := filepath.Join(h.dir, "data")
-	if err := os.RemoveAll(data); err != nil {
-		return o, err
-	}
-	options, err := parse([]string{"-only", m.Faults, "-duration", mutantLength.String(), "-seed", strconv.FormatUint(h.seed, 10), "-keep", data})
-	if err != nil {
+	options := defaults
+	options.only, options.seed, options.duration = m.Faults, h.options.seed, mutantLength
+	options.keep = filepath.Join(h.dir, "data")
+	if err := os.RemoveAll(options.keep); err != nil {
 		return o, err
 	}
 	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
 	defer cancel()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	began := time.Now()
-	res, err := playAll(limited, options, &said)
+	res, err := playAll(limited, options, &output)
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
@@ -211,77 +184,46 @@ func (h *hunt) play(ctx context.Context, m mutant) (o outcome, err error) {
 	if err != nil && len(o.found) == 0 {
 		o.err = err
 	}
-	fmt.Fprintf(h.out, "%-22s %-7s after %5.1f s  %v\n", o.Name, o.result(), o.took.Seconds(), o.found)
-	if h.verbose || !o.passed() {
-		fmt.Fprintln(h.out, "    "+strings.ReplaceAll(said.String(), "\n", "\n    "))
+	text, ok := o.result()
+	fmt.Fprintf(h.out, "%-22s %-7s after %5.1f s  %v\n", o.Name, text, o.took.Seconds(), o.found)
+	if h.options.verbose || !ok {
+		fmt.Fprintln(h.out, "    "+strings.ReplaceAll(output.String(), "\n", "\n    "))
 	}
 	return o, nil
 }
 
 // apply makes the edits: the text of every file that they change, by its path in
-// the module. An edit that does not fit exactly once is an error.
+// the module. An edit that does not fit exactly once is an error. White space in it
+// matches any other.
 func (m *mutant) apply(module string) (map[string][]byte, error) {
 	changed := make(map[string][]byte)
 	for _, e := range m.Edits {
+		words := strings.Fields(e.Old)
+		for i := range words {
+			words[i] = regexp.QuoteMeta(words[i])
+		}
+		old := regexp.MustCompile(strings.Join(words, `\s+`))
+		files, err := filepath.Glob(filepath.Join(module, e.In))
 		fits := 0
-		for _, file := range e.files(module) {
-			text, ok := changed[file]
-			if !ok {
-				var err error
-				if text, err = os.ReadFile(filepath.Join(module, file)); err != nil {
-					return nil, err
-				}
+		for _, path := range files {
+			file, _ := filepath.Rel(module, path) // Glob found it there
+			text, failure := changed[file], error(nil)
+			if text == nil {
+				text, failure = os.ReadFile(path)
 			}
-			for _, at := range e.find(text) {
+			err = errors.Join(err, failure)
+			for _, at := range old.FindAllIndex(text, -1) {
+				if strings.HasSuffix(file, "_test.go") {
+					continue
+				}
 				if fits++; fits == 1 {
 					changed[file] = slices.Concat(text[:at[0]], []byte(e.New), text[at[1]:])
 				}
 			}
 		}
-		if fits != 1 || e.Old == e.New {
-			return nil, fmt.Errorf("%s %s has this %d times, want a change of one:\n%s", e.In, e.Function, fits, e.Old)
+		if err != nil || fits != 1 || e.Old == e.New {
+			return nil, fmt.Errorf("%s has this %d times, want a change of one (%v):\n%s", e.In, fits, err, e.Old)
 		}
 	}
 	return changed, nil
-}
-
-// files are those in which an edit looks, as paths in the module.
-func (e *edit) files(module string) (files []string) {
-	if path.Ext(e.In) != "" {
-		return []string{e.In}
-	}
-	for _, pattern := range []string{"*.go", "*.lua"} {
-		found, _ := filepath.Glob(filepath.Join(module, e.In, pattern)) // the pattern is well formed
-		for _, file := range found {
-			if !strings.HasSuffix(file, "_test.go") {
-				files = append(files, path.Join(e.In, filepath.Base(file)))
-			}
-		}
-	}
-	return files
-}
-
-// find returns the begins and ends of the places in a text where an edit fits. A
-// function at the top level, of Go as of Lua, ends with the first line that is not
-// indented.
-func (e *edit) find(text []byte) (fits [][]int) {
-	parts := [][]int{{0, len(text)}}
-	if e.Function != "" {
-		receiver, name, isMethod := strings.Cut(e.Function, ".")
-		header := `func \(\w+ \*?` + regexp.QuoteMeta(receiver) + `\) ` + regexp.QuoteMeta(name)
-		if !isMethod {
-			header = `(func|function|local function) ` + regexp.QuoteMeta(e.Function)
-		}
-		parts = regexp.MustCompile(`(?ms)^`+header+`\b.*?^(\}|end)`).FindAllIndex(text, -1)
-	}
-	words := strings.Fields(e.Old)
-	for i := range words {
-		words[i] = regexp.QuoteMeta(words[i])
-	}
-	for _, part := range parts {
-		for _, at := range regexp.MustCompile(strings.Join(words, `\s+`)).FindAllIndex(text[part[0]:part[1]], -1) {
-			fits = append(fits, []int{part[0] + at[0], part[0] + at[1]})
-		}
-	}
-	return fits
 }

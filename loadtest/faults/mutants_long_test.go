@@ -23,7 +23,7 @@ func TestMutants_FitTheSourceAndCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutants, err := loadMutants()
+	mutants, err := loadMutants("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestMutants_FitTheSourceAndCompile(t *testing.T) {
 		if _, err := m.apply(module); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
-		if _, err := chooseFaults(m.Faults); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Says == "" || len(m.Edits) == 0 {
+		if _, err := loadFaults(m.Faults); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Does == "" || len(m.Edits) == 0 {
 			t.Errorf("%+v is not complete: %v", m, err)
 		}
 		all.Edits = append(all.Edits, m.Edits...)
@@ -86,17 +86,14 @@ func TestApply_WantsToFitExactlyOnce(t *testing.T) {
 		file  string
 		want  string // a part of it; "": refused
 	}{
-		{"in a function", []edit{{"", "one", "step(1)", "leap(1)"}}, "a.go", "leap(1)\n\tend()"},
-		{"in a method", []edit{{"", "T.one", "step(1)", "leap(1)"}}, "a.go", "one() {\n\tleap(1)\n}\n"},
-		{"in Lua", []edit{{"", "one", "step(2)", "leap(2)"}}, "b.lua", "(x)\n  leap(2)\nend"},
-		{"other white space", []edit{{"", "one", "step(1) end()", "leap()"}}, "a.go", "one() {\n\tleap()\n}"},
-		{"what an earlier edit has made", []edit{{"a.go", "", "end()", "stop()"}, {"", "one", "stop()", "halt()"}}, "a.go", "step(1)\n\thalt()"},
-		{"twice", []edit{{"a.go", "", "step(1)", "leap(1)"}}, "", ""},
-		{"never", []edit{{"", "one", "step(3)", "leap(3)"}}, "", ""},
-		{"in another function", []edit{{"", "T.one", "end()", "stop()"}}, "", ""},
-		{"no such function", []edit{{"", "two", "step(1)", "leap(1)"}}, "", ""},
-		{"no change", []edit{{"", "one", "end()", "end()"}}, "", ""},
-		{"no such file", []edit{{"c.go", "", "end()", "stop()"}}, "", ""},
+		{"in Go", []edit{{"*.go", "end()", "stop()"}}, "a.go", "step(1)\n\tstop()"},
+		{"in Lua", []edit{{"b.lua", "step(2)", "leap(2)"}}, "b.lua", "(x)\n  leap(2)\nend"},
+		{"other white space", []edit{{"a.go", "step(1) end()", "leap()"}}, "a.go", "one() {\n\tleap()\n}"},
+		{"what an earlier edit has made", []edit{{"a.go", "end()", "stop()"}, {"*.go", "stop()", "halt()"}}, "a.go", "step(1)\n\thalt()"},
+		{"twice", []edit{{"a.go", "step(1)", "leap(1)"}}, "", ""},
+		{"never", []edit{{"*.go", "step(3)", "leap(3)"}}, "", ""},
+		{"no change", []edit{{"*.go", "end()", "end()"}}, "", ""},
+		{"no such file", []edit{{"c.go", "end()", "stop()"}}, "", ""},
 	} {
 		changed, err := (&mutant{Edits: c.edits}).apply(dir)
 		if (err != nil) != (c.want == "") || !strings.Contains(string(changed[c.file]), c.want) {
@@ -119,8 +116,8 @@ func TestOutcome(t *testing.T) {
 		"nothing":                             {outcome{mutant: mutant{Caught: lost}}, false},
 		"the suite failed":                    {outcome{mutant: mutant{Caught: lost}, found: lost, err: os.ErrNotExist}, false},
 	} {
-		if got := c.o.passed(); got != c.passed {
-			t.Errorf("%s: passed %t", name, got)
+		if text, got := c.o.result(); got != c.passed {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

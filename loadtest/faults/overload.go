@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,31 +12,47 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
 )
 
-// scenario is a case of `faults overload`: more load than the programs can take, or
-// something that they need taken away, against a system of its own.
-type scenario struct {
+// overloadCase is a case of `faults overload`: more load than the programs can take,
+// or something that they need taken away, on a system of its own.
+type overloadCase struct {
 	name, about string
-	run         func(*overloadRun, context.Context) error
+	run         func(*overloaded, context.Context) error
+	options     stack.Options
+	shim        bool // Redis's disk and clock can be disturbed
+	inFlight    bool // the form's MAX_IN_FLIGHT holds
 }
 
-// scenarios are in the order in which they run.
-var scenarios = []scenario{
-	{"load", "ten times the sustainable rate of orders, over many accounts, some at their ordinary limits: no crash, bounded memory, " +
-		"quick and correct refusals (429, 503 with Retry-After), every accepted order read back, back to normal within 5 s", (*overloadRun).tenfoldLoad},
-	{"memory", "Redis at maxmemory: writes refused, reads go on, nothing half-written", (*overloadRun).fullMemory},
-	{"disk", "no space for Redis's log: nothing acknowledged is lost", (*overloadRun).fullDisk},
-	{"clickhouse", "ClickHouse unavailable: orders unaffected, the export catches up", (*overloadRun).withoutClickHouse},
-	{"clock", "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window", (*overloadRun).jumpingClock},
-	{"fleet", "a fleet's credential at 5,000 reports a second, of open and of ended orders: Redis keeps nothing of it, vendors feel nothing; " +
-		"once the fleet is disabled Redis gets no request", (*overloadRun).floodFleet},
-	{"logins", "a stranger with 5,000 wrong logins a second over 600 connections: no vendor is refused, the owner of the client logs in, " +
-		"and once they are throttled Redis gets no request", (*overloadRun).floodLogins},
+// overloadCases are in the order in which they run.
+var overloadCases = []overloadCase{
+	{name: "load", run: (*overloaded).tenfoldLoad, inFlight: true,
+		about: "ten times the sustainable rate of orders, over many accounts, some at their ordinary limits: no crash, " +
+			"bounded memory, quick and correct refusals (429, 503 with Retry-After), every accepted order read back, " +
+			"back to normal within 5 s"},
+	{name: "memory", run: (*overloaded).fullMemory,
+		options: stack.Options{Courier: "auto", CourierStep: courierStep, Receiver: true},
+		about:   "Redis at maxmemory: writes refused, reads go on, nothing half-written"},
+	{name: "disk", run: (*overloaded).fullDisk, shim: true,
+		about: "no space for Redis's log: nothing acknowledged is lost"},
+	{name: "clickhouse", run: (*overloaded).withoutClickHouse,
+		options: stack.Options{Courier: "auto", CourierStep: courierStep, Reporting: true},
+		about:   "ClickHouse unavailable: orders unaffected, the export catches up"},
+	{name: "clock", run: (*overloaded).jumpingClock, shim: true,
+		options: stack.Options{Courier: "auto", CourierStep: courierStep},
+		about:   "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window"},
+	{name: "fleet", run: (*overloaded).floodFleet,
+		about: "a fleet's credential at 5,000 reports a second, of open and of ended orders: Redis keeps nothing of it, " +
+			"vendors are not affected; once the fleet is disabled Redis gets no request"},
+	{name: "logins", run: (*overloaded).floodLogins,
+		about: "a stranger with 5,000 wrong logins a second over 600 connections: no vendor is refused, the owner of the " +
+			"client logs in, and once they are throttled Redis gets no request"},
 }
 
 // form is how long and how hard.
@@ -62,51 +76,36 @@ type form struct {
 // wholeForm is the form of `make overload`.
 var wholeForm = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
-	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute, share: 1, beside: 20 * time.Millisecond,
+	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute,
+	share: 1, beside: 20 * time.Millisecond,
 }
 
-// overloadRun is one run of some scenarios. It collects the rows of the table.
+// overloadRun is one run of some cases. It collects the rows of the table.
 type overloadRun struct {
 	form     form
 	dir, bin string
 	out      io.Writer
-
-	scenario string // in progress
+	name     string // of the case in progress
 	rows     []row
 }
 
 // row is one figure; want is empty when nothing is required of it.
-type row struct{ scenario, what, figure, want, result string }
+type row struct{ name, what, figure, want, result string }
 
 // runOverload is `faults overload`.
-func runOverload(ctx context.Context, args []string, out io.Writer) (err error) {
+func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
 	const longest = 20 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	var o options
-	f := wholeForm
-	flags := flag.NewFlagSet("overload", flag.ContinueOnError)
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "usage: go run ./loadtest/faults overload [flags]\n\nOverloads the real programs in cases, each against a system of its own:\n\n")
-		for _, s := range scenarios {
-			fmt.Fprintf(flags.Output(), "  %-12s%s\n", s.name, s.about)
-		}
-		fmt.Fprint(flags.Output(), "\nPrints a line for each figure and a table at the end. Ends with status 1 when\nsomething did not hold. About eleven minutes on two cores.\n\n")
-		flags.PrintDefaults()
-	}
-	flags.DurationVar(&f.load, "duration", f.load, "how long the overload lasts, 5s to 10m")
-	flags.Float64Var(&f.times, "times", f.times, "how many times the sustainable rate, 1 to 100")
-	flags.IntVar(&f.connections, "connections", f.connections, "connections of the overload, 64 to 4000")
-	o.define(flags)
-	if err := parseFlags(flags, args); err != nil {
-		return err
-	}
-	if f.load < 5*time.Second || f.load > 10*time.Minute || !(f.times >= 1 && f.times <= 100) || f.connections < 64 || f.connections > 4000 {
-		return errors.New("-duration, -times or -connections is out of range; -help tells them")
-	}
-	chosen, err := choose(o.only, scenarios, func(s scenario) string { return s.name })
+	chosen, err := choose(o.only, overloadCases, func(c overloadCase) string { return c.name })
 	if err != nil {
 		return err
+	}
+	if o.list {
+		for _, c := range chosen {
+			fmt.Fprintf(out, "%-12s%s\n", c.name, c.about)
+		}
+		return nil
 	}
 	dir, err := o.dataFolder()
 	if err != nil {
@@ -120,32 +119,32 @@ func runOverload(ctx context.Context, args []string, out io.Writer) (err error) 
 		err = os.RemoveAll(dir)
 	}()
 	fmt.Fprintln(out, harness.DescribeMachine(ctx))
-	r := &overloadRun{form: f, dir: dir, bin: o.bin, out: out}
-	return r.play(ctx, chosen)
-}
-
-// play plays scenarios and prints the table.
-func (r *overloadRun) play(ctx context.Context, chosen []scenario) error {
+	r := &overloadRun{form: o.form, dir: dir, bin: o.bin, out: out}
 	if r.bin == "" {
-		r.bin = filepath.Join(r.dir, "bin")
+		r.bin = filepath.Join(dir, "bin")
 		if err := stack.Build(ctx, r.bin); err != nil {
 			return err
 		}
 	}
-	for _, s := range chosen {
-		r.scenario = s.name
-		fmt.Fprintf(r.out, "%s: %s\n", s.name, s.about)
-		if err := s.run(r, ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.name, errors.Join(err, context.Cause(ctx)))
+	return r.play(ctx, chosen)
+}
+
+// play plays cases and prints the table.
+func (r *overloadRun) play(ctx context.Context, chosen []overloadCase) error {
+	for _, c := range chosen {
+		r.name = c.name
+		fmt.Fprintf(r.out, "%s: %s\n", c.name, c.about)
+		if err := r.playCase(ctx, &c); err != nil {
+			return fmt.Errorf("%s: %w", c.name, errors.Join(err, context.Cause(ctx)))
 		}
 	}
 	var failures []error
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\ncase\twhat\tfigure\twanted\tresult")
 	for _, row := range r.rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", row.scenario, row.what, row.figure, row.want, row.result)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", row.name, row.what, row.figure, row.want, row.result)
 		if row.result == failed {
-			failures = append(failures, fmt.Errorf("%s: %s is %s, wanted %s", row.scenario, row.what, row.figure, row.want))
+			failures = append(failures, fmt.Errorf("%s: %s is %s, wanted %s", row.name, row.what, row.figure, row.want))
 		}
 	}
 	return errors.Join(errors.Join(failures...), w.Flush())
@@ -168,7 +167,7 @@ func (r *overloadRun) check(ok bool, what, want, format string, a ...any) {
 }
 
 func (r *overloadRun) add(x row) {
-	x.scenario = r.scenario
+	x.name = r.name
 	r.rows = append(r.rows, x)
 	line := fmt.Sprintf("  %s: %s  %s", x.what, x.figure, x.result)
 	if x.result == failed {
@@ -182,48 +181,53 @@ func (r *overloadRun) checkTook(took, limit time.Duration, what string) {
 	r.check(took >= 0 && took <= limit, what, "within "+limit.String(), "%s", took.Round(time.Millisecond))
 }
 
+// checkServed checks that everything was answered with success.
+func (r *overloadRun) checkServed(t *tally, what string) {
+	r.check(t.served(t.accepted, r.form.share), what, "all answered with success",
+		"%d of %d%s", t.accepted.TotalCount(), t.sent, t.problems())
+}
+
+func (r *overloadRun) checkP99(h *hdrhistogram.Histogram, most time.Duration, what string) {
+	r.check(p99(h) <= most, what+", p99", "at most "+most.String(), "%s", milliseconds(p99(h)))
+}
+
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// overloaded is the system of one scenario, with vendors whose stores are active: the
-// wide ones, whose limits on orders are out of reach, then those with ordinary
-// limits. All may read as much as they like.
+// overloaded is the system of the case in progress, with vendors whose stores are
+// active. All may read as much as they like.
 type overloaded struct {
 	*overloadRun
-	*system
-	addr    string // host:port of the Vendor API
-	vendors []*loadVendor
-	orders  atomic.Int64 // numbers that orders were given
+	system
+	addr           string // host:port of the Vendor API
+	wide, ordinary []*loadVendor
+	steady         *loadVendor  // one more with limits out of reach
+	orders         atomic.Int64 // numbers that orders were given
 }
 
-// open starts the system of a scenario. With disturbed, Redis's disk and clock can
-// be.
-func (r *overloadRun) open(ctx context.Context, o stack.Options, wide, ordinary int, disturbed bool) (s *overloaded, err error) {
-	s = &overloaded{overloadRun: r, system: new(system)}
-	defer func() {
-		if err != nil {
-			s.stop()
-		}
-	}()
-	o.DataDir, o.BinDir = filepath.Join(r.dir, r.scenario), r.bin
+func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
+	s := &overloaded{overloadRun: r}
+	defer s.stop()
+	o := c.options
+	o.DataDir, o.BinDir = filepath.Join(r.dir, c.name), r.bin
 	if o.Courier == "" {
 		o.Courier = "manual"
 	}
-	if disturbed {
+	if c.inFlight && r.form.inFlight != "" {
+		o.Env = []string{"MAX_IN_FLIGHT=" + r.form.inFlight}
+	}
+	if c.shim {
 		if err := s.startRedis(ctx, o.DataDir, nil); err != nil {
-			return s, err
+			return err
 		}
 	}
 	if err := s.startPrograms(ctx, o); err != nil {
-		return s, err
+		return err
 	}
-	base, err := url.Parse(s.Demo.BaseURL)
-	if err != nil {
-		return s, err
-	}
-	s.addr = base.Host
-	opened, err := s.apis.OpenVendors(ctx, wide+ordinary, func(i int) stack.VendorOptions {
+	s.addr = strings.TrimPrefix(s.Demo.BaseURL, "http://")
+	wide := r.form.wide + 1
+	opened, err := s.apis.OpenVendors(ctx, wide+r.form.ordinary, func(i int) stack.VendorOptions {
 		limits := map[string]any{"orderStatus": stack.Unlimited["orderStatus"]}
 		if i < wide {
 			limits["orders"] = stack.Unlimited["orders"]
@@ -231,33 +235,43 @@ func (r *overloadRun) open(ctx context.Context, o stack.Options, wide, ordinary 
 		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: limits}
 	})
 	if err != nil {
-		return s, err
+		return err
 	}
+	vendors := make([]*loadVendor, len(opened))
 	for i, v := range opened {
-		s.vendors = append(s.vendors, newLoadVendor(v, i < wide))
+		if vendors[i], err = newLoadVendor(v); err != nil {
+			return err
+		}
 	}
-	return s, nil
+	s.steady, s.wide, s.ordinary = vendors[0], vendors[1:wide], vendors[wide:]
+	return c.run(s, ctx)
 }
 
 // processes are those that are watched.
 func (s *overloaded) processes() []harness.Process {
-	return []harness.Process{{Name: "gateway", PID: s.Gateway.PID()}, {Name: "worker", PID: s.Worker.PID()}, {Name: "redis", PID: s.redis.PID()}}
+	return []harness.Process{{Name: "gateway", PID: s.Gateway.PID()}, {Name: "worker", PID: s.Worker.PID()},
+		{Name: "redis", PID: s.redis.PID()}}
 }
 
-// watch looks at processes until the returned function is called; it returns what
-// each has used, and the cores that they kept busy.
-func watch(ctx context.Context, processes ...harness.Process) func() (used map[string]harness.Watched, cores map[string]float64) {
+// used is what a process has used while it was watched.
+type used struct {
+	harness.Watched
+	cores float64 // kept busy
+}
+
+// watch looks at processes until the returned function is called.
+func watch(ctx context.Context, processes ...harness.Process) func() map[string]used {
 	began, stop := time.Now(), harness.Watch(ctx, 200*time.Millisecond, processes...)
-	return func() (map[string]harness.Watched, map[string]float64) {
-		used, cores := make(map[string]harness.Watched), make(map[string]float64)
+	return func() map[string]used {
+		all := make(map[string]used)
 		for _, w := range stop() {
-			used[w.Name], cores[w.Name] = w, w.CPU.Seconds()/time.Since(began).Seconds()
+			all[w.Name] = used{w, w.CPU.Seconds() / time.Since(began).Seconds()}
 		}
-		return used, cores
+		return all
 	}
 }
 
-// isReady reports whether the gateway and the worker say that they are ready.
+// isReady reports whether the gateway and the worker are ready.
 func (s *overloaded) isReady(ctx context.Context) bool {
 	return s.Gateway.AwaitReady(ctx) == nil && s.Worker.AwaitReady(ctx) == nil
 }
@@ -265,10 +279,9 @@ func (s *overloaded) isReady(ctx context.Context) bool {
 // checkSettled waits until the worker's roles have nothing left to read or to
 // settle.
 func (s *overloaded) checkSettled(ctx context.Context, what string) {
-	began := time.Now()
+	began, took := time.Now(), time.Duration(-1)
 	limited, cancel := context.WithTimeout(ctx, s.form.timeout)
 	defer cancel()
-	took := time.Duration(-1)
 	if err := (&validate.Sources{Ledger: s.ledger}).Settle(limited, func(string) {}); err == nil {
 		took = time.Since(began)
 	}

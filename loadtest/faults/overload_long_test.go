@@ -23,23 +23,23 @@ var briefForm = form{
 	share: 0.5, beside: time.Minute, inFlight: "64",
 }
 
-func TestScenarios_Hold(t *testing.T) {
+func TestOverloadCases_Hold(t *testing.T) {
 	bin := testserver.Programs(t)
-	for _, c := range scenarios {
+	for _, c := range overloadCases {
 		if c.name == "clickhouse" {
 			continue // the reporting tests kill ClickHouse
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := &overloadRun{form: briefForm, dir: t.TempDir(), bin: bin, out: t.Output()}
-			if err := r.play(t.Context(), []scenario{c}); err != nil {
+			if err := r.play(t.Context(), []overloadCase{c}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-func TestSaysWhen_WantsTheSameWaitTwice(t *testing.T) {
+func TestHasWait_WantsTheSameWaitTwice(t *testing.T) {
 	const limited = `{"success":false,"message":"m","data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":12}}`
 	for _, c := range []struct {
 		name string
@@ -53,13 +53,13 @@ func TestSaysWhen_WantsTheSameWaitTwice(t *testing.T) {
 		{"another code", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"DUPLICATE_ORDER","retryAfterSeconds":12}}`)}, false},
 		{"no wait in the body", harness.Answer{RetryAfter: 12, Body: []byte(`{"data":{"errorCode":"RATE_LIMITED"}}`)}, false},
 	} {
-		if got := saysWhen(c.a, "RATE_LIMITED"); got != c.want {
+		if got := hasWait(c.a, "RATE_LIMITED"); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
 }
 
-func TestFire_SortsAnswers(t *testing.T) {
+func TestLoad_SortsAnswers(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	answers := []struct {
 		status int
@@ -85,16 +85,17 @@ func TestFire_SortsAnswers(t *testing.T) {
 		_, _ = io.WriteString(w, answers[n].body)
 	}))
 	defer server.Close()
-	l := load{addr: server.Listener.Addr().String(), connections: 3, duration: time.Minute, most: len(answers) + 1,
-		request: func(dst []byte, n int) ([]byte, int, int) {
-			return fmt.Appendf(dst, "GET /?n=%d HTTP/1.1\r\nHost: x\r\n\r\n", n), 3, n
+	v := new(loadVendor)
+	l := load{addr: server.Listener.Addr().String(), connections: 3, duration: time.Minute, most: len(answers) + 1, accepts: created,
+		request: func(dst []byte, n int) ([]byte, placed) {
+			return fmt.Appendf(dst, "GET /?n=%d HTTP/1.1\r\nHost: x\r\n\r\n", n), placed{vendor: v, number: n}
 		}}
-	tally := l.fire(t.Context(), created)
-	if len(tally.orders) != 1 || tally.orders[0] != (placed{3, 0, id}) {
+	tally := l.send(t.Context())
+	if len(tally.orders) != 1 || tally.orders[0] != (placed{v, 0, id}) {
 		t.Errorf("orders %+v", tally.orders)
 	}
 	if tally.accepted.TotalCount() != 1 || tally.limited.TotalCount() != 1 || tally.busy.TotalCount() != 1 || len(tally.again) != 3 ||
-		tally.unknown != 1 || tally.wrong != 3 || tally.sent() != 7 {
+		tally.unknown != 1 || tally.wrong != 3 || tally.sent != 7 || tally.answers() != "201: 2, 429: 1, 500: 1, 503: 2" {
 		t.Errorf("%+v", tally)
 	}
 }

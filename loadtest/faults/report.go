@@ -55,24 +55,24 @@ func (res *result) line(name string) *faultLine {
 func (s *suite) record(r *round) {
 	res := &s.result
 	res.Rounds++
-	res.Report = res.Report.Add(r.report)
+	res.Report.Add(r.report)
 	ops := r.log.Operations()
 	outage := longestOutage(ops, r.began, r.ended)
 	var strikes int64
 	for i, f := range r.faults {
-		l := res.line(f.name)
+		l := res.line(f.Name)
 		l.Rounds++
 		l.Times += r.strikes[i]
 		strikes += r.strikes[i]
 		if len(r.faults) > 1 {
-			continue // one fault can take away what the other waits for
+			continue // one fault can prevent what the other waits for
 		}
 		l.Outage = max(l.Outage, outage)
-		for j := range ops {
-			l.Saw[kindOf(&ops[j])]++
+		for _, op := range ops {
+			l.Saw[kindOf(&op)]++
 		}
 		if err := r.failures[i]; err != nil {
-			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, f.name, err))
+			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, f.Name, err))
 		}
 	}
 	res.Injected += strikes
@@ -80,11 +80,12 @@ func (s *suite) record(r *round) {
 		res.ByInvariant[v.Invariant]++
 	}
 	res.Violations = append(res.Violations, r.violations...)
-	s.print("round %2d  %-36s struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, outage %4.1f s, settled in %4.1f s, violations %d",
-		r.number, r.name(), strikes, len(ops), r.report.Unknown, r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
+	s.print("round %2d  %-36s struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, "+
+		"outage %4.1f s, settled in %4.1f s, violations %d", r.number, r.name(), strikes, len(ops), r.report.Unknown,
+		r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
 	for i, err := range r.failures {
 		if err != nil {
-			s.print("          %s was not done to the end: %v", r.faults[i].name, err)
+			s.print("          %s was not done to the end: %v", r.faults[i].Name, err)
 		}
 	}
 }
@@ -92,7 +93,8 @@ func (s *suite) record(r *round) {
 // longestOutage is the longest time in which no client got a success.
 func longestOutage(ops []validate.Operation, began, ended time.Time) (longest time.Duration) {
 	last := began
-	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b validate.Operation) int { return a.End.Compare(b.End) }) {
+	slices.SortFunc(ops, func(a, b validate.Operation) int { return a.End.Compare(b.End) })
+	for _, op := range ops {
 		if op.OK() {
 			longest = max(longest, op.End.Sub(last))
 			last = op.End
@@ -108,7 +110,7 @@ func kindOf(op *validate.Operation) string {
 	case op.Status == 0:
 		return "no answer"
 	case op.Status == 429, op.Status >= 500:
-		return fmt.Sprint(op.Status)
+		return strconv.Itoa(op.Status)
 	}
 	return "4xx"
 }
@@ -127,17 +129,15 @@ func (s *suite) summary() {
 	}
 	rep := &res.Report
 	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, res.Took.Seconds(), res.Seed)
-	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits), %d orders with %d states, %d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
-		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Orders, rep.States, rep.Webhooks, rep.Rows, rep.Windows, rep.Histories, rep.Undecided)
-	of := func(names ...validate.Invariant) (n int) {
-		for _, name := range names {
-			n += res.ByInvariant[name]
-		}
-		return n
-	}
-	lost, duplicates := of(validate.LostOrder), of(validate.DuplicateOrder, validate.KeyTwoOutcomes)
-	illegal := of(validate.IllegalMove, validate.StateBackwards, validate.VersionGap)
-	s.print("orders lost %d, duplicates %d, illegal states %d, other violations %d", lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
+	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits), %d orders with %d states, "+
+		"%d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
+		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Orders, rep.States,
+		rep.Webhooks, rep.Rows, rep.Windows, rep.Histories, rep.Undecided)
+	by := res.ByInvariant
+	lost, duplicates := by[validate.LostOrder], by[validate.DuplicateOrder]+by[validate.KeyTwoOutcomes]
+	illegal := by[validate.IllegalMove] + by[validate.StateBackwards] + by[validate.VersionGap]
+	s.print("orders lost %d, duplicates %d, illegal states %d, other violations %d",
+		lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
 	for _, line := range res.NotDone {
 		s.print("not done: %s", line)
 	}
@@ -171,16 +171,13 @@ func (s *suite) explain(r *round) error {
 	if err := writeJSON(path, rec); err != nil {
 		return fmt.Errorf("keeping the round: %w", err)
 	}
-	s.print("\nround %d (%s) has %d violations; seed %d repeats the run, the round's own is %d", r.number, r.name(), len(r.violations), s.options.seed, r.seed)
-	const most = 20
-	for _, v := range r.violations[:min(most, len(r.violations))] {
-		s.print("  %s", v)
-	}
-	if more := len(r.violations) - most; more > 0 {
-		s.print("and %d more", more)
-	}
+	s.print("\nround %d (%s) has %d violations; seed %d repeats the run, the round's own is %d",
+		r.number, r.name(), len(r.violations), s.options.seed, r.seed)
 	var subjects []string
-	for _, v := range r.violations {
+	for i, v := range r.violations {
+		if i < 20 {
+			s.print("  %s", v)
+		}
 		for _, id := range v.Subjects {
 			if !slices.Contains(subjects, id) && len(subjects) < 3 {
 				subjects = append(subjects, id)
@@ -190,7 +187,7 @@ func (s *suite) explain(r *round) error {
 	for _, id := range subjects {
 		s.print("\n%s", rec.timeline(id))
 	}
-	s.print("\noperations and facts: %s; validate them again with: go run ./loadtest/faults -judge %s", roundFile, path)
+	s.print("\noperations and facts: %s; validate them again with: go run ./loadtest/faults -validate %s", roundFile, path)
 	return nil
 }
 
@@ -198,11 +195,11 @@ func (s *suite) explain(r *round) error {
 func validateAgain(path string, out io.Writer) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("-judge: %w", err)
+		return fmt.Errorf("-validate: %w", err)
 	}
 	var rec record
 	if err := json.Unmarshal(text, &rec); err != nil || rec.Facts == nil {
-		return fmt.Errorf("-judge: %s is no record of a round: %w", path, err)
+		return fmt.Errorf("-validate: %s is no record of a round: %w", path, err)
 	}
 	report, violations := validate.Check(rec.Operations, rec.Facts)
 	fmt.Fprintf(out, "%+v\n", report)
@@ -218,14 +215,9 @@ func validateAgain(path string, out io.Writer) error {
 // timeline is everything that is known of one thing that a violation is about (an
 // order or a version of it, an external id, an idempotency key, an event), by time.
 func (rec *record) timeline(id string) string {
-	type entry struct {
-		at   time.Time
-		text string
-	}
-	var entries []entry
-	const clock = "15:04:05.000"
+	var lines []string // each begins with its time
 	add := func(at time.Time, format string, args ...any) {
-		entries = append(entries, entry{at, at.Format(clock) + "  " + fmt.Sprintf(format, args...)})
+		lines = append(lines, at.UTC().Format("2006-01-02T15:04:05.000")+"  "+fmt.Sprintf(format, args...))
 	}
 	order, _, _ := strings.Cut(id, "/")
 	if event, _, err := delivery.ParseEventID(id); err == nil {
@@ -233,9 +225,7 @@ func (rec *record) timeline(id string) string {
 	}
 	for _, op := range rec.Operations {
 		if id != "" && slices.Contains([]string{op.Order, op.External, op.Key, op.Account}, order) {
-			replayed := map[bool]string{true: "replayed"}[op.Replayed]
-			add(op.Start, "client %d %s %s key %q external %q body %s: %d %s %s %s (until %s)", op.Client, op.Kind, op.Order, op.Key, op.External,
-				op.Body, op.Status, op.Code, op.State, replayed, op.End.Format(clock))
+			add(op.Start, "operation %+v", op)
 		}
 	}
 	for _, o := range rec.Facts.Orders {
@@ -249,27 +239,23 @@ func (rec *record) timeline(id string) string {
 	}
 	for _, a := range rec.Facts.Arrivals {
 		if a.Order == order || a.EventID == id {
-			add(a.Began, "receiver: %s %s attempt %d, answered %d at %s %s", a.EventID, a.Status, a.Attempt, a.Answered, a.Ended.Format(clock), a.Invalid)
+			add(a.Began, "receiver: %+v", a)
 		}
 	}
 	if archive := rec.Facts.Archive; archive != nil {
 		for _, row := range slices.Concat(archive.Orders, archive.Steps) {
 			if row[0] == order {
 				ms, _ := strconv.ParseInt(row[5], 10, 64) // both kinds have their time there
-				add(time.UnixMilli(ms).UTC(), "ClickHouse: %q", row)
+				add(time.UnixMilli(ms), "ClickHouse: %q", row)
 			}
 		}
 		for _, a := range archive.Attempts {
 			if event, _, err := delivery.ParseEventID(a.EventID); err == nil && event.String() == order {
-				add(a.At, "ClickHouse: attempt %d of %s %s", a.Attempt, a.EventID, a.State)
+				add(a.At, "ClickHouse: %+v", a)
 			}
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return a.at.Compare(b.at) })
+	slices.Sort(lines)
 	const most = 60
-	lines := []string{"what is known of " + id + ":"}
-	for _, e := range entries[max(0, len(entries)-most):] {
-		lines = append(lines, e.text)
-	}
-	return strings.Join(lines, "\n  ")
+	return "what is known of " + id + ":\n  " + strings.Join(lines[max(0, len(lines)-most):], "\n  ")
 }

@@ -58,43 +58,65 @@ const (
 	gatherTimeout = time.Minute
 )
 
-// run plays rounds: every chosen fault alone, then pairs of them, until the time is
-// over. The error is about the suite itself; violations are in the result.
-func (s *suite) run(ctx context.Context) (err error) {
-	chosen, err := chooseFaults(s.options.only)
+// runFaults is `faults`.
+func runFaults(ctx context.Context, o options, out io.Writer) error {
+	if !o.list {
+		_, err := playAll(ctx, o, out)
+		return err
+	}
+	faults, err := loadFaults(o.only)
+	for _, f := range faults {
+		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
+	}
+	return err
+}
+
+// playAll is a whole run with its summary. Violations are an error.
+func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
+	s := &suite{options: o, out: out, system: new(system), random: rand.New(rand.NewPCG(o.seed, 0)), began: time.Now(),
+		result: result{Seed: o.seed, ByInvariant: make(map[validate.Invariant]int)}}
+	chosen, err := loadFaults(o.only)
 	if err != nil {
-		return err
+		return &s.result, err
 	}
-	if s.dir, err = s.options.dataFolder(); err != nil {
-		return err
+	if s.dir, err = o.dataFolder(); err != nil {
+		return &s.result, err
 	}
-	s.random = rand.New(rand.NewPCG(s.options.seed, 0))
-	s.result = result{Seed: s.options.seed, ByInvariant: make(map[validate.Invariant]int)}
-	s.began = time.Now()
+	err = s.run(ctx, chosen)
+	s.system.stop()
+	if err != nil || len(s.result.Violations) > 0 || o.keep != "" {
+		s.result.Kept = s.dir
+	} else {
+		err = os.RemoveAll(s.dir)
+	}
+	s.summary()
+	if o.json != "" {
+		err = errors.Join(err, writeJSON(o.json, &s.result))
+	}
+	if n := len(s.result.Violations); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d violations", n))
+	}
+	if n := len(s.result.NotDone); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d faults could not be done", n))
+	}
+	return &s.result, err
+}
+
+// run plays rounds: every chosen fault alone, then pairs of them, until the time is
+// over or a round has violations. The error is about the suite itself.
+func (s *suite) run(ctx context.Context, chosen []fault) error {
 	s.print("faults: seed %d, %s, data in %s", s.options.seed, s.options.duration, s.dir)
 	progress := io.Discard
 	if s.options.verbose {
 		progress = s.out
 	}
-	if s.system, err = newSystem(ctx, s.dir, s.options.bin, progress); err != nil {
-		s.result.Kept = s.dir
+	if err := s.system.start(ctx, s.dir, s.options.bin, progress); err != nil {
 		return err
 	}
-	defer func() {
-		s.system.stop()
-		if err != nil || len(s.result.Violations) > 0 || s.options.keep != "" {
-			s.result.Kept = s.dir
-			return
-		}
-		err = os.RemoveAll(s.dir)
-	}()
 	s.print("faults: the system is up after %.1f s", time.Since(s.began).Seconds())
 	s.began = time.Now() // building may have taken minutes
-	for number := 1; ; number++ {
+	for number := 1; number == 1 || time.Since(s.began)+roundLength <= s.options.duration; number++ {
 		r := s.draw(number, chosen)
-		if number > 1 && time.Since(s.began)+roundLength > s.options.duration {
-			return nil
-		}
 		if err := s.play(ctx, r); err != nil {
 			return fmt.Errorf("round %d, %s: %w", number, r.name(), err)
 		}
@@ -103,6 +125,7 @@ func (s *suite) run(ctx context.Context) (err error) {
 			return s.explain(r)
 		}
 	}
+	return nil
 }
 
 // draw makes up a round. First each fault has one to itself, in the order of the
@@ -120,14 +143,14 @@ func (s *suite) draw(number int, chosen []fault) *round {
 		pair := s.random.Perm(len(chosen))[:2]
 		r.faults = []fault{chosen[pair[0]], chosen[pair[1]]}
 	}
-	r.spare = r.dice(3).IntN(3) == 0 || slices.ContainsFunc(r.faults, func(f fault) bool { return f.spare })
+	r.spare = r.dice(3).IntN(3) == 0 || slices.ContainsFunc(r.faults, func(f fault) bool { return f.Spare })
 	return r
 }
 
 func (r *round) name() string {
 	var names []string
 	for _, f := range r.faults {
-		names = append(names, f.name)
+		names = append(names, f.Name)
 	}
 	return strings.Join(names, " + ")
 }
@@ -138,32 +161,20 @@ func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.
 
 // play runs the round. An error is about the suite, or a program that cannot be
 // healed; violations are in r.
-func (s *suite) play(ctx context.Context, r *round) (err error) {
-	if !r.spare {
-		s.system.stopSpare()
-	}
+func (s *suite) play(ctx context.Context, r *round) error {
 	if err := s.system.heal(ctx, r.spare); err != nil {
 		return err
 	}
-	r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1))
-	if err != nil {
+	var err error
+	if r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	stop := s.startTraffic(ctx, r)
-	if err = sleep(ctx, calmBefore); err == nil {
-		s.inject(ctx, r)
-		err = s.heal(ctx, r)
-	}
-	if err == nil {
-		err = sleep(ctx, calmAfter)
-	}
-	stop()
-	if err != nil {
+	if err := s.disturb(ctx, r); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
 	for i, v := range r.vendors {
-		c := newVendorClient(s.options.clients+i, "", v, s.base(), &r.log, r.dice(1000+uint64(i)))
+		c := s.newClient(r, s.options.clients+i, v, 1000+uint64(i))
 		all.Go(c.clarify)
 	}
 	all.Wait()
@@ -171,46 +182,24 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	return s.validate(ctx, r)
 }
 
-// base is where clients reach the Vendor API.
-func (s *suite) base() string { return "http://" + s.system.gatewayProxy.Addr + "/api/vendor/v1" }
-
-// startTraffic lets clients and a fleet act until the returned function is called;
-// it waits for their last operations.
-func (s *suite) startTraffic(ctx context.Context, r *round) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+// disturb injects the faults and heals them while clients and a fleet act. It waits
+// for their last operations.
+func (s *suite) disturb(ctx context.Context, r *round) error {
+	acting, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
 	pause := time.Duration(float64(s.options.clients) * newOrders / s.options.ordersPerSecond * float64(time.Second))
 	r.began = time.Now()
 	for i := range s.options.clients {
-		v := r.vendors[i%len(r.vendors)]
-		c := newVendorClient(i, fmt.Sprintf("F%d-%d", r.number, i), v, s.base(), &r.log, r.dice(100+uint64(i)))
-		all.Go(func() { c.run(ctx, pause) })
+		c := s.newClient(r, i, r.vendors[i%len(r.vendors)], 100+uint64(i))
+		all.Go(func() { c.run(acting, pause) })
 	}
-	all.Go(func() { s.system.report(ctx, r.vendors, r.dice(2)) })
-	return func() {
-		cancel()
-		all.Wait()
+	all.Go(func() { s.system.report(acting, r.vendors, r.dice(2)) })
+	if err := sleep(ctx, calmBefore); err != nil {
+		return err
 	}
-}
-
-// inject does the round's faults, several at once.
-func (s *suite) inject(ctx context.Context, r *round) {
-	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, errors.New("the fault took too long"))
-	defer cancel()
-	r.strikes, r.failures = make([]int64, len(r.faults)), make([]error, len(r.faults))
-	var all sync.WaitGroup
-	for i, f := range r.faults {
-		in := &injection{system: s.system, vendors: r.vendors, random: r.dice(10 + uint64(i)), log: s.step}
-		all.Go(func() {
-			r.failures[i] = f.inject(ctx, in)
-			r.strikes[i] = in.times.Load()
-		})
-	}
-	all.Wait()
-}
-
-// heal undoes every fault, to the receivers as well.
-func (s *suite) heal(ctx context.Context, r *round) error {
+	s.inject(ctx, r)
 	for _, v := range r.vendors {
 		v.inbox.Notify(nil)
 		if err := v.inbox.Reopen(); err != nil {
@@ -220,7 +209,29 @@ func (s *suite) heal(ctx context.Context, r *round) error {
 	if err := s.system.heal(ctx, r.spare); err != nil {
 		return fmt.Errorf("healing: %w", err)
 	}
-	return nil
+	return sleep(ctx, calmAfter)
+}
+
+// newClient is a client of a vendor, with external ids of its own.
+func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorClient {
+	base := "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
+	return newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, base, &r.log, r.dice(dice))
+}
+
+// inject does the round's faults, several at once.
+func (s *suite) inject(ctx context.Context, r *round) {
+	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, errors.New("the fault took too long"))
+	defer cancel()
+	r.strikes, r.failures = make([]int64, len(r.faults)), make([]error, len(r.faults))
+	var all sync.WaitGroup
+	for i, f := range r.faults {
+		in := &injection{system: s.system, fault: f, vendors: r.vendors, random: r.dice(10 + uint64(i)), log: s.step}
+		all.Go(func() {
+			r.failures[i] = in.inject(ctx)
+			r.strikes[i] = in.times.Load()
+		})
+	}
+	all.Wait()
 }
 
 // validate waits until the system is at rest and compares it with what the clients
@@ -229,7 +240,8 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	sources := validate.Sources{Ledger: s.system.ledger, ClickHouseURL: s.system.Demo.ClickHouseURL, Calm: r.calm()}
 	for _, v := range r.vendors {
 		sources.Inboxes = append(sources.Inboxes, v.inbox)
-		sources.Accounts = append(sources.Accounts, validate.Account{ID: v.AccountID, Limits: v.limits, Disturbed: v.disturbed, Couriers: true})
+		sources.Accounts = append(sources.Accounts,
+			validate.Account{ID: v.AccountID, Limits: v.limits, Disturbed: v.disturbed.Load(), Couriers: true})
 	}
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	err := sources.Settle(settling, func(line string) { s.step("settling: %s", line) })
@@ -258,7 +270,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 // calm reports that nothing but receivers was disturbed, the machine included: on
 // one so busy that the gateway's answers take long, webhooks do, too.
 func (r *round) calm() bool {
-	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.name != "none" && f.name != "receivers" }) {
+	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.Name != "none" && f.Name != "receivers" }) {
 		return false
 	}
 	const quick = 100 * time.Millisecond // on an idle machine it is 5
@@ -277,6 +289,6 @@ func (s *suite) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\
 // step prints a line for -v.
 func (s *suite) step(format string, args ...any) {
 	if s.options.verbose {
-		fmt.Fprintf(s.out, "    %6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+		s.print("    %6.1f s  %s", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 	}
 }

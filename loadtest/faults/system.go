@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,11 +38,8 @@ type system struct {
 	ledger *ledger.Ledger  // past the proxies
 	apis   *stack.APIs     // the fleet's and the admin API have no proxy
 
-	gatewayProxy                              *failpoint.Proxy
-	gatewayRedis, workerRedis, reportingRedis *failpoint.Proxy
-	clickHouseProxy                           *failpoint.Proxy
-
-	ends []func() // what stop does, in the reverse order
+	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, reporting-redis, clickhouse
+	ends    []func()                    // what stop does, in the reverse order
 
 	mu    sync.Mutex
 	down  map[process]bool // killed and not started again
@@ -55,17 +53,8 @@ type process interface {
 	PID() int
 }
 
-// newSystem starts everything below dir. bin holds the binaries; empty: they are
-// built. After an error nothing is left running.
-func newSystem(ctx context.Context, dir, bin string, out io.Writer) (*system, error) {
-	s := &system{down: make(map[process]bool)}
-	if err := s.start(ctx, dir, bin, out); err != nil {
-		s.stop()
-		return nil, err
-	}
-	return s, nil
-}
-
+// start starts everything below dir, with the proxies. bin holds the binaries;
+// empty: they are built.
 func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err error) {
 	users := &stack.Users{Environment: "sandbox", Passwords: make(map[string]string)}
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
@@ -74,38 +63,33 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 	if err := s.startRedis(ctx, dir, users); err != nil {
 		return err
 	}
-	gatewayAddr, err := stack.FreeAddr()
-	if err != nil {
-		return err
+	o := stack.Options{
+		DataDir: dir, BinDir: bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
+		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	}
-	clickHouseAddr, err := stack.FreeAddr()
-	if err != nil {
-		return err
-	}
-	for proxy, upstream := range map[**failpoint.Proxy]string{
-		&s.gatewayProxy: gatewayAddr, &s.clickHouseProxy: clickHouseAddr,
-		&s.gatewayRedis: s.redis.Addr, &s.workerRedis: s.redis.Addr, &s.reportingRedis: s.redis.Addr,
-	} {
-		if *proxy, err = failpoint.NewProxy(upstream); err != nil {
+	for _, addr := range []*string{&o.GatewayAddr, &o.ClickHouseAddr} {
+		if *addr, err = stack.FreeAddr(); err != nil {
 			return err
 		}
-		s.ends = append(s.ends, (*proxy).Refuse)
 	}
-	configs := filepath.Join(dir, "configs")
-	if err := s.writeSettings(configs); err != nil {
+	s.proxies = make(map[string]*failpoint.Proxy)
+	for name, upstream := range map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
+		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "reporting-redis": s.redis.Addr} {
+		if s.proxies[name], err = failpoint.NewProxy(upstream); err != nil {
+			return err
+		}
+		s.ends = append(s.ends, s.proxies[name].Refuse)
+	}
+	if err := s.writeSettings(o.ConfigDir); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	err = s.startPrograms(ctx, stack.Options{
-		DataDir: dir, BinDir: bin, ConfigDir: configs, Out: out, Reporting: true,
-		GatewayAddr: gatewayAddr, ClickHouseAddr: clickHouseAddr, CourierStep: courierStep,
-		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
-	})
-	if err != nil {
+	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
 	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
 		return err
 	}
+	s.down = make(map[process]bool)
 	s.stopSpare()
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
 	go func() { // until the process ends
@@ -159,22 +143,11 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 // so that clients, couriers and faults meet on it.
 const courierStep = 200 * time.Millisecond
 
-// leaseLength is how long an event belongs to the worker that took it.
-const leaseLength = 3 * time.Second
-
-// settings are what differs from the shipped settings, whose waits of minutes a
-// round does not have. The first failed attempt opens an endpoint's breaker, and
-// what waits is sent when a probe succeeds: the retries after 10 s and 30 s would
-// take longer than a round.
-var settings = map[string]map[string]string{
-	"gateway.yaml": {},
-	"worker.yaml": {"claim_after": "3s", "timer_interval": "500ms", "housekeeping_interval": "1s",
-		"timeout": "1s", "lease": leaseLength.String(), "breaker_failures": "1"},
-	"reporting.yaml": {"interval": "200ms", "claim_after": "3s"},
-}
-
-// writeSettings writes every program's settings to dir. Each calls Redis as its own
-// user, through its own proxy.
+// writeSettings writes every program's settings to dir: the shipped ones but for some
+// lines. Each program calls Redis as its own user, through its own proxy. Waits of
+// minutes are shorter than a round. The first failed attempt opens an endpoint's
+// breaker, and what waits is sent when a probe succeeds: the retries after 10 s and
+// 30 s would take longer than a round.
 func (s *system) writeSettings(dir string) error {
 	root, err := stack.ModuleDir()
 	if err != nil {
@@ -183,35 +156,29 @@ func (s *system) writeSettings(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	redisURL := func(user string, proxy *failpoint.Proxy) string {
-		return strings.Replace(s.redis.URLFor(user), s.redis.Addr, proxy.Addr, 1)
+	redisURL := func(user string) string {
+		return "url: " + strings.Replace(s.redis.URLFor(user), s.redis.Addr, s.proxies[user+"-redis"].Addr, 1)
 	}
-	const redisDefault, clickHouseDefault = "${REDIS_URL:-redis://127.0.0.1:6379}", "${CLICKHOUSE_URL:-http://127.0.0.1:8123}"
-	urls := map[string]map[string]string{
-		"gateway.yaml":   {redisDefault: redisURL(stack.GatewayUser, s.gatewayRedis)},
-		"worker.yaml":    {redisDefault: redisURL(stack.WorkerUser, s.workerRedis)},
-		"reporting.yaml": {redisDefault: redisURL(stack.ReportingUser, s.reportingRedis), clickHouseDefault: "http://" + s.clickHouseProxy.Addr},
-	}
-	for name, values := range settings {
-		content, err := os.ReadFile(filepath.Join(root, "configs", name))
+	for name, lines := range map[string][][2]string{ // what a line begins with, and the line instead
+		"gateway": {{"url: ${REDIS_URL", redisURL("gateway")}},
+		"worker": {{"url: ${REDIS_URL", redisURL("worker")}, {"claim_after:", "claim_after: 3s"},
+			{"timer_interval:", "timer_interval: 500ms"}, {"housekeeping_interval:", "housekeeping_interval: 1s"},
+			{"timeout:", "timeout: 1s"}, {"lease:", "lease: 3s"}, {"breaker_failures:", "breaker_failures: 1"}},
+		"reporting": {{"url: ${REDIS_URL", redisURL("reporting")}, {"interval:", "interval: 200ms"},
+			{"claim_after:", "claim_after: 3s"}, {"url: ${CLICKHOUSE_URL", "url: http://" + s.proxies["clickhouse"].Addr}},
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "configs", name+".yaml"))
 		if err != nil {
 			return err
 		}
-		text := string(content)
-		for from, to := range urls[name] {
-			if !strings.Contains(text, from) {
-				return fmt.Errorf("%s does not contain %s", name, from)
+		for _, line := range lines {
+			shipped := regexp.MustCompile(`(?m)^( *)` + regexp.QuoteMeta(line[0]) + `.*$`)
+			if !shipped.Match(text) {
+				return fmt.Errorf("%s has no line %s", name, line[0])
 			}
-			text = strings.ReplaceAll(text, from, to)
+			text = shipped.ReplaceAll(text, []byte("${1}"+line[1]))
 		}
-		for key, value := range values {
-			line := regexp.MustCompile(`(?m)^( *` + key + `:).*$`)
-			if !line.MatchString(text) {
-				return fmt.Errorf("%s does not contain %s", name, key)
-			}
-			text = line.ReplaceAllString(text, "${1} "+value)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), text, 0o600); err != nil {
 			return err
 		}
 	}
@@ -220,21 +187,27 @@ func (s *system) writeSettings(dir string) error {
 
 // stop ends everything that was started. The data stays.
 func (s *system) stop() {
-	s.resume() // a stopped process does not hear that it should end
+	s.resume() // a stopped process does not get the signal to end
 	for _, end := range slices.Backward(s.ends) {
 		end()
 	}
 }
 
-func (s *system) proxies() []*failpoint.Proxy {
-	return []*failpoint.Proxy{s.gatewayProxy, s.gatewayRedis, s.workerRedis, s.reportingRedis, s.clickHouseProxy}
-}
+// proxyNames are in a fixed order.
+func (s *system) proxyNames() []string { return slices.Sorted(maps.Keys(s.proxies)) }
 
+// programs are those of the rounds of faults.
 func (s *system) programs() []*stack.Program {
 	if s.spare == nil {
 		return nil
 	}
 	return []*stack.Program{s.Gateway, s.Worker, s.spare, s.Reporting, s.ClickHouse}
+}
+
+// process finds one by the name that faults.yaml gives it.
+func (s *system) process(name string) process {
+	return map[string]process{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
+		"clickhouse": s.ClickHouse, "redis": s.redis}[name]
 }
 
 // takeExits returns the unexpected exits since the last call.
@@ -303,6 +276,9 @@ func (s *system) stopSpare() {
 
 // heal undoes every fault and returns when every process is ready.
 func (s *system) heal(ctx context.Context, spare bool) error {
+	if !spare {
+		s.stopSpare()
+	}
 	if err := s.disk.DelaySync(0); err != nil {
 		return err
 	}
@@ -313,7 +289,7 @@ func (s *system) heal(ctx context.Context, spare bool) error {
 	if err := limitMemory(ctx, s.redis, "0"); err != nil {
 		return err
 	}
-	for _, p := range s.proxies() {
+	for _, p := range s.proxies {
 		if err := p.Heal(); err != nil {
 			return err
 		}
@@ -332,7 +308,7 @@ func (s *system) heal(ctx context.Context, spare bool) error {
 	return nil
 }
 
-// limitMemory sets maxmemory: "1mb" is in use already, so that every write is
+// limitMemory sets maxmemory. "1mb" is in use already, so that every write is
 // refused; "0" is no limit.
 func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
 	if _, err := redis.Command(ctx, "CONFIG", "SET", "maxmemory", limit); err != nil {

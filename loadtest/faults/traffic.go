@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -20,12 +22,12 @@ import (
 // clients have sent.
 type vendor struct {
 	*stack.Vendor
-	limits delivery.Limits
-	inbox  *validate.Inbox
+	limits    delivery.Limits
+	inbox     *validate.Inbox
+	disturbed atomic.Bool // the receiver, for a part of the round
 
-	mu        sync.Mutex
-	disturbed bool        // the receiver, for a part of the round
-	sent      []*creation // in the order of sending
+	mu   sync.Mutex
+	sent []*creation // in the order of sending
 }
 
 // creation is an order that a client has tried to create.
@@ -50,11 +52,13 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 		vendors = append(vendors, v)
 		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), WebhookURL: v.inbox.URL}
 		if i%2 == 0 { // reached with a few requests a second; several windows pass in a round
-			count, burst := 8+random.IntN(8), 4+random.IntN(3)
-			options.Limits = map[string]any{"orders": stack.Limit(count, 5, burst, 2), "cancel": stack.Limit(3, 4), "orderStatus": stack.Limit(5, 3)}
-			v.limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: count, Seconds: 5}, Burst: delivery.Window{Count: burst, Seconds: 2}}
-			v.limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 3, Seconds: 4}}
-			v.limits.OrderStatus = delivery.EndpointLimit{Sustained: delivery.Window{Count: 5, Seconds: 3}}
+			low := map[string]any{"orders": stack.Limit(8+random.IntN(8), 5, 4+random.IntN(3), 2),
+				"cancel": stack.Limit(3, 4), "orderStatus": stack.Limit(5, 3)}
+			text, err := json.Marshal(low)
+			if err = errors.Join(err, json.Unmarshal(text, &v.limits)); err != nil {
+				return vendors, err
+			}
+			options.Limits = low
 		}
 		if v.Vendor, err = s.apis.OpenVendor(ctx, options); err != nil {
 			return vendors, err
@@ -64,39 +68,30 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 	return vendors, nil
 }
 
-// disturb notes that the receiver is not healthy for a part of the round.
-func (v *vendor) disturb() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.disturbed = true
-}
-
-// recent is how many of the latest creations clients come back to.
-const recent = 12
-
-// pick is one of the latest creations and its order's id, of those with an order
-// when that is wanted; nil: there is none.
-func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order string) {
-	latest := v.latest(recent, func(c *creation) bool { return !withOrder || c.order != "" })
-	if len(latest) == 0 {
-		return nil, ""
-	}
-	c = latest[random.IntN(len(latest))]
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return c, c.order
-}
-
 // latest are the most creations that match, the latest first.
 func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for i := len(v.sent) - 1; i >= 0 && len(list) < most; i-- {
-		if match(v.sent[i]) {
-			list = append(list, v.sent[i])
+	for _, c := range slices.Backward(v.sent) {
+		if len(list) < most && match(c) {
+			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// pick is one of the latest creations and its order's id, of those with an order
+// when that is wanted; nil: there is none.
+func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order string) {
+	const recent = 12
+	latest := v.latest(recent, func(c *creation) bool { return !withOrder || c.order != "" })
+	if len(latest) == 0 {
+		return nil, ""
+	}
+	c = draw(random, latest)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return c, c.order
 }
 
 // vendorClient is a vendor's program: it creates, repeats, reads and cancels, one
@@ -168,9 +163,9 @@ func (c *vendorClient) act() {
 	case n >= 66 && n < 71: // the external id with another key
 		c.create(c.compose(earlier.external, "other-"+c.external(), "Veli Can"), false)
 	case n >= 86:
-		c.cancel(order)
+		c.onOrder(validate.Cancel, http.MethodPost, "/orders/"+order+"/cancel", order)
 	case n >= 74:
-		c.read(order)
+		c.onOrder(validate.Read, http.MethodGet, "/orders/"+order, order)
 	}
 }
 
@@ -214,8 +209,9 @@ func (c *vendorClient) clarify() {
 
 // compose makes a creation with its body. Some orders fail in the courier's hands.
 func (c *vendorClient) compose(external, key, recipient string) *creation {
-	d := delivery.OrderDraft{ExternalStoreID: c.vendor.Store, ExternalOrderID: external, Recipient: delivery.Recipient{Name: recipient, Phone: "5321234567"}}
-	d.OrderAmount = delivery.Money{Minor: int64(c.random.IntN(100_000)), Set: true}
+	d := delivery.OrderDraft{ExternalStoreID: c.vendor.Store, ExternalOrderID: external,
+		Recipient:   delivery.Recipient{Name: recipient, Phone: "5321234567"},
+		OrderAmount: delivery.Money{Minor: int64(c.random.IntN(100_000)), Set: true}}
 	if c.random.IntN(12) == 0 {
 		d.PackageNote = "SIM:FAIL=CustomerRefused"
 	}
@@ -233,7 +229,8 @@ func (c *vendorClient) compose(external, key, recipient string) *creation {
 }
 
 func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
-	op := &validate.Operation{Kind: validate.Create, Key: s.key, External: s.external, Body: validate.Digest(s.body), Content: s.content, Invalid: invalid}
+	op := &validate.Operation{Kind: validate.Create, Key: s.key, External: s.external,
+		Body: validate.Digest(s.body), Content: s.content, Invalid: invalid}
 	var headers []string
 	if s.key != "" {
 		headers = []string{"X-Idempotency-Key", s.key}
@@ -252,15 +249,10 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 	return op
 }
 
-func (c *vendorClient) read(order string) {
-	op := &validate.Operation{Kind: validate.Read, Order: order}
-	c.do(op, http.MethodGet, "/orders/"+order, nil)
-	c.log.Add(*op)
-}
-
-func (c *vendorClient) cancel(order string) {
-	op := &validate.Operation{Kind: validate.Cancel, Order: order}
-	c.do(op, http.MethodPost, "/orders/"+order+"/cancel", nil)
+// onOrder reads or cancels an order.
+func (c *vendorClient) onOrder(kind validate.Kind, method, path, order string) {
+	op := &validate.Operation{Kind: kind, Order: order}
+	c.do(op, method, path, nil)
 	c.log.Add(*op)
 }
 
@@ -294,11 +286,11 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
 	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
 	for sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {
-		_, order := vendors[random.IntN(len(vendors))].pick(random, true)
+		_, order := draw(random, vendors).pick(random, true)
 		if order == "" {
 			continue
 		}
-		body := map[string]any{"status": statuses[random.IntN(len(statuses))]}
+		body := map[string]any{"status": draw(random, statuses)}
 		if body["status"] == "Failed" {
 			body["failureReason"] = "CourierIncident"
 		}
@@ -308,14 +300,11 @@ func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Ran
 	}
 }
 
-var errStopped = errors.New("stopped")
-
 // sleep returns early, with the reason, when ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(max(d, 0)):
-		return context.Cause(ctx)
+	case <-time.After(d):
 	case <-ctx.Done():
-		return errors.Join(errStopped, context.Cause(ctx))
 	}
+	return context.Cause(ctx)
 }

@@ -136,7 +136,7 @@ func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 	}{
 		{Before, "hello\n"}, {Within, "hello\ndo thi"}, {After, "hello\ndo this now\n"},
 	} {
-		t.Run(c.moment.String(), func(t *testing.T) {
+		t.Run(string(c.moment), func(t *testing.T) {
 			t.Parallel()
 			s := newLineServer(t)
 			p := newProxyTo(t, s)

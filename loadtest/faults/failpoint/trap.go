@@ -9,18 +9,15 @@ import (
 )
 
 // Moment is when a trap acts, relative to the request that it waits for.
-type Moment int
+type Moment string
 
 // The moments.
 const (
-	Before Moment = iota // the request has been sent and never arrives
-	Within               // half of it arrives
-	After                // it arrives and takes effect, the answer is lost
-	Late                 // it arrives after Lateness, when its sender has given up
+	Before Moment = "before" // the request has been sent and never arrives
+	Within Moment = "within" // half of it arrives
+	After  Moment = "after"  // it arrives and takes effect, the answer is lost
+	Late   Moment = "late"   // it arrives after Lateness, when its sender has given up
 )
-
-// String is the moment's name in reports.
-func (m Moment) String() string { return [...]string{"before", "within", "after", "late"}[m] }
 
 // Lateness is the delay of a Late request: longer than a lease in the suite's
 // settings and longer than any client waits.

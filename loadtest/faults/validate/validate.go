@@ -82,8 +82,8 @@ type Report struct {
 	HealthyP99 time.Duration `json:"healthyP99"`
 }
 
-// Add sums up two reports; of HealthyP99 it keeps the longer one.
-func (r Report) Add(o Report) Report {
+// Add adds another report; of HealthyP99 it keeps the longer one.
+func (r *Report) Add(o Report) {
 	r.Operations += o.Operations
 	r.Unknown += o.Unknown
 	r.Replays += o.Replays
@@ -97,7 +97,6 @@ func (r Report) Add(o Report) Report {
 	r.Histories += o.Histories
 	r.Undecided += o.Undecided
 	r.HealthyP99 = max(r.HealthyP99, o.HealthyP99)
-	return r
 }
 
 // name is an order by the vendor's id, or an idempotency key.
