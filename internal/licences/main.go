@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -28,14 +27,14 @@ var shipped = []string{"./gateway", "./worker", "./reporting"}
 // the programs. A copyleft one, of files even, is a decision that somebody has to take.
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unlicense", "Zlib"}
 
-// besides are works of others in this repository that are no Go modules: a file and a
-// pattern that tell the version, and the file of the licence or, of what comes without one,
+// besides are works of others in this repository that are no Go modules: a file, a
+// pattern of the version in it, and the file of the licence or, of what comes without one,
 // what its metadata on npm says.
 var besides = []struct{ name, file, version, licence, declared string }{
-	{"htmx.org", "reporting/panel/layout/assets/vendor/README.md", `htmx\.org ([0-9.]+)`, "reporting/panel/layout/assets/vendor/htmx.LICENCE", ""},
-	{"chart.js (with @kurkle/color)", "reporting/panel/layout/assets/vendor/chart.umd.min.js", `Chart\.js v([0-9.]+)`, "reporting/panel/layout/assets/vendor/chart.LICENCE", ""},
-	{"outline of Turkey (@rapideditor/country-coder)", "internal/delivery/turkey.LICENCE", `version ([0-9.]+)`, "internal/delivery/turkey.LICENCE", ""},
-	{"Swagger UI (in github.com/swaggest/swgui)", "gateway/docs/docs.go", `Swagger UI ([0-9.]+)`, "", "Apache-2.0"},
+	{"htmx.org", "reporting/panel/layout/assets/vendor/README.md", `htmx\.org ([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/htmx.LICENCE", ""},
+	{"chart.js (with @kurkle/color)", "reporting/panel/layout/assets/vendor/chart.umd.min.js", `Chart\.js v([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/chart.LICENCE", ""},
+	{"outline of Turkey (@rapideditor/country-coder)", "internal/delivery/turkey.LICENCE", `version ([0-9.]+[0-9])`, "internal/delivery/turkey.LICENCE", ""},
+	{"Swagger UI (in github.com/swaggest/swgui)", "gateway/docs/docs.go", `Swagger UI ([0-9.]+[0-9])`, "", "Apache-2.0"},
 	{"@chdb/lib (ClickHouse as a library; for development, from npm)", "internal/devclickhouse/libchdb/install.go", `const Version = "([^"]+)"`, "", "Apache-2.0"},
 }
 
@@ -45,22 +44,18 @@ func main() {
 	write := flag.Bool("write", false, "also write the list to "+listFile)
 	texts := flag.String("texts", "", "also write all texts into this file, to go where the programs go: most licences ask for it")
 	flag.Parse()
-	if err := run(*write, *texts); err != nil {
+	works, err := collect(".")
+	fmt.Printf("%s", render(works))
+	if err == nil && *write {
+		err = os.WriteFile(listFile, render(works), 0o644)
+	}
+	if err == nil && *texts != "" {
+		err = os.WriteFile(*texts, allTexts(works), 0o644)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "licences:", err)
 		os.Exit(1)
 	}
-}
-
-func run(write bool, texts string) error {
-	works, err := collect(".")
-	fmt.Printf("%s", render(works))
-	if err == nil && write {
-		err = os.WriteFile(listFile, render(works), 0o644)
-	}
-	if err == nil && texts != "" {
-		err = os.WriteFile(texts, allTexts(works), 0o644)
-	}
-	return err
 }
 
 // work is something that others have written.
@@ -85,22 +80,20 @@ it is current. Allowed are: %s.
 `
 
 func render(works []*work) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, head, strings.Join(allowed, ", "))
+	b := fmt.Appendf(nil, head, strings.Join(allowed, ", "))
 	for _, w := range works {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", w.name, w.version, strings.Join(w.licences, ", "))
+		b = fmt.Appendf(b, "| %s | %s | %s |\n", w.name, w.version, strings.Join(w.licences, ", "))
 	}
-	return b.Bytes()
+	return b
 }
 
-func allTexts(works []*work) []byte {
-	var b bytes.Buffer
+func allTexts(works []*work) (b []byte) {
 	for _, w := range works {
 		for _, t := range w.texts {
-			fmt.Fprintf(&b, "==== %s %s: %s\n\n%s\n\n", w.name, w.version, t.file, bytes.TrimSpace(t.content))
+			b = fmt.Appendf(b, "==== %s %s: %s\n\n%s\n\n", w.name, w.version, t.file, bytes.TrimSpace(t.content))
 		}
 	}
-	return b.Bytes()
+	return b
 }
 
 // collect finds everything below the project's folder; what is wrong with any of it is one
@@ -110,10 +103,6 @@ func collect(root string) ([]*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	var faults []error
-	for _, w := range works {
-		faults = append(faults, w.check())
-	}
 	for _, b := range besides {
 		content, err := os.ReadFile(filepath.Join(root, b.file))
 		if err != nil {
@@ -121,16 +110,21 @@ func collect(root string) ([]*work, error) {
 		}
 		version := regexp.MustCompile(b.version).FindSubmatch(content)
 		if version == nil {
-			return nil, fmt.Errorf("%s: %s tells no version", b.name, b.file)
+			return nil, fmt.Errorf("%s: no version in %s", b.name, b.file)
 		}
-		w := &work{name: b.name, version: strings.TrimRight(string(version[1]), "."), licences: []string{b.declared}}
-		if b.declared == "" {
-			w.licences = nil
-			faults = append(faults, w.addText(root, filepath.Join(root, b.licence)), w.check())
+		w := &work{name: b.name, version: string(version[1])}
+		if b.licence == "" {
+			w.licences = []string{b.declared}
+		} else if err := w.addText(root, b.licence); err != nil {
+			return nil, err
 		}
 		works = append(works, w)
 	}
 	slices.SortFunc(works, func(a, b *work) int { return strings.Compare(a.name, b.name) })
+	var faults []error
+	for _, w := range works {
+		faults = append(faults, w.check())
+	}
 	return works, errors.Join(faults...)
 }
 
@@ -163,8 +157,7 @@ func modules(root string) ([]*work, error) {
 	}
 	// No version: the toolchain that builds a release need not be the one that lists.
 	standard := &work{name: "Go standard library and runtime", version: "of the toolchain"}
-	dir := strings.TrimSpace(string(goRoot))
-	return append(works, standard), standard.addText(dir, filepath.Join(dir, "LICENSE"))
+	return append(works, standard), standard.addText(strings.TrimSpace(string(goRoot)), "LICENSE")
 }
 
 // licenceName is how files with a licence are called.
@@ -174,16 +167,20 @@ var licenceName = regexp.MustCompile(`(?i)^(li[cs]en[cs]e|copying|unlicense|noti
 // of a module may be somebody else's.
 func (w *work) addTexts(module, dir string) error {
 	for ; strings.HasPrefix(dir, module); dir = filepath.Dir(dir) {
-		files, err := fs.Glob(os.DirFS(dir), "*")
+		files, err := os.ReadDir(dir)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		for _, file := range files {
-			info, err := os.Stat(filepath.Join(dir, file))
-			if err != nil || info.IsDir() || !licenceName.MatchString(file) || strings.HasSuffix(file, ".go") {
+			name := file.Name()
+			if file.IsDir() || !licenceName.MatchString(name) || strings.HasSuffix(name, ".go") {
 				continue
 			}
-			if err := w.addText(module, filepath.Join(dir, file)); err != nil {
+			below, err := filepath.Rel(module, filepath.Join(dir, name))
+			if err == nil {
+				err = w.addText(module, below)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -191,19 +188,15 @@ func (w *work) addTexts(module, dir string) error {
 	return nil
 }
 
-func (w *work) addText(base, file string) error {
-	name, err := filepath.Rel(base, file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", w.name, err)
-	}
-	if slices.ContainsFunc(w.texts, func(t text) bool { return t.file == name }) {
+func (w *work) addText(dir, file string) error {
+	if slices.ContainsFunc(w.texts, func(t text) bool { return t.file == file }) {
 		return nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
-	w.texts = append(w.texts, text{name, content})
+	w.texts = append(w.texts, text{file, content})
 	return nil
 }
 
@@ -214,6 +207,9 @@ const enough = 60
 // check finds the licences in the texts.
 func (w *work) check() error {
 	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf(w.name+" "+w.version+": "+format, args...))
+	}
 	for _, t := range w.texts {
 		// Notices go with a licence and are none, as is what Google adds about patents.
 		if name := strings.ToUpper(path.Base(t.file)); strings.HasPrefix(name, "NOTICE") || strings.HasPrefix(name, "PATENTS") {
@@ -227,17 +223,17 @@ func (w *work) check() error {
 			}
 		}
 		if len(found) == 0 || coverage.Percent < enough {
-			faults = append(faults, fmt.Errorf("%s %s: %s is no licence that is known (%.0f %% of %v)", w.name, w.version, t.file, coverage.Percent, found))
+			fault("%s is no licence that is known (%.0f %% of %v)", t.file, coverage.Percent, found)
 		}
 		for _, id := range found {
 			if !slices.Contains(allowed, id) {
-				faults = append(faults, fmt.Errorf("%s %s: %s is under %s, which is not allowed", w.name, w.version, t.file, id))
+				fault("%s is under %s, which is not allowed", t.file, id)
 			}
 		}
 		w.licences = append(w.licences, found...)
 	}
 	if len(w.licences) == 0 && len(faults) == 0 {
-		faults = append(faults, fmt.Errorf("%s %s: no text of a licence", w.name, w.version))
+		fault("no text of a licence")
 	}
 	slices.Sort(w.licences)
 	w.licences = slices.Compact(w.licences)

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"text/template"
@@ -56,14 +55,6 @@ func (e *env) ask(ctx context.Context, statement string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("ClickHouse answers %d: %.300s", resp.StatusCode, answer)
-	}
+	answer, err := send(req)
 	return strings.TrimSpace(string(answer)), err
 }

@@ -1,6 +1,6 @@
 // Command screenshots is `make screenshots`: it plays a day against a system of its
 // own that has what a real one has (several vendors and fleets, failing and
-// unreachable receivers, refusals, couriers on their way), takes the README's pictures
+// unreachable receivers, refusals, couriers on their way), takes PANEL.md's pictures
 // with a Chromium, and measures every page of the panel: its bytes over the wire and
 // its time to answer. Days before today are today's orders again at earlier times.
 //
@@ -10,118 +10,96 @@ package main
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
+	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/day"
-	"vendorapi/loadtest/receiver"
+	"vendorapi/loadtest/harness"
 )
 
 // courierStep makes a delivery take half a minute: the courier's moves then have
 // different times.
 const courierStep = 6 * time.Second
 
-type flags struct {
-	out     string
-	minutes float64
-	reads   int
-	keep    bool
-}
-
 const usage = `Usage: make screenshots [ARGS='flags']
 
 Plays a day against a whole system of its own and takes PANEL.md's pictures of
 the panel and the tracking page with a Chromium. Exits 0 only when every page is
 small enough and no browser complained.
-
-Flags:
 `
 
 func main() {
-	var f flags
-	flag.StringVar(&f.out, "out", filepath.Join("reporting", "screenshots"), "folder for the pictures")
-	flag.Float64Var(&f.minutes, "minutes", 3, "length of the day that is played")
-	flag.IntVar(&f.reads, "reads", 20, "reads of each page for its median time")
-	flag.BoolVar(&f.keep, "keep", false, "keep the folder with data and logs")
-	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), usage)
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, f, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "screenshots:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, f flags, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp("", "vendor-screenshots-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if f.keep || err != nil {
-			fmt.Fprintln(out, "data and logs:", dir)
-			return
-		}
-		err = os.RemoveAll(dir)
-	}()
-	hooks := http.NewServeMux()
-	hooksURL, stop, err := receiver.Serve(hooks)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	s, err := stack.Start(ctx, stack.Options{
-		DataDir: dir, CourierStep: courierStep, WebhookURL: hooksURL + "/", Reporting: true, Out: out,
+	dir := flag.String("out", filepath.Join("reporting", "screenshots"), "folder for the pictures")
+	minutes := flag.Float64("minutes", 3, "length of the day that is played")
+	reads := flag.Int("reads", 20, "reads of each page for its median time")
+	keep := flag.Bool("keep", false, "keep the folder with data and logs")
+	harness.Main("screenshots", usage, func(ctx context.Context) error {
+		out := os.Stdout
+		o := stack.Options{CourierStep: courierStep, Reporting: true, Out: out}
+		return harness.WithSystem(ctx, out, *keep, o, func(ctx context.Context, s *harness.System) error {
+			e := &env{System: s, out: out}
+			if err := e.play(ctx, time.Duration(*minutes*float64(time.Minute))); err != nil {
+				return err
+			}
+			return e.show(ctx, *dir, *reads)
+		})
 	})
-	if err != nil {
-		return err
-	}
-	defer s.Stop()
-	e := &env{Stack: s, out: out, hooks: hooks, hooksURL: hooksURL}
-	if e.api, err = s.Demo.Connect(ctx, client.New("", 16)); err != nil {
-		return err
-	}
-	if err := e.play(ctx, f); err != nil {
-		return err
-	}
-	return e.show(ctx, f)
 }
 
 // env is a running system with its vendors.
 type env struct {
-	*stack.Stack
-	out      io.Writer
-	api      *stack.APIs
-	hooks    *http.ServeMux // receivers
-	hooksURL string
-	vendors  []*vendor
-	tracked  string       // path of a tracking link whose order is on its way
-	locate   func() error // reports where its courier is
+	*harness.System
+	out     io.Writer
+	plan    plan
+	vendors []*vendor
+	names   map[string]string // what stands for $name in the plan's paths
+	locate  func() error      // reports where the courier of the tracked order is
+}
+
+//go:embed plan.json
+var planJSON []byte
+
+// plan is plan.json.
+type plan struct {
+	Changes map[string]any // of the demo's account and fleet, by path in the admin API
+	Fleets  []any          // bodies of the admin API
+	Vendors []struct {
+		Name     string
+		Fleet    int // place among the fleets
+		PerHour  float64
+		Receiver behaviour
+		Stores   []branch
+	}
+	Customers []string
+	Troubles  map[int]map[string]any // what is changed in which of 17 orders
+	Pictures  map[string]string      // paths by the names of files
+	Pages     []string               // that are measured: all kinds, one of each
+}
+
+// path replaces the names in one of the plan's paths.
+func (e *env) path(text string) string {
+	return os.Expand(text, func(name string) string { return e.names[name] })
 }
 
 // play makes the day: the demo's vendor plays one that balances (package day), the
 // others send what their branches sell, and things go wrong as they do.
-func (e *env) play(ctx context.Context, f flags) error {
+func (e *env) play(ctx context.Context, length time.Duration) error {
+	if err := json.Unmarshal(planJSON, &e.plan); err != nil {
+		return fmt.Errorf("plan.json: %w", err)
+	}
 	if err := e.open(ctx); err != nil {
 		return fmt.Errorf("open the vendors: %w", err)
 	}
-	length := time.Duration(f.minutes * float64(time.Minute))
 	const orders = 300
 	d, err := day.New(day.Options{
 		Demo: e.Demo, Orders: orders, Prefix: "AS-", Rate: min(11, orders*1.05/length.Seconds()), Settle: 3 * time.Minute,
@@ -129,13 +107,12 @@ func (e *env) play(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	e.hooks.Handle("/", d)
+	e.Hooks.Handle("/", d)
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		summary, err := d.Play(within)
 		if err == nil && len(summary.Problems) > 0 {
-			summary.Print(e.out)
-			err = fmt.Errorf("the day does not balance")
+			err = fmt.Errorf("the day does not balance: %q", summary.Problems)
 		}
 		return err
 	})
@@ -157,3 +134,28 @@ func (e *env) play(ctx context.Context, f flags) error {
 }
 
 func (e *env) log(format string, args ...any) { fmt.Fprintf(e.out, format+"\n", args...) }
+
+func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
+
+// await polls done for at most three minutes.
+func await(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return fmt.Errorf("waited until %s: %w", what, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,9 +1,6 @@
-// Package client calls the service as anyone outside would: JSON over HTTP,
-// the envelope, a bearer token. The stack seeds with it, the demo and the
-// system tests play vendors, fleets and operators with it.
-//
-// It owns nothing but the form of a call. It refuses to retry: whoever calls
-// decides that, and counts it.
+// Package client calls the service as anyone outside would: JSON over HTTP, the
+// envelope, a bearer token. It does not retry: whoever calls decides that, and
+// counts it.
 package client
 
 import (
@@ -39,37 +36,37 @@ func (c *Client) As(base, bearer string) *Client {
 	return &Client{Base: base, Bearer: bearer, HTTP: c.HTTP}
 }
 
-// Answer is what came back, the envelope already taken apart.
+// Answer is what came back, with the envelope's members.
 type Answer struct {
-	Status  int
-	Header  http.Header
-	Raw     []byte
-	Success bool
-	Message string
-	Data    json.RawMessage
-	Code    string // data.errorCode of a refusal
+	Status  int             `json:"-"`
+	Header  http.Header     `json:"-"`
+	Raw     []byte          `json:"-"`
+	Success bool            `json:"success"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+	Code    string          `json:"-"` // data.errorCode of a refusal
 }
 
 // OK reports a 2xx with success true.
 func (a *Answer) OK() bool { return a.Success && a.Status >= 200 && a.Status < 300 }
 
-// Into decodes data; a refusal is an error.
-func (a *Answer) Into(dst any) error {
-	if !a.OK() {
-		return a.Err()
-	}
-	if err := json.Unmarshal(a.Data, dst); err != nil {
-		return fmt.Errorf("answer %.200s: %w", a.Raw, err)
-	}
-	return nil
-}
-
-// Err is nil for a success and tells the refusal otherwise.
+// Err is nil for a success and the refusal otherwise.
 func (a *Answer) Err() error {
 	if a.OK() {
 		return nil
 	}
 	return fmt.Errorf("answered %d %s: %s", a.Status, a.Code, a.Message)
+}
+
+// Into decodes data, unless dst is nil; a refusal is an error.
+func (a *Answer) Into(dst any) error {
+	if err := a.Err(); err != nil || dst == nil {
+		return err
+	}
+	if err := json.Unmarshal(a.Data, dst); err != nil {
+		return fmt.Errorf("answer %.200s: %w", a.Raw, err)
+	}
+	return nil
 }
 
 // RetryAfter is the header of that name; zero when absent.
@@ -81,10 +78,22 @@ func (a *Answer) RetryAfter() time.Duration {
 // Do calls method on Base+path with body as JSON (nil: none; []byte: as it is)
 // and further headers in pairs of name and value. The error is for calls that
 // got no answer or one that is no envelope; a refusal is an Answer.
-func (c *Client) Do(ctx context.Context, method, path string, body any, headers ...string) (*Answer, error) {
-	req, err := c.request(ctx, method, path, body)
+func (c *Client) Do(ctx context.Context, method, path string, body any, headers ...string) (_ *Answer, err error) {
+	content, given := body.([]byte)
+	if !given && body != nil {
+		if content, err = json.Marshal(body); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Bearer)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -94,52 +103,19 @@ func (c *Client) Do(ctx context.Context, method, path string, body any, headers 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
+	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
+	if a.Raw, err = io.ReadAll(resp.Body); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header, Raw: raw}
-	var envelope struct {
-		Success bool            `json:"success"`
-		Message string          `json:"message"`
-		Data    json.RawMessage `json:"data"`
+	if err := json.Unmarshal(a.Raw, a); err != nil {
+		return nil, fmt.Errorf("%s %s answered %d with no envelope: %.200q", method, path, a.Status, a.Raw)
 	}
-	if err := json.Unmarshal(raw, &envelope); err != nil {
-		return nil, fmt.Errorf("%s %s answered %d with no envelope: %.200q", method, path, resp.StatusCode, raw)
-	}
-	a.Success, a.Message, a.Data = envelope.Success, envelope.Message, envelope.Data
 	if !a.Success {
 		var detail struct{ ErrorCode string }
 		_ = json.Unmarshal(a.Data, &detail) // a refusal without a code keeps an empty one
 		a.Code = detail.ErrorCode
 	}
 	return a, nil
-}
-
-func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
-	var content io.Reader
-	switch b := body.(type) {
-	case nil:
-	case []byte:
-		content = bytes.NewReader(b)
-	default:
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, path, err)
-		}
-		content = bytes.NewReader(encoded)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, content)
-	if err != nil {
-		return nil, err
-	}
-	if content != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.Bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Bearer)
-	}
-	return req, nil
 }
 
 // Call is Do for callers to whom a refusal is a failure; data goes into dst
@@ -149,12 +125,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, dst any, h
 	if err != nil {
 		return err
 	}
-	if dst == nil {
-		err = a.Err()
-	} else {
-		err = a.Into(dst)
-	}
-	if err != nil {
+	if err := a.Into(dst); err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
