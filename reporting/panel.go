@@ -159,7 +159,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	if err != nil {
 		return nil, err
 	}
-	shared, err := layout.New(gate, p.environment, p.log)
+	shared, err := layout.New(gate, l, p.environment, p.log)
 	if err != nil {
 		return nil, err
 	}

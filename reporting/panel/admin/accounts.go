@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -20,39 +19,37 @@ const (
 type accountList struct {
 	formPage
 	Text      string
-	Accounts  []accountRow
+	Accounts  []*delivery.Account
+	Uses      [][]ledger.EndpointUse // of each of them
 	Pager     layout.Pager
 	Suspended int // of all that were found
 	Excessive int
 }
 
-type accountRow struct {
-	*delivery.Account
-	Orders ledger.EndpointUse
-}
-
 func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
-	all, err := p.accounts.Get(r.Context())
+	all, err := p.lists.Accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
 	query := layout.FiltersOf(r, "text", "page")
 	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text")}
-	wanted := search(list.Text)
-	all = slices.DeleteFunc(slices.Clone(all), func(a *delivery.Account) bool {
-		return !matches(wanted, a.Name, a.ID.String(), a.ID.ClientID())
-	})
+	var ranked [3][]*delivery.Account
 	for _, a := range all {
-		if a.Suspended {
-			list.Suspended++
-		}
-		if !a.ExcessSince.IsZero() {
-			list.Excessive++
+		if matches(list.Text, a.Name, a.ID.String(), a.ID.ClientID()) {
+			rank := accountRank(a)
+			ranked[rank] = append(ranked[rank], a)
+			if a.Suspended {
+				list.Suspended++
+			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *delivery.Account) int { return cmp.Compare(accountRank(a), accountRank(b)) })
-	all, list.Pager = layout.Cut(all, accountsShown, "/accounts", query)
-	if list.Accounts, err = p.withUse(r.Context(), all); err != nil {
+	list.Excessive = len(ranked[0])
+	list.Accounts, list.Pager = layout.Cut(slices.Concat(ranked[:]...), accountsShown, "/accounts", query)
+	ids := make([]delivery.AccountID, len(list.Accounts))
+	for i, a := range list.Accounts {
+		ids[i] = a.ID
+	}
+	if list.Uses, err = p.ledger.Monitor.Usage(r.Context(), ids); err != nil {
 		return err
 	}
 	return p.pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
@@ -69,37 +66,15 @@ func accountRank(a *delivery.Account) int {
 	return 2
 }
 
-func (p *Pages) withUse(ctx context.Context, accounts []*delivery.Account) ([]accountRow, error) {
-	ids := make([]delivery.AccountID, len(accounts))
-	for i, a := range accounts {
-		ids[i] = a.ID
-	}
-	uses, err := p.ledger.Monitor.Usage(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]accountRow, len(accounts))
-	for i, a := range accounts {
-		rows[i].Account = a
-		for _, use := range uses[i] {
-			if use.Endpoint == ledger.EndpointOrders {
-				rows[i].Orders = use
-			}
-		}
-	}
-	return rows, nil
-}
-
 type accountPage struct {
 	formPage
 	Account    *delivery.Account
 	Limits     []limitRow
+	Earlier    earlierSecrets
 	Stores     []storeRow // the first ones
 	MoreStores bool
 	Receiver   *receiver // nil: none is registered
 }
-
-func (page *accountPage) Earlier() earlierSecrets { return earlierOf(page.Account.EarlierSecrets) }
 
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
 	page := &accountPage{formPage: newFormPage(r, o)}
@@ -107,23 +82,20 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	if page.Account, page.Limits, err = p.accountLimits(r); err != nil {
 		return err
 	}
-	keepTyped(page.Limits, r.PostForm)
 	id := page.Account.ID
+	page.Earlier = earlierOf(page.Account.EarlierSecrets)
 	stores, more, err := p.ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
 		return err
 	}
-	page.Stores, page.MoreStores = storeRows(stores, map[delivery.AccountID]string{id: page.Account.Name}), more
-	if page.Receiver, err = p.receiver(r.Context(), page.Account); err != nil {
+	page.Stores, page.MoreStores = storeRows(stores, layout.Names{id.String(): page.Account.Name}), more
+	if page.Receiver, err = p.receiver(r, page.Account); err != nil {
 		return err
-	}
-	if page.Issued != nil {
-		page.Issued.Name = page.Account.Name
 	}
 	return p.pages.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
 }
 
-func (p *Pages) showUse(w http.ResponseWriter, r *http.Request) error {
+func (p *Pages) showUse(w http.ResponseWriter, r *http.Request, _ outcome) error {
 	_, limits, err := p.accountLimits(r)
 	if err != nil {
 		return err
@@ -131,65 +103,32 @@ func (p *Pages) showUse(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Part(w, r, "use", limits)
 }
 
-func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, error) {
+func (p *Pages) account(r *http.Request) (*delivery.Account, error) {
 	id, err := accountID(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	account, err := p.ledger.Accounts.Get(r.Context(), id)
+	return p.ledger.Accounts.Get(r.Context(), id)
+}
+
+func (p *Pages) accountVersion(r *http.Request) (uint64, error) {
+	account, err := p.account(r)
+	if err != nil {
+		return 0, err
+	}
+	return account.Revision, nil
+}
+
+func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, error) {
+	account, err := p.account(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	uses, err := p.ledger.Monitor.Usage(r.Context(), []delivery.AccountID{id})
+	uses, err := p.ledger.Monitor.Usage(r.Context(), []delivery.AccountID{account.ID})
 	if err != nil {
 		return nil, nil, err
 	}
-	return account, limitRows(account.Limits, uses[0]), nil
-}
-
-func newAccount(r *http.Request) action {
-	return action{body: map[string]any{"name": r.PostForm.Get("name")}}
-}
-
-func renameAccount(r *http.Request) action {
-	return action{body: changes(r.PostForm, plainText, "name"), done: "account-renamed"}
-}
-
-func setAccountState(r *http.Request) action {
-	return setFlag(r, "suspended", "account-suspended", "account-resumed")
-}
-
-func limitAccount(r *http.Request) action {
-	body := map[string]any{}
-	if changed := changedLimits(r.PostForm); len(changed) > 0 {
-		body["limits"] = changed
-	}
-	return action{body: body, done: "account-limited"}
-}
-
-// newClientSecret is for the version of the account that the page showed, so that
-// what is ended is what the page said.
-func (p *Pages) newClientSecret(revoke bool) func(*http.Request) action {
-	return func(r *http.Request) action {
-		a := rotation("/credentials", revoke)
-		id, err := accountID(r)
-		if err == nil {
-			var account *delivery.Account
-			if account, err = p.ledger.Accounts.Get(r.Context(), id); err == nil {
-				err = sameVersion(r, account.Revision)
-			}
-		}
-		a.err = err
-		return a
-	}
-}
-
-func rotation(path string, revoke bool) action {
-	a := action{method: http.MethodPost, path: path, revoke: revoke}
-	if revoke {
-		a.body = map[string]any{"revokeOld": true}
-	}
-	return a
+	return account, limitRows(account.Limits, uses[0], r.PostForm), nil
 }
 
 // earlierSecrets are how many replaced secrets still work, the last one until Until.
@@ -200,11 +139,9 @@ type earlierSecrets struct {
 
 func earlierOf(untils []time.Time) (e earlierSecrets) {
 	for _, until := range untils {
-		if !time.Now().Before(until) {
-			continue
-		}
-		if e.Count++; until.After(e.Until) {
-			e.Until = until
+		if time.Now().Before(until) {
+			e.Count++
+			e.Until = slices.MaxFunc([]time.Time{e.Until, until}, time.Time.Compare)
 		}
 	}
 	return e

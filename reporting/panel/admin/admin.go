@@ -6,17 +6,14 @@
 package admin
 
 import (
-	"context"
 	"embed"
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -28,19 +25,11 @@ type Pages struct {
 	layout *layout.Layout
 	pages  *layout.Pages
 	ledger *ledger.Ledger
+	lists  *layout.Lists
 	admin  *Client
 	log    *slog.Logger
 	sent   sentForms
-	// Lists are read once for all who look. Changes by this process show at once.
-	accounts  cache.Cache[[]*delivery.Account]
-	receivers cache.Cache[[]*ledger.WebhookEndpoint]
 }
-
-const (
-	accountsAge  = 5 * time.Second
-	receiversAge = 3 * time.Second
-	readTimeout  = 10 * time.Second
-)
 
 // New parses the templates. What an operator does goes to admin.
 func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*Pages, error) {
@@ -48,82 +37,100 @@ func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	return &Pages{layout: f, pages: pages, ledger: l, admin: admin, log: log.With("part", "admin"),
-		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: accountsAge, Timeout: readTimeout, Read: l.Accounts.List},
-		receivers: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: receiversAge, Timeout: readTimeout, Read: l.Webhooks.Endpoints},
-	}, nil
+	return &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, admin: admin, log: log.With("part", "admin")}, nil
 }
 
 // Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, show := range p.shown() {
-		p.layout.Handle(mux, "GET "+pattern, auth.Operator, show)
+		p.layout.Handle(mux, "GET "+pattern, auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+			return show(w, r, outcome{})
+		})
 	}
 	for pattern, act := range p.actions() {
 		p.layout.Handle(mux, "POST "+pattern, auth.Operator, p.once(act))
 	}
 }
 
-func (p *Pages) shown() map[string]layout.Handler {
-	return map[string]layout.Handler{
+// show answers with a page, also after what was done or refused there.
+type show func(http.ResponseWriter, *http.Request, outcome) error
+
+type outcome struct {
+	issued  *issued
+	refused error
+}
+
+func (p *Pages) shown() map[string]show {
+	return map[string]show{
 		"/webhooks":                 p.listReceivers,
 		"/webhooks/live":            p.listReceivers,
-		"/webhooks/{account}":       p.show(p.showWebhook),
-		"/webhooks/{account}/live":  p.show(p.showWebhook),
-		"/accounts":                 p.show(p.listAccounts),
-		"/accounts/{account}":       p.show(p.showAccount),
+		"/webhooks/{account}":       p.showWebhook,
+		"/webhooks/{account}/live":  p.showWebhook,
+		"/accounts":                 p.listAccounts,
+		"/accounts/{account}":       p.showAccount,
 		"/accounts/{account}/use":   p.showUse,
-		"/fleets":                   p.show(p.listFleets),
-		"/fleets/{fleet}":           p.show(p.showFleet),
+		"/fleets":                   p.listFleets,
+		"/fleets/{fleet}":           p.showFleet,
 		"/stores":                   p.listStores,
-		"/stores/{account}/{store}": p.show(p.showStore),
+		"/stores/{account}/{store}": p.showStore,
 	}
 }
 
-// actions are what operators do. Of a record's actions the method and the path of
-// the admin API are that of the record, unless the action has its own.
+// record is what a page has forms for. Requests have the record's method and path of the
+// admin API, unless the action has its own.
+type record struct {
+	pattern, method, api string
+	show                 show
+	version              func(*http.Request) (uint64, error)
+	actions              map[string]action // by what follows the page's path
+}
+
+func (p *Pages) records() []record {
+	return []record{
+		{"/accounts", http.MethodPost, "/accounts", p.listAccounts, nil, map[string]action{
+			"": {fields: fields{"name": plainText}},
+		}},
+		{"/accounts/{account}", http.MethodPatch, "/accounts/{account}", p.showAccount, p.accountVersion, map[string]action{
+			"/name":   {fields: fields{"name": plainText}, done: "account-renamed"},
+			"/state":  {fields: fields{"suspended": flag}, done: "account-"},
+			"/limits": {fields: fields{}, limits: true, done: "account-limited"},
+			"/secret": {method: http.MethodPost, path: "/credentials", secret: true},
+			"/revoke": {method: http.MethodPost, path: "/credentials", secret: true, revoke: true},
+		}},
+		{"/webhooks/{account}", http.MethodPatch, "/accounts/{account}/webhook", p.showWebhook, p.receiverVersion, map[string]action{
+			"/url":    {method: http.MethodPut, fields: fields{"url": plainText}, done: "webhook-moved"}, // the first issues a secret
+			"/test":   {method: http.MethodPost, path: "/test", done: "webhook-tested"},
+			"/limits": {fields: fields{"maxInFlight": numberOrNull, "maxPerSecond": numberOrNull}, done: "webhook-limited"},
+			"/replay": {method: http.MethodPost, path: "/replay", fields: fields{"eventIds": listOfOne, "status": plainText, "since": plainText},
+				done: "replayed", nobody: "replayed-none"},
+			"/secret": {method: http.MethodPost, path: "/rotate", secret: true},
+			"/revoke": {method: http.MethodPost, path: "/rotate", secret: true, revoke: true},
+		}},
+		{"/fleets", http.MethodPost, "/fleets", p.listFleets, nil, map[string]action{
+			"": {fields: fields{"name": plainText, "subRegion": plainText, "avgDeliveryMinutes": number, "avgPickupMinutes": numberOrNull, "coverage": coverageOf}},
+		}},
+		{"/fleets/{fleet}", http.MethodPatch, "/fleets/{fleet}", p.showFleet, nil, map[string]action{
+			"/fields": {fields: fields{"name": plainText, "subRegion": plainText, "avgDeliveryMinutes": number, "avgPickupMinutes": number,
+				"requestsPerSecond": number}, done: "fleet-changed"},
+			"/coverage":        {fields: fields{"coverage": coverageOf}, done: "fleet-covered"},
+			"/state":           {fields: fields{"suspended": flag, "disabled": flag}, done: "fleet-"},
+			"/payment-overdue": {method: http.MethodPost, path: "/payment-overdue", done: "overdue", nobody: "overdue-nobody"},
+		}},
+		{"/stores/{account}/{store}", http.MethodPost, "/accounts/{account}/stores/{store}", p.showStore, nil, map[string]action{
+			"/confirm":    {path: "/confirm", fields: fields{"fleetId": plainText}, done: "store-confirmed"},
+			"/reject":     {path: "/reject", fields: fields{"fleetId": plainText, "reason": plainText}, done: "store-rejected"},
+			"/migrate":    {path: "/migrate", fields: fields{"closingDate": plainText}, done: "store-migrating"},
+			"/deactivate": {path: "/deactivate", fields: fields{"reason": plainText}, done: "store-deactivated"},
+		}},
+	}
+}
+
+// actions are what operators do, by the patterns of their forms.
 func (p *Pages) actions() map[string]layout.Handler {
 	handlers := map[string]layout.Handler{}
-	for _, record := range []struct {
-		pattern, method string
-		api             func(*http.Request) (string, error)
-		show            func(http.ResponseWriter, *http.Request, outcome) error
-		actions         map[string]func(*http.Request) action
-	}{
-		{"/accounts", http.MethodPost, func(*http.Request) (string, error) { return Path("accounts"), nil }, p.listAccounts, map[string]func(*http.Request) action{
-			"": newAccount,
-		}},
-		{"/accounts/{account}", http.MethodPatch, accountAPI, p.showAccount, map[string]func(*http.Request) action{
-			"/name": renameAccount, "/state": setAccountState, "/limits": limitAccount,
-			"/secret": p.newClientSecret(false), "/revoke": p.newClientSecret(true),
-		}},
-		{"/webhooks/{account}", http.MethodPatch, webhookAPI, p.showWebhook, map[string]func(*http.Request) action{
-			"/url": registerWebhook, "/test": testWebhook, "/limits": limitWebhook, "/replay": replayEvents,
-			"/secret": p.newWebhookSecret(false), "/revoke": p.newWebhookSecret(true),
-		}},
-		{"/fleets", http.MethodPost, func(*http.Request) (string, error) { return Path("fleets"), nil }, p.listFleets, map[string]func(*http.Request) action{
-			"": newFleet,
-		}},
-		{"/fleets/{fleet}", http.MethodPatch, fleetAPI, p.showFleet, map[string]func(*http.Request) action{
-			"/fields": changeFleet, "/coverage": replaceCoverage, "/state": setFleetState, "/payment-overdue": announceOverdue,
-		}},
-		{"/stores/{account}/{store}", http.MethodPost, storeAPI, p.showStore, map[string]func(*http.Request) action{
-			"/confirm": confirmStore, "/reject": rejectStore, "/migrate": migrateStore, "/deactivate": deactivateStore,
-		}},
-	} {
-		for path, read := range record.actions {
-			handlers[record.pattern+path] = func(w http.ResponseWriter, r *http.Request) error {
-				api, err := record.api(r)
-				if err != nil {
-					return err
-				}
-				a := read(r)
-				if a.method == "" {
-					a.method = record.method
-				}
-				a.path = api + a.path
-				return p.perform(w, r, a, record.show)
-			}
+	for _, one := range p.records() {
+		for path, a := range one.actions {
+			handlers[one.pattern+path] = p.perform(&one, &a)
 		}
 	}
 	return handlers
@@ -137,27 +144,12 @@ func accountID(r *http.Request) (delivery.AccountID, error) {
 	return id, nil
 }
 
-func accountAPI(r *http.Request) (string, error) {
-	id, err := accountID(r)
-	return Path("accounts", id.String()), err
-}
-
-func webhookAPI(r *http.Request) (string, error) {
-	path, err := accountAPI(r)
-	return path + "/webhook", err
-}
-
 func fleetID(r *http.Request) (delivery.FleetID, error) {
 	id, err := delivery.ParseFleetID(r.PathValue("fleet"))
 	if err != nil {
 		return id, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
 	return id, nil
-}
-
-func fleetAPI(r *http.Request) (string, error) {
-	id, err := fleetID(r)
-	return Path("fleets", id.String()), err
 }
 
 func storeID(r *http.Request) (string, error) {
@@ -171,29 +163,33 @@ func storeID(r *http.Request) (string, error) {
 	return id, nil
 }
 
-func storeAPI(r *http.Request) (string, error) {
-	account, err := accountID(r)
-	if err != nil {
-		return "", err
+// apiPath fills in a path of the admin API with the ids of the panel's.
+func apiPath(r *http.Request, pattern string) (string, error) {
+	segments := strings.Split(pattern[1:], "/")
+	for i, segment := range segments {
+		var err error
+		switch segment {
+		case "{account}":
+			var id delivery.AccountID
+			id, err = accountID(r)
+			segments[i] = id.String()
+		case "{fleet}":
+			var id delivery.FleetID
+			id, err = fleetID(r)
+			segments[i] = id.String()
+		case "{store}":
+			segments[i], err = storeID(r)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	id, err := storeID(r)
-	return Path("accounts", account.String(), "stores", id), err
+	return Path(segments...), nil
 }
 
-func (p *Pages) accountNames(ctx context.Context) (map[delivery.AccountID]string, error) {
-	accounts, err := p.accounts.Get(ctx)
-	names := make(map[delivery.AccountID]string, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	return names, err
-}
-
-// search is a text as it is compared: trimmed and folded, because who searches
-// for istanbul means İstanbul and ISTANBUL as well.
-func search(text string) string { return delivery.FoldName(strings.TrimSpace(text)) }
-
+// matches compares folded: who searches for istanbul means İstanbul and ISTANBUL as well.
 func matches(wanted string, texts ...string) bool {
+	wanted = delivery.FoldName(strings.TrimSpace(wanted))
 	for _, text := range texts {
 		if strings.Contains(delivery.FoldName(text), wanted) {
 			return true

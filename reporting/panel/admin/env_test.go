@@ -110,13 +110,13 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	t.Cleanup(func() { _ = e.ledger.Close() })
 	gate, err := auth.New(e.ledger, panelenv.People(), auth.Settings{PasswordChecks: 2}, log, prometheus.NewRegistry())
 	must(t, err)
-	f, err := layout.New(gate, "sandbox", log)
+	f, err := layout.New(gate, e.ledger, "sandbox", log)
 	must(t, err)
 	admin, err := NewClient(Settings{URL: gateway}, system.Demo.AdminKey)
 	must(t, err)
 	e.pages, err = New(f, e.ledger, admin, log)
 	must(t, err)
-	e.pages.accounts.MaxAge, e.pages.receivers.MaxAge = 0, 0 // tests change things themselves
+	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	mux.Handle("/login", gate.Handler())

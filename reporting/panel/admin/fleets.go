@@ -2,10 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -50,7 +46,9 @@ func (f fleetRow) Status() string {
 	return "available"
 }
 
-func (f *fleetRow) count(stores []*delivery.Store) {
+// stores reads and counts the fleet's.
+func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) {
+	stores, err := p.ledger.Stores.OfFleet(r.Context(), f.ID, 0)
 	for _, s := range stores {
 		switch {
 		case s.State == delivery.AwaitingFleetApproval:
@@ -62,46 +60,39 @@ func (f *fleetRow) count(stores []*delivery.Store) {
 			f.Active++
 		}
 	}
+	return stores, err
 }
 
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
-	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
+	fleets, err := p.lists.Fleets(r.Context())
+	if err != nil {
+		return err
+	}
+	limited, err := p.ledger.Fleets.Limited(r.Context())
+	if err != nil {
 		return err
 	}
 	query := layout.FiltersOf(r, "text", "page")
 	list := &fleetList{formPage: newFormPage(r, o), Text: query.Get("text")}
-	var found []*delivery.Fleet
-	wanted := search(list.Text)
-	for _, f := range p.ledger.Fleets.Snapshot().All() {
-		if matches(wanted, f.Name, f.SubRegion, f.ID.String()) {
-			found = append(found, f)
+	var found []fleetRow
+	for _, f := range fleets {
+		if matches(list.Text, f.Name, f.SubRegion, f.ID.String()) {
+			found = append(found, fleetRow{Fleet: f, Limited: limited[f.ID]})
 		}
 	}
-	found, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
-	var err error
-	if list.Fleets, err = p.withStores(r.Context(), found); err != nil {
-		return err
-	}
-	return p.pages.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
-}
-
-func (p *Pages) withStores(ctx context.Context, fleets []*delivery.Fleet) ([]fleetRow, error) {
-	rows := make([]fleetRow, len(fleets))
-	limited, err := p.ledger.Fleets.Limited(ctx)
-	if err != nil {
-		return nil, err
-	}
-	group, ctx := errgroup.WithContext(ctx)
+	list.Fleets, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
+	var group errgroup.Group
 	group.SetLimit(fleetsAtATime)
-	for i, f := range fleets {
-		rows[i].Fleet, rows[i].Limited = f, limited[f.ID]
+	for i := range list.Fleets {
 		group.Go(func() error {
-			stores, err := p.ledger.Stores.OfFleet(ctx, f.ID, 0)
-			rows[i].count(stores)
+			_, err := p.stores(r, &list.Fleets[i])
 			return err
 		})
 	}
-	return rows, group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return p.pages.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
 type fleetPage struct {
@@ -111,22 +102,23 @@ type fleetPage struct {
 	// The first ones by name; those that wait for the fleet's answer, and the others.
 	AwaitingStores, Stores []storeRow
 	MoreStores             bool
-	// The first accounts that would be told of an overdue payment, and how many in all.
+	// The first accounts that an overdue payment would be announced to, and all in number.
 	Vendors    []vendorAtRisk
 	AllVendors int
 }
 
 type vendorAtRisk struct {
-	ID     delivery.AccountID
-	Name   string
-	Stores int
-	Some   []string // the first of their names
+	*delivery.Account
+	Stores []string // names of active stores
 }
 
 const (
 	someStores   = 5  // names of stores beside a vendor
 	vendorsShown = 20 // vendors at risk
 )
+
+// Some are the first of its stores.
+func (v vendorAtRisk) Some() []string { return v.Stores[:min(len(v.Stores), someStores)] }
 
 func (page *fleetPage) OtherVendors() int { return page.AllVendors - len(page.Vendors) }
 
@@ -135,15 +127,14 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err != nil {
 		return err
 	}
-	ctx := r.Context()
-	if err := p.ledger.Fleets.Load(ctx); err != nil {
+	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
 	fleet := p.ledger.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	limited, err := p.ledger.Fleets.Limited(ctx)
+	limited, err := p.ledger.Fleets.Limited(r.Context())
 	if err != nil {
 		return err
 	}
@@ -154,11 +145,11 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if page.CloseUp, err = svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits."); err != nil {
 		return err
 	}
-	stores, err := p.ledger.Stores.OfFleet(ctx, id, 0)
+	stores, err := p.stores(r, &page.fleetRow)
 	if err != nil {
 		return err
 	}
-	accounts, err := p.accounts.Get(ctx) // by name
+	accounts, err := p.lists.Accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
@@ -170,12 +161,11 @@ func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Accou
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ExternalID, b.ExternalID), slices.Compare(a.Account[:], b.Account[:]))
 	})
-	names := make(map[delivery.AccountID]string, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	page.count(stores)
-	for _, s := range storeRows(stores, names) {
+	active := map[delivery.AccountID][]string{}
+	for _, s := range storeRows(stores, layout.NamesOf(accounts)) {
+		if s.State == delivery.Active {
+			active[s.Account] = append(active[s.Account], s.Name)
+		}
 		list := &page.Stores
 		if s.State == delivery.AwaitingFleetApproval {
 			list = &page.AwaitingStores
@@ -186,84 +176,11 @@ func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Accou
 		}
 		*list = append(*list, s)
 	}
-	vendors := atRisk(stores, accounts)
-	page.Vendors, page.AllVendors = vendors[:min(len(vendors), vendorsShown)], len(vendors)
-}
-
-// atRisk are the accounts whom an overdue payment would be announced to.
-func atRisk(stores []*delivery.Store, accounts []*delivery.Account) (vendors []vendorAtRisk) {
-	active := map[delivery.AccountID][]string{}
-	for _, s := range stores {
-		if s.State == delivery.Active {
-			active[s.Account] = append(active[s.Account], s.Name)
-		}
-	}
 	for _, a := range accounts {
 		if names := active[a.ID]; len(names) > 0 {
-			vendors = append(vendors, vendorAtRisk{ID: a.ID, Name: a.Name, Stores: len(names), Some: names[:min(len(names), someStores)]})
+			page.Vendors = append(page.Vendors, vendorAtRisk{a, names})
 		}
 	}
-	return vendors
-}
-
-// Pickup minutes that are left empty are the service's default.
-func newFleet(r *http.Request) action {
-	form := r.PostForm
-	body := map[string]any{
-		"name": form.Get("name"), "subRegion": form.Get("subRegion"),
-		"avgDeliveryMinutes": number(form.Get("avgDeliveryMinutes")), "coverage": coverageOf(form.Get("coverage")),
-	}
-	if pickup := numberOrNull(form.Get("avgPickupMinutes")); pickup != nil {
-		body["avgPickupMinutes"] = pickup
-	}
-	return action{body: body}
-}
-
-func changeFleet(r *http.Request) action {
-	body := changes(r.PostForm, plainText, "name", "subRegion")
-	maps.Copy(body, changes(r.PostForm, number, "avgDeliveryMinutes", "avgPickupMinutes", "requestsPerSecond"))
-	return action{body: body, done: "fleet-changed"}
-}
-
-func replaceCoverage(r *http.Request) action {
-	return action{body: map[string]any{"coverage": coverageOf(r.PostForm.Get("coverage"))}, done: "fleet-covered"}
-}
-
-func setFleetState(r *http.Request) action {
-	if r.PostForm.Has("disabled") {
-		return setFlag(r, "disabled", "fleet-disabled", "fleet-enabled")
-	}
-	return setFlag(r, "suspended", "fleet-suspended", "fleet-resumed")
-}
-
-func announceOverdue(*http.Request) action {
-	return action{method: http.MethodPost, path: "/payment-overdue", done: "overdue", nobody: "overdue-nobody"}
-}
-
-// coverageOf is a pasted area in a body. What is no JSON, and null, which would change
-// nothing, goes as a text, which the API refuses.
-func coverageOf(pasted string) any {
-	if json.Valid([]byte(pasted)) && strings.TrimSpace(pasted) != "null" {
-		return json.RawMessage(pasted)
-	}
-	return pasted
-}
-
-// explainCoverage says where a coverage stopped being JSON; the API only saw a text.
-func explainCoverage(err error, pasted string) error {
-	var refusal *delivery.Error
-	if !errors.As(err, &refusal) {
-		return err
-	}
-	var ignored json.RawMessage
-	fault := json.Unmarshal([]byte(pasted), &ignored)
-	for i := range refusal.Fields {
-		if field := &refusal.Fields[i]; field.Field == "coverage" && fault != nil {
-			field.Message = "is not JSON: " + fault.Error()
-			if refusal.Message = "coverage " + field.Message; len(refusal.Fields) > 1 {
-				refusal.Message = refusal.Fields[0].Field + " " + refusal.Fields[0].Message
-			}
-		}
-	}
-	return err
+	page.AllVendors = len(page.Vendors)
+	page.Vendors = page.Vendors[:min(page.AllVendors, vendorsShown)]
 }

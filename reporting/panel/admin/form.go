@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -19,84 +20,99 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
+// fields are how the inputs of a form are sent, by their names in the admin API.
+type fields map[string]func(typed string) any
+
 type action struct {
-	method, path string
-	body         map[string]any // nil: none; empty: nothing was changed
-	done         string         // the sentence of page/done.html that says what was done
-	nobody       string         // the one when it concerned nobody and nothing
-	next         string         // the page to go on to; empty: the one with the form
-	revoke       bool           // ends every earlier secret
-	err          error          // why it is not sent
+	method, path string // of the request, below the record's path
+	fields       fields // nil: there is no body
+	limits       bool   // the form has an account's limits
+	done         string // the sentence of page/done.html that says what was done; "x-": see states
+	nobody       string // the one when it concerned nobody and nothing
+	secret       bool   // issues one, for the version of the record that the page showed
+	revoke       bool   // ends every earlier secret
 }
+
+// states complete the key of what was done by a button that sets a flag.
+var states = map[string]string{"suspended=true": "suspended", "suspended=false": "resumed", "disabled=true": "disabled", "disabled=false": "enabled"}
 
 // issued is what the admin API answers to an action. A secret is shown once.
 type issued struct {
-	AccountID, FleetID             string
+	AccountID, FleetID             string // of what was created
 	ClientID, ClientSecret, Secret string
 	PreviousValidUntil             time.Time
 	Accounts, Replayed             int
 
-	Name    string // of whom the secret is for
+	Name    string // of what was created
 	Revoked bool   // every earlier secret has ended
 }
 
-// Address is the page of what was created; empty: nothing was.
-func (i *issued) Address() string {
-	switch {
-	case i.AccountID != "":
-		return "/accounts/" + url.PathEscape(i.AccountID)
-	case i.FleetID != "":
-		return "/fleets/" + url.PathEscape(i.FleetID)
+// body is nil for an action without one, and empty when nothing was changed.
+func (a *action) body(form url.Values) map[string]any {
+	if a.revoke {
+		return map[string]any{"revokeOld": true}
 	}
-	return ""
-}
-
-type outcome struct {
-	issued  *issued
-	refused error
-}
-
-func (p *Pages) show(page func(http.ResponseWriter, *http.Request, outcome) error) layout.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error { return page(w, r, outcome{}) }
+	if a.fields == nil {
+		return nil
+	}
+	body := changes(form, a.fields)
+	if limits := changedLimits(form); a.limits && len(limits) > 0 {
+		body["limits"] = limits
+	}
+	return body
 }
 
 // perform carries out an action and leads back to the page with its form. Secrets and
 // refusals are shown at once.
-func (p *Pages) perform(w http.ResponseWriter, r *http.Request, a action, show func(http.ResponseWriter, *http.Request, outcome) error) error {
-	if a.body != nil && len(a.body) == 0 {
-		return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
+func (p *Pages) perform(of *record, a *action) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		path, err := apiPath(r, of.api+a.path)
+		if err != nil {
+			return err
+		}
+		body := a.body(r.PostForm)
+		if body != nil && len(body) == 0 {
+			return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
+		}
+		if a.secret {
+			err = of.sameVersion(r)
+		}
+		var made issued
+		if err == nil {
+			err = p.change(r, cmp.Or(a.method, of.method), path, body, &made)
+		}
+		done := a.done
+		if strings.HasSuffix(done, "-") {
+			for field, value := range body {
+				done += states[fmt.Sprint(field, "=", value)]
+			}
+		}
+		switch {
+		case err != nil:
+			return of.show(w, r, outcome{refused: err})
+		case made.ClientSecret != "" || made.Secret != "":
+			made.Name, made.Revoked = r.PostForm.Get("name"), a.revoke
+			r.PostForm = url.Values{} // what was typed is done with
+			return of.show(w, r, outcome{issued: &made})
+		case a.nobody != "" && made.Accounts+made.Replayed == 0:
+			done = a.nobody
+		}
+		if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil { // a form of the fleet's page
+			return layout.Redirect(w, r, "/fleets/"+fleet.String(), done)
+		}
+		return layout.Redirect(w, r, pageOf(r.URL), done)
 	}
-	var made issued
-	err := a.err
-	if err == nil {
-		err = p.change(r, a, &made)
-	}
-	switch {
-	case err != nil:
-		return show(w, r, outcome{refused: err})
-	case made.ClientSecret != "" || made.Secret != "":
-		made.Name, made.Revoked = r.PostForm.Get("name"), a.revoke
-		r.PostForm = url.Values{} // what was typed is done with
-		return show(w, r, outcome{issued: &made})
-	case a.nobody != "" && made.Accounts+made.Replayed == 0:
-		a.done = a.nobody
-	}
-	if a.next == "" {
-		a.next = pageOf(r.URL)
-	}
-	return layout.Redirect(w, r, a.next, a.done)
 }
 
 // change sends an action, also when the browser goes away. An error is fit to be shown.
-func (p *Pages) change(r *http.Request, a action, into any) error {
-	operator := auth.IdentityOf(r.Context()).Name
-	var body any
-	if a.body != nil {
-		body = a.body
+func (p *Pages) change(r *http.Request, method, path string, body map[string]any, into any) error {
+	var sent any
+	if body != nil {
+		sent = body
 	}
-	err := p.admin.Do(context.WithoutCancel(r.Context()), operator, a.method, a.path, body, into)
-	p.accounts.Forget()
-	p.receivers.Forget()
+	err := p.admin.Do(context.WithoutCancel(r.Context()), auth.IdentityOf(r.Context()).Name, method, path, sent, into)
+	p.lists.Accounts.Forget()
+	p.lists.Endpoints.Forget()
 	if errors.Is(err, delivery.ErrUnavailable) {
 		p.log.Warn("the admin API is unavailable", "error", err)
 		return delivery.Refuse(delivery.CodeServiceUnavailable,
@@ -105,10 +121,12 @@ func (p *Pages) change(r *http.Request, a action, into any) error {
 	return explainCoverage(err, r.PostForm.Get("coverage"))
 }
 
-// sameVersion refuses a form about a record that was changed since it was shown.
-func sameVersion(r *http.Request, version uint64) error {
-	if r.PostForm.Get("version") == strconv.FormatUint(version, 10) {
-		return nil
+// sameVersion refuses a form about a record that was changed since it was shown: what is
+// ended is what the page said.
+func (of *record) sameVersion(r *http.Request) error {
+	version, err := of.version(r)
+	if err != nil || r.PostForm.Get("version") == strconv.FormatUint(version, 10) {
+		return err
 	}
 	return delivery.Refuse(delivery.CodeValidationFailed,
 		"This was changed since the page was shown, so nothing was done. Look at it as it is now, then decide.")
@@ -117,41 +135,58 @@ func sameVersion(r *http.Request, version uint64) error {
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,14})$`)
 
 // number is a JSON number; what is none is sent as text, for the API to refuse.
-func number(text string) any {
-	text = strings.TrimSpace(text)
-	if wholeNumber.MatchString(text) {
-		return json.Number(text)
+func number(typed string) any {
+	typed = strings.TrimSpace(typed)
+	if wholeNumber.MatchString(typed) {
+		return json.Number(typed)
 	}
-	return text
+	return typed
 }
 
 // numberOrNull is number, where an empty field asks for the default.
-func numberOrNull(text string) any {
-	if strings.TrimSpace(text) == "" {
+func numberOrNull(typed string) any {
+	if strings.TrimSpace(typed) == "" {
 		return nil
 	}
-	return number(text)
+	return number(typed)
 }
 
-func plainText(text string) any { return text }
+func plainText(typed string) any { return typed }
+
+func listOfOne(typed string) any { return []string{typed} }
 
 // flag is true or false; anything else is sent as text, for the API to refuse.
-func flag(text string) any {
-	switch text {
-	case "true":
-		return true
-	case "false":
-		return false
+func flag(typed string) any {
+	if typed == "true" || typed == "false" {
+		return typed == "true"
 	}
-	return text
+	return typed
 }
 
-func setFlag(r *http.Request, field, doneTrue, doneFalse string) action {
-	wanted := flag(r.PostForm.Get(field))
-	if wanted == true {
-		return action{body: map[string]any{field: wanted}, done: doneTrue}
+// coverageOf is a pasted area in a body. What is no JSON, and null, which would change
+// nothing, goes as a text, which the API refuses.
+func coverageOf(pasted string) any {
+	if json.Valid([]byte(pasted)) && strings.TrimSpace(pasted) != "null" {
+		return json.RawMessage(pasted)
 	}
-	return action{body: map[string]any{field: wanted}, done: doneFalse}
+	return pasted
+}
+
+// explainCoverage says where a coverage stopped being JSON; the API only saw a text.
+func explainCoverage(err error, pasted string) error {
+	var refusal *delivery.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	var ignored json.RawMessage
+	fault := json.Unmarshal([]byte(pasted), &ignored)
+	for i := range refusal.Fields {
+		if field := &refusal.Fields[i]; field.Field == "coverage" && fault != nil {
+			field.Message = "is not JSON: " + fault.Error()
+			refusal.Message = refusal.Fields[0].Field + " " + refusal.Fields[0].Message
+		}
+	}
+	return err
 }
 
 // shownSuffix names the hidden input with what a field held when it was shown.
@@ -166,9 +201,9 @@ func changedIn(form url.Values, field string) bool {
 	return !form.Has(field+shownSuffix) || strings.TrimSpace(form.Get(field)) != strings.TrimSpace(form.Get(field+shownSuffix))
 }
 
-func changes(form url.Values, read func(string) any, fields ...string) map[string]any {
+func changes(form url.Values, of fields) map[string]any {
 	changed := map[string]any{}
-	for _, field := range fields {
+	for field, read := range of {
 		if changedIn(form, field) {
 			changed[field] = read(form.Get(field))
 		}
@@ -193,23 +228,16 @@ type typed struct{ form url.Values }
 
 func (t typed) Has(field string) bool { return t.form.Has(field) }
 
-// Or is what was typed into a field, and what is stored while nothing was.
+// Or is what was typed into a field. While nothing was, and in a noted field that was not
+// changed, it is what is stored by now.
 func (t typed) Or(field string, stored any) string {
-	if t.Has(field) {
-		return t.form.Get(field)
-	}
-	return fmt.Sprint(stored)
-}
-
-// Kept is Or for a noted field: unchanged, it shows what is stored by now.
-func (t typed) Kept(field string, stored any) string {
 	if changedIn(t.form, field) {
 		return t.form.Get(field)
 	}
 	return fmt.Sprint(stored)
 }
 
-// Shown is the note of such a field; it stays with what was typed.
+// Shown is the note of a field; it stays with what was typed.
 func (t typed) Shown(field string, stored any) string {
 	if changedIn(t.form, field) && t.Has(field+shownSuffix) {
 		return t.form.Get(field + shownSuffix)
@@ -217,17 +245,11 @@ func (t typed) Shown(field string, stored any) string {
 	return fmt.Sprint(stored)
 }
 
-// longestArea is how long a coverage may be, as HTML, to be shown again.
-const longestArea = 50_000
-
-// Area is the pasted coverage; empty when it is too long to be shown again.
+// Area is the pasted coverage; empty when it is too long, as HTML, to be shown again.
 func (t typed) Area() string {
-	if t.AreaLeftOut() {
+	area := t.form.Get("coverage")
+	if len(template.HTMLEscapeString(area)) > 50_000 {
 		return ""
 	}
-	return t.form.Get("coverage")
-}
-
-func (t typed) AreaLeftOut() bool {
-	return len(template.HTMLEscapeString(t.form.Get("coverage"))) > longestArea
+	return area
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -15,9 +14,8 @@ import (
 )
 
 const (
-	storesFound = 60 // that a search shows
-	// toChoose is how many accounts or fleets are listed; beyond that they are typed.
-	toChoose = 100
+	storesFound = 60  // that a search shows
+	toChoose    = 100 // accounts or fleets that are listed; beyond that they are typed
 )
 
 type storeList struct {
@@ -34,49 +32,50 @@ type storeRow struct {
 	AccountName string
 }
 
-func storeRows(stores []*delivery.Store, names map[delivery.AccountID]string) []storeRow {
+func storeRows(stores []*delivery.Store, names layout.Names) []storeRow {
 	rows := make([]storeRow, len(stores))
 	for i, s := range stores {
-		rows[i] = storeRow{s, names[s.Account]}
+		rows[i] = storeRow{s, names[s.Account.String()]}
 	}
 	return rows
 }
 
-var storeStates = []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.AwaitingFleet, delivery.Active, delivery.Deactivated}
-
-var stateNames = map[delivery.StoreState]string{
-	delivery.AwaitingFleet: "awaiting a fleet", delivery.AwaitingFleetApproval: "awaiting approval",
-	delivery.Active: "active", delivery.Deactivated: "deactivated",
+var storeStates = []layout.Choice{
+	{Name: "All"},
+	{Value: delivery.AwaitingFleetApproval.String(), Name: "awaiting approval"},
+	{Value: delivery.AwaitingFleet.String(), Name: "awaiting a fleet"},
+	{Value: delivery.Active.String(), Name: "active"},
+	{Value: delivery.Deactivated.String(), Name: "deactivated"},
 }
 
-func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
+// StateName is the state in words.
+func (s storeRow) StateName() string {
+	if s.State == delivery.Active && !s.ClosingDate.IsZero() {
+		return "migrating"
+	}
+	return storeStates[slices.IndexFunc(storeStates, func(c layout.Choice) bool { return c.Value == s.State.String() })].Name
+}
+
+func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) error {
 	query := layout.FiltersOf(r, "text", "account", "fleet", "state")
 	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
-	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
-		return err
-	}
-	accounts, err := p.accountNames(r.Context())
+	fleets, err := p.lists.FleetNames(r.Context())
 	if err != nil {
 		return err
 	}
-	if err := p.addName(r.Context(), accounts, list.Account); err != nil {
+	accounts, err := p.lists.AccountNames(r.Context())
+	if err == nil {
+		err = p.addName(r.Context(), accounts, list.Account)
+	}
+	if err != nil {
 		return err
 	}
-	filter := storeFilter(query, accounts, p.ledger.Fleets.Snapshot())
+	filter := storeFilter(query, accounts, fleets)
 	if !filter.Account.IsZero() {
 		list.Account = filter.Account.String()
 	}
-	list.AccountName, list.State, list.Tabs = accounts[filter.Account], query.Get("state"), storeTabs(query.Values)
-	fleets := map[delivery.FleetID]string{}
-	for _, f := range p.ledger.Fleets.Snapshot().All() {
-		fleets[f.ID] = f.Name
-	}
-	if len(accounts) <= toChoose {
-		list.Accounts = layout.Choices(accounts, filter.Account)
-	}
-	if len(fleets) <= toChoose {
-		list.Fleets = layout.Choices(fleets, filter.Fleet)
-	}
+	list.AccountName, list.State, list.Tabs = accounts[list.Account], query.Get("state"), query.Tabs("/stores", "state", storeStates)
+	list.Accounts, list.Fleets = accounts.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
 	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.ledger.Stores.Find(r.Context(), filter, storesFound)
@@ -94,15 +93,15 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request) error {
 }
 
 // addName adds an account that the shared list does not have yet.
-func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string, given string) error {
+func (p *Pages) addName(ctx context.Context, names layout.Names, given string) error {
 	id, err := delivery.ParseAccountID(given)
-	if _, there := names[id]; err != nil || there {
+	if _, there := names[given]; err != nil || there {
 		return nil // what is no id is refused later
 	}
 	account, err := p.ledger.Accounts.Get(ctx, id)
 	switch {
 	case err == nil:
-		names[id] = account.Name
+		names[given] = account.Name
 	case delivery.CodeOf(err) != delivery.CodeAccountNotFound:
 		return err
 	}
@@ -110,73 +109,24 @@ func (p *Pages) addName(ctx context.Context, names map[delivery.AccountID]string
 }
 
 // storeFilter refuses an account or a fleet that does not exist.
-func storeFilter(query *layout.Filters, accounts map[delivery.AccountID]string, fleets *ledger.FleetSnapshot) ledger.StoreFilter {
+func storeFilter(query *layout.Filters, accounts, fleets layout.Names) ledger.StoreFilter {
 	f := ledger.StoreFilter{Text: query.Get("text")}
-	var err error
-	if text := query.Get("account"); text != "" {
-		if f.Account, err = accountNamed(accounts, text); err != nil {
-			query.Refuse("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters")
-		} else if _, there := accounts[f.Account]; !there {
-			query.Refuse("account", "no account has this id")
-		}
-	}
-	if text := query.Get("fleet"); text != "" {
-		if f.Fleet, err = delivery.ParseFleetID(text); err != nil {
-			query.Refuse("fleet", "must be a fleet's id, a UUID of 36 characters")
-		} else if fleets.Fleet(f.Fleet) == nil {
-			query.Refuse("fleet", "no fleet has this id")
-		}
-	}
-	if text := query.Get("state"); text != "" {
-		if f.State, err = delivery.ParseStoreState(text); err != nil {
-			query.Refuse("state", "is no state of a store")
-		}
-	}
+	query.Set("account", accounts.Find(query.Get("account")))
+	query.Read("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", func(text string) (err error) {
+		f.Account, err = delivery.ParseAccountID(text)
+		return err
+	})
+	query.Read("account", "no account has this id", accounts.Known)
+	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
+		f.Fleet, err = delivery.ParseFleetID(text)
+		return err
+	})
+	query.Read("fleet", "no fleet has this id", fleets.Known)
+	query.Read("state", "is no state of a store", func(text string) (err error) {
+		f.State, err = delivery.ParseStoreState(text)
+		return err
+	})
 	return f
-}
-
-// accountNamed is the account with the id, or else the only one with the name.
-func accountNamed(names map[delivery.AccountID]string, text string) (delivery.AccountID, error) {
-	id, err := delivery.ParseAccountID(text)
-	if err == nil {
-		return id, nil
-	}
-	for other, name := range names {
-		if delivery.FoldName(name) != delivery.FoldName(text) {
-			continue
-		}
-		if !id.IsZero() {
-			return delivery.AccountID{}, err // several have it
-		}
-		id = other
-	}
-	if id.IsZero() {
-		return id, err
-	}
-	return id, nil
-}
-
-func storeTabs(query url.Values) []layout.Link {
-	state := query.Get("state")
-	tabs := []layout.Link{{Name: "All", Address: layout.Address("/stores", layout.With(query, "state", "")), Current: state == ""}}
-	for _, s := range storeStates {
-		tabs = append(tabs, layout.Link{Name: stateNames[s], Current: s.String() == state,
-			Address: layout.Address("/stores", layout.With(query, "state", s.String()))})
-	}
-	return tabs
-}
-
-func (s storeRow) Path() string { return layout.StorePath(s.Account, s.ExternalID, "") }
-
-func (s storeRow) Action(name string) string {
-	return layout.StorePath(s.Account, s.ExternalID, "/"+name)
-}
-
-func (s storeRow) StateName() string {
-	if s.State == delivery.Active && !s.ClosingDate.IsZero() {
-		return "migrating"
-	}
-	return stateNames[s.State]
 }
 
 type storePage struct {
@@ -230,29 +180,4 @@ func dateInput(t time.Time) string {
 		return ""
 	}
 	return t.In(delivery.Istanbul).Format(time.DateOnly)
-}
-
-// storeAction is one change of a store. The fleet's page has such forms, too.
-func storeAction(r *http.Request, path, done string, body map[string]any) action {
-	a := action{path: path, done: done, body: body}
-	if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil {
-		a.next = "/fleets/" + fleet.String()
-	}
-	return a
-}
-
-func confirmStore(r *http.Request) action {
-	return storeAction(r, "/confirm", "store-confirmed", map[string]any{"fleetId": r.PostForm.Get("fleetId")})
-}
-
-func rejectStore(r *http.Request) action {
-	return storeAction(r, "/reject", "store-rejected", map[string]any{"fleetId": r.PostForm.Get("fleetId"), "reason": r.PostForm.Get("because")})
-}
-
-func migrateStore(r *http.Request) action {
-	return storeAction(r, "/migrate", "store-migrating", map[string]any{"closingDate": r.PostForm.Get("closingDate")})
-}
-
-func deactivateStore(r *http.Request) action {
-	return storeAction(r, "/deactivate", "store-deactivated", map[string]any{"reason": r.PostForm.Get("reason")})
 }

@@ -20,8 +20,8 @@ func TestStore_ActionsByState(t *testing.T) {
 	page := layout.StorePath(v.account(), "s1", "")
 	e.Get(page).Want(200, "awaiting approval", "Moda Şubesi", "5321234567", "<svg", "/confirm", "/reject", "/deactivate").Lacks("/migrate")
 
-	e.Submit(page, page+"/reject", "because", strings.Repeat("x", 257)).Want(http.StatusUnprocessableEntity, "reason")
-	e.done(e.Submit(page, page+"/reject", "because", "Çok uzak"), "store-rejected").Want(200, "awaiting a fleet").Lacks("/confirm", "/migrate")
+	e.Submit(page, page+"/reject", "reason", strings.Repeat("x", 257)).Want(http.StatusUnprocessableEntity, "reason")
+	e.done(e.Submit(page, page+"/reject", "reason", "Çok uzak"), "store-rejected").Want(200, "awaiting a fleet").Lacks("/confirm", "/migrate")
 	if e.store(v, "s1").State != delivery.AwaitingFleet {
 		t.Error("not rejected")
 	}

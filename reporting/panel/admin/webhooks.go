@@ -2,10 +2,8 @@ package admin
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -29,13 +27,9 @@ type receiver struct {
 	Name string // the account's
 }
 
-var receiverStates = []ledger.EndpointState{
-	ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy,
-}
-
 // receiver is the account's; nil: none is registered.
-func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, error) {
-	endpoint, err := p.ledger.Webhooks.Endpoint(ctx, a.ID)
+func (p *Pages) receiver(r *http.Request, a *delivery.Account) (*receiver, error) {
+	endpoint, err := p.ledger.Webhooks.Endpoint(r.Context(), a.ID)
 	switch {
 	case err == nil:
 		return &receiver{endpoint, a.Name}, nil
@@ -43,6 +37,18 @@ func (p *Pages) receiver(ctx context.Context, a *delivery.Account) (*receiver, e
 		return nil, nil
 	}
 	return nil, err
+}
+
+func (p *Pages) receiverVersion(r *http.Request) (uint64, error) {
+	id, err := accountID(r)
+	if err != nil {
+		return 0, err
+	}
+	endpoint, err := p.ledger.Webhooks.Endpoint(r.Context(), id)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(endpoint.Version), nil
 }
 
 func (r receiver) ShortURL() string {
@@ -70,154 +76,116 @@ type receiverList struct {
 	Waiting     int64
 }
 
-func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request) error {
-	list, refused, err := p.readReceivers(r)
+func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome) error {
+	endpoints, err := p.lists.Endpoints.Get(r.Context())
 	if err != nil {
 		return err
 	}
-	if layout.IsLive(r) && refused == nil {
-		return p.pages.Part(w, r, "webhooks-live", list)
-	}
-	if layout.IsLive(r) {
-		return refused
-	}
-	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: refused})
-}
-
-// readReceivers lists those that are asked for; refused: the filters are wrong.
-func (p *Pages) readReceivers(r *http.Request) (list *receiverList, refused, err error) {
-	endpoints, err := p.receivers.Get(r.Context())
+	names, err := p.lists.AccountNames(r.Context())
 	if err != nil {
-		return nil, nil, err
-	}
-	names, err := p.accountNames(r.Context())
-	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	query := layout.FiltersOf(r, "state", "text", "page")
+	states := []ledger.EndpointState{ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy}
 	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
 		query.Refuse("state", "is no state of a receiver")
 	}
-	list = &receiverList{Text: query.Get("text"), State: query.Get("state")}
-	found := list.find(endpoints, names)
-	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
-	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
-	list.Live = layout.Address("/webhooks/live", query.Values)
-	return list, query.Err(), nil
-}
-
-// find picks the receivers that are asked for, and counts all.
-func (list *receiverList) find(endpoints []*ledger.WebhookEndpoint, names map[delivery.AccountID]string) []receiver {
-	found := make([]receiver, 0, len(endpoints))
-	counts := map[ledger.EndpointState]int{}
-	all, wanted := 0, search(list.Text)
+	list := &receiverList{Text: query.Get("text"), State: query.Get("state"), Without: len(names)}
+	var found []receiver
+	counts := map[ledger.EndpointState]int64{}
 	for _, e := range endpoints {
-		one := receiver{e, names[e.Account]}
-		delete(names, e.Account)
+		one := receiver{e, names[e.Account.String()]}
+		if names.Known(e.Account.String()) == nil {
+			list.Without--
+		}
 		list.Waiting += e.Backlog
-		if !matches(wanted, one.Name, e.Account.String(), e.URL) {
+		if !matches(list.Text, one.Name, e.Account.String(), e.URL) {
 			continue
 		}
 		counts[e.State]++
-		all++
+		counts[""]++
 		if list.State == "" || string(e.State) == list.State {
 			found = append(found, one)
 		}
 	}
-	list.Without = len(names)
-	text := url.Values{"text": {list.Text}}
-	list.Tabs = []layout.Link{{Name: "All " + layout.Count(int64(all)), Address: layout.Address("/webhooks", text), Current: list.State == ""}}
-	for _, state := range receiverStates {
-		list.Tabs = append(list.Tabs, layout.Link{Name: string(state) + " " + layout.Count(int64(counts[state])),
-			Address: layout.Address("/webhooks", layout.With(text, "state", string(state))), Current: list.State == string(state)})
+	tabs := []layout.Choice{{Name: "All " + layout.Count(counts[""])}}
+	for _, state := range states {
+		tabs = append(tabs, layout.Choice{Value: string(state), Name: string(state) + " " + layout.Count(counts[state])})
 	}
-	return found
+	list.Tabs = query.Tabs("/webhooks", "state", tabs)
+	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
+	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
+	list.Live = layout.Address("/webhooks/live", query.Values)
+	return p.showLive(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
+}
+
+// showLive shows a page, or the part of it that refreshes itself; a refusal then
+// replaces nothing.
+func (p *Pages) showLive(w http.ResponseWriter, r *http.Request, name string, v layout.View) error {
+	switch {
+	case !layout.IsLive(r):
+		return p.pages.Show(w, r, name, v)
+	case v.Refused != nil:
+		return v.Refused
+	}
+	return p.pages.Part(w, r, name+"-live", v.Data)
 }
 
 type webhookPage struct {
 	formPage
 	Account  *delivery.Account
 	Receiver *receiver // nil: none is registered
-	Log      attemptLog
-	Live     string // the address of the parts that refresh themselves
+	URL      string    // its own
+	// InFlight and PerSecond are stored limits; empty: the default.
+	InFlight, PerSecond string
+	Earlier             earlierSecrets
+	Tabs                []layout.Link
+	Attempts            []attempt
+	Pager               layout.Pager
+	Live                string // the address of the parts that refresh themselves
 }
 
-type attemptLog struct {
-	Tabs     []layout.Link
-	Attempts []attempt
-	Pager    layout.Pager
+var outcomes = []layout.Choice{
+	{Name: "all"}, {Value: "delivered", Name: "delivered"}, {Value: "retrying", Name: "retrying"},
+	{Value: "undelivered", Name: "undelivered"}, {Value: "notSent", Name: "not sent"},
 }
-
-func (page *webhookPage) Earlier() earlierSecrets {
-	var untils []time.Time
-	for _, one := range page.Receiver.Earlier {
-		untils = append(untils, one.Until)
-	}
-	return earlierOf(untils)
-}
-
-func (page *webhookPage) URL() string {
-	if page.Receiver == nil {
-		return ""
-	}
-	return page.Receiver.URL
-}
-
-// InFlight and PerSecond are stored limits; empty: the default.
-func (page *webhookPage) InFlight() string  { return inputOf(page.Receiver.Limits.InFlight) }
-func (page *webhookPage) PerSecond() string { return inputOf(page.Receiver.Limits.PerSecond) }
 
 func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
-	page, misread, err := p.readWebhook(r, o)
+	account, err := p.account(r)
 	if err != nil {
 		return err
 	}
-	if layout.IsLive(r) && misread == nil {
-		return p.pages.Part(w, r, "webhook-live", page)
+	page := &webhookPage{formPage: newFormPage(r, o), Account: account}
+	if page.Receiver, err = p.receiver(r, account); err != nil {
+		return err
 	}
-	if layout.IsLive(r) {
-		return misread
+	if e := page.Receiver; e != nil {
+		page.URL, page.InFlight, page.PerSecond = e.URL, inputOf(e.Limits.InFlight), inputOf(e.Limits.PerSecond)
+		var untils []time.Time
+		for _, one := range e.Earlier {
+			untils = append(untils, one.Until)
+		}
+		page.Earlier = earlierOf(untils)
 	}
-	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + page.Account.Name, Data: page, Refused: cmp.Or(o.refused, misread)})
-}
-
-// readWebhook is what the page shows; misread: the log's filters are wrong.
-func (p *Pages) readWebhook(r *http.Request, o outcome) (page *webhookPage, misread, err error) {
-	id, err := accountID(r)
+	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+account.ID.String()
+	if state := query.Get("status"); !slices.ContainsFunc(outcomes, func(c layout.Choice) bool { return c.Value == state }) {
+		query.Refuse("status", "must be delivered, retrying, undelivered, notSent or nothing")
+	}
+	records, err := p.ledger.Webhooks.Attempts(r.Context(), account.ID, query.Get("status"))
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	page = &webhookPage{formPage: newFormPage(r, o)}
-	if page.Account, err = p.ledger.Accounts.Get(r.Context(), id); err != nil {
-		return nil, nil, err
-	}
-	if page.Receiver, err = p.receiver(r.Context(), page.Account); err != nil {
-		return nil, nil, err
-	}
-	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+id.String()
-	state := query.Get("status")
-	if state != "" && !slices.Contains(outcomes, state) {
-		query.Refuse("status", "must be "+strings.Join(outcomes, ", ")+" or nothing")
-		state = ""
-	}
-	records, err := p.ledger.Webhooks.Attempts(r.Context(), id, state)
-	if err != nil {
-		return nil, nil, err
-	}
-	records, page.Log.Pager = layout.Cut(records, attemptsListed, path, query)
+	records, page.Pager = layout.Cut(records, attemptsListed, path, query)
 	for _, a := range records {
-		page.Log.Attempts = append(page.Log.Attempts, attempt{a})
+		page.Attempts = append(page.Attempts, attempt{a})
 	}
-	page.Log.Tabs = []layout.Link{{Name: "all", Address: path, Current: state == ""}}
-	for _, o := range outcomes {
-		page.Log.Tabs = append(page.Log.Tabs, layout.Link{Name: outcomeName(o), Address: path + "?status=" + o, Current: o == state})
-	}
-	page.Live = layout.Address(path+"/live", query.Values)
-	return page, query.Err(), nil
+	page.Tabs, page.Live = query.Tabs(path, "status", outcomes), layout.Address(path+"/live", query.Values)
+	return p.showLive(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
 }
 
 type attempt struct{ ledger.AttemptRecord }
 
+// Key is the attempt's in ids of elements.
 func (a attempt) Key() string {
 	return strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z') {
@@ -227,20 +195,7 @@ func (a attempt) Key() string {
 	}, a.EventID) + a.At.UTC().Format("-150405000000")
 }
 
-var outcomes = []string{"delivered", "retrying", "undelivered", "notSent"}
-
-func outcomeName(state string) string {
-	if state == "notSent" {
-		return "not sent"
-	}
-	return state
-}
-
-func (a attempt) Outcome() string { return outcomeName(a.State) }
-
 func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }
-
-func (a attempt) IsCut() bool { return len(a.Beginning()) < len(a.Answer) }
 
 // Problem is what went wrong, where the HTTP status does not say it already.
 func (a attempt) Problem() string {
@@ -252,48 +207,3 @@ func (a attempt) Problem() string {
 
 // ShortID is the end of the event's id: versions of one order differ there.
 func (a attempt) ShortID() string { return "…" + a.EventID[max(0, len(a.EventID)-8):] }
-
-// The first URL issues a secret.
-func registerWebhook(r *http.Request) action {
-	return action{method: http.MethodPut, body: map[string]any{"url": r.PostForm.Get("url")}, done: "webhook-moved"}
-}
-
-func testWebhook(*http.Request) action {
-	return action{method: http.MethodPost, path: "/test", done: "webhook-tested"}
-}
-
-// Emptied limits are the default again.
-func limitWebhook(r *http.Request) action {
-	return action{body: changes(r.PostForm, numberOrNull, "maxInFlight", "maxPerSecond"), done: "webhook-limited"}
-}
-
-// replayEvents replays one event, all of a status, or all since a time, whichever the
-// pressed button stands for.
-func replayEvents(r *http.Request) action {
-	body := map[string]any{}
-	switch form := r.PostForm; {
-	case form.Has("eventIds"):
-		body["eventIds"] = form["eventIds"]
-	case form.Has("status"):
-		body["status"] = form.Get("status")
-	default:
-		body["since"] = form.Get("since")
-	}
-	return action{method: http.MethodPost, path: "/replay", body: body, done: "replayed", nobody: "replayed-none"}
-}
-
-// newWebhookSecret is for the version of the receiver that the page showed.
-func (p *Pages) newWebhookSecret(revoke bool) func(*http.Request) action {
-	return func(r *http.Request) action {
-		a := rotation("/rotate", revoke)
-		id, err := accountID(r)
-		if err == nil {
-			var endpoint *ledger.WebhookEndpoint
-			if endpoint, err = p.ledger.Webhooks.Endpoint(r.Context(), id); err == nil {
-				err = sameVersion(r, uint64(endpoint.Version))
-			}
-		}
-		a.err = err
-		return a
-	}
-}

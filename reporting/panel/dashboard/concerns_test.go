@@ -13,7 +13,15 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
-	lag := func(age time.Duration) ledger.Lag { return ledger.Lag{Entries: 7, Oldest: now.Add(-age)} }
+	lags := func(ages ...time.Duration) []worker {
+		all := workers()
+		for i, age := range ages {
+			if age > 0 {
+				all[i].Lag = &ledger.Lag{Entries: 7, Oldest: now.Add(-age)}
+			}
+		}
+		return all
+	}
 	endpoint := func(state ledger.EndpointState, breaker bool) *ledger.WebhookEndpoint {
 		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-2 * time.Hour), BreakerOpen: breaker, Backlog: 3, NextAttempt: now}
 	}
@@ -21,23 +29,23 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 		seen seen
 		want []string // tone, state and subject
 	}{
-		"nothing":                {seen{history: true}, nil},
+		"nothing":                {seen{History: true}, nil},
 		"ClickHouse unavailable": {seen{}, []string{"bad unavailable ClickHouse"}},
-		"a lag that may be":      {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(time.Minute), ledger.RoleStatus: lag(20 * time.Second)}}, nil},
-		"an exporter behind":     {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleExport: lag(3 * time.Minute)}}, []string{"warn behind Export worker"}},
-		"a status worker":        {seen{history: true, lags: map[ledger.Role]ledger.Lag{ledger.RoleStatus: lag(31 * time.Second)}}, []string{"warn behind Status worker"}},
-		"dead letters":           {seen{history: true, stats: &ledger.Stats{DeadLetters: 1}}, []string{"bad lost 1 dead letter"}},
-		"healthy endpoint":       {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointHealthy, false)}}, nil},
-		"a failure or two":       {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, false)}}, nil},
-		"a breaker":              {seen{history: true, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, true)}, accounts: []*delivery.Account{{ID: account.ID, Name: "Moda Kafe"}}}, []string{"warn breaker open Webhooks of Moda Kafe"}},
-		"the worst comes first":  {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointUnreachable, true)}}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"worst, then oldest": {seen{history: true, accounts: []*delivery.Account{account}, endpoints: []*ledger.WebhookEndpoint{{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)}, {Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true}, {Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)}}},
+		"a lag that may be":      {seen{History: true, Workers: lags(20*time.Second, 0, time.Minute)}, nil},
+		"an exporter behind":     {seen{History: true, Workers: lags(0, 0, 3*time.Minute)}, []string{"warn behind Export worker"}},
+		"a status worker":        {seen{History: true, Workers: lags(31 * time.Second)}, []string{"warn behind Status worker"}},
+		"dead letters":           {seen{History: true, Stats: &ledger.Stats{DeadLetters: 1}}, []string{"bad lost 1 dead letter"}},
+		"healthy endpoint":       {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointHealthy, false)}}, nil},
+		"a failure or two":       {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, false)}}, nil},
+		"a breaker":              {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, true)}, accounts: []*delivery.Account{{ID: account.ID, Name: "Moda Kafe"}}}, []string{"warn breaker open Webhooks of Moda Kafe"}},
+		"the worst comes first":  {seen{History: true, accounts: []*delivery.Account{account}, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointUnreachable, true)}}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
+		"worst, then oldest": {seen{History: true, accounts: []*delivery.Account{account}, Endpoints: []*ledger.WebhookEndpoint{{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)}, {Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true}, {Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)}}},
 			[]string{"bad gone Webhooks of Moda Kafe", "bad unreachable Webhooks of Moda Kafe", "bad gone Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"fleets": {seen{history: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
+		"fleets": {seen{History: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.seen.at = now
+			c.seen.At = now
 			got := c.seen.concerns()
 			if len(got) != len(c.want) {
 				t.Fatalf("%+v, want %q", got, c.want)
@@ -53,7 +61,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 
 func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	t.Parallel()
-	s := seen{at: time.Now(), history: true}
+	s := seen{At: time.Now(), History: true}
 	for range mostConcerns + 4 {
 		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
 	}
@@ -65,7 +73,7 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1_795_000_020, 0)
-	s := seen{at: begin}
+	s := seen{At: begin}
 	codes := delivery.Codes()
 	refused := map[delivery.Code]int64{}
 	for i, code := range codes {

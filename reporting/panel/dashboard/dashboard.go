@@ -35,16 +35,15 @@ type Pages struct {
 	TrackingURL func(delivery.OrderID) string
 	Programs    []Program
 
-	layout    *layout.Layout
-	pages     *layout.Pages
-	ledger    *ledger.Ledger
-	archive   *archive.Archive
-	log       *slog.Logger
-	seen      cache.Cache[*seen]
-	accounts  cache.Cache[[]*delivery.Account]
-	endpoints cache.Cache[[]*ledger.WebhookEndpoint]
-	refused   cache.Cache[[]ledger.RefusedUpdate]
-	pinged    cache.Cache[bool] // whether ClickHouse answers
+	layout  *layout.Layout
+	pages   *layout.Pages
+	ledger  *ledger.Ledger
+	lists   *layout.Lists
+	archive *archive.Archive
+	log     *slog.Logger
+	seen    cache.Cache[*seen]
+	refused cache.Cache[[]ledger.RefusedUpdate]
+	pinged  cache.Cache[bool] // whether ClickHouse answers
 
 	probed atomic.Pointer[[]readiness] // one for each of Programs
 }
@@ -55,9 +54,7 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{layout: f, pages: pages, ledger: l, archive: a, log: log.With("part", "dashboard"),
-		accounts:  cache.Cache[[]*delivery.Account]{MaxAge: listAge, Timeout: partTimeout, Read: l.Accounts.List},
-		endpoints: cache.Cache[[]*ledger.WebhookEndpoint]{MaxAge: listAge, Timeout: partTimeout, Read: l.Webhooks.Endpoints}}
+	p := &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, archive: a, log: log.With("part", "dashboard")}
 	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
 	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
 	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
@@ -121,37 +118,4 @@ func (r *reading) wait() []string {
 	r.wg.Wait()
 	slices.Sort(r.lost)
 	return r.lost
-}
-
-type accountNames map[delivery.AccountID]string
-
-func namesOf(accounts []*delivery.Account) accountNames {
-	names := make(accountNames, len(accounts))
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	return names
-}
-
-func (p *Pages) accountNames(ctx context.Context) (accountNames, error) {
-	accounts, err := p.accounts.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return namesOf(accounts), nil
-}
-
-// of is a name, or the beginning of the id where there is none.
-func (n accountNames) of(id delivery.AccountID) string {
-	if name := n[id]; name != "" {
-		return name
-	}
-	return "account " + layout.Short(id)
-}
-
-func (p *Pages) fleets(ctx context.Context) ([]*delivery.Fleet, error) {
-	if err := p.ledger.Fleets.Load(ctx); err != nil {
-		return nil, err
-	}
-	return p.ledger.Fleets.Snapshot().All(), nil
 }

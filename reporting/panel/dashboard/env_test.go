@@ -55,8 +55,9 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := panelenv.Ledger(e.Env)
-	f, err := layout.New(panelenv.Gate(e.T, l), "sandbox", panelenv.Log)
+	f, err := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
 	must(e.T, err)
+	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves
 	e.pages, err = New(f, l, a, panelenv.Log)
 	must(e.T, err)
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }

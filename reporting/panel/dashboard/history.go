@@ -3,9 +3,9 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -17,42 +17,23 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// absent stands for NULL in amounts (kuruş) and times (ms since 1970).
-const absent = -1 << 63
+//go:embed sql/*.sql
+var queries embed.FS
 
-const (
-	orderColumns = `toString(account_id), toString(order_id), version, external_order_id, external_store_id, store_name,
-	toString(fleet_id), fleet_name, status, failure_reason, cancel_reason,
-	toUnixTimestamp64Milli(created_at), ifNull(toUnixTimestamp64Milli(ordered_at), {absent:Int64}), toUnixTimestamp64Milli(ready_at),
-	ifNull(toUnixTimestamp64Milli(ended_at), {absent:Int64}), toUnixTimestamp64Milli(updated_at),
-	payment_type, ifNull(toInt64(order_amount * 100), {absent:Int64}), ifNull(toInt64(collection_amount * 100), {absent:Int64})`
-
-	// newestFirst sorts orders of one millisecond by their ids as text, as merge does.
-	newestFirst = `ORDER BY created_at DESC, toUInt128(order_id) DESC`
-
-	// foldedStore is what delivery.FoldName makes of a store's name; the last step
-	// removes the dot of an İ that was lowered the English way.
-	foldedStore = `replaceAll(lowerUTF8(translateUTF8(store_name, 'İIı', 'iii')), '\xCC\x87', '')`
-
-	orderSQL = `SELECT ` + orderColumns + ` FROM orders
-PREWHERE business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
-ORDER BY version DESC LIMIT 1`
-
-	eventsSQL = `SELECT version, status, toUnixTimestamp64Milli(at), failure_reason, cancel_reason FROM order_events
-PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
-ORDER BY sequence LIMIT 100`
-
-	lateSQL = `SELECT toUnixTimestamp64Milli(reported_at) FROM late_deliveries FINAL
-PREWHERE account_id = {account:UUID} AND business_day BETWEEN {from:Date} AND {to:Date} AND order_id = {order:UUID}
-ORDER BY reported_at LIMIT 20`
-
-	attemptsSQL = `SELECT event_id, toUnixTimestamp64Milli(at), state, attempt, http_status, error, milliseconds, replay, probe
-FROM webhook_outcomes
-PREWHERE account_id = {account:UUID} AND day BETWEEN {from:Date} AND {to:Date} AND event_id IN {events:Array(String)}
-ORDER BY at DESC LIMIT 500`
-)
-
-func query[T any](ctx context.Context, a *archive.Archive, sql string, args []any, scan func(driver.Rows) (T, error)) (all []T, err error) {
+// query reads all rows of the queries in these files, one behind the other.
+func query[T any](ctx context.Context, a *archive.Archive, args map[string]any, scan func(driver.Rows) (T, error), files ...string) (all []T, err error) {
+	sql := ""
+	for _, name := range files {
+		text, err := queries.ReadFile("sql/" + name + ".sql")
+		if err != nil {
+			return nil, err
+		}
+		sql += string(text)
+	}
+	var named []any
+	for name, value := range args {
+		named = append(named, clickhouse.Named(name, value))
+	}
 	err = a.Each(ctx, sql, func(rows driver.Rows) error {
 		row, err := scan(rows)
 		if err != nil {
@@ -60,7 +41,7 @@ func query[T any](ctx context.Context, a *archive.Archive, sql string, args []an
 		}
 		all = append(all, row)
 		return nil
-	}, args...)
+	}, named...)
 	return all, err
 }
 
@@ -73,18 +54,14 @@ func creationDays(id delivery.OrderID) (from, to time.Time) {
 
 func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
-func orderArgs(account delivery.AccountID, id delivery.OrderID) []any {
+func orderArgs(account delivery.AccountID, id delivery.OrderID) map[string]any {
 	from, to := creationDays(id)
-	return []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)), clickhouse.Named("to", dateText(to)),
-		clickhouse.Named("order", id.String()), clickhouse.Named("absent", int64(absent))}
+	return map[string]any{"account": account.String(), "from": dateText(from), "to": dateText(to), "order": id.String()}
 }
 
+// pastOrder is what ClickHouse has of an order, with its last change only.
 type pastOrder struct {
 	orderRow
-	Version uint64
-	Ordered time.Time // zero: not given
-	Ready   time.Time
-	Updated time.Time
 	// unreadable is why the row cannot be understood: it may be of a newer release.
 	unreadable error
 }
@@ -92,44 +69,42 @@ type pastOrder struct {
 var errUnreadable = errors.New("cannot be understood")
 
 func scanOrder(rows driver.Rows) (*pastOrder, error) {
-	var o pastOrder
-	var account, order, fleet, status, payment string
-	var created, ordered, ready, ended, updated, amount, collection int64
-	err := rows.Scan(&account, &order, &o.Version, &o.External, &o.Store, &o.StoreName, &fleet, &o.FleetName,
-		&status, (*string)(&o.Failure), (*string)(&o.Cancel), &created, &ordered, &ready, &ended, &updated, &payment, &amount, &collection)
+	order := new(delivery.Order)
+	o := &pastOrder{orderRow: orderRow{Order: order}}
+	var last delivery.Change
+	var account, id, fleet uuid.UUID
+	var status, payment string
+	var ordered *time.Time
+	var amount, collection *int64
+	err := rows.Scan(&account, &id, &order.Version, &order.ExternalOrderID, &order.ExternalStoreID, &o.StoreName, &fleet, &order.Fleet.Name,
+		&status, (*string)(&last.Failure), (*string)(&last.Cancel), &order.CreatedAt, &ordered, &order.ReadyAt, &last.At, &payment, &amount, &collection)
 	if err != nil {
 		return nil, err
 	}
-	o.Created, o.Ordered, o.Ready, o.Ended, o.Updated = moment(created), moment(ordered), moment(ready), moment(ended), moment(updated)
-	o.Amount, o.Collection = lira(amount), lira(collection)
-	var faults [5]error
-	o.Account, faults[0] = delivery.ParseAccountID(account)
-	o.ID, faults[1] = delivery.ParseOrderID(order)
-	o.Fleet, faults[2] = delivery.ParseFleetID(fleet)
-	o.Status, faults[3] = delivery.ParseStatus(status)
+	if ordered != nil {
+		order.OrderedAt = *ordered
+	}
+	order.OrderAmount, order.Payment.CollectionAmount = lira(amount), lira(collection)
+	order.ID, order.Account, order.Fleet.ID = delivery.OrderID(id), delivery.AccountID(account), delivery.FleetID(fleet)
+	var faults [3]error
+	_, faults[0] = delivery.ParseOrderID(id.String())
+	order.Status, faults[1] = delivery.ParseStatus(status)
 	if payment != "" {
-		o.Payment, faults[4] = delivery.ParsePaymentType(payment)
+		order.Payment.Type, faults[2] = delivery.ParsePaymentType(payment)
 	}
 	if err := errors.Join(faults[:]...); err != nil {
-		raw, _ := uuid.Parse(order) // ClickHouse writes no other
-		o.ID = delivery.OrderID(raw)
-		o.unreadable = fmt.Errorf("order %s %w: %w", order, errUnreadable, err)
+		o.unreadable = fmt.Errorf("order %s %w: %w", id, errUnreadable, err)
 	}
-	return &o, nil
+	last.Version, last.Status = order.Version, order.Status
+	order.Changes = []delivery.Change{last}
+	return o, nil
 }
 
-func moment(ms int64) time.Time {
-	if ms == absent {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
-}
-
-func lira(kurus int64) delivery.Money {
-	if kurus == absent {
+func lira(kurus *int64) delivery.Money {
+	if kurus == nil {
 		return delivery.Money{}
 	}
-	return delivery.Money{Minor: kurus, Set: true}
+	return delivery.Money{Minor: *kurus, Set: true}
 }
 
 type pastPage struct {
@@ -140,8 +115,15 @@ type pastPage struct {
 
 // pageOf reads at most limit rows. Those that cannot be understood are counted and logged.
 func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage, err error) {
-	sql, args := s.pageSQL(limit)
-	orders, err := query(ctx, p.archive, sql, args, scanOrder)
+	after := s.after
+	if after == nil {
+		after = &cursor{created: s.until}
+	}
+	orders, err := query(ctx, p.archive, map[string]any{
+		"from": dateText(s.since), "to": dateText(after.created), "since": s.since.UnixMilli(),
+		"account": s.query.Get("account"), "after": after.created.UnixMilli(), "after_order": after.order.String(),
+		"text": s.text, "folded": delivery.FoldName(s.text), "prefix": s.prefix(), "status": s.query.Get("status"), "limit": limit,
+	}, scanOrder, "columns", "orders")
 	var first error
 	for _, o := range orders {
 		if o.unreadable != nil {
@@ -152,7 +134,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 		}
 	}
 	if n := len(orders); n == limit {
-		page.last = &cursor{created: orders[n-1].Created, order: orders[n-1].ID}
+		page.last = cursorOf(orders[n-1].Order)
 	}
 	if page.unread > 0 {
 		p.log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
@@ -160,103 +142,47 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 	return page, err
 }
 
-// pageSQL finds the orders of a page first and reads the other columns of these only. What
-// never changes is compared in PREWHERE, before the versions are, the rest in the latest
-// version. The business days say which partitions are read.
-func (s *search) pageSQL(limit int) (sql string, args []any) {
-	var fixed, latest []string
-	add := func(list *[]string, condition string, named ...any) {
-		*list = append(*list, condition)
-		args = append(args, named...)
-	}
-	until := s.until
-	if s.after != nil {
-		until = s.after.created // what follows is older
-	}
-	add(&fixed, "business_day BETWEEN {from:Date} AND {to:Date}",
-		clickhouse.Named("from", dateText(s.since)), clickhouse.Named("to", dateText(until)))
-	add(&fixed, "created_at >= fromUnixTimestamp64Milli({since:Int64})", clickhouse.Named("since", s.since.UnixMilli()))
-	if !s.account.IsZero() {
-		add(&fixed, "account_id = {account:UUID}", clickhouse.Named("account", s.account.String()))
-	}
-	if s.after != nil {
-		add(&fixed, `(created_at < fromUnixTimestamp64Milli({after:Int64})
-		OR created_at = fromUnixTimestamp64Milli({after:Int64}) AND toUInt128(order_id) < toUInt128({after_order:UUID}))`,
-			clickhouse.Named("after", s.after.created.UnixMilli()), clickhouse.Named("after_order", s.after.order.String()))
-	}
-	if s.text != "" {
-		text := "external_order_id = {text:String} OR external_store_id = {text:String} OR position(" + foldedStore + ", {folded:String}) > 0"
-		if prefix := s.prefix(); prefix != "" {
-			text += " OR startsWith(toString(order_id), {prefix:String})"
-			args = append(args, clickhouse.Named("prefix", prefix))
-		}
-		add(&latest, "("+text+")", clickhouse.Named("text", s.text), clickhouse.Named("folded", delivery.FoldName(s.text)))
-	}
-	if s.open {
-		add(&latest, "status NOT IN ('Delivered', 'Failed', 'Cancelled')")
-	} else if s.status != 0 {
-		add(&latest, "status = {status:String}", clickhouse.Named("status", s.status.String()))
-	}
-	where := ""
-	if len(latest) > 0 {
-		where = "WHERE " + strings.Join(latest, " AND ")
-	}
-	args = append(args, clickhouse.Named("limit", limit), clickhouse.Named("absent", int64(absent)))
-	return `SELECT ` + orderColumns + ` FROM orders
-WHERE (account_id, business_day, order_id) GLOBAL IN (
-	SELECT account_id, business_day, order_id FROM orders
-	PREWHERE ` + strings.Join(fixed, " AND ") + ` ` + where + `
-	` + newestFirst + ` LIMIT {limit:UInt32})
-` + newestFirst, args
-}
-
 // pastOrder is nil when ClickHouse does not have it; errUnreadable as in pastOrder.
 func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (*pastOrder, error) {
-	found, err := query(ctx, p.archive, orderSQL, orderArgs(delivery.AccountID{}, id), scanOrder)
+	found, err := query(ctx, p.archive, orderArgs(delivery.AccountID{}, id), scanOrder, "columns", "order")
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	return found[0], found[0].unreadable
 }
 
-func (p *Pages) pastSteps(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]step, error) {
-	return query(ctx, p.archive, eventsSQL, orderArgs(account, id), func(rows driver.Rows) (s step, err error) {
+func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.Change, error) {
+	return query(ctx, p.archive, orderArgs(o.Account, o.ID), func(rows driver.Rows) (c delivery.Change, err error) {
 		var status string
-		var at int64
-		if err := rows.Scan(&s.Version, &status, &at, (*string)(&s.Failure), (*string)(&s.Cancel)); err != nil {
-			return s, err
+		if err := rows.Scan(&c.Version, &status, &c.At, (*string)(&c.Failure), (*string)(&c.Cancel)); err != nil {
+			return c, err
 		}
-		s.At = moment(at)
-		s.Status, err = delivery.ParseStatus(status)
-		return s, err
-	})
+		c.Status, err = delivery.ParseStatus(status)
+		return c, err
+	}, "events")
 }
 
-func (p *Pages) lateDeliveries(ctx context.Context, account delivery.AccountID, id delivery.OrderID) ([]time.Time, error) {
-	return query(ctx, p.archive, lateSQL, orderArgs(account, id), func(rows driver.Rows) (time.Time, error) {
-		var at int64
-		err := rows.Scan(&at)
-		return moment(at), err
-	})
+func (p *Pages) lateDeliveries(ctx context.Context, o *delivery.Order) ([]time.Time, error) {
+	return query(ctx, p.archive, orderArgs(o.Account, o.ID), func(rows driver.Rows) (at time.Time, err error) {
+		return at, rows.Scan(&at)
+	}, "late")
 }
 
 // attemptDays is how long after its creation events of an order can have been sent.
 const attemptDays = 31
 
-func (p *Pages) pastAttempts(ctx context.Context, account delivery.AccountID, id delivery.OrderID, events []string) ([]ledger.AttemptRecord, error) {
+func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, events []string) ([]ledger.AttemptRecord, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
-	from, _ := creationDays(id)
-	args := []any{clickhouse.Named("account", account.String()), clickhouse.Named("from", dateText(from)),
-		clickhouse.Named("to", dateText(from.AddDate(0, 0, attemptDays))), clickhouse.Named("events", events)}
-	return query(ctx, p.archive, attemptsSQL, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
-		a := ledger.AttemptRecord{OrderID: id.String()}
-		var at int64
+	from, _ := creationDays(o.ID)
+	args := map[string]any{"account": o.Account.String(), "from": dateText(from), "to": dateText(from.AddDate(0, 0, attemptDays)), "events": events}
+	return query(ctx, p.archive, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
+		a := ledger.AttemptRecord{OrderID: o.ID.String()}
 		var number, millis uint32
 		var status uint16
-		err := rows.Scan(&a.EventID, &at, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe)
-		a.At, a.Attempt, a.HTTPStatus, a.Millis = moment(at), int(number), int(status), int64(millis)
+		err := rows.Scan(&a.EventID, &a.At, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe)
+		a.Attempt, a.HTTPStatus, a.Millis = int(number), int(status), int64(millis)
 		return a, err
-	})
+	}, "attempts")
 }

@@ -1,10 +1,10 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -21,25 +21,23 @@ const (
 	refreshedAfterEnd = 25 * time.Hour
 )
 
-// orderView is what Redis and ClickHouse know of an order, for its templates.
+// orderView is what Redis and ClickHouse know of an order.
 type orderView struct {
 	orderRow
 	At   time.Time
 	Lost []string
-	// Record is nil when all comes from ClickHouse.
+	// Record is what Redis has; nil: all comes from ClickHouse.
 	Record           *delivery.Order
 	RedisUnavailable bool
 	Live             bool // the page refreshes itself
 	Tracking         string
+	Position         delivery.Location
+	Map              *svgmap.Map // nil: there is nothing to draw
+	Steps            []stepView
+	Omitted          int         // attempts that are not shown
+	Late             []time.Time // when it is said to have been delivered, reported after its end
 
-	Ordered, Ready, Updated time.Time
-	Position                delivery.Location
-	Map                     *svgmap.Map // nil: there is nothing to draw
-	Steps                   []stepView
-	Omitted                 int         // attempts that are not shown
-	Late                    []time.Time // when it is said to have been delivered, reported after its end
-
-	steps []step
+	steps []delivery.Change
 	store *delivery.Store // nil: not known
 }
 
@@ -50,57 +48,19 @@ var errCannotTell = &delivery.Error{Code: delivery.CodeServiceUnavailable, Retry
 	Message: "whether there is such an order cannot be told right now: it is not among those that can be read"}
 
 func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
-	v, err := p.readOrder(r)
+	id, err := delivery.ParseOrderID(r.PathValue("id"))
 	if err != nil {
+		return errNoOrder
+	}
+	v := &orderView{At: time.Now()}
+	if err := p.findOrder(r.Context(), id, v); err != nil {
 		return err
 	}
+	p.readMore(r.Context(), v)
 	if layout.IsLive(r) {
 		return p.pages.Part(w, r, "order-live", v)
 	}
 	return p.pages.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
-}
-
-func (p *Pages) readOrder(r *http.Request) (*orderView, error) {
-	id, err := delivery.ParseOrderID(r.PathValue("id"))
-	if err != nil {
-		return nil, errNoOrder
-	}
-	v := &orderView{At: time.Now()}
-	if err := p.findOrder(r.Context(), id, v); err != nil {
-		return nil, err
-	}
-	var live, past []ledger.AttemptRecord
-	more := p.reading(r.Context())
-	if v.RedisUnavailable { // it is not waited for again
-		v.Lost = append(v.Lost, "account and store (Redis)", "recent webhook attempts (Redis)")
-	} else {
-		more.part("account and store (Redis)", func(ctx context.Context) error { return p.readNames(ctx, v) })
-		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
-			return p.ledger.Webhooks.Attempts(ctx, v.Account, "")
-		})
-	}
-	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
-		return p.pastAttempts(ctx, v.Account, id, eventIDs(id, v.steps))
-	})
-	if v.Status.Terminal() && v.Status != delivery.Delivered {
-		read(more, "late deliveries (ClickHouse)", &v.Late, func(ctx context.Context) ([]time.Time, error) {
-			return p.lateDeliveries(ctx, v.Account, id)
-		})
-	}
-	v.Lost = append(v.Lost, more.wait()...)
-	v.AccountName = cmp.Or(v.AccountName, "account "+layout.Short(v.Account))
-	if v.store != nil {
-		v.StoreName = v.store.Name
-	}
-	if v.Record != nil {
-		v.draw()
-	}
-	v.Steps, v.Omitted = timeline(id, v.steps, mergeAttempts(id, live, past), v.At)
-	v.Live = v.RedisUnavailable || v.Record != nil && (!v.Status.Terminal() || v.At.Sub(v.Ended) < refreshedAfterEnd && waiting(v.Steps))
-	if p.TrackingURL != nil {
-		v.Tracking = p.TrackingURL(id)
-	}
-	return v, nil
 }
 
 // findOrder looks into Redis, and into ClickHouse for what is not there.
@@ -112,9 +72,8 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	})
 	v.Lost = r.wait()
 	v.RedisUnavailable = len(v.Lost) > 0
-	if o := v.Record; o != nil {
-		v.orderRow, v.steps = rowOf(o), stepsOf(o)
-		v.Ordered, v.Ready, v.Updated = o.OrderedAt, o.ReadyAt, o.UpdatedAt()
+	if v.Order = v.Record; v.Order != nil {
+		v.steps = slices.Concat([]delivery.Change{{Version: 1, Status: delivery.Searching, At: v.CreatedAt}}, v.Changes)
 		return nil
 	}
 	var past *pastOrder
@@ -128,7 +87,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		if err != nil || past == nil {
 			return err
 		}
-		v.steps, err = p.pastSteps(ctx, past.Account, id)
+		v.steps, err = p.pastChanges(ctx, past.Order)
 		return err
 	})
 	v.Lost = append(v.Lost, r.wait()...)
@@ -136,7 +95,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	case unreadable != nil:
 		return unreadable
 	case past != nil:
-		v.orderRow, v.Ordered, v.Ready, v.Updated = past.orderRow, past.Ordered, past.Ready, past.Updated
+		v.orderRow = past.orderRow
 		return nil
 	case len(v.Lost) > 0:
 		return errCannotTell
@@ -144,12 +103,49 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	return errNoOrder
 }
 
+// readMore reads what the page shows around the order.
+func (p *Pages) readMore(ctx context.Context, v *orderView) {
+	var live, past []ledger.AttemptRecord
+	more := p.reading(ctx)
+	if v.RedisUnavailable { // it is not waited for again
+		v.Lost = append(v.Lost, "account and store (Redis)", "recent webhook attempts (Redis)")
+	} else {
+		more.part("account and store (Redis)", func(ctx context.Context) error { return p.readNames(ctx, v) })
+		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+			return p.ledger.Webhooks.Attempts(ctx, v.Account, "")
+		})
+	}
+	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+		return p.pastAttempts(ctx, v.Order, eventIDs(v.ID, v.steps))
+	})
+	if v.Status.Terminal() && v.Status != delivery.Delivered {
+		read(more, "late deliveries (ClickHouse)", &v.Late, func(ctx context.Context) ([]time.Time, error) {
+			return p.lateDeliveries(ctx, v.Order)
+		})
+	}
+	v.Lost = append(v.Lost, more.wait()...)
+	if v.AccountName == "" {
+		v.AccountName = "account " + layout.Short(v.Account)
+	}
+	if v.store != nil {
+		v.StoreName = v.store.Name
+	}
+	if v.Record != nil {
+		v.draw()
+	}
+	v.Steps, v.Omitted = timeline(v.ID, v.steps, mergeAttempts(v.ID, live, past), v.At)
+	v.Live = v.RedisUnavailable || v.Record != nil && (!v.Status.Terminal() || v.At.Sub(v.Ended()) < refreshedAfterEnd && waiting(v.Steps))
+	if p.TrackingURL != nil {
+		v.Tracking = p.TrackingURL(v.ID)
+	}
+}
+
 func (p *Pages) readNames(ctx context.Context, v *orderView) error {
 	a, err := p.ledger.Accounts.Get(ctx, v.Account)
 	if err == nil {
 		v.AccountName = a.Name
 	}
-	store, storeErr := p.ledger.Stores.Get(ctx, v.Account, v.Store)
+	store, storeErr := p.ledger.Stores.Get(ctx, v.Account, v.ExternalStoreID)
 	if storeErr == nil {
 		v.store = store
 	}
@@ -164,46 +160,29 @@ func except(err error, code delivery.Code) error {
 	return err
 }
 
-// Pickup and Dropoff are when they are estimated; zero: not, or not any more.
-func (v *orderView) Pickup() (at time.Time) {
-	if v.Record != nil && !v.Status.Terminal() {
-		at = v.Record.EstimatedPickup()
+// InProgress reports whether Redis has the order and it has not ended.
+func (v *orderView) InProgress() bool { return v.Record != nil && !v.Status.Terminal() }
+
+// Ended is zero before the end.
+func (v *orderView) Ended() (at time.Time) {
+	if v.Status.Terminal() {
+		at = v.UpdatedAt()
 	}
 	return at
 }
 
-func (v *orderView) Dropoff() (at time.Time) {
-	if v.Record != nil && !v.Status.Terminal() {
-		at = v.Record.EstimatedDropoff(v.Record.Version)
-	}
-	return at
-}
-
-// Reported is the status that was reported and is not decided yet; 0: none.
-func (v *orderView) Reported() delivery.Status {
-	if v.Record != nil && !v.Status.Terminal() && v.Record.Reported > v.Status {
-		return v.Record.Reported
-	}
-	return 0
-}
-
-// CancelNote is the note on the last change.
-func (v *orderView) CancelNote() string {
-	if v.Record == nil || len(v.Record.Changes) == 0 {
-		return ""
-	}
-	return v.Record.Changes[len(v.Record.Changes)-1].Note
-}
+// Note is the one on the last change.
+func (v *orderView) Note() string { return v.last().Note }
 
 // draw uses the last position: couriers report it by itself and with their updates.
 func (v *orderView) draw() {
-	v.Position = v.Record.Location
-	for _, c := range v.Record.Changes {
+	v.Position = v.Location
+	for _, c := range v.Changes {
 		if c.Location.At.After(v.Position.At) {
 			v.Position = c.Location
 		}
 	}
-	places := svgmap.Places{Dropoff: &v.Record.Dropoff.Point}
+	places := svgmap.Places{Dropoff: &v.Dropoff.Point}
 	description := "The drop-off"
 	if v.store != nil {
 		places.Store, description = &v.store.Point, "The store and the drop-off"

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -27,13 +29,18 @@ const (
 	firstDays    = 1   // without a text
 	textDays     = 7   // with one
 	mostAccounts = 200 // that are offered to choose from
+	longest      = 366 // days
 )
 
-var periods = []int{1, 7, 30, 90, 366}
+var periods = []struct {
+	days int
+	name string
+}{{1, "last 24 hours"}, {7, "last 7 days"}, {30, "last 30 days"}, {90, "last 90 days"}, {longest, "last year"}}
 
 const openStatus = "open"
 
 type search struct {
+	query   url.Values         // as it leads to this search again, without after
 	text    string             // order id's beginning, external order id, store id, or part of a store's name; empty: all
 	account delivery.AccountID // zero: all
 	status  delivery.Status    // 0: all
@@ -46,44 +53,49 @@ type search struct {
 
 // parseSearch reads the parameters. Wrong ones are refused by name; the rest stands.
 func parseSearch(q url.Values, now time.Time) (*search, error) {
-	s := &search{text: clean(q.Get("q")), until: now.Add(24 * time.Hour), days: firstDays}
-	if s.text != "" {
+	f := layout.Filters{Values: url.Values{}}
+	for _, name := range []string{"q", "account", "status", "days", "after"} {
+		f.Set(name, clean(q.Get(name)))
+	}
+	s := &search{query: f.Values, until: now.Add(24 * time.Hour), days: firstDays}
+	if f.Get("q") != "" {
 		s.days = textDays
 	}
-	f := layout.Filters{Values: url.Values{}}
-	if utf8.RuneCountInString(s.text) > mostText {
-		f.Refuse("q", fmt.Sprintf("must have at most %d characters", mostText))
-		s.text = ""
-	}
-	var err error
-	if text := clean(q.Get("account")); text != "" {
-		if s.account, err = delivery.ParseAccountID(text); err != nil {
-			f.Refuse("account", "must be an account's id, a UUID of 36 characters")
+	f.Read("q", fmt.Sprintf("must have at most %d characters", mostText), func(text string) error {
+		if utf8.RuneCountInString(text) > mostText {
+			return errors.New("too long")
 		}
-	}
-	switch text := q.Get("status"); text {
-	case "":
-	case openStatus:
-		s.open = true
-	default:
-		if s.status, err = delivery.ParseStatus(text); err != nil {
-			f.Refuse("status", "is no status of an order")
+		s.text = text
+		return nil
+	})
+	f.Read("account", "must be an account's id, a UUID of 36 characters", func(text string) (err error) {
+		s.account, err = delivery.ParseAccountID(text)
+		return err
+	})
+	f.Read("status", "is no status of an order", func(text string) (err error) {
+		if s.open = text == openStatus; !s.open {
+			s.status, err = delivery.ParseStatus(text)
 		}
-	}
-	if text := q.Get("days"); text != "" {
-		if days, err := strconv.Atoi(text); err != nil || days < 1 || days > periods[len(periods)-1] {
-			f.Refuse("days", fmt.Sprintf("must be a number of days, 1 to %d", periods[len(periods)-1]))
-		} else {
+		return err
+	})
+	f.Read("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), func(text string) error {
+		days, err := strconv.Atoi(text)
+		if err == nil && (days < 1 || days > longest) {
+			err = strconv.ErrRange
+		}
+		if err == nil {
 			s.days = days
 		}
-	}
-	if text := q.Get("after"); text != "" {
-		if s.after, err = parseCursor(text); err != nil {
-			f.Refuse("after", "is no place in this list; begin again without it")
-		}
-	}
+		return err
+	})
+	f.Read("after", "is no place in this list; begin again without it", func(text string) (err error) {
+		s.after, err = parseCursor(text)
+		return err
+	})
+	f.Set("days", strconv.Itoa(s.days))
+	f.Del("after")
 	s.since = now.Add(-time.Duration(s.days) * 24 * time.Hour)
-	return s, layout.Invalid("this search cannot be understood", f.Faults...)
+	return s, f.Err()
 }
 
 // clean removes what copying brings along: control characters, and space and invisible
@@ -117,38 +129,18 @@ func (s *search) prefix() string {
 	return strings.ToLower(strings.TrimSuffix(s.text, "…"))
 }
 
-// holds reports whether a row belongs to what is looked for, the text and the
+// holds reports whether an order belongs to what is looked for, the text and the
 // period aside: those of Redis are found by the whole external id, however old.
-func (s *search) holds(o *orderRow) bool {
-	switch {
-	case !s.account.IsZero() && o.Account != s.account,
-		s.status != 0 && o.Status != s.status,
-		s.open && o.Status.Terminal(),
-		s.after != nil && !s.after.before(o):
-		return false
-	}
-	return true
+func (s *search) holds(o *delivery.Order) bool {
+	return (s.account.IsZero() || o.Account == s.account) && (s.status == 0 || o.Status == s.status) &&
+		!(s.open && o.Status.Terminal()) && (s.after == nil || s.after.before(o))
 }
 
 func (s *search) address(after *cursor) string {
-	q := url.Values{"q": {s.text}, "status": {s.statusValue()}, "days": {strconv.Itoa(s.days)}}
-	if !s.account.IsZero() {
-		q.Set("account", s.account.String())
+	if after == nil {
+		return layout.Address("/orders", s.query)
 	}
-	if after != nil {
-		q.Set("after", after.String())
-	}
-	return layout.Address("/orders", q)
-}
-
-func (s *search) statusValue() string {
-	switch {
-	case s.open:
-		return openStatus
-	case s.status != 0:
-		return s.status.String()
-	}
-	return ""
+	return layout.Address("/orders", layout.With(s.query, "after", after.String()))
 }
 
 type cursor struct {
@@ -156,9 +148,11 @@ type cursor struct {
 	order   delivery.OrderID
 }
 
-// before reports whether a row comes after the cursor's in the list.
-func (c *cursor) before(o *orderRow) bool {
-	if created := o.Created.UnixMilli() - c.created.UnixMilli(); created != 0 {
+func cursorOf(o *delivery.Order) *cursor { return &cursor{created: o.CreatedAt, order: o.ID} }
+
+// before reports whether an order comes after the cursor's in the list.
+func (c *cursor) before(o *delivery.Order) bool {
+	if created := o.CreatedAt.UnixMilli() - c.created.UnixMilli(); created != 0 {
 		return created < 0
 	}
 	return o.ID.String() < c.order.String()
@@ -182,78 +176,62 @@ func parseCursor(text string) (*cursor, error) {
 }
 
 type orderRow struct {
-	ID                 delivery.OrderID
-	External           string
-	Account            delivery.AccountID
-	AccountName        string
-	Store, StoreName   string // StoreName is empty while it is not known
-	Fleet              delivery.FleetID
-	FleetName          string
-	Status             delivery.Status
-	Failure            delivery.FailureReason
-	Cancel             delivery.CancelReason // empty: the vendor gave none
-	Created, Ended     time.Time             // Ended is zero before the end
-	Payment            delivery.PaymentType
-	Amount, Collection delivery.Money
+	*delivery.Order
+	AccountName, StoreName string // StoreName is empty while it is not known
 }
 
-func rowOf(o *delivery.Order) orderRow {
-	row := orderRow{ID: o.ID, External: o.ExternalOrderID, Account: o.Account, Store: o.ExternalStoreID,
-		Fleet: o.Fleet.ID, FleetName: o.Fleet.Name, Created: o.CreatedAt,
-		Payment: o.Payment.Type, Amount: o.OrderAmount, Collection: o.Payment.CollectionAmount}
-	row.update(o)
-	return row
-}
-
-func (o *orderRow) update(from *delivery.Order) {
-	o.Status = from.Status
-	if n := len(from.Changes); n > 0 {
-		o.Failure, o.Cancel = from.Changes[n-1].Failure, from.Changes[n-1].Cancel
-		if from.Status.Terminal() {
-			o.Ended = from.Changes[n-1].At
-		}
+// last is the last change; a zero one: none.
+func (o orderRow) last() (c delivery.Change) {
+	if n := len(o.Changes); n > 0 {
+		c = o.Changes[n-1]
 	}
+	return c
 }
 
 // Reason is why the order ended; empty when it was delivered or has not ended.
-func (o *orderRow) Reason() string {
-	if o.Status == delivery.Cancelled && o.Cancel == "" {
+func (o orderRow) Reason() string {
+	last := o.last()
+	if o.Status == delivery.Cancelled && last.Cancel == "" {
 		return "no reason given"
 	}
-	return string(o.Failure) + string(o.Cancel)
+	return string(last.Failure) + string(last.Cancel)
 }
-
-func (o *orderRow) StorePath() string { return layout.StorePath(o.Account, o.Store, "") }
 
 // ToCollect is what the courier was told to collect: nothing of a prepaid order;
 // not known without a payment type or an amount.
-func (o *orderRow) ToCollect() delivery.Money {
-	switch o.Payment {
+func (o orderRow) ToCollect() delivery.Money {
+	switch o.Payment.Type {
 	case delivery.Prepaid:
 		return delivery.Money{Set: true}
 	case delivery.PaymentUnknown:
 		return delivery.Money{}
 	default:
-		return o.Collection
+		return o.Payment.CollectionAmount
 	}
 }
 
-func (o *orderRow) store() ledger.StoreName {
-	return ledger.StoreName{Account: o.Account, ExternalID: o.Store}
+func (o orderRow) store() ledger.StoreName {
+	return ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
 }
 
-type found struct {
-	rows   []orderRow
-	next   *cursor // nil: there are no more
-	lost   []string
-	past   bool // ClickHouse was read
-	unread int  // rows of it that cannot be understood
+type ordersView struct {
+	Text, Account               string
+	Accounts, Statuses, Periods []layout.Choice // Accounts nil: too many, the id is typed
+	Rows                        []orderRow
+	Lost                        []string
+	Past                        bool   // ClickHouse was read
+	Unread                      int    // rows of it that this program cannot understand
+	Next, First                 string // addresses; empty: there is none
+	Longer                      string // the same search over a longer period
+	LongerName                  string
+	Period                      string // in which was searched
+	Filtered                    bool
 }
 
-func (p *Pages) find(ctx context.Context, s *search) *found {
+// find reads the rows of a page.
+func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 	var live []*delivery.Order
 	var past pastPage
-	f := new(found)
 	r := p.reading(ctx)
 	if s.text != "" {
 		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
@@ -262,39 +240,41 @@ func (p *Pages) find(ctx context.Context, s *search) *found {
 	}
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
 		past, err = p.pageOf(ctx, s, pageRows+1)
-		f.past = err == nil
+		v.Past = err == nil
 		return err
 	})
-	f.lost, f.unread = r.wait(), past.unread
+	v.Lost, v.Unread = r.wait(), past.unread
 	var rows []orderRow
 	for _, o := range live {
-		rows = append(rows, rowOf(o))
+		rows = append(rows, orderRow{Order: o})
 	}
-	f.rows, f.next = s.merge(append(rows, past.rows...))
-	if f.next == nil && past.unread > 0 && past.last != nil {
+	var next *cursor
+	v.Rows, next = s.merge(append(rows, past.rows...))
+	if next == nil && past.unread > 0 && past.last != nil {
 		// Fewer rows than a page: the list goes on behind the last that was read.
-		f.next = past.last
-		f.rows = slices.DeleteFunc(f.rows, func(o orderRow) bool { return f.next.before(&o) })
+		next = past.last
+		v.Rows = slices.DeleteFunc(v.Rows, func(o orderRow) bool { return next.before(o.Order) })
 	}
-	return f
+	if next != nil {
+		v.Next = s.address(next)
+	}
 }
 
 // merge sorts the rows, keeps the first of each order, and cuts them to a page.
 func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 	known := map[delivery.OrderID]bool{}
 	for _, o := range all {
-		if !known[o.ID] && s.holds(&o) {
+		if !known[o.ID] && s.holds(o.Order) {
 			known[o.ID] = true
 			rows = append(rows, o)
 		}
 	}
 	slices.SortFunc(rows, func(a, b orderRow) int {
-		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.ID.String(), a.ID.String()))
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID.String(), a.ID.String()))
 	})
 	if len(rows) > pageRows {
 		rows = rows[:pageRows:pageRows]
-		last := &rows[pageRows-1]
-		next = &cursor{created: last.Created, order: last.ID}
+		next = cursorOf(rows[pageRows-1].Order)
 	}
 	return rows, next
 }
@@ -312,9 +292,9 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	kept := rows[:0]
 	for i, o := range orders {
 		if o != nil {
-			rows[i].update(o)
+			rows[i].Order = o
 		}
-		if s.holds(&rows[i]) {
+		if s.holds(rows[i].Order) {
 			kept = append(kept, rows[i])
 		}
 	}
@@ -323,108 +303,76 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 
 // storeNames reads the names that rows of Redis lack.
 func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
-	var nameless []ledger.StoreName
-	for i := range rows {
-		if rows[i].StoreName == "" {
-			nameless = append(nameless, rows[i].store())
+	nameless := map[ledger.StoreName]bool{}
+	for _, o := range rows {
+		if o.StoreName == "" {
+			nameless[o.store()] = true
 		}
 	}
 	if len(nameless) == 0 {
 		return nil, nil
 	}
-	stores, _, err := p.ledger.Stores.GetAll(ctx, nameless) // one that cannot be read has no name
+	stores, _, err := p.ledger.Stores.GetAll(ctx, slices.Collect(maps.Keys(nameless))) // one that cannot be read has no name
 	return stores, err
-}
-
-type ordersView struct {
-	Text, Account               string
-	Accounts, Statuses, Periods []layout.Choice // Accounts nil: too many, the id is typed
-	Rows                        []orderRow
-	Lost                        []string
-	Past                        bool   // ClickHouse was read
-	Unread                      int    // rows of it that this program cannot understand
-	Next, First                 string // addresses; empty: there is none
-	Longer                      string // the same search over a longer period
-	LongerName                  string
-	Period                      string // in which was searched
-	Filtered                    bool
 }
 
 func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	s, refused := parseSearch(r.URL.Query(), time.Now())
-	f := &found{past: true}
+	v := &ordersView{Text: s.text, Account: clean(r.URL.Query().Get("account")), Past: true}
 	if refused == nil {
 		if id, ok := s.named(); ok {
 			http.Redirect(w, r, "/orders/"+id.String(), http.StatusFound)
 			return nil
 		}
-		f = p.find(r.Context(), s)
+		p.find(r.Context(), s, v)
 	}
-	var names accountNames
+	var names layout.Names
 	var stores map[ledger.StoreName]*delivery.Store
-	shown := slices.Clone(f.rows)
+	shown := slices.Clone(v.Rows)
 	more := p.reading(r.Context())
-	read(more, "names of accounts", &names, p.accountNames)
-	if len(f.rows) > 0 {
+	read(more, "names of accounts", &names, p.lists.AccountNames)
+	if len(shown) > 0 {
 		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
 			return p.storeNames(ctx, shown)
 		})
-		read(more, "present states (Redis)", &f.rows, func(ctx context.Context) ([]orderRow, error) { return p.refresh(ctx, s, f.rows) })
+		read(more, "present states (Redis)", &v.Rows, func(ctx context.Context) ([]orderRow, error) { return p.refresh(ctx, s, v.Rows) })
 	}
-	f.lost = append(f.lost, more.wait()...)
-	for i := range f.rows {
-		o := &f.rows[i]
-		if o.AccountName = names.of(o.Account); o.StoreName == "" && stores[o.store()] != nil {
+	v.Lost = append(v.Lost, more.wait()...)
+	for i := range v.Rows {
+		o := &v.Rows[i]
+		if o.AccountName = names.Of(o.Account, "account "); o.StoreName == "" && stores[o.store()] != nil {
 			o.StoreName = stores[o.store()].Name
 		}
 	}
-	v := s.view(f, names)
-	v.Account = clean(r.URL.Query().Get("account"))
+	s.offer(v, names)
 	return p.pages.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
-func (s *search) view(f *found, names accountNames) *ordersView {
-	v := &ordersView{Text: s.text, Rows: f.rows, Lost: f.lost, Past: f.past, Unread: f.unread, Period: periodName(s.days),
-		Filtered: s.text != "" || !s.account.IsZero() || s.statusValue() != ""}
-	s.offer(v, names)
-	if f.next != nil {
-		v.Next = s.address(f.next)
-	}
+// offer adds what else can be searched for.
+func (s *search) offer(v *ordersView, names layout.Names) {
+	status := s.query.Get("status")
+	v.Filtered = s.text != "" || !s.account.IsZero() || status != ""
 	if s.after != nil {
 		v.First = s.address(nil)
 	}
-	if i := slices.IndexFunc(periods, func(days int) bool { return days > s.days }); i >= 0 {
-		longer := *s
-		longer.days = periods[i]
-		v.Longer, v.LongerName = longer.address(nil), periodName(periods[i])
-	}
-	return v
-}
-
-func (s *search) offer(v *ordersView, names accountNames) {
-	if names != nil && len(names) <= mostAccounts {
-		v.Accounts = slices.Insert(layout.Choices(names, s.account), 0, layout.Choice{Name: "all", Chosen: s.account.IsZero()})
-	}
-	status := s.statusValue()
-	v.Statuses = []layout.Choice{{Name: "all", Chosen: status == ""}, {Value: openStatus, Name: "in progress", Chosen: s.open}}
+	v.Accounts = names.Choices(s.query.Get("account"), mostAccounts)
+	v.Statuses = []layout.Choice{{Value: openStatus, Name: "in progress", Chosen: s.open}}
 	for one := delivery.Searching; one <= delivery.Cancelled; one++ {
 		v.Statuses = append(v.Statuses, layout.Choice{Value: one.String(), Name: one.String(), Chosen: status == one.String()})
 	}
-	offered := periods
-	if !slices.Contains(periods, s.days) {
-		offered = append(slices.Clone(periods), s.days)
+	v.Period = fmt.Sprintf("last %d days", s.days)
+	known := false
+	for _, one := range periods {
+		days := strconv.Itoa(one.days)
+		v.Periods = append(v.Periods, layout.Choice{Value: days, Name: one.name, Chosen: one.days == s.days})
+		if one.days == s.days {
+			v.Period, known = one.name, true
+		}
+		if one.days > s.days && v.Longer == "" {
+			v.Longer, v.LongerName = layout.Address("/orders", layout.With(s.query, "days", days)), one.name
+		}
 	}
-	for _, days := range offered {
-		v.Periods = append(v.Periods, layout.Choice{Value: strconv.Itoa(days), Name: periodName(days), Chosen: days == s.days})
+	if !known {
+		v.Periods = append(v.Periods, layout.Choice{Value: strconv.Itoa(s.days), Name: v.Period, Chosen: true})
 	}
-}
-
-func periodName(days int) string {
-	switch days {
-	case 1:
-		return "last 24 hours"
-	case 366:
-		return "last year"
-	}
-	return fmt.Sprintf("last %d days", days)
 }

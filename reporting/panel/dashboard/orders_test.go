@@ -194,17 +194,17 @@ func TestOrders_ShowWhatIsCollected(t *testing.T) {
 	t.Parallel()
 	set := func(n int64) delivery.Money { return delivery.Money{Minor: n, Set: true} }
 	for name, c := range map[string]struct {
-		order orderRow
+		order delivery.OrderDraft
 		want  delivery.Money
 	}{
-		"less than the order":     {orderRow{Payment: delivery.Cash, Amount: set(10000), Collection: set(8000)}, set(8000)},
-		"no order amount":         {orderRow{Payment: delivery.Card, Collection: set(4550)}, set(4550)},
-		"no amount":               {orderRow{Payment: delivery.Cash, Amount: set(10000)}, delivery.Money{}},
-		"prepaid":                 {orderRow{Payment: delivery.Prepaid, Amount: set(10000)}, set(0)},
-		"prepaid, with an amount": {orderRow{Payment: delivery.Prepaid, Collection: set(10000)}, set(0)},
-		"no payment type":         {orderRow{Amount: set(10000), Collection: set(10000)}, delivery.Money{}},
+		"less than the order":     {delivery.OrderDraft{OrderAmount: set(10000), Payment: delivery.Payment{Type: delivery.Cash, CollectionAmount: set(8000)}}, set(8000)},
+		"no order amount":         {delivery.OrderDraft{Payment: delivery.Payment{Type: delivery.Card, CollectionAmount: set(4550)}}, set(4550)},
+		"no amount":               {delivery.OrderDraft{OrderAmount: set(10000), Payment: delivery.Payment{Type: delivery.Cash}}, delivery.Money{}},
+		"prepaid":                 {delivery.OrderDraft{OrderAmount: set(10000), Payment: delivery.Payment{Type: delivery.Prepaid}}, set(0)},
+		"prepaid, with an amount": {delivery.OrderDraft{Payment: delivery.Payment{Type: delivery.Prepaid, CollectionAmount: set(10000)}}, set(0)},
+		"no payment type":         {delivery.OrderDraft{OrderAmount: set(10000), Payment: delivery.Payment{CollectionAmount: set(10000)}}, delivery.Money{}},
 	} {
-		if got := c.order.ToCollect(); got != c.want {
+		if got := (orderRow{Order: &delivery.Order{OrderDraft: c.order}}).ToCollect(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

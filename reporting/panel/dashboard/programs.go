@@ -68,24 +68,10 @@ func (p *Pages) programs() []readiness {
 	return make([]readiness, len(p.Programs))
 }
 
-func (s *seen) programConcerns() (list []concern) {
-	for _, r := range s.programs {
-		if r.wrong == nil {
-			continue
-		}
-		c := concern{State: "unavailable", Tone: "bad", Subject: r.name, Since: r.since, Note: "It does not answer on its private listener."}
-		if why, ok := strings.CutPrefix(r.wrong.Error(), "not ready: "); ok {
-			c.State, c.Note = "not ready", why
-		}
-		list = append(list, c)
-	}
-	return list
-}
-
-// answering are the names of what answers, for a page with nothing else to say.
-func (s *seen) answering() string {
+// Answering are the names of what answers, for a page with nothing else to say.
+func (s *seen) Answering() string {
 	names := []string{"Redis"}
-	if s.history {
+	if s.History {
 		names = append(names, "ClickHouse")
 	}
 	for _, r := range s.programs {

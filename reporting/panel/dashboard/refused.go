@@ -1,12 +1,11 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -40,34 +39,24 @@ func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error)
 
 func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	v := &refusedView{Fleet: r.URL.Query().Get("fleet"), Finance: auth.IdentityOf(r.Context()).Roles.Include(auth.Finance)}
+	query := layout.FiltersOf(r, "fleet")
 	var only delivery.FleetID
-	var refused error
-	if v.Fleet != "" {
-		var err error
-		if only, err = delivery.ParseFleetID(v.Fleet); err != nil {
-			refused = layout.Invalid("this filter cannot be understood", delivery.FieldError{Field: "fleet", Message: "must be a fleet's id, a UUID of 36 characters"})
-		}
-	}
+	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
+		only, err = delivery.ParseFleetID(text)
+		return err
+	})
 	var updates []ledger.RefusedUpdate
-	var fleets []*delivery.Fleet
-	var accounts accountNames
+	var fleets, accounts layout.Names
 	parts := p.reading(r.Context())
 	parts.part("refused updates", func(ctx context.Context) (err error) {
 		updates, err = p.readRefused(ctx)
 		v.Read = err == nil
 		return err
 	})
-	read(parts, "names of fleets", &fleets, p.fleets)
-	read(parts, "names of accounts", &accounts, p.accountNames)
+	read(parts, "names of fleets", &fleets, p.lists.FleetNames)
+	read(parts, "names of accounts", &accounts, p.lists.AccountNames)
 	v.Lost = parts.wait()
-	names := map[delivery.FleetID]string{}
-	for _, f := range fleets {
-		names[f.ID] = f.Name
-	}
-	if !only.IsZero() && names[only] == "" {
-		names[only] = "fleet " + layout.Short(only)
-	}
-	v.Fleets = slices.Insert(layout.Choices(names, only), 0, layout.Choice{Name: "all", Chosen: only.IsZero()})
+	v.Fleets = fleets.Choices(query.Get("fleet"), math.MaxInt)
 	for _, u := range updates {
 		if !only.IsZero() && u.Update.Fleet != only {
 			continue
@@ -75,13 +64,13 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		if v.More = len(v.Rows) == entriesShown; v.More {
 			break
 		}
-		row := refusedRow{RefusedUpdate: u, FleetName: cmp.Or(names[u.Update.Fleet], "fleet "+layout.Short(u.Update.Fleet))}
+		row := refusedRow{RefusedUpdate: u, FleetName: fleets.Of(u.Update.Fleet, "fleet ")}
 		if !u.Account.IsZero() {
-			row.AccountName = accounts.of(u.Account)
+			row.AccountName = accounts.Of(u.Account, "account ")
 		}
 		v.Rows = append(v.Rows, row)
 	}
-	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: refused, Data: v})
+	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: query.Err(), Data: v})
 }
 
 // Unreadable reports that no more than the time and the reason are known.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -24,31 +23,10 @@ const (
 	retriedFor = 24 * time.Hour
 )
 
-type step struct {
-	Version uint64
-	Status  delivery.Status
-	At      time.Time
-	Failure delivery.FailureReason
-	Cancel  delivery.CancelReason
-	Note    string
-	Courier delivery.Courier // zero: nobody, or not known any more
-}
-
-// event reports whether the step sent a webhook: all but the creation.
-func (s *step) event() bool { return delivery.Sequence(s.Version) > 1 }
-
-func stepsOf(o *delivery.Order) []step {
-	steps := []step{{Version: 1, Status: delivery.Searching, At: o.CreatedAt}}
-	for _, c := range o.Changes {
-		steps = append(steps, step{Version: c.Version, Status: c.Status, At: c.At, Failure: c.Failure,
-			Cancel: c.Cancel, Note: c.Note, Courier: c.Courier})
-	}
-	return steps
-}
-
-func eventIDs(id delivery.OrderID, steps []step) (events []string) {
+// eventIDs are those of all steps but the creation, which sends no webhook.
+func eventIDs(id delivery.OrderID, steps []delivery.Change) (events []string) {
 	for _, s := range steps {
-		if s.event() {
+		if delivery.Sequence(s.Version) > 1 {
 			events = append(events, delivery.EventID(id, s.Version))
 		}
 	}
@@ -56,48 +34,15 @@ func eventIDs(id delivery.OrderID, steps []step) (events []string) {
 }
 
 type stepView struct {
-	step
+	delivery.Change
 	After    string // since the creation
 	EventID  string // empty: the step sends no event
-	Attempts []attemptView
-	Omitted  int // older ones that are not shown
-	State    string
-	Tone     string
+	Attempts []ledger.AttemptRecord
+	Omitted  int       // older ones that are not shown
+	State    string    // the last attempt's; without one: new, or none when the event is old
 	NextAt   time.Time // zero: nothing is planned, as far as is known
 	// Due: the time is past, and the breaker or another event of the queue comes first.
 	Due bool
-}
-
-type attemptView struct {
-	ledger.AttemptRecord
-	ID string // on the page
-}
-
-func (a *attemptView) StateName() string {
-	switch a.State {
-	case "retrying":
-		return "failed"
-	case "undelivered":
-		return "given up"
-	case "notSent":
-		return "not sent"
-	}
-	return a.State
-}
-
-// Sent reports whether anything went out at all.
-func (a *attemptView) Sent() bool { return a.State != "notSent" }
-
-// Result is the answer's status, and what else went wrong.
-func (a *attemptView) Result() string {
-	status := ""
-	if a.HTTPStatus != 0 {
-		status = fmt.Sprintf("HTTP %d", a.HTTPStatus)
-	}
-	if a.Error == "" || a.Error == fmt.Sprintf("status: %d", a.HTTPStatus) {
-		return status
-	}
-	return strings.TrimSpace(status + " " + a.Error)
 }
 
 // mergeAttempts are the attempts of an order's events from Redis and ClickHouse,
@@ -124,7 +69,7 @@ func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all 
 }
 
 // timeline puts the attempts beside their steps; those of lost steps are omitted.
-func timeline(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
+func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
 	byEvent := map[string][]ledger.AttemptRecord{}
 	for _, a := range attempts {
 		byEvent[a.EventID] = append(byEvent[a.EventID], a)
@@ -132,13 +77,13 @@ func timeline(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord
 	views, omitted = make([]stepView, len(steps)), len(attempts)
 	for i, s := range steps {
 		v := &views[i]
-		v.step = s
+		v.Change = s
 		if i > 0 {
 			v.After = layout.Span(max(s.At.Sub(steps[0].At), 0))
 		}
-		if s.event() {
+		if delivery.Sequence(s.Version) > 1 {
 			v.EventID = delivery.EventID(id, s.Version)
-			v.take(byEvent[v.EventID], i, now)
+			v.take(byEvent[v.EventID], now)
 			omitted -= len(byEvent[v.EventID])
 		}
 	}
@@ -146,30 +91,24 @@ func timeline(id delivery.OrderID, steps []step, attempts []ledger.AttemptRecord
 	return views, omitted
 }
 
-func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Time) {
-	if n := len(attempts) - attemptsOfEvent; n > 0 {
-		attempts, s.Omitted = attempts[n:], n
-	}
-	for i, a := range attempts {
-		s.Attempts = append(s.Attempts, attemptView{a, fmt.Sprintf("answer-%d-%d", number, i+s.Omitted)})
-	}
-	if len(attempts) == 0 {
-		s.State, s.Tone = "without a recorded attempt", "quiet"
-		if now.Sub(s.At) < refreshedAfterEnd {
-			s.State = "not sent yet"
-		}
+func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
+	s.Omitted = max(len(attempts)-attemptsOfEvent, 0)
+	s.Attempts = attempts[s.Omitted:]
+	switch {
+	case len(attempts) > 0:
+	case now.Sub(s.At) < refreshedAfterEnd:
+		s.State = "new"
+		return
+	default:
+		s.State = "none"
 		return
 	}
-	last := &s.Attempts[len(attempts)-1]
-	s.State, s.Tone = last.StateName(), layout.Tone(last.State)
-	if last.State == "retrying" {
-		s.State = "to be tried again"
-		switch late := now.Sub(last.NextAt); {
-		case last.NextAt.IsZero():
-		case late < 0:
+	last := attempts[len(attempts)-1]
+	s.State = last.State
+	if late := now.Sub(last.NextAt); last.State == "retrying" && !last.NextAt.IsZero() {
+		s.Due = late >= 0 && late < retriedFor
+		if late < 0 {
 			s.NextAt = last.NextAt
-		case late < retriedFor:
-			s.Due = true
 		}
 	}
 }
@@ -177,16 +116,16 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, number int, now time.Ti
 // waiting reports whether an event is still to be delivered.
 func waiting(steps []stepView) bool {
 	return slices.ContainsFunc(steps, func(s stepView) bool {
-		return s.EventID != "" && (len(s.Attempts) == 0 || s.Attempts[len(s.Attempts)-1].State == "retrying")
+		return s.State == "new" || s.State == "none" || s.State == "retrying"
 	})
 }
 
 // cutAnswers keeps the page small, whatever receivers answer.
 func cutAnswers(steps []stepView) {
 	left := answersOfPage
-	for i := len(steps) - 1; i >= 0; i-- {
-		for j := len(steps[i].Attempts) - 1; j >= 0; j-- {
-			a := &steps[i].Attempts[j]
+	for _, s := range slices.Backward(steps) {
+		for j := len(s.Attempts) - 1; j >= 0; j-- {
+			a := &s.Attempts[j]
 			size := len(template.HTMLEscapeString(a.Answer))
 			if size > left && len(a.Answer) > shortAnswer {
 				a.Answer = strings.ToValidUTF8(a.Answer[:shortAnswer], "") + "…"

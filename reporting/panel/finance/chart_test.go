@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 
@@ -57,8 +58,7 @@ func TestOutcomes_ShowTheLargestFleetsAndTheRestTogether(t *testing.T) {
 			o.Pieces = append(o.Pieces, reports.Piece{By: []string{fmt.Sprintf("fleet-%02d", i), ""}, Summary: reports.Summary{Rows: 1, Totals: totals}})
 		}
 	}
-	known := &directory{}
-	known.Fleets.add("fleet-29", "Hızlı Kurye")
+	known := &directory{Fleets: layout.Names{"fleet-29": "Hızlı Kurye"}}
 	c := outcomes(o, known)
 	if len(c.Labels) != maxFleets || c.Labels[0] != "Hızlı Kurye" || c.Labels[maxFleets-1] != "19 others" {
 		t.Errorf("%q", c.Labels)

@@ -34,16 +34,13 @@ type controlView struct {
 	Digests     []digest
 	// Reconcile is the command that compares the period with Redis.
 	Reconcile string
-	// Empty: the period has no orders; Future: it has not begun.
-	Empty, Future bool
-	Unknown       *delivery.FieldError
-	// Last is when Redis and ClickHouse were compared; nil: never, or not known.
-	Last *archive.Reconciliation
+	Empty     bool                    // the period has no orders
+	Last      *archive.Reconciliation // when Redis and ClickHouse were compared; nil: never, or not known
 }
 
 type difference struct{ Line, Figure, Is, Compared, ShouldBe string }
 
-type digest struct{ Report, Title, SHA256, Address string }
+type digest struct{ Title, SHA256, Address string }
 
 func (p *Pages) readControl(ctx context.Context, v *view) error {
 	lines, err := p.controlLines(ctx, v.Filters.params)
@@ -53,7 +50,6 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	v.Stores = p.stores(ctx, v.Filters.params.Account)
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
-	v.Control.Future, v.Control.Unknown = v.Future, v.Unknown
 	v.Control.Last = p.lastReconciled(ctx)
 	v.Table = newTable(control, v.known, nil)
 	v.Table.fill(lines)
@@ -110,15 +106,11 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 		}
 		r, found := reports.Find(line[control.Column("line")].Text)
 		if sum := line[control.Column("sha256")].Text; found && sum != "" {
-			c.Digests = append(c.Digests, digest{Report: r.Name, Title: r.Title, SHA256: sum,
-				Address: plainAddress(r, f.Typed)})
+			c.Digests = append(c.Digests, digest{Title: r.Title, SHA256: sum,
+				Address: address(downloadPath(r, reports.CSVPlain), f.Typed) + "&plain=1"})
 		}
 	}
 	return c
-}
-
-func plainAddress(r *reports.Report, v reports.Values) string {
-	return address(downloadPath(r, reports.CSVPlain), v) + "&plain=1" // the period is always given
 }
 
 // differencesOf compares what was created with the order ledger, everything else with

@@ -1,8 +1,8 @@
 package finance
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -19,15 +19,12 @@ const (
 	directoryTimeout = 2 * time.Second
 	// maxChoices is how many names a page lists; beyond that a name is typed.
 	maxChoices = 100
+	// maxStores is among how many similar stores one is looked for.
+	maxStores = 1000
 )
 
-// parties are all there are, by name; empty while Redis is unavailable.
-type parties struct {
-	all   []layout.Choice
-	names map[string]string // by id
-}
-
-type directory struct{ Accounts, Fleets parties }
+// directory has the names of all there are; they are empty while Redis is unavailable.
+type directory struct{ Accounts, Fleets layout.Names }
 
 // directory reads the names. What cannot be read is empty, and said in the log.
 func (p *Pages) directory(ctx context.Context) *directory {
@@ -35,21 +32,13 @@ func (p *Pages) directory(ctx context.Context) *directory {
 	defer cancel()
 	var d directory
 	var group errgroup.Group
-	group.Go(func() error {
-		accounts, err := p.ledger.Accounts.List(ctx)
-		for _, a := range accounts {
-			d.Accounts.add(a.ID.String(), a.Name)
-		}
+	group.Go(func() (err error) {
+		d.Accounts, err = p.lists.AccountNames(ctx)
 		return err
 	})
-	group.Go(func() error {
-		if err := p.ledger.Fleets.Load(ctx); err != nil && p.ledger.Fleets.Snapshot() == nil {
-			return err
-		}
-		for _, f := range p.ledger.Fleets.Snapshot().All() {
-			d.Fleets.add(f.ID.String(), f.Name)
-		}
-		return nil
+	group.Go(func() (err error) {
+		d.Fleets, err = p.lists.FleetNames(ctx)
+		return err
 	})
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		p.log.Warn("names cannot be read; the filters take ids", "error", err)
@@ -57,54 +46,9 @@ func (p *Pages) directory(ctx context.Context) *directory {
 	return &d
 }
 
-func (ps *parties) add(id, name string) {
-	if ps.names == nil {
-		ps.names = map[string]string{}
-	}
-	ps.all = append(ps.all, layout.Choice{Value: id, Name: name})
-	ps.names[id] = name
-}
-
-// name is that of an id; the id itself when nothing is known of it.
-func (ps *parties) name(id string) string {
-	if name := ps.names[id]; name != "" {
-		return name
-	}
-	return id
-}
-
-// labelOr is the name of an id, else the one that it had, else its beginning.
-func (ps *parties) labelOr(id, earlier string) string {
-	return cmp.Or(ps.names[id], earlier, layout.Short(id)+"…")
-}
-
-// find is the id of what was typed: an id as it is, or the name of exactly one, in
-// any case. What is neither stays as it is, to be refused.
-func (ps *parties) find(typed string) string {
-	if _, known := ps.names[typed]; known || typed == "" {
-		return typed
-	}
-	folded := delivery.FoldName(typed)
-	for _, is := range []func(name string) bool{
-		func(name string) bool { return name == typed },
-		func(name string) bool { return delivery.FoldName(name) == folded },
-	} {
-		var found []string
-		for i := range ps.all {
-			if is(ps.all[i].Name) {
-				found = append(found, ps.all[i].Value)
-			}
-		}
-		if len(found) == 1 {
-			return found[0]
-		}
-	}
-	return typed
-}
-
 // named has ids in the place of the names of accounts and fleets.
 func (d *directory) named(v reports.Values) reports.Values {
-	v.Account, v.Fleet = d.Accounts.find(v.Account), d.Fleets.find(v.Fleet)
+	v.Account, v.Fleet = d.Accounts.Find(v.Account), d.Fleets.Find(v.Fleet)
 	return v
 }
 
@@ -123,21 +67,34 @@ func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (par
 
 // findNames adds the names of account and fleet, and the id of a store given by its name.
 func (p *Pages) findNames(ctx context.Context, known *directory, params *reports.Params) (unknown *delivery.FieldError) {
-	if id := params.Account; !id.IsZero() {
-		if params.AccountName = known.Accounts.names[id.String()]; params.AccountName == "" && len(known.Accounts.all) > 0 {
-			unknown = &delivery.FieldError{Field: "account", Message: "Unknown account: no account has the id " + id.String() + "."}
+	find := func(what string, id interface {
+		fmt.Stringer
+		IsZero() bool
+	}, names layout.Names) string {
+		if name := names[id.String()]; id.IsZero() || name != "" || len(names) == 0 {
+			return name
 		}
+		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
+		return ""
 	}
-	if id := params.Fleet; !id.IsZero() {
-		if params.FleetName = known.Fleets.names[id.String()]; params.FleetName == "" && len(known.Fleets.all) > 0 {
-			unknown = &delivery.FieldError{Field: "fleet", Message: "Unknown fleet: no fleet has the id " + id.String() + "."}
-		}
-	}
+	params.AccountName = find("account", params.Account, known.Accounts)
+	params.FleetName = find("fleet", params.Fleet, known.Fleets)
 	id, found := p.storeID(ctx, params.Account, params.Store)
 	if params.Store = id; !found {
 		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}
 	}
 	return unknown
+}
+
+// findStores is empty, and said in the log, while Redis is unavailable.
+func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most int) (found []*delivery.Store, more, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	found, more, err := p.ledger.Stores.Find(ctx, filter, most)
+	if err != nil {
+		p.log.Warn("stores cannot be read; the filter takes ids", "error", err)
+	}
+	return found, more, err == nil
 }
 
 // storeID is the id of a store that was typed: an id as it is, or the name of stores that
@@ -146,13 +103,7 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	if typed == "" || !utf8.ValidString(typed) {
 		return typed, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
-	defer cancel()
-	found, more, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
-	if err != nil {
-		p.log.Warn("stores cannot be read; the filter takes ids", "error", err)
-		return typed, true
-	}
+	found, more, ok := p.findStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
 	folded, ids := delivery.FoldName(typed), map[string]bool{}
 	for _, s := range found {
 		if s.ExternalID == typed {
@@ -165,54 +116,15 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	if len(ids) == 1 && !more {
 		return id, true
 	}
-	return typed, more
-}
-
-// maxStores is among how many similar stores it is looked for.
-const maxStores = 1000
-
-// choice is the field of the filters that asks for an account or a fleet.
-type choice struct {
-	Field, Label, Value string
-	// Options is nil when there are too many or none is known, and the value is typed.
-	Options []layout.Choice
-}
-
-func (ps *parties) choice(field, label, value string) choice {
-	c := choice{Field: field, Label: label, Value: value}
-	if len(ps.all) == 0 || len(ps.all) > maxChoices {
-		return c
-	}
-	times := map[string]int{}
-	for i := range ps.all {
-		times[ps.all[i].Name]++
-	}
-	for _, one := range ps.all {
-		if times[one.Name] > 1 {
-			one.Name += " · " + layout.Short(one.Value)
-		}
-		one.Chosen = one.Value == value
-		c.Options = append(c.Options, one)
-	}
-	if value != "" && ps.names[value] == "" {
-		c.Options = append(c.Options, layout.Choice{Value: value, Name: value, Chosen: true})
-	}
-	return c
+	return typed, more || !ok
 }
 
 // stores are the first maxChoices of an account; nil without an account or Redis.
-func (p *Pages) stores(ctx context.Context, account delivery.AccountID) []layout.Choice {
+func (p *Pages) stores(ctx context.Context, account delivery.AccountID) (stores []layout.Choice) {
 	if account.IsZero() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
-	defer cancel()
-	found, _, err := p.ledger.Stores.Find(ctx, ledger.StoreFilter{Account: account}, maxChoices)
-	if err != nil {
-		p.log.Warn("stores cannot be read", "account", account.String(), "error", err)
-		return nil
-	}
-	var stores []layout.Choice
+	found, _, _ := p.findStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
 	for _, s := range found {
 		stores = append(stores, layout.Choice{Value: s.ExternalID, Name: s.Name})
 	}

@@ -54,8 +54,9 @@ func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := panelenv.Ledger(e.Env)
 	gate := panelenv.Gate(e.T, l)
-	f, err := layout.New(gate, "sandbox", panelenv.Log)
+	f, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(e.T, err)
+	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
 	e.pages, err = New(f, l, a, panelenv.Log)
 	must(e.T, err)
 	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())

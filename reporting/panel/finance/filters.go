@@ -15,9 +15,6 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// Other parameters are refused: a misspelt filter would show more than was meant.
-var parameters = []string{"from", "to", "account", "fleet", "store", "kind", "page"}
-
 // maxTyped bounds a value, in characters; no right one is longer.
 const maxTyped = 100
 
@@ -30,15 +27,21 @@ type filters struct {
 	refused bool
 }
 
+// parameters are the values by their names in the address.
+func parameters(v *reports.Values) map[string]*string {
+	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
+}
+
 // readFilters: VALIDATION_FAILED, where refused is set, or MALFORMED_REQUEST.
-func readFilters(r *http.Request, known *directory, now time.Time) (filters, error) {
+func readFilters(r *http.Request, known *directory, now time.Time) (f filters, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
 	}
-	get := func(name string) string { return shortened(query.Get(name)) }
-	f := filters{Typed: reports.Values{From: get("from"), To: get("to"), Account: get("account"), Fleet: get("fleet"), Store: get("store"), Kind: get("kind")}}
-	f.page, _ = strconv.Atoi(get("page")) // what is no number is the first page
+	for name, value := range parameters(&f.Typed) {
+		*value = shortened(query.Get(name))
+	}
+	f.page, _ = strconv.Atoi(query.Get("page")) // what is no number is the first page
 	if err := checkNames(query); err != nil {
 		return f.refuse(), err
 	}
@@ -53,15 +56,15 @@ func readFilters(r *http.Request, known *directory, now time.Time) (filters, err
 		}
 		return f.refuse(), err
 	}
-	values.From, values.To = f.params.From.String(), f.params.To.String()
 	f.Typed = values
+	f.Typed.From, f.Typed.To = f.params.From.String(), f.params.To.String()
 	return f, nil
 }
 
 // refuse makes the values fit to be shown again.
 func (f filters) refuse() filters {
 	f.refused = true
-	for _, value := range []*string{&f.Typed.From, &f.Typed.To, &f.Typed.Account, &f.Typed.Fleet, &f.Typed.Store, &f.Typed.Kind} {
+	for _, value := range parameters(&f.Typed) {
 		*value = strings.ToValidUTF8(*value, "\uFFFD")
 	}
 	return f
@@ -77,11 +80,13 @@ func shortened(s string) string {
 	return s
 }
 
+// checkNames refuses other parameters: a misspelt filter would show more than was meant.
 func checkNames(query url.Values) error {
+	names := []string{"from", "to", "account", "fleet", "store", "kind", "page"}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
-		case !slices.Contains(parameters, name):
-			return invalid(shortened(name), "is no filter of a report; there is "+strings.Join(parameters, ", "))
+		case !slices.Contains(names, name):
+			return invalid(shortened(name), "is no filter of a report; there is "+strings.Join(names, ", "))
 		case len(query[name]) > 1:
 			return invalid(name, "was given more than once")
 		}
@@ -95,13 +100,10 @@ func invalid(field, reason string) error {
 	return layout.Invalid(senseless, delivery.FieldError{Field: field, Message: reason})
 }
 
-// queryOf are the parameters that have a value.
 func queryOf(v reports.Values) url.Values {
 	query := url.Values{}
-	for name, value := range map[string]string{"from": v.From, "to": v.To, "account": v.Account, "fleet": v.Fleet, "store": v.Store, "kind": v.Kind} {
-		if value != "" {
-			query.Set(name, value)
-		}
+	for name, value := range parameters(&v) {
+		query.Set(name, *value)
 	}
 	return query
 }
@@ -122,7 +124,7 @@ func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 	} {
 		v := f.Typed
 		v.From, v.To = s.from.String(), s.to.String()
-		links = append(links, layout.Link{Name: s.name, Address: address(path, v), Current: v.From == f.Typed.From && v.To == f.Typed.To})
+		links = append(links, layout.Link{Name: s.name, Address: address(path, v), Current: v == f.Typed})
 	}
 	return links
 }

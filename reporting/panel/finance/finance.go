@@ -53,6 +53,7 @@ type Pages struct {
 	layout  *layout.Layout
 	pages   *layout.Pages
 	ledger  *ledger.Ledger
+	lists   *layout.Lists
 	archive *archive.Archive
 	log     *slog.Logger
 	// reading and digesting limit what ClickHouse is asked at once.
@@ -66,7 +67,7 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("finance: %w", err)
 	}
-	p := &Pages{layout: f, pages: pages, ledger: l, archive: a, log: log.With("part", "finance"),
+	p := &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, archive: a, log: log.With("part", "finance"),
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
 	p.pinged = cache.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
 	return p, nil

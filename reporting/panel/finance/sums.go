@@ -60,7 +60,7 @@ func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[stri
 // fleetsOf are the named fleets in an order; those beyond most are one together.
 func fleetsOf(groups map[string]*group, known *directory, most int, order func(a, b *group) int) []*group {
 	for id, g := range groups {
-		g.name = known.Fleets.labelOr(id, g.by[1])
+		g.name = cmp.Or(known.Fleets[id], g.by[1], layout.Short(id)+"…")
 	}
 	fleets := slices.SortedFunc(maps.Values(groups), order)
 	if len(fleets) <= most {
@@ -74,7 +74,7 @@ func fleetsOf(groups map[string]*group, known *directory, most int, order func(a
 	return fleets[:most]
 }
 
-// byFleet are the columns of the reports that are also added up by fleet.
+// byFleet are the columns of the reports that are also summed up by fleet.
 var byFleet = []string{"fleetId", "fleetName"}
 
 // todaysCash stands among the columns for what is no column of the report.
@@ -86,53 +86,78 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 	if !slices.Equal(outlinedBy[v.Report.Name], byFleet) || len(o.Pieces) == 0 {
 		return nil
 	}
-	t := &table{Name: v.Report.Title + " by fleet", Columns: []heading{{Name: "Fleet"}}}
+	t := &table{Name: v.Report.Title + " by fleet", Columns: []cell{{Text: "Fleet"}}}
 	withToday := v.Report.Column("day") >= 0 && v.Filters.params.From <= today && today <= v.Filters.params.To
-	var columns []int
+	columns := []int{}
 	for _, keys := range layouts[v.Report.Name] {
 		i := v.Report.Column(keys[0])
 		c := &v.Report.Columns[i]
 		if !c.Sum {
 			continue
 		}
-		columns, t.Columns = append(columns, i), append(t.Columns, heading{Name: c.Heading(), Class: classOf(c.Kind)})
+		columns, t.Columns = append(columns, i), append(t.Columns, cell{Text: c.Heading(), Class: classOf(c.Kind)})
 		if c.Key == "cashExpected" && withToday {
-			columns, t.Columns = append(columns, todaysCash), append(t.Columns, heading{Name: "Cash today", Class: classOf(reports.Money)})
+			columns, t.Columns = append(columns, todaysCash), append(t.Columns, cell{Text: "Cash today", Class: classOf(reports.Money)})
 		}
+	}
+	row := func(g *group) []cell {
+		cells := []cell{{Text: g.name}}
+		for n, i := range columns {
+			kind, sum := reports.Money, g.today
+			if i != todaysCash {
+				kind, sum = v.Report.Columns[i].Kind, g.sums[i]
+			}
+			cells = append(cells, cell{Label: t.Columns[n+1].Text, Text: write(kind, sum), Class: classOf(kind)})
+		}
+		return cells
 	}
 	all := &group{name: "Total of all fleets", sums: make([]int64, len(v.Report.Columns))}
 	byName := func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.by[0], b.by[0])) }
 	for _, g := range fleetsOf(groupsOf(v.Report, o, today), v.known, pageRows, byName) {
 		all.add(g)
-		t.Rows = append(t.Rows, g.row(t, v.Report, columns))
+		t.Rows = append(t.Rows, row(g))
 	}
-	t.Sums = all.row(t, v.Report, columns)
+	t.Sums = row(all)
 	return t
-}
-
-func (g *group) row(t *table, r *reports.Report, columns []int) row {
-	shown := row{Head: cell{Text: g.name}}
-	for n, i := range columns {
-		kind, sum := reports.Money, g.today
-		if i != todaysCash {
-			kind, sum = r.Columns[i].Kind, g.sums[i]
-		}
-		shown.Cells = append(shown.Cells, cell{Label: t.Columns[n+1].Name, Text: write(kind, sum), Class: classOf(kind)})
-	}
-	return shown
 }
 
 func (v *view) chart(o *reports.Outline) {
 	switch v.Report.Name {
 	case "expected-collections":
-		v.Charts = append(v.Charts, v.collections(o))
+		expected := func(key string) func(*reports.Piece) int64 {
+			return func(piece *reports.Piece) int64 { return v.Report.Total(piece.Summary, key) }
+		}
+		v.byDay(o, layout.Chart{ID: "collections", Title: "Expected cash and card", Unit: "TRY"}, []daySeries{
+			{"Cash", "accent", expected("cashExpected")}, {"Card", "second", expected("cardExpected")},
+		})
 	case "order-ledger":
-		v.Charts = append(v.Charts, v.orders(o))
+		orders := func(holds func(delivery.Status) bool) func(*reports.Piece) int64 {
+			return func(piece *reports.Piece) int64 {
+				if status, _ := delivery.ParseStatus(piece.By[0]); holds(status) {
+					return piece.Rows
+				}
+				return 0
+			}
+		}
+		are := func(wanted delivery.Status) func(delivery.Status) bool {
+			return func(s delivery.Status) bool { return s == wanted }
+		}
+		v.byDay(o, layout.Chart{ID: "orders", Title: "Orders created"}, []daySeries{
+			{"Delivered", "good", orders(are(delivery.Delivered))}, {"Failed", "bad", orders(are(delivery.Failed))},
+			{"Cancelled", "quiet", orders(are(delivery.Cancelled))},
+			{"In progress", "accent", orders(func(s delivery.Status) bool { return !s.Terminal() })},
+		})
 	case "fleet-statement":
 		v.Charts = append(v.Charts, outcomes(o, v.known))
 	case "exceptions":
 		v.Kinds = v.kindsOf(o)
-		v.Charts = append(v.Charts, exceptionKinds(v.Kinds))
+		c := &layout.Chart{ID: "kinds", Title: "Exceptions by kind", Across: true}
+		var counts []int64
+		for _, k := range v.Kinds {
+			c.Labels, counts = append(c.Labels, k.Name), append(counts, k.Rows)
+		}
+		c.Add("Exceptions", "warn", counts)
+		v.Charts = append(v.Charts, c)
 	}
 }
 
@@ -174,39 +199,23 @@ func (b *bars) add(values []int64, day reports.Day, n int64) {
 	}
 }
 
-func (v *view) collections(o *reports.Outline) *layout.Chart {
-	b := barsOf(v.Filters.params)
-	cash, card := make([]int64, len(b.labels)), make([]int64, len(b.labels))
-	for i := range o.Pieces {
-		piece := &o.Pieces[i]
-		b.add(cash, piece.Day, v.Report.Total(piece.Summary, "cashExpected"))
-		b.add(card, piece.Day, v.Report.Total(piece.Summary, "cardExpected"))
-	}
-	return &layout.Chart{ID: "collections", Title: "Expected cash and card per " + b.every, Unit: "TRY", Stacked: true, Labels: b.labels,
-		Series: []layout.Series{layout.Amounts("Cash", "accent", cash), layout.Amounts("Card", "second", card)}}
+type daySeries struct {
+	name, tone string
+	value      func(*reports.Piece) int64
 }
 
-func outcomeSeries(delivered, failed, cancelled []int64) []layout.Series {
-	return []layout.Series{layout.Counts("Delivered", "good", delivered), layout.Counts("Failed", "bad", failed), layout.Counts("Cancelled", "quiet", cancelled)}
-}
-
-func (v *view) orders(o *reports.Outline) *layout.Chart {
+// byDay adds a chart of the pieces' values over the period.
+func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
 	b := barsOf(v.Filters.params)
-	counts := map[string][]int64{}
-	for _, status := range []delivery.Status{delivery.Delivered, delivery.Failed, delivery.Cancelled} {
-		counts[status.String()] = make([]int64, len(b.labels))
-	}
-	open := make([]int64, len(b.labels))
-	for i := range o.Pieces {
-		values := counts[o.Pieces[i].By[0]]
-		if values == nil {
-			values = open
+	c.Title, c.Stacked, c.Labels = c.Title+" per "+b.every, true, b.labels
+	for _, s := range series {
+		values := make([]int64, len(b.labels))
+		for i := range o.Pieces {
+			b.add(values, o.Pieces[i].Day, s.value(&o.Pieces[i]))
 		}
-		b.add(values, o.Pieces[i].Day, o.Pieces[i].Rows)
+		c.Add(s.name, s.tone, values)
 	}
-	series := outcomeSeries(counts[delivery.Delivered.String()], counts[delivery.Failed.String()], counts[delivery.Cancelled.String()])
-	return &layout.Chart{ID: "orders", Title: "Orders created per " + b.every, Stacked: true, Labels: b.labels,
-		Series: append(series, layout.Counts("In progress", "accent", open))}
+	v.Charts = append(v.Charts, &c)
 }
 
 func shortLabel(name string) string {
@@ -233,7 +242,9 @@ func outcomes(o *reports.Outline, known *directory) *layout.Chart {
 			counts[i] = append(counts[i], g.sums[column])
 		}
 	}
-	c.Series = outcomeSeries(counts[0], counts[1], counts[2])
+	c.Add("Delivered", "good", counts[0])
+	c.Add("Failed", "bad", counts[1])
+	c.Add("Cancelled", "quiet", counts[2])
 	return c
 }
 
@@ -253,16 +264,6 @@ func (v *view) kindsOf(o *reports.Outline) (kinds []kind) {
 	}
 	slices.SortFunc(kinds, func(a, b kind) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Name, b.Name)) })
 	return kinds
-}
-
-func exceptionKinds(kinds []kind) *layout.Chart {
-	c := &layout.Chart{ID: "kinds", Title: "Exceptions by kind", Across: true}
-	var counts []int64
-	for _, k := range kinds {
-		c.Labels, counts = append(c.Labels, k.Name), append(counts, k.Rows)
-	}
-	c.Series = []layout.Series{layout.Counts("Exceptions", "warn", counts)}
-	return c
 }
 
 // balance says what the amount delivered is made of. Cash and card are amounts to

@@ -1,6 +1,7 @@
 package finance
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,26 +14,15 @@ import (
 // table is a report's rows for people, amounts beside what names the row; see layouts.
 type table struct {
 	Name    string
-	Columns []heading
-	Rows    []row
-	// Sums are the totals of all rows; a row without cells: there are none.
-	Sums row
+	Columns []cell
+	Rows    [][]cell // the first cell names the row
+	Sums    []cell   // the totals of all rows; nil: there are none
 
 	report  *reports.Report
 	known   *directory
 	columns [][]int // of the report: what a cell shows, one below the other
 	// orders: order ids lead to the orders, for those who may see them.
 	orders bool
-}
-
-type heading struct {
-	Name  string
-	Class string
-}
-
-type row struct {
-	Head  cell
-	Cells []cell
 }
 
 // cell is a value in words. Class is money, number, yes, no, or nothing.
@@ -71,7 +61,7 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
 			columns[i] = r.Column(key)
 		}
 		c := &r.Columns[columns[0]]
-		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, heading{Name: titleOf(r, columns), Class: classOf(c.Kind)})
+		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, cell{Text: titleOf(r, columns), Class: classOf(c.Kind)})
 	}
 	return t
 }
@@ -103,31 +93,33 @@ func classOf(k reports.Kind) string {
 }
 
 func (t *table) fill(rows [][]reports.Cell) {
-	t.Rows = make([]row, len(rows))
+	t.Rows = make([][]cell, len(rows))
 	for n, cells := range rows {
-		shown := make([]cell, len(t.columns))
 		for i, columns := range t.columns {
-			shown[i] = t.cell(columns[0], cells)
-			shown[i].Label = t.Columns[i].Name
+			shown := t.cell(columns[0], cells)
+			shown.Label = t.Columns[i].Text
 			for _, below := range columns[1:] {
-				if text := t.cell(below, cells).Text; text != "" && text != shown[i].Text {
-					shown[i].Below = append(shown[i].Below, text)
+				if text := t.cell(below, cells).Text; text != "" && text != shown.Text {
+					shown.Below = append(shown.Below, text)
 				}
 			}
+			t.Rows[n] = append(t.Rows[n], shown)
 		}
-		t.Rows[n] = row{Head: shown[0], Cells: shown[1:]}
 	}
 }
 
 func (t *table) total(s reports.Summary) {
+	sums, summed := []cell{{Text: "Total of all rows"}}, false
 	for _, columns := range t.columns[1:] {
 		c := &t.report.Columns[columns[0]]
 		sum := cell{Label: c.Heading()}
-		if c.Sum {
+		if summed = summed || c.Sum; c.Sum {
 			sum.Text, sum.Class = write(c.Kind, s.Totals[columns[0]].Number), classOf(c.Kind)
-			t.Sums.Head.Text = "Total of all rows"
 		}
-		t.Sums.Cells = append(t.Sums.Cells, sum)
+		sums = append(sums, sum)
+	}
+	if summed {
+		t.Sums = sums
 	}
 }
 
@@ -142,10 +134,11 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 	}
 	switch c.Key {
 	case "accountId":
-		shown.Text = t.known.Accounts.name(value.Text)
+		shown.Text = cmp.Or(t.known.Accounts[value.Text], value.Text)
 	case "fleetName":
 		if value.Text == "" {
-			shown.Text = t.known.Fleets.name(row[t.report.Column("fleetId")].Text)
+			id := row[t.report.Column("fleetId")].Text
+			shown.Text = cmp.Or(t.known.Fleets[id], id)
 		}
 	case "storeName":
 		if value.Text == "" {
@@ -194,7 +187,7 @@ func write(kind reports.Kind, n int64) string {
 	case reports.DayOnly:
 		return reports.Day(n).Text()
 	case reports.Month:
-		return monthText(reports.Day(n))
+		return dateOf(reports.Day(n)).Format("Jan 2006")
 	case reports.Time:
 		return layout.Clock(time.UnixMilli(n))
 	default:
@@ -204,5 +197,3 @@ func write(kind reports.Kind, n int64) string {
 
 // dateOf is the day's beginning, in UTC for formatting alone.
 func dateOf(d reports.Day) time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
-
-func monthText(d reports.Day) string { return dateOf(d).Format("Jan 2006") }

@@ -38,12 +38,14 @@ type view struct {
 	Orders int64
 	// KindChoices are those of exceptions.
 	KindChoices []reports.ExceptionKind
-	Summary     *summaryView // of home
+	Summary     bool         // home shows the tiles
+	Exceptions  int64        // of home: how many rows there are of orders created in the period
+	Balance     balanceView  // of home
 	Control     *controlView // of control totals
 	Lines       string       // of control totals that are not read yet: where they are
 	Charts      []*layout.Chart
 	Kinds       []kind // of exceptions
-	Balance     string // of the fleet statement: what its amount delivered is made of
+	MadeOf      string // of the fleet statement: what its amount delivered is
 	Fleets      *table // subtotals; nil: there are none
 	Table       *table
 	Paging      layout.Pager
@@ -52,16 +54,25 @@ type view struct {
 	totals reports.Summary
 }
 
-type summaryView struct {
-	Tiles   []tile
-	Balance balanceView
+// Total is a sum of the report.
+func (v *view) Total(key string) int64 { return v.Report.Total(v.totals, key) }
+
+// ExceptionsAddress leads to the exceptions of the same period and filters.
+func (v *view) ExceptionsAddress() string {
+	return address(pathOf(mustFind("exceptions")), v.Filters.Typed)
 }
 
-type tile struct{ Name, Value, Unit, Remark, Class, Address string }
+// choice is the field of the filters that asks for an account or a fleet.
+type choice struct {
+	Field, Label, Value string
+	// Options is nil when there are too many or none is known, and the value is typed.
+	Options []layout.Choice
+}
 
 func newView(r *reports.Report, f filters, known *directory) *view {
 	v := &view{Report: r, Filters: f, known: known, Shortcuts: f.shortcuts(pathOf(r), time.Now()), Choices: []choice{
-		known.Accounts.choice("account", "Account", f.Typed.Account), known.Fleets.choice("fleet", "Fleet", f.Typed.Fleet),
+		{"account", "Account", f.Typed.Account, known.Accounts.Choices(f.Typed.Account, maxChoices)},
+		{"fleet", "Fleet", f.Typed.Fleet, known.Fleets.Choices(f.Typed.Fleet, maxChoices)},
 	}}
 	for _, other := range reports.All() {
 		kept := f.Typed
@@ -117,7 +128,7 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 			return err
 		})
 	}
-	balance := balanceOf(v.Filters, false)
+	v.Balance = balanceOf(v.Filters, false)
 	var exceptions, statement *reports.Outline
 	if v.Report == summary {
 		group.Go(func() (err error) {
@@ -129,7 +140,7 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 			return err
 		})
 		group.Go(func() error {
-			balance.Last = p.lastReconciled(ctx)
+			v.Balance.Last = p.lastReconciled(ctx)
 			return nil
 		})
 	}
@@ -148,10 +159,8 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 	if len(chart.Labels) > 0 {
 		v.Charts = append(v.Charts, chart)
 	}
-	if v.Rows > 0 || exceptions.Rows > 0 || len(chart.Labels) > 0 {
-		balance.AtOnce = v.Rows <= atOnceRows
-		v.Summary = &summaryView{Tiles: v.tiles(exceptions.Rows), Balance: balance}
-	}
+	v.Exceptions, v.Balance.AtOnce = exceptions.Rows, v.Rows <= atOnceRows
+	v.Summary = v.Rows > 0 || v.Exceptions > 0 || len(chart.Labels) > 0
 	return nil
 }
 
@@ -173,37 +182,7 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error 
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
-	v.Balance = balance(v.Report, o.Summary)
+	v.MadeOf = balance(v.Report, o.Summary)
 	v.chart(o)
 	return nil
-}
-
-// exceptions is how many there are of orders created in the period.
-func (v *view) tiles(exceptions int64) []tile {
-	total := func(key string) int64 { return v.Report.Total(v.totals, key) }
-	orders := func(key string) string {
-		if n := total(key); n != 1 {
-			return layout.Count(n) + " orders"
-		}
-		return "1 order"
-	}
-	cash, delivered := orders("cashCount"), "in the period"
-	if n := total("cashWithoutAmountCount"); n > 0 {
-		cash += ", " + layout.Count(n) + " of them without an amount"
-	}
-	if n := total("noPaymentTypeCount"); n > 0 {
-		delivered += ", " + layout.Count(n) + " of them without a payment type"
-	}
-	class := ""
-	if exceptions > 0 {
-		class = "warn"
-	}
-	return []tile{
-		{Name: "Cash expected", Value: layout.Money(total("cashExpected")), Unit: "TRY", Remark: cash},
-		{Name: "Card expected", Value: layout.Money(total("cardExpected")), Unit: "TRY", Remark: orders("cardCount")},
-		{Name: "Prepaid", Value: layout.Money(total("prepaidAmount")), Unit: "TRY", Remark: orders("prepaidCount")},
-		{Name: "Delivered orders", Value: layout.Count(total("deliveredCount")), Remark: delivered},
-		{Name: "Exceptions to look at", Value: layout.Count(exceptions), Remark: "rows, of orders created in the period",
-			Class: class, Address: address(pathOf(mustFind("exceptions")), v.Filters.Typed)},
-	}
 }

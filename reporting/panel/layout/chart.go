@@ -2,13 +2,11 @@ package layout
 
 import "encoding/json"
 
-// Chart is a picture of figures that also stand in a table below it, for those
-// who cannot see it or have no scripts. Show it with {{template "chart" .C}},
-// where .C is a *Chart. The JSON is what panel.js draws.
+// Chart is a picture of figures that also stand in a table below it, for who cannot see
+// it or has no scripts. Show it with {{template "chart" .C}}, where .C is a *Chart. The
+// JSON is what panel.js draws.
 type Chart struct {
-	// ID is unique on the page; a chart that refreshes itself keeps its canvas
-	// by it.
-	ID      string   `json:"-"`
+	ID      string   `json:"-"` // unique on the page
 	Title   string   `json:"-"`
 	Unit    string   `json:"unit"` // of the values, such as "orders" or "TRY"
 	Stacked bool     `json:"stacked,omitempty"`
@@ -27,23 +25,18 @@ type Series struct {
 	Texts  []string  `json:"-"` // the values as the table writes them
 }
 
-// Counts is a series of whole numbers.
-func Counts(name, tone string, counts []int64) Series {
+// Add adds a series of whole numbers, or of kuruş when the unit is TRY: these are drawn
+// as lira, and their texts are exact.
+func (c *Chart) Add(name, tone string, values []int64) {
 	s := Series{Name: name, Tone: tone}
-	for _, n := range counts {
-		s.Values, s.Texts = append(s.Values, float64(n)), append(s.Texts, Count(n))
+	for _, n := range values {
+		value, text := float64(n), Count(n)
+		if c.Unit == "TRY" {
+			value, text = float64(n)/100, Money(n)
+		}
+		s.Values, s.Texts = append(s.Values, value), append(s.Texts, text)
 	}
-	return s
-}
-
-// Amounts is a series of kuruş, drawn as lira. The texts are exact; the floats
-// are for drawing alone.
-func Amounts(name, tone string, kurus []int64) Series {
-	s := Series{Name: name, Tone: tone}
-	for _, n := range kurus {
-		s.Values, s.Texts = append(s.Values, float64(n)/100), append(s.Texts, Money(n))
-	}
-	return s
+	c.Series = append(c.Series, s)
 }
 
 func (c *Chart) json() (string, error) {

@@ -6,43 +6,32 @@ import (
 	"html/template"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
 	"vendorapi/internal/delivery"
 )
 
 // functions are what templates may call.
-//
-//	asset "panel.js"   the address of an asset
-//	clock T            22 Nov 2026 14:03:05, local time; "" for the zero time
-//	brief NOW T        14:03:05 within the same local day, 21 Nov 14:03 otherwise
-//	minute T           14:03
-//	day T              22 Nov 2026
-//	written TEXT       what a field of a date holds, such as 2026-11-22, as day and clock write it
-//	machine T          for <time datetime>
-//	ago NOW T          "3 min ago", "in 2 h"
-//	count N            12,345
-//	money M            1,234.56; M is kuruş (int64) or delivery.Money
-//	percent R          98.2 % of a ratio 0 to 1
-//	short ID           the first 8 characters of an id
-//	keep TEXT          the class "keep", which breaks over no line, of a text that fits one cell
-//	fault ALERT FIELD  what is wrong with a field, or ""
-//	field NAME         the API's name of a field in words
-//	said ALERT         a refusal's message, with the fields that it names in words
-//	tone STATE         the class of a state's colour: good, warn, bad, accent, quiet or ""
-//	courier NAME       a courier's name as vendors see it
-//	args KEY VALUE …   a map, for a template with several arguments
-//	chart C            what panel.js draws
 func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset": l.address,
-		"clock": Clock, "brief": Brief, "minute": Minute, "day": Date, "written": written, "machine": machineTime, "ago": Ago,
-		"count": countOf, "money": moneyOf, "percent": Percent, "short": Short, "keep": keep, "fault": Fault, "field": fieldName, "said": said,
-		"tone": Tone, "courier": delivery.AbbreviateName, "args": args, "chart": (*Chart).json,
+		"asset": l.address,             // the address of an asset, such as panel.js
+		"args":  args,                  // KEY VALUE …: a map, for a template with several arguments
+		"chart": (*Chart).json,         // what panel.js draws
+		"clock": Clock, "brief": Brief, // T, and NOW T
+		"day": Date, "machine": machine, // T
+		"written": written, "ago": Ago, "age": age, // what a field of a date holds, and NOW T
+		"count": countOf, "plural": Plural, "money": moneyOf, "percent": Percent,
+		"short": Short, "keep": keep, "tone": Tone, "store": StorePath,
+		"fault": Fault, "field": fieldName, "said": said, // ALERT FIELD, NAME and ALERT
+		"courier": delivery.AbbreviateName, // a courier's name as vendors see it
 	}
 }
 
@@ -61,20 +50,8 @@ func local(t time.Time, layout string) string {
 	return t.In(delivery.Istanbul).Format(layout)
 }
 
-// Clock is a moment in local time, to the second: "22 Nov 2026 14:03:05".
+// Clock is a moment in local time: "22 Nov 2026 14:03:05"; empty for the zero time.
 func Clock(t time.Time) string { return local(t, "2 Jan 2006 15:04:05") }
-
-// Brief is a moment as lists show it: "14:03:05" within the same local day as
-// now, "21 Nov 14:03" otherwise. Another year is named.
-func Brief(now, t time.Time) string {
-	switch today := now.In(delivery.Istanbul); {
-	case Date(now) == Date(t):
-		return local(t, "15:04:05")
-	case t.In(delivery.Istanbul).Year() == today.Year():
-		return local(t, "2 Jan 15:04")
-	}
-	return local(t, "2 Jan 2006 15:04")
-}
 
 // Minute is the time of day in local time: "14:03".
 func Minute(t time.Time) string { return local(t, "15:04") }
@@ -82,8 +59,23 @@ func Minute(t time.Time) string { return local(t, "15:04") }
 // Date is the local day: "22 Nov 2026".
 func Date(t time.Time) string { return local(t, "2 Jan 2006") }
 
-// written is what a field of a date or of a local time holds, as the pages write
-// it; "" for anything else. Browsers show such fields in a form of their own.
+// machine is for <time datetime>.
+func machine(t time.Time) string { return local(t, time.RFC3339) }
+
+// Brief is a moment as lists show it: "14:03:05" within the same local day as now,
+// "21 Nov 14:03" otherwise. Another year is named.
+func Brief(now, t time.Time) string {
+	switch {
+	case Date(now) == Date(t):
+		return local(t, "15:04:05")
+	case local(now, "2006") == local(t, "2006"):
+		return local(t, "2 Jan 15:04")
+	}
+	return local(t, "2 Jan 2006 15:04")
+}
+
+// written is what a field of a date or of a local time holds, such as 2026-11-22, as the
+// pages write it; empty for anything else. Browsers show such fields in their own form.
 func written(field string) string {
 	for _, form := range []struct{ field, page string }{
 		{time.DateOnly, "2 Jan 2006"}, {"2006-01-02T15:04:05", "2 Jan 2006 15:04:05"}, {"2006-01-02T15:04", "2 Jan 2006 15:04:05"},
@@ -94,8 +86,6 @@ func written(field string) string {
 	}
 	return ""
 }
-
-func machineTime(t time.Time) string { return local(t, time.RFC3339) }
 
 // Ago is how far a moment is from now, in one unit: "just now", "3 min ago",
 // "in 2 h". The zero time is "never".
@@ -114,8 +104,15 @@ func Ago(now, t time.Time) string {
 	return text + " ago"
 }
 
-// Span is a duration in its largest unit: "42 s", "3 min", "5 h", "2 d". Halves
-// are not rounded up: it has not been that long yet.
+// age is how long a moment has passed.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "not known"
+	}
+	return Span(max(now.Sub(t), 0))
+}
+
+// Span is a duration in its largest unit, rounded down: "42 s", "3 min", "5 h", "2 d".
 func Span(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -128,23 +125,24 @@ func Span(d time.Duration) string {
 	return strconv.Itoa(int(d/(24*time.Hour))) + " d"
 }
 
+var english = message.NewPrinter(language.English)
+
 // Count is a whole number with its thousands apart: "12,345".
-func Count(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func Count(n int64) string { return english.Sprint(n) }
 
 func countOf(n any) (string, error) {
-	switch v := reflect.ValueOf(n); {
-	case v.CanInt():
-		return Count(v.Int()), nil
-	case v.CanUint():
-		return Count(int64(min(v.Uint(), math.MaxInt64))), nil
+	if v := reflect.ValueOf(n); !v.CanInt() && !v.CanUint() {
+		return "", fmt.Errorf("count: %T is no whole number", n)
 	}
-	return "", fmt.Errorf("count: %T is no whole number", n)
+	return english.Sprintf("%d", n), nil
+}
+
+// Plural is a whole number with the word for one or for many.
+func Plural(n any, one, many string) string {
+	if text := english.Sprint(n); text != "1" {
+		return text + " " + many
+	}
+	return "1 " + one
 }
 
 // Money is an amount in kuruş as lira: "1,234.56".
@@ -170,8 +168,8 @@ func moneyOf(m any) (string, error) {
 	return "", fmt.Errorf("money: %T is no amount", m)
 }
 
-// Percent is a ratio with one decimal. All and nothing are only said when it is
-// so.
+// Percent is a ratio of 0 to 1 with one decimal: "98.2 %". All and nothing are only said
+// when it is so.
 func Percent(ratio float64) string {
 	tenths := math.Round(ratio * 1000)
 	if ratio > 0 && ratio < 1 {
@@ -189,7 +187,7 @@ var tones = map[string]string{
 	"active": "good", "migrating": "warn", "awaiting approval": "accent", // stores
 }
 
-// Tone is the colour of an order's status, or of the state of anything else.
+// Tone is the class of a state's colour; empty for a state without one.
 func Tone(state any) string {
 	if status, is := state.(delivery.Status); is {
 		return cmp.Or(tones[status.String()], "accent")
@@ -203,40 +201,29 @@ func Short(id any) string {
 	return text[:min(len(text), 8)]
 }
 
-// keptLetters is how many letters of the latin alphabet fit the cell of a table.
-const keptLetters = 17
-
-// keep is the class of an id that vendors wrote: one that fits a cell is broken
-// nowhere, also not at its hyphens.
+// keep is the class of an id that vendors wrote and that fits a cell, 17 letters of the
+// latin alphabet: it is broken nowhere, also not at its hyphens.
 func keep(text string) string {
 	letters := 0
 	for _, c := range text {
-		if letters++; letters > keptLetters || c > unicode.MaxLatin1 && !unicode.Is(unicode.Latin, c) {
+		if letters++; letters > 17 || c > unicode.MaxLatin1 && !unicode.Is(unicode.Latin, c) {
 			return ""
 		}
 	}
 	return "keep"
 }
 
+var capital, beginning = regexp.MustCompile(`\B[A-Z]`), regexp.MustCompile(`^\pL`)
+
 // fieldName is the API's name of a field in words: "Orders, sustained, requests"
 // for limits.orders.sustained.count, "Closing date" for closingDate.
 func fieldName(name string) string {
-	parts := strings.Split(strings.TrimPrefix(name, "limits."), ".")
-	if last := len(parts) - 1; last > 0 && parts[last] == "count" {
-		parts[last] = "requests"
+	name = strings.TrimPrefix(name, "limits.")
+	if limit, is := strings.CutSuffix(name, ".count"); is {
+		name = limit + ".requests"
 	}
-	var b strings.Builder
-	for _, c := range strings.Join(parts, ", ") {
-		if unicode.IsUpper(c) && b.Len() > 0 {
-			b.WriteByte(' ')
-			c = unicode.ToLower(c)
-		}
-		if b.Len() == 0 {
-			c = unicode.ToUpper(c)
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+	name = capital.ReplaceAllStringFunc(strings.ReplaceAll(name, ".", ", "), func(c string) string { return " " + strings.ToLower(c) })
+	return beginning.ReplaceAllStringFunc(name, strings.ToUpper)
 }
 
 // said is a refusal's message; the API names fields in it as requests have them.

@@ -41,7 +41,7 @@ func TestTimes_AreLocal(t *testing.T) {
 		{Clock(at), "22 Nov 2026 00:30:05"}, {Minute(at), "00:30"}, {Date(at), "22 Nov 2026"},
 		{Brief(at, at.Add(-30*time.Minute)), "00:00:05"}, {Brief(at, at.Add(-31*time.Minute)), "21 Nov 23:59"},
 		{Brief(at, at.AddDate(-1, 0, 0)), "22 Nov 2025 00:30"}, {Brief(at, time.Time{}), ""},
-		{machineTime(at), "2026-11-22T00:30:05+03:00"}, {Clock(time.Time{}), ""},
+		{machine(at), "2026-11-22T00:30:05+03:00"}, {Clock(time.Time{}), ""},
 		{Ago(at, at), "just now"}, {Ago(at, at.Add(-999*time.Millisecond)), "just now"},
 		{Ago(at, at.Add(-59*time.Second)), "59 s ago"}, {Ago(at, at.Add(-119*time.Second)), "1 min ago"},
 		{Ago(at, at.Add(90*time.Minute)), "in 1 h"}, {Ago(at, at.Add(-48*time.Hour)), "2 d ago"},

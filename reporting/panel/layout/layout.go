@@ -22,6 +22,7 @@ import (
 
 	"github.com/klauspost/compress/gzhttp"
 
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -31,6 +32,8 @@ var files embed.FS
 
 // Layout holds what is the same on every page. It is safe for concurrent use.
 type Layout struct {
+	Lists *Lists
+
 	gate        *auth.Gate
 	log         *slog.Logger
 	environment string
@@ -42,8 +45,8 @@ type Layout struct {
 
 // New prepares the layout for an environment, "production" or "sandbox", which
 // every page names.
-func New(gate *auth.Gate, environment string, log *slog.Logger) (*Layout, error) {
-	l := &Layout{gate: gate, log: log, environment: environment}
+func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) (*Layout, error) {
+	l := &Layout{Lists: newLists(led), gate: gate, log: log, environment: environment}
 	err := l.loadAssets()
 	if err == nil {
 		l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html")

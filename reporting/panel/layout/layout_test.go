@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
@@ -32,8 +33,9 @@ type things struct{ Name, Typed string }
 func signedIn(t *testing.T, user string) *testenv.Client {
 	t.Helper()
 	t.Parallel()
-	gate := panelenv.Gate(t, panelenv.Ledger(testenv.New(t)))
-	f, err := New(gate, "sandbox", panelenv.Log)
+	l := panelenv.Ledger(testenv.New(t))
+	gate := panelenv.Gate(t, l)
+	f, err := New(gate, l, "sandbox", panelenv.Log)
 	must(t, err)
 	c := testenv.Serve(t, routes(t, f, gate), testenv.AcceptHTML)
 	panelenv.SignIn(c, user)
@@ -110,7 +112,7 @@ func TestRoles_DecideWhereHomeIs(t *testing.T) {
 
 func TestParse_RefusesBrokenTemplates(t *testing.T) {
 	t.Parallel()
-	f, err := New(nil, "sandbox", slog.New(slog.DiscardHandler))
+	f, err := New(nil, &ledger.Ledger{}, "sandbox", slog.New(slog.DiscardHandler))
 	must(t, err)
 	if _, err := f.Parse(fstest.MapFS{"page/x.html": {Data: []byte("{{define")}}); err == nil {
 		t.Error("a broken template was parsed")

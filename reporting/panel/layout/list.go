@@ -1,12 +1,9 @@
 package layout
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -44,18 +41,36 @@ func (f *Filters) Refuse(name, message string) {
 	f.Del(name)
 }
 
+// Read passes a parameter that was given to read, and refuses it when that fails.
+func (f *Filters) Read(name, message string, read func(text string) error) {
+	if text := f.Get(name); text != "" && read(text) != nil {
+		f.Refuse(name, message)
+	}
+}
+
 // Page is the number of the page that is asked for, from 1.
 func (f *Filters) Page() int {
-	given := f.Get("page")
-	if given == "" {
-		return 1
+	page := 1
+	f.Read("page", "must be the number of a page, from 1", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err == nil && n < 1 {
+			err = strconv.ErrRange
+		}
+		if err == nil {
+			page = n
+		}
+		return err
+	})
+	return page
+}
+
+// Tabs lead to the views of a list by one of its parameters.
+func (f *Filters) Tabs(path, name string, values []Choice) (tabs []Link) {
+	for _, v := range values {
+		tabs = append(tabs, Link{Name: v.Name, Current: f.Get(name) == v.Value,
+			Address: Address(path, With(With(f.Values, "page", ""), name, v.Value))})
 	}
-	n, err := strconv.Atoi(given)
-	if err != nil || n < 1 {
-		f.Refuse("page", "must be the number of a page, from 1")
-		return 1
-	}
-	return n
+	return tabs
 }
 
 // Err is VALIDATION_FAILED with what is wrong, nil when nothing is.
@@ -101,21 +116,6 @@ type Link struct {
 type Choice struct {
 	Value, Name string
 	Chosen      bool
-}
-
-// Choices are the options for ids, by name.
-func Choices[ID interface {
-	comparable
-	fmt.Stringer
-}](names map[ID]string, chosen ID) []Choice {
-	var all []Choice
-	for id, name := range names {
-		all = append(all, Choice{Value: id.String(), Name: name, Chosen: id == chosen})
-	}
-	slices.SortFunc(all, func(a, b Choice) int {
-		return cmp.Or(strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), strings.Compare(a.Value, b.Value))
-	})
-	return all
 }
 
 // Pager is where a page lies in a list. Show it with {{template "pager" .Pager}}.

@@ -1,17 +1,10 @@
-package finance
+package layout
 
-import (
-	"testing"
-
-	"vendorapi/reporting/panel/layout"
-)
+import "testing"
 
 func TestFind_TakesIDsAndNamesOfExactlyOne(t *testing.T) {
 	t.Parallel()
-	var ps parties
-	for id, name := range map[string]string{"1": "Işık Kurye", "2": "İzmir Hızlı", "3": "İkiz", "4": "ikiz", "5": "Çift", "6": "Çift", "7": "1", "8": ""} {
-		ps.add(id, name)
-	}
+	names := Names{"1": "Işık Kurye", "2": "İzmir Hızlı", "3": "İkiz", "4": "ikiz", "5": "Çift", "6": "Çift", "7": "1", "8": ""}
 	for typed, want := range map[string]string{
 		"":                          "",
 		"1":                         "1", // an id before a name
@@ -30,25 +23,20 @@ func TestFind_TakesIDsAndNamesOfExactlyOne(t *testing.T) {
 		"Işık":                      "Işık",
 		"<script>alert(1)</script>": "<script>alert(1)</script>",
 	} {
-		if got := ps.find(typed); got != want {
+		if got := names.Find(typed); got != want {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
 	}
-	var nobody parties // Redis is away
-	if got := nobody.find("Işık"); got != "Işık" {
+	var nobody Names // Redis is unavailable
+	if got := nobody.Find("Işık"); got != "Işık" {
 		t.Error(got)
 	}
 }
 
-func TestChoice_TellsPartiesOfOneNameApart(t *testing.T) {
+func TestChoices_TellEqualNamesApart(t *testing.T) {
 	t.Parallel()
-	var ps parties
-	ps.add("1", "Moda")
-	ps.add("2", "Moda")
-	ps.add("3", "Çiğköfteci")
-	ps.add("4", "")
-	c := ps.choice("account", "Account", "gone")
-	if len(c.Options) != 5 || c.Options[0].Name == c.Options[1].Name || c.Options[4] != (layout.Choice{Value: "gone", Name: "gone", Chosen: true}) {
-		t.Errorf("%+v", c.Options)
+	options := Names{"1": "Moda", "2": "Moda", "3": "Çiğköfteci", "4": ""}.Choices("gone", 4)
+	if len(options) != 5 || options[2].Name == options[3].Name || options[4] != (Choice{Value: "gone", Name: "gone", Chosen: true}) {
+		t.Errorf("%+v", options)
 	}
 }
