@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,62 +12,64 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// gaugesInterval is the pause between two looks at the ledger's figures.
-const gaugesInterval = 5 * time.Second
+const (
+	// gaugesInterval is the pause between two readings of the ledger's figures.
+	gaugesInterval = 5 * time.Second
+	// rarely is every how many readings those are taken that cost some commands for
+	// every partition.
+	rarely = 3
+)
 
-// rarely is every how many looks those figures are read that cost some commands
-// for every partition.
-const rarely = 3
-
-// gauges shows what waits in the ledger. Every replica shows the same figures,
-// so dashboards take the maximum and not the sum.
+// gauges shows what waits in the ledger, and what the Redis servers report. Every replica
+// shows the same figures, so dashboards take the maximum and not the sum. While Redis is
+// unavailable they keep their last values; /readyz reports that it is.
 type gauges struct {
-	ledger  *ledger.Ledger
-	log     *slog.Logger
-	servers *serverFigures
+	ledger *ledger.Ledger
+	log    *slog.Logger
 
-	streams, lag, pending, age          *prometheus.GaugeVec
-	refused, dead                       *prometheus.GaugeVec // without labels
-	endpoints, events, breakers, oldest *prometheus.GaugeVec // webhook queues by the state of their endpoints
+	queues, servers atomic.Pointer[series] // of the last readings
 }
 
-func newGauges(l *ledger.Ledger, log *slog.Logger, reg prometheus.Registerer) *gauges {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		reg.MustRegister(g)
-		return g
-	}
-	g := &gauges{
-		ledger:  l,
-		log:     log,
-		servers: newServerFigures(reg),
+// series are made again at every reading: roles, endpoint states and masters come and go.
+type series []prometheus.Metric
 
-		streams: gauge("worker_stream_entries", "Entries in the ledger's streams, settled ones included.", "stream"),
-		lag:     gauge("worker_feed_lag", "Entries that a role has not been handed yet.", "role"),
-		pending: gauge("worker_feed_pending", "Entries handed to a role and not settled yet.", "role"),
-		age:     gauge("worker_feed_oldest_seconds", "Age of the oldest entry that a role has not settled yet; 0: there is none.", "role"),
-		refused: gauge("worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators."),
-		dead:    gauge("worker_dead_letters", "Entries that no worker could settle; each needs a look."),
-
-		endpoints: gauge("worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent.", "state"),
-		events:    gauge("worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it.", "state"),
-		breakers:  gauge("worker_webhook_breakers_open", "Endpoints with a backlog that are only probed, because too many attempts failed in a row.", "state"),
-		oldest:    gauge("worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue.", "state"),
-	}
-	g.refused.WithLabelValues() // shown from the start
-	g.dead.WithLabelValues()
-	return g
+func (s *series) gauge(value float64, name, help string, label ...string) {
+	s.add(prometheus.GaugeValue, value, name, help, label)
 }
 
-// run refreshes the figures until ctx ends. While Redis is unavailable they keep
-// their last values; /readyz tells that it is.
+func (s *series) counter(value int64, name, help string, label ...string) {
+	s.add(prometheus.CounterValue, float64(value), name, help, label)
+}
+
+// add appends one; label is empty, or a name and a value.
+func (s *series) add(kind prometheus.ValueType, value float64, name, help string, label []string) {
+	names, values := label[:len(label)/2], label[len(label)/2:]
+	*s = append(*s, prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...))
+}
+
+// Describe implements prometheus.Collector: the series are known when they are collected.
+func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	for _, read := range []*series{g.queues.Load(), g.servers.Load()} {
+		if read == nil {
+			continue
+		}
+		for _, metric := range *read {
+			out <- metric
+		}
+	}
+}
+
+// run refreshes the figures until ctx ends.
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()
-	for look := 0; ; look++ {
-		err := g.refresh(ctx)
-		if look%rarely == 0 {
-			err = errors.Join(err, g.refreshRarely(ctx))
+	for reading := 0; ; reading++ {
+		err := g.readQueues(ctx)
+		if reading%rarely == 0 {
+			err = errors.Join(err, g.readServers(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			g.log.Debug("no figures", "error", err)
@@ -79,7 +82,7 @@ func (g *gauges) run(ctx context.Context) error {
 	}
 }
 
-func (g *gauges) refresh(ctx context.Context) error {
+func (g *gauges) readQueues(ctx context.Context) error {
 	stats, err := g.ledger.Monitor.Stats(ctx)
 	if err != nil {
 		return err
@@ -88,56 +91,79 @@ func (g *gauges) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.show(stats)
-	g.showQueues(queues, time.Now())
+	s := new(series)
+	entries := "Entries in the ledger's streams, settled ones included."
+	s.gauge(float64(stats.Events), "worker_stream_entries", entries, "stream", "events")
+	s.gauge(float64(stats.Updates), "worker_stream_entries", entries, "stream", "updates")
+	for role, n := range stats.Unread {
+		s.gauge(float64(n), "worker_feed_lag", "Entries that a role has not been handed yet.", "role", string(role))
+	}
+	for role, n := range stats.Pending {
+		s.gauge(float64(n), "worker_feed_pending", "Entries handed to a role and not settled yet.", "role", string(role))
+	}
+	s.gauge(float64(stats.RefusedUpdates), "worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators.")
+	s.gauge(float64(stats.DeadLetters), "worker_dead_letters", "Entries that no worker could settle; each needs a look.")
+	// Every state, so that one that has become empty falls to 0.
+	for _, state := range []ledger.EndpointState{ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone} {
+		q, label := queues[state], string(state)
+		s.gauge(float64(q.Endpoints), "worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent.", "state", label)
+		s.gauge(float64(q.Events), "worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it.", "state", label)
+		s.gauge(float64(q.BreakersOpen), "worker_webhook_breakers_open",
+			"Endpoints with a backlog that are only probed, because too many attempts failed in a row.", "state", label)
+		s.gauge(age(q.Oldest), "worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue.", "state", label)
+	}
+	g.queues.Store(s)
 	return nil
 }
 
-// refreshRarely reads the ages of what waits in the streams, and what the servers
-// say of themselves.
-func (g *gauges) refreshRarely(ctx context.Context) error {
+// readServers reads the ages of what waits in the streams, what the servers report of
+// themselves, and whether this process works in the ledger's present epoch.
+func (g *gauges) readServers(ctx context.Context) error {
+	s := new(series)
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook} {
 		lag, err := g.ledger.Streams.Lag(ctx, role)
 		if err != nil {
 			return err
 		}
-		age := 0.0
-		if !lag.Oldest.IsZero() {
-			age = max(time.Since(lag.Oldest).Seconds(), 0)
-		}
-		g.age.WithLabelValues(string(role)).Set(age)
+		s.gauge(age(lag.Oldest), "worker_feed_oldest_seconds",
+			"Age of the oldest entry that a role has not settled yet; 0: there is none.", "role", string(role))
 	}
-	return g.servers.refresh(ctx, g.ledger)
+	servers, err := g.ledger.Monitor.Servers(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range servers {
+		r, addr := &servers[i], servers[i].Addr
+		s.gauge(float64(r.MemoryUsed), "worker_redis_memory_used_bytes", "Memory that a Redis server uses.", "server", addr)
+		s.gauge(float64(r.MemoryMax), "worker_redis_memory_max_bytes", "Memory that a Redis server may use; 0: no limit.", "server", addr)
+		s.gauge(float64(r.Clients), "worker_redis_clients", "Connections to a Redis server.", "server", addr)
+		s.gauge(float64(r.Replicas), "worker_redis_replicas", "Replicas that are connected to a Redis server.", "server", addr)
+		s.gauge(truth(r.AOF), "worker_redis_aof_enabled",
+			"1 when a Redis server writes an append-only file, without which a restart loses orders.", "server", addr)
+		s.gauge(truth(r.AOFBroken), "worker_redis_aof_failed", "1 when the last write or rewrite of the append-only file failed.", "server", addr)
+		s.counter(r.AOFDelayed, "worker_redis_aof_delayed_writes_total", "Writes that have waited for the disk since the server's start.", "server", addr)
+		s.counter(r.Commands, "worker_redis_commands_total", "Commands since the server's start.", "server", addr)
+	}
+	own, stored, err := g.ledger.Monitor.Epochs(ctx)
+	if err != nil {
+		return err
+	}
+	s.gauge(truth(own != stored), "worker_ledger_epoch_stale", "1 when a backup was restored under this process, which must be restarted.")
+	g.servers.Store(s)
+	return nil
 }
 
-func (g *gauges) show(s ledger.Stats) {
-	g.streams.WithLabelValues("events").Set(float64(s.Events))
-	g.streams.WithLabelValues("updates").Set(float64(s.Updates))
-	for role, n := range s.Unread {
-		g.lag.WithLabelValues(string(role)).Set(float64(n))
+// age is how long ago something happened, in seconds; 0 of the zero time.
+func age(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
 	}
-	for role, n := range s.Pending {
-		g.pending.WithLabelValues(string(role)).Set(float64(n))
-	}
-	g.refused.WithLabelValues().Set(float64(s.RefusedUpdates))
-	g.dead.WithLabelValues().Set(float64(s.DeadLetters))
+	return max(time.Since(at).Seconds(), 0)
 }
 
-var endpointStates = []ledger.EndpointState{
-	ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone,
-}
-
-// showQueues sets every state, so that one that has become empty falls to 0.
-func (g *gauges) showQueues(queues map[ledger.EndpointState]ledger.QueueStats, now time.Time) {
-	for _, state := range endpointStates {
-		q, label := queues[state], string(state)
-		age := 0.0
-		if !q.Oldest.IsZero() {
-			age = now.Sub(q.Oldest).Seconds()
-		}
-		g.endpoints.WithLabelValues(label).Set(float64(q.Endpoints))
-		g.events.WithLabelValues(label).Set(float64(q.Events))
-		g.breakers.WithLabelValues(label).Set(float64(q.BreakersOpen))
-		g.oldest.WithLabelValues(label).Set(age)
+func truth(is bool) float64 {
+	if is {
+		return 1
 	}
+	return 0
 }

@@ -113,7 +113,9 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 	p.Log.Info("working", "roles", s.Roles, "environment", s.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	start := func(run func(context.Context) error) { group.Go(func() error { return run(ctx) }) }
-	start(newGauges(l, p.Log, p.Registry).run)
+	figures := &gauges{ledger: l, log: p.Log}
+	p.Registry.MustRegister(figures)
+	start(figures.run)
 	for _, role := range s.Roles {
 		switch role {
 		case roleStatus:

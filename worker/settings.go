@@ -53,25 +53,22 @@ func checkRoles(roles []string) error {
 // empty: all). The sandbox courier runs in a sandbox in mode auto only: elsewhere it
 // is left out, and asking for it in production is an error.
 func (s *settings) chooseRoles(asked string) ([]string, error) {
-	roles := s.Roles
+	roles := slices.Sorted(slices.Values(s.Roles))
 	if asked != "" {
-		roles = strings.Split(asked, ",")
+		roles = slices.Sorted(strings.SplitSeq(asked, ","))
 		if err := checkRoles(roles); err != nil {
 			return nil, fmt.Errorf("-roles: %w", err)
 		}
-		for _, role := range roles {
-			if !slices.Contains(s.Roles, role) {
-				return nil, fmt.Errorf("-roles: the configuration does not enable %s", role)
-			}
-		}
-		if s.Environment != delivery.Sandbox && slices.Contains(roles, roleCourier) {
+	}
+	plays := s.Environment == delivery.Sandbox && s.Courier.Mode == courier.Auto
+	for _, role := range roles {
+		switch {
+		case !slices.Contains(s.Roles, role):
+			return nil, fmt.Errorf("-roles: the configuration does not enable %s", role)
+		case asked != "" && role == roleCourier && s.Environment != delivery.Sandbox:
 			return nil, fmt.Errorf("-roles: %s plays in the sandbox only", roleCourier)
 		}
 	}
-	plays := s.Environment == delivery.Sandbox && s.Courier.Mode == courier.Auto
-	chosen := slices.DeleteFunc(slices.Clone(roles), func(role string) bool {
-		return role == roleCourier && !plays
-	})
-	slices.Sort(chosen)
-	return slices.Compact(chosen), nil
+	roles = slices.DeleteFunc(roles, func(role string) bool { return role == roleCourier && !plays })
+	return slices.Compact(roles), nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
@@ -30,10 +31,8 @@ const (
 
 // Settings are the keys below "courier" of the worker's configuration.
 type Settings struct {
-	// Mode is Auto or Manual.
-	Mode string `yaml:"mode"`
-	// Step is the time between two moves of an order, 10ms to 1h.
-	Step time.Duration `yaml:"step"`
+	Mode string        `yaml:"mode"` // Auto or Manual
+	Step time.Duration `yaml:"step"` // between two moves of an order, 10ms to 1h
 }
 
 // Validate names the first key whose value is out of range.
@@ -68,12 +67,10 @@ type Role struct {
 
 // New prepares the role.
 func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
-	reports := prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "worker_courier_reports_total",
 		Help: "Moves that the sandbox courier reported, by status; Active counts confirmed stores.",
-	}, []string{"status"})
-	reg.MustRegister(reports)
-	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: reports}
+	}, []string{"status"})}
 }
 
 // Run acts until ctx ends. It returns nil then, and never because Redis is
@@ -121,29 +118,21 @@ func (r *Role) round(ctx context.Context) error {
 		return nil // not loaded yet
 	}
 	var failures []error
-	stores := make(storeCache)
+	stores := storeCache{}
 	for _, fleet := range fleets.All() {
-		if ctx.Err() != nil {
-			break
-		}
 		if fleet.Disabled {
 			continue
 		}
-		if err := r.confirmStores(ctx, fleet.ID); err != nil {
-			failures = append(failures, err)
-			continue
+		err := r.confirmStores(ctx, fleet.ID)
+		for status := delivery.Searching; status <= delivery.Delivering && err == nil; status++ {
+			err = r.moveJobs(ctx, fleet.ID, status, stores)
 		}
-		for status := delivery.Searching; status <= delivery.Delivering; status++ {
-			if err := r.moveJobs(ctx, fleet.ID, status, stores); err != nil {
-				failures = append(failures, err)
-				break
-			}
-		}
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
-// confirmStores says yes to every store that asked for the fleet.
+// confirmStores confirms every store that asked for the fleet.
 func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
 	stores, err := r.ledger.Stores.OfFleet(ctx, fleet, delivery.AwaitingFleetApproval)
 	if err != nil {
@@ -155,17 +144,13 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 			continue // no longer pending
 		}
 		err := r.ledger.Stores.Write(ctx, s, ledger.Notice{
-			Account:    s.Account,
-			Type:       delivery.StoreActivated,
-			OccurredAt: now,
-			Data:       delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
+			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: now,
+			Data: delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
 		})
-		switch {
-		case errors.Is(err, ledger.ErrConflict): // the vendor or another replica was faster
-		case err != nil:
-			return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
-		default:
+		if err == nil {
 			r.reports.WithLabelValues(delivery.Active.String()).Inc()
+		} else if !errors.Is(err, ledger.ErrConflict) { // the vendor or another replica was faster
+			return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
 		}
 	}
 	return nil
@@ -174,59 +159,48 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 // moveJobs reports the next move of a fleet's orders that have been in the
 // status for a step.
 func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, stores storeCache) error {
-	for cursor := ""; ; {
-		orders, next, err := r.ledger.Orders.Jobs(ctx, fleet, status, cursor, page)
-		if err != nil {
-			return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
-		}
-		if err := r.report(ctx, orders, stores); err != nil {
-			return err
-		}
-		if next == "" {
-			return nil
-		}
-		cursor = next
-	}
-}
-
-func (r *Role) report(ctx context.Context, orders []*delivery.Order, stores storeCache) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
-	now := time.Now()
-	for _, o := range orders {
-		u, moves := nextMove(o, now, r.step)
-		if !moves {
-			continue
-		}
-		from, known, err := stores.point(ctx, r.ledger, o)
-		if err != nil {
-			return errors.Join(err, group.Wait())
-		}
-		if known {
-			reached := u.Status
-			if reached == delivery.Failed {
-				reached = o.Status
+	list := func() error {
+		for cursor := ""; ; {
+			orders, next, err := r.ledger.Orders.Jobs(groupCtx, fleet, status, cursor, page)
+			if err != nil {
+				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
-			u.Location = delivery.Location{Point: between(from, o.Dropoff.Point, progress(reached)), At: now}
+			now := time.Now()
+			for _, o := range orders {
+				u, moves := nextMove(o, now, r.step)
+				if !moves {
+					continue
+				}
+				if err := stores.locate(groupCtx, r.ledger, o, &u); err != nil {
+					return err
+				}
+				group.Go(func() error { return r.report(groupCtx, u, now) })
+			}
+			if next == "" {
+				return nil
+			}
+			cursor = next
 		}
-		group.Go(func() error { return r.reportMove(ctx, u, now) })
 	}
-	return group.Wait()
+	return errors.Join(list(), group.Wait())
 }
 
-func (r *Role) reportMove(ctx context.Context, u delivery.Update, now time.Time) error {
+func (r *Role) report(ctx context.Context, u delivery.Update, now time.Time) error {
 	_, err := r.ledger.Orders.Report(ctx, u, now)
-	switch code := delivery.CodeOf(err); {
-	case err == nil:
-		r.reports.WithLabelValues(u.Status.String()).Inc()
-		return nil
-	case code == delivery.CodeOrderNotFound, code == delivery.CodeJobNotAvailable, code == delivery.CodeOrderEnded, code == delivery.CodeJobTaken:
+	switch delivery.CodeOf(err) {
+	case delivery.CodeOrderNotFound, delivery.CodeJobNotAvailable, delivery.CodeOrderEnded, delivery.CodeJobTaken:
 		return nil // it has ended since it was listed, or a real courier has taken it
 	}
-	return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)
+	if err != nil {
+		return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)
+	}
+	r.reports.WithLabelValues(u.Status.String()).Inc()
+	return nil
 }
 
-// storeCache remembers for one round where the stores are.
+// storeCache keeps for one round where the stores are.
 type storeCache map[storeKey]*delivery.Store
 
 type storeKey struct {
@@ -234,19 +208,23 @@ type storeKey struct {
 	store   string
 }
 
-// point is where the order's store is; not known when the store is gone.
-func (c storeCache) point(ctx context.Context, l *ledger.Ledger, o *delivery.Order) (p delivery.Point, known bool, err error) {
+// locate adds to an update where the courier is; nothing when the order's store is gone.
+func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Order, u *delivery.Update) (err error) {
 	key := storeKey{o.Account, o.ExternalStoreID}
 	s, cached := c[key]
 	if !cached {
 		s, err = l.Stores.Get(ctx, o.Account, o.ExternalStoreID)
 		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
-			return p, false, fmt.Errorf("store of order %s: %w", o.ID, err)
+			return fmt.Errorf("store of order %s: %w", o.ID, err)
 		}
 		c[key] = s
 	}
-	if s == nil {
-		return p, false, nil
+	reached := u.Status
+	if reached == delivery.Failed {
+		reached = o.Status
 	}
-	return s.Point, true, nil
+	if s != nil {
+		u.Location = delivery.Location{Point: between(s.Point, o.Dropoff.Point, progress[reached]), At: u.At}
+	}
+	return nil
 }

@@ -57,7 +57,7 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 			t.Fatalf("%+v", o)
 		}
 		for i, c := range o.Changes {
-			if c.Location.IsZero() || c.Location.Point != between(v.Store.Point, o.Dropoff.Point, progress(c.Status)) {
+			if c.Location.IsZero() || c.Location.Point != between(v.Store.Point, o.Dropoff.Point, progress[c.Status]) {
 				t.Errorf("%s at %+v", c.Status, c.Location)
 			}
 			if i > 0 && c.At.Sub(o.Changes[i-1].At) < 100*time.Millisecond {

@@ -2,6 +2,7 @@ package courier
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -11,7 +12,7 @@ import (
 // time yet, when an earlier report still waits to be decided, or when the
 // order's trigger says to stop.
 func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.Update, moves bool) {
-	// One that the gateway let pass before it judged them is a note like any other.
+	// An unknown one, which the gateway once accepted, is a note like any other.
 	trigger, _ := delivery.ParseTrigger(o.PackageNote)
 	switch {
 	case o.Status.Terminal(), o.Reported > o.Status, now.Sub(o.UpdatedAt()) < step:
@@ -34,19 +35,8 @@ func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.
 
 // progress is how far from the store to the drop-off the courier is when it
 // reaches a status, 0 to 1.
-func progress(s delivery.Status) float64 {
-	switch s {
-	case delivery.PickingUp:
-		return 0.05
-	case delivery.PickedUp:
-		return 0.1
-	case delivery.Delivering:
-		return 0.5
-	case delivery.Delivered:
-		return 1
-	default:
-		return 0
-	}
+var progress = map[delivery.Status]float64{
+	delivery.PickingUp: 0.05, delivery.PickedUp: 0.1, delivery.Delivering: 0.5, delivery.Delivered: 1,
 }
 
 // between is the point that far along the straight way.
@@ -57,7 +47,6 @@ func between(from, to delivery.Point, part float64) delivery.Point {
 	}
 }
 
-// The people of the sandbox.
 var (
 	firstNames = [...]string{"Mehmet", "Ayşe", "Mustafa", "Fatma", "Emre", "Zeynep", "Hüseyin", "Elif", "İbrahim", "Gül", "Oğuz", "Şeyma"}
 	surnames   = [...]string{"Yılmaz", "Kaya", "Demir", "Çelik", "Şahin", "Yıldız", "Öztürk", "Aydın", "Özdemir", "Arslan", "Doğan", "Işık"}
@@ -68,14 +57,9 @@ var (
 func person(id delivery.OrderID) delivery.Courier {
 	digest := id.Digest()
 	n := binary.BigEndian.Uint64(digest[:8])
-	names := n % uint64(len(firstNames)*len(surnames))
-	phone := []byte("5300000000")
-	for i, rest := len(phone)-1, n/1024; i > 2; i, rest = i-1, rest/10 {
-		phone[i] = '0' + byte(rest%10)
-	}
 	return delivery.Courier{
-		Name:        firstNames[names%uint64(len(firstNames))] + " " + surnames[names/uint64(len(firstNames))],
-		Phone:       string(phone),
+		Name:        firstNames[n%12] + " " + surnames[n/12%12],
+		Phone:       fmt.Sprintf("530%07d", n/1024%1e7),
 		VehicleType: "Motorcycle",
 	}
 }

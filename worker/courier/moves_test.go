@@ -128,13 +128,13 @@ func TestBetween_LeadsFromTheStoreToTheDropoff(t *testing.T) {
 	from, to := delivery.Point{Latitude: 41, Longitude: 29}, delivery.Point{Latitude: 41.1, Longitude: 28.9}
 	last := -1.0
 	for status := delivery.Assigned; status <= delivery.Delivered; status++ {
-		part := progress(status)
+		part := progress[status]
 		if part < last {
 			t.Errorf("%s is %v of the way, less than before", status, part)
 		}
 		last = part
 	}
-	if between(from, to, progress(delivery.Assigned)) != from || between(from, to, progress(delivery.Delivered)) != to {
+	if between(from, to, progress[delivery.Assigned]) != from || between(from, to, progress[delivery.Delivered]) != to {
 		t.Error("the way does not begin at the store and end at the drop-off")
 	}
 }
