@@ -50,13 +50,19 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 		if vertices += n; vertices > maxCoverageVertices {
 			return nil, fmt.Errorf("has more than %d vertices", maxCoverageVertices)
 		}
-		c.add(poly)
+		box := poly.Rect()
+		if i == 0 {
+			c.bounds = box
+		}
+		c.bounds.Min = geometry.Point{X: min(c.bounds.Min.X, box.Min.X), Y: min(c.bounds.Min.Y, box.Min.Y)}
+		c.bounds.Max = geometry.Point{X: max(c.bounds.Max.X, box.Max.X), Y: max(c.bounds.Max.Y, box.Max.Y)}
+		c.polygons = append(c.polygons, poly)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, geojson); err != nil {
 		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no valid JSON")
 	}
-	c.json = bytes.Clone(compact.Bytes())
+	c.json = compact.Bytes()
 	return c, nil
 }
 
@@ -67,25 +73,29 @@ func (c *Coverage) Contains(p Point) bool {
 	if !c.bounds.ContainsPoint(at) {
 		return false
 	}
-	for _, polygon := range c.polygons {
-		if polygon.ContainsPoint(at) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.polygons, func(polygon *geometry.Poly) bool { return polygon.ContainsPoint(at) })
 }
 
 // ReachesTurkey reports whether a corner of the area is in Turkey, or a point of
 // Turkey's outline is in the area.
 func (c *Coverage) ReachesTurkey() bool {
-	for _, polygon := range c.polygons {
-		for i := range polygon.Exterior.NumPoints() {
-			if at := polygon.Exterior.PointAt(i); InTurkey(Point{Latitude: at.Y, Longitude: at.X}) {
-				return true
-			}
-		}
+	corner := func(rings [][]Point, in func(Point) bool) bool {
+		return slices.ContainsFunc(rings, func(ring []Point) bool { return slices.ContainsFunc(ring, in) })
 	}
-	return slices.ContainsFunc(TurkeyOutline(), func(ring []Point) bool { return slices.ContainsFunc(ring, c.Contains) })
+	return corner(c.outline(), InTurkey) || corner(turkey.outline(), c.Contains)
+}
+
+// outline is a copy of the outer rings.
+func (c *Coverage) outline() (rings [][]Point) {
+	for _, polygon := range c.polygons {
+		ring := make([]Point, polygon.Exterior.NumPoints())
+		for i := range ring {
+			at := polygon.Exterior.PointAt(i)
+			ring[i] = Point{Latitude: at.Y, Longitude: at.X}
+		}
+		rings = append(rings, ring)
+	}
+	return rings
 }
 
 // JSON is the GeoJSON without white space. The caller must not change it.
@@ -94,16 +104,6 @@ func (c *Coverage) JSON() []byte { return c.json }
 // Bounds is the smallest box of latitudes and longitudes around the area.
 func (c *Coverage) Bounds() (southWest, northEast Point) {
 	return Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}
-}
-
-func (c *Coverage) add(polygon *geometry.Poly) {
-	box := polygon.Rect()
-	if len(c.polygons) == 0 {
-		c.bounds = box
-	}
-	c.bounds.Min.X, c.bounds.Min.Y = min(c.bounds.Min.X, box.Min.X), min(c.bounds.Min.Y, box.Min.Y)
-	c.bounds.Max.X, c.bounds.Max.Y = max(c.bounds.Max.X, box.Max.X), max(c.bounds.Max.Y, box.Max.Y)
-	c.polygons = append(c.polygons, polygon)
 }
 
 // position is [longitude, latitude, ...]. The pointers tell null from 0.

@@ -36,24 +36,19 @@ func ParseFleetID(s string) (FleetID, error) {
 	return FleetID(id), err
 }
 
-func (id AccountID) String() string { return uuidText(id) }
-func (id FleetID) String() string   { return uuidText(id) }
-func (id OrderID) String() string   { return uuidText(id) }
+func (id AccountID) String() string { return uuid.UUID(id).String() }
+func (id FleetID) String() string   { return uuid.UUID(id).String() }
+func (id OrderID) String() string   { return uuid.UUID(id).String() }
 
-// LogValue is the canonical form, in logs of every format.
+// LogValue is the canonical form in logs, as of the others.
 func (id AccountID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+func (id FleetID) LogValue() slog.Value   { return slog.StringValue(id.String()) }
+func (id OrderID) LogValue() slog.Value   { return slog.StringValue(id.String()) }
 
-// LogValue is the canonical form, in logs of every format.
-func (id FleetID) LogValue() slog.Value { return slog.StringValue(id.String()) }
-
-// LogValue is the canonical form, in logs of every format.
-func (id OrderID) LogValue() slog.Value { return slog.StringValue(id.String()) }
-
-// IsZero reports whether no fleet is named.
-func (id FleetID) IsZero() bool { return id == FleetID{} }
-
-// IsZero reports whether no account is named.
+// IsZero reports whether nothing is named, as of the others.
 func (id AccountID) IsZero() bool { return id == AccountID{} }
+func (id FleetID) IsZero() bool   { return id == FleetID{} }
+func (id OrderID) IsZero() bool   { return id == OrderID{} }
 
 // MaxPartitions is the most partitions an OrderID can name (10 bits).
 const MaxPartitions = 1 << 10
@@ -113,9 +108,6 @@ func (id OrderID) Digest() (d Digest) {
 	return d
 }
 
-// IsZero reports whether no order is named.
-func (id OrderID) IsZero() bool { return id == OrderID{} }
-
 // AppendText appends the canonical UUID form to dst.
 func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
 
@@ -158,11 +150,6 @@ func parseUUID(s string) ([16]byte, error) {
 	}
 	id, err := uuid.Parse(s)
 	return id, err
-}
-
-func uuidText(id [16]byte) string {
-	var buf [36]byte
-	return string(appendUUID(buf[:0], id))
 }
 
 func appendUUID(dst []byte, id [16]byte) []byte {

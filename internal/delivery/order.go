@@ -126,21 +126,16 @@ func Sequence(version uint64) uint32 { return uint32(version) }
 // EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes) (design
 // section 9).
 func (o *Order) EstimatedPickup() time.Time {
-	earliest := o.CreatedAt.Add(time.Duration(o.Fleet.PickupMinutes) * time.Minute)
-	if o.ReadyAt.After(earliest) {
-		return o.ReadyAt
-	}
-	return earliest
+	return later(o.ReadyAt, o.CreatedAt.Add(time.Duration(o.Fleet.PickupMinutes)*time.Minute))
 }
 
 // EstimatedDropoff is the courier's own estimate as of the version, or else the
 // actual or estimated pickup plus the fleet's delivery minutes; zero while no
 // courier is assigned.
 func (o *Order) EstimatedDropoff(version uint64) time.Time {
-	last := o.changesUpTo(version)
 	var pickup, given time.Time
 	assigned := false
-	for _, c := range last {
+	for _, c := range o.Changes[:min(max(int(Sequence(version))-1, 0), len(o.Changes))] {
 		assigned = assigned || c.Status >= Assigned && c.Status <= Delivered
 		if !c.ETA.IsZero() {
 			given = c.ETA
@@ -176,11 +171,6 @@ func (o *Order) UpdatedAt() time.Time {
 		return o.Changes[n-1].At
 	}
 	return o.CreatedAt
-}
-
-func (o *Order) changesUpTo(version uint64) []Change {
-	n := max(int(Sequence(version))-1, 0)
-	return o.Changes[:min(n, len(o.Changes))]
 }
 
 // PaymentWarning is something in an accepted order's payment that finance has to

@@ -76,7 +76,6 @@ func (o *Order) appendIDs(dst []byte) []byte {
 	return appendText(dst, "externalOrderId", o.ExternalOrderID)
 }
 
-// appendWarnings appends the member warnings.
 func (o *OrderDraft) appendWarnings(dst []byte) []byte {
 	dst = append(appendKey(dst, "warnings"), '[')
 	separator := ""
@@ -130,33 +129,15 @@ func appendLocation(dst []byte, p Point) []byte {
 	return append(dst, '}')
 }
 
-// AppendStoreActivated appends the data of store.activated (design section 9).
+// AppendStoreActivated appends the data of store.activated, as all below in the form
+// of design section 9.
 func AppendStoreActivated(dst []byte, externalStoreID string, fleet FleetID, fleetName string) []byte {
-	dst = appendStoreID(dst, externalStoreID)
-	dst = appendFleet(append(dst, ','), fleet, fleetName)
-	return append(dst, '}')
+	return AppendStoreRejected(dst, externalStoreID, fleet, fleetName, "")
 }
 
-// AppendStoreMigrating appends the data of store.migrating with the local closing
-// day (design section 9).
-func AppendStoreMigrating(dst []byte, externalStoreID string, closingDate time.Time) []byte {
-	dst = appendStoreID(dst, externalStoreID)
-	dst = append(dst, `,"closingDate":"`...)
-	dst = closingDate.In(Istanbul).AppendFormat(dst, time.DateOnly)
-	return append(dst, `"}`...)
-}
-
-// AppendStoreDeactivated appends the data of store.deactivated (design section 9).
-func AppendStoreDeactivated(dst []byte, externalStoreID string, reason DeactivationReason) []byte {
-	dst = appendStoreID(dst, externalStoreID)
-	dst = appendText(dst, "reason", string(reason))
-	return append(dst, '}')
-}
-
-// AppendStoreRejected appends the data of store.rejected; reason may be empty
-// (design section 9).
+// AppendStoreRejected appends the data of store.rejected; reason may be empty.
 func AppendStoreRejected(dst []byte, externalStoreID string, fleet FleetID, fleetName, reason string) []byte {
-	dst = appendStoreID(dst, externalStoreID)
+	dst = AppendString(append(dst, `{"externalStoreId":`...), externalStoreID)
 	dst = appendFleet(append(dst, ','), fleet, fleetName)
 	if reason != "" {
 		dst = appendText(dst, "reason", reason)
@@ -164,12 +145,23 @@ func AppendStoreRejected(dst []byte, externalStoreID string, fleet FleetID, flee
 	return append(dst, '}')
 }
 
-func appendStoreID(dst []byte, externalStoreID string) []byte {
-	return AppendString(append(dst, `{"externalStoreId":`...), externalStoreID)
+// AppendStoreMigrating appends the data of store.migrating with the local closing
+// day.
+func AppendStoreMigrating(dst []byte, externalStoreID string, closingDate time.Time) []byte {
+	return appendStore(dst, externalStoreID, "closingDate", closingDate.In(Istanbul).Format(time.DateOnly))
 }
 
-// AppendPaymentOverdue appends the data of fleet.payment_overdue (design section
-// 9).
+// AppendStoreDeactivated appends the data of store.deactivated.
+func AppendStoreDeactivated(dst []byte, externalStoreID string, reason DeactivationReason) []byte {
+	return appendStore(dst, externalStoreID, "reason", string(reason))
+}
+
+func appendStore(dst []byte, externalStoreID, key, value string) []byte {
+	dst = AppendString(append(dst, `{"externalStoreId":`...), externalStoreID)
+	return append(appendText(dst, key, value), '}')
+}
+
+// AppendPaymentOverdue appends the data of fleet.payment_overdue.
 func AppendPaymentOverdue(dst []byte, fleet FleetID, fleetName string, externalStoreIDs []string) []byte {
 	dst = appendFleet(append(dst, '{'), fleet, fleetName)
 	dst = append(dst, `,"externalStoreIds":[`...)

@@ -48,17 +48,7 @@ func InTurkey(p Point) bool {
 }
 
 // TurkeyOutline returns a copy of the outline's closed rings.
-func TurkeyOutline() (rings [][]Point) {
-	for _, polygon := range turkey.polygons {
-		ring := make([]Point, polygon.Exterior.NumPoints())
-		for i := range ring {
-			at := polygon.Exterior.PointAt(i)
-			ring[i] = Point{Latitude: at.Y, Longitude: at.X}
-		}
-		rings = append(rings, ring)
-	}
-	return rings
-}
+func TurkeyOutline() [][]Point { return turkey.outline() }
 
 // distance is metres from p to the segment, on the plane of the WGS 84 ellipsoid at
 // p, where a kilometre is right to about 10 cm.

@@ -249,11 +249,10 @@ func (f *Faults) point(latField string, latitude Number, lonField string, longit
 
 // clip keeps an absurdly long literal out of a message.
 func clip(literal string) string {
-	const most = 24
-	if len(literal) <= most {
-		return literal
+	if len(literal) > 24 {
+		return literal[:24] + "..."
 	}
-	return literal[:most] + "..."
+	return literal
 }
 
 func (f *Faults) money(field string, n Number) Money {

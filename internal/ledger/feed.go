@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,12 +58,12 @@ func (e *Entry) kind() byte {
 	switch {
 	case e.Update != nil:
 		return kindUpdates
-	case e.Outcomes != nil && e.Outcomes.Records[0].State == outcomeRetrying:
+	case e.Outcomes == nil:
+		return kindEvents
+	case e.Outcomes.Records[0].State == outcomeRetrying:
 		return kindTries
-	case e.Outcomes != nil:
-		return kindOutcomes
 	}
-	return kindEvents
+	return kindOutcomes
 }
 
 func parseEvent(r partition, text string) (Event, error) {
@@ -75,11 +77,9 @@ func parseEvent(r partition, text string) (Event, error) {
 		return Event{}, fmt.Errorf("event of kind %d and %d bytes: %w", text[0], len(text), errShortRecord)
 	}
 	f := fields{rest: text[15:]}
-	event := Event{Order: r.orderOfMember(text[1:15])}
+	event := Event{Order: r.orderOfMember(text[1:15]), Version: f.uint64()}
 	if text[0] == eventLate {
-		event.LateAt = timeOf(int64(f.uint64()))
-	} else {
-		event.Version = f.uint64()
+		event.Version, event.LateAt = 0, timeOf(int64(event.Version))
 	}
 	return event, nil
 }
@@ -121,12 +121,7 @@ const (
 // and now and then what dead consumers left. It creates missing groups and retries
 // for ever. It returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
-	if f.Batch == 0 {
-		f.Batch = 256
-	}
-	if f.ClaimAfter == 0 {
-		f.ClaimAfter = time.Minute
-	}
+	f.Batch, f.ClaimAfter = cmp.Or(f.Batch, 256), cmp.Or(f.ClaimAfter, time.Minute)
 	if f.Log == nil {
 		f.Log = func(string, ...any) {}
 	}
@@ -170,7 +165,7 @@ type feedReader struct {
 func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]partition), redoAt: time.Now(), redoPause: minPause}
 	for _, partition := range partitions {
-		for _, kind := range streamKinds(f.Role) {
+		for _, kind := range roleStreams[f.Role] {
 			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
 			r.byKey[partition.key(kind)] = partition
 		}
@@ -178,16 +173,7 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	return r
 }
 
-func streamKinds(role Role) []byte {
-	switch role {
-	case RoleStatus:
-		return []byte{kindEvents, kindUpdates}
-	case RoleExport:
-		return []byte{kindEvents, kindOutcomes, kindTries}
-	default:
-		return []byte{kindEvents}
-	}
-}
+var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries}}
 
 func (r *feedReader) run(ctx context.Context) {
 	pause := minPause
@@ -201,10 +187,9 @@ func (r *feedReader) run(ctx context.Context) {
 		r.stalled = r.Every > 0 && errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
 			r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
-			if err := r.makeGroups(ctx); err != nil {
-				r.Log("the consumer group could not be made; it is tried again", "error", err, "pause", pause)
-			}
-		} else {
+			err = r.makeGroups(ctx)
+		}
+		if err != nil {
 			r.Log("reading or handling entries failed; it is tried again", "error", err, "pause", pause)
 		}
 		sleep(ctx, pause)
@@ -319,14 +304,14 @@ func (r *feedReader) makeGroups(ctx context.Context) error {
 	return nil
 }
 
-func requiredRoles(streamKey string) []Role {
-	switch streamKey[len(streamKey)-1] {
-	case kindUpdates:
-		return []Role{RoleStatus}
-	case kindOutcomes, kindTries:
-		return []Role{RoleExport}
+// requiredRoles are the groups that must have read a stream.
+func requiredRoles(streamKey string) (roles []Role) {
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
+		if bytes.IndexByte(roleStreams[role], streamKey[len(streamKey)-1]) >= 0 {
+			roles = append(roles, role)
+		}
 	}
-	return []Role{RoleStatus, RoleWebhook, RoleExport}
+	return roles
 }
 
 // Ack acknowledges entries without any other effect.

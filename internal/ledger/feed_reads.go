@@ -4,35 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
 )
 
+// readGroup is one read of streams, from new entries (">") or behind an id; none is
+// no error.
+func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from string, count int, block time.Duration, streams ...string) *redis.XStreamSliceCmd {
+	for range streams {
+		streams = append(streams, from)
+	}
+	return client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: string(r.Role), Consumer: r.Consumer, Streams: streams, Count: int64(count), Block: block})
+}
+
+// readNew waits until there is something in one of the streams.
 func (r *feedReader) readNew(ctx context.Context) error {
-	streams := make([]string, 0, 2*len(r.streams))
-	for _, s := range r.streams {
-		streams = append(streams, s.key)
+	keys := make([]string, len(r.streams), 2*len(r.streams))
+	for i, s := range r.streams {
+		keys[i] = s.key
 	}
-	for range r.streams {
-		streams = append(streams, ">")
-	}
-	found, err := r.ledger.readers.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: string(r.Role), Consumer: r.Consumer, Streams: streams, Count: int64(r.Batch), Block: readBlock}).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
+	found, err := r.readGroup(ctx, r.ledger.readers, ">", r.Batch, readBlock, keys...).Result()
 	if err != nil {
-		// The reply may have been lost after the entries became ours.
+		// The reply may have been lost after the entries were handed out.
 		return readFailure(err)
 	}
 	byPartition := make(map[int][]Entry)
 	for _, stream := range found {
 		partition := r.byKey[stream.Stream]
-		byPartition[partition.number] = append(byPartition[partition.number], r.parse(ctx, partition, stream.Stream, stream.Messages)...)
+		byPartition[partition.number] = append(byPartition[partition.number], r.parse(ctx, streamRef{partition, stream.Stream}, stream.Messages)...)
 	}
 	return r.handleAll(ctx, byPartition)
 }
@@ -47,34 +51,33 @@ func (r *feedReader) gather(ctx context.Context) error {
 	pipe := r.ledger.readers.Pipeline()
 	reads := make([]*redis.XStreamSliceCmd, len(r.streams))
 	for i, s := range r.streams {
-		reads[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, ">"}, Count: int64(count), Block: -1})
+		reads[i] = r.readGroup(ctx, pipe, ">", count, -1, s.key)
 	}
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 	var batch []Entry
-	var failed failures
+	var all failures
 	full := false
 	for i, read := range reads {
-		if err := read.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			failed.add(readFailure(err))
-			continue
-		}
+		all.add(readFailure(read.Err()))
 		for _, stream := range read.Val() {
 			full = full || len(stream.Messages) == count
-			batch = append(batch, r.parse(ctx, r.streams[i].partition, stream.Stream, stream.Messages)...)
+			batch = append(batch, r.parse(ctx, r.streams[i], stream.Messages)...)
 		}
 	}
 	if !full {
 		r.nextRead = time.Now().Add(r.Every)
 	}
 	if len(batch) > 0 {
-		failed.add(r.Handle(ctx, batch))
+		all.add(r.Handle(ctx, batch))
 	}
-	return failed.err()
+	return all.err()
 }
 
-// readFailure keeps NOGROUP recognisable.
+// readFailure keeps NOGROUP recognisable. Nothing to read is none.
 func readFailure(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		return err
 	}
@@ -85,46 +88,37 @@ func readFailure(err error) error {
 const partitionsAtOnce = 8
 
 func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry) error {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
-	slots := make(chan struct{}, partitionsAtOnce)
+	var all errgroup.Group // without a context: one failure does not stop the others
+	all.SetLimit(partitionsAtOnce)
+	errs := make([]error, len(r.ledger.partitions))
 	for partition, batch := range byPartition {
 		if len(batch) == 0 {
 			continue
 		}
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
+		all.Go(func() error {
 			if err := r.Handle(ctx, batch); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = errors.Join(failed, fmt.Errorf("partition %d: %w", partition, err))
+				errs[partition] = fmt.Errorf("partition %d: %w", partition, err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return failed
+	return errors.Join(append(errs, all.Wait())...)
 }
 
 // readOwn hands out again what this consumer has not settled, in every stream.
 func (r *feedReader) readOwn(ctx context.Context) error {
-	var failed failures
+	var all failures
 	for _, s := range r.streams {
-		failed.add(r.readOwnOf(ctx, s))
+		all.add(r.readOwnOf(ctx, s))
 	}
-	return failed.err()
+	return all.err()
 }
 
 func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
 	for after := "0"; ; {
-		found, err := r.ledger.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
-			Group: string(r.Role), Consumer: r.Consumer, Streams: []string{s.key, after}, Count: int64(r.Batch), Block: -1}).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		found, err := r.readGroup(ctx, r.ledger.rdb, after, r.Batch, -1, s.key).Result()
+		if err != nil || len(found) == 0 || len(found[0].Messages) == 0 {
 			return readFailure(err)
-		}
-		if len(found) == 0 || len(found[0].Messages) == 0 {
-			return nil
 		}
 		messages := found[0].Messages
 		after = messages[len(messages)-1].ID
@@ -139,17 +133,14 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 	for cursor := "0-0"; ; {
 		messages, next, err := r.ledger.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: s.key, Group: string(r.Role),
 			Consumer: r.Consumer, MinIdle: r.ClaimAfter, Start: cursor, Count: int64(r.Batch)}).Result()
-		if err != nil {
-			return readFailure(err)
-		}
-		if len(messages) > 0 {
+		if err == nil && len(messages) > 0 {
 			r.Log("taking over entries that were not settled", "partition", s.partition.number, "entries", len(messages))
 			if err := r.handleUnsettled(ctx, s, messages); err != nil {
 				return err
 			}
 		}
-		if next == "0-0" || next == "" {
-			return nil
+		if err != nil || next == "0-0" || next == "" {
+			return readFailure(err)
 		}
 		cursor = next
 	}
@@ -164,13 +155,13 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if err != nil {
 		return err
 	}
-	entries := r.parse(ctx, s.partition, s.key, messages)
+	entries := r.parse(ctx, s, messages)
 	if len(entries) == 0 {
 		return nil
 	}
-	failed := r.Handle(ctx, entries)
-	if failed == nil || isTransient(ctx, failed) {
-		return failed
+	failure := r.Handle(ctx, entries)
+	if failure == nil || isTransient(ctx, failure) {
+		return failure
 	}
 	var rest []Entry
 	for _, e := range entries {
@@ -179,20 +170,17 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 			continue
 		}
 		err := r.Handle(ctx, []Entry{e})
-		if err == nil {
-			continue
+		if err != nil && !isTransient(ctx, err) {
+			err = r.deadLetter(ctx, s, e.ID, err.Error())
 		}
-		if isTransient(ctx, err) {
-			return err
-		}
-		if err := r.deadLetter(ctx, s.key, s.partition, e.ID, err.Error()); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	if len(rest) == len(entries) {
-		return failed
-	}
-	if len(rest) == 0 {
+	switch len(rest) {
+	case len(entries):
+		return failure
+	case 0:
 		return nil
 	}
 	return r.Handle(ctx, rest)
@@ -218,17 +206,14 @@ func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []red
 }
 
 // parse reads entries and dead-letters unreadable ones.
-func (r *feedReader) parse(ctx context.Context, partition partition, key string, messages []redis.XMessage) []Entry {
+func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XMessage) []Entry {
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {
-		e := Entry{Partition: partition.number, ID: m.ID}
-		err := e.read(partition, m.Values)
-		if err == nil {
+		e := Entry{Partition: s.partition.number, ID: m.ID}
+		if err := e.read(s.partition, m.Values); err == nil {
 			entries = append(entries, e)
-			continue
-		}
-		if err := r.deadLetter(ctx, key, partition, m.ID, "unreadable: "+err.Error()); err != nil {
-			r.Log("an unreadable entry could not be moved to the dead letters", "partition", partition.number, "entry", m.ID, "error", err)
+		} else if err := r.deadLetter(ctx, s, m.ID, "unreadable: "+err.Error()); err != nil {
+			r.Log("an unreadable entry could not be moved to the dead letters", "partition", e.Partition, "entry", m.ID, "error", err)
 		}
 	}
 	return entries
@@ -252,9 +237,9 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 	return err
 }
 
-func (r *feedReader) deadLetter(ctx context.Context, key string, partition partition, id, reason string) error {
-	r.Log("entry moved to the dead letters", "partition", partition.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, "settle_entry", []string{key, partition.key(kindDeadLetters), partition.key(kindEvents)},
-		string(r.Role), id, refusedKept, "", "stream", key, "entry", id, "role", string(r.Role), "reason", reason)
+func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
+	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
+	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters), s.partition.key(kindEvents)},
+		string(r.Role), id, refusedKept, "", "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

@@ -194,7 +194,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	must(t, reader.readOwn(t.Context())) // nothing is left
 }
 
-func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
+func TestFeed_DeadLettersNothingWhileRedisIsUnavailable(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
@@ -205,10 +205,10 @@ func TestFeed_RedisAwayBuriesNothing(t *testing.T) {
 		err := reader.readOwn(t.Context())
 		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	}
-	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were buried for Redis's fault")
+	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were dead-lettered for a failure of Redis")
 }
 
-func TestFeed_BuriesWhatNobodyCanRead(t *testing.T) {
+func TestFeed_DeadLettersWhatNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
 	r := l.partitions[0]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -181,18 +182,37 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 		return err
 	})
 	must(t, err)
-	judge := func(b []byte) error {
-		var sum RDBSum
-		for _, part := range [][]byte{b[:len(b)/3], b[len(b)/3:]} {
-			_, _ = sum.Write(part) // never fails
-		}
-		return sum.Check()
-	}
-	must(t, judge(file))
+	must(t, sumOf(file))
 	for _, at := range []int{0, 9, len(file) / 2, len(file) - 1} {
 		changed := bytes.Clone(file)
 		changed[at] ^= 1
-		check(t, judge(changed) != nil, "byte %d of %d was changed and nobody saw it", at, len(file))
-		check(t, judge(file[:at]) != nil, "cut after %d bytes and nobody saw it", at)
+		check(t, sumOf(changed) != nil, "byte %d of %d was changed and nobody saw it", at, len(file))
+		check(t, sumOf(file[:at]) != nil, "cut after %d bytes and nobody saw it", at)
+	}
+}
+
+func sumOf(b []byte) error {
+	var sum RDBSum
+	for _, part := range [][]byte{b[:len(b)/3], b[len(b)/3:]} {
+		_, _ = sum.Write(part) // never fails
+	}
+	return sum.Check()
+}
+
+// Zeros stand for a sum where Redis was told not to compute one, but only behind the
+// end mark: a file that was cut where zeros stand is not whole.
+func TestRDBSum_TakesZerosForASumBehindTheEndMarkOnly(t *testing.T) {
+	zeros := make([]byte, 8)
+	body := []byte("REDIS0011 some keys ")
+	must(t, sumOf(slices.Concat(body, []byte{rdbEnd}, zeros)))
+	for name, file := range map[string][]byte{
+		"no end mark":            slices.Concat(body, zeros),
+		"another byte before":    slices.Concat(body, []byte{rdbEnd, 0}, zeros),
+		"cut among the zeros":    slices.Concat(body, []byte{rdbEnd}, zeros[:7]),
+		"something behind them":  slices.Concat(body, []byte{rdbEnd}, zeros, []byte{1}),
+		"a sum that is not zero": slices.Concat(body, []byte{rdbEnd}, zeros[:7], []byte{1}),
+		"not an RDB file":        slices.Concat([]byte("RADIS0011"), []byte{rdbEnd}, zeros),
+	} {
+		check(t, errors.Is(sumOf(file), ErrSnapshot), "%s: %v", name, sumOf(file))
 	}
 }

@@ -14,7 +14,7 @@ import (
 // eachStream runs do for every stream of a role.
 func (l *core) eachStream(role Role, do func(p partition, key string) error) error {
 	for _, p := range l.partitions {
-		for _, kind := range streamKinds(role) {
+		for _, kind := range roleStreams[role] {
 			if err := do(p, p.key(kind)); err != nil {
 				return fmt.Errorf("streams of group %s: %w", role, err)
 			}

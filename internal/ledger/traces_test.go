@@ -119,17 +119,17 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	reader := newFeedReader(l.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.partitions)
 	must(t, reader.makeGroups(t.Context()))
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
-	bury := func(kind byte, reason string) string {
+	deadLetter := func(kind byte, reason string) string {
 		t.Helper()
 		messages, err := l.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleStatus), Consumer: "c",
 			Streams: []string{r.key(kind), ">"}, Count: 1}).Result()
 		must(t, err)
 		id := messages[0].Messages[0].ID
-		must(t, reader.deadLetter(t.Context(), r.key(kind), r, id, reason))
+		must(t, reader.deadLetter(t.Context(), streamRef{r, r.key(kind)}, id, reason))
 		s.tick(t)
 		return id
 	}
-	ids := []string{bury(kindEvents, "a defect"), bury(kindUpdates, "another"), bury(kindEvents, "unreadable")}
+	ids := []string{deadLetter(kindEvents, "a defect"), deadLetter(kindUpdates, "another"), deadLetter(kindEvents, "unreadable")}
 	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
 	got := get(l.Monitor.DeadLetters(t.Context(), 10))(t)
 	require(t, len(got) == 3, "%+v", got)

@@ -190,7 +190,7 @@ func TestQueue_LargestBatchOfCreations(t *testing.T) {
 		return string(appendOrderEvent(nil, id, 1<<32|1))
 	})
 	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
-	entries := reader.parse(t.Context(), s.partitions[0], s.partitions[0].key(kindEvents), messages)
+	entries := reader.parse(t.Context(), streamRef{s.partitions[0], s.partitions[0].key(kindEvents)}, messages)
 	get(s.Queue.Add(t.Context(), 0, entries, noGrant))(t)
 	s.settled(t)
 }

@@ -76,7 +76,7 @@ func (p *play) read(count int64, g Grant) {
 		return
 	}
 	p.must(err)
-	p.entries = p.reader.parse(p.ctx, p.partitions[0], key, found[0].Messages)
+	p.entries = p.reader.parse(p.ctx, streamRef{p.partitions[0], key}, found[0].Messages)
 	p.queue(g)
 	for _, e := range p.entries {
 		if e.Event.Notice != "" {

@@ -83,7 +83,7 @@ func (s *env) cycles(t *testing.T, n int) []time.Duration {
 		began := time.Now()
 		must(t, s.Webhooks.Publish(t.Context(), Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)}))
 		found := get(s.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleWebhook), Consumer: "c", Streams: []string{stream, ">"}, Block: -1}).Result())(t)
-		entries := reader.parse(t.Context(), s.partitions[0], stream, found[0].Messages)
+		entries := reader.parse(t.Context(), streamRef{s.partitions[0], stream}, found[0].Messages)
 		leased := get(s.Queue.Add(t.Context(), 0, entries, grant(1)))(t)
 		require(t, len(leased.Deliveries) == 1 && leased.Deliveries[0].Account == s.account, "leased %+v", leased)
 		s.ends(t, accepts, leased.Deliveries...)

@@ -7,17 +7,19 @@
 // their parent. Whether an order is sampled follows from its id, too. A caller's own
 // traceparent becomes a link, or is continued where no order is known.
 //
-// A span is recorded when what it tells of has ended, and dropped when the collector
-// is slow. A nil *Tracer is off.
+// A span is recorded when it has ended, and dropped when the collector is slow. A nil
+// *Tracer is off.
 package tracing
 
 import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -55,15 +57,18 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// queued is how many spans may wait to be sent. The exporter tells of the 10,000
-// orders of a full batch at once; what does not fit is dropped.
+// queued is how many spans may wait to be sent: the exporter records the 10,000
+// orders of a full batch at once.
 const queued = 16_384
 
 // Tracer records spans of one program.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	sampler  sampler
+	// below is the part of all traces that is taken, by the last 48 bits of their ids.
+	// In an order's id these are a digest's; the bits before them, by which
+	// OpenTelemetry's own sampler would go, are its partition and day.
+	below uint64
 }
 
 // Open prepares a program's tracer, nil when the settings leave it off. The
@@ -85,16 +90,15 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	otel.SetErrorHandler(&failures{log: log})
-	sampler := newSampler(s.SampleRatio)
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second), sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(queued/8)),
-		sdktrace.WithSampler(sampler),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // Record leaves the others out
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", program), attribute.String("service.namespace", "vendorapi"),
 			attribute.String("deployment.environment.name", environment))),
 	)
-	return &Tracer{provider: provider, tracer: provider.Tracer("vendorapi"), sampler: sampler}, nil
+	return &Tracer{provider, provider.Tracer("vendorapi"), uint64(math.Round(s.SampleRatio * (1 << 48)))}, nil
 }
 
 // Close sends what is queued, until ctx ends.
@@ -145,9 +149,10 @@ func (t *Tracer) OfOrder(order [16]byte) Identity {
 	return Identity{t.context(id, newSpanID())}
 }
 
+// context is sampled or not, alike in every program with the same ratio.
 func (t *Tracer) context(id trace.TraceID, span trace.SpanID) trace.SpanContext {
 	var flags trace.TraceFlags
-	if t.sampler.takes(id) {
+	if binary.BigEndian.Uint64(id[8:])&(1<<48-1) < t.below {
 		flags = trace.FlagsSampled
 	}
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: flags, Remote: true})
@@ -166,19 +171,15 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// generator makes ids, except where a span was promised one.
+// generator gives a span the id that was promised, and other spans a new one.
 type generator struct{}
 
 type promisedKey struct{}
 
 // NewIDs implements sdktrace.IDGenerator for a span without parent.
 func (generator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if promised, ok := ctx.Value(promisedKey{}).(trace.SpanContext); ok {
-		return promised.TraceID(), promised.SpanID()
-	}
-	var id trace.TraceID
-	_, _ = rand.Read(id[:]) // never fails
-	return id, newSpanID()
+	promised, _ := ctx.Value(promisedKey{}).(trace.SpanContext)
+	return promised.TraceID(), promised.SpanID()
 }
 
 // NewSpanID implements sdktrace.IDGenerator for a span with a parent.
@@ -230,37 +231,44 @@ func Text(name, value string) attribute.KeyValue { return attribute.String(name,
 // Number is a span's attribute.
 func Number(name string, value int) attribute.KeyValue { return attribute.Int(name, value) }
 
-// Record queues a span.
+// Record queues a span, if its trace is sampled.
 func (t *Tracer) Record(s *Span) {
 	if t == nil {
 		return
 	}
-	ctx := context.Background()
-	caller := callerOf(s.Caller)
-	options := []trace.SpanStartOption{trace.WithTimestamp(s.Began), trace.WithSpanKind(s.Kind), trace.WithAttributes(s.Attributes...)}
-	known := s.Order != [16]byte{}
+	caller, self, known := callerOf(s.Caller), s.Identity.context, s.Order != [16]byte{}
+	var parent trace.SpanContext
 	switch {
-	case known && s.First:
-		ctx = context.WithValue(ctx, promisedKey{}, t.root(s.Order))
+	case known && !s.First:
+		parent = t.root(s.Order)
+	case self.IsValid():
 	case known:
-		ctx = trace.ContextWithRemoteSpanContext(ctx, t.root(s.Order))
-	case caller.IsValid() && !s.Identity.context.IsValid():
-		ctx = trace.ContextWithRemoteSpanContext(ctx, caller)
+		self = t.root(s.Order)
+	default:
+		parent = caller
 	}
-	if s.Identity.context.IsValid() {
-		ctx = context.WithValue(ctx, promisedKey{}, s.Identity.context)
+	if !self.IsValid() {
+		self = t.OfOrder(parent.TraceID()).context
 	}
+	if !self.IsSampled() {
+		return
+	}
+	var links []trace.Link
 	if known && caller.IsValid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: caller}))
+		links = append(links, trace.Link{SpanContext: caller})
 	}
-	ctx, span := t.tracer.Start(ctx, s.Name, options...)
-	within := context.WithValue(ctx, promisedKey{}, nil)
+	ctx := trace.ContextWithRemoteSpanContext(context.WithValue(context.Background(), promisedKey{}, self), parent)
+	ctx, span := t.start(ctx, s, links...)
 	for i := range s.Within {
-		w := &s.Within[i]
-		_, inner := t.tracer.Start(within, w.Name, trace.WithTimestamp(w.Began), trace.WithSpanKind(w.Kind), trace.WithAttributes(w.Attributes...))
-		end(inner, w)
+		_, inner := t.start(context.WithValue(ctx, promisedKey{}, nil), &s.Within[i])
+		end(inner, &s.Within[i])
 	}
 	end(span, s)
+}
+
+func (t *Tracer) start(ctx context.Context, s *Span, links ...trace.Link) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, s.Name, trace.WithTimestamp(s.Began), trace.WithSpanKind(s.Kind), trace.WithAttributes(s.Attributes...),
+		trace.WithLinks(links...))
 }
 
 func end(span trace.Span, s *Span) {
