@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 )
 
@@ -27,7 +28,7 @@ func number(s string) delivery.Number { return delivery.Number{Literal: s, Set: 
 //rule:order-creation-request/payment.collectionAmount post-orders/request-order-fields-see-resources
 func TestDecodeOrder_EveryField(t *testing.T) {
 	var got delivery.OrderRequest
-	if err := decode(everyField, &got, &got.WrongType); err != nil {
+	if err := decode(everyField, strictjson.Bind(&got), &got.WrongType); err != nil {
 		t.Fatal(err)
 	}
 	want := delivery.OrderRequest{
@@ -46,7 +47,7 @@ func TestDecodeOrder_EveryField(t *testing.T) {
 //rule:store/request-fields/address.latitude store/request-fields/address.longitude put-stores-externalstoreid/request-store-fields-see-resources
 func TestDecodeStore_EveryField(t *testing.T) {
 	var got delivery.StoreRequest
-	err := decode(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, &got, &got.WrongType)
+	err := decode(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, strictjson.Bind(&got), &got.WrongType)
 	want := delivery.StoreRequest{
 		TaxNumber: text("a"), Name: text("b"), Phone: text("c"), AddressText: text("d"),
 		AddressLatitude: number("1"), AddressLongitude: number("2"), FleetID: text("e"),
@@ -54,14 +55,14 @@ func TestDecodeStore_EveryField(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := decode(`{"address":"Moda"}`, &got, &got.WrongType); err != nil || len(got.WrongType) != 1 || got.WrongType[0].Field != "address" {
+	if err := decode(`{"address":"Moda"}`, strictjson.Bind(&got), &got.WrongType); err != nil || len(got.WrongType) != 1 || got.WrongType[0].Field != "address" {
 		t.Errorf("%+v, %v", got.WrongType, err)
 	}
 }
 
 func TestDecodeCancel_EveryField(t *testing.T) {
 	var got delivery.CancelRequest
-	if err := decode(`{"reason":"a","note":"b","x":[]}`, &got, &got.WrongType); err != nil || got.Reason != text("a") || got.Note != text("b") {
+	if err := decode(`{"reason":"a","note":"b","x":[]}`, strictjson.Bind(&got), &got.WrongType); err != nil || got.Reason != text("a") || got.Note != text("b") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -69,9 +70,10 @@ func TestDecodeCancel_EveryField(t *testing.T) {
 func TestDecodeOrder_DoesNotAllocateForPlainBodies(t *testing.T) {
 	body := orderBody("POS-1")
 	var o delivery.OrderRequest
+	fields := strictjson.Bind(&o)
 	if n := testing.AllocsPerRun(100, func() {
 		o = delivery.OrderRequest{}
-		if err := decode(body, &o, &o.WrongType); err != nil {
+		if err := decode(body, fields, &o.WrongType); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -90,7 +92,7 @@ func FuzzDecodeOrder(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
 		var o delivery.OrderRequest
-		if decode(body, &o, &o.WrongType) != nil {
+		if decode(body, strictjson.Bind(&o), &o.WrongType) != nil {
 			return
 		}
 		if !json.Valid([]byte(body)) {

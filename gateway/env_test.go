@@ -181,7 +181,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	judgeAnswers(t, e.g, fronts)
+	checkAnswers(t, e.g, fronts)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

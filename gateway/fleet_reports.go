@@ -213,6 +213,8 @@ func (g *gateway) reportLocations(x *requestContext) error {
 func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
 	var f form
 	var positions []ledger.Position
+	var given positionForm
+	fields := strictjson.Bind(&given)
 	r := strictjson.New(body)
 	r.RootArray(func(i int) {
 		if i >= maxPositions {
@@ -220,9 +222,9 @@ func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
 			f.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
 			return
 		}
-		var given positionForm
+		given = positionForm{}
 		path := fmt.Sprintf("[%d]", i)
-		isObject := r.ObjectFields(path, &given)
+		isObject := r.Object(path, fields)
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; isObject {
 			f.WrongType = r.Wrong
 			positions = append(positions, f.position(path, given, now))

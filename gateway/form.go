@@ -14,7 +14,7 @@ type form struct {
 }
 
 // form reads the body into the struct that fields points to, see
-// strictjson.Reader.Fields. An optional body that was not sent has no fields.
+// strictjson.Bind. An optional body that was not sent has no fields.
 func (x *requestContext) form(fields any) *form {
 	if len(x.body) == 0 && x.route.body == optionalBody {
 		return new(form)
@@ -24,7 +24,7 @@ func (x *requestContext) form(fields any) *form {
 
 func readForm(body string, fields any) *form {
 	r := strictjson.New(body)
-	r.Fields(fields)
+	r.Root(strictjson.Bind(fields))
 	f := &form{malformed: r.End()}
 	f.WrongType = r.Wrong
 	for _, path := range r.Unknown {
@@ -44,9 +44,9 @@ func (f *form) err() error {
 
 // decode reads a body into a request of package delivery, which ranks the wrong
 // types among its other faults. The error is MALFORMED_REQUEST.
-func decode(body string, request any, wrongType *[]delivery.FieldError) error {
+func decode(body string, request *strictjson.Fields, wrongType *[]delivery.FieldError) error {
 	r := strictjson.New(body)
-	r.Fields(request)
+	r.Root(request)
 	*wrongType = r.Wrong
 	return r.End()
 }

@@ -114,7 +114,7 @@ func FuzzDecodeStore(f *testing.F) {
 	stored := &delivery.Store{State: delivery.Active, Name: "n", Phone: "2161234567", TaxNumber: "1234567890", Address: "a", Point: besiktas}
 	f.Fuzz(func(t *testing.T, body string) {
 		var s delivery.StoreRequest
-		if err := decode(body, &s, &s.WrongType); err != nil {
+		if err := decode(body, strictjson.Bind(&s), &s.WrongType); err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
@@ -147,7 +147,7 @@ func FuzzDecodeCancel(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var c delivery.CancelRequest
-		if err := decode(body, &c, &c.WrongType); err != nil {
+		if err := decode(body, strictjson.Bind(&c), &c.WrongType); err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}

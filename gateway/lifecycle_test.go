@@ -282,7 +282,7 @@ func TestListener_BoundsConnections(t *testing.T) {
 			if want(t, a, c.status, c.code); err != nil || a.header.Get("Retry-After") != "1" {
 				t.Errorf("%v, %v", a.header, err)
 			}
-			judgeTurnedAway(t, a)
+			checkRejected(t, a)
 			first.Close()
 			e.await("the place to be free again", func() bool {
 				a, err := e.try(request{method: "GET", url: e.vendor + "/x"})

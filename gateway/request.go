@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -41,11 +42,16 @@ type requestContext struct {
 	body     []byte
 	out      []byte
 	request  delivery.OrderRequest // of a creation
+	fields   *strictjson.Fields    // of request; never nil
 	draft    delivery.OrderDraft   // of a creation whose body breaks no rule
 	creation *ledger.Creation      // never nil; it keeps its buffers from order to order
 }
 
-var requestContexts = sync.Pool{New: func() any { return &requestContext{creation: new(ledger.Creation)} }}
+var requestContexts = sync.Pool{New: func() any {
+	x := &requestContext{creation: new(ledger.Creation)}
+	x.fields = strictjson.Bind(&x.request)
+	return x
+}}
 
 // keepBuffer is the largest buffer that is kept for the next request.
 const keepBuffer = 256 << 10
@@ -64,7 +70,7 @@ func (x *requestContext) release() {
 	if cap(out) > keepBuffer {
 		out = nil
 	}
-	*x = requestContext{body: body[:0], out: out[:0], creation: x.creation}
+	*x = requestContext{body: body[:0], out: out[:0], creation: x.creation, fields: x.fields}
 	requestContexts.Put(x)
 }
 

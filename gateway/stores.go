@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -21,7 +22,7 @@ func (g *gateway) putStore(x *requestContext) error {
 		return g.counted(x, err)
 	}
 	var request delivery.StoreRequest
-	if err := decode(x.text(), &request, &request.WrongType); err != nil {
+	if err := decode(x.text(), strictjson.Bind(&request), &request.WrongType); err != nil {
 		return g.counted(x, err)
 	}
 	before, quota, err := x.ledger.Stores.CountAndGet(g.work, x.account, externalID)

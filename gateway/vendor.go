@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -70,7 +71,7 @@ func (g *gateway) createOrder(x *requestContext) error {
 // was not sent. broken is the rule that the body breaks; err that it, or the
 // key, could not be read at all.
 func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
-	if err := decode(x.text(), &x.request, &x.request.WrongType); err != nil {
+	if err := decode(x.text(), x.fields, &x.request.WrongType); err != nil {
 		return "", nil, err
 	}
 	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
@@ -178,7 +179,7 @@ func (x *requestContext) okOrder(order *delivery.Order, quota ledger.Quota, err 
 func (g *gateway) cancelOrder(x *requestContext) error {
 	var request delivery.CancelRequest
 	if len(x.body) > 0 {
-		if err := decode(x.text(), &request, &request.WrongType); err != nil {
+		if err := decode(x.text(), strictjson.Bind(&request), &request.WrongType); err != nil {
 			return g.counted(x, err)
 		}
 	}

@@ -128,10 +128,10 @@ type every struct {
 	Unread string
 }
 
-func TestFields_ReadsEachKind(t *testing.T) {
+func TestRoot_ReadsEachKind(t *testing.T) {
 	r := New(`{"s":"x","n":-1.50,"b":false,"r":{"b": [1, 2]} ,"a":["y","z"],"o":{"s":"below","n":{}},"c":{"d":{"n":2}},"Unread":"x","o.s":"x"}`)
 	var got every
-	r.Fields(&got)
+	r.Root(Bind(&got))
 	want := every{Text: delivery.Text{Value: "x", Set: true}, Number: delivery.Number{Literal: "-1.50", Set: true}, Flag: new(bool),
 		Raw: Raw{Text: `{"b": [1, 2]}`, Set: true}, Texts: []string{"y", "z"}, Below: delivery.Text{Value: "below", Set: true}}
 	want.Closed.Number = delivery.Number{Literal: "2", Set: true}
@@ -140,10 +140,10 @@ func TestFields_ReadsEachKind(t *testing.T) {
 	}
 }
 
-func TestFields_NotesWrongTypesAndReadsOn(t *testing.T) {
+func TestRoot_NotesWrongTypesAndReadsOn(t *testing.T) {
 	r := New(`{"n":"1","o":[],"a":{},"b":"true","c":{"d":{"m":1,"n":[]},"e":1},"s":"x"}`)
 	var got every
-	r.Fields(&got)
+	r.Root(Bind(&got))
 	want := []delivery.FieldError{
 		{Field: "n", Message: "must be a number, without quotes; decimals follow a point"}, {Field: "o", Message: "must be an object"},
 		{Field: "a", Message: "must be an array"}, {Field: "b", Message: "must be true or false, without quotes"},
@@ -157,10 +157,10 @@ func TestFields_NotesWrongTypesAndReadsOn(t *testing.T) {
 	}
 }
 
-func TestFields_TakesNullForAbsent(t *testing.T) {
+func TestRoot_TakesNullForAbsent(t *testing.T) {
 	r := New(`{"s":null,"n":null,"b":null,"r":null,"a":null,"o":null,"c":{"d":null}}`)
 	var got every
-	r.Fields(&got)
+	r.Root(Bind(&got))
 	if err := r.End(); err != nil || r.Wrong != nil || !reflect.DeepEqual(got, every{Raw: Raw{Set: true}}) {
 		t.Errorf("%v, %v, %+v", err, r.Wrong, got)
 	}
@@ -169,9 +169,11 @@ func TestFields_TakesNullForAbsent(t *testing.T) {
 func TestReader_ArrayAtTheRoot(t *testing.T) {
 	r := New(`[{"n":1},{"n":"2"},3]`)
 	var got []string
+	var e every
+	fields := Bind(&e)
 	r.RootArray(func(i int) {
-		var e every
-		isObject := r.ObjectFields(fmt.Sprintf("[%d]", i), &e)
+		e = every{}
+		isObject := r.Object(fmt.Sprintf("[%d]", i), fields)
 		got = append(got, fmt.Sprint(isObject, e.Number.Literal))
 	})
 	if err := r.End(); err != nil || strings.Join(got, ",") != "true1,true,false" ||

@@ -45,8 +45,8 @@ func (d documented) RoundTrip(req *http.Request) (*http.Response, error) {
 	if bytes.Contains(said, []byte(`"errorCode":"NOT_FOUND"`)) {
 		e.Target = "/" // the other listener was asked, which has no such path
 	}
-	for _, fault := range document.Judge(e) {
-		d.t.Errorf("not as documented: %s %s: %v", e.Method, e.Target, fault)
+	if err := document.Check(e); err != nil {
+		d.t.Errorf("not as documented: %s %s: %v", e.Method, e.Target, err)
 	}
 	return resp, nil
 }

@@ -79,7 +79,7 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 				t.Fatal(err)
 			}
 			delete(header, "Idempotency-Key") // net/http takes it away, see headers
-			if err := documented().JudgeEvent(header, body); err != nil {
+			if err := documented().CheckEvent(header, body); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			met[header.Get("X-Service-Event")] = true

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,23 +21,22 @@ import (
 
 // Document is the contract of one API. It is safe for concurrent use.
 type Document struct {
-	spec       *openapi3.T
 	operations []operation
+	events     []string
+	numbers    map[string]bool // the parameters and headers that are no texts
 	// Requests are checked as published. Answers and events may have no members that
 	// are not documented; the document itself allows them, since clients must.
 	requests, answers *schemas
 
-	mu  sync.Mutex
-	met map[string]bool // as Unmet writes them
+	mu    sync.Mutex
+	unmet map[string]bool
 }
 
 // operation is one endpoint.
 type operation struct {
-	*openapi3.Operation
-	method, path string
-	place        string              // in the document
-	target       *regexp.Regexp      // its groups are the path's parameters
-	common       openapi3.Parameters // of every operation of the path
+	id, method string
+	target     *regexp.Regexp // its groups are the path's parameters
+	takesBody  bool
 }
 
 // API reads one of the three documents, "vendor", "fleet" or "admin", once.
@@ -52,85 +49,135 @@ func API(name string) (*Document, error) {
 }
 
 var documents = map[string]func() (*Document, error){
-	"vendor": sync.OnceValues(func() (*Document, error) { return parse("vendor", openapi.Vendor) }),
-	"fleet":  sync.OnceValues(func() (*Document, error) { return parse("fleet", openapi.Fleet) }),
-	"admin":  sync.OnceValues(func() (*Document, error) { return parse("admin", openapi.Admin) }),
+	"vendor": sync.OnceValues(func() (*Document, error) { return parse(openapi.Vendor) }),
+	"fleet":  sync.OnceValues(func() (*Document, error) { return parse(openapi.Fleet) }),
+	"admin":  sync.OnceValues(func() (*Document, error) { return parse(openapi.Admin) }),
 }
 
 // parse reads and validates a document with its examples.
-func parse(name string, text []byte) (*Document, error) {
+func parse(text []byte) (*Document, error) {
 	spec, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	if !spec.IsOpenAPI31OrLater() || len(spec.Servers) != 1 {
-		return nil, fmt.Errorf("%s: want OpenAPI 3.1 and one server", name)
+		return nil, fmt.Errorf("%s: want OpenAPI 3.1 and one server", spec.Info.Title)
 	}
 	spec.SetStringFormatValidators(formats)
 	if err := spec.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", spec.Info.Title, err)
 	}
-	d := &Document{spec: spec, met: map[string]bool{}}
-	if d.requests, err = newSchemas(spec, false); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	d := &Document{numbers: map[string]bool{}, unmet: map[string]bool{}}
+	content := map[string]any{"components": spec.Components, checks: d.plan(spec)}
+	if d.requests, err = newSchemas(content, false); err != nil {
+		return nil, err
 	}
-	if d.answers, err = newSchemas(spec, true); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	for _, path := range spec.Paths.InMatchingOrder() {
-		item := spec.Paths.Value(path)
-		for method, op := range item.Operations() {
-			d.operations = append(d.operations, operation{
-				Operation: op, method: method, path: path, place: join("/paths", path, strings.ToLower(method)),
-				target: regexp.MustCompile("^" + parameter.ReplaceAllString(spec.Servers[0].URL+path, "(?P<$1>[^/]+)") + "$"),
-				common: item.Parameters,
-			})
-		}
-	}
-	return d, nil
-}
-
-var parameter = regexp.MustCompile(`\{(\w+)\}`)
-
-// Events lists the documented webhook events, sorted.
-func (d *Document) Events() []string { return slices.Sorted(maps.Keys(d.spec.Webhooks)) }
-
-// find returns the operation of a request target, with the path's parameters; nil
-// when there is none. It matches the raw path, as the gateway does: an encoded slash
-// is part of a segment.
-func (d *Document) find(method, target string) (*operation, map[string]string) {
-	raw, _, _ := strings.Cut(target, "?")
-	for i := range d.operations {
-		op := &d.operations[i]
-		found := op.target.FindStringSubmatch(raw)
-		if op.method != method || found == nil || path.Clean(raw) != raw {
-			continue
-		}
-		values := map[string]string{}
-		for i, name := range op.target.SubexpNames()[1:] {
-			value, err := url.PathUnescape(found[i+1])
-			if err != nil {
-				value = found[i+1] // the answer is checked all the same
-			}
-			values[name] = value
-		}
-		return op, values
-	}
-	return nil, nil
+	d.answers, err = newSchemas(content, true)
+	return d, err
 }
 
 // outside is the operation of answers that belong to none: to paths that do not
 // exist and to what was no request.
 const outside = "-"
 
-// answerOutside returns such an answer's response and its name.
-func (d *Document) answerOutside(status string) (*openapi3.Response, string) {
-	names, _ := d.spec.Extensions["x-answers-without-operation"].(map[string]any)
-	name, _ := names[status].(string)
-	if ref := d.spec.Components.Responses[name]; ref != nil {
-		return ref.Value, name
+// object is a JSON schema of one.
+type object struct {
+	Properties map[string]any `json:"properties"`
+	Required   []string       `json:"required,omitempty"`
+}
+
+// plan makes the schemas by which whole requests, answers and events are checked, as
+// "createOrder", "createOrder 201" and "event store.activated", and notes operations
+// and answers.
+func (d *Document) plan(spec *openapi3.T) map[string]object {
+	plans := map[string]object{}
+	for path, item := range spec.Paths.Map() {
+		for method, op := range item.Operations() {
+			target := regexp.MustCompile("^" + parameter.ReplaceAllString(spec.Servers[0].URL+path, "(?P<$1>[^/]+)") + "$")
+			d.operations = append(d.operations, operation{op.OperationID, method, target, op.RequestBody != nil})
+			plans[op.OperationID] = d.request(op.RequestBody, slices.Concat(item.Parameters, op.Parameters))
+			for status, response := range op.Responses.Map() {
+				plans[op.OperationID+" "+status] = d.answer(op.OperationID+": "+status, response.Value)
+			}
+		}
 	}
-	return nil, ""
+	unowned, _ := spec.Extensions["x-answers-without-operation"].(map[string]any)
+	for status, name := range unowned {
+		plans[outside+" "+status] = d.answer(outside+": "+status, spec.Components.Responses[fmt.Sprint(name)].Value)
+	}
+	for name, item := range spec.Webhooks {
+		d.events = append(d.events, name)
+		plans["event "+name] = d.request(item.Post.RequestBody, item.Post.Parameters, "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent")
+	}
+	return plans
+}
+
+var parameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// request is the schema of a request or event; more are headers that are not
+// documented.
+func (d *Document) request(body *openapi3.RequestBodyRef, parameters openapi3.Parameters, more ...string) object {
+	in := map[string]*object{openapi3.ParameterInPath: texts(), openapi3.ParameterInQuery: texts(), openapi3.ParameterInHeader: texts(more...)}
+	for _, ref := range parameters {
+		d.add(in[ref.Value.In], ref.Value.Name, ref.Value)
+	}
+	plan := object{Properties: map[string]any{}}
+	for name, part := range in {
+		plan.Properties[name] = part
+	}
+	if body != nil {
+		plan.Properties["body"] = body.Value.Content[mediaType].Schema
+		if body.Value.Required {
+			plan.Required = []string{"body"}
+		}
+	}
+	return plan
+}
+
+// mediaType is the only one.
+const mediaType = "application/json"
+
+// answer is the schema of an answer. Its error codes, or one empty code for a success,
+// are noted as not met; the schemas of errors are named as their codes.
+func (d *Document) answer(name string, response *openapi3.Response) object {
+	header := texts("Connection", "Content-Length", "Date")
+	header.Properties["Content-Type"], header.Required = map[string]string{"const": mediaType}, []string{"Content-Type"}
+	for name, ref := range response.Headers {
+		ref.Value.In = openapi3.ParameterInHeader
+		d.add(header, name, &ref.Value.Parameter)
+	}
+	schema, success := response.Content[mediaType].Schema, true
+	for _, ref := range append(openapi3.SchemaRefs{schema}, schema.Value.OneOf...) {
+		if code, ok := strings.CutPrefix(ref.Ref, "#/components/schemas/"); ok && ref.Value.Extensions["x-status"] != nil {
+			d.unmet[name+" "+code], success = true, false
+		}
+	}
+	if success {
+		d.unmet[name] = true
+	}
+	return object{Properties: map[string]any{"header": header, "body": schema}, Required: []string{"body"}}
+}
+
+// texts is the schema of headers or parameters, some of which are not documented.
+func texts(more ...string) *object {
+	o := &object{Properties: map[string]any{}}
+	for _, name := range more {
+		o.Properties[name] = true
+	}
+	return o
+}
+
+func (d *Document) add(to *object, name string, p *openapi3.Parameter) {
+	if p.In == openapi3.ParameterInHeader {
+		name = http.CanonicalHeaderKey(name)
+	}
+	to.Properties[name] = p.Schema
+	if p.Required {
+		to.Required = append(to.Required, name)
+	}
+	if p.Schema.Value.Type.Is("integer") {
+		d.numbers[name] = true
+	}
 }
 
 // Unmet lists the documented answers that no exchange has shown, as
@@ -138,52 +185,5 @@ func (d *Document) answerOutside(status string) (*openapi3.Response, string) {
 func (d *Document) Unmet() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var missing []string
-	add := func(operation, status string, response *openapi3.Response) {
-		for _, code := range codesOf(response) {
-			if answer := answerName(operation, status, code); !d.met[answer] {
-				missing = append(missing, answer)
-			}
-		}
-	}
-	for _, op := range d.operations {
-		for status, response := range op.Responses.Map() {
-			add(op.OperationID, status, response.Value)
-		}
-	}
-	names, _ := d.spec.Extensions["x-answers-without-operation"].(map[string]any)
-	for status := range names {
-		response, _ := d.answerOutside(status)
-		add(outside, status, response)
-	}
-	slices.Sort(missing)
-	return missing
+	return slices.Sorted(maps.Keys(d.unmet))
 }
-
-func answerName(operation, status, code string) string {
-	return strings.TrimSpace(operation + ": " + status + " " + code)
-}
-
-// codesOf lists the error codes of a documented answer; one empty code for a
-// success. The schemas of errors are named as their codes.
-func codesOf(response *openapi3.Response) []string {
-	media := response.Content[mediaType]
-	if media == nil {
-		return nil
-	}
-	var codes []string
-	for _, ref := range append(openapi3.SchemaRefs{media.Schema}, media.Schema.Value.OneOf...) {
-		if name, ok := strings.CutPrefix(ref.Ref, "#/components/schemas/"); ok && ref.Value.Extensions["x-status"] != nil {
-			codes = append(codes, name)
-		}
-	}
-	if codes == nil {
-		return []string{""}
-	}
-	return codes
-}
-
-// mediaType is the only one.
-const mediaType = "application/json"
-
-func sameHeader(a, b string) bool { return http.CanonicalHeaderKey(a) == http.CanonicalHeaderKey(b) }

@@ -1,16 +1,18 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // Exchange is a request and its answer.
@@ -26,49 +28,74 @@ type Exchange struct {
 	Said   []byte // the answer's body
 }
 
-// Headers of HTTP itself, which the documents do not name.
-var (
-	fromServer = []string{"Connection", "Content-Length", "Content-Type", "Date"}
-	fromClient = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent"}
-)
-
-// Judge lists every way in which an exchange is not as documented; an exchange
-// without any counts as met. A request is checked when it was accepted, or refused
-// for another reason than its form: other refused ones may be wrong on purpose.
-func (d *Document) Judge(e Exchange) []error {
-	var faults []error
-	var response *openapi3.Response
-	var place string
-	name, status := outside, strconv.Itoa(e.Status)
-	op, values := d.find(e.Method, e.Target)
-	if op == nil {
-		response, place = d.answerOutside(status)
-		place = join("/components/responses", place)
-	} else {
-		name = op.OperationID
-		if e.acceptable() && e.Body != nil {
-			faults = d.checkRequest(op, values, e)
-		}
-		if ref := op.Responses.Value(status); ref != nil {
-			response, place = ref.Value, placeOf(ref.Ref, join(op.place, "responses", status))
+// Check says how an exchange is not as documented; one that is counts as met. A request
+// is checked when it was accepted, or refused for another reason than its form: other
+// refused ones may be wrong on purpose.
+func (d *Document) Check(e Exchange) error {
+	op, parameters := d.find(e)
+	var fault error
+	if e.acceptable() && e.Body != nil && op.id != outside {
+		if err := d.checkRequest(op, parameters, e); err != nil {
+			fault = fmt.Errorf("request of %s: %w\n%s", op.id, err, e.Body)
 		}
 	}
-	if response == nil {
-		what := name
-		if op == nil {
-			what = fmt.Sprintf("%s %s is no operation", e.Method, e.Target)
-		}
-		return append(faults, fmt.Errorf("%s: status %d %s is not documented", what, e.Status, e.code()))
+	answer := strings.TrimSpace(fmt.Sprintf("%s: %d %s", op.id, e.Status, e.code()))
+	if err := check(d.answers, fmt.Sprint(op.id, " ", e.Status), map[string]any{"header": d.values(e.Answer)}, e.Said); err != nil {
+		return errors.Join(fault, fmt.Errorf("answer %s: %w\n%s", answer, err, e.Said))
 	}
-	for _, fault := range d.checkAnswer(place, response, e) {
-		faults = append(faults, fmt.Errorf("%s, status %d %s: %w", name, e.Status, e.code(), fault))
-	}
-	if len(faults) == 0 {
+	if fault == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.met[answerName(name, status, e.code())] = true
+		delete(d.unmet, answer)
 	}
-	return faults
+	return fault
+}
+
+// check checks a value with a body by a plan.
+func check(by *schemas, plan string, value map[string]any, body []byte) (err error) {
+	if value["body"], err = jsonschema.UnmarshalJSON(bytes.NewReader(body)); err != nil {
+		return err
+	}
+	return by.check(plan, value)
+}
+
+// values is what was sent as headers or query, by name. What occurs twice is an array,
+// which nothing documents.
+func (d *Document) values(sent map[string][]string) map[string]any {
+	values := map[string]any{}
+	for name, texts := range sent {
+		switch {
+		case len(texts) > 1:
+			values[name] = []any{}
+		case d.numbers[name] && json.Valid([]byte(texts[0])):
+			values[name] = json.Number(texts[0])
+		default:
+			values[name] = texts[0]
+		}
+	}
+	return values
+}
+
+// find returns the operation of a request, with the path's parameters. It matches the
+// raw path, as the gateway does: an encoded slash is part of a segment.
+func (d *Document) find(e Exchange) (operation, map[string]any) {
+	raw, _, _ := strings.Cut(e.Target, "?")
+	for _, op := range d.operations {
+		found := op.target.FindStringSubmatch(raw)
+		if op.method != e.Method || found == nil || path.Clean(raw) != raw {
+			continue
+		}
+		values := map[string]any{}
+		for i, name := range op.target.SubexpNames()[1:] {
+			value, err := url.PathUnescape(found[i+1])
+			if err != nil {
+				value = found[i+1] // the answer is checked all the same
+			}
+			values[name] = value
+		}
+		return op, values
+	}
+	return operation{id: outside}, nil
 }
 
 // acceptable: a key that was used with another body is a conflict whatever is wrong
@@ -88,88 +115,33 @@ func (e *Exchange) code() string {
 }
 
 // checkRequest checks the parameters and the body of a request.
-func (d *Document) checkRequest(op *operation, values map[string]string, e Exchange) []error {
+func (d *Document) checkRequest(op operation, parameters map[string]any, e Exchange) error {
 	_, rawQuery, _ := strings.Cut(e.Target, "?")
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return []error{fmt.Errorf("request of %s: %w", op.OperationID, err)}
+		return err
 	}
-	sent := func(p *openapi3.Parameter) []string {
-		switch p.In {
-		case openapi3.ParameterInPath:
-			return []string{values[p.Name]}
-		case openapi3.ParameterInQuery:
-			return slices.DeleteFunc(query[p.Name], func(value string) bool { return value == "" }) // empty is absent
-		}
-		values := e.Header.Values(p.Name)
-		return values[:min(1, len(values))] // of a repeated header the first is checked
+	maps.DeleteFunc(query, func(_ string, values []string) bool { return slices.Equal(values, []string{""}) }) // empty is absent
+	header := http.Header{}
+	for name := range e.Header {
+		header.Set(name, e.Header.Get(name)) // of a repeated header the first is checked
 	}
-	faults := d.requests.checkParameters(join("/paths", op.path), op.common, sent)
-	faults = append(faults, d.requests.checkParameters(op.place, op.Parameters, sent)...)
-	switch body := op.RequestBody; {
-	case body == nil: // one that is sent all the same is ignored
-	case len(e.Body) == 0 && body.Value.Required:
-		faults = append(faults, errors.New("the body is missing"))
-	case len(e.Body) > 0:
-		if err := d.requests.checkJSON(join(op.place, "requestBody", "content", mediaType, "schema"), e.Body); err != nil {
-			faults = append(faults, fmt.Errorf("%w\n%s", err, e.Body))
-		}
+	value := map[string]any{"path": parameters, "query": d.values(query), "header": d.values(header)}
+	if !op.takesBody || len(e.Body) == 0 { // one that is sent all the same is ignored
+		return d.requests.check(op.id, value)
 	}
-	for i, fault := range faults {
-		faults[i] = fmt.Errorf("request of %s: %w", op.OperationID, fault)
-	}
-	return faults
+	return check(d.requests, op.id, value, e.Body)
 }
 
-// checkAnswer checks headers and body against the response documented at place.
-func (d *Document) checkAnswer(place string, documented *openapi3.Response, e Exchange) []error {
-	var faults []error
-	for name := range e.Answer {
-		known := slices.Contains(fromServer, name)
-		for header := range documented.Headers {
-			known = known || sameHeader(header, name)
-		}
-		if !known {
-			faults = append(faults, fmt.Errorf("the header %s is not documented", name))
-		}
-	}
-	for name, ref := range documented.Headers {
-		p := ref.Value.Parameter
-		p.Name, p.In = name, openapi3.ParameterInHeader
-		if err := d.answers.checkTexts(placeOf(ref.Ref, join(place, "headers", name)), &p, e.Answer.Values(name)); err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if got := e.Answer.Get("Content-Type"); got != mediaType {
-		faults = append(faults, fmt.Errorf("the Content-Type is %q", got))
-	}
-	if err := d.answers.checkJSON(join(place, "content", mediaType, "schema"), e.Said); err != nil {
-		faults = append(faults, fmt.Errorf("%w\n%s", err, e.Said))
-	}
-	return faults
-}
-
-// JudgeEvent returns every way in which a webhook, as a receiver got it, is not as
-// documented. The header X-Service-Event names the event.
-func (d *Document) JudgeEvent(header http.Header, body []byte) error {
+// CheckEvent says how a webhook, as a receiver got it, is not as documented. The header
+// X-Service-Event names the event.
+func (d *Document) CheckEvent(header http.Header, body []byte) error {
 	name := header.Get("X-Service-Event")
-	item := d.spec.Webhooks[name]
-	if item == nil {
-		return fmt.Errorf("the event %q is not documented", name)
-	}
-	place, parameters := join("/webhooks", name, "post"), item.Post.Parameters
-	faults := d.answers.checkParameters(place, parameters, func(p *openapi3.Parameter) []string { return header.Values(p.Name) })
-	for given := range header {
-		documented := slices.ContainsFunc(parameters, func(p *openapi3.ParameterRef) bool { return sameHeader(p.Value.Name, given) })
-		if !documented && !slices.Contains(fromClient, given) {
-			faults = append(faults, fmt.Errorf("the header %s is not documented", given))
-		}
-	}
-	if err := d.answers.checkJSON(join(place, "requestBody", "content", mediaType, "schema"), body); err != nil {
-		faults = append(faults, fmt.Errorf("%w\n%s", err, body))
-	}
-	if len(faults) > 0 {
-		return fmt.Errorf("event %s: %w", name, errors.Join(faults...))
+	if err := check(d.answers, "event "+name, map[string]any{"header": d.values(header)}, body); err != nil {
+		return fmt.Errorf("event %s: %w\n%s", name, err, body)
 	}
 	return nil
 }
+
+// Events lists the documented webhook events.
+func (d *Document) Events() []string { return d.events }

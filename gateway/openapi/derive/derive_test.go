@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/goccy/go-yaml"
 
 	"vendorapi/gateway/openapi"
 	"vendorapi/internal/delivery"
@@ -39,9 +40,9 @@ func TestErrorTable_HasEveryCode(t *testing.T) {
 	for _, code := range delivery.Codes() {
 		known[string(code)] = code.HTTPStatus()
 	}
-	for _, row := range rows {
-		if known[row.code] != row.status {
-			t.Errorf("%s is documented with %d, the service answers %d", row.code, row.status, known[row.code])
+	for row := range rows {
+		if known[row.code] != row.httpStatus() {
+			t.Errorf("%s is documented with %d, the service answers %d", row.code, row.httpStatus(), known[row.code])
 		}
 		delete(known, row.code)
 	}
@@ -61,9 +62,13 @@ func TestPostman_HasEveryOperationAndItsVariables(t *testing.T) {
 	if !json.Valid(content) {
 		t.Error("it is no JSON")
 	}
+	var c collection
+	if err := yaml.Unmarshal(collectionText, &c); err != nil {
+		t.Fatal(err)
+	}
 	called := map[string]bool{}
-	for _, s := range steps {
-		called[s.operation] = true
+	for _, s := range c.Steps {
+		called[s.Operation] = true
 	}
 	for path, entry := range document.Paths.Map() {
 		for method, op := range entry.Operations() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,20 +14,12 @@ import (
 
 // errorCode is a row of the table.
 type errorCode struct {
-	code, when, again, do string
-	status                int
-	apis                  []string
+	code, when string
+	again, do  any // texts
+	status     any // a number
 }
 
-// errorTable is ERRORS.md: every error code of the documents with what to do
-// about it. A code that two documents have says the same in both.
-func errorTable(documents []*openapi3.T) ([]byte, error) {
-	rows, err := errorCodes(documents)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	b.WriteString(`# Error codes
+const tableHead = `# Error codes
 
 Every refusal has ` + "`success: false`, a `message` for people, and `data.errorCode`" + ` for programs. Decide by
 the code; the wording of messages may change. *With the same key* means: the same request with the
@@ -36,51 +29,55 @@ Derived from the OpenAPI documents (` + "`go run ./gateway/openapi/derive -write
 
 | Status | Code | When | Send again? | What to do | APIs |
 |---|---|---|---|---|---|
-`)
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %d %s | `%s` | %s | %s | %s | %s |\n", row.status, http.StatusText(row.status), row.code,
-			cell(row.when), cell(row.again), cell(row.do), strings.Join(row.apis, ", "))
+`
+
+// errorTable is ERRORS.md: every error code of the documents with what to do
+// about it. A code that two documents have says the same in both.
+func errorTable(documents []*openapi3.T) ([]byte, error) {
+	apis, err := errorCodes(documents)
+	if err != nil {
+		return nil, err
+	}
+	b := bytes.NewBufferString(tableHead)
+	for _, row := range slices.SortedFunc(maps.Keys(apis), func(a, b errorCode) int {
+		return cmp.Or(cmp.Compare(a.httpStatus(), b.httpStatus()), cmp.Compare(a.code, b.code))
+	}) {
+		fmt.Fprintf(b, "| %d %s | `%s` | %s | %s | %s | %s |\n", row.httpStatus(), http.StatusText(row.httpStatus()), row.code,
+			cell(row.when), cell(row.again), cell(row.do), strings.Join(apis[row], ", "))
 	}
 	return b.Bytes(), nil
 }
 
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+func cell(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "|", `\|`) }
 
-// errorCodes reads the codes: the schemas that carry x-status.
-func errorCodes(documents []*openapi3.T) ([]*errorCode, error) {
-	found := map[string]*errorCode{}
+func (e errorCode) httpStatus() int {
+	status, _ := e.status.(float64)
+	return int(status)
+}
+
+// errorCodes reads the codes, the schemas that carry x-status, and which APIs have
+// them.
+func errorCodes(documents []*openapi3.T) (map[errorCode][]string, error) {
+	apis, rows := map[errorCode][]string{}, map[string]errorCode{}
 	for _, document := range documents {
 		api := strings.ToLower(strings.Fields(document.Info.Title)[1])
 		for name, ref := range document.Components.Schemas {
-			status, isError := ref.Value.Extensions["x-status"]
-			if !isError {
+			more := ref.Value.Extensions
+			if more["x-status"] == nil {
 				continue
 			}
-			row := &errorCode{code: name, when: ref.Value.Description}
-			n, ok := status.(float64)
-			again, isText := ref.Value.Extensions["x-again"].(string)
-			do, isTextToo := ref.Value.Extensions["x-do"].(string)
-			if !ok || !isText || !isTextToo || row.when == "" {
+			row := errorCode{name, ref.Value.Description, more["x-again"], more["x-do"], more["x-status"]}
+			if row.httpStatus() == 0 || row.again == nil || row.do == nil || row.when == "" {
 				return nil, fmt.Errorf("%s of the %s API lacks x-status, x-again, x-do or a description", name, api)
 			}
-			row.status, row.again, row.do = int(n), again, do
-			first := found[name]
-			if first == nil {
-				found[name], first = row, row
-			}
-			if row.when != first.when || row.again != first.again || row.do != first.do || row.status != first.status {
+			if first, known := rows[name]; known && first != row {
 				return nil, fmt.Errorf("%s says something else in the %s API than in another one", name, api)
 			}
-			first.apis = append(first.apis, api)
+			rows[name], apis[row] = row, append(apis[row], api)
+			if name == "FORBIDDEN" {
+				apis[row] = []string{"panel"}
+			}
 		}
 	}
-	rows := make([]*errorCode, 0, len(found))
-	for _, row := range found {
-		if row.code == "FORBIDDEN" {
-			row.apis = []string{"panel"}
-		}
-		rows = append(rows, row)
-	}
-	slices.SortFunc(rows, func(a, b *errorCode) int { return cmp.Or(cmp.Compare(a.status, b.status), cmp.Compare(a.code, b.code)) })
-	return rows, nil
+	return apis, nil
 }

@@ -15,7 +15,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// The judge of the contract: what any gateway of these tests answers, on either
+// What any gateway of these tests answers, on either
 // listener, is held against the OpenAPI documents before it is sent, whichever
 // client asked. A test that meets what is not documented fails, and so does the
 // whole package when something is documented that no test has met.
@@ -51,12 +51,12 @@ func document(api string) *contract.Document {
 	return d
 }
 
-// bodyRead is where a judged handler leaves the body that it was given.
+// bodyRead is where a checked handler leaves the body that it was given.
 type bodyRead struct{}
 
-// judgeAnswers puts the judge around the routes of a gateway and both its
-// listeners, unless the test measures: it must not pay for the judge.
-func judgeAnswers(t testing.TB, g *gateway, fronts []*front) {
+// checkAnswers puts the check around the routes of a gateway and both its
+// listeners, unless the test measures: it must not pay for that.
+func checkAnswers(t testing.TB, g *gateway, fronts []*front) {
 	if _, benchmark := t.(*testing.B); benchmark || strings.HasPrefix(t.Name(), "TestAllocations") {
 		return
 	}
@@ -76,20 +76,20 @@ func judgeAnswers(t testing.TB, g *gateway, fronts []*front) {
 			handle(ctx)
 			target := string(ctx.Request.Header.RequestURI())
 			_, query, _ := strings.Cut(target, "?")
-			judge(t, f.name, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
+			checkAnswer(t, f.name, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
 		}
 		f.server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			refuse(ctx, err)
-			if len(ctx.Response.Body()) > 0 { // none was sent to a connection that never spoke
-				judge(t, f.name, "", "", ctx)
+			if len(ctx.Response.Body()) > 0 { // none was sent to a connection that was silent
+				checkAnswer(t, f.name, "", "", ctx)
 			}
 		}
 	}
 }
 
-// judge holds what was answered against the document of the API that the target
+// checkAnswer holds what was answered against the document of the API that the target
 // belongs to.
-func judge(t testing.TB, listener, method, target string, ctx *fasthttp.RequestCtx) {
+func checkAnswer(t testing.TB, listener, method, target string, ctx *fasthttp.RequestCtx) {
 	d := contractOf(listener, target)
 	if d == nil {
 		return
@@ -103,8 +103,8 @@ func judge(t testing.TB, listener, method, target string, ctx *fasthttp.RequestC
 	for name, value := range ctx.Response.Header.All() {
 		e.Answer.Add(string(name), string(value))
 	}
-	for _, fault := range d.Judge(e) {
-		t.Errorf("not as documented: %s %s: %v", method, target, fault)
+	if err := d.Check(e); err != nil {
+		t.Errorf("not as documented: %s %s: %v", method, target, err)
 	}
 }
 
@@ -125,10 +125,10 @@ func contractOf(listener, target string) *contract.Document {
 	return nil
 }
 
-// judgeTurnedAway judges what a connection too many is told; no server sees it.
-func judgeTurnedAway(t *testing.T, a answer) {
+// checkRejected checks what a connection too many is answered; no server sees it.
+func checkRejected(t *testing.T, a answer) {
 	t.Helper()
-	for _, fault := range document("vendor").Judge(contract.Exchange{Status: a.status, Answer: a.header, Said: []byte(a.body)}) {
-		t.Errorf("not as documented: %v", fault)
+	if err := document("vendor").Check(contract.Exchange{Status: a.status, Answer: a.header, Said: []byte(a.body)}); err != nil {
+		t.Errorf("not as documented: %v", err)
 	}
 }
