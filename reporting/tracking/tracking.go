@@ -11,6 +11,7 @@ package tracking
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -20,6 +21,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,18 +41,14 @@ const (
 	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-	// linkLifetime is how long after its end an order is still shown: long enough
-	// that a customer sees the next day what became of it, and no longer, because a
-	// forwarded link should not go on telling when somebody was at home.
+	// linkLifetime is how long after its end an order is still shown: a customer sees
+	// the next day what became of it, and a forwarded link does not go on revealing
+	// when somebody was at home.
 	linkLifetime = 24 * time.Hour
-	// readTimeout bounds the reads behind one page.
-	readTimeout = 5 * time.Second
-	// retryAfter is how many seconds a browser is asked to wait for Redis.
-	retryAfter = 5
-	// longestToken is more than a token with the longest kid has (86 characters).
-	longestToken = 128
-	// deepest bounds how far a page may lie below /track/ and still find its files.
-	deepest = 16
+	readTimeout  = 5 * time.Second // of the reads behind one page
+	retryAfter   = 5               // seconds that a browser is asked to wait for Redis
+	longestToken = 128             // more than a token with the longest kid has (86 characters)
+	deepest      = 16              // levels below /track/ at which a page still finds its files
 )
 
 // Pages are the tracking pages. They are safe for concurrent use.
@@ -90,10 +88,13 @@ func (p *Pages) Handler() http.Handler {
 	mux.HandleFunc("GET /track/{token}", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, full) })
 	mux.HandleFunc("GET /track/{token}/live", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, renewal) })
 	mux.HandleFunc("GET /track/assets/{hash}/{name}", serveAsset)
-	mux.HandleFunc("GET /track/", func(w http.ResponseWriter, r *http.Request) { p.refuse(w, r, full, unknown) })
+	mux.HandleFunc("GET /track/", func(w http.ResponseWriter, r *http.Request) {
+		p.counter(full, unknown).Inc()
+		p.notice(w, r, full, unknown)
+	})
 	mux.HandleFunc("/track/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
-		p.notice(w, r, full, http.StatusMethodNotAllowed, wordsFor(r).ReadOnly)
+		p.notice(w, r, full, readOnly)
 	})
 	return auth.Protect(policy, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The link is the key: no site may learn it from a Referer, no search
@@ -115,27 +116,11 @@ const (
 // sheet is what the templates render.
 type sheet struct {
 	*words
-	// Root leads from the page to /track/, whatever path a proxy has put in
-	// place of that.
-	Root, Assets string
+	Root, Assets string // relative paths to /track/ and to the files
 	Token        string
 	Order        *view   // nil: a notice
 	Notice       *notice // nil: an order
 	Again        int     // seconds after which the page loads itself again; 0: never
-}
-
-// show answers with an order, or says why not.
-func (p *Pages) show(w http.ResponseWriter, r *http.Request, f form) {
-	token := r.PathValue("token")
-	now := p.now()
-	o, store, result := p.open(r.Context(), token, now)
-	if result != shown {
-		p.refuse(w, r, f, result)
-		return
-	}
-	text := wordsFor(r)
-	p.counter(f, shown).Inc()
-	p.write(w, r, f, http.StatusOK, &sheet{words: text, Token: token, Order: newView(text, o, store, now)})
 }
 
 // result is what became of a request.
@@ -148,9 +133,44 @@ const (
 	unavailable result = "unavailable" // Redis does not answer
 	failed      result = "failed"      // a record cannot be read
 	gone        result = "gone"        // the asker did not wait
+	readOnly    result = "read_only"   // another method than GET; not counted
 )
 
 var results = []result{shown, unknown, expired, unavailable, failed, gone}
+
+// statuses are those of notices; 404 of all others.
+var statuses = map[result]int{
+	unavailable: http.StatusServiceUnavailable, failed: http.StatusInternalServerError, readOnly: http.StatusMethodNotAllowed,
+}
+
+// show answers with an order, or with a notice why not.
+func (p *Pages) show(w http.ResponseWriter, r *http.Request, f form) {
+	token, now := r.PathValue("token"), p.now()
+	o, store, result := p.open(r.Context(), token, now)
+	p.counter(f, result).Inc()
+	if result != shown {
+		p.notice(w, r, f, result)
+		return
+	}
+	text := wordsFor(r)
+	p.write(w, r, f, http.StatusOK, &sheet{words: text, Token: token, Order: newView(text, o, store, now)})
+}
+
+func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, why result) {
+	text, status := wordsFor(r), cmp.Or(statuses[why], http.StatusNotFound)
+	n, known := text.Notices[why]
+	if !known {
+		n = text.Notices[unknown]
+	}
+	s := &sheet{words: text, Notice: &n}
+	if why == unavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	if status >= http.StatusInternalServerError {
+		s.Again = 2 * retryAfter
+	}
+	p.write(w, r, f, status, s)
+}
 
 // open finds the order that a token stands for, and its store, which is nil when
 // it cannot be read: the page does without. Nothing is read for a token that was
@@ -185,7 +205,7 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	return o, store, shown
 }
 
-// failure says what a failed read means, and logs it.
+// failure is the result of a failed read, which it logs.
 func (p *Pages) failure(ctx context.Context, id delivery.OrderID, err error) result {
 	switch {
 	case ctx.Err() != nil:
@@ -198,38 +218,14 @@ func (p *Pages) failure(ctx context.Context, id delivery.OrderID, err error) res
 	return failed
 }
 
-// refuse says why there is no order to show.
-func (p *Pages) refuse(w http.ResponseWriter, r *http.Request, f form, why result) {
-	p.counter(f, why).Inc()
-	text := wordsFor(r)
-	switch why {
-	case unavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-		p.notice(w, r, f, http.StatusServiceUnavailable, text.Unavailable)
-	case failed:
-		p.notice(w, r, f, http.StatusInternalServerError, text.Broken)
-	case expired:
-		p.notice(w, r, f, http.StatusNotFound, text.Expired)
-	default:
-		p.notice(w, r, f, http.StatusNotFound, text.Unknown)
-	}
-}
-
-func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, status int, n notice) {
-	s := &sheet{words: wordsFor(r), Notice: &n}
-	if status >= http.StatusInternalServerError {
-		s.Again = 2 * retryAfter
-	}
-	p.write(w, r, f, status, s)
-}
-
 func (p *Pages) write(w http.ResponseWriter, r *http.Request, f form, status int, s *sheet) {
-	s.Root = rootOf(r)
+	below := strings.Count(r.URL.EscapedPath(), "/") - strings.Count("/track/", "/")
+	s.Root = strings.Repeat("../", min(max(below, 0), deepest)) // whatever path a proxy has put in front
 	s.Assets = s.Root + "assets/" + assetsHash + "/"
 	var body bytes.Buffer
 	if err := templates.ExecuteTemplate(&body, string(f), s); err != nil {
 		p.log.Error("render a tracking page", "error", err)
-		http.Error(w, s.Broken.Title, http.StatusInternalServerError)
+		http.Error(w, s.Notices[failed].Title, http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
@@ -241,32 +237,22 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, f form, status int
 	_, _ = w.Write(body.Bytes())
 }
 
-// rootOf is the relative way from the request's page to /track/.
-func rootOf(r *http.Request) string {
-	below := strings.Count(r.URL.EscapedPath(), "/") - strings.Count("/track/", "/")
-	return strings.Repeat("../", min(max(below, 0), deepest))
-}
-
 // The embedded files: a broken one stops the program before it serves anything.
 var (
 	//go:embed page
 	files embed.FS
 
-	templates = parsed(svgmap.Define(parsed(template.ParseFS(files, "page/*.html"))))
+	templates = parsed(svgmap.Define(parsed(template.New("").Option("missingkey=error").ParseFS(files, "page/*.html"))))
 
-	assets = map[string]asset{
-		"track.css": {"text/css; charset=utf-8", append([]byte(svgmap.Stylesheet), file("track.css")...)},
-		"track.js":  {"text/javascript; charset=utf-8", file("track.js")},
-		"icon.svg":  {"image/svg+xml", file("icon.svg")},
+	assets = map[string][]byte{
+		"track.css": append([]byte(svgmap.Stylesheet), file("track.css")...), "track.js": file("track.js"), "icon.svg": file("icon.svg"),
 	}
-	assetsHash = hashAssets()
+	// assetsHash names the state of all files, so that a browser may keep them.
+	assetsHash = func() string {
+		all := sha256.Sum256(slices.Concat(assets["track.css"], assets["track.js"], assets["icon.svg"]))
+		return hex.EncodeToString(all[:8])
+	}()
 )
-
-// asset is a file of the page's own, as it is served.
-type asset struct {
-	contentType string
-	content     []byte
-}
 
 func parsed[V any](value V, err error) V {
 	if err != nil {
@@ -277,29 +263,18 @@ func parsed[V any](value V, err error) V {
 
 func file(name string) []byte { return parsed(files.ReadFile("page/" + name)) }
 
-// hashAssets names the state of all files, so that a browser may keep them.
-func hashAssets() string {
-	all := sha256.New()
-	for _, name := range []string{"track.css", "track.js", "icon.svg"} {
-		all.Write(assets[name].content)
-	}
-	return hex.EncodeToString(all.Sum(nil)[:8])
-}
-
 // serveAsset answers with a file. Under another hash than the present one it is
 // served too, but not kept: during an upgrade one replica's page asks another
 // for its files.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, known := assets[r.PathValue("name")]
+	name := r.PathValue("name")
+	content, known := assets[name]
 	if !known {
 		http.NotFound(w, r)
 		return
 	}
-	h := w.Header()
 	if r.PathValue("hash") == assetsHash {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	h.Set("Content-Type", a.contentType)
-	h.Set("Content-Length", strconv.Itoa(len(a.content)))
-	_, _ = w.Write(a.content)
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 }

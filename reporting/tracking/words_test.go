@@ -19,7 +19,17 @@ var reached = map[delivery.FailureReason]delivery.Status{
 
 func TestWords_SayEveryStatusAndEveryReasonInBothLanguages(t *testing.T) {
 	t.Parallel()
-	for _, w := range tables {
+	for _, w := range []*words{english, turkish} {
+		for name := range english.Text {
+			if w.Text[name] == "" || len(w.Text) != len(english.Text) || strings.Count(w.Text[name], "%") != strings.Count(english.Text[name], "%") {
+				t.Errorf("%s: %s is %q", w.Language, name, w.Text[name])
+			}
+		}
+		for _, why := range []result{unknown, expired, unavailable, failed, readOnly} {
+			if n := w.Notices[why]; n.Title == "" || n.Text == "" {
+				t.Errorf("%s: the notice %s is %+v", w.Language, why, n)
+			}
+		}
 		for status := delivery.Searching; status <= delivery.Cancelled; status++ {
 			said, ok := w.Statuses[status.String()]
 			if !ok || said.Step == "" || said.Headline == "" || (said.Detail == "") != (status == delivery.Failed) {

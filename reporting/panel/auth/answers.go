@@ -126,18 +126,20 @@ var texts = func() (all map[string]words) {
 
 var languages = language.NewMatcher([]language.Tag{language.English, language.Turkish})
 
-// wordsFor chooses by Accept-Language; English when it asks for neither.
-func wordsFor(r *http.Request) words {
+// Language chooses "en" or "tr" by Accept-Language; English when it asks for neither.
+func Language(r *http.Request) string {
 	asked := r.Header.Get("Accept-Language")
 	if len(asked) > 512 {
-		return texts["en"] // no browser's
+		return "en" // no browser's
 	}
 	tags, _, err := language.ParseAcceptLanguage(asked)
 	if _, i, _ := languages.Match(tags...); err == nil && i == 1 {
-		return texts["tr"]
+		return "tr"
 	}
-	return texts["en"]
+	return "en"
 }
+
+func wordsFor(r *http.Request) words { return texts[Language(r)] }
 
 func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
 	p.User, p.Next = strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
