@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // heldBack is how much of a result waits before the status is sent, as the server's
-// buffer does: what fails within the first megabyte gets an honest status.
+// buffer does: what fails within the first megabyte gets the status of its failure.
 const heldBack = 1 << 20
 
 // answer writes a result of any length in constant memory, unless the client wants it
@@ -27,8 +28,9 @@ type answer struct {
 	limit   int // of what is held back, in bytes
 	held    []byte
 	started bool
-	blocks  *blockWriter // nil: the result is not compressed
-	tag     string       // marks the exception that follows a part of a result
+	gone    bool               // the client did not take what was sent
+	blocks  *chcompress.Writer // nil: the result is not compressed
+	tag     string             // marks the exception that follows a part of a result
 }
 
 // newAnswer prepares the answer to q; format is that of the rows.
@@ -38,7 +40,7 @@ func newAnswer(w http.ResponseWriter, q *request, format string) *answer {
 		a.limit = math.MaxInt
 	}
 	if q.compress {
-		a.blocks = &blockWriter{to: w, writer: chcompress.NewWriter(chcompress.LevelZero, chcompress.LZ4)}
+		a.blocks = chcompress.NewWriter(chcompress.LevelZero, chcompress.LZ4)
 	}
 	h := w.Header()
 	h.Set("Content-Type", contentType(format))
@@ -59,44 +61,40 @@ func contentType(format string) string {
 	return "text/plain; charset=UTF-8"
 }
 
-// Write takes the next part of the result.
-func (a *answer) Write(b []byte) (int, error) {
-	if !a.started && len(a.held)+len(b) <= a.limit {
-		a.held = append(a.held, b...)
-		return len(b), nil
+// write takes the next part of the result.
+func (a *answer) write(part []byte) error {
+	if a.held = append(a.held, part...); !a.started && len(a.held) <= a.limit {
+		return nil
 	}
-	if err := a.start(); err != nil {
-		return 0, err
-	}
-	return a.send(b)
+	return a.flush()
 }
 
-// start sends what is held back.
-func (a *answer) start() error {
-	if a.started || len(a.held) == 0 {
+// flush sends what is held back, in ClickHouse's compressed blocks if wanted.
+func (a *answer) flush() (err error) {
+	if len(a.held) == 0 {
 		return nil // net/http adds Content-Length: 0, which clickhouse-go takes for "no rows"
 	}
 	a.started = true
-	_, err := a.send(a.held)
-	a.held = nil
-	return err
-}
-
-func (a *answer) send(b []byte) (int, error) {
-	if a.blocks != nil {
-		return a.blocks.Write(b)
+	for block := range slices.Chunk(a.held, blockSize) {
+		if a.blocks != nil {
+			if err := a.blocks.Compress(block); err != nil {
+				return fmt.Errorf("compress a block: %w", err)
+			}
+			block = a.blocks.Data
+		}
+		if _, err := a.w.Write(block); err != nil {
+			a.gone = true
+			return err
+		}
 	}
-	return a.w.Write(b)
+	a.held = a.held[:0]
+	return nil
 }
 
 // finish sends what is left of a complete result. A client that has gone needs none.
-func (a *answer) finish() {
-	if err := a.start(); err == nil && a.blocks != nil {
-		_ = a.blocks.flush()
-	}
-}
+func (a *answer) finish() { _ = a.flush() }
 
-// fail tells the client of a failure. As long as nothing was sent that is a status and
+// fail reports a failure to the client. As long as nothing was sent that is a status and
 // the text. After that the text follows the rows in the frame that the server uses,
 // which clickhouse-go looks for, and the connection is cut: a cut answer is an error to
 // every client, a short one would be believed.
@@ -105,51 +103,14 @@ func (a *answer) fail(e *libchdb.Exception) {
 		refuse(a.w, e)
 		return
 	}
-	if a.blocks != nil {
-		_ = a.blocks.flush()
-	}
 	// Not in a block: clickhouse-go searches what came over the wire.
 	fmt.Fprintf(a.w, "\r\n__exception__\r\n%s\r\n%s\n%d %s\r\n__exception__\r\n", a.tag, e.Text, len(e.Text)+1, a.tag)
 	_ = http.NewResponseController(a.w).Flush() // the connection is cut in any case
 	panic(http.ErrAbortHandler)
 }
 
-// blockSize is how much goes into one compressed block, as the server has it.
+// blockSize bounds what goes into one compressed block, as the server has it.
 const blockSize = 1 << 20
-
-// blockWriter writes ClickHouse's compressed blocks.
-type blockWriter struct {
-	to     io.Writer
-	writer *chcompress.Writer
-	block  []byte
-}
-
-func (b *blockWriter) Write(p []byte) (n int, err error) {
-	for len(p) > 0 {
-		part := min(blockSize-len(b.block), len(p))
-		b.block = append(b.block, p[:part]...)
-		p, n = p[part:], n+part
-		if len(b.block) == blockSize {
-			if err := b.flush(); err != nil {
-				return n, err
-			}
-		}
-	}
-	return n, nil
-}
-
-// flush writes what has been gathered as a block.
-func (b *blockWriter) flush() error {
-	if len(b.block) == 0 {
-		return nil
-	}
-	if err := b.writer.Compress(b.block); err != nil {
-		return fmt.Errorf("compress a block: %w", err)
-	}
-	b.block = b.block[:0]
-	_, err := b.to.Write(b.writer.Data)
-	return err
-}
 
 // refuse answers with an exception instead of a result.
 func refuse(w http.ResponseWriter, e *libchdb.Exception) {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	_ "time/tzdata" // clickhouse-go looks Europe/Istanbul up; not every machine has it
 
@@ -177,7 +178,7 @@ func database(t testing.TB) (c *child, name string) {
 		t.Fatal(shared.err)
 	}
 	name = fmt.Sprintf("t%d_", databases.Add(1)) + strings.Map(func(r rune) rune {
-		if isWordByte(byte(r)) && r < 0x80 {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
 		return '_'

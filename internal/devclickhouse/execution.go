@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
+	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"vendorapi/internal/devclickhouse/libchdb"
@@ -23,8 +21,6 @@ type execution struct {
 	q    *request
 	w    http.ResponseWriter
 	mark string // see front.watch
-	// cancel gives the statement up: the engine is asked to kill it.
-	cancel context.CancelFunc
 }
 
 // run carries out the text; rest is data that follows it. An error means that nothing
@@ -52,25 +48,31 @@ func (e *execution) run(text string, rest io.Reader) error {
 	if len(text) > maxStatement {
 		return libchdb.NewException(codeTooLarge, "QUERY_IS_TOO_LARGE", "The statement is longer than %d bytes", maxStatement)
 	}
-	s, err := parseStatement(text)
-	if err != nil {
-		return err
-	}
-	analysis, err := e.conn.Classify(s.text)
+	text = strings.TrimRight(text, "; \t\r\n")
+	analysis, err := e.conn.Classify(text)
 	if err != nil {
 		return err
 	}
 	if analysis.Statements == 0 {
-		return e.explain(s.text)
+		return e.explain(text)
+	}
+	if analysis.Class == libchdb.Control && intoOutfile.MatchString(text) {
+		return notImplemented("INTO OUTFILE is not allowed")
 	}
 	if err := e.q.check(analysis); err != nil {
 		return err
 	}
-	if analysis.Class == libchdb.ReadOnly {
-		return e.read(s)
-	}
-	return e.execute(s)
+	return e.answer(text, analysis.Class == libchdb.ReadOnly)
 }
+
+var (
+	intoOutfile = regexp.MustCompile(`(?is)\bINTO\b.*\bOUTFILE\b`)
+	// formatClause is what ends most statements that name a format.
+	formatClause = regexp.MustCompile(`(?i)\bFORMAT\b(?:\s|/\*.*?\*/)*([A-Za-z0-9]+)(?:\s+SETTINGS\s[^']*)?$`)
+	// inParts are the formats in which the parts of a result, one after the other, are the
+	// result: they have no header and no footer.
+	inParts = regexp.MustCompile(`(?i)^(Native|RowBinary|CSV|(TSV|TabSeparated)(Raw)?|Values|JSON(Compact|Strings)?EachRow)$`)
+)
 
 // check refuses what must not run. analysis is the engine's own reading of the text.
 func (q *request) check(analysis libchdb.Analysis) error {
@@ -91,8 +93,9 @@ func (q *request) check(analysis libchdb.Analysis) error {
 // marked is the statement with its mark behind the first word. There the engine keeps
 // it as part of the text, and errors found in parsing are already found.
 func (e *execution) marked(sql string) string {
-	at := (&lexer{text: sql}).next().to
-	return sql[:at] + " " + e.mark + sql[at:]
+	l := &lexer{text: sql}
+	l.next()
+	return sql[:l.at] + " " + e.mark + sql[l.at:]
 }
 
 // explain gets the engine's own words for what does not parse. Running such a text
@@ -157,16 +160,37 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// execute runs a statement that changes something, whose result is small.
-func (e *execution) execute(s statement) error {
-	result, err := e.conn.Query(e.marked(s.text), e.q.format, e.q.params)
-	if err != nil {
-		return err
+// answer runs a statement that is no INSERT with data. The rows of a SELECT in a format
+// without header and footer are sent as they come, in constant memory, and the engine
+// waits when the client is slow. The library puts header and footer around each part, so
+// a result in another format is held as a whole.
+func (e *execution) answer(sql string, reads bool) error {
+	format := e.q.format
+	if clause := formatClause.FindStringSubmatch(sql); clause != nil {
+		format = clause[1]
 	}
-	e.summarize(result.Progress)
-	a := newAnswer(e.w, e.q, s.formatOr(e.q.format))
-	_, _ = a.Write(result.Data) // it is held back, or the client has gone
-	a.finish()
+	a := newAnswer(e.w, e.q, format)
+	var err error
+	verb := strings.ToUpper((&lexer{text: sql}).next())
+	if reads && (verb == "SELECT" || verb == "WITH") && inParts.MatchString(format) {
+		err = e.conn.Stream(e.marked(sql), e.q.format, e.q.params, a.write)
+	} else {
+		var result libchdb.Result
+		if result, err = e.conn.Query(e.marked(sql), e.q.format, e.q.params); err == nil {
+			if !reads {
+				e.summarize(result.Progress)
+			}
+			err = a.write(result.Data)
+		}
+	}
+	switch {
+	case a.gone:
+		panic(http.ErrAbortHandler) // nobody is there to be answered
+	case err != nil:
+		a.fail(asException(err))
+	default:
+		a.finish()
+	}
 	return nil
 }
 
@@ -175,82 +199,6 @@ func (e *execution) summarize(p libchdb.Progress) {
 	e.w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(
 		`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d"}`,
 		p.ReadRows, p.ReadBytes, p.WrittenRows, p.WrittenBytes))
-}
-
-// read runs a statement that returns rows of any number and size.
-//
-// The library can return a result as a whole, which a report of millions of rows must
-// not be, or in chunks; but each chunk is a document of its own in the format, with its
-// own header, brackets and footer. So the engine is asked to write the result INTO
-// OUTFILE, and the file is /dev/fd/N: the writing end of a pipe of this process. What
-// comes out is one document in any format, in constant memory, and the engine waits
-// when the client is slow.
-func (e *execution) read(s statement) error {
-	a := newAnswer(e.w, e.q, s.formatOr(e.q.format))
-	from, to, err := newPipe()
-	if err != nil {
-		return fmt.Errorf("make a pipe for the result: %w", err)
-	}
-	defer from.Close()
-	delivered := make(chan error, 1)
-	go func() { delivered <- e.deliver(a, from) }()
-	_, err = e.conn.Query(e.marked(s.into(to, e.q.format)), "TSV", e.q.params)
-	_ = syscall.Close(to) // the reader sees the end
-	if lost := <-delivered; lost != nil {
-		panic(http.ErrAbortHandler) // nobody is there to be told
-	}
-	if err != nil {
-		a.fail(asException(err))
-		return nil
-	}
-	a.finish()
-	return nil
-}
-
-// deliver copies the result to the answer. When the client goes, the statement is
-// killed, and what the engine still writes is taken off it, so that it does not hang in
-// a full pipe. (A broken pipe would not end it: the engine notes the error and goes on
-// to the end.)
-func (e *execution) deliver(a *answer, from *os.File) error {
-	_, err := io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{from})
-	if err != nil {
-		e.cancel()
-		_, _ = io.Copy(io.Discard, from)
-	}
-	return err
-}
-
-// into is the statement with its result going to a file descriptor of this process. The
-// clause stands between the query and its FORMAT and SETTINGS.
-func (s *statement) into(fd int, defaultFormat string) string {
-	clause := "\nINTO OUTFILE '/dev/fd/" + strconv.Itoa(fd) + "' APPEND "
-	if s.format == "" {
-		clause += "FORMAT " + defaultFormat + " "
-	}
-	return s.text[:s.tail] + clause + s.text[s.tail:]
-}
-
-// newPipe makes a pipe whose writing end is opened by the engine, as /dev/fd/N. That
-// end must block: the engine takes a full pipe for an error otherwise (os.Pipe makes
-// both ends non-blocking, and where /dev/fd/N is a duplicate the engine would inherit
-// that).
-func newPipe() (from *os.File, to int, err error) {
-	var ends [2]int
-	syscall.ForkLock.RLock()
-	err = syscall.Pipe(ends[:])
-	if err == nil {
-		syscall.CloseOnExec(ends[0])
-		syscall.CloseOnExec(ends[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := syscall.SetNonblock(ends[0], true); err != nil { // read through Go's poller
-		_, _ = syscall.Close(ends[0]), syscall.Close(ends[1])
-		return nil, 0, err
-	}
-	return os.NewFile(uintptr(ends[0]), "result"), ends[1], nil
 }
 
 // killInterval is the time between two attempts to kill a statement. The first may come

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -128,11 +127,9 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	mark, finished := f.watch(ctx, q.id)
+	mark, finished := f.watch(r.Context(), q.id)
 	defer finished()
-	return (&execution{conn: conn, q: q, w: w, mark: mark, cancel: cancel}).run(text, body)
+	return (&execution{conn: conn, q: q, w: w, mark: mark}).run(text, body)
 }
 
 // blockReader reads ClickHouse's compressed blocks; their end is a bare io.EOF.
@@ -219,35 +216,23 @@ func (q *request) take(name, value string) error {
 		q.params[param] = value
 		return nil
 	}
-	switch name {
-	case "query":
-		q.query = value
-	case "database":
-		q.database = value
-	case "default_format":
-		q.format = value
-	case "user":
-		q.user = value
-	case "password":
-		q.secret = value
-	case "query_id":
-		q.id = value
-	case "client_protocol_version":
-		q.wantRevision = value
-	case "compress":
-		q.compress = value == "1"
-	case "decompress":
-		q.decompress = value == "1"
-	case "network_compression_method":
+	texts := map[string]*string{
+		"query": &q.query, "database": &q.database, "default_format": &q.format, "user": &q.user, "password": &q.secret,
+		"query_id": &q.id, "client_protocol_version": &q.wantRevision,
+	}
+	flags := map[string]*bool{"compress": &q.compress, "decompress": &q.decompress, "wait_end_of_query": &q.wait}
+	switch {
+	case texts[name] != nil:
+		*texts[name] = value
+	case flags[name] != nil:
+		*flags[name] = value == "1"
+	case name == "network_compression_method":
 		if value != "LZ4" {
 			return notImplemented("network_compression_method %s", value)
 		}
-	case "wait_end_of_query":
-		q.wait = value == "1"
+	case !settingName.MatchString(name):
+		return libchdb.NewException(codeUnknownSetting, "UNKNOWN_SETTING", "Unknown setting '%s'", name)
 	default:
-		if !settingName.MatchString(name) {
-			return libchdb.NewException(codeUnknownSetting, "UNKNOWN_SETTING", "Unknown setting '%s'", name)
-		}
 		q.settings[name] = value
 	}
 	return nil

@@ -67,7 +67,7 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 		return fmt.Errorf("hello: %w", err)
 	}
 	a := newAnswer(w, q, "Native")
-	_, _ = a.Write(buffer.Buf) // it is held back
+	_ = a.write(buffer.Buf) // it is held back
 	a.finish()
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,8 +24,7 @@ type options struct {
 	// grace is how long statements may go on after the stop was asked for; then they
 	// are killed.
 	grace time.Duration
-	// key is what changes need, as the password of the user default; empty: nothing.
-	key           string
+	key           string // what changes need, as the password of the user default; empty: nothing
 	dieWithParent bool
 	log           *slog.Logger
 	ready         func(addr net.Addr) // called once requests are answered
@@ -47,7 +45,7 @@ func serve(ctx context.Context, o options) error {
 	}
 	if o.dieWithParent {
 		var stop context.CancelFunc
-		ctx, stop = untilOrphaned(ctx, o.log)
+		ctx, stop = untilOrphaned(ctx)
 		defer stop()
 	}
 	path, err := libchdb.Find()
@@ -68,8 +66,7 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	defer listener.Close()
-	// The engine writes into pipes. A broken one must be an error there, not the end
-	// of this process.
+	// Logging to a pipe that nobody reads any more must not end this process.
 	signal.Ignore(syscall.SIGPIPE)
 	began := time.Now()
 	library, err := libchdb.Load(path)
@@ -83,15 +80,12 @@ func serve(ctx context.Context, o options) error {
 	}
 	f := &front{
 		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
-		keeper: keeper,
-		slots:  make(chan struct{}, maxQueries),
-		key:    o.key,
-		log:    o.log,
+		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key, log: o.log,
 	}
 	if f.identity, err = readIdentity(keeper); err != nil {
 		return err
 	}
-	err = f.serve(ctx, listener, o, func() {
+	err = f.serve(ctx, listener, o.grace, func() {
 		o.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
 			"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
 		o.ready(listener.Addr())
@@ -112,28 +106,28 @@ const engineFile = "engine.xml"
 // clickhouse/ with the tables.
 func openDataDir(dir string) (lock *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, err
 	}
 	path := filepath.Join(dir, "lock")
 	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, err
 	}
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder, _ := os.ReadFile(path) // without it the message is only less exact
 		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
-		return nil, errors.Join(err, lock.Close())
+	} else {
+		err = errors.Join(
+			os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600),
+			os.WriteFile(filepath.Join(dir, engineFile), []byte("<clickhouse></clickhouse>\n"), 0o600))
 	}
-	err = errors.Join(
-		os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600),
-		os.WriteFile(filepath.Join(dir, engineFile), []byte("<clickhouse></clickhouse>\n"), 0o600))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("data folder: %w", err), lock.Close())
+		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }
 
 // serve answers requests until ctx ends and every one of them is done.
-func (f *front) serve(ctx context.Context, listener net.Listener, o options, ready func()) error {
+func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Duration, ready func()) error {
 	// Requests end with this, not with ctx: a stop lets them finish.
 	requests, killAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer killAll()
@@ -142,7 +136,7 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o options, rea
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(o.log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -152,11 +146,11 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o options, rea
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	o.log.Info("stopping", "because", context.Cause(ctx))
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
+	f.log.Info("stopping", "because", context.Cause(ctx))
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		o.log.Warn("killing what still runs", "error", err)
+	if err := server.Shutdown(bounded); err != nil {
+		f.log.Warn("killing what still runs", "error", err)
 		killAll()
 		_ = server.Close() // inserts end with their connections
 	}
@@ -173,30 +167,23 @@ func (f *front) serve(ctx context.Context, listener net.Listener, o options, rea
 	}
 }
 
-// errOrphaned is why an engine without a parent stops.
-var errOrphaned = errors.New("the process that started the engine has gone")
-
 // untilOrphaned ends when the parent process does. It asks for the parent's id: the
 // kernel's death signal is tied to the thread that started this process, which may
 // end before the parent, and does not exist on macOS.
-func untilOrphaned(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
+func untilOrphaned(ctx context.Context) (context.Context, context.CancelFunc) {
 	parent := os.Getppid()
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
-		for {
+		for os.Getppid() == parent {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if os.Getppid() != parent {
-					log.Warn("stopping", "error", errOrphaned)
-					cancel(errOrphaned)
-					return
-				}
 			}
 		}
+		cancel(errors.New("the process that started the engine has gone"))
 	}()
 	return ctx, func() { cancel(nil) }
 }

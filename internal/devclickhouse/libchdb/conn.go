@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 )
 
@@ -79,11 +80,41 @@ func (c *Conn) Query(sql, format string, params Params) (Result, error) {
 	if err := exceptionFrom(c.library.resultError(result)); err != nil {
 		return Result{}, err
 	}
-	r := Result{Progress: c.library.progress(result)}
-	if data := c.library.resultBuffer(result); data != nil {
-		r.Data = append(r.Data, unsafe.Slice((*byte)(data), c.library.resultLength(result))...)
+	return Result{Progress: c.library.progress(result), Data: slices.Clone(c.library.data(result))}, nil
+}
+
+// Stream runs sql as Query does and hands its result over in parts, each of them a
+// document of its own in the format. The engine waits while take works; an error of take
+// ends the statement and is returned.
+func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) error) error {
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	p := bind(&pins, params)
+	stream := c.library.stream(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
+		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	defer c.library.destroyResult(stream)
+	if err := exceptionFrom(c.library.resultError(stream)); err != nil {
+		return err
 	}
-	return r, nil
+	for {
+		part := c.library.fetch(c.handle(), stream)
+		data, err := c.library.data(part), exceptionFrom(c.library.resultError(part))
+		more := err == nil && len(data) > 0
+		if more {
+			if err = take(data); err != nil {
+				c.library.cancelStream(c.handle(), stream)
+			}
+		}
+		c.library.destroyResult(part)
+		if !more || err != nil {
+			return err
+		}
+	}
+}
+
+// data is valid until the result is destroyed.
+func (l *Library) data(result unsafe.Pointer) []byte {
+	return unsafe.Slice((*byte)(l.resultBuffer(result)), l.resultLength(result))
 }
 
 func (l *Library) progress(result unsafe.Pointer) Progress {
@@ -110,7 +141,7 @@ func (c *Conn) Insert(head, format string, params Params) (*Insert, error) {
 	return &Insert{library: c.library, stream: stream}, nil
 }
 
-// Insert is an insert under way. The engine parses in a thread of its own and
+// Insert is an insert in progress. The engine parses in a thread of its own and
 // takes up to 16 writes ahead.
 type Insert struct {
 	library *Library

@@ -1,7 +1,6 @@
 package libchdb
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -198,15 +197,14 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 // the lock file: should this process be killed, the next installer waits until npm has
 // ended.
 func npmCI(ctx context.Context, npm, staging string, held *os.File) error {
-	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = staging, &said, &said, []*os.File{held}
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return fmt.Errorf("npm ci: %w\n%s", err, said.Bytes())
+	cmd.Dir, cmd.ExtraFiles, cmd.WaitDelay = staging, []*os.File{held}, 5*time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("npm ci: %w\n%s", err, out)
 	}
 	return nil
 }
@@ -227,7 +225,7 @@ func (i *installer) publish(fetched string) error {
 	return os.Rename(fetched, i.target)
 }
 
-// showProgress tells every few seconds how much of the package has been unpacked, which
+// showProgress writes every few seconds how much of the package has been unpacked, which
 // npm does while it downloads, until the returned function is called.
 func (i *installer) showProgress(dir string) (stop func()) {
 	done := make(chan struct{})
@@ -238,27 +236,21 @@ func (i *installer) showProgress(dir string) (stop func()) {
 			case <-done:
 				return
 			case <-time.After(5 * time.Second):
-				fmt.Fprintf(i.out, "libchdb: %d of %d MB\n", sizeOf(dir)/1e6, packageBytes/1_000_000)
 			}
+			var bytes int64
+			_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() {
+					if info, err := e.Info(); err == nil { // else it has gone: npm is at work
+						bytes += info.Size()
+					}
+				}
+				return nil
+			})
+			fmt.Fprintf(i.out, "libchdb: %d of %d MB\n", bytes/1e6, packageBytes/1_000_000)
 		}
 	})
 	return func() {
 		close(done)
 		ended.Wait()
 	}
-}
-
-// sizeOf adds up the files below dir. Files come and go while npm works, so errors only
-// make the figure smaller.
-func sizeOf(dir string) (total int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
-			total += info.Size()
-		}
-		return nil
-	})
-	return total
 }

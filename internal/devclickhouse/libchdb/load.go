@@ -31,6 +31,9 @@ type calls struct {
 	resultRows      func(result unsafe.Pointer) uint64
 	resultBytes     func(result unsafe.Pointer) uint64
 	destroyResult   func(result unsafe.Pointer)
+	stream          func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	fetch           func(conn, stream unsafe.Pointer) unsafe.Pointer
+	cancelStream    func(conn, stream unsafe.Pointer)
 	insert          func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
 	insertAppend    func(stream, data unsafe.Pointer, n uintptr) int32
 	insertDone      func(stream unsafe.Pointer) unsafe.Pointer
@@ -56,6 +59,9 @@ func (c *calls) symbols() map[string]any {
 		"chdb_result_rows_written":         &c.resultRows,
 		"chdb_result_bytes_written":        &c.resultBytes,
 		"chdb_destroy_query_result":        &c.destroyResult,
+		"chdb_stream_query_with_params_n":  &c.stream,
+		"chdb_stream_fetch_result":         &c.fetch,
+		"chdb_stream_cancel_query":         &c.cancelStream,
 		"chdb_stream_insert_with_params_n": &c.insert,
 		"chdb_stream_append":               &c.insertAppend,
 		"chdb_stream_done":                 &c.insertDone,
