@@ -23,7 +23,7 @@ type options struct {
 	dataDir string // created when missing
 	// grace is how long statements may go on after the stop was asked for; then they
 	// are killed.
-	grace time.Duration
+	grace         time.Duration
 	key           string // what changes need, as the password of the user default; empty: nothing
 	dieWithParent bool
 	log           *slog.Logger

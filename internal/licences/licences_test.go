@@ -16,7 +16,7 @@ func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 		}
 		return string(content)
 	}
-	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/testenv/browser/axe/LICENSE")
+	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/systemtest/axe/LICENSE")
 	for name, c := range map[string]struct {
 		work work
 		want string // "": passes

@@ -58,7 +58,7 @@ type panelEnv struct {
 
 func newPanelEnv(t *testing.T) *panelEnv {
 	t.Helper()
-	e := &panelEnv{stackEnv: startStack(t, stack.Options{DataDir: peopleDir(t), Courier: "manual", Reporting: true}), Browser: browser.Start(t)}
+	e := &panelEnv{stackEnv: startStack(t, stack.Options{DataDir: peopleDir(t), Courier: "manual", Reporting: true}), Browser: startBrowser(t)}
 	var err error
 	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	must(t, err)
@@ -67,13 +67,13 @@ func newPanelEnv(t *testing.T) *panelEnv {
 }
 
 // visitor is a browser of somebody who has not signed in.
-func (e *panelEnv) visitor(t *testing.T) *browser.Page {
+func (e *panelEnv) visitor(t *testing.T) *Page {
 	t.Helper()
-	return e.Open(t, e.Demo.PanelURL)
+	return openPage(t, e.Browser, e.Demo.PanelURL)
 }
 
 // signIn is a browser of somebody who has.
-func (e *panelEnv) signIn(t *testing.T, who person) *browser.Page {
+func (e *panelEnv) signIn(t *testing.T, who person) *Page {
 	t.Helper()
 	p := e.visitor(t)
 	p.Visit("/login", http.StatusOK)
@@ -81,7 +81,7 @@ func (e *panelEnv) signIn(t *testing.T, who person) *browser.Page {
 	return p
 }
 
-func submitSignIn(p *browser.Page, name, password string) {
+func submitSignIn(p *Page, name, password string) {
 	p.Fill("User name", name)
 	p.Fill("Password", password)
 	p.Press("Sign in")

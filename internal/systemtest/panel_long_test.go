@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"vendorapi/internal/testenv/browser"
 )
 
 // The panel in a real Chromium, as operators, finance and customers use it, with
@@ -116,7 +114,7 @@ func testEndpointComesBack(t *testing.T, e *panelEnv) {
 	})
 	// One event by the button in its row, long before its next attempt is due.
 	row := `tr:has(button[value*="` + strings.ReplaceAll(id, "-", "") + `"])`
-	p.PressIn(row, browser.Eval[string](p, "document.querySelector('"+row+" button').getAttribute('aria-label')"))
+	p.PressIn(row, eval[string](p, "document.querySelector('"+row+" button').getAttribute('aria-label')"))
 	await(t, "the order's event arrives", func() bool { return len(b.received.Timeline(id)) == 1 })
 	p.WaitText("again") // the attempt of the replay in the log
 	p.Press("Rotate the secret")
@@ -161,13 +159,13 @@ func testLimitHolds(t *testing.T, e *panelEnv) {
 // testDocumentation: the viewer shows what can be called, and nothing is asked of
 // another host or refused by the policy, which is checked at a page's end.
 func testDocumentation(t *testing.T, e *panelEnv) {
-	vendor := e.Open(t, e.Demo.BaseURL)
+	vendor := openPage(t, e.Browser, e.Demo.BaseURL)
 	vendor.Visit("/docs", http.StatusOK)
 	vendor.WaitText("Create an order", "delivery.status_changed")
 	vendor.Follow("Error codes")
 	vendor.WaitText("DUPLICATE_ORDER")
 	vendor.Usable()
-	private := e.Open(t, e.Demo.OpsURL)
+	private := openPage(t, e.Browser, e.Demo.OpsURL)
 	private.Visit("/docs", http.StatusOK)
 	private.WaitText("Take a job")
 	private.Follow("Admin API")

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv/browser"
 )
 
 // unbroken is as wide a word as names of 60 characters have beside the markup.
@@ -95,7 +94,7 @@ func statusOf(path string) int {
 
 // inert fails if the markup has become anything but text or a value. What is
 // shown may be some seconds old, since readers share it, so it is waited for.
-func inert(t *testing.T, p *browser.Page, shown bool) {
+func inert(t *testing.T, p *Page, shown bool) {
 	t.Helper()
 	// Every detail is opened first.
 	const look = `(() => {
@@ -104,9 +103,9 @@ func inert(t *testing.T, p *browser.Page, shown bool) {
 		return (document.body.textContent + values).includes('<b data-marker');
 	})()`
 	if shown {
-		p.Until("what was written is shown", func() bool { return browser.Eval[bool](p, look) })
+		p.Until("what was written is shown", func() bool { return eval[bool](p, look) })
 	}
-	if injected := browser.Eval[int](p, `document.querySelectorAll('[data-marker], [onclick]').length`); injected > 0 {
+	if injected := eval[int](p, `document.querySelectorAll('[data-marker], [onclick]').length`); injected > 0 {
 		t.Errorf("%s: %d elements were injected", p.Location(), injected)
 	}
 }

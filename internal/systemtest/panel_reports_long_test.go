@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/browser"
 )
 
 // testReports has orders of every kind delivered, and holds each report's page
@@ -111,8 +110,8 @@ func grouped(number string) string {
 }
 
 // totalsOf reads a report's foot: heading -> total.
-func totalsOf(p *browser.Page) map[string]string {
-	return browser.Eval[map[string]string](p, `(() => {
+func totalsOf(p *Page) map[string]string {
+	return eval[map[string]string](p, `(() => {
 		const text = e => e.textContent.trim(), table = [...document.querySelectorAll('table.report')].at(-1);
 		const headings = [...table.tHead.rows[0].cells].map(text), totals = {};
 		let at = 0;
@@ -140,7 +139,7 @@ func (e *panelEnv) ask(t *testing.T, query string) string {
 	return strings.TrimSpace(string(body))
 }
 
-func testDownloads(t *testing.T, p *browser.Page, page string) {
+func testDownloads(t *testing.T, p *Page, page string) {
 	t.Helper()
 	p.Visit(page, http.StatusOK)
 	csv, err := os.ReadFile(p.Download("Download Order ledger as CSV with ;"))

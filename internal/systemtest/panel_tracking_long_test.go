@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"vendorapi/internal/testenv/browser"
 )
 
 // A customer follows the link from the order's acceptance to the door, on a phone
@@ -31,7 +29,7 @@ func testTracking(t *testing.T, e *panelEnv) {
 	phone.Language("tr-TR,tr;q=0.9")
 	phone.Width(390)
 	computer.Language("en-GB,en;q=0.9,tr;q=0.5")
-	for _, p := range []*browser.Page{phone, computer} {
+	for _, p := range []*Page{phone, computer} {
 		p.Visit(link.Path, http.StatusOK)
 	}
 	phone.Shows("Kurye aranıyor", "Demo Kurye")
@@ -45,8 +43,8 @@ func testTracking(t *testing.T, e *panelEnv) {
 		"orderId": made.OrderID, "latitude": 40.9850, "longitude": 29.0280, "at": time.Now().Format(time.RFC3339)}}, nil))
 	phone.WaitText("Siparişiniz yolda", "Konum:")
 	computer.WaitText("On the way to you", "Position:")
-	for _, p := range []*browser.Page{phone, computer} {
-		html := browser.Eval[string](p, "document.documentElement.outerHTML")
+	for _, p := range []*Page{phone, computer} {
+		html := eval[string](p, "document.documentElement.outerHTML")
 		for _, personal := range []string{"Gülizar", "Karaosmano", "7654321", "No: 77", "Kapıcıya", "249", "Yılmaz", "5551112233", b.AccountID, made.OrderID} {
 			if strings.Contains(html, personal) {
 				t.Errorf("the tracking page shows %q", personal)

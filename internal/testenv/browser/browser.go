@@ -1,9 +1,5 @@
-// Package browser drives a Chromium without a window, which reaches loopback only.
-//
-// A Page (build tag long) is for tests: it finds what is on a page by role, label
-// and text, and fails on errors in the console, failed requests, requests to other
-// hosts, and pages that are not usable on a phone, with a keyboard or with a screen
-// reader. A Tab is for programs and returns errors.
+// Package browser drives a Chromium without a window, which reaches loopback only. It
+// notes errors in the console, failed requests and requests to other hosts.
 package browser
 
 import (

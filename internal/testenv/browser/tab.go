@@ -21,10 +21,11 @@ import (
 // Tab shows one page at a time, with cookies that no other tab shares. One
 // goroutine uses it.
 type Tab struct {
+	// Context is the tab's for chromedp. It ends with the browser.
+	Context context.Context
 	// Close closes the tab and forgets its cookies.
 	Close context.CancelFunc
 
-	ctx    context.Context
 	origin *url.URL
 
 	mu       sync.Mutex
@@ -50,23 +51,24 @@ func (b *Browser) NewTab(origin string) (*Tab, error) {
 	if t.origin, err = url.Parse(origin); err != nil || t.origin.Host == "" {
 		return nil, fmt.Errorf("%q is no origin", origin)
 	}
-	t.ctx, t.Close = chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(t.notice))
+	t.Context, t.Close = chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(t.notice))
 	// The tab lives as long as the context of the first call: no deadline here.
-	if err := chromedp.Do(t.ctx); err != nil {
+	if err := chromedp.Do(t.Context); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}
-	return t, errors.Join(t.setScheme("light"), t.Viewport(1280, 900))
+	return t, errors.Join(t.SetScheme("light"), t.Viewport(1280, 900))
 }
 
 // Do runs steps within the time limit. The error begins with what.
 func (t *Tab) Do(what string, steps ...chromedp.Action[chromedp.Void]) error {
-	_, err := run(t, what, chromedp.Steps(steps...))
+	_, err := Run(t, what, chromedp.Steps(steps...))
 	return err
 }
 
-func run[T any](t *Tab, what string, action chromedp.Action[T]) (T, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+// Run runs a step within the time limit. The error begins with what.
+func Run[T any](t *Tab, what string, action chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(t.Context, timeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, action)
 	if err != nil {
@@ -75,9 +77,9 @@ func run[T any](t *Tab, what string, action chromedp.Action[T]) (T, error) {
 	return value, err
 }
 
-// call is one command of the browser's protocol.
-func call[P, R any](t *Tab, command cdp.Command[P, R], params P) (R, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+// Call is one command of the browser's protocol.
+func Call[P, R any](t *Tab, command cdp.Command[P, R], params P) (R, error) {
+	ctx, cancel := context.WithTimeout(t.Context, timeout)
 	defer cancel()
 	return chromedp.Call(ctx, command, params)
 }
@@ -89,14 +91,14 @@ func (t *Tab) Open(path string) error {
 
 // Navigate runs steps that lead to another page and returns when that has loaded.
 func (t *Tab) Navigate(what string, steps ...chromedp.Action[chromedp.Void]) error {
-	_, err := run(t, what, chromedp.WaitEvent(page.LoadEventFired, nil, chromedp.Steps(steps...)))
+	_, err := Run(t, what, chromedp.WaitEvent(page.LoadEventFired, nil, chromedp.Steps(steps...)))
 	return err
 }
 
 // Evaluate is the value of a JavaScript expression on the page; a promise is
 // awaited. The page's policy does not bind it.
 func Evaluate[T any](t *Tab, expression string) (T, error) {
-	return run(t, fmt.Sprintf("evaluate %.80s", expression), chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	return Run(t, fmt.Sprintf("evaluate %.80s", expression), chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
 // Viewport sets the size of the page in CSS pixels.
@@ -106,12 +108,12 @@ func (t *Tab) Viewport(width, height int) error {
 
 // Screenshot is what the viewport shows, as PNG.
 func (t *Tab) Screenshot() ([]byte, error) {
-	return run(t, "screenshot", chromedp.CaptureScreenshot())
+	return Run(t, "screenshot", chromedp.CaptureScreenshot())
 }
 
-// setScheme is the system's preference, "light" or "dark".
-func (t *Tab) setScheme(scheme string) error {
-	_, err := call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+// SetScheme is the system's preference, "light" or "dark".
+func (t *Tab) SetScheme(scheme string) error {
+	_, err := Call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
 	})
 	return err
@@ -119,7 +121,7 @@ func (t *Tab) setScheme(scheme string) error {
 
 // Cookies are what the tab sends to its origin, as in the header Cookie.
 func (t *Tab) Cookies() (string, error) {
-	found, err := call(t, network.GetCookies, network.GetCookiesParams{URLs: []string{t.origin.String()}})
+	found, err := Call(t, network.GetCookies, network.GetCookiesParams{URLs: []string{t.origin.String()}})
 	var header []string
 	for _, c := range found.Cookies {
 		header = append(header, c.Name+"="+c.Value)
@@ -196,7 +198,7 @@ func (t *Tab) notice(event any) {
 			t.fault("dialog: %s: %s (%s)", e.Type, e.Message, e.URL)
 		}
 		go func() { // an open dialog blocks the whole tab; it may be gone with its page
-			_, _ = call(t, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
+			_, _ = Call(t, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
 		}()
 	}
 }

@@ -1,6 +1,6 @@
 //go:build long
 
-package browser
+package systemtest
 
 import (
 	"context"
@@ -14,12 +14,15 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/cdproto/browser"
+	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"vendorapi/internal/testenv/browser"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // nothing is the value of an expression that has none.
@@ -27,15 +30,15 @@ type nothing = chromedp.Void
 
 // Page is a tab of a test. What fails on it ends the test.
 type Page struct {
-	*Tab
+	*browser.Tab
 	t        testing.TB
 	expected map[int]bool // statuses that are no fault
 }
 
-// Start runs a Chromium that ends with the test.
-func Start(t testing.TB) *Browser {
+// startBrowser runs a Chromium that ends with the test.
+func startBrowser(t testing.TB) *browser.Browser {
 	t.Helper()
-	b, err := Launch(context.WithoutCancel(t.Context())) // cleanups still look at pages
+	b, err := browser.Launch(context.WithoutCancel(t.Context())) // cleanups still look at pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +46,9 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// Open opens a tab for pages of origin. When the test is over the tab is checked
+// openPage opens a tab for pages of origin. When the test is over the tab is checked
 // (Clean) and closed.
-func (b *Browser) Open(t testing.TB, origin string) *Page {
+func openPage(t testing.TB, b *browser.Browser, origin string) *Page {
 	t.Helper()
 	tab, err := b.NewTab(origin)
 	if err != nil {
@@ -99,17 +102,17 @@ func (p *Page) HasStatus(status int) {
 // Location is the page's path with its query.
 func (p *Page) Location() string {
 	p.t.Helper()
-	path, err := Evaluate[string](p.Tab, "location.pathname + location.search")
+	path, err := browser.Evaluate[string](p.Tab, "location.pathname + location.search")
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return path
 }
 
-// Eval is the value of a JavaScript expression on the page.
-func Eval[T any](p *Page, expression string) T {
+// eval is the value of a JavaScript expression on the page.
+func eval[T any](p *Page, expression string) T {
 	p.t.Helper()
-	value, err := Evaluate[T](p.Tab, expression)
+	value, err := browser.Evaluate[T](p.Tab, expression)
 	p.must(err)
 	return value
 }
@@ -123,7 +126,7 @@ func quoted(text string) string {
 // text is what a person reads in the first element that matches CSS, without what
 // is hidden.
 func (p *Page) text(css string) (string, error) {
-	return Evaluate[string](p.Tab, "(document.querySelector("+quoted(css)+")?.innerText ?? '')")
+	return browser.Evaluate[string](p.Tab, "(document.querySelector("+quoted(css)+")?.innerText ?? '')")
 }
 
 // Text is what the first element that matches CSS shows; "body" is the page.
@@ -166,13 +169,13 @@ func (p *Page) Until(what string, holds func() bool) {
 // pages are replaced while they are looked at.
 func (p *Page) poll(what string, done func() (bool, error)) {
 	p.t.Helper()
-	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testserver.Timeout); ; time.Sleep(50 * time.Millisecond) {
 		ok, err := done()
 		if ok && err == nil {
 			return
 		}
-		if p.ctx.Err() != nil || time.Now().After(deadline) {
-			p.must(fmt.Errorf("waited %v: %s (%v)", timeout, what, err)) //nolint:errorlint // err may be nil
+		if p.Context.Err() != nil || time.Now().After(deadline) {
+			p.must(fmt.Errorf("waited %v: %s (%v)", testserver.Timeout, what, err)) //nolint:errorlint // err may be nil
 		}
 	}
 }
@@ -189,14 +192,14 @@ func (p *Page) find(part, role, name string) (runtime.RemoteObjectID, error) {
 	if part == "" {
 		part = "body"
 	}
-	root, err := call(p.Tab, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.querySelector(" + quoted(part) + ")"})
+	root, err := browser.Call(p.Tab, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.querySelector(" + quoted(part) + ")"})
 	if err != nil {
 		return "", err
 	}
 	if root.Result == nil || root.Result.ObjectID == "" {
 		return "", fmt.Errorf("%s is not on the page", part)
 	}
-	found, err := call(p.Tab, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{
+	found, err := browser.Call(p.Tab, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{
 		ObjectID: root.Result.ObjectID, Role: role, AccessibleName: name,
 	})
 	if err != nil {
@@ -208,7 +211,7 @@ func (p *Page) find(part, role, name string) (runtime.RemoteObjectID, error) {
 	if len(nodes) != 1 {
 		return "", fmt.Errorf("%s %q is %d times in %s", role, name, len(nodes), part)
 	}
-	node, err := call(p.Tab, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: nodes[0].BackendDOMNodeID})
+	node, err := browser.Call(p.Tab, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: nodes[0].BackendDOMNodeID})
 	if err != nil {
 		return "", err
 	}
@@ -218,7 +221,7 @@ func (p *Page) find(part, role, name string) (runtime.RemoteObjectID, error) {
 // on calls a JavaScript function with the element as this.
 func on[T any](p *Page, element runtime.RemoteObjectID, function string, args ...any) (T, error) {
 	this := func(params *runtime.CallFunctionOnParams) { params.ObjectID = element }
-	return run(p.Tab, "the element", chromedp.CallFunctionOn[T](function, this, args...))
+	return browser.Run(p.Tab, "the element", chromedp.CallFunctionOn[T](function, this, args...))
 }
 
 // Has tells whether exactly one element of the role has the accessible name.
@@ -317,7 +320,7 @@ func (p *Page) Fill(label, text string) {
 	case typed && text == "":
 		p.press("\b")
 	case typed:
-		_, err = call(p.Tab, input.InsertText, input.InsertTextParams{Text: text})
+		_, err = browser.Call(p.Tab, input.InsertText, input.InsertTextParams{Text: text})
 		p.must(err)
 	}
 }
@@ -326,22 +329,22 @@ func (p *Page) Fill(label, text string) {
 func (p *Page) Download(link string) string {
 	p.t.Helper()
 	dir, events := p.t.TempDir(), true
-	_, err := chromedp.CallBrowser(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
-		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, EventsEnabled: &events,
-		BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
+	_, err := chromedp.CallBrowser(p.Context, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, EventsEnabled: &events,
+		BrowserContextID: chromedp.FromContext(p.Context).BrowserContextID,
 	})
 	p.must(err)
-	ctx, cancel := context.WithTimeout(p.ctx, timeout)
+	ctx, cancel := context.WithTimeout(p.Context, testserver.Timeout)
 	defer cancel()
-	progress := chromedp.BrowserEvents(ctx, browser.DownloadProgress)
+	progress := chromedp.BrowserEvents(ctx, cdpbrowser.DownloadProgress)
 	p.click("", "link", link)
 	for e, err := range progress {
 		p.must(err)
-		if e.State == browser.DownloadProgressStateInProgress {
+		if e.State == cdpbrowser.DownloadProgressStateInProgress {
 			continue
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || e.State != browser.DownloadProgressStateCompleted || len(files) != 1 {
+		if err != nil || e.State != cdpbrowser.DownloadProgressStateCompleted || len(files) != 1 {
 			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err)) //nolint:errorlint // err may be nil
 		}
 		return filepath.Join(dir, files[0].Name())
@@ -356,7 +359,7 @@ func (p *Page) Width(pixels int) { p.t.Helper(); p.must(p.Viewport(pixels, 900))
 // Language is the browser's from now on, such as "tr".
 func (p *Page) Language(tag string) {
 	p.t.Helper()
-	_, err := call(p.Tab, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": tag}})
+	_, err := browser.Call(p.Tab, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": tag}})
 	p.must(err)
 }
 

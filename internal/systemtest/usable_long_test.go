@@ -1,10 +1,12 @@
 //go:build long
 
-package browser
+package systemtest
 
 import (
 	_ "embed"
 	"strings"
+
+	"vendorapi/internal/testenv/browser"
 )
 
 // axe holds the rules of accessibility (WCAG 2.2, levels A and AA, and good
@@ -13,16 +15,16 @@ import (
 //go:embed axe/axe.min.js
 var axe string
 
-//go:embed checks.js
-var checks string
+//go:embed usable.js
+var usable string
 
-// check evaluates a call of a function of checks.js. It begins again when the page
+// check evaluates a call of a function of usable.js. It begins again when the page
 // is replaced meanwhile, as those do that wait for a service.
 func check[T any](p *Page, function string) (value T) {
 	p.t.Helper()
 	p.poll(function, func() (ok bool, err error) {
 		if err = p.bringAxe(); err == nil {
-			value, err = Evaluate[T](p.Tab, strings.TrimSpace(checks)+"."+function)
+			value, err = browser.Evaluate[T](p.Tab, strings.TrimSpace(usable)+"."+function)
 		}
 		return err == nil, err
 	})
@@ -31,12 +33,12 @@ func check[T any](p *Page, function string) (value T) {
 
 // bringAxe loads axe past the page's policy, which binds pages only.
 func (p *Page) bringAxe() error {
-	there, err := Evaluate[bool](p.Tab, "'axe' in window")
+	there, err := browser.Evaluate[bool](p.Tab, "'axe' in window")
 	if there || err != nil {
 		return err
 	}
 	// It cannot compute contrasts on a gradient, such as that of a table's edge.
-	_, err = Evaluate[nothing](p.Tab, axe+`
+	_, err = browser.Evaluate[nothing](p.Tab, axe+`
 		const plain = new CSSStyleSheet();
 		plain.replaceSync('.table-box { background: none !important; }');
 		document.adoptedStyleSheets = [plain];`)
@@ -56,9 +58,9 @@ func (p *Page) Usable() {
 		}
 	}
 	collect("", "rules()", "structure()", "overflow()", "amounts()", "cut()")
-	p.must(p.setScheme("dark"))
+	p.must(p.SetScheme("dark"))
 	collect("dark: ", "rules('color-contrast')")
-	p.must(p.setScheme("light"))
+	p.must(p.SetScheme("light"))
 	p.Width(390) // the narrowest screen that pages are made for
 	collect("on a phone: ", "overflow()", "amounts()", "cut()", "rules()")
 	p.Width(1280)
@@ -71,7 +73,7 @@ func (p *Page) Usable() {
 // show it, and the walk must go on.
 func (p *Page) keyboard() (faults []string) {
 	p.t.Helper()
-	Eval[nothing](p, `document.activeElement?.blur(); window.scrollTo(0, 0); undefined`)
+	eval[nothing](p, `document.activeElement?.blur(); window.scrollTo(0, 0); undefined`)
 	last := ""
 	for range 60 {
 		p.press("\t")
