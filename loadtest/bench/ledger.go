@@ -23,7 +23,6 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/harness"
 )
 
 // partitions is the number that production starts with.
@@ -152,7 +151,7 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 			o.state.Changes = append(slices.Clip(o.state.Changes), c)
 			o.state.Status, o.state.Courier, o.state.Location = c.Status, c.Courier, c.Location
 			if o.vendor.endpoint != nil {
-				o.vendor.expect(eventKey{before.ID, c.Version}, c.At, issued)
+				o.vendor.expect(delivery.EventID(before.ID, c.Version), c.At, issued)
 			}
 		}
 		commits[i] = ledger.Commit{Order: &before, Changes: changes}
@@ -162,16 +161,6 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
-}
-
-// advanceAll takes every order up to a status, many in one round trip.
-func (b *book) advanceAll(ctx context.Context, orders []*order, to delivery.Status, at time.Time) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	for some := range slices.Chunk(orders, 250) {
-		group.Go(func() error { return b.advance(ctx, to, at, some...) })
-	}
-	return group.Wait()
 }
 
 // writeConfig writes the shipped settings of a program to a folder, with other
@@ -196,28 +185,26 @@ func writeConfig(dir, program string, values map[string]string) (path string, er
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// startProfile writes two seconds of a program's CPU profile to the file of
-// -profile, if that is wanted in this round: the last one. wait returns when it is
-// written.
+// startProfile writes two seconds of a program's CPU profile to the file of -profile,
+// if that is wanted in this round: the last one. wait returns when it is written.
 func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (wait func() error) {
-	if b.profile == "" || round != b.rounds-1 {
-		return func() error { return nil }
-	}
 	var group errgroup.Group
-	group.Go(func() error {
-		file, err := os.Create(b.profile)
-		if err == nil {
-			err = errors.Join(get(ctx, p.OpsURL()+"/debug/pprof/profile?seconds=2", file), file.Close())
-		}
-		return err
-	})
+	if b.profile != "" && round == b.rounds-1 {
+		group.Go(func() error {
+			profile, err := get(ctx, p.OpsURL()+"/debug/pprof/profile?seconds=2")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(b.profile, profile, 0o644)
+		})
+	}
 	return group.Wait
 }
 
 // profileSettings are the settings of a program that can be profiled.
 func (b *bench) profileSettings() map[string]string {
 	if b.profile == "" {
-		return nil
+		return map[string]string{}
 	}
 	return map[string]string{"pprof": "true"}
 }
@@ -238,35 +225,18 @@ func request(ctx context.Context, method, url, body string, header http.Header) 
 	}
 	defer resp.Body.Close()
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
-	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", url, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
+	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
 }
 
-// get writes what a URL answers.
-func get(ctx context.Context, url string, to io.Writer) error {
+// get is what a URL answers.
+func get(ctx context.Context, url string) ([]byte, error) {
 	resp, err := request(ctx, http.MethodGet, url, "", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	_, err = io.Copy(to, resp.Body)
-	return err
+	return io.ReadAll(resp.Body)
 }
-
-// column is one figure of every round.
-func column[R any](rounds []R, of func(R) float64) (list []float64) {
-	for _, r := range rounds {
-		list = append(list, of(r))
-	}
-	return list
-}
-
-// one is a figure of a single measurement; the limit is optional.
-func one(key, title, unit string, value float64, limit *harness.Limit) harness.Figure {
-	return harness.Figure{Key: key, Title: title, Unit: unit, Rounds: []float64{value}, Limit: limit}
-}
-
-// none accepts nothing but 0, on any machine.
-func none() *harness.Limit { return harness.Always(harness.AtMost(0)) }
 
 var errTimeout = errors.New("timeout")
 

@@ -1,16 +1,18 @@
-// Command bench measures the service and judges what it finds:
+// Command bench measures the service and checks what it finds:
 //
 //	bench            ratios to what Redis itself can do (make bench)
 //	bench -scale     several gateways, a cluster (make bench-scale)
 //	bench webhooks   delivery of webhooks (make bench-webhooks)
 //	bench reporting  export, reports, downloads (make bench-reporting)
 //
-// Each starts what it measures, prints one table, writes the figures as JSON and
-// ends with status 1 when a figure is beyond its limit.
+// Each starts what it measures, prints the table that suites.yaml describes,
+// writes the figures as JSON and ends with status 1 when one is beyond its limit.
 package main
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,54 +28,61 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
-// suite is a group of parts with flags and a table of its own.
+//go:embed suites.yaml
+var suitesYAML []byte
+
+// suite is a group of parts with a table of its own.
 type suite struct {
-	name     string // in the name of its JSON
-	manual   string
-	timeout  time.Duration // of a whole run
-	programs []string      // built first
-	rounds   int           // unless asked for otherwise
-	parts    []part
-	flags    func(*bench, *flag.FlagSet) // besides those of every suite
-	check    func(*bench) error          // of these flags; fills in defaults
+	Usage    string
+	Timeout  time.Duration // of a whole run
+	Rounds   int           // unless asked for otherwise
+	Programs []string      // built first
+	Parts    []part
 }
 
 // part is a group of figures that are measured together.
 type part struct {
-	name string
-	run  func(*bench, context.Context) ([]harness.Figure, error)
-	// beside marks what a quick run does beside the other parts, because most of
+	Name string
+	// Beside marks what a quick run does beside the other parts, because most of
 	// its time is waiting.
-	beside bool
+	Beside  bool
+	Figures []*harness.Figure
+}
+
+// measurements are what the parts do, by their names.
+var measurements = map[string]func(*bench, context.Context) error{
+	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms,
+	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
+	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
+	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads,
 }
 
 // bench is one run of a suite.
 type bench struct {
-	*suite
+	suite
+	name   string // "bench", "bench-webhooks" or "bench-reporting"
 	chosen []part
-	// Flags; which of them a suite has is its own affair.
-	only            string
-	quick, keep     bool
-	rounds          int
-	json, profile   string
-	scale           bool
-	need, sizing    string
-	seed            uint64
-	orders, history int
+	// Flags; each suite has some of them.
+	only, json, profile, need, sizing string
+	quick, keep, scale                bool
+	rounds, orders, history           int
+	seed                              uint64
 
 	dir      string                 // temporary: binaries, data, logs
 	compiled map[string]*testBinary // by package
-	costs    costs
-	year     *year // made by the first part that needs it
+	costs    map[string][]float64   // see account
+	year     *year                  // made by the first part that needs it
 
-	mu  sync.Mutex // of out: two parts may run at once
-	out io.Writer
+	mu      sync.Mutex // of the rest: two parts may run at once
+	out     io.Writer
+	figures []*harness.Figure
 }
 
 func main() {
@@ -89,23 +98,21 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
-	chosen := &ratios
-	if len(args) > 0 {
-		switch args[0] {
-		case "webhooks":
-			chosen, args = &webhooks, args[1:]
-		case "reporting":
-			chosen, args = &reporting, args[1:]
-		}
+	var suites map[string]suite
+	if err := yaml.UnmarshalWithOptions(suitesYAML, &suites, yaml.Strict()); err != nil {
+		return fmt.Errorf("suites.yaml: %w", err)
 	}
-	b := &bench{suite: chosen, out: out, compiled: map[string]*testBinary{}, costs: costs{}}
+	b := &bench{name: "bench", suite: suites["bench"], out: out, compiled: map[string]*testBinary{}, costs: map[string][]float64{}}
+	if len(args) > 0 && (args[0] == "webhooks" || args[0] == "reporting") {
+		b.name, b.suite, args = "bench-"+args[0], suites[args[0]], args[1:]
+	}
 	if err := b.parseFlags(args); err != nil {
 		return err
 	}
 	if b.need != "" {
 		return b.printNeeds()
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
 	if b.dir, err = os.MkdirTemp("", b.name+"-"); err != nil {
 		return err
@@ -117,8 +124,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	}()
-	if len(b.programs) > 0 {
-		if err := stack.Build(ctx, b.file("bin"), b.programs...); err != nil {
+	if len(b.Programs) > 0 {
+		if err := stack.Build(ctx, b.file("bin"), b.Programs...); err != nil {
 			return err
 		}
 	}
@@ -129,17 +136,45 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 }
 
 func (b *bench) parseFlags(args []string) error {
+	var names []string
+	for _, p := range b.Parts {
+		names = append(names, p.Name)
+	}
 	set := flag.NewFlagSet(b.name, flag.ContinueOnError)
 	set.SetOutput(b.out)
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), b.manual)
+		fmt.Fprint(b.out, b.Usage)
 		set.PrintDefaults()
 	}
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("rounds, 1 to 50; everything is measured once in each (default %d, quick 1)", b.suite.rounds))
-	set.BoolVar(&b.quick, "quick", false, "a short form of everything; judges only what holds on any machine")
+	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("rounds, 1 to 50; everything is measured once in each (default %d, quick 1)", b.Rounds))
+	set.BoolVar(&b.quick, "quick", false, "a short form of everything; checks only what holds on any machine")
 	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/"+b.name+".json)")
 	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
-	b.flags(b, set)
+	if b.name != "bench-reporting" {
+		set.StringVar(&b.only, "only", "", "measure only these parts, a regular expression over: "+strings.Join(names, ", "))
+	}
+	switch b.name {
+	case "bench":
+		set.BoolVar(&b.scale, "scale", false, "several gateways and a cluster instead of the table of ratios; 3 rounds")
+		set.StringVar(&b.need, "need", "", "measure nothing; print what these rates of orders per second need, such as 10000,100000")
+		set.StringVar(&b.sizing, "sizing", "", "with -need: what an order costs (default loadtest/bench/sizing.json)")
+	case "bench-webhooks":
+		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the worker during the last round of throughput to this file")
+		set.Uint64Var(&b.seed, "seed", 0, "decides when the worker is killed; 0: another one every time, which the table names")
+	case "bench-reporting":
+		set.Func("parts", "measure only these, with commas between: "+strings.Join(names, ", "), func(list string) error {
+			for name := range strings.SplitSeq(list, ",") {
+				if !slices.Contains(names, name) {
+					return fmt.Errorf("there is no %q", name)
+				}
+			}
+			b.only = "^(" + strings.ReplaceAll(list, ",", "|") + ")$"
+			return nil
+		})
+		set.IntVar(&b.orders, "orders", 0, "orders to export, 1000 to 1000000 (default 100000, quick 10000)")
+		set.IntVar(&b.history, "history", 0, "orders in the year, 10000 to 50000000 (default 5000000, quick 200000)")
+		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the exporter during the last round to this file")
+	}
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -150,59 +185,51 @@ func (b *bench) parseFlags(args []string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	b.chosen = slices.DeleteFunc(slices.Clone(b.parts), func(p part) bool { return !only.MatchString(p.name) })
+	b.chosen = slices.DeleteFunc(slices.Clone(b.Parts), func(p part) bool { return !only.MatchString(p.Name) })
 	if len(b.chosen) == 0 {
 		return fmt.Errorf("%q: no such part", b.only)
 	}
-	if err := b.check(b); err != nil {
-		return err
+	return b.setDefaults()
+}
+
+// setDefaults fills in what the flags leave open, and checks ranges.
+func (b *bench) setDefaults() error {
+	rounds, name := b.Rounds, b.name
+	if b.scale {
+		rounds, name = 3, name+"-scale"
 	}
-	switch {
-	case b.rounds < 0 || b.rounds > 50:
+	if b.quick {
+		rounds = 1
+	}
+	b.rounds = cmp.Or(b.rounds, rounds)
+	b.json = cmp.Or(b.json, filepath.Join(cmp.Or(os.Getenv("DATA_DIR"), ".data"), name+".json"))
+	if b.name == "bench-webhooks" {
+		b.seed = cmp.Or(b.seed, rand.Uint64N(1_000_000)+1)
+	}
+	if b.name == "bench-reporting" {
+		b.orders, b.history = cmp.Or(b.orders, b.fewer(100_000, 10_000)), cmp.Or(b.history, b.fewer(5_000_000, 200_000))
+		if b.orders < 1000 || b.orders > 1_000_000 || b.history < 10_000 || b.history > 50_000_000 {
+			return errors.New("want -orders of 1000 to 1000000, -history of 10000 to 50000000")
+		}
+	}
+	if b.rounds < 1 || b.rounds > 50 {
 		return errors.New("-rounds: want 1 to 50")
-	case b.quick && b.rounds == 0:
-		b.rounds = 1
-	case b.rounds == 0:
-		b.rounds = b.suite.rounds
-	}
-	if b.json == "" {
-		name := b.name
-		if b.scale {
-			name += "-scale"
-		}
-		dir := os.Getenv("DATA_DIR")
-		if dir == "" {
-			dir = ".data"
-		}
-		b.json = filepath.Join(dir, name+".json")
 	}
 	return nil
 }
 
-// onlyFlag adds -only and explains it.
-func (b *bench) onlyFlag(set *flag.FlagSet) {
-	set.StringVar(&b.only, "only", "", "measure only these parts, a regular expression over: "+strings.Join(b.partNames(), ", "))
-}
-
-func (b *bench) partNames() (names []string) {
-	for _, p := range b.parts {
-		names = append(names, p.name)
-	}
-	return names
-}
-
 // report is what a run leaves behind.
 type report struct {
-	Machine harness.Machine  `json:"machine"`
-	Rounds  int              `json:"rounds"`
-	Quick   bool             `json:"quick"`
-	Seed    uint64           `json:"seed,omitempty"`
-	Orders  int              `json:"orders,omitempty"`
-	History int              `json:"history,omitempty"`
-	Seconds float64          `json:"seconds"`
-	Lines   []harness.Judged `json:"lines,omitempty"` // of the ratios
-	Figures []harness.Judged `json:"figures,omitempty"`
-	// Costs are per order; see costs.
+	Machine harness.Machine   `json:"machine"`
+	Rounds  int               `json:"rounds"`
+	Quick   bool              `json:"quick"`
+	Seed    uint64            `json:"seed,omitempty"`
+	Orders  int               `json:"orders,omitempty"`
+	History int               `json:"history,omitempty"`
+	Seconds float64           `json:"seconds"`
+	Lines   []*harness.Figure `json:"lines,omitempty"` // of the ratios
+	Figures []*harness.Figure `json:"figures,omitempty"`
+	// Costs are per order; see account.
 	Costs map[string]*harness.Spread `json:"costs,omitempty"`
 }
 
@@ -210,63 +237,109 @@ type report struct {
 // a failure.
 func (b *bench) measure(ctx context.Context) error {
 	r := report{Machine: harness.DescribeMachine(ctx), Rounds: b.rounds, Quick: b.quick, Seed: b.seed, Orders: b.orders, History: b.history}
+	for _, p := range b.chosen {
+		b.figures = append(b.figures, p.Figures...)
+	}
 	b.progress("%s", r.Machine)
 	began := time.Now()
-	sheet, failure := b.runParts(ctx)
-	if len(sheet) == 0 {
+	failure := b.runParts(ctx)
+	if failure != nil || b.quick { // which leave some out; otherwise that is an error
+		b.figures = slices.DeleteFunc(b.figures, func(f *harness.Figure) bool { return len(f.Rounds) == 0 })
+	}
+	if len(b.figures) == 0 {
 		return failure
 	}
-	judged, missed := harness.Judge(sheet, b.quick)
-	r.Seconds, r.Costs = time.Since(began).Seconds(), b.costs.spreads()
-	if b.name == ratios.name {
-		r.Lines = judged
-	} else {
-		r.Figures = judged
+	figures, missed := harness.Check(b.figures, b.quick)
+	r.Seconds, r.Costs = time.Since(began).Seconds(), map[string]*harness.Spread{}
+	for name, rounds := range b.costs {
+		r.Costs[name] = harness.SpreadOf(rounds)
 	}
 	about := ""
-	if b.seed != 0 {
-		about = fmt.Sprintf(", seed %d", b.seed)
-	}
-	if b.orders != 0 {
-		about = fmt.Sprintf(", %s orders exported, %s in the year", harness.Grouped(int64(b.orders)), harness.Grouped(int64(b.history)))
+	switch b.name {
+	case "bench":
+		r.Lines = figures
+	case "bench-webhooks":
+		r.Figures, about = figures, fmt.Sprintf(", seed %d", b.seed)
+	case "bench-reporting":
+		r.Figures = figures
+		about = fmt.Sprintf(", %s orders exported, %s in the year", harness.Grouped(b.orders), harness.Grouped(b.history))
 	}
 	b.progress("\n%s\n%d rounds in %.0f s%s; medians, in brackets the least and the greatest", r.Machine, b.rounds, r.Seconds, about)
 	if b.quick {
 		b.progress("A quick run: too short, and beside too much else, for its times and rates to say anything.")
 	}
 	b.progress("")
-	harness.Print(b.out, judged)
+	harness.Print(b.out, figures)
 	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
 }
 
 // runParts runs one part after the other; in a quick run some are beside the
 // others.
-func (b *bench) runParts(ctx context.Context) ([]harness.Figure, error) {
+func (b *bench) runParts(ctx context.Context) error {
 	defer func() {
 		if b.year != nil {
-			b.year.stop()
+			b.year.Stop()
 		}
 	}()
-	measured := make([][]harness.Figure, len(b.chosen))
 	group, working := errgroup.WithContext(ctx)
 	for _, beside := range []bool{false, true} {
-		group.Go(func() (err error) {
-			for i, p := range b.chosen {
-				if (b.quick && p.beside) != beside {
+		group.Go(func() error {
+			for _, p := range b.chosen {
+				if (b.quick && p.Beside) != beside {
 					continue
 				}
-				if measured[i], err = p.run(b, working); err != nil {
+				if err := measurements[p.Name](b, working); err != nil {
 					if working.Err() != nil {
 						err = context.Cause(working) // what broke off because of it says less
 					}
-					return fmt.Errorf("%s: %w", p.name, err)
+					return fmt.Errorf("%s: %w", p.Name, err)
 				}
 			}
 			return nil
 		})
 	}
-	err := group.Wait()
-	return slices.Concat(measured...), err
+	return group.Wait()
+}
+
+// inTurns measures n things once in every round. The order turns from round to
+// round, so that none always runs behind the same other.
+func (b *bench) inTurns(n int, measure func(round, i int) error) error {
+	for round := range b.rounds {
+		for i := range n {
+			if err := measure(round, (i+round)%n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add notes one round of a figure, and of its baseline if it has one. What
+// suites.yaml does not name is in the JSON only.
+func (b *bench) add(key string, value float64, base ...float64) {
+	f := b.figure(key)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f.Rounds, f.Bases = append(f.Rounds, value), append(f.Bases, base...)
+}
+
+// note adds to the end of a figure's line.
+func (b *bench) note(key, format string, a ...any) {
+	f := b.figure(key)
+	f.Note = strings.TrimPrefix(f.Note+"; "+fmt.Sprintf(format, a...), "; ")
+}
+
+func (b *bench) figure(key string) *harness.Figure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.figures {
+		if f.Key == key {
+			return f
+		}
+	}
+	f := &harness.Figure{Key: key, Title: key, Aside: true}
+	b.figures = append(b.figures, f)
+	return f
 }
 
 // progress shows one line.
@@ -284,9 +357,14 @@ func (b *bench) lasting(d, quick time.Duration) time.Duration {
 	return d
 }
 
+// fewer is n, in a quick run quick.
+func (b *bench) fewer(n, quick int) int {
+	if b.quick {
+		return quick
+	}
+	return n
+}
+
 func (b *bench) file(names ...string) string {
 	return filepath.Join(append([]string{b.dir}, names...)...)
 }
-
-// freshSeed is never 0.
-func freshSeed() uint64 { return rand.Uint64N(1_000_000) + 1 }

@@ -33,7 +33,7 @@ func TestParseBenchmark(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	if !math.IsNaN(got.need("MB/s")) {
+	if of := (results{"order": {got}}).of("order", "MB/s"); !math.IsNaN(of[0]) {
 		t.Error("a unit that is not there was found")
 	}
 	// A star stands for every sub-benchmark; each may be there once.
@@ -102,9 +102,9 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 	id := func(version uint64) string { return delivery.EventID(order, version) }
 	body := func(id string) string { return `{"eventId":"` + id + `","event":"delivery.status_changed"}` }
 	now := time.Now()
-	e.expect(eventKey{order, 2}, now, now)
-	e.expect(eventKey{order, 3}, now.Add(-deliveryWindow-time.Second), now)
-	e.expect(eventKey{order, 4}, now.Add(-deliveryWindow-time.Second), now)
+	e.expect(id(2), now, now)
+	e.expect(id(3), now.Add(-deliveryWindow-time.Second), now)
+	e.expect(id(4), now.Add(-deliveryWindow-time.Second), now)
 	const changed = "delivery.status_changed"
 	for _, c := range []struct{ name, key, event, id, body, want string }{
 		{"first", secret, changed, id(2), body(id(2)), "204"},
@@ -125,7 +125,7 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 	if got := e.sum(); got != want || e.received.Load() != 2 {
 		t.Errorf("%+v, want %+v; %d counted", got, want, e.received.Load())
 	}
-	if receipts := e.receipts(now); len(receipts) != 2 {
+	if receipts := receiptsOf([]*vendor{{endpoint: e}}, now); len(receipts) != 2 {
 		t.Errorf("receipts %v", receipts)
 	}
 }
@@ -159,19 +159,20 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		disturbed []float64 // round by round
-		want      []int
+		want      []float64
 	}{
-		{"calm", []float64{0.1, 0, 0.5}, []int{1, 0, 2}},
-		{"one disturbed", []float64{0.1, 1, 0.2, 0.05}, []int{3, 0, 2}},
-		{"all but one disturbed", []float64{1, 1, 0.2, 0.6}, []int{2}},
-		{"all disturbed", []float64{1, 0.9, 0.8, 0.7}, []int{3, 2, 1}},
+		{"calm", []float64{0.1, 0, 0.5}, []float64{1, 0, 2}},
+		{"one disturbed", []float64{0.1, 1, 0.2, 0.05}, []float64{3, 0, 2}},
+		{"all but one disturbed", []float64{1, 1, 0.2, 0.6}, []float64{2}},
+		{"all disturbed", []float64{1, 0.9, 0.8, 0.7}, []float64{3, 2, 1}},
 	} {
 		measured := 0
-		got, err := calmest(&bench{rounds: 3}, mostLeftOut, func(round int) (int, float64, error) {
+		b := &bench{rounds: 3}
+		_, err := b.calmest(mostLeftOut, func(n int) (round, error) {
 			measured++
-			return round, c.disturbed[round], nil
+			return round{figures: map[string]float64{"n": float64(n)}, disturbed: c.disturbed[n]}, nil
 		})
-		if err != nil || measured != len(c.disturbed) || !slices.Equal(got, c.want) {
+		if got := b.figure("n").Rounds; err != nil || measured != len(c.disturbed) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v of %d, %v", c.name, got, measured, err)
 		}
 	}
@@ -224,22 +225,6 @@ func TestSumLedger_ReadsWhatSpreadsheetsGet(t *testing.T) {
 	} {
 		if _, err := sumLedger(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
-func TestLookout_FindsWhatIsCutInTwo(t *testing.T) {
-	t.Parallel()
-	text := strings.Repeat("x", 3000) + `"ties":"no"` + strings.Repeat("y", 5000) + "the end"
-	for _, step := range []int{1, 7, 1000, 1 << 20} {
-		l := &lookout{mark: []byte(`"ties":"no"`)}
-		for rest := text; rest != ""; rest = rest[min(step, len(rest)):] {
-			if n, err := l.Write([]byte(rest[:min(step, len(rest))])); err != nil || n == 0 {
-				t.Fatal(n, err)
-			}
-		}
-		if !l.met || len(l.tail) != tailLength || !strings.HasSuffix(string(l.tail), "the end") {
-			t.Errorf("step %d: met %t, %d bytes", step, l.met, len(l.tail))
 		}
 	}
 }

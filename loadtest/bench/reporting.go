@@ -2,171 +2,54 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
+	_ "embed"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
+	"net/url"
 	"strings"
+	"text/template"
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
 )
 
-var reporting = suite{
-	name: "bench-reporting",
-	manual: `Usage: go run ./loadtest/bench reporting [flags]
-
-Measures reporting with a real Redis and the embedded ClickHouse on this machine,
-and prints one table; about ten minutes, 4 GB of disk. Ends with status 1 when a
-figure is beyond what is accepted. The parts:
-
-  export    rows stored per second by "reporting export", from full streams
-  reports   the five reports over a year of orders: one account's month, one
-            fleet's month, the service's month and year; cold and warm
-  download  the order ledger of the whole year as CSV, over HTTP and as a file:
-            peak memory of reporting and of the engine; a fifth of it as XLSX
-
-Flags:
-`,
-	timeout:  40 * time.Minute,
-	programs: []string{"reporting", "devclickhouse"},
-	rounds:   3, // of the export
-	parts: []part{
-		{name: "export", run: (*bench).measureExport},
-		{name: "reports", run: (*bench).measureReports},
-		{name: "download", run: (*bench).measureDownloads},
-	},
-	flags: func(b *bench, set *flag.FlagSet) {
-		set.Func("parts", "measure only these, with commas between: "+strings.Join(b.partNames(), ", "), func(list string) error {
-			for name := range strings.SplitSeq(list, ",") {
-				if !slices.Contains(b.partNames(), name) {
-					return fmt.Errorf("there is no %q", name)
-				}
-			}
-			b.only = "^(" + strings.ReplaceAll(list, ",", "|") + ")$"
-			return nil
-		})
-		set.IntVar(&b.orders, "orders", 0, "orders to export, 1000 to 1000000 (default 100000, quick 10000)")
-		set.IntVar(&b.history, "history", 0, "orders in the year, 10000 to 50000000 (default 5000000, quick 200000)")
-		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the exporter during the last round to this file")
-	},
-	check: func(b *bench) error {
-		orders, history := 100_000, 5_000_000
-		if b.quick {
-			orders, history = 10_000, 200_000
-		}
-		if b.orders == 0 {
-			b.orders = orders
-		}
-		if b.history == 0 {
-			b.history = history
-		}
-		switch {
-		case b.orders < 1000 || b.orders > 1_000_000:
-			return errors.New("-orders: want 1000 to 1000000")
-		case b.history < 10_000 || b.history > 50_000_000:
-			return errors.New("-history: want 10000 to 50000000")
-		}
-		return nil
-	},
-}
-
-// reportingEnv is what a measurement stands on: a Redis, a ClickHouse, and the
-// means to run reporting on both. It is asked as people ask it, over HTTP and on
+// reportingEnv is a system whose gateway, worker and reporting are stopped, with an
+// empty Redis. What reporting is asked, it is asked as people do, over HTTP and on
 // the command line; what is right is asked of ClickHouse.
 type reportingEnv struct {
-	bench  *bench
-	dir    string
-	config string // the shipped settings
-	redis  *stack.Redis
-	engine *stack.Program
-	url    string // of the engine
+	*stack.Stack
+	bench *bench
+	dir   string
 }
 
-// newReportingEnv starts Redis and the engine in a folder of their own.
-func (b *bench) newReportingEnv(ctx context.Context, name string, redisSettings ...string) (*reportingEnv, error) {
-	root, err := stack.ModuleDir()
+// newReportingEnv starts it in a folder of its own; reporting will start with the
+// shipped settings but those given.
+func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[string]string) (*reportingEnv, error) {
+	s, err := stack.Start(ctx, stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Reporting: true})
 	if err != nil {
 		return nil, err
 	}
-	e := &reportingEnv{bench: b, dir: b.file(name), config: filepath.Join(root, "configs", "reporting.yaml")}
-	if err := e.start(ctx, redisSettings); err != nil {
-		e.stop()
+	s.Gateway.Stop()
+	s.Worker.Stop()
+	s.Reporting.Stop()
+	e := &reportingEnv{Stack: s, bench: b, dir: b.file(name)}
+	_, flushed := s.Redis.Command(ctx, "FLUSHALL")
+	_, written := writeConfig(e.dir, "reporting", settings)
+	if err := errors.Join(flushed, written); err != nil {
+		s.Stop()
 		return nil, err
 	}
+	s.Reporting.Use(b.file("bin"), e.dir)
 	return e, nil
-}
-
-func (e *reportingEnv) start(ctx context.Context, redisSettings []string) (err error) {
-	if e.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(e.dir, "redis"), Extra: redisSettings}); err != nil {
-		return err
-	}
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return err
-	}
-	e.url = "http://" + addr
-	e.engine = &stack.Program{Name: "engine", Path: e.bench.file("bin", "devclickhouse"),
-		Args: []string{"-addr", addr, "-data", e.tables(), "-die-with-parent"}, Log: filepath.Join(e.dir, "engine.log"), Ready: e.url + "/ping"}
-	return e.engine.Start(ctx)
-}
-
-// tables is the engine's folder.
-func (e *reportingEnv) tables() string { return filepath.Join(e.dir, "clickhouse") }
-
-func (e *reportingEnv) stop() {
-	if e.engine != nil {
-		e.engine.Stop()
-	}
-	if e.redis != nil {
-		e.redis.Stop()
-	}
-}
-
-// program is reporting, which is ready when a path at its address answers 200;
-// without an address it is at once.
-func (e *reportingEnv) program(name, ready, addr string, env []string, args ...string) *stack.Program {
-	if addr != "" {
-		ready = "http://" + addr + ready
-	}
-	return &stack.Program{Name: name, Path: e.bench.file("bin", "reporting"), Args: args,
-		Env: append(e.environment(), env...), Log: filepath.Join(e.dir, name+".log"), Ready: ready}
-}
-
-// environment leaves nothing to the one that this process was started in.
-func (e *reportingEnv) environment() []string {
-	return []string{
-		"ENVIRONMENT=sandbox", "REPORTING_INSTANCE=bench", "LOG_LEVEL=info", "LOG_FORMAT=text",
-		"REDIS_URL=" + e.redis.URL, fmt.Sprintf("PARTITIONS=%d", partitions),
-		"CLICKHOUSE_URL=" + e.url, "CLICKHOUSE_DATABASE=", "CLICKHOUSE_CLUSTER=",
-		"PANEL_USERS=", "PANEL_USERS_FILE=", "REPORT_TOKENS=", "REPORT_TOKENS_FILE=", "PANEL_SECURE_COOKIES=false",
-		// The panel wants them; nobody here has a tracking link or changes anything.
-		"ADMIN_KEY=" + rand.Text(), "ADMIN_KEY_FILE=", "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32]), "TRACKING_KEYS_FILE=",
-	}
-}
-
-// command runs reporting to its end and returns its output.
-func (e *reportingEnv) command(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), args...)
-	var out, said strings.Builder
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), e.environment()...), &out, &said
-	if err := cmd.Run(); err != nil {
-		return "", "", fmt.Errorf("reporting %s: %w: %s", args[0], errors.Join(err, context.Cause(ctx)), strings.TrimSpace(said.String()))
-	}
-	return out.String(), said.String(), nil
 }
 
 // ask sends a statement to the engine and returns its answer, tab-separated
 // values.
 func (e *reportingEnv) ask(ctx context.Context, statement string) (string, error) {
-	resp, err := request(ctx, http.MethodPost, e.url+"/", statement, nil)
+	resp, err := request(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement, nil)
 	if err != nil {
 		return "", err
 	}
@@ -199,4 +82,110 @@ func differences(got, want []int64) (n int64) {
 		}
 	}
 	return n
+}
+
+// The year's orders are made in ClickHouse by ClickHouse, in the order of time:
+// their number decides everything about them. A tenth of those that were carried
+// is there twice, in an earlier version, too.
+//
+//go:embed year.sql
+var yearSQL string
+
+var yearTemplate = template.Must(template.New("year").Parse(yearSQL))
+
+const (
+	yearFirst  = "2026-01-01"
+	yearLast   = "2026-12-31"
+	monthFirst = "2026-06-01"
+	monthLast  = "2026-06-30"
+)
+
+// year is an environment whose database holds a year of orders, and in which
+// reporting serves reports of it.
+type year struct {
+	*reportingEnv
+	account, fleet string // one of each
+}
+
+// openYear makes the year for the first part that needs it.
+func (b *bench) openYear(ctx context.Context) (*year, error) {
+	if b.year != nil {
+		return b.year, nil
+	}
+	// Of the panel alone, readiness would not mean that it has found ClickHouse.
+	e, err := b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"})
+	if err != nil {
+		return nil, err
+	}
+	b.year = &year{reportingEnv: e} // which the end of the run stops
+	if err := e.Reporting.Start(ctx); err != nil {
+		return nil, err
+	}
+	return b.year, b.year.fill(ctx)
+}
+
+// fill makes the orders. Merges of parts are switched off, so that every run finds
+// the same: some parts in each month, and FINAL at work.
+func (y *year) fill(ctx context.Context) error {
+	if _, err := y.ask(ctx, "ALTER TABLE delivery.orders MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1"); err != nil {
+		return err
+	}
+	const atOnce = 250_000 // orders made with one statement
+	orders := y.bench.history
+	began := time.Now()
+	for from := 0; from < orders; from += atOnce {
+		count := min(atOnce, orders-from)
+		for _, earlier := range []bool{true, false} {
+			var statement strings.Builder
+			if err := yearTemplate.Execute(&statement, map[string]any{
+				"Orders": orders, "Days": 365, "First": yearFirst, "From": from, "Count": count, "Earlier": earlier,
+				"Accounts": 500, "Stores": 4, "Fleets": 20,
+			}); err != nil {
+				return err
+			}
+			if _, err := y.ask(ctx, statement.String()); err != nil {
+				return err
+			}
+		}
+		if (from/atOnce)%5 == 4 {
+			y.bench.progress("year: %s of %s orders", harness.Grouped(from+count), harness.Grouped(orders))
+		}
+	}
+	if _, err := y.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 20)
+		FROM delivery.orders FINAL WHERE failure_reason = 'TimedOut' AND cityHash64(order_id) % 20 = 0`); err != nil {
+		return err
+	}
+	found, err := y.askNumbers(ctx, 2, "SELECT sum(rows), count() FROM system.parts WHERE database = 'delivery' AND table = 'orders' AND active")
+	if err != nil {
+		return err
+	}
+	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(orders), harness.Grouped(found[0]), found[1], time.Since(began).Seconds())
+	// The account and the fleet with the most orders in the month.
+	for name, into := range map[string]*string{"account_id": &y.account, "fleet_id": &y.fleet} {
+		if *into, err = y.ask(ctx, fmt.Sprintf(`SELECT %s FROM delivery.orders WHERE business_day BETWEEN '%s' AND '%s'
+			GROUP BY 1 ORDER BY count() DESC, 1 LIMIT 1`, name, monthFirst, monthLast)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scope is which orders a report is asked for; empty: of all accounts or fleets.
+type scope struct{ key, from, to, account, fleet string }
+
+// open asks reporting for a report, as it comes: not compressed.
+func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, error) {
+	query := url.Values{"from": {s.from}, "to": {s.to}}
+	if s.account != "" {
+		query.Set("account", s.account)
+	}
+	if s.fleet != "" {
+		query.Set("fleet", s.fleet)
+	}
+	header := http.Header{"Authorization": {"Bearer " + y.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
+	resp, err := request(ctx, http.MethodGet, y.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
+	if err != nil {
+		return nil, errors.Join(err, y.Reporting.Check(), fmt.Errorf("see %s", y.Reporting.LogPath()))
+	}
+	return resp, nil
 }

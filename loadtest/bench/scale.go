@@ -43,7 +43,7 @@ var busyColumns = [][2]string{
 func (b *bench) measureScale(ctx context.Context) error {
 	machine := harness.DescribeMachine(ctx)
 	b.progress("%s", machine)
-	single, err := b.startSystem(ctx, "single", "")
+	single, err := b.startSystem(ctx, "single", nil)
 	if err != nil {
 		return err
 	}
@@ -55,81 +55,66 @@ func (b *bench) measureScale(ctx context.Context) error {
 		return err
 	}
 	defer cluster.Stop()
-	clustered, err := b.startSystem(ctx, "clustered", cluster.URL)
+	clustered, err := b.startSystem(ctx, "clustered", cluster)
 	if err != nil {
 		return err
 	}
 	defer clustered.Stop()
 	ctx, free := clustered.bound(ctx)
 	defer free()
-	clustered.redises = cluster.Nodes
-	var topologies []*topology
-	for _, t := range []topology{
+	topologies := []topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
 		{title: "2 gateways, 1 Redis", system: single, gateways: 2},
 		{title: "4 gateways, 1 Redis", system: single, gateways: 4},
 		{title: "1 gateway, cluster of 3", system: clustered, gateways: 1},
 		{title: "4 gateways, cluster of 3", system: clustered, gateways: 4},
-	} {
-		if err := t.system.growTo(ctx, t.gateways); err != nil {
-			return err
-		}
-		t.rounds = map[string][]float64{}
-		topologies = append(topologies, &t)
 	}
-	for round := range b.rounds {
-		for i := range topologies {
-			t := topologies[(i+round)%len(topologies)]
-			orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
+	for i := range topologies {
+		t := &topologies[i]
+		t.rounds = map[string][]float64{}
+		for len(t.system.gateways) < t.gateways {
+			g, origin, err := t.system.AddGateway(ctx)
 			if err != nil {
-				return errors.Join(fmt.Errorf("%s: %w", t.title, err), context.Cause(ctx))
+				return err
 			}
-			b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
+			t.system.gateways, t.system.addrs = append(t.system.gateways, g), append(t.system.addrs, hostOf(origin))
 		}
-		first := topologies[0].rounds[ordersColumn][round]
-		for _, t := range topologies {
-			t.note(ratioColumn, t.rounds[ordersColumn][round]/first)
+	}
+	if err := b.inTurns(len(topologies), func(round, i int) error {
+		t := &topologies[i]
+		orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", t.title, err), context.Cause(ctx))
+		}
+		b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, t := range topologies {
+		for round, orders := range t.rounds[ordersColumn] {
+			t.note(ratioColumn, orders/topologies[0].rounds[ordersColumn][round])
 		}
 	}
 	return b.printScale(machine, topologies)
 }
 
-// growTo starts gateways until there are n.
-func (s *system) growTo(ctx context.Context, n int) error {
-	for len(s.gateways) < n {
-		g, origin, err := s.AddGateway(ctx)
-		if err != nil {
-			return err
-		}
-		addr, err := hostOf(origin)
-		if err != nil {
-			return err
-		}
-		s.gateways, s.addrs = append(s.gateways, g), append(s.addrs, addr)
-	}
-	return nil
-}
-
 // measure keeps the topology's gateways busy and notes who was busy.
 func (t *topology) measure(ctx context.Context, length time.Duration) (orders float64, err error) {
-	before, err := t.system.usage(ctx)
+	var r *harness.Answers
+	used, _, err := t.system.during(ctx, func() (err error) {
+		r, err = t.system.create(ctx, t.system.addrs[:t.gateways], length)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	r, err := t.system.create(ctx, t.system.addrs[:t.gateways], length)
-	if err != nil {
-		return 0, err
-	}
-	after, err := t.system.usage(ctx)
-	if err != nil {
-		return 0, err
-	}
-	used, rest := after.since(before), 0.0
+	other := used["busy_us"]
 	for _, column := range busyColumns {
 		t.note(column[0], used[column[1]]/1e6/r.Elapsed.Seconds())
-		rest -= used[column[1]]
+		other -= used[column[1]]
 	}
-	t.note(otherColumn, max(0, used["busy_us"]+rest)/1e6/r.Elapsed.Seconds())
+	t.note(otherColumn, max(0, other)/1e6/r.Elapsed.Seconds())
 	t.note(idleColumn, used["idle_us"]/1e6/r.Elapsed.Seconds())
 	t.note(ordersColumn, r.PerSecond())
 	return r.PerSecond(), t.system.settle(ctx)
@@ -138,7 +123,7 @@ func (t *topology) measure(ctx context.Context, length time.Duration) (orders fl
 func (t *topology) note(column string, v float64) { t.rounds[column] = append(t.rounds[column], v) }
 
 // printScale prints the table and writes the JSON.
-func (b *bench) printScale(machine harness.Machine, topologies []*topology) error {
+func (b *bench) printScale(machine harness.Machine, topologies []topology) error {
 	b.progress("\n%s\n%d rounds; medians, in brackets the rounds' least and greatest; busy cores, and CPU per order\n", machine, b.rounds)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\taccepted orders/s\tto 1 gateway\tgateways\tRedis\tworker\tload\tother\tidle")
@@ -157,7 +142,7 @@ func (b *bench) printScale(machine harness.Machine, topologies []*topology) erro
 		}
 		fmt.Fprintf(w, "\t%.2f\t%.2f\n", harness.Median(t.rounds[otherColumn]), harness.Median(t.rounds[idleColumn]))
 	}
-	_ = w.Flush() // nobody reads it
+	_ = w.Flush() // the exit status says whether all is well
 	b.progress("\nEverything shares these %d cores, the load included: where few are idle, more processes\n"+
 		"divide what there is. Redis is the main threads alone; other is the kernel's work for\n"+
 		"the disk, and Redis rewriting its file.", machine.Cores)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,44 +125,39 @@ func (b *bench) printNeeds() error {
 		}
 		rates = append(rates, rate)
 	}
-	if b.sizing == "" {
-		root, err := stack.ModuleDir()
-		if err != nil {
-			return err
-		}
-		b.sizing = filepath.Join(root, "loadtest", "bench", "sizing.json")
+	root, err := stack.ModuleDir()
+	if err != nil {
+		return err
 	}
-	content, err := os.ReadFile(b.sizing)
+	path := cmp.Or(b.sizing, filepath.Join(root, "loadtest", "bench", "sizing.json"))
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("sizing: %w", err)
 	}
 	s, err := readSizing(content)
 	if err != nil {
-		return fmt.Errorf("sizing %s: %w", b.sizing, err)
+		return fmt.Errorf("sizing %s: %w", path, err)
 	}
-	s.print(b.out, rates)
-	return nil
+	return s.print(b.out, rates)
 }
 
-func (s *sizing) print(out io.Writer, rates []float64) {
-	columns := make([][]need, len(rates))
+func (s *sizing) print(out io.Writer, rates []float64) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "orders per second at the peak")
-	for i, rate := range rates {
-		columns[i] = s.needs(rate)
+	for _, rate := range rates {
 		fmt.Fprintf(w, "\t%s", harness.Number(rate))
 	}
 	fmt.Fprintln(w, "\t= formula")
-	for row, n := range columns[0] {
+	for row, n := range s.needs(rates[0]) {
 		fmt.Fprint(w, n.what)
-		for _, column := range columns {
+		for _, rate := range rates {
 			text := "not measured"
-			if v := column[row].value; !math.IsNaN(v) {
+			if v := s.needs(rate)[row].value; !math.IsNaN(v) {
 				text = strings.TrimSpace(harness.Number(v) + " " + n.unit)
 			}
 			fmt.Fprintf(w, "\t%s", text)
 		}
 		fmt.Fprintf(w, "\t= %s\n", n.formula)
 	}
-	_ = w.Flush() // nobody reads it
+	return w.Flush()
 }

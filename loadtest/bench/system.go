@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,20 +55,22 @@ func (s *system) Stop() {
 }
 
 // startSystem starts the programs and opens the vendors' stores. Orders move
-// by requests to the fleet API only.
-func (b *bench) startSystem(ctx context.Context, name, redisURL string) (_ *system, err error) {
+// by requests to the fleet API only. cluster may be nil.
+func (b *bench) startSystem(ctx context.Context, name string, cluster *stack.Cluster) (_ *system, err error) {
 	if err := stack.Build(ctx, b.file("bin")); err != nil {
 		return nil, err
 	}
-	started, err := stack.Start(ctx, stack.Options{
-		DataDir: b.file(name), BinDir: b.file("bin"), RedisURL: redisURL, Courier: "manual", Out: b.out,
-	})
+	options := stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Courier: "manual", Out: b.out}
+	if cluster != nil {
+		options.RedisURL = cluster.URL
+	}
+	started, err := stack.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	s := &system{Stack: started, gateways: []*stack.Program{started.Gateway}}
-	if s.Redis != nil {
-		s.redises = []*stack.Redis{s.Redis}
+	s := &system{Stack: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis}}
+	if cluster != nil {
+		s.redises = cluster.Nodes
 	}
 	if err := s.open(ctx); err != nil {
 		s.Stop()
@@ -78,14 +80,7 @@ func (b *bench) startSystem(ctx context.Context, name, redisURL string) (_ *syst
 }
 
 func (s *system) open(ctx context.Context) error {
-	addr, err := hostOf(s.Demo.BaseURL)
-	if err != nil {
-		return err
-	}
-	s.addrs = []string{addr}
-	if s.fleetAddr, err = hostOf(s.Demo.OpsURL); err != nil {
-		return err
-	}
+	s.addrs, s.fleetAddr = []string{hostOf(s.Demo.BaseURL)}, hostOf(s.Demo.OpsURL)
 	mux := http.NewServeMux()
 	receivers, stop, err := receiver.Serve(mux)
 	if err != nil {
@@ -108,7 +103,11 @@ func (s *system) open(ctx context.Context) error {
 		return err
 	}
 	for i, v := range s.vendors {
-		r, err := receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}, Seen: s.saw})
+		r, err := receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}, Seen: func(e receiver.Event, duplicate bool) {
+			if seen := s.seen.Load(); seen != nil && !duplicate {
+				(*seen)(e)
+			}
+		}})
 		if err != nil {
 			return err
 		}
@@ -121,19 +120,8 @@ func (s *system) open(ctx context.Context) error {
 	return nil
 }
 
-func (s *system) saw(e receiver.Event, duplicate bool) {
-	if seen := s.seen.Load(); seen != nil && !duplicate {
-		(*seen)(e)
-	}
-}
-
-func hostOf(origin string) (string, error) {
-	u, err := url.Parse(origin)
-	if err != nil {
-		return "", err
-	}
-	return u.Host, nil
-}
+// hostOf is the host:port of an origin of the stack's.
+func hostOf(origin string) string { return strings.TrimPrefix(origin, "http://") }
 
 // requestBytes is the length of a request as it came over the wire.
 func requestBytes(r *http.Request) int64 {
@@ -197,23 +185,28 @@ func (s *system) newOrders() func(dst []byte, n int) []byte {
 	}
 }
 
+// create keeps the connections busy with new orders; the gateways take turns.
+func (s *system) create(ctx context.Context, addrs []string, length time.Duration) (*harness.Answers, error) {
+	return harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()})
+}
+
 // settle waits until the worker is idle, so that no measurement pays for the one
 // before.
 func (s *system) settle(ctx context.Context) error {
 	const (
-		look  = 250 * time.Millisecond
-		quiet = 0.1 // of a core
+		interval = 250 * time.Millisecond
+		quiet    = 0.1 // of a core
 	)
 	worker := harness.Process{Name: "worker", PID: s.Worker.PID()}
 	before, err := harness.Measure(worker)
 	if err != nil {
 		return err
 	}
-	return await(ctx, "an idle worker", time.Minute, look, func() (bool, error) {
+	return await(ctx, "an idle worker", time.Minute, interval, func() (bool, error) {
 		now, err := harness.Measure(worker)
 		used := now.Since(before)
 		before = now
-		return used.Seconds > look.Seconds()/2 && used.CPU[worker.Name] <= quiet*used.Seconds, err
+		return used.Seconds > interval.Seconds()/2 && used.CPU[worker.Name] <= quiet*used.Seconds, err
 	})
 }
 
@@ -247,37 +240,35 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 		u[name+"_us"] = 1e6 * seconds
 	}
 	u["busy_us"], u["idle_us"] = 1e6*machine.Busy, 1e6*machine.Idle
-	u["disk_flushes"], err = diskFlushes()
-	return u, err
-}
-
-// diskFlushes counts the flushes of all disks since the machine's start; an
-// fsync is one. 0 on kernels that do not count them.
-func diskFlushes() (total float64, err error) {
+	// The flushes of all disks; an fsync is one. 0 on kernels that do not count them.
 	fs, err := blockdevice.NewDefaultFS()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	disks, err := fs.ProcDiskstats()
 	for _, d := range disks {
-		total += float64(d.FlushRequestsCompleted)
+		u["disk_flushes"] += float64(d.FlushRequestsCompleted)
 	}
-	return total, err
+	return u, err
 }
 
-// since is what was used between an earlier look and this one; memory and files
-// may have shrunk.
-func (u usage) since(before usage) usage {
-	used := usage{}
-	for name, v := range u {
-		used[name] = v - before[name]
+// during is what is used while something is done; memory and files may shrink.
+// rewritten reports that Redis rewrote its file: what was appended to it is then
+// not known.
+func (s *system) during(ctx context.Context, do func() error) (used usage, rewritten bool, err error) {
+	before, err := s.usage(ctx)
+	if err != nil {
+		return nil, false, err
 	}
-	return used
+	if err := do(); err != nil {
+		return nil, false, err
+	}
+	used, err = s.usage(ctx)
+	for name := range used {
+		used[name] -= before[name]
+	}
+	return used, used["aof_base_bytes"] != 0, err
 }
-
-// costs are what one order costs each resource, round by round, by names such as
-// "created.gateway_us". loadtest/SIZING.md computes with them.
-type costs map[string][]float64
 
 // The two ways of an order that are accounted for.
 const (
@@ -289,45 +280,27 @@ const (
 var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
 	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "disk_flushes"}
 
-// account runs a measurement of orders and divides what was used by their
-// number. What the worker still has to do for them is waited for and counted.
-func (s *system) account(ctx context.Context, way string, c costs, measure func() (orders float64, err error)) error {
-	before, err := s.usage(ctx)
+// account runs a measurement of orders and notes what one order costs each
+// resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
+// them. What the worker still has to do for them is waited for and counted.
+func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) error {
+	var orders float64
+	used, rewritten, err := s.during(ctx, func() (err error) {
+		if orders, err = measure(); err != nil {
+			return err
+		}
+		return s.settle(ctx)
+	})
 	if err != nil {
 		return err
 	}
-	orders, err := measure()
-	if err != nil {
-		return err
+	for _, name := range costNames {
+		b.addCost(way+name, used[name]/orders)
 	}
-	if err := s.settle(ctx); err != nil {
-		return err
+	if !rewritten {
+		b.addCost(way+"aof_bytes", used["aof_bytes"]/orders)
 	}
-	after, err := s.usage(ctx)
-	if err != nil {
-		return err
-	}
-	c.note(way, after.since(before), after["aof_base_bytes"] != before["aof_base_bytes"], orders)
 	return nil
 }
 
-// note adds one round. What was appended to a file is not known when it was
-// rewritten meanwhile.
-func (c costs) note(way string, used usage, rewritten bool, orders float64) {
-	for _, name := range costNames {
-		c.add(way+name, used[name]/orders)
-	}
-	if !rewritten {
-		c.add(way+"aof_bytes", used["aof_bytes"]/orders)
-	}
-}
-
-func (c costs) add(name string, figure float64) { c[name] = append(c[name], figure) }
-
-func (c costs) spreads() map[string]*harness.Spread {
-	all := map[string]*harness.Spread{}
-	for name, rounds := range c {
-		all[name] = harness.SpreadOf(rounds)
-	}
-	return all
-}
+func (b *bench) addCost(name string, v float64) { b.costs[name] = append(b.costs[name], v) }

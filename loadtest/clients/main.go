@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +48,8 @@ type result struct {
 	err               error
 }
 
-// check is the system under test and what the walks share.
-type check struct {
+// checker is the system under test and what the walks share.
+type checker struct {
 	dir, walks       string
 	plainURL, tlsURL string   // tlsURL is empty without haproxy
 	trust            []string // settings that make clients trust the run's CA
@@ -58,12 +57,12 @@ type check struct {
 }
 
 func main() {
-	if slices.Equal(os.Args[1:], []string{"net/http"}) {
-		walkNetHTTP()
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	check := run
+	if slices.Equal(os.Args[1:], []string{"net/http"}) {
+		check = walkNetHTTP
+	}
+	err := check(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "check-clients:", err)
@@ -87,7 +86,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer s.Stop()
-	c := &check{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL}
+	c := &checker{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL}
 	if c.api, err = s.Demo.Connect(ctx, client.New("", together)); err != nil {
 		return err
 	}
@@ -101,27 +100,8 @@ func run(ctx context.Context) error {
 	return c.walkAll(ctx, c.walkers(ctx))
 }
 
-// proxyConfig ends TLS and speaks HTTP/1.1 to the gateway, as the balancer of
-// docker-compose.yml does with a certificate in it.
-const proxyConfig = `global
-    maxconn 1000
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 75s
-    timeout server 75s
-frontend tls
-    bind %s ssl crt %s alpn h2,http/1.1
-    default_backend gateway
-frontend health
-    bind %s
-    monitor-uri /healthz
-backend gateway
-    server gateway %s
-`
-
 // startProxy starts haproxy with a certificate of a CA made for this run.
-func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program, error) {
+func (c *checker) startProxy(ctx context.Context, gateway string) (*stack.Program, error) {
 	authority, err := stack.NewAuthority("check-clients")
 	if err != nil {
 		return nil, err
@@ -146,10 +126,8 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program,
 	if err != nil {
 		return nil, err
 	}
-	pem, config := filepath.Join(c.dir, "tls", "haproxy.pem"), filepath.Join(c.dir, "haproxy.cfg")
-	err = errors.Join(os.WriteFile(pem, slices.Concat(certificate, key), 0o600),
-		os.WriteFile(config, fmt.Appendf(nil, proxyConfig, addr, pem, health, gateway), 0o600))
-	if err != nil {
+	pem := filepath.Join(c.dir, "tls", "haproxy.pem")
+	if err := os.WriteFile(pem, slices.Concat(certificate, key), 0o600); err != nil {
 		return nil, err
 	}
 	trust := filepath.Join(c.dir, "tls", "trust.p12")
@@ -162,15 +140,16 @@ func (c *check) startProxy(ctx context.Context, gateway string) (*stack.Program,
 		"REQUESTS_CA_BUNDLE=" + files.CAFile, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=changeit -Djavax.net.ssl.trustStore=" + trust,
 	}
 	c.tlsURL = "https://localhost:" + addr[strings.LastIndexByte(addr, ':')+1:]
-	proxy := &stack.Program{
-		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", config}, Log: filepath.Join(c.dir, "haproxy.log"),
-		Ready: "http://" + health + "/healthz",
-	}
+	proxy := stack.NewProgram(stack.ProgramOptions{
+		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", filepath.Join(c.walks, "haproxy.cfg")},
+		Env: []string{"TLS_ADDR=" + addr, "CERTIFICATE=" + pem, "HEALTH_ADDR=" + health, "GATEWAY_ADDR=" + gateway},
+		Log: filepath.Join(c.dir, "haproxy.log"), Ready: "http://" + health + "/healthz",
+	})
 	return proxy, proxy.Start(ctx)
 }
 
 // walkers are all clients, installed or not.
-func (c *check) walkers(ctx context.Context) []walker {
+func (c *checker) walkers(ctx context.Context) []walker {
 	axios := filepath.Join(c.dir, "node_modules", "axios", "index.js")
 	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", c.dir, axiosPinned)
 	if said, err := install.CombinedOutput(); err != nil {
@@ -207,36 +186,31 @@ func (c *check) walkers(ctx context.Context) []walker {
 }
 
 // walkAll lets every client walk over both transports and prints a table. The
-// error says how many failed.
-func (c *check) walkAll(ctx context.Context, all []walker) error {
+// error names those that failed.
+func (c *checker) walkAll(ctx context.Context, all []walker) error {
 	var results []*result
 	var g errgroup.Group
 	g.SetLimit(together)
 	for _, w := range all {
-		for transport, url := range map[string]string{"plain": c.plainURL, "TLS": c.tlsURL} {
-			r := &result{walker: w.name, transport: transport, outcome: "delivered"}
+		for _, transport := range [][2]string{{"plain", c.plainURL}, {"TLS", c.tlsURL}} {
+			r := &result{walker: w.name, transport: transport[0], outcome: "delivered"}
 			results = append(results, r)
-			if url == "" {
+			if transport[1] == "" {
 				r.outcome = "untried: haproxy is not installed"
-				continue
-			}
-			if missing := w.missing(); missing != "" {
+			} else if missing := w.missing(); missing != "" {
 				r.outcome = "untried: " + missing + " is not installed"
-				continue
+			} else {
+				g.Go(func() error {
+					if r.version, r.err = c.walk(ctx, w, transport[1]); r.err != nil {
+						r.outcome = "FAILED"
+					}
+					fmt.Printf("  %s, %s: %s\n", r.walker, r.transport, r.outcome)
+					return nil
+				})
 			}
-			g.Go(func() error {
-				if r.version, r.err = c.walk(ctx, w, url); r.err != nil {
-					r.outcome = "FAILED"
-				}
-				fmt.Printf("  %s, %s: %s\n", r.walker, r.transport, r.outcome)
-				return nil
-			})
 		}
 	}
 	_ = g.Wait() // each result has its own error
-	slices.SortFunc(results, func(a, b *result) int {
-		return cmp.Or(strings.Compare(a.walker, b.walker), strings.Compare(b.transport, a.transport))
-	})
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nclient\ttransport\tHTTP\toutcome")
 	var failures []error
@@ -246,25 +220,14 @@ func (c *check) walkAll(ctx context.Context, all []walker) error {
 			failures = append(failures, fmt.Errorf("%s, %s: %w", r.walker, r.transport, r.err))
 		}
 	}
-	if err := errors.Join(table.Flush(), ctx.Err()); err != nil {
-		return err
-	}
-	if len(failures) > 0 {
-		return fmt.Errorf("%d of %d walks failed\n%w", len(failures), len(results), errors.Join(failures...))
-	}
-	return nil
+	return errors.Join(table.Flush(), ctx.Err(), errors.Join(failures...))
 }
 
 // missing is what is not there of what the client needs; empty: nothing.
 func (w *walker) missing() string {
 	for _, name := range []string{w.command[0], w.needs} {
-		if name == "" {
-			continue
-		}
-		if _, err := os.Stat(name); err == nil {
-			continue
-		}
-		if _, err := exec.LookPath(name); err != nil {
+		_, noFile := os.Stat(name)
+		if _, noProgram := exec.LookPath(name); name != "" && noFile != nil && noProgram != nil {
 			return filepath.Base(name)
 		}
 	}
@@ -273,7 +236,7 @@ func (w *walker) missing() string {
 
 // walk lets the client walk as an account of its own, and checks that its orders
 // ended as they should.
-func (c *check) walk(ctx context.Context, w walker, url string) (version string, err error) {
+func (c *checker) walk(ctx context.Context, w walker, url string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	vendor, err := c.api.OpenAccount(ctx, w.name, nil)
@@ -295,21 +258,18 @@ func (c *check) walk(ctx context.Context, w walker, url string) (version string,
 		return "", fmt.Errorf("printed %q, not two order ids and a version of HTTP", said)
 	}
 	for i, want := range []string{"Delivered", "Cancelled"} {
+		var order struct{ Status string }
 		path := "/orders/" + words[i]
 		answer, err := vendor.Do(ctx, http.MethodGet, path, nil)
 		if err == nil && answer.Status == http.StatusTooManyRequests {
 			time.Sleep(answer.RetryAfter()) // the client has read it within the last 10 s (spec, "Limits")
 			answer, err = vendor.Do(ctx, http.MethodGet, path, nil)
 		}
-		var order struct{ Status string }
 		if err == nil {
 			err = answer.Into(&order)
 		}
-		if err == nil && order.Status != want {
-			err = fmt.Errorf("is %s, not %s", order.Status, want)
-		}
-		if err != nil {
-			return "", fmt.Errorf("order %s: %w", words[i], err)
+		if err != nil || order.Status != want {
+			return "", errors.Join(fmt.Errorf("order %s is %q, not %s", words[i], order.Status, want), err)
 		}
 	}
 	return words[2], nil

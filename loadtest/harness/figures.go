@@ -16,68 +16,41 @@ import (
 	"text/tabwriter"
 )
 
-// Figure is one line of the table.
+// Figure is one line of the table: what is measured and accepted, what the rounds
+// found, and what Check makes of them.
 type Figure struct {
-	Key    string // its name in the JSON
-	Title  string
-	Unit   string
-	Rounds []float64 // what was measured; the median is judged
-	// Base was measured in turn with Rounds; their ratio is taken round by round,
-	// so that what slows a whole round down cancels out. Baseline says what it is;
-	// empty: there is none.
-	Base     []float64
-	Baseline string
-	Limit    *Limit   // optional
-	Note     string   // at the end of the line
-	Aside    []Figure // further figures, in the JSON only
+	Key    string  `json:"key"`
+	Title  string  `json:"title"`
+	Unit   string  `json:"unit,omitempty"`
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+	// Rounds were measured in turn with Bases, if there is a Baseline. Their ratio
+	// is taken round by round, so that what slows a whole round down cancels out.
+	Rounds   []float64 `json:"rounds"`
+	Baseline string    `json:"baseline,omitempty"`
+	Measured *Spread   `json:"measured,omitempty"` // with a baseline only, as the next three
+	Base     *Spread   `json:"base,omitempty"`
+	Ratio    *Spread   `json:"ratio,omitempty"` // absent when the baseline is 0
+	Bases    []float64 `json:"base_rounds,omitempty"`
+	Limit    *Limit    `json:"limit,omitempty"`
+	Result   string    `json:"verdict,omitempty"`
+	Note     string    `json:"note,omitempty"` // at the end of the line
+	Aside    bool      `json:"-"`              // in the JSON only
 }
 
 // Limit is what is accepted of a figure: either of the bounds.
 type Limit struct {
-	Of      string   `json:"of,omitempty"` // which figure is judged; default: the median of the rounds
+	// Of is the value that is compared: the median of the rounds ("" and, beside a
+	// baseline, "measured"), the median "ratio", the "least" or the "most" of the
+	// rounds. Other programs can only make a time longer, so its least is certain.
+	Of      string   `json:"of,omitempty"`
 	AtLeast *float64 `json:"at_least,omitempty"`
 	AtMost  *float64 `json:"at_most,omitempty"`
 	// AnyMachine marks what holds on any machine and in a run of any length, so
-	// that a quick run judges it, too.
+	// that a quick run compares it, too.
 	AnyMachine bool   `json:"any_machine,omitempty"`
 	Why        string `json:"why,omitempty"`
-}
-
-const (
-	ofRatio    = "ratio"    // the median of the ratios to the baseline
-	ofMeasured = "measured" // the median of the rounds, beside a baseline
-	ofLeast    = "least"    // the least of the rounds
-)
-
-// AtLeast accepts what is as great or greater.
-func AtLeast(v float64) *Limit { return &Limit{AtLeast: &v} }
-
-// AtMost accepts what is as small or smaller.
-func AtMost(v float64) *Limit { return &Limit{AtMost: &v} }
-
-// Always makes a limit hold on any machine.
-func Always(l *Limit) *Limit {
-	l.AnyMachine = true
-	return l
-}
-
-// Ratio makes a limit one of the ratio to the baseline.
-func Ratio(l *Limit) *Limit {
-	l.Of = ofRatio
-	return l
-}
-
-// Least makes a limit one of the least of the rounds: what is certain of a time,
-// which other programs can only make longer.
-func Least(l *Limit) *Limit {
-	l.Of = ofLeast
-	return l
-}
-
-// Because says where a limit comes from.
-func (l *Limit) Because(why string) *Limit {
-	l.Why = why
-	return l
 }
 
 // String is ">= 3" or "ratio >= 3".
@@ -89,7 +62,7 @@ func (l *Limit) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", l.Of, sign, Number(*bound)))
 }
 
-// Results. A figure without a limit, or whose limit a quick run cannot judge, has
+// Results. A figure without a limit, or whose limit a quick run cannot check, has
 // none.
 const (
 	Passed = "ok"
@@ -119,127 +92,103 @@ func (s *Spread) String() string {
 	return fmt.Sprintf("%s (%s..%s)", Number(s.Median), Number(s.Min), Number(s.Max))
 }
 
-// Judged is a figure as it is written to the JSON.
-type Judged struct {
-	Key      string    `json:"key"`
-	Title    string    `json:"title"`
-	Unit     string    `json:"unit,omitempty"`
-	Median   float64   `json:"median"`
-	Least    float64   `json:"least"`
-	Most     float64   `json:"most"`
-	Rounds   []float64 `json:"rounds"`
-	Baseline string    `json:"baseline,omitempty"`
-	Measured *Spread   `json:"measured,omitempty"` // with a baseline only, as the next three
-	Base     *Spread   `json:"base,omitempty"`
-	Ratio    *Spread   `json:"ratio,omitempty"` // absent when a baseline is 0
-	Bases    []float64 `json:"base_rounds,omitempty"`
-	Limit    *Limit    `json:"limit,omitempty"`
-	Result   string    `json:"verdict,omitempty"`
-	Note     string    `json:"note,omitempty"`
-
-	aside bool
-}
-
-// Judge compares every figure with its limit. The error names each that misses
-// it and each that is no measurement.
-func Judge(figures []Figure, quick bool) (all []Judged, err error) {
+// Check compares every figure with its limit and returns those that are
+// measurements. The error names the others and each that misses its limit.
+func Check(figures []*Figure, quick bool) (measured []*Figure, err error) {
 	var faults []error
 	for _, f := range figures {
-		for i, each := range append([]Figure{f}, f.Aside...) {
-			j, err := each.judge(quick)
+		if err := f.summarize(); err != nil {
 			faults = append(faults, err)
-			if j != nil {
-				j.aside = i > 0
-				all = append(all, *j)
-			}
+			continue
+		}
+		measured = append(measured, f)
+		if f.Limit != nil && (f.Limit.AnyMachine || !quick) {
+			faults = append(faults, f.check())
 		}
 	}
-	return all, errors.Join(faults...)
+	return measured, errors.Join(faults...)
 }
 
-func (f *Figure) judge(quick bool) (*Judged, error) {
+// summarize fills in what follows from the rounds.
+func (f *Figure) summarize() error {
 	noNumber := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	switch {
-	case len(f.Rounds) == 0 || slices.ContainsFunc(slices.Concat(f.Rounds, f.Base), noNumber):
-		return nil, fmt.Errorf("%s: %v and %v are no measurement", f.Key, f.Rounds, f.Base)
-	case f.Baseline != "" && len(f.Base) != len(f.Rounds):
-		return nil, fmt.Errorf("%s: %d rounds, %d of the baseline", f.Key, len(f.Rounds), len(f.Base))
+	case len(f.Rounds) == 0 || slices.ContainsFunc(slices.Concat(f.Rounds, f.Bases), noNumber):
+		return fmt.Errorf("%s: %v and %v are no measurement", f.Key, f.Rounds, f.Bases)
+	case f.Baseline != "" && len(f.Bases) != len(f.Rounds):
+		return fmt.Errorf("%s: %d rounds, %d of the baseline", f.Key, len(f.Rounds), len(f.Bases))
 	}
 	measured := SpreadOf(f.Rounds)
-	j := &Judged{Key: f.Key, Title: f.Title, Unit: f.Unit, Median: measured.Median, Least: measured.Min, Most: measured.Max,
-		Rounds: f.Rounds, Baseline: f.Baseline, Bases: f.Base, Note: f.Note, Limit: f.Limit}
+	f.Median, f.Least, f.Most = measured.Median, measured.Min, measured.Max
 	if f.Baseline != "" {
 		var ratios []float64
-		for i, base := range f.Base {
+		for i, base := range f.Bases {
 			if base != 0 {
 				ratios = append(ratios, f.Rounds[i]/base)
 			}
 		}
-		j.Measured, j.Base, j.Ratio = measured, SpreadOf(f.Base), SpreadOf(ratios)
+		f.Measured, f.Base, f.Ratio = measured, SpreadOf(f.Bases), SpreadOf(ratios)
 	}
-	if f.Limit == nil {
-		return j, nil
+	if f.Limit != nil && f.Limit.Of == "ratio" && f.Ratio == nil {
+		return fmt.Errorf("%s: there is no ratio", f.Key)
 	}
-	if f.Baseline != "" && f.Limit.Of == "" {
-		f.Limit.Of = ofMeasured
-	}
-	judged, unit := j.Median, f.Unit
+	return nil
+}
+
+func (f *Figure) check() error {
+	checked, unit := f.Median, f.Unit
 	switch f.Limit.Of {
-	case ofLeast:
-		judged = j.Least
-	case ofRatio:
-		if j.Ratio == nil {
-			return nil, fmt.Errorf("%s: there is no ratio to judge", f.Key)
-		}
-		judged, unit = j.Ratio.Median, ""
+	case "least":
+		checked = f.Least
+	case "most":
+		checked = f.Most
+	case "ratio":
+		checked, unit = f.Ratio.Median, ""
 	}
-	switch {
-	case quick && !f.Limit.AnyMachine:
-		return j, nil
-	case f.Limit.AtLeast != nil && judged >= *f.Limit.AtLeast, f.Limit.AtMost != nil && judged <= *f.Limit.AtMost:
-		j.Result = Passed
-		return j, nil
+	if f.Limit.AtLeast != nil && checked >= *f.Limit.AtLeast || f.Limit.AtMost != nil && checked <= *f.Limit.AtMost {
+		f.Result = Passed
+		return nil
 	}
-	j.Result = Missed
-	return j, fmt.Errorf("%s is %s, accepted is %s", f.Key, strings.TrimSpace(Number(judged)+" "+unit), f.Limit)
+	f.Result = Missed
+	return fmt.Errorf("%s is %s, accepted is %s", f.Key, strings.TrimSpace(Number(checked)+" "+unit), f.Limit)
 }
 
 // Print writes the table: one line for each figure, but for those aside. Columns
 // for baselines are there when a figure has one.
-func Print(out io.Writer, all []Judged) {
+func Print(out io.Writer, figures []*Figure) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	baselines, above := "", ""
-	if slices.ContainsFunc(all, func(j Judged) bool { return j.Ratio != nil }) {
+	if slices.ContainsFunc(figures, func(f *Figure) bool { return f.Ratio != nil }) {
 		baselines = "baseline\tratio\t"
 	}
 	fmt.Fprintf(w, "\tmeasured\t%saccepted\t\t\n", baselines)
-	for _, j := range all {
-		if j.aside {
+	for _, f := range figures {
+		if f.Aside {
 			continue
 		}
-		title, measured := j.Title, strings.TrimSpace((&Spread{j.Median, j.Least, j.Most}).String()+" "+j.Unit)
+		title, measured := f.Title, strings.TrimSpace((&Spread{f.Median, f.Least, f.Most}).String()+" "+f.Unit)
 		if title == above { // the same figure to another baseline
 			title, measured = "", ""
 		}
-		above = j.Title
+		above = f.Title
 		fmt.Fprintf(w, "%s\t%s\t", title, measured)
 		switch {
-		case j.Ratio != nil:
-			fmt.Fprintf(w, "%s  %s\t%s\t", Number(j.Base.Median), j.Baseline, j.Ratio)
+		case f.Ratio != nil:
+			fmt.Fprintf(w, "%s  %s\t%s\t", Number(f.Base.Median), f.Baseline, f.Ratio)
 		case baselines != "":
 			fmt.Fprint(w, "\t\t")
 		}
 		accepted := ""
-		if j.Limit != nil {
-			accepted = j.Limit.String()
+		if f.Limit != nil {
+			accepted = f.Limit.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", accepted, j.Result, j.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", accepted, f.Result, f.Note)
 	}
-	_ = w.Flush() // nobody reads it: the exit status says whether all is well
+	_ = w.Flush() // the exit status says whether all is well
 	fmt.Fprintln(out)
 }
 
-// WriteJSON writes what a run has found to a file and says where.
+// WriteJSON writes what a run has found to a file and prints where.
 func WriteJSON(path string, what any, out io.Writer) error {
 	content, err := json.MarshalIndent(what, "", "  ")
 	if err == nil {
@@ -255,7 +204,7 @@ func WriteJSON(path string, what any, out io.Writer) error {
 	return nil
 }
 
-// Median of at least one figure; between the two middle ones of an even number.
+// Median is between the two middle ones of an even number of figures; NaN of none.
 func Median(figures []float64) float64 {
 	sorted := slices.Sorted(slices.Values(figures))
 	if len(sorted) == 0 {
@@ -264,7 +213,7 @@ func Median(figures []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// Quantile of at least one figure, by the nearest rank; q is 0 to 1.
+// Quantile is by the nearest rank, q from 0 to 1; NaN of no figures.
 func Quantile(figures []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(figures))
 	if len(sorted) == 0 {
@@ -287,7 +236,7 @@ func Number(v float64) string {
 }
 
 // Grouped sets thousands apart.
-func Grouped(n int64) string {
+func Grouped[N int | int64](n N) string {
 	digits := fmt.Sprint(n)
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + " " + digits[at:]
