@@ -3,6 +3,8 @@ package webhook
 import (
 	"errors"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -15,12 +17,12 @@ import (
 var special = prefixes(
 	"0.0.0.0/8",         // this network
 	"10.0.0.0/8",        // private
-	"100.64.0.0/10",     // shared by carriers; a cloud's metadata lives here
+	"100.64.0.0/10",     // shared by carriers; a cloud's metadata
 	"127.0.0.0/8",       // loopback
 	"168.63.129.16/32",  // a cloud's host agent, public by its number only
 	"169.254.0.0/16",    // link-local; metadata of most clouds
 	"172.16.0.0/12",     // private
-	"192.0.0.0/24",      // protocol assignments; a cloud's metadata lives here
+	"192.0.0.0/24",      // protocol assignments; a cloud's metadata
 	"192.0.2.0/24",      // documentation
 	"192.31.196.0/24",   // AS112, answered by whoever is near
 	"192.52.193.0/24",   // multicast relays
@@ -44,19 +46,18 @@ var special = prefixes(
 // link-local, site-local and multicast addresses.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-func prefixes(texts ...string) []netip.Prefix {
-	list := make([]netip.Prefix, len(texts))
-	for i, text := range texts {
-		list[i] = netip.MustParsePrefix(text)
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
 	}
 	return list
 }
 
 // PublicAddress reports whether webhooks may be sent to the address: whether it
 // is an ordinary address of the public internet (design section 7). An IPv4
-// address in IPv6 clothes is judged as what it carries; a zoned one is never
-// public. The address to judge is the one that is connected to, after the name
-// has been resolved. A network that translates IPv6 to IPv4 under a prefix of
+// address mapped into IPv6 is checked as such; a zoned one is never public. The
+// address to check is the one that is connected to, after the name has been
+// resolved. A network that translates IPv6 to IPv4 under a prefix of
 // its own has to keep private addresses out of that itself.
 func PublicAddress(address netip.Addr) bool {
 	zoned := address.Zone() != ""
@@ -64,12 +65,7 @@ func PublicAddress(address netip.Addr) bool {
 	if zoned || !address.IsValid() || address.Is6() && !globalUnicast.Contains(address) {
 		return false
 	}
-	for _, prefix := range special {
-		if prefix.Contains(address) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // What ParseHost refuses.
@@ -78,76 +74,41 @@ var (
 	errHostName    = errors.New("not the name of a host")
 )
 
+// hostName is labels of up to 63 characters; numericName ends with a label that makes
+// it a number: digits, or hexadecimal after 0x. No top-level domain does.
+var (
+	hostName    = regexp.MustCompile(`^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$`)
+	numericName = regexp.MustCompile(`(^|\.)(\d+|0x[0-9a-f]*)$`)
+)
+
 // ParseHost reads the host of a URL (without brackets and port) the way it is
 // looked up: an address, or else a name in lower case, with international ones
 // in their ASCII form and without a final dot. It refuses what is neither, and
 // the notations that some resolvers read as an address ("127.1", "0x7f.1",
-// "017700000001", "2130706433"). An address is not judged here.
+// "017700000001", "2130706433"). Whether an address is public, PublicAddress says.
 func ParseHost(host string) (name string, address netip.Addr, err error) {
-	if strings.IndexByte(host, ':') >= 0 {
+	if strings.Contains(host, ":") {
 		if address, err = netip.ParseAddr(host); err != nil {
 			return "", netip.Addr{}, errHostName
 		}
 		return "", address, nil
 	}
-	if name, err = asciiHost(host); err != nil {
-		return "", netip.Addr{}, err
+	name = strings.ToLower(host)
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		// Full-width digits, ideographic dots and capitals, as a browser looks them up.
+		if name, err = idna.Lookup.ToASCII(host); err != nil {
+			return "", netip.Addr{}, errHostName
+		}
 	}
 	name = strings.TrimSuffix(name, ".")
 	if address, err := netip.ParseAddr(name); err == nil {
 		return "", address, nil
 	}
-	if numeric(name[strings.LastIndexByte(name, '.')+1:]) {
+	switch {
+	case numericName.MatchString(name):
 		return "", netip.Addr{}, errNumericHost
-	}
-	if err := checkHostName(name); err != nil {
-		return "", netip.Addr{}, err
+	case len(name) > 253 || !hostName.MatchString(name):
+		return "", netip.Addr{}, errHostName
 	}
 	return name, netip.Addr{}, nil
-}
-
-// asciiHost maps full-width digits, ideographic dots and capital letters to
-// what a browser would look up.
-func asciiHost(host string) (string, error) {
-	for i := range len(host) {
-		if host[i] >= utf8.RuneSelf {
-			ascii, err := idna.Lookup.ToASCII(host)
-			if err != nil {
-				return "", errHostName
-			}
-			return ascii, nil
-		}
-	}
-	return strings.ToLower(host), nil
-}
-
-// numeric reports whether the last label of a host makes it a number: digits,
-// or hexadecimal after 0x. No top-level domain is.
-func numeric(label string) bool {
-	digits, hex := strings.CutPrefix(label, "0x")
-	for i := range len(digits) {
-		c := digits[i]
-		if (c < '0' || c > '9') && (!hex || c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return label != ""
-}
-
-func checkHostName(name string) error {
-	if len(name) > 253 {
-		return errHostName
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 {
-			return errHostName
-		}
-		for i := range len(label) {
-			c := label[i]
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return errHostName
-			}
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -49,7 +50,8 @@ var gaps = [MaxAttempts - 2]time.Duration{
 func Next(attempt int, occurredAt, now time.Time, retryAfter time.Duration, random float64) (at time.Time, ok bool) {
 	deadline := occurredAt.Add(Window)
 	if attempt < MaxAttempts-1 {
-		at = now.Add(max(gap(attempt, random), retryAfter))
+		gap := time.Duration(float64(gaps[max(attempt, 1)-1]) * (jitterLeast + jitterSpan*random))
+		at = now.Add(max(gap, retryAfter))
 		if !at.After(deadline.Add(-lastLatest)) {
 			return at, true
 		}
@@ -59,12 +61,6 @@ func Next(attempt int, occurredAt, now time.Time, retryAfter time.Duration, rand
 	}
 	spread := time.Duration(random * float64(lastEarliest-lastLatest))
 	return deadline.Add(-lastEarliest + spread), true
-}
-
-// gap is the pause after an attempt, jittered.
-func gap(attempt int, random float64) time.Duration {
-	nominal := gaps[max(attempt, 1)-1]
-	return time.Duration(float64(nominal) * (jitterLeast + jitterSpan*random))
 }
 
 // ParseRetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): a
@@ -77,10 +73,9 @@ func ParseRetryAfter(header string, now time.Time) time.Duration {
 	} else if strings.Trim(header, "0123456789") == "" && header != "" {
 		return Window // a number too large to hold
 	}
-	for _, layout := range [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
-		if date, err := time.Parse(layout, header); err == nil {
-			return min(max(date.Sub(now), 0), Window)
-		}
+	date, err := http.ParseTime(header)
+	if err != nil {
+		return 0
 	}
-	return 0
+	return min(max(date.Sub(now), 0), Window)
 }

@@ -3,8 +3,6 @@ package webhook
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The secret of the published Standard Webhooks example has 24 bytes; ours have
+// The secret of the published Standard Webhooks example has 24 bytes; this service's have
 // 32, so the expected values below come from openssl.
 const testSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
@@ -29,28 +27,6 @@ func TestSignStandard_IsWhatOpenSSLComputes(t *testing.T) {
 	at := time.Unix(1614265330, 999_999_999)
 	got, err := SignStandard("msg_p5jXN8AQM9LWM0D4loKWxJek", at, []byte(`{"test": 2432232314}`), testSecret)
 	check(t, err == nil && got == want, "got %s, %v, want %s", got, err, want)
-}
-
-//rule:authentication/5
-func TestVerify_AcceptsTheExactSignatureOnly(t *testing.T) {
-	body := []byte(`{"eventId":"evt_1"}`)
-	good := Sign(testSecret, body)
-	for name, c := range map[string]struct {
-		secret, header string
-		body           []byte
-		want           bool
-	}{
-		"good":              {testSecret, good, body, true},
-		"another body":      {testSecret, good, append(bytes.Clone(body), ' '), false},
-		"another secret":    {NewSecret(), good, body, false},
-		"empty header":      {testSecret, "", body, false},
-		"without a prefix":  {testSecret, strings.TrimPrefix(good, "sha256="), body, false},
-		"upper-case digits": {testSecret, "sha256=" + strings.ToUpper(good[7:]), body, false},
-		"cut short":         {testSecret, good[:len(good)-1], body, false},
-	} {
-		got := Verify(c.secret, c.header, c.body)
-		check(t, got == c.want, "%s: got %v", name, got)
-	}
 }
 
 //rule:webhooks/the-secret-is-shown-as decisions/webhook-url-and-secret
@@ -93,88 +69,22 @@ func TestSignStandard_RefusesBrokenSecrets(t *testing.T) {
 	}
 }
 
-//rule:webhooks/exactly-the-spec-s-headers-and
-func TestVerifyStandard_WantsIDTimeBodyAndSecret(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	body := []byte("{}")
-	old, current := NewSecret(), NewSecret()
-	header, err := SignStandard("evt_1", now, body, current, old)
-	must(t, err)
-	stamp := strconv.FormatInt(now.Unix(), 10)
-	const tolerance = 5 * time.Minute
-	for name, c := range map[string]struct {
-		id, stamp, header, body string
-		now                     time.Time
-		secrets                 []string
-		want                    error
-	}{
-		"current secret":       {"evt_1", stamp, header, "{}", now, []string{current}, nil},
-		"old secret":           {"evt_1", stamp, header, "{}", now, []string{old}, nil},
-		"either secret":        {"evt_1", stamp, header, "{}", now, []string{NewSecret(), old}, nil},
-		"unknown version":      {"evt_1", stamp, "v1a,x " + header, "{}", now, []string{old}, nil},
-		"edge of tolerance":    {"evt_1", stamp, header, "{}", now.Add(tolerance), []string{old}, nil},
-		"receiver behind":      {"evt_1", stamp, header, "{}", now.Add(-tolerance), []string{old}, nil},
-		"replayed later":       {"evt_1", stamp, header, "{}", now.Add(tolerance + time.Second), []string{old}, ErrTimestamp},
-		"from the future":      {"evt_1", stamp, header, "{}", now.Add(-tolerance - time.Second), []string{old}, ErrTimestamp},
-		"absurdly far ahead":   {"evt_1", "9223372036854775807", header, "{}", now, []string{old}, ErrTimestamp},
-		"far in the future":    {"evt_1", "9000000000000", header, "{}", now, []string{old}, ErrTimestamp},
-		"no timestamp":         {"evt_1", "", header, "{}", now, []string{old}, ErrTimestamp},
-		"timestamp in words":   {"evt_1", "noon", header, "{}", now, []string{old}, ErrTimestamp},
-		"another timestamp":    {"evt_1", strconv.FormatInt(now.Unix()+1, 10), header, "{}", now, []string{old}, ErrSignature},
-		"another id":           {"evt_2", stamp, header, "{}", now, []string{old}, ErrSignature},
-		"another body":         {"evt_1", stamp, header, "{ }", now, []string{old}, ErrSignature},
-		"another secret":       {"evt_1", stamp, header, "{}", now, []string{NewSecret()}, ErrSignature},
-		"no secret":            {"evt_1", stamp, header, "{}", now, nil, ErrSignature},
-		"no header":            {"evt_1", stamp, "", "{}", now, []string{old}, ErrSignature},
-		"version without sign": {"evt_1", stamp, "v1, v1", "{}", now, []string{old}, ErrSignature},
-	} {
-		err := VerifyStandard(c.id, c.stamp, c.header, []byte(c.body), c.now, tolerance, c.secrets...)
-		check(t, errors.Is(err, c.want), "%s: got %v, want %v", name, err, c.want)
-	}
-	if err := VerifyStandard("evt_1", stamp, header, body, now, tolerance, "whsec_x"); !errors.Is(err, errSecret) {
-		t.Errorf("broken secret: %v", err)
-	}
-}
-
-func TestSignatures_VerifyForAnyBody(t *testing.T) {
+// During a rotation both secrets sign, each as it would alone.
+func TestSignStandard_SignsWithEverySecret(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.SliceOf(rapid.Byte()).Draw(t, "body")
 		id := rapid.String().Draw(t, "id")
 		at := time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "at"), 0)
-		secret := NewSecret()
-		header, err := SignStandard(id, at, body, NewSecret(), secret)
+		var alone []string
+		secrets := []string{NewSecret(), NewSecret()}
+		for _, secret := range secrets {
+			one, err := SignStandard(id, at, body, secret)
+			must(t, err)
+			alone = append(alone, one)
+		}
+		both, err := SignStandard(id, at, body, secrets...)
 		must(t, err)
-		if err := VerifyStandard(id, strconv.FormatInt(at.Unix(), 10), header, body, at, 0, secret); err != nil {
-			t.Fatal(err)
-		}
-		require(t, Verify(secret, Sign(secret, body), body), "a signature does not verify")
-	})
-}
-
-func FuzzVerify(f *testing.F) {
-	f.Add(Sign(testSecret, []byte("{}")), []byte("{}"))
-	f.Add("sha256=", []byte(""))
-	f.Add("", []byte("x"))
-	f.Fuzz(func(t *testing.T, header string, body []byte) {
-		got, want := Verify(testSecret, header, body), header == Sign(testSecret, body)
-		check(t, got == want, "Verify(%q) is %v", header, got)
-	})
-}
-
-func FuzzVerifyStandard(f *testing.F) {
-	header, _ := SignStandard("evt_1", time.Unix(1_800_000_000, 0), []byte("{}"), testSecret)
-	f.Add("evt_1", "1800000000", header, []byte("{}"))
-	f.Add("evt_1", "-1", "v1,", []byte(""))
-	f.Fuzz(func(t *testing.T, id, timestamp, header string, body []byte) {
-		now := time.Unix(1_800_000_000, 0)
-		if VerifyStandard(id, timestamp, header, body, now, time.Hour, testSecret) != nil {
-			return
-		}
-		seconds, err := strconv.ParseInt(timestamp, 10, 64)
-		require(t, err == nil && seconds >= now.Unix()-3600 && seconds <= now.Unix()+3600, "timestamp %q was accepted", timestamp)
-		key, _ := decodeSecret(testSecret)
-		want := signStandard(key, id, timestamp, body)
-		check(t, strings.Contains(header, want), "%q was accepted without %q", header, want)
+		require(t, both == strings.Join(alone, " ") && alone[0] != alone[1], "%s of %v", both, alone)
 	})
 }
 

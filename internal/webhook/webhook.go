@@ -1,8 +1,6 @@
 // Package webhook is the wire contract of an event as a vendor receives it: the
 // headers and the body's envelope (spec, "Events"), the two signatures with
 // their secrets, and when a failed delivery is tried again (design section 7).
-// Both sides of a signature are here: the sender and receivers written with it
-// cannot disagree.
 package webhook
 
 import "vendorapi/internal/delivery"
