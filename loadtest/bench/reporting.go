@@ -185,7 +185,7 @@ func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, 
 	header := http.Header{"Authorization": {"Bearer " + y.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
 	resp, err := request(ctx, http.MethodGet, y.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
 	if err != nil {
-		return nil, errors.Join(err, y.Reporting.Check(), fmt.Errorf("see %s", y.Reporting.LogPath()))
+		return nil, errors.Join(err, y.Reporting.Check(), fmt.Errorf("see %s", y.Reporting.Log))
 	}
 	return resp, nil
 }

@@ -127,9 +127,9 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 
 // writeReport lets `reporting report` write the order ledger to a file.
 func (y *year) writeReport(ctx context.Context, key, path string, s scope, rows int64) error {
-	p := stack.NewProgram(stack.ProgramOptions{Name: "report", Path: y.bench.file("bin", "reporting"), Log: filepath.Join(y.dir, "report.log"),
+	p := &stack.Program{Name: "report", Path: y.bench.file("bin", "reporting"), Log: filepath.Join(y.dir, "report.log"),
 		Args: []string{"report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path},
-		Env:  []string{"ENVIRONMENT=sandbox", "CLICKHOUSE_URL=" + y.ClickHouseURL()}})
+		Env:  []string{"ENVIRONMENT=sandbox", "CLICKHOUSE_URL=" + y.ClickHouseURL()}}
 	began := time.Now()
 	if err := p.Start(ctx); err != nil {
 		return err

@@ -140,11 +140,11 @@ func (c *checker) startProxy(ctx context.Context, gateway string) (*stack.Progra
 		"REQUESTS_CA_BUNDLE=" + files.CAFile, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=changeit -Djavax.net.ssl.trustStore=" + trust,
 	}
 	c.tlsURL = "https://localhost:" + addr[strings.LastIndexByte(addr, ':')+1:]
-	proxy := stack.NewProgram(stack.ProgramOptions{
+	proxy := &stack.Program{
 		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", filepath.Join(c.walks, "haproxy.cfg")},
 		Env: []string{"TLS_ADDR=" + addr, "CERTIFICATE=" + pem, "HEALTH_ADDR=" + health, "GATEWAY_ADDR=" + gateway},
 		Log: filepath.Join(c.dir, "haproxy.log"), Ready: "http://" + health + "/healthz",
-	})
+	}
 	return proxy, proxy.Start(ctx)
 }
 
