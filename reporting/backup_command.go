@@ -8,81 +8,39 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vendorapi/internal/ledger"
-	"vendorapi/reporting/archive"
 	"vendorapi/reporting/backup"
 )
 
-// newBackupCommand is `reporting backup`.
 func newBackupCommand() *cobra.Command {
 	var o backup.Options
 	var withoutHistory bool
-	c := &cobra.Command{
-		Use:   "backup --to FOLDER",
-		Short: "Copy the running system's data into a new folder",
-		Long: `Copy what Redis and ClickHouse hold into a new folder, while everything runs.
-Whatever was acknowledged before the command began is in it.
-
-The folder is readable by its owner only, and not encrypted: it holds personal
-data. Keys are not in it unless --include names their files; without WEBHOOK_KEYS
-the secrets of webhooks cannot be opened, without TOKEN_KEYS tokens are invalid
-for an hour, without TRACKING_KEYS links that were given out are dead.
-
-REDIS_URL must name the master (or masters of the cluster) and a user who may
-replicate.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			began := time.Now()
-			o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-			return withStores(c, !withoutHistory, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-				m, err := backup.Make(ctx, l, a, o)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(c.OutOrStdout(), "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
-					m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
-				if len(m.Included) == 0 {
-					fmt.Fprintln(c.OutOrStdout(), "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
-				}
-				return nil
-			})
-		},
-	}
+	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) error {
+		began, out := time.Now(), c.OutOrStdout()
+		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+		return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
+			m, err := backup.Make(ctx, s.ledger, s.archive, o)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
+				m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
+			if len(m.Included) == 0 {
+				fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
+			}
+			return nil
+		})
+	})
 	f := c.Flags()
 	f.StringVar(&o.To, "to", "", "the folder to make")
 	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse out: it has a backup of its own")
 	requireFlag(c, "to")
-	addConfigFlag(c)
 	return c
 }
 
-// newRestoreCommand is `reporting restore`.
 func newRestoreCommand() *cobra.Command {
 	var r restore
-	c := &cobra.Command{
-		Use:   "restore --from FOLDER",
-		Short: "Put a backup back, in two steps",
-		Long: `Put a backup back. No program may be running.
-
-  reporting restore --from FOLDER --check
-        checks the folder's sums, and nothing else
-  reporting restore --from FOLDER --redis-dir DIR [--node N]
-        puts the snapshot of a master into the data folder of a Redis that does
-        not run; for a cluster once for each, with the slots that backup.json
-        names. --included-dir DIR puts back what --include took
-  (start Redis)
-  reporting restore --from FOLDER
-        loads ClickHouse, and makes Redis fit to go on: the exporter repeats what
-        the copy of ClickHouse lacks, versions begin a new epoch, sessions of the
-        panel end
-  (start the programs)
-  reporting reconcile
-
-It overwrites nothing.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return r.run(c) },
-	}
+	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error { return r.run(c) })
 	f := c.Flags()
 	f.StringVar(&r.from, "from", "", "the backup's folder")
 	f.BoolVar(&r.check, "check", false, "check the sums of the folder, and do nothing")
@@ -93,7 +51,6 @@ It overwrites nothing.`,
 	f.BoolVar(&r.withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
 	requireFlag(c, "from")
 	c.MarkFlagsMutuallyExclusive("check", "redis-dir")
-	addConfigFlag(c)
 	return c
 }
 
@@ -130,8 +87,8 @@ func (r *restore) run(c *cobra.Command) error {
 	if r.redisDir != "" || r.includedDir != "" {
 		return nil
 	}
-	return withStores(c, !r.withoutHistory && len(m.Tables) > 0, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-		resumed, err := m.Finish(ctx, r.from, l, a, r.merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
+	return withStores(c, true, !r.withoutHistory && len(m.Tables) > 0, func(ctx context.Context, s stores) error {
+		resumed, err := m.Finish(ctx, r.from, s.ledger, s.archive, r.merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
 		if err != nil {
 			return err
 		}
@@ -145,12 +102,4 @@ start the programs, and then: reporting reconcile
 `, m.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
 		return nil
 	})
-}
-
-// withStores opens the ledger, and ClickHouse unless it is left out: then a is nil.
-func withStores(c *cobra.Command, history bool, work func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error) error {
-	if history {
-		return withBoth(c, work)
-	}
-	return withLedger(c, func(ctx context.Context, l *ledger.Ledger) error { return work(ctx, l, nil) })
 }

@@ -10,72 +10,47 @@ import (
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
 )
 
-// newMigrateCommand is `reporting migrate`.
 func newMigrateCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "migrate",
-		Short: "Create or bring up to date the database, its tables and views",
-		Long: `Create or bring up to date the database, its tables and views.
-
-export, serve, rebuild and reconcile do so by themselves when they start. What
-has been applied is recorded in the table schema_migrations; running it again
-changes nothing.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return withArchive(c, func(_ context.Context, _ *archive.Archive, applied []string) error {
-				for _, name := range applied {
-					fmt.Fprintln(c.OutOrStdout(), "applied", name)
-				}
-				if len(applied) == 0 {
-					fmt.Fprintln(c.OutOrStdout(), "nothing to do")
-				}
-				return nil
-			})
-		},
-	}
-	addConfigFlag(c)
-	return c
+	return newSettingsCommand("migrate", func(c *cobra.Command) error {
+		return withStores(c, false, true, func(_ context.Context, s stores) error {
+			for _, name := range s.applied {
+				fmt.Fprintln(c.OutOrStdout(), "applied", name)
+			}
+			if len(s.applied) == 0 {
+				fmt.Fprintln(c.OutOrStdout(), "nothing to do")
+			}
+			return nil
+		})
+	})
 }
 
-// newRebuildCommand is `reporting rebuild`.
 func newRebuildCommand() *cobra.Command {
 	var from string
-	c := &cobra.Command{
-		Use:   "rebuild --from 2026-11-01",
-		Short: "Export again all that Redis still holds",
-		Long: `Export again all that Redis still holds of orders created on or after a local day:
-orders and their events, and of the last day also late deliveries and outcomes
-of webhooks. It may run beside the exporter and may be repeated; a row is only
-ever replaced by a later version of it.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			begin, err := parseDay("from", from)
-			if err != nil {
-				return err
-			}
-			return withBoth(c, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-				reported := time.Now()
-				done, err := export.Rebuild(ctx, l, a, begin, func(r export.Rebuilt) {
-					if time.Since(reported) > time.Second {
-						reported = time.Now()
-						fmt.Fprintf(c.ErrOrStderr(), "rebuilt %d orders so far\n", r.Orders)
-					}
-				})
-				fmt.Fprintf(c.OutOrStdout(), "rebuilt %d orders, %d events, %d late deliveries, %d outcomes of webhooks\n",
-					done.Orders, done.Events, done.Late, done.Outcomes)
-				return err
+	c := newSettingsCommand("rebuild --from 2026-11-01", func(c *cobra.Command) error {
+		begin, err := parseDay("from", from)
+		if err != nil {
+			return err
+		}
+		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+			reported := time.Now()
+			done, err := export.Rebuild(ctx, s.ledger, s.archive, begin, func(r export.Rebuilt) {
+				if time.Since(reported) > time.Second {
+					reported = time.Now()
+					fmt.Fprintf(c.ErrOrStderr(), "rebuilt %d orders so far\n", r.Orders)
+				}
 			})
-		},
-	}
+			fmt.Fprintf(c.OutOrStdout(), "rebuilt %d orders, %d events, %d late deliveries, %d outcomes of webhooks\n",
+				done.Orders, done.Events, done.Late, done.Outcomes)
+			return err
+		})
+	})
 	c.Flags().StringVar(&from, "from", "", "first local day, such as 2026-11-01")
 	requireFlag(c, "from")
-	addConfigFlag(c)
 	return c
 }
 
@@ -96,36 +71,18 @@ func parseDay(flag, text string) (time.Time, error) {
 	return day, nil
 }
 
-// newReconcileCommand is `reporting reconcile`.
 func newReconcileCommand() *cobra.Command {
 	var day, from, to, account string
 	var scope reconcile.Scope
-	c := &cobra.Command{
-		Use:   "reconcile",
-		Short: "Compare Redis with ClickHouse, order by order, and the control totals",
-		Long: `Compare what Redis holds with what ClickHouse has, order by order and event by
-event, and the sums of the reports. What differs is printed, and the command then
-exits with status 1. With --fix it is exported again, and what could be repaired
-is no error. Orders that have left Redis are checked by themselves and never
-touched; orders that Redis never had are removed with --remove-unknown only, for
-to a Redis that has lost its data everything is unknown.
-
-Late deliveries, outcomes of webhooks and the names that stores had are not
-compared: Redis keeps them for a day or not at all.
-
-Without a day it compares the last 8 days, which is what Redis holds of ended
-orders by default. Differences that are only a matter of time are waited for.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			err := readScope(&scope, day, from, to, account)
-			if err != nil {
-				return err
-			}
-			return withBoth(c, func(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-				return runReconcile(ctx, reconcile.New(l, a), scope, c.OutOrStdout())
-			})
-		},
-	}
+	c := newSettingsCommand("reconcile", func(c *cobra.Command) error {
+		err := readScope(&scope, day, from, to, account)
+		if err != nil {
+			return err
+		}
+		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+			return runReconcile(ctx, reconcile.New(s.ledger, s.archive), scope, c.OutOrStdout())
+		})
+	})
 	f := c.Flags()
 	f.StringVar(&day, "day", "", "one local day, such as 2026-11-01 (default: the last 8 days)")
 	f.StringVar(&from, "from", "", "the first of several local days")
@@ -136,7 +93,6 @@ orders by default. Differences that are only a matter of time are waited for.`,
 	f.DurationVar(&scope.Timeout, "wait", time.Minute, "how long to wait for the exporter to catch up")
 	c.MarkFlagsMutuallyExclusive("day", "from")
 	c.MarkFlagsMutuallyExclusive("day", "to")
-	addConfigFlag(c)
 	return c
 }
 
@@ -202,10 +158,10 @@ func summary(d *reconcile.Day) string {
 		text += fmt.Sprintf(", %d changed all the while", d.Moving)
 	}
 	switch {
-	case d.Balanced() && len(d.Differences) > 0:
+	case !d.Balanced():
+		return text + fmt.Sprintf(", %d differ", len(d.Differences))
+	case len(d.Differences) > 0:
 		return text + fmt.Sprintf(", %d fixed", len(d.Differences))
-	case d.Balanced():
-		return text + ", no difference"
 	}
-	return text + fmt.Sprintf(", %d differ", len(d.Differences))
+	return text + ", no difference"
 }

@@ -1,7 +1,6 @@
 // Command reporting is finance's side of the service: it exports orders to
 // ClickHouse, reconciles both every day, writes payment reports, serves the panel
-// and tracking pages, and makes backups. `reporting help` lists its commands; each
-// has a file here that turns flags into the options of a package.
+// and tracking pages, and makes backups. `reporting help` lists its commands.
 package main
 
 import (
@@ -32,17 +31,17 @@ func newRoot() *cobra.Command {
 		Short:         "Finance: ClickHouse, reports, reconciliation",
 		SilenceUsage:  true, // an error of the work is not one of the command line
 		SilenceErrors: true, // main prints it, once
+		Args:          cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if flagSet(c, checkFlag) {
+				return serve(c, nil)
+			}
+			return c.Help()
+		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	addConfigFlag(root)
 	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
-	root.Args = cobra.NoArgs
-	root.RunE = func(c *cobra.Command, _ []string) error {
-		if flagSet(c, checkFlag) {
-			return serve(c, nil)
-		}
-		return c.Help()
-	}
+	root.Flags().String(configFlag, defaultConfig, configUsage)
 	root.AddCommand(
 		newServeCommand(), newExportCommand(),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),

@@ -36,43 +36,18 @@ type reportOptions struct {
 	archive archive.Settings // a command that only reads needs no settings file
 }
 
-// newReportCommand is `reporting report`.
 func newReportCommand() *cobra.Command {
 	var o reportOptions
-	c := &cobra.Command{
-		Use:   "report [NAME]",
-		Short: "Write a payment report; without a name, list the reports and their columns",
-		Long: `Write a payment report from ClickHouse, or list the reports and their columns.
-
-Days are local (+03:00) and both included. A file is written whole or not at
-all. The formats:
-
-  table      for a terminal
-  csv        for spreadsheets in Turkish: UTF-8 with a byte order mark, semicolons, decimal
-             commas, local times without milliseconds
-  csv-comma  the same with commas and decimal points: for spreadsheets in English
-  csv-plain  for programs: commas, decimal points, exact times with +03:00
-  xlsx       numbers and dates as such, and totals; over several sheets when long
-  json       {"success":true,"data":{"rows":[…],"totals":{…}}}, amounts as texts
-
-In csv, csv-comma and csv-plain a text that a spreadsheet could take for a formula has an
-apostrophe before it. A spreadsheet takes a tax number in a csv for a number and
-drops its leading zero; xlsx keeps it. control-totals has the SHA-256 of each
-report as csv-plain writes it.`,
-		Example: `  reporting report expected-collections --from 2026-11-01 --to 2026-11-30 -o november.xlsx
-  reporting report order-ledger --account 0d3c… --format csv-plain | sha256sum`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return listReports(c.OutOrStdout())
-			}
-			r, found := reports.Find(args[0])
-			if !found {
-				return fmt.Errorf("there is no report %q; there are %s", args[0], strings.Join(reports.Names(), ", "))
-			}
-			return o.run(c, r)
-		},
-	}
+	c := newCommand("report [NAME]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return listReports(c.OutOrStdout())
+		}
+		r, found := reports.Find(args[0])
+		if !found {
+			return fmt.Errorf("there is no report %q; there are %s", args[0], strings.Join(reports.Names(), ", "))
+		}
+		return o.run(c, r)
+	})
 	f := c.Flags()
 	f.StringVar(&o.values.From, "from", "", "first day, 2026-11-01 (default: the first of the month of --to)")
 	f.StringVar(&o.values.To, "to", "", "last day, 2026-11-30 (default: today)")

@@ -22,59 +22,29 @@ import (
 	"vendorapi/reporting/reconcile"
 )
 
-// newServeCommand is `reporting serve`.
-func newServeCommand() *cobra.Command {
-	var roles []string
-	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Export to ClickHouse, reconcile every day, and serve reports over HTTP",
-		Long: `Export to ClickHouse, reconcile every day, and serve the panel, reports and
-tracking pages over HTTP, until SIGTERM.
-
-The role panel needs secrets, from the environment or, with _FILE behind the name,
-from a file: ADMIN_KEY, TRACKING_KEYS, and PANEL_USERS or REPORT_TOKENS. The
-settings file explains them and every setting, and names the variables that
-change one.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return serve(c, roles) },
-	}
-	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
-	addConfigFlag(c)
-	addCheckFlags(c)
-	return c
-}
-
-// newExportCommand is `reporting export`: `reporting serve --roles export`.
-func newExportCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "export",
-		Short: "Export to ClickHouse, and nothing else",
-		Long: `Export orders, their events and the outcomes of webhooks to ClickHouse, until
-SIGTERM. Any number of exporters may run; each needs an instance of its own in
-the settings.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return serve(c, []string{roleExport}) },
-	}
-	addConfigFlag(c)
-	addCheckFlags(c)
-	return c
-}
-
-func addCheckFlags(c *cobra.Command) {
-	c.Flags().Bool(checkFlag, false, service.CheckUsage)
-	c.Flags().Bool(healthFlag, false, fmt.Sprintf(service.HealthUsage, "one"))
-}
-
 // The flags of the commands that run until SIGTERM.
 const (
 	checkFlag  = "check-config"
 	healthFlag = "health"
 )
 
-// flagSet reports whether the command has a flag without a value, and it was given.
-func flagSet(c *cobra.Command, name string) bool {
-	set, err := c.Flags().GetBool(name)
-	return err == nil && set
+func newServeCommand() *cobra.Command {
+	var roles []string
+	c := newServingCommand("serve", func(c *cobra.Command) error { return serve(c, roles) })
+	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
+	return c
+}
+
+// newExportCommand is `reporting serve --roles export`.
+func newExportCommand() *cobra.Command {
+	return newServingCommand("export", func(c *cobra.Command) error { return serve(c, []string{roleExport}) })
+}
+
+func newServingCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
+	c := newSettingsCommand(use, run)
+	c.Flags().Bool(checkFlag, false, service.CheckUsage)
+	c.Flags().Bool(healthFlag, false, fmt.Sprintf(service.HealthUsage, "one"))
+	return c
 }
 
 // serve runs the given roles, or else those of the settings.

@@ -108,9 +108,9 @@ func (d *digest) note(lines [][]Cell) (same bool, err error) {
 }
 
 // agreeing are the columns of a line that a report's totals must equal.
-var agreeing = map[string][]string{
-	collectionsName: {"delivered", "cashExpected", "cardExpected", "prepaidAmount", "noPaymentTypeAmount"},
-	statementName: {"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
+var agreeing = map[*Report][]string{
+	collections: {"delivered", "cashExpected", "cardExpected", "prepaidAmount", "noPaymentTypeAmount"},
+	statement: {"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
 		"prepaidAmount", "noPaymentTypeAmount"},
 }
 
@@ -123,7 +123,7 @@ func (d *digest) agrees(line []Cell) bool {
 	if d.report == ledger {
 		return ledger.Total(d.summary, "expectedCollection") == number("cashExpected")+number("cardExpected")
 	}
-	return !slices.ContainsFunc(agreeing[d.report.Name], func(key string) bool {
+	return !slices.ContainsFunc(agreeing[d.report], func(key string) bool {
 		total := key
 		if d.report == collections && key == "delivered" {
 			total = "deliveredCount"

@@ -2,6 +2,8 @@ package reports
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -31,48 +33,55 @@ const (
 	JSON     Format = "json"
 )
 
+// formats are all of them, each before others with its extension that are rarer.
+var formats = []struct {
+	Format
+	extension, contentType string
+	sink                   func(w io.Writer) Sink
+}{
+	{Table, ".txt", "text/plain; charset=utf-8", func(w io.Writer) Sink { return newTable(w) }},
+	{CSV, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, spreadsheetCSV) }},
+	{CSVComma, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, commaCSV) }},
+	{CSVPlain, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, plainCSV) }},
+	{XLSX, ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", func(w io.Writer) Sink { return newXLSX(w) }},
+	{JSON, ".json", "application/json; charset=utf-8", func(w io.Writer) Sink { return newJSON(w) }},
+}
+
+const csvType = "text/csv; charset=utf-8; header=present"
+
+// place is the format's in formats; -1: there is no such format.
+func (f Format) place() int {
+	for i := range formats {
+		if formats[i].Format == f {
+			return i
+		}
+	}
+	return -1
+}
+
 // ParseFormat reads a format's name.
 func ParseFormat(name string) (Format, error) {
-	names := []string{string(Table), string(CSV), string(CSVComma), string(CSVPlain), string(XLSX), string(JSON)}
-	if !slices.Contains(names, name) {
-		return "", fmt.Errorf("format %q is not one of %s", name, strings.Join(names, ", "))
+	if Format(name).place() >= 0 {
+		return Format(name), nil
 	}
-	return Format(name), nil
+	var names []string
+	for _, f := range formats {
+		names = append(names, string(f.Format))
+	}
+	return "", fmt.Errorf("format %q is not one of %s", name, strings.Join(names, ", "))
 }
 
-// ContentType is the format's media type.
-func (f Format) ContentType() string {
-	switch f {
-	case CSV, CSVComma, CSVPlain:
-		return "text/csv; charset=utf-8; header=present"
-	case XLSX:
-		return "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-	case JSON:
-		return "application/json; charset=utf-8"
-	default:
-		return "text/plain; charset=utf-8"
-	}
-}
+// ContentType is the media type of a format that ParseFormat knows.
+func (f Format) ContentType() string { return formats[f.place()].contentType }
 
-// Extension is that of the format's files, with the point.
-func (f Format) Extension() string {
-	switch f {
-	case CSV, CSVComma, CSVPlain:
-		return ".csv"
-	case XLSX:
-		return ".xlsx"
-	case JSON:
-		return ".json"
-	default:
-		return ".txt"
-	}
-}
+// Extension is that of the files of a format that ParseFormat knows, with the point.
+func (f Format) Extension() string { return formats[f.place()].extension }
 
 // FormatOf is the format that a file's extension means: csv for .csv.
 func FormatOf(extension string) (Format, bool) {
-	for _, f := range []Format{CSV, XLSX, JSON, Table} {
-		if strings.EqualFold(extension, f.Extension()) {
-			return f, true
+	for _, f := range formats {
+		if strings.EqualFold(extension, f.extension) {
+			return f.Format, true
 		}
 	}
 	return "", false
@@ -88,42 +97,39 @@ type Sink interface {
 	Abort()
 }
 
-// NewSink writes a report to w in a format. XLSX reaches w at the end, when all
-// rows are there, and waits in temporary files until then; the others as they
-// come. An unknown format is written as a table.
-func NewSink(f Format, w io.Writer) Sink {
-	switch f {
-	case CSV:
-		return newCSV(w, spreadsheetCSV)
-	case CSVComma:
-		return newCSV(w, commaCSV)
-	case CSVPlain:
-		return newCSV(w, plainCSV)
-	case XLSX:
-		return newXLSX(w)
-	case JSON:
-		return newJSON(w)
-	default:
-		return newTable(w)
-	}
-}
-
-// bufferSize is how much is written at once.
-const bufferSize = 64 << 10
+// NewSink writes a report to w in a format that ParseFormat knows. XLSX reaches w at
+// the end, when all rows are there, and waits in temporary files until then; the
+// others as they come.
+func NewSink(f Format, w io.Writer) Sink { return formats[f.place()].sink(w) }
 
 const (
 	monthLayout = "2006-01"
 	localLayout = "2006-01-02 15:04:05"
 )
 
-// style is how a format writes values that are not texts.
+// style is how a format writes values and lines.
 type style struct {
 	decimal byte // between lira and kuruş
 	// local writes times as 2006-01-02 15:04:05, which spreadsheets take for
 	// dates and which drops the milliseconds; otherwise as every answer of the
 	// API has them, 2006-01-02T15:04:05.000+03:00.
-	local bool
+	local     bool
+	mark      string // before everything
+	separator byte   // of columns
+	end       string // of a line
 }
+
+var (
+	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click:
+	// the byte order mark tells that it is UTF-8, and the decimal comma takes the
+	// separator's place. Times are local and without milliseconds.
+	spreadsheetCSV = style{decimal: ',', local: true, mark: "\ufeff", separator: ';', end: "\r\n"}
+	// commaCSV is the same for one in English, and wherever the decimal point is used.
+	commaCSV = style{decimal: '.', local: true, mark: "\ufeff", separator: ',', end: "\r\n"}
+	// plainCSV is for programs and for SHA-256: RFC 4180 but for the line feed at
+	// the end of a line, times exact and with their offset.
+	plainCSV = style{decimal: '.', separator: ',', end: "\n"}
+)
 
 // append writes a given value that is no text.
 func (s style) append(dst []byte, kind Kind, n int64) []byte {
@@ -156,50 +162,42 @@ func appendMoney(dst []byte, kurus int64, decimal byte) []byte {
 	return append(dst, decimal, byte('0'+cents/10), byte('0'+cents%10))
 }
 
-// dialect is a way to write comma-separated values.
-type dialect struct {
+// stream is what the sinks have in common that write rows as they come.
+type stream struct {
 	style
-	mark      string // before everything
-	separator byte
-	end       string // of a line
+	w      *bufio.Writer
+	report *Report
+	line   []byte // is put together
 }
 
-var (
-	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click:
-	// the byte order mark tells that it is UTF-8, and the decimal comma takes the
-	// separator's place. Times are local and without milliseconds.
-	spreadsheetCSV = dialect{style: style{decimal: ',', local: true}, mark: "\ufeff", separator: ';', end: "\r\n"}
-	// commaCSV is the same for one in English, and wherever the decimal point is used.
-	commaCSV = dialect{style: style{decimal: '.', local: true}, mark: "\ufeff", separator: ',', end: "\r\n"}
-	// plainCSV is for programs and for SHA-256: RFC 4180 but for the line feed at
-	// the end of a line, times exact and with their offset.
-	plainCSV = dialect{style: style{decimal: '.'}, separator: ',', end: "\n"}
-)
+func newStream(w io.Writer, s style) stream {
+	return stream{style: s, w: bufio.NewWriterSize(w, 64<<10)}
+}
+
+// write passes the line on.
+func (s *stream) write() error {
+	_, err := s.w.Write(s.line)
+	s.line = s.line[:0]
+	return err
+}
+
+func (s *stream) Abort() {}
 
 // csvSink writes a header and one line per row, no totals: whoever sums up a
 // column must not count them twice. A value that is not given is empty.
 // encoding/csv neither quotes both separators nor appends values in place.
-type csvSink struct {
-	dialect
-	w      *bufio.Writer
-	report *Report
-	line   []byte
-}
+type csvSink struct{ stream }
 
-func newCSV(w io.Writer, d dialect) *csvSink {
-	return &csvSink{dialect: d, w: bufio.NewWriterSize(w, bufferSize)}
-}
+func newCSV(w io.Writer, s style) *csvSink { return &csvSink{newStream(w, s)} }
 
 func (c *csvSink) Begin(r *Report, _ Params) error {
 	c.report = r
-	if _, err := c.w.WriteString(c.mark); err != nil {
-		return err
-	}
-	return c.write(func(i int) { c.line = append(c.line, r.Columns[i].Key...) })
+	c.line = append(c.line, c.mark...)
+	return c.row(func(i int) { c.line = append(c.line, r.Columns[i].Key...) })
 }
 
 func (c *csvSink) Row(cells []Cell) error {
-	return c.write(func(i int) {
+	return c.row(func(i int) {
 		switch kind := c.report.Columns[i].Kind; {
 		case kind == Text:
 			c.line = c.appendText(c.line, cells[i].Text)
@@ -209,9 +207,8 @@ func (c *csvSink) Row(cells []Cell) error {
 	})
 }
 
-// write writes a line to which value appends each column's.
-func (c *csvSink) write(value func(column int)) error {
-	c.line = c.line[:0]
+// row writes a line to which value appends each column's.
+func (c *csvSink) row(value func(column int)) error {
 	for i := range c.report.Columns {
 		if i > 0 {
 			c.line = append(c.line, c.separator)
@@ -219,12 +216,10 @@ func (c *csvSink) write(value func(column int)) error {
 		value(i)
 	}
 	c.line = append(c.line, c.end...)
-	_, err := c.w.Write(c.line)
-	return err
+	return c.write()
 }
 
 func (c *csvSink) End(Summary) error { return c.w.Flush() }
-func (c *csvSink) Abort()            {}
 
 // appendText writes a text so that a reader finds it again and a spreadsheet
 // executes nothing. Both separators are quoted, so that a program that guesses
@@ -274,29 +269,21 @@ func beginsFormula(s string) bool {
 // reader rounds; a value that is not given is null. totals has the number of
 // rows and the sums of the columns that have one.
 type jsonSink struct {
-	style
-	w      *bufio.Writer
-	report *Report
-	line   []byte
-	any    bool // a row has been written
+	stream
+	comma string // before the next row
 }
 
-func newJSON(w io.Writer) *jsonSink {
-	return &jsonSink{style: style{decimal: '.'}, w: bufio.NewWriterSize(w, bufferSize)}
-}
+func newJSON(w io.Writer) *jsonSink { return &jsonSink{stream: newStream(w, style{decimal: '.'})} }
 
 func (j *jsonSink) Begin(r *Report, _ Params) error {
 	j.report = r
-	_, err := j.w.WriteString(`{"success":true,"data":{"rows":[`)
-	return err
+	j.line = append(j.line, `{"success":true,"data":{"rows":[`...)
+	return j.write()
 }
 
 func (j *jsonSink) Row(cells []Cell) error {
-	j.line = j.line[:0]
-	if j.any {
-		j.line = append(j.line, ',')
-	}
-	j.any = true
+	j.line = append(j.line, j.comma...)
+	j.comma = ","
 	j.line = append(j.line, "\n{"...)
 	for i := range j.report.Columns {
 		if i > 0 {
@@ -305,13 +292,11 @@ func (j *jsonSink) Row(cells []Cell) error {
 		j.appendMember(&j.report.Columns[i], &cells[i])
 	}
 	j.line = append(j.line, '}')
-	_, err := j.w.Write(j.line)
-	return err
+	return j.write()
 }
 
 func (j *jsonSink) End(s Summary) error {
-	j.line = append(j.line[:0], "\n],\"totals\":{\"rows\":"...)
-	j.line = strconv.AppendInt(j.line, s.Rows, 10)
+	j.line = fmt.Appendf(j.line, "\n],\"totals\":{\"rows\":%d", s.Rows)
 	for i := range j.report.Columns {
 		if c := &j.report.Columns[i]; c.Sum {
 			j.line = append(j.line, ',')
@@ -319,13 +304,8 @@ func (j *jsonSink) End(s Summary) error {
 		}
 	}
 	j.line = append(j.line, "}}}\n"...)
-	if _, err := j.w.Write(j.line); err != nil {
-		return err
-	}
-	return j.w.Flush()
+	return cmp.Or(j.write(), j.w.Flush())
 }
-
-func (j *jsonSink) Abort() {}
 
 func (j *jsonSink) appendMember(column *Column, c *Cell) {
 	j.line = append(j.line, '"')
@@ -354,115 +334,110 @@ func appendJSONText(dst []byte, s string) []byte {
 // of totals. The first rows are kept to learn how wide the columns are; a later
 // cell that is wider pushes its line to the right and is never cut.
 type tableSink struct {
-	style
-	w      *bufio.Writer
-	report *Report
+	stream
 	widths []int
 	kept   [][]string
-	open   bool // the header has been written
+	open   bool // what was kept has been written
 }
 
 // tableSample is how many rows tell the widths of the columns.
 const tableSample = 300
 
 func newTable(w io.Writer) *tableSink {
-	return &tableSink{style: style{decimal: '.', local: true}, w: bufio.NewWriter(w)}
+	return &tableSink{stream: newStream(w, style{decimal: '.', local: true})}
 }
 
 func (t *tableSink) Begin(r *Report, p Params) error {
-	t.report = r
-	for i := range r.Columns {
-		t.widths = append(t.widths, len(r.Columns[i].Key))
+	t.report, t.widths = r, make([]int, len(r.Columns))
+	header := make([]string, len(r.Columns))
+	for i := range header {
+		header[i] = r.Columns[i].Key
 	}
-	_, err := fmt.Fprintf(t.w, "%s, %s\n\n", r.Title, visible(p.String()))
-	return err
+	t.line = fmt.Appendf(t.line, "%s, %s\n\n", r.Title, visible(p.String()))
+	return cmp.Or(t.write(), t.put(header))
 }
 
-func (t *tableSink) Row(cells []Cell) error {
-	texts := t.texts(cells)
-	if t.open {
-		return t.line(texts)
-	}
-	t.kept = append(t.kept, texts)
-	if len(t.kept) < tableSample {
-		return nil
-	}
-	return t.start()
-}
+func (t *tableSink) Row(cells []Cell) error { return t.put(t.texts(cells)) }
 
 func (t *tableSink) texts(cells []Cell) []string {
 	texts := make([]string, len(t.report.Columns))
-	for i := range t.report.Columns {
+	for i := range texts {
 		switch kind := t.report.Columns[i].Kind; {
 		case kind == Text:
 			texts[i] = visible(cells[i].Text)
 		case cells[i].Given:
 			texts[i] = string(t.append(nil, kind, cells[i].Number))
 		}
-		if !t.open {
-			t.widths[i] = max(t.widths[i], uniseg.StringWidth(texts[i]))
-		}
 	}
 	return texts
 }
 
-// start writes the header and what was kept.
-func (t *tableSink) start() error {
-	t.open = true
-	header, rule := make([]string, len(t.widths)), make([]string, len(t.widths))
-	for i := range header {
-		header[i], rule[i] = t.report.Columns[i].Key, strings.Repeat("-", t.widths[i])
+// put writes a row, or keeps it until there are enough of them to know the widths.
+func (t *tableSink) put(row []string) error {
+	if t.open {
+		return t.writeRow(row)
 	}
-	for _, line := range append([][]string{header, rule}, t.kept...) {
-		if err := t.line(line); err != nil {
+	for i := range row {
+		t.widths[i] = max(t.widths[i], uniseg.StringWidth(row[i]))
+	}
+	if t.kept = append(t.kept, row); len(t.kept) < tableSample {
+		return nil
+	}
+	return t.start()
+}
+
+// start writes what was kept, the header first.
+func (t *tableSink) start() error {
+	if t.open {
+		return nil
+	}
+	rows := slices.Insert(t.kept, 1, t.rule(t.kept[0]))
+	t.open, t.kept = true, nil
+	for _, row := range rows {
+		if err := t.writeRow(row); err != nil {
 			return err
 		}
 	}
-	t.kept = nil
 	return nil
 }
 
-func (t *tableSink) line(texts []string) error {
-	var b strings.Builder
-	for i, text := range texts {
+// rule underlines or overlines the texts of a row.
+func (t *tableSink) rule(row []string) []string {
+	rule := make([]string, len(row))
+	for i := range row {
+		if row[i] != "" {
+			rule[i] = strings.Repeat("-", t.widths[i])
+		}
+	}
+	return rule
+}
+
+func (t *tableSink) writeRow(row []string) error {
+	for i, text := range row {
 		padding := strings.Repeat(" ", max(0, t.widths[i]-uniseg.StringWidth(text)))
 		if t.report.Columns[i].Numeric() {
 			text, padding = padding, text
 		}
-		b.WriteString(text + padding + "  ")
+		t.line = append(append(append(t.line, text...), padding...), "  "...)
 	}
-	_, err := t.w.WriteString(strings.TrimRight(b.String(), " ") + "\n")
-	return err
+	t.line = append(bytes.TrimRight(t.line, " "), '\n')
+	return t.write()
 }
 
 func (t *tableSink) End(s Summary) error {
 	totals := t.texts(s.Totals)
 	if !t.open {
-		if err := t.start(); err != nil {
-			return err
+		for i := range totals {
+			t.widths[i] = max(t.widths[i], uniseg.StringWidth(totals[i]))
 		}
 	}
+	err := t.start()
 	if strings.Join(totals, "") != "" {
-		rule := make([]string, len(t.widths))
-		for i := range rule {
-			if totals[i] != "" {
-				rule[i] = strings.Repeat("-", t.widths[i])
-			}
-		}
-		if err := t.line(rule); err != nil {
-			return err
-		}
-		if err := t.line(totals); err != nil {
-			return err
-		}
+		err = cmp.Or(err, t.writeRow(t.rule(totals)), t.writeRow(totals))
 	}
-	if _, err := fmt.Fprintf(t.w, "\n%d rows\n", s.Rows); err != nil {
-		return err
-	}
-	return t.w.Flush()
+	t.line = fmt.Appendf(t.line, "\n%d rows\n", s.Rows)
+	return cmp.Or(err, t.write(), t.w.Flush())
 }
-
-func (t *tableSink) Abort() {}
 
 // visible replaces what a terminal would obey instead of showing.
 func visible(s string) string {

@@ -206,7 +206,7 @@ func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string, header i
 	names := keysOf(r)
 	if header > 1 { // a workbook, which is for people
 		for i := range names {
-			names[i] = r.Columns[i].Heading()
+			names[i] = r.Columns[i].Heading
 		}
 	}
 	if strings.Join(raw[header-1], "|") != strings.Join(names, "|") {
@@ -279,9 +279,9 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 		noError(t, err)
 		var got [][]string
 		for i, sheet := range f.GetSheetList() {
-			name := statementName
+			name := statement.Name
 			if i > 0 {
-				name = fmt.Sprintf("%s %d", statementName, i+1)
+				name = fmt.Sprintf("%s %d", statement.Name, i+1)
 			}
 			part := sheetRows(t, f, statement, sheet, xlsxHeader, isNumber)
 			if sheet != name || len(part) > rows-xlsxHeader {

@@ -299,12 +299,12 @@ func (s sample) control(q asked) [][]string {
 	}
 	created := number(ledger.created)
 	return [][]string{
-		line(ledgerName, created, created, sums(ledger), ""),
+		line("order-ledger", created, created, sums(ledger), ""),
 		line("carried-in", "", "", sums(in), ""),
 		line("carried-out", "", "", sums(out), ""),
 		line("ended-in-period", "", "", sums(ended), ""),
-		line(collectionsName, number(int64(len(s.collections(q)))), "", []string{"", number(ended.delivered), "", "", "", lira(ended.cash), lira(ended.card), lira(ended.prepaid), lira(ended.untyped)}, "yes"),
-		line(statementName, number(int64(len(s.statement(q)))), created, sums(ended), "yes"),
-		line(exceptionsName, number(found), "", []string{number(withFound), "", "", "", "", "", "", "", ""}, ""),
+		line(collections.Name, number(int64(len(s.collections(q)))), "", []string{"", number(ended.delivered), "", "", "", lira(ended.cash), lira(ended.card), lira(ended.prepaid), lira(ended.untyped)}, "yes"),
+		line(statement.Name, number(int64(len(s.statement(q)))), created, sums(ended), "yes"),
+		line(exceptions.Name, number(found), "", []string{number(withFound), "", "", "", "", "", "", "", ""}, ""),
 	}
 }

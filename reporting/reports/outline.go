@@ -37,7 +37,7 @@ type Outline struct {
 
 // Paged reports whether the report has outlines and pages. Control totals, with
 // their few lines, have not.
-func (r *Report) Paged() bool { return r.step != "" }
+func (r *Report) Paged() bool { return r.Step != "" }
 
 // Outline adds the report up, each day (in fleet-statement: month) by the values
 // of some columns of texts, given by their keys. Days without rows are not in
@@ -86,8 +86,8 @@ func (r *Report) outlineSQL(by []string) (string, error) {
 	if !r.Paged() {
 		return "", fmt.Errorf("%s has no sums by days", r.Name)
 	}
-	keys := []string{r.step}
-	selected := []string{"toInt64(" + r.step + ")"}
+	keys := []string{r.Step}
+	selected := []string{"toInt64(" + r.Step + ")"}
 	for _, key := range by {
 		i := r.Column(key)
 		if i < 0 || r.Columns[i].Kind != Text {
@@ -155,7 +155,7 @@ func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 
 // last is the last day that a piece which begins on a day is about.
 func (r *Report) last(day Day) Day {
-	if r.step != "month" {
+	if r.Step != "month" {
 		return day
 	}
 	return (day + 31).FirstOfMonth() - 1

@@ -125,9 +125,9 @@ const (
 // from is the report's rows, in a query.
 func (r *Report) from() string {
 	if r.HasKinds() {
-		return " FROM " + r.view + call + " WHERE {kind:String} = '' OR kind = {kind:String}"
+		return " FROM " + r.View() + call + " WHERE {kind:String} = '' OR kind = {kind:String}"
 	}
-	return " FROM " + r.view + call
+	return " FROM " + r.View() + call
 }
 
 // selection is the query of the report's rows, without settings.
@@ -138,7 +138,7 @@ func (r *Report) selection() string {
 			sources = append(sources, r.Columns[i].expression())
 		}
 	}
-	return "SELECT " + strings.Join(sources, ", ") + r.from() + " ORDER BY " + r.order
+	return "SELECT " + strings.Join(sources, ", ") + r.from() + " ORDER BY " + r.Order
 }
 
 // expression is the column in SQL. Numbers of all kinds are read as int64, which
@@ -173,8 +173,8 @@ func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take f
 		return err
 	}
 	query := r.selection() + settings
-	if r.threads > 0 {
-		query += fmt.Sprintf(", max_threads = %d", r.threads)
+	if r.Threads > 0 {
+		query += fmt.Sprintf(", max_threads = %d", r.Threads)
 	}
 	for i := range windows {
 		if err := r.readRows(ctx, a, query, &windows[i], take); err != nil {
@@ -214,7 +214,7 @@ func (r *Report) explain(err error) error {
 	const unknownFunction = 46 // what ClickHouse takes the call of a missing view for
 	var exception *clickhouse.Exception
 	if errors.As(err, &exception) && exception.Code == unknownFunction {
-		return fmt.Errorf("%w (`reporting migrate` makes the view %s)", err, r.view)
+		return fmt.Errorf("%w (`reporting migrate` makes the view %s)", err, r.View())
 	}
 	return err
 }
@@ -246,7 +246,7 @@ type dayCount struct {
 // and the first rows come soon. Reports with windows are sorted by time, so the
 // rows come as with one query.
 func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]Params, error) {
-	if r.window == 0 || p.From == p.To {
+	if r.Window == 0 || p.From == p.To {
 		return []Params{*p}, nil
 	}
 	var counts []dayCount
@@ -258,7 +258,7 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 		counts = append(counts, dayCount{day: Day(day), orders: orders})
 		return nil
 	}, p.named()...)
-	return p.cut(counts, r.window), err
+	return p.cut(counts, r.Window), err
 }
 
 // cut makes windows of at most size orders, or of one day. A window that is half

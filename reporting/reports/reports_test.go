@@ -74,10 +74,10 @@ func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 func requireReports(t *testing.T, a *archive.Archive, s sample, q asked) {
 	t.Helper()
 	what, p := fmt.Sprintf(" %+v", q), q.params()
-	sameRows(t, ledgerName+what, unescaped(plain(t, a, ledger, p)), s.ledger(q))
-	sameRows(t, collectionsName+what, unescaped(plain(t, a, collections, p)), s.collections(q))
-	sameRows(t, statementName+what, unescaped(plain(t, a, statement, p)), s.statement(q))
-	sameRows(t, exceptionsName+what, without(unescaped(plain(t, a, exceptions, p)), 1), s.exceptions(q))
+	sameRows(t, ledger.Name+what, unescaped(plain(t, a, ledger, p)), s.ledger(q))
+	sameRows(t, collections.Name+what, unescaped(plain(t, a, collections, p)), s.collections(q))
+	sameRows(t, statement.Name+what, unescaped(plain(t, a, statement, p)), s.statement(q))
+	sameRows(t, exceptions.Name+what, without(unescaped(plain(t, a, exceptions, p)), 1), s.exceptions(q))
 }
 
 func requireControl(t *testing.T, a *archive.Archive, s sample, q asked) {

@@ -50,7 +50,7 @@ func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
 	for _, r := range []*Report{ledger, collections} {
 		whole, summary := written(t, a, r, p, CSVPlain)
 		cut := *r
-		cut.window = 60
+		cut.Window = 60
 		windows, err := cut.windows(t.Context(), a, &p)
 		noError(t, err)
 		if len(windows) < 5 {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"archive/zip"
+	"cmp"
 	"compress/flate"
 	"fmt"
 	"io"
@@ -48,31 +49,24 @@ func newXLSX(w io.Writer) *xlsxSink { return &xlsxSink{w: w, sheetRows: excelize
 
 func (x *xlsxSink) Begin(r *Report, p Params) error {
 	x.report, x.params, x.file = r, p, excelize.NewFile()
-	if err := x.file.SetDocProps(&excelize.DocProperties{Title: r.Title, Subject: p.String()}); err != nil {
-		return err
-	}
-	if err := x.makeStyles(); err != nil {
-		return err
-	}
 	x.cells, x.values = make([]excelize.Cell, len(r.Columns)), make([]any, len(r.Columns))
-	return x.nextSheet()
+	properties := &excelize.DocProperties{Title: r.Title, Subject: p.String()}
+	return cmp.Or(x.file.SetDocProps(properties), x.makeStyles(), x.nextSheet())
 }
 
 func (x *xlsxSink) makeStyles() (err error) {
 	x.styles, x.totals = map[Kind]int{}, map[Kind]int{}
+	style := func(font *excelize.Font, format *string) int {
+		id, failure := x.file.NewStyle(&excelize.Style{Font: font, CustomNumFmt: format})
+		err = cmp.Or(err, failure)
+		return id
+	}
 	bold := &excelize.Font{Bold: true}
-	if x.bold, err = x.file.NewStyle(&excelize.Style{Font: bold}); err != nil {
-		return err
-	}
+	x.bold = style(bold, nil)
 	for kind, format := range xlsxFormats {
-		if x.styles[kind], err = x.file.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
-			return err
-		}
-		if x.totals[kind], err = x.file.NewStyle(&excelize.Style{CustomNumFmt: &format, Font: bold}); err != nil {
-			return err
-		}
+		x.styles[kind], x.totals[kind] = style(nil, &format), style(bold, &format)
 	}
-	return nil
+	return err
 }
 
 // nextSheet ends the sheet and begins another one with its header.
@@ -81,37 +75,27 @@ func (x *xlsxSink) nextSheet() (err error) {
 	name := x.report.Name
 	if x.sheets == 1 {
 		err = x.file.SetSheetName(x.file.GetSheetName(0), name)
-	} else {
-		if err := x.endSheet(x.row); err != nil {
-			return err
-		}
+	} else if err = x.endSheet(x.row); err == nil {
 		name = fmt.Sprintf("%s %d", name, x.sheets)
 		_, err = x.file.NewSheet(name)
 	}
-	if err != nil {
-		return err
-	}
-	// It prints on landscape pages, one page wide.
+	// It prints on landscape A4 pages, one page wide.
 	fit, landscape, a4, one, many := true, "landscape", 9, 1, 0
-	if err := x.file.SetSheetProps(name, &excelize.SheetPropsOptions{FitToPage: &fit}); err != nil {
-		return err
-	}
-	if err := x.file.SetPageLayout(name, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many}); err != nil {
+	err = cmp.Or(err,
+		x.file.SetSheetProps(name, &excelize.SheetPropsOptions{FitToPage: &fit}),
+		x.file.SetPageLayout(name, &excelize.PageLayoutOptions{Orientation: &landscape, Size: &a4, FitToWidth: &one, FitToHeight: &many}))
+	if err != nil {
 		return err
 	}
 	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
 		return err
 	}
 	for i := range x.report.Columns {
-		if err := x.sheet.SetColWidth(i+1, i+1, x.report.Columns[i].width()); err != nil {
-			return err
-		}
+		err = cmp.Or(err, x.sheet.SetColWidth(i+1, i+1, x.report.Columns[i].width()))
 	}
-	if err := x.sheet.SetPanes(&excelize.Panes{
+	err = cmp.Or(err, x.sheet.SetPanes(&excelize.Panes{
 		Freeze: true, YSplit: xlsxHeader, TopLeftCell: fmt.Sprintf("A%d", xlsxHeader+1), ActivePane: "bottomLeft",
-	}); err != nil {
-		return err
-	}
+	}))
 	x.row = 0
 	about := "Amounts in TRY; days and times of Turkey (+03:00)"
 	if !x.params.Asked.IsZero() {
@@ -119,27 +103,19 @@ func (x *xlsxSink) nextSheet() (err error) {
 	}
 	for _, line := range []string{x.report.Title + ", " + x.params.String(), about} {
 		x.put(0, x.bold, line)
-		if err := x.write(); err != nil {
-			return err
-		}
+		err = cmp.Or(err, x.write())
 	}
 	for i := range x.report.Columns {
-		x.put(i, x.bold, x.report.Columns[i].Heading())
+		x.put(i, x.bold, x.report.Columns[i].Heading)
 	}
-	return x.write()
+	return cmp.Or(err, x.write())
 }
 
 // endSheet gives the header filters over the rows up to the last one, without
 // totals, and writes the sheet.
 func (x *xlsxSink) endSheet(lastRow int) error {
 	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), lastRow)
-	if err != nil {
-		return err
-	}
-	if err := x.file.AutoFilter(x.sheet.Sheet, fmt.Sprintf("A%d:%s", xlsxHeader, last), nil); err != nil {
-		return err
-	}
-	return x.sheet.Flush()
+	return cmp.Or(err, x.file.AutoFilter(x.sheet.Sheet, fmt.Sprintf("A%d:%s", xlsxHeader, last), nil), x.sheet.Flush())
 }
 
 // width is the column's, in characters.
@@ -163,11 +139,7 @@ func (x *xlsxSink) put(column, style int, value any) {
 // write writes the row that has been put together, and clears it.
 func (x *xlsxSink) write() error {
 	x.row++
-	name, err := excelize.CoordinatesToCellName(1, x.row)
-	if err != nil {
-		return err
-	}
-	err = x.sheet.SetRow(name, x.values)
+	err := x.sheet.SetRow(fmt.Sprintf("A%d", x.row), x.values)
 	clear(x.values)
 	return err
 }
@@ -219,26 +191,24 @@ func xlsxValue(kind Kind, n int64) any {
 // End writes the totals and then the workbook, as a stream.
 func (x *xlsxSink) End(s Summary) error {
 	defer x.Abort()
-	if err := x.makeRoom(); err != nil {
+	err := x.makeRoom()
+	if err != nil {
 		return err
 	}
-	last, summed := x.row, false
+	last := x.row
 	for i := range x.report.Columns {
 		if kind := x.report.Columns[i].Kind; s.Totals[i].Given {
-			summed = true
 			x.put(i, x.totals[kind], xlsxValue(kind, s.Totals[i].Number))
+			x.put(0, x.bold, "Total")
 		}
 	}
-	if summed {
-		x.put(0, x.bold, "Total")
-		if err := x.write(); err != nil {
-			return err
-		}
-	}
-	if err := x.endSheet(last); err != nil {
-		return err
+	if x.values[0] != nil {
+		err = x.write()
 	}
 	x.file.SetZipWriter(x.zipWriter)
+	if err = cmp.Or(err, x.endSheet(last)); err != nil {
+		return err
+	}
 	return x.file.Write(io.Discard)
 }
 

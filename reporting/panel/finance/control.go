@@ -129,7 +129,7 @@ func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []
 		if other == nil || !other[i].Given || other[i].Number == line[i].Number {
 			continue
 		}
-		all = append(all, difference{Line: lineNames[line[control.Column("line")].Text][0], Figure: c.Heading(), Is: write(c.Kind, line[i].Number),
+		all = append(all, difference{Line: lineNames[line[control.Column("line")].Text][0], Figure: c.Heading, Is: write(c.Kind, line[i].Number),
 			Compared: lineNames[compared][0], ShouldBe: write(c.Kind, other[i].Number)})
 	}
 	return all

@@ -33,7 +33,7 @@ func (e *env) downloaded(report *reports.Report, query string) (sums map[string]
 			must(e.T, json.Unmarshal(raw, &rows))
 			continue
 		}
-		sums[report.Columns[report.Column(key)].Heading()] = strings.Trim(string(raw), `"`)
+		sums[report.Columns[report.Column(key)].Heading] = strings.Trim(string(raw), `"`)
 	}
 	return sums, rows
 }

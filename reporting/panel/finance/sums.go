@@ -95,7 +95,7 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 		if !c.Sum {
 			continue
 		}
-		columns, t.Columns = append(columns, i), append(t.Columns, cell{Text: c.Heading(), Class: classOf(c.Kind)})
+		columns, t.Columns = append(columns, i), append(t.Columns, cell{Text: c.Heading, Class: classOf(c.Kind)})
 		if c.Key == "cashExpected" && withToday {
 			columns, t.Columns = append(columns, todaysCash), append(t.Columns, cell{Text: "Cash today", Class: classOf(reports.Money)})
 		}

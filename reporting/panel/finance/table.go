@@ -68,7 +68,7 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
 
 // titleOf names all that stands in a cell: Day, store, fleet, account.
 func titleOf(r *reports.Report, columns []int) string {
-	title := r.Columns[columns[0]].Heading()
+	title := r.Columns[columns[0]].Heading
 	for _, i := range columns[1:] {
 		switch c := &r.Columns[i]; c.Key {
 		case "externalStoreId": // stands below the store's name
@@ -76,7 +76,7 @@ func titleOf(r *reports.Report, columns []int) string {
 			title += ", reason"
 		case "cancelReason": // an order has one of both reasons
 		default:
-			title += ", " + strings.ToLower(c.Heading()[:1]) + c.Heading()[1:]
+			title += ", " + strings.ToLower(c.Heading[:1]) + c.Heading[1:]
 		}
 	}
 	return title
@@ -112,7 +112,7 @@ func (t *table) total(s reports.Summary) {
 	sums, summed := []cell{{Text: "Total of all rows"}}, false
 	for _, columns := range t.columns[1:] {
 		c := &t.report.Columns[columns[0]]
-		sum := cell{Label: c.Heading()}
+		sum := cell{Label: c.Heading}
 		if summed = summed || c.Sum; c.Sum {
 			sum.Text, sum.Class = write(c.Kind, s.Totals[columns[0]].Number), classOf(c.Kind)
 		}
@@ -125,7 +125,7 @@ func (t *table) total(s reports.Summary) {
 
 func (t *table) cell(column int, row []reports.Cell) cell {
 	c, value := &t.report.Columns[column], &row[column]
-	shown := cell{Label: c.Heading(), Class: classOf(c.Kind)}
+	shown := cell{Label: c.Heading, Class: classOf(c.Kind)}
 	switch {
 	case c.Kind == reports.Text:
 		shown.Text = value.Text
