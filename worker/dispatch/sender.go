@@ -74,7 +74,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	c := newCall(ctx, s.timeout, body)
 	defer c.end()
 	resp, err := s.transport.RoundTrip(c.request(target, header))
-	if err != nil && c.lostKept() {
+	if err != nil && c.staleConnection() {
 		resp, err = s.transport.RoundTrip(c.request(target, header))
 	}
 	took := time.Since(started)
