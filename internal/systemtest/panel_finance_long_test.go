@@ -55,7 +55,7 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID)}))
 	l := panelenv.Ledger(e.Env)
 	gate := panelenv.Gate(t, l)
-	frame, err := layout.New(gate, "sandbox", panelenv.Log)
+	frame, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(t, err)
 	pages, err := financepages.New(frame, l, e.Archive, panelenv.Log)
 	must(t, err)

@@ -278,18 +278,3 @@ func (a *Answer) Value(field string) string {
 	a.T.Fatalf("%s has no field %s", a, field)
 	return ""
 }
-
-// Fault is what stands beside a field that is marked as wrong; otherwise empty.
-func (a *Answer) Fault(field string) string {
-	a.T.Helper()
-	for _, n := range All(a.Tree(), "") {
-		if Attribute(n, "name") == field && slices.Contains([]string{"input", "textarea", "select"}, n.Data) {
-			beside := a.ByID(Attribute(n, "aria-describedby"))
-			if Attribute(n, "aria-invalid") != "true" || beside == nil {
-				return ""
-			}
-			return Words(beside)
-		}
-	}
-	return ""
-}

@@ -110,23 +110,6 @@ func (c *Client) Post(path string, form url.Values, headers ...string) *Answer {
 	return c.Do(http.MethodPost, path, form.Encode(), append([]string{"Content-Type: application/x-www-form-urlencoded"}, headers...)...)
 }
 
-// Submit opens a page, fills in its form for the action, and sends it; see
-// Answer.Form.
-func (c *Client) Submit(page, action string, changes ...string) *Answer {
-	c.T.Helper()
-	form := c.Page(page).Form(action, "", "")
-	for i := 0; i < len(changes); i += 2 {
-		form.Set(changes[i], changes[i+1])
-	}
-	return c.Post(action, form)
-}
-
-// Press opens a page and presses the button with the name and value.
-func (c *Client) Press(page, action, name, value string) *Answer {
-	c.T.Helper()
-	return c.Post(action, c.Page(page).Form(action, name, value))
-}
-
 // Pipe is a listener without a network: a server behind it and those who Dial run
 // by the clock of a synctest bubble.
 type Pipe struct {

@@ -43,9 +43,6 @@ type options struct {
 }
 
 func main() {
-	if os.Getenv(burnVariable) != "" {
-		burn()
-	}
 	var o options
 	flag.BoolVar(&o.long, "long", false, "also what needs real time, kills, clusters, a browser or LibreOffice (tag long)")
 	flag.IntVar(&o.count, "count", 1, "how often each test runs")
@@ -91,7 +88,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	env := append(os.Environ(), testserver.Environment(redis.URL, clickHouse.URL, programs)...)
 	if o.load {
-		stopLoad, err := startLoad()
+		stopLoad, err := startLoad(ctx)
 		if err != nil {
 			return err
 		}
@@ -121,14 +118,6 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	if o.count > 1 {
 		args = append(args, "-count", fmt.Sprint(o.count))
 	}
-	var raced, plain []string
-	for _, p := range packages {
-		if o.long || isConcurrent(p) {
-			raced = append(raced, p)
-		} else {
-			plain = append(plain, p)
-		}
-	}
 	goTest := func(cgo string, more ...string) error {
 		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
 		cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(env), "CGO_ENABLED="+cgo), os.Stdout, os.Stderr
@@ -137,10 +126,19 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 		return cmd.Run()
 	}
+	// Nothing shares what is compiled for the race detector, so it can do without a
+	// debugger's tables.
+	raced, plain := []string{"-race", "-gcflags=all=-dwarf=false"}, []string{}
+	for _, p := range packages {
+		if o.long || isConcurrent(p) {
+			raced = append(raced, p)
+		} else {
+			plain = append(plain, p)
+		}
+	}
 	var err error
-	if len(raced) > 0 {
-		// Nothing shares what is compiled here, so it can do without a debugger's tables.
-		err = goTest("1", append([]string{"-race", "-gcflags=all=-dwarf=false"}, raced...)...)
+	if len(raced) > 2 {
+		err = goTest("1", raced...)
 	}
 	if len(plain) > 0 && ctx.Err() == nil {
 		// Without cgo, as the programs are built: what they share is compiled once.
@@ -169,8 +167,7 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 			return nil, fmt.Errorf("git diff %s: %w", o.changed, err)
 		}
 		for name := range strings.Lines(string(diff)) {
-			dir := filepath.Dir(strings.TrimSpace(name))
-			dir = strings.TrimSuffix(dir, "/lua")
+			dir := strings.TrimSuffix(filepath.Dir(strings.TrimSpace(name)), "/lua")
 			if _, err := os.Stat(dir); err == nil && !slices.Contains(wanted, "./"+dir) {
 				wanted = append(wanted, "./"+dir)
 			}
@@ -195,39 +192,21 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-// burnVariable makes this program a process that only keeps a core busy.
-const burnVariable = "TESTS_BURN"
-
-func burn() {
-	parent := os.Getppid()
-	for os.Getppid() == parent {
-		for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
-		}
-	}
-	os.Exit(0)
-}
-
-// startLoad starts a busy process for every core.
-func startLoad() (stop func(), err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	var busy []*exec.Cmd
+// startLoad keeps every core busy until the load is stopped, or until this process ends.
+func startLoad(ctx context.Context) (stop func(), err error) {
+	var busy []*stack.Program
 	stop = func() {
-		for _, cmd := range busy {
-			_ = cmd.Process.Kill() // it ends with this process at the latest
-			_ = cmd.Wait()
+		for _, p := range busy {
+			p.Kill()
 		}
 	}
 	for range runtime.NumCPU() {
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), burnVariable+"=1", "GOMAXPROCS=1")
-		if err := cmd.Start(); err != nil {
+		p := &stack.Program{Name: "load", Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Log: os.DevNull}
+		if err := p.Start(ctx); err != nil {
 			stop()
 			return nil, err
 		}
-		busy = append(busy, cmd)
+		busy = append(busy, p)
 	}
 	return stop, nil
 }

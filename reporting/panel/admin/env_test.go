@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +288,38 @@ func searched(a *testenv.Answer, field string) string {
 	for _, form := range testenv.All(a.Tree(), "form") {
 		if testenv.Attribute(form, "role") == "search" {
 			return testenv.Fields(form).Get(field)
+		}
+	}
+	return ""
+}
+
+// Submit opens a page, fills in its form for the action, and sends it; see
+// testenv.Answer.Form.
+func (e *env) Submit(page, action string, changes ...string) *testenv.Answer {
+	e.T.Helper()
+	form := e.Page(page).Form(action, "", "")
+	for i := 0; i < len(changes); i += 2 {
+		form.Set(changes[i], changes[i+1])
+	}
+	return e.Post(action, form)
+}
+
+// Press opens a page and presses the button with the name and value.
+func (e *env) Press(page, action, name, value string) *testenv.Answer {
+	e.T.Helper()
+	return e.Post(action, e.Page(page).Form(action, name, value))
+}
+
+// faultOf is what stands beside a field that is marked as wrong; otherwise empty.
+func faultOf(a *testenv.Answer, field string) string {
+	a.T.Helper()
+	for _, n := range testenv.All(a.Tree(), "") {
+		if testenv.Attribute(n, "name") == field && slices.Contains([]string{"input", "textarea", "select"}, n.Data) {
+			beside := a.ByID(testenv.Attribute(n, "aria-describedby"))
+			if testenv.Attribute(n, "aria-invalid") != "true" || beside == nil {
+				return ""
+			}
+			return testenv.Words(beside)
 		}
 	}
 	return ""

@@ -42,8 +42,8 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 	}
 	for _, field := range []string{"fleet", "account"} {
 		a := e.Get("/stores?" + field + "=garbage&text=kept")
-		if a.Fault(field) == "" || searched(a, field) != "garbage" || searched(a, "text") != "kept" {
-			t.Errorf("%s: %q, %q, %q", field, a.Fault(field), searched(a, field), searched(a, "text"))
+		if faultOf(a, field) == "" || searched(a, field) != "garbage" || searched(a, "text") != "kept" {
+			t.Errorf("%s: %q, %q, %q", field, faultOf(a, field), searched(a, field), searched(a, "text"))
 		}
 	}
 	// What refreshes itself is refused as a whole: nobody would see why.

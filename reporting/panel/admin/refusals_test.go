@@ -76,7 +76,7 @@ func TestForms_SayWhatIsWrongAndKeepAllThatWasTyped(t *testing.T) {
 		}
 		form.Set(c.field, c.typed)
 		a := e.Post(c.page+c.action, form).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED")
-		if got := a.Fault(c.field); !strings.HasPrefix(got, c.fault) || (got == "") != (c.fault == "") {
+		if got := faultOf(a, c.field); !strings.HasPrefix(got, c.fault) || (got == "") != (c.fault == "") {
 			t.Errorf("%s%s: %s %q: %q, want %q", c.page, c.action, c.field, c.typed, got, c.fault)
 		}
 		for field := range form {

@@ -17,8 +17,8 @@ func TestPages_StaySmallWhateverIsPasted(t *testing.T) {
 	page := "/fleets/" + id.String()
 	for form, action := range map[string]string{page: page + "/coverage", "/fleets": "/fleets"} {
 		a := e.Submit(form, action, "coverage", jagged(19_000)+"}").Want(http.StatusUnprocessableEntity, "too long to be shown again")
-		if a.Fault("coverage") == "" || a.Value("coverage") != "" || len(a.Text) > largestPage {
-			t.Errorf("%s: %q, %d bytes", form, a.Fault("coverage"), len(a.Text))
+		if faultOf(a, "coverage") == "" || a.Value("coverage") != "" || len(a.Text) > largestPage {
+			t.Errorf("%s: %q, %d bytes", form, faultOf(a, "coverage"), len(a.Text))
 		}
 	}
 }
