@@ -149,14 +149,9 @@ func (l *core) openPipelines(connections int) error {
 	}
 	o := redis.DefaultBlockingAutoPipelineOptions()
 	o.FullDuplex, o.NumShards = true, connections
-	var pipeliner *redis.AutoPipeliner
-	var err error
-	switch client := l.rdb.(type) {
-	case *redis.Client:
-		pipeliner, err = client.AutoPipelineWithOptions(o)
-	case *redis.ClusterClient:
-		pipeliner, err = client.AutoPipelineWithOptions(o)
-	}
+	pipeliner, err := l.rdb.(interface {
+		AutoPipelineWithOptions(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
+	}).AutoPipelineWithOptions(o)
 	if err != nil {
 		return fmt.Errorf("pipelines: %w", err)
 	}
@@ -200,14 +195,15 @@ func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
 			return nil, fmt.Errorf("redis: %s holds no certificate in PEM form", f.CA)
 		}
 	}
-	if f.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
-			return nil, fmt.Errorf("redis: the client's certificate: %w", err)
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-			return &own, err
-		}
+	if f.Cert == "" {
+		return config, nil
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		return &own, err
+	}
+	if _, err := config.GetClientCertificate(nil); err != nil {
+		return nil, fmt.Errorf("redis: the client's certificate: %w", err)
 	}
 	return config, nil
 }

@@ -64,8 +64,8 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scripts: %w", err)
 	}
-	l := &library{scripts: make(map[string]script, len(files))}
 	texts := make(map[string]string, len(files))
+	var operations []string
 	for _, entry := range files {
 		text, err := luaFiles.ReadFile("lua/" + entry.Name())
 		if err != nil {
@@ -73,6 +73,9 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 		}
 		file := strings.TrimSuffix(entry.Name(), ".lua")
 		texts[file] = stripComments(cfg.editLua(file, string(text)))
+		if !slices.Contains(luaParts, file) {
+			operations = append(operations, file)
+		}
 	}
 	var b strings.Builder
 	for _, part := range luaParts {
@@ -82,19 +85,13 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	if cluster {
 		begin += "KEYS[#KEYS] = nil\n"
 	}
-	var operations []string
-	for _, entry := range files {
-		file := strings.TrimSuffix(entry.Name(), ".lua")
-		if slices.Contains(luaParts, file) {
-			continue
-		}
-		operations = append(operations, file)
+	for _, file := range operations {
 		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n%s%send}\n",
 			file, luaFlags[file], begin, texts[file])
 	}
 	sum := sha256.Sum256([]byte(b.String()))
 	digest := hex.EncodeToString(sum[:8])
-	l.name = libraryPrefix + digest
+	l := &library{name: libraryPrefix + digest, scripts: make(map[string]script, len(operations))}
 	l.source = "#!lua name=" + l.name + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
 	for _, file := range operations {
 		s := script{name: file + "_" + digest, arg: file + "_" + digest}
@@ -140,11 +137,10 @@ func (l *core) loadLibrary(ctx context.Context) error {
 
 // loadInto loads the library into one server and deletes unused ones: 150 kB each.
 func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
-	err := server.FunctionLoad(ctx, l.library.source).Err()
-	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
-		return nil
-	}
-	if err != nil {
+	if err := server.FunctionLoad(ctx, l.library.source).Err(); err != nil {
+		if strings.HasSuffix(err.Error(), "already exists") {
+			return nil
+		}
 		return err
 	}
 	if err := l.dropLibraries(ctx, server); err != nil {

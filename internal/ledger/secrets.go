@@ -9,8 +9,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 )
@@ -62,13 +65,7 @@ func packEarlier(all []EarlierSecret) string {
 
 // valid are those whose time is not over.
 func valid(all []EarlierSecret, now time.Time) []EarlierSecret {
-	var left []EarlierSecret
-	for _, one := range all {
-		if now.Before(one.Until) {
-			left = append(left, one)
-		}
-	}
-	return left
+	return slices.DeleteFunc(slices.Clone(all), func(one EarlierSecret) bool { return !now.Before(one.Until) })
 }
 
 // knows compares the SHA-256 of a client secret with the present one and the earlier
@@ -154,8 +151,8 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	for _, id := range ids {
 		for _, field := range []string{"secret", "old_secret", "previous"} {
 			n, err := l.resealField(ctx, id, field)
-			if failed := ctx.Err(); failed != nil {
-				return sealed, failed
+			if ctx.Err() != nil {
+				return sealed, ctx.Err()
 			}
 			if err != nil {
 				left = append(left, fmt.Sprintf("account %s: %v", id, err))
@@ -164,30 +161,29 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 		}
 	}
 	if len(left) > 0 {
-		return sealed, fmt.Errorf("%d webhook secrets were not sealed again: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
+		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
 	}
-	return sealed, nil
+	return sealed, err
 }
 
 // resealField seals the secrets of one field again and returns how many.
 func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
-		values, err := l.rdb.HMGet(ctx, key, field).Result()
+		before, err := l.rdb.HGet(ctx, key, field).Result()
+		if errors.Is(err, redis.Nil) || err == nil && before == "" {
+			return 0, nil
+		}
 		if err != nil {
 			return 0, failure(err)
 		}
-		before, _ := values[0].(string)
 		after, n, err := l.resealed(id, field, before)
 		if err != nil || n == 0 {
 			return 0, err
 		}
 		reply, err := l.runText(ctx, "reseal_secret", []string{key}, field, before, after)
-		if err != nil {
-			return 0, err
-		}
-		if reply == "written" {
-			return n, nil
+		if err != nil || reply == "written" {
+			return n, err
 		}
 	}
 	return 0, ErrConflict
@@ -196,27 +192,22 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 // resealed is a field's value with every secret sealed with the current key, and
 // how many were sealed with another.
 func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
-	if value == "" {
-		return "", 0, nil
-	}
 	all := []EarlierSecret{{Secret: value}}
 	if field == "previous" {
-		if all, err = parseEarlier(value); err != nil {
-			return "", 0, err
-		}
+		all, err = parseEarlier(value)
 	}
 	for i, one := range all {
-		if strings.HasPrefix(one.Secret, l.secrets.Current+":") {
+		if err != nil || strings.HasPrefix(one.Secret, l.secrets.Current+":") {
 			continue
 		}
-		secret, err := l.secrets.open(id[:], one.Secret)
-		if err != nil {
-			return "", 0, err
-		}
-		if all[i].Secret, err = l.secrets.seal(id[:], secret); err != nil {
-			return "", 0, err
+		var secret string
+		if secret, err = l.secrets.open(id[:], one.Secret); err == nil {
+			all[i].Secret, err = l.secrets.seal(id[:], secret)
 		}
 		n++
+	}
+	if err != nil {
+		return "", 0, err
 	}
 	if field == "previous" {
 		return packEarlier(all), n, nil

@@ -21,13 +21,12 @@ import (
 // nothing.
 type EndpointState string
 
-// The states. Failing: the last attempt failed; unreachable: an event was given
-// up after 24 hours; gone: it answered 410. A success makes it healthy.
+// The states; a success makes it healthy.
 const (
 	EndpointHealthy     EndpointState = "healthy"
-	EndpointFailing     EndpointState = "failing"
-	EndpointUnreachable EndpointState = "unreachable"
-	EndpointGone        EndpointState = "gone"
+	EndpointFailing     EndpointState = "failing"     // the last attempt failed
+	EndpointUnreachable EndpointState = "unreachable" // an event was given up after 24 hours
+	EndpointGone        EndpointState = "gone"        // it answered 410
 )
 
 // Severity ranks the states: 0 for healthy, 1 failing, 2 gone, 3 unreachable; -1
@@ -105,8 +104,12 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 	if values["url"] == "" {
 		return nil
 	}
+	receiver, err := l.decodeReceiver(account, values)
+	if err != nil && len(l.secrets.Keys) > 0 {
+		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
+	}
 	e := &WebhookEndpoint{
-		Account: account, Receiver: *l.shownReceiver(account, values),
+		Account: account, Receiver: *receiver,
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 		State:  EndpointState(values["state"]), StateSince: timeOf(number(values["since"])),
 		Backlog: c.waiting.Val() + c.retrying.Val() + c.leased.Val(),
@@ -120,18 +123,13 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 }
 
 // nextAttempt is when something may be sent next; zero when nothing waits.
-func (c endpointReads) nextAttempt(now, held time.Time) time.Time {
-	var next time.Time
-	retry := c.retry.Val()
-	switch {
-	case c.waiting.Val() > 0:
+func (c endpointReads) nextAttempt(now, held time.Time) (next time.Time) {
+	if c.waiting.Val() > 0 {
 		next = now
-	case len(retry) > 0:
+	} else if retry := c.retry.Val(); len(retry) > 0 {
 		next = time.UnixMilli(int64(retry[0].Score))
-	default:
-		return next
 	}
-	if held.After(next) {
+	if !next.IsZero() && held.After(next) {
 		return held
 	}
 	return next
@@ -317,54 +315,33 @@ func (c *receivers) learn(l *core, account delivery.AccountID, values map[string
 		c.last = make(map[delivery.AccountID]*Receiver)
 	}
 	delete(c.last, account)
-	if err == nil {
-		c.last[account] = r
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	c.last[account] = r
+	return r, nil
 }
 
+// decodeReceiver reads a receiver with the secrets that still sign. When they cannot be
+// opened they are empty, and that is an error.
 func (l *core) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
 	if r.URL == "" {
 		return r, nil
 	}
-	var err error
-	if r.Secret, err = l.secrets.open(account[:], values["secret"]); err != nil {
-		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
-	}
-	if r.Earlier, err = l.earlierSecrets(values); err != nil {
-		return nil, fmt.Errorf("webhook of account %s: %w", account, err)
-	}
-	for i, one := range r.Earlier {
-		if r.Earlier[i].Secret, err = l.secrets.open(account[:], one.Secret); err != nil {
-			return nil, fmt.Errorf("webhook of account %s: %w", account, err)
+	earlier, err := storedEarlier(values)
+	all := append([]EarlierSecret{{Secret: values["secret"]}}, valid(earlier, l.now())...)
+	for i := range all {
+		sealed := all[i].Secret
+		if all[i].Secret = ""; err == nil {
+			all[i].Secret, err = l.secrets.open(account[:], sealed)
 		}
+	}
+	r.Secret, r.Earlier = all[0].Secret, all[1:]
+	if err != nil {
+		return r, fmt.Errorf("webhook of account %s: %w", account, err)
 	}
 	return r, nil
-}
-
-// earlierSecrets are the sealed ones that still sign.
-func (l *core) earlierSecrets(values map[string]string) ([]EarlierSecret, error) {
-	all, err := storedEarlier(values)
-	return valid(all, l.now()), err
-}
-
-// shownReceiver is a receiver for operators: its secrets are empty without keys,
-// and where they cannot be opened.
-func (l *core) shownReceiver(account delivery.AccountID, values map[string]string) *Receiver {
-	if len(l.secrets.Keys) > 0 {
-		r, err := l.decodeReceiver(account, values)
-		if err == nil {
-			return r
-		}
-		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
-	}
-	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
-	r.Earlier, _ = l.earlierSecrets(values) // what cannot be read is not shown
-	for i := range r.Earlier {
-		r.Earlier[i].Secret = ""
-	}
-	return r
 }
 
 // readGate reads the circuit breaker's state; lua/gate.lua writes it.
