@@ -10,8 +10,7 @@ import (
 	"github.com/tidwall/geojson/geometry"
 )
 
-// Limits of a coverage area: it is held by every gateway and asked for every
-// order.
+// Every gateway holds the area, and asks it for every order.
 const (
 	maxCoverageBytes    = 1 << 20
 	maxCoverageVertices = 20_000
@@ -20,18 +19,16 @@ const (
 // minRingPositions is RFC 7946's least for a linear ring.
 const minRingPositions = 4
 
-// Coverage is the area that a fleet serves: a GeoJSON Polygon or MultiPolygon with
-// its holes (RFC 7946). Immutable.
+// Coverage is a fleet's area: a GeoJSON (Multi)Polygon with holes (RFC 7946). Immutable.
 type Coverage struct {
 	polygons []*geometry.Poly
 	bounds   geometry.Rect
 	json     []byte
 }
 
-// ParseCoverage reads a GeoJSON Polygon or MultiPolygon of at most 1,048,576 bytes
-// and 20,000 vertices. Every ring is closed and has at least 4 positions of
-// [longitude, latitude] within ±180 and ±90. The error's text continues the field's
-// name.
+// ParseCoverage reads a GeoJSON Polygon or MultiPolygon of at most 1,048,576 bytes and
+// 20,000 vertices [longitude, latitude] in closed rings. The error's text continues the
+// field's name.
 func ParseCoverage(geojson []byte) (*Coverage, error) {
 	if len(geojson) > maxCoverageBytes {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
@@ -66,8 +63,7 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 	return c, nil
 }
 
-// Contains reports whether the fleet serves the point. Borders, those of holes too,
-// belong to the area.
+// Contains reports whether the fleet serves the point, on a border too.
 func (c *Coverage) Contains(p Point) bool {
 	at := geometry.Point{X: p.Longitude, Y: p.Latitude}
 	if !c.bounds.ContainsPoint(at) {
@@ -76,8 +72,7 @@ func (c *Coverage) Contains(p Point) bool {
 	return slices.ContainsFunc(c.polygons, func(polygon *geometry.Poly) bool { return polygon.ContainsPoint(at) })
 }
 
-// ReachesTurkey reports whether a corner of the area is in Turkey, or a point of
-// Turkey's outline is in the area.
+// ReachesTurkey reports whether a corner of either outline is in the other.
 func (c *Coverage) ReachesTurkey() bool {
 	corner := func(rings [][]Point, in func(Point) bool) bool {
 		return slices.ContainsFunc(rings, func(ring []Point) bool { return slices.ContainsFunc(ring, in) })
@@ -109,8 +104,7 @@ func (c *Coverage) Bounds() (southWest, northEast Point) {
 // position is [longitude, latitude, ...]. The pointers tell null from 0.
 type position []*float64
 
-// decodeCoverage reads either type as a list of polygons. It decodes into a map
-// because a struct would match "Type" as "type", which drawing programs do not.
+// decodeCoverage decodes into a map because a struct would match "Type" as "type".
 func decodeCoverage(geojson []byte) ([][][]position, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(geojson, &members); err != nil {

@@ -111,8 +111,7 @@ type FieldError struct {
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is how long to wait; zero when waiting does not help. Answers
-	// round it up to whole seconds.
+	// RetryAfter is how long to wait, whole seconds in answers; zero: it does not help.
 	RetryAfter time.Duration
 	// Fields are all faults of a body, the one that decided the code first.
 	Fields []FieldError
@@ -120,8 +119,7 @@ type Error struct {
 	OrderID OrderID
 	// Status is set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED.
 	Status Status
-	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING of a registered
-	// store.
+	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING, if there is one.
 	Store StoreState
 	// Courier is set for JOB_TAKEN: the abbreviated name of who has the job.
 	Courier string
@@ -143,6 +141,5 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// ErrUnavailable marks a failure of Redis, as unavailable, out of memory or
-// read-only. It answers 503 SERVICE_UNAVAILABLE.
+// ErrUnavailable marks a failure of Redis. It answers 503 SERVICE_UNAVAILABLE.
 var ErrUnavailable = errors.New("the ledger is unavailable")

@@ -72,8 +72,7 @@ type Digest = [OrderDigestSize]byte
 //	byte 10-15  digest[6:12]
 type OrderID [16]byte
 
-// OrderDigest is the 96 bits that name an account's external order id, or
-// idempotency key, within the ledger.
+// OrderDigest names an account's external order id, or idempotency key, in the ledger.
 func OrderDigest(account AccountID, externalID string) Digest {
 	var buf [16 + 256]byte
 	sum := sha256.Sum256(append(append(buf[:0], account[:]...), externalID...))
@@ -111,8 +110,7 @@ func (id OrderID) Digest() (d Digest) {
 // AppendText appends the canonical UUID form to dst.
 func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
 
-// ParseOrderID reads the canonical UUID form. Callers answer an error like an
-// unknown order (design section 9).
+// ParseOrderID reads the canonical form; an error is answered like an unknown order.
 func ParseOrderID(s string) (OrderID, error) {
 	raw, err := parseUUID(s)
 	if err != nil {

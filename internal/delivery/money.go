@@ -16,17 +16,15 @@ const maxMoneyDigits = 7
 
 var errMoney = errors.New("must be a number from 0 to 9999999.99 with at most two decimals")
 
-// Money is an exact amount of Turkish lira (design section 8). The zero value is
-// "not given", which differs from 0.
+// Money is exact Turkish lira. The zero value is "not given", which differs from 0.
 type Money struct {
 	Minor int64 // kuruş, 0 to MaxMoneyMinor
 	Set   bool
 }
 
-// ParseMoney reads a JSON number from 0 to 9,999,999.99 with at most two decimals
-// by value: 12.500 and 1e2 are valid, 12.501 is not (design section 8). The error's
-// text continues the field's name. Package decimal would spend time on every digit
-// of a very long number.
+// ParseMoney reads a JSON number from 0 to 9,999,999.99 by value: 12.500 and 1e2 are
+// valid, 12.501 is not (design section 8). The error's text continues the field's name.
+// Package decimal would spend time on every digit.
 func ParseMoney(literal string) (Money, error) {
 	mantissa, exponent, err := literal, int64(0), error(nil)
 	if i := max(strings.IndexByte(literal, 'e'), strings.IndexByte(literal, 'E')); i >= 0 {
@@ -82,10 +80,9 @@ const phoneDigits = 10
 
 var errPhone = errors.New("must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets")
 
-// NormalizePhone reads an optional +90, an optional 0, then exactly 10 ASCII digits
-// of which the first is not 0, and returns those 10 (design section 9). Surrounding
-// white space is ignored; separators are refused, because one may stand for a
-// missing digit. The error's text continues the field's name.
+// NormalizePhone reads an optional +90, an optional 0, and returns the 10 ASCII digits
+// that follow, the first not 0 (design section 9). Separators are refused: one may stand
+// for a missing digit. The error's text continues the field's name.
 func NormalizePhone(s string) (string, error) {
 	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "+90"), "0")
 	if len(s) != phoneDigits || s[0] == '0' || !isDigits(s) {

@@ -46,8 +46,7 @@ func (r FailureReason) LegalFrom(s Status) bool {
 const failureNames = "NoCourierFound, TimedOut, CourierIncident, StoreClosed, PackageNotReady, PackageDamaged, AddressNotFound, " +
 	"CustomerUnreachable, CustomerRefused, PaymentRefused or Other"
 
-// ParseFailureReason reads a reason's name, case-sensitively. The error's text
-// continues the field's name.
+// ParseFailureReason reads a name. The error's text continues the field's name.
 func ParseFailureReason(name string) (FailureReason, error) {
 	for s := range failures {
 		if reason := FailureReason(name); reason.LegalFrom(s) {
@@ -129,8 +128,7 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 	return Decision{Action: Move, Changes: changes}
 }
 
-// reported begins a Change with the update's data, and the order's where it has
-// none.
+// reported begins a Change with the update's data, or else the order's.
 func (o *Order) reported(u Update, now time.Time) Change {
 	at := u.At
 	if at.After(now) {
@@ -156,28 +154,24 @@ func (o *Order) change(at time.Time) Change {
 	return Change{At: at, Courier: o.Courier, Location: o.Location}
 }
 
-// LateDelivery reports whether an update says Delivered of an order that has ended
-// otherwise. It is refused, and listed for finance because cash may have been
-// collected (design section 6).
+// LateDelivery reports a Delivered of an order that has ended otherwise. It is refused,
+// and listed for finance: cash may have been collected (design section 6).
 func LateDelivery(o *Order, u Update) bool {
 	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
 }
 
 // How long an order may wait (design section 6).
 const (
-	// SearchTimeout is how long a courier is searched, from when one should set
-	// off.
+	// SearchTimeout is how long a courier is searched, from when one should set off.
 	SearchTimeout = 15 * time.Minute
 	// Lifetime is an order's longest life (spec: "under an hour") from readyAt.
 	Lifetime = 55 * time.Minute
-	// CourierSilence is how long a courier's last report delays the end of
-	// Lifetime.
+	// CourierSilence is how long a courier's report delays the end of Lifetime.
 	CourierSilence = 15 * time.Minute
 )
 
-// DecideTimeout ends an order that has waited too long (design section 6):
-// NoCourierFound while Searching, TimedOut afterwards. next is when to look again;
-// zero for a terminal order. The order must have no undecided update.
+// DecideTimeout ends an order without undecided updates that has waited too long (design
+// section 6). next is when to look again; zero for a terminal order.
 func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.Time) {
 	reason, at := o.timeout()
 	if at.IsZero() || now.Before(at) {

@@ -5,10 +5,9 @@ import (
 	"unicode"
 )
 
-// AbbreviateName shortens the surname, the last word, to its initial (spec,
-// "Delivery rules" 6): "Mehmet Yılmaz" becomes "Mehmet Y.". White space is
-// collapsed, the initial is upper-cased as in Turkish, and a single word stays.
-// Idempotent.
+// AbbreviateName shortens the last of several words to its initial, in upper case as in
+// Turkish (spec, "Delivery rules" 6): "Mehmet Yılmaz" becomes "Mehmet Y.". It collapses
+// white space. Idempotent.
 func AbbreviateName(full string) string {
 	words := strings.Fields(full)
 	if len(words) < 2 {
@@ -19,8 +18,7 @@ func AbbreviateName(full string) string {
 	return strings.Join(words, " ")
 }
 
-// initial is the first letter of a word in upper case with its combining marks;
-// without a letter the first character.
+// initial is a word's first letter, or character, in upper case with combining marks.
 func initial(word string) string {
 	runes := []rune(word)
 	start := 0
@@ -41,9 +39,8 @@ func initial(word string) string {
 // combiningDot is left of an İ that was lower-cased as in English.
 const combiningDot = '\u0307'
 
-// FoldName makes names alike that differ in case only, for searching and sorting.
-// İ, i, I and ı are one letter, because people type whichever their keyboard has.
-// Other letters stay: ş is not s. Invalid UTF-8 becomes U+FFFD. Idempotent.
+// FoldName makes names alike that differ in case only, with İ, i, I and ı as one letter,
+// which people type alike; ş is not s. Invalid UTF-8 becomes U+FFFD. Idempotent.
 func FoldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {

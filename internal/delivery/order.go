@@ -6,8 +6,7 @@ package delivery
 
 import "time"
 
-// OrderDraft is what a vendor asks for, checked by OrderRequest.Check (spec, "Order
-// (creation request)").
+// OrderDraft is what a vendor asks for, checked by OrderRequest.Check.
 type OrderDraft struct {
 	ExternalStoreID string
 	ExternalOrderID string
@@ -18,8 +17,7 @@ type OrderDraft struct {
 	PackageNote     string
 	OrderAmount     Money // unset when not given
 	Payment         Payment
-	// Warned: the answer to the creation has PaymentWarnings. Orders of earlier
-	// releases have none.
+	// Warned: its answer had PaymentWarnings, which earlier releases did not give.
 	Warned bool
 }
 
@@ -51,8 +49,7 @@ type Point struct {
 	Longitude float64 `json:"longitude"`
 }
 
-// FleetTerms is what an order keeps of its fleet, so that a replayed creation
-// answers the same bytes.
+// FleetTerms is what a replayed creation answers of the fleet.
 type FleetTerms struct {
 	ID              FleetID
 	Name            string
@@ -77,8 +74,7 @@ type Order struct {
 	// Reported is the most advanced forward status that a courier has reported,
 	// committed or not. A reported pickup beats a cancellation (design section 6).
 	Reported Status
-	// Accepted is the courier whose accept the fleet was last confirmed, committed
-	// or not; may be zero.
+	// Accepted is the courier whose accept was last confirmed to the fleet, or zero.
 	Accepted Courier
 	// LastCourierUpdate is when the fleet last reported; zero: never.
 	LastCourierUpdate time.Time
@@ -123,15 +119,13 @@ func (l Location) IsZero() bool { return l.At.IsZero() }
 // Sequence is the low half of a version: 1 at creation, one more per change.
 func Sequence(version uint64) uint32 { return uint32(version) }
 
-// EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes) (design
-// section 9).
+// EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes).
 func (o *Order) EstimatedPickup() time.Time {
 	return later(o.ReadyAt, o.CreatedAt.Add(time.Duration(o.Fleet.PickupMinutes)*time.Minute))
 }
 
-// EstimatedDropoff is the courier's own estimate as of the version, or else the
-// actual or estimated pickup plus the fleet's delivery minutes; zero while no
-// courier is assigned.
+// EstimatedDropoff is the courier's estimate as of the version, or the pickup plus the
+// fleet's delivery minutes; zero while no courier is assigned.
 func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	var pickup, given time.Time
 	assigned := false
@@ -155,8 +149,7 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	return pickup.Add(time.Duration(o.Fleet.DeliveryMinutes) * time.Minute)
 }
 
-// At is the change that made the version; false for the creation and beyond the
-// history.
+// At is the change that made the version; false for the creation and later ones.
 func (o *Order) At(version uint64) (Change, bool) {
 	i := int(Sequence(version)) - 2
 	if i < 0 || i >= len(o.Changes) {
@@ -173,8 +166,7 @@ func (o *Order) UpdatedAt() time.Time {
 	return o.CreatedAt
 }
 
-// PaymentWarning is something in an accepted order's payment that finance has to
-// check.
+// PaymentWarning is what finance has to check of an accepted order.
 type PaymentWarning struct {
 	Kind    string // as the report exceptions names it
 	Field   string

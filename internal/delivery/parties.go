@@ -19,8 +19,7 @@ type Store struct {
 	// zero: not migrating. Only an Active store has one.
 	ClosingDate time.Time
 	UpdatedAt   time.Time
-	// Revision counts the stored changes; a writer that read another revision
-	// is told so and decides again.
+	// Revision counts the stored changes; a writer that read another one decides again.
 	Revision uint64
 }
 
@@ -31,11 +30,9 @@ type Account struct {
 	Suspended bool
 	Limits    Limits
 	CreatedAt time.Time
-	// ExcessSince is when sustained excess of the limits began (spec, "Limits",
-	// rule 3); zero: none.
+	// ExcessSince is when sustained excess began (spec, "Limits", rule 3); zero: none.
 	ExcessSince time.Time
-	// EarlierSecrets is until when earlier client secrets work, expired ones
-	// included.
+	// EarlierSecrets is until when earlier client secrets work, or worked.
 	EarlierSecrets []time.Time
 	// Revision counts the stored changes, like a store's.
 	Revision uint64
@@ -62,10 +59,8 @@ type Limits struct {
 	Token       EndpointLimit `json:"token"`
 }
 
-// DefaultLimits are the spec's figures. OrderStatus is the account's window of GET
-// /orders/{id}, see PollInterval for the one per order. Stores is a bucket of
-// Burst.Count refilled at Sustained.Count per Sustained.Seconds, plus the exact
-// window Burst.
+// DefaultLimits are the spec's figures. Stores is a bucket of Burst.Count refilled at
+// Sustained.Count per Sustained.Seconds, plus the exact window Burst.
 func DefaultLimits() Limits {
 	return Limits{
 		Orders:      EndpointLimit{Sustained: Window{600, 60}, Burst: Window{120, 10}},
@@ -76,12 +71,10 @@ func DefaultLimits() Limits {
 	}
 }
 
-// PollInterval is the least time between reads of one order (spec, "Limits", rule
-// 1).
+// PollInterval is the least time between reads of one order.
 const PollInterval = 10 * time.Second
 
-// Ranges of a configured window, chosen so that every figure fits its place in
-// the ledger's windows.
+// Ranges of a configured window, whose figures fit the ledger's windows.
 const (
 	MaxWindowCount   = 1_000_000
 	MaxWindowSeconds = 86_400
@@ -103,8 +96,7 @@ type Fleet struct {
 	Disabled bool
 	// RequestsPerSecond bounds the fleet's requests on the average, over all gateways.
 	RequestsPerSecond int
-	// Couriers is how many couriers the fleet has; -1: unknown, which counts as
-	// available.
+	// Couriers is how many couriers the fleet has; -1, unknown, is available.
 	Couriers int
 	Coverage *Coverage
 }

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxReadyAtLead is how far ahead readyAt may be, inclusively (spec, "Order
-// (creation request)").
+// MaxReadyAtLead is how far ahead readyAt may be, inclusively.
 const MaxReadyAtLead = 4 * time.Hour
 
 // OrderRequest is the unchecked body of POST /orders.
@@ -34,17 +33,14 @@ type OrderRequest struct {
 	// Sandbox makes a packageNote that begins like a trigger, and is none, a fault.
 	Sandbox bool
 
-	// WrongType names the fields whose JSON type was wrong, "recipient",
-	// "dropoff" and "payment" included when they are no objects, with a
-	// message such as "must be a string".
+	// WrongType names the fields, and objects, of the wrong JSON type, with a message
+	// such as "must be a string".
 	WrongType []FieldError
 }
 
-// Check applies every rule that needs no ledger (spec, "Order (creation request)"
-// and "Errors"; design section 9). Faults count in the order recipient.name,
-// recipient.phone, dropoff.text, coordinates, readyAt, then the other fields; see
-// Faults. A readyAt that is absent or past becomes now. The error is always a
-// *Error.
+// Check applies every rule that needs no ledger (spec, "Order (creation request)" and
+// "Errors"; design section 9), in the order of the Faults. A readyAt that is absent or
+// past becomes now. The error is always a *Error.
 func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 	f := Faults{WrongType: r.WrongType}
 	var d OrderDraft
@@ -124,12 +120,10 @@ type StoreFields struct {
 	Fleet     FleetID // zero when none is chosen
 }
 
-// Check applies every rule that needs no ledger and merges with the existing store
-// (spec, "Store"; design section 9). Without one, all fields but fleetId are
-// required; with one, absent fields keep what is stored, and latitude and longitude
-// come together or not at all. A Deactivated store registers again without its
-// fleet. Faults count in the order name, phone, address.text, coordinates,
-// taxNumber, fleetId. The error is always a *Error.
+// Check applies every rule that needs no ledger and merges with the existing store (spec,
+// "Store"; design section 9). Absent fields keep what is stored, latitude and longitude
+// together; without a store all but fleetId are required. A Deactivated store registers
+// again without its fleet. The error is always a *Error.
 func (r *StoreRequest) Check(existing *Store) (StoreFields, error) {
 	first := existing == nil
 	f := Faults{WrongType: r.WrongType}
@@ -183,10 +177,9 @@ func (f *Faults) fleetID(field string, t Text) FleetID {
 	return fleet
 }
 
-// CheckExternalStoreID checks the path parameter of PUT /stores/{externalStoreId}:
-// 1 to 64 code points without control characters and surrounding white space, which
-// an order's externalStoreId could never name. The error is a *Error
-// VALIDATION_FAILED.
+// CheckExternalStoreID checks the path parameter: 1 to 64 code points without control
+// characters and surrounding white space, which an order could not name. The error is a
+// *Error VALIDATION_FAILED.
 func CheckExternalStoreID(s string) error {
 	const field = "externalStoreId"
 	var f Faults
@@ -201,8 +194,7 @@ func CheckExternalStoreID(s string) error {
 	return f.Err()
 }
 
-// CancelRequest is the unchecked body of POST /orders/{orderId}/cancel; zero
-// without one.
+// CancelRequest is the unchecked body of a cancellation; zero without one.
 type CancelRequest struct {
 	Reason Text `json:"reason"`
 	Note   Text `json:"note"`
@@ -211,8 +203,7 @@ type CancelRequest struct {
 	WrongType []FieldError
 }
 
-// Check accepts one of the five reasons or none, and a note of up to 256 code
-// points (design section 9). The error is a *Error VALIDATION_FAILED.
+// Check accepts a reason or none, and a note. The error is a *Error VALIDATION_FAILED.
 func (r *CancelRequest) Check() (CancelReason, string, error) {
 	f := Faults{WrongType: r.WrongType}
 	var reason CancelReason
@@ -230,8 +221,7 @@ func (r *CancelRequest) Check() (CancelReason, string, error) {
 	return reason, note, nil
 }
 
-// CheckIdempotencyKey checks a header's key: 1 to 255 visible ASCII characters,
-// 0x21 to 0x7e (design section 9). The error is a *Error VALIDATION_FAILED.
+// CheckIdempotencyKey checks a header's key. The error is a *Error VALIDATION_FAILED.
 func CheckIdempotencyKey(header string, key []byte) error {
 	ok := len(key) >= 1 && len(key) <= maxIdempotencyKey
 	for _, c := range key {

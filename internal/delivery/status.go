@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Status is the state of an order (spec, "Order states"), in the order of progress.
-// The numbers are stored; never renumber them.
+// Status is the state of an order, in the order of progress. The numbers are stored.
 type Status uint8
 
 // The eight states. Delivered, Failed and Cancelled are terminal.
@@ -56,8 +55,7 @@ func (s Status) Terminal() bool { return s >= Delivered }
 // Cancellable reports whether a vendor may still cancel: before pickup.
 func (s Status) Cancellable() bool { return s >= Searching && s <= PickingUp }
 
-// StoreState is the state of a store (spec, "Store states"; Deactivated is
-// design section 6).
+// StoreState is the state of a store (spec, "Store states").
 type StoreState uint8
 
 // The states of a store. The numbers are stored; never renumber them.
@@ -81,8 +79,7 @@ func ParseStoreState(name string) (StoreState, error) {
 // FailureReason says why an order Failed (design section 6).
 type FailureReason string
 
-// The reasons. NoCourierFound and TimedOut are also given by the service
-// itself; Other is legal from any state that is not terminal.
+// The reasons. The service itself gives NoCourierFound and TimedOut, too.
 const (
 	NoCourierFound      FailureReason = "NoCourierFound"
 	TimedOut            FailureReason = "TimedOut"
@@ -123,8 +120,7 @@ func ParsePaymentType(name string) (PaymentType, error) {
 	return parseName[PaymentType](name, paymentNames, "a payment type")
 }
 
-// CancelReason is the vendor's optional reason for a cancellation (design section
-// 9).
+// CancelReason is the vendor's optional reason for a cancellation.
 type CancelReason string
 
 // The reasons a vendor may give.

@@ -2,10 +2,9 @@ package delivery
 
 import "time"
 
-// The moves of a store (spec, "Store states"; design section 6) that are not a
-// vendor's PUT. Each changes s in place and never its Revision: the caller
-// writes s with the notice that goes with the move, and reads and decides
-// again when somebody else wrote in between.
+// The moves of a store (spec, "Store states"; design section 6) besides a vendor's PUT.
+// Each changes s in place and not its Revision: the caller writes s with the move's
+// notice, and decides again after a conflict.
 
 // ConfirmStore accepts the store for its fleet: it becomes Active.
 // STORE_NOT_PENDING unless it awaits the fleet's approval.
@@ -17,8 +16,7 @@ func ConfirmStore(s *Store, now time.Time) error {
 	return nil
 }
 
-// RejectStore returns the store to AwaitingFleet. STORE_NOT_PENDING unless it
-// awaits the fleet's approval.
+// RejectStore returns a store to AwaitingFleet. STORE_NOT_PENDING as ConfirmStore.
 func RejectStore(s *Store, now time.Time) error {
 	if err := pending(s); err != nil {
 		return err
@@ -27,8 +25,7 @@ func RejectStore(s *Store, now time.Time) error {
 	return nil
 }
 
-// MigrateStore sets the local day after which the store closes, because the branch
-// becomes a partner of the service (see ClosingOver). A second call moves the day.
+// MigrateStore sets or moves the local day after which the store closes (ClosingOver).
 // STORE_NOT_CONFIGURED unless Active, VALIDATION_FAILED for a day before today.
 func MigrateStore(s *Store, closing, now time.Time) error {
 	if s.State != Active {

@@ -22,11 +22,9 @@ const timeLayout = "2006-01-02T15:04:05.000-07:00"
 
 var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00")
 
-// ParseTime reads an ISO 8601 time: date, "T", hours and minutes, then optionally
-// seconds, a fraction of up to nine digits, and an offset ("Z", +03:00, +0300 or
-// +03). Without one it is local time, +03:00 (spec, "Order (creation request)").
-// Years run from 2000 to 2100. The result is in Istanbul. The error's text
-// continues the field's name.
+// ParseTime reads an ISO 8601 time: date, "T", hours and minutes, optionally seconds, up
+// to nine digits of a fraction, and an offset ("Z", +03:00, +0300 or +03), else +03:00.
+// Years run from 2000 to 2100. The error's text continues the field's name.
 func ParseTime(s string) (time.Time, error) {
 	clock, zone := s, ""
 	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
@@ -48,8 +46,7 @@ func ParseTime(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, errTime
 	}
-	// Package time takes hours of one digit, fractions of any length and offsets of
-	// 24 hours and 60 minutes.
+	// Package time takes shorter hours, longer fractions and larger offsets.
 	_, offset := at.Zone()
 	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") || at.Year() < minYear || at.Year() > maxYear ||
 		offset <= -maxOffset || offset >= maxOffset || len(zone) > 3 && zone[len(zone)-2] == '6' {
@@ -58,8 +55,7 @@ func ParseTime(s string) (time.Time, error) {
 	return at.In(Istanbul), nil
 }
 
-// AppendTime appends the time as answers have it, "2026-11-21T12:30:00.000+03:00".
-// It does not allocate.
+// AppendTime appends "2026-11-21T12:30:00.000+03:00" without allocating.
 func AppendTime(dst []byte, t time.Time) []byte {
 	return t.In(Istanbul).AppendFormat(dst, timeLayout)
 }
@@ -69,8 +65,7 @@ func FormatTime(t time.Time) string {
 	return string(AppendTime(make([]byte, 0, len(timeLayout)), t))
 }
 
-// ReadAs ends the message about a refused time with how it was read; a common fault
-// is a Z behind local time.
+// ReadAs ends a message with how a time was read; local times often end in Z.
 func ReadAs(given string, at time.Time) string {
 	if strings.HasSuffix(given, "Z") {
 		return "; it is read as " + FormatTime(at) + ", a local time has no Z"

@@ -12,19 +12,17 @@ import (
 	"time"
 )
 
-// TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl";
-// design section 9). A token is not stored: it is the order id, a truncated
-// HMAC-SHA256 and the name of the key (kid), in base64url.
+// TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl"; design
+// section 9): the order id, a truncated HMAC-SHA256 and the name of the key (kid), in
+// base64url. None is stored.
 //
-// A replayed creation must answer the same bytes, also after a rotation. So the day
-// of creation, which the order id carries, chooses the key: a kid may end in the
-// UTC day from which its key signs ("t2-20261201"), else it signs from the
-// beginning of time, and the latest key that had begun on the day signs.
+// A replayed creation must answer the same bytes. So the order's day of creation
+// chooses the key: the latest that had begun. A kid may end in the UTC day from which
+// its key signs ("t2-20261201"); without one it signs from the beginning of time.
 //
-// To rotate, add a key with a future day to every gateway and panel before that
-// day, and keep the old one as long as its links may be opened. A key that leaked
-// is replaced by one without a day: replays of earlier creations then carry another
-// link, which opens too.
+// To rotate, add a key with a future day to every gateway and panel before that day,
+// and keep the old one as long as its links may be opened. A key that leaked is
+// replaced by one without a day: replays then carry another link, which opens too.
 type TrackingKeys struct {
 	// Current signs for orders created before the day of every key.
 	Current string
@@ -53,12 +51,10 @@ func (k TrackingKeys) Check() error {
 	return nil
 }
 
-// Token is the order's tracking token. Adding a key with a later day does not
-// change it.
+// Token is the order's token. A key with a later day does not change it.
 func (k TrackingKeys) Token(id OrderID) string { return string(k.Signer().AppendToken(nil, id)) }
 
-// Parse is the order of a token. An altered token, or one of an unknown key, is an
-// error.
+// Parse is the order of an unaltered token of a known key.
 func (k TrackingKeys) Parse(token string) (OrderID, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil && len(raw) > len(OrderID{})+trackingMACSize {
@@ -133,8 +129,7 @@ type trackingWork struct {
 
 func newTrackingWork(key []byte) *trackingWork { return &trackingWork{mac: hmac.New(sha256.New, key)} }
 
-// appendToken covers the token's purpose with the MAC, too, so that a key used
-// elsewhere by mistake signs no token.
+// appendToken covers the purpose, too: a key used elsewhere by mistake signs no token.
 func (w *trackingWork) appendToken(dst []byte, id OrderID, kid string) []byte {
 	w.message = append(append(append(w.message[:0], "tracking\x00"...), id[:]...), kid...)
 	w.mac.Reset()

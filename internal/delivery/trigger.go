@@ -27,8 +27,7 @@ const (
 	TriggerReorder          TriggerKind = "SIM:REORDER"           // every second event is overtaken
 )
 
-// Trigger is the word at the beginning of a packageNote that makes a sandbox
-// behave (design section 9). Production knows none.
+// Trigger is a packageNote's first word that makes a sandbox behave (design section 9).
 type Trigger struct {
 	Kind TriggerKind
 	Fail FailureReason // of TriggerFail
@@ -40,9 +39,8 @@ var errTrigger = errors.New("begins with SIM:, which a sandbox reads as one of S
 	"SIM:NO_COURIER, SIM:DUPLICATE, SIM:REORDER, SIM:HOLD= with Searching, Assigned, PickingUp, PickedUp or Delivering, and " +
 	"SIM:FAIL= with " + failureNames + ", exactly so and up to a space")
 
-// ParseTrigger reads the first word of a note, up to white space. A word that
-// begins with SIM: in whatever case, and is no trigger exactly as it is written
-// here, is an error that lists them; any other is a note without a trigger.
+// ParseTrigger reads the first word of a note. One that begins with SIM:, in whatever
+// case, and is no trigger as it is written here is an error that lists them.
 func ParseTrigger(note string) (Trigger, error) {
 	word := note
 	if end := strings.IndexFunc(note, unicode.IsSpace); end >= 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/tidwall/geojson/geometry"
 )
 
-// turkeyTolerance is how far outside the simplified outline a point may lie, in
-// metres: no address on Turkish land may be refused (design section 9).
+// turkeyTolerance is in metres: no address on Turkish land may be refused.
 const turkeyTolerance = 1000.0
 
 //go:embed turkey.geojson
@@ -23,9 +22,8 @@ var turkey = func() *Coverage {
 	return outline
 }()
 
-// InTurkey reports whether a point is inside the outline of Turkey or within 1,000
-// m of it. Points at sea between the islands pass here and fail the fleet's
-// coverage.
+// InTurkey reports whether a point is inside the outline or within 1,000 m of it. Those
+// at sea fail the fleet's coverage.
 func InTurkey(p Point) bool {
 	if turkey.Contains(p) {
 		return true
@@ -50,8 +48,7 @@ func InTurkey(p Point) bool {
 // TurkeyOutline returns a copy of the outline's closed rings.
 func TurkeyOutline() [][]Point { return turkey.outline() }
 
-// distance is metres from p to the segment, on the plane of the WGS 84 ellipsoid at
-// p, where a kilometre is right to about 10 cm.
+// distance is metres on the plane of the WGS 84 ellipsoid at p, right to 10 cm in 1 km.
 func distance(s geometry.Segment, p Point) float64 {
 	perLatitude, perLongitude := metresPerDegree(p.Latitude)
 	ax, ay := (s.A.X-p.Longitude)*perLongitude, (s.A.Y-p.Latitude)*perLatitude

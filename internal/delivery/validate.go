@@ -15,16 +15,14 @@ type Text struct {
 	Set   bool
 }
 
-// Number is a number of a request as its literal, so that no amount passes through
-// a float.
+// Number is a number's literal, so that no amount passes through a float.
 type Number struct {
 	Literal string
 	Set     bool
 }
 
-// Faults collects what is wrong with a request. The first fault of a field counts,
-// and the first of all decides the code (design section 9). The zero value is
-// empty.
+// Faults collects what is wrong with a request: the first of each field, and the first of
+// all decides the code (design section 9). The zero value is empty.
 type Faults struct {
 	// WrongType are the fields, objects included, whose JSON type is wrong; each is
 	// recorded when it, or a field in it, is checked, and at the end.
@@ -104,8 +102,7 @@ func (f *Faults) present(field string, set, required bool) bool {
 	return set
 }
 
-// Longest texts in Unicode code points after trimming white space. The ids and
-// packageNote are the spec's, the others design section 9's.
+// Longest texts in code points after trimming (spec; design section 9).
 const (
 	maxExternalID     = 64
 	minRecipientName  = 2
@@ -120,9 +117,8 @@ const (
 	maxIdempotencyKey = 255
 )
 
-// text is a text of least to most code points, trimmed; empty when it is absent or
-// wrong. Line breaks and tabs are allowed. tooShort is the code of a short one, if
-// the spec has one.
+// text is trimmed text with line breaks and tabs; empty when it is absent or wrong.
+// tooShort is the code of a short one, if the spec has one.
 func (f *Faults) text(field string, t Text, required bool, least, most int, tooShort ...Code) string {
 	if !f.present(field, t.Set, required) {
 		return ""
@@ -228,8 +224,7 @@ func (f *Faults) phone(field string, t Text, required bool) string {
 	return digits
 }
 
-// point is a position inside Turkey; any other answers COORDINATE_MISMATCH. ok:
-// both coordinates were given.
+// point is in Turkey, else COORDINATE_MISMATCH. ok: both coordinates were given.
 func (f *Faults) point(latField string, latitude Number, lonField string, longitude Number, required bool) (p Point, ok bool) {
 	hasLatitude := f.present(latField, latitude.Set, required)
 	hasLongitude := f.present(lonField, longitude.Set, required)

@@ -16,8 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Create stores a new account with the SHA-256 of its client secret. A repeated
-// call with the same id changes nothing.
+// Create stores an account with the SHA-256 of its client secret, once for each id.
 func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
 	fields, err := accountFields(a)
 	if err != nil {
@@ -84,8 +83,7 @@ func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-// decodeAccount reads an account as of now. An excess without an end was stored by
-// an earlier release; the account's next request sets it again.
+// An excess without an end is of an earlier release; the next request sets it again.
 func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
 	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
@@ -157,10 +155,9 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	return accounts, nil
 }
 
-// Update applies change to an account and writes it with the limits of its windows
-// in one script. It starts again when the account was changed in between. Every
-// gateway sees the change with the next request, and no window is reset.
-// ACCOUNT_NOT_FOUND; an error of change is returned as it is.
+// Update applies change to an account and writes it with its windows' limits, which are
+// not reset, in one script, again after a conflict. ACCOUNT_NOT_FOUND; an error of change
+// is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	for range updateTries {
 		a, err := l.Get(ctx, id)
@@ -184,9 +181,8 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.
-// revokeOld ends all earlier secrets now, and every token issued before: here with
-// the next login, elsewhere within a poll of the fleets. A repeated call with the
-// same hash changes nothing more. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
+// revokeOld ends all earlier ones now, and every token issued before within a poll of the
+// fleets. It may be repeated. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	reply, err := l.runText(ctx, "rotate_credentials", []string{l.partitionOf(id).account(id)},
 		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())

@@ -17,13 +17,11 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// MinuteActivity is what the service did in one minute, over all processes. Each
-// process adds its counts with Limits.Flush: the figures are at most
-// FlushMinutesEvery late, and a crash loses what was not added yet.
+// MinuteActivity is what all processes did in one minute. A crash loses what Limits.Flush
+// has not added yet.
 type MinuteActivity struct {
 	At time.Time // the minute's beginning
-	// Orders that were accepted, without replays, and that ended. An end whose
-	// reply was lost is not counted.
+	// Accepted orders without replays, and ends but those whose reply was lost.
 	Created, Delivered, Failed, Cancelled int64
 	// Refused counts refused requests of the Vendor API by error code; may be nil.
 	Refused map[delivery.Code]int64
@@ -35,8 +33,7 @@ const (
 	activityLifetime   = 25 * time.Hour
 )
 
-// Fields of a minute: a letter for each count of orders, the error code behind
-// another, and for each process the number of its last addition.
+// Fields of a minute besides orderFields, and of each process its last addition.
 const (
 	refusedField   = "r"
 	processField   = "p"
@@ -66,8 +63,7 @@ type activityCounts struct {
 	pending  []addition
 }
 
-// minuteCount is an account's requests. The figures only mark an account for
-// operators, so a crash may lose ten seconds of them.
+// minuteCount is an account's requests, to mark it; a crash may lose ten seconds.
 type minuteCount struct{ all, refused int64 }
 
 // addition is a flush that has yet to reach Redis.
@@ -76,8 +72,7 @@ type addition struct {
 	amounts        []any // field and amount by turns
 }
 
-// keptAdditions bounds what waits while Redis is unavailable: one hour at the pace
-// of FlushMinutesEvery. The oldest are dropped.
+// keptAdditions bounds what waits for Redis, an hour's; the oldest are dropped.
 const keptAdditions = 360
 
 func newActivityCounts() *activityCounts {
@@ -133,8 +128,7 @@ func (l *core) activityKey(minute int64) string {
 	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
-// flushActivity adds counts to the current minute, and earlier ones to their own. A
-// failed addition waits for the next flush; the script adds none twice.
+// flushActivity keeps what fails for the next flush; the script adds nothing twice.
 func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[string]int64) error {
 	a := l.activity
 	a.flushing.Lock()
@@ -159,8 +153,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[stri
 	return nil
 }
 
-// Activity returns the last 1 to 1440 minutes, the current one included, oldest
-// first.
+// Activity returns the last 1 to 1440 minutes with the current one, oldest first.
 func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
@@ -206,9 +199,8 @@ const (
 	FlushMinutesEvery = 10 * time.Second
 )
 
-// Flush adds this process's counts to the current minute and marks or clears
-// accounts in sustained excess. Call it every FlushMinutesEvery, and once at the
-// end. After a failure the accounts' counts are lost and the activity's are kept.
+// Flush adds this process's counts to the minute and marks accounts in sustained excess,
+// every FlushMinutesEvery and at the end. A failure loses the accounts' counts only.
 func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	accounts, fields := l.activity.drain()
 	var calls []call

@@ -10,10 +10,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// What an audit of a settled ledger reads besides orders, entries and history:
-// everything that ought to be back to nothing. It reads every partition and
-// every account; it is for tests and for looking into a damaged ledger, not for
-// what is read all day.
+// What an audit of a settled ledger reads besides orders, entries and history. It reads
+// every partition and account: for tests and damaged ledgers only.
 
 // GroupLeft is what one group has yet to settle of one stream.
 type GroupLeft struct {
@@ -61,16 +59,14 @@ type WebhooksLeft struct {
 	Scheduled bool
 }
 
-// WaitingEvent is an event in a queue: a version of an order, or a notice; all zero
-// for a ping.
+// WaitingEvent is a queued version of an order, or a notice; zero for a ping.
 type WaitingEvent struct {
 	Order    delivery.OrderID
 	Sequence uint32
 	Notice   string
 }
 
-// WebhooksLeft lists the accounts for whose webhooks anything is kept, the
-// schedule included, whether or not a worker would find it.
+// WebhooksLeft lists the accounts for whose webhooks anything is kept.
 func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -99,8 +95,7 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	return left, err
 }
 
-// orderItem is the length of an item that names an order's version: kind, digest,
-// day, sequence.
+// orderItem is the length of an order's item: kind, digest, day, sequence.
 const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
 
 func (r partition) waitingEvents(items []string) []WaitingEvent {
@@ -132,10 +127,9 @@ type IndexInconsistency struct {
 	Says  string // what is wrong
 }
 
-// IndexInconsistencies compares the timers and the fleets' lists of jobs of a
-// settled ledger with all its orders: an order that has not ended has one timer
-// and is on the list of its status and on no other; a cancelled one is on its
-// list; of all others there is nothing.
+// IndexInconsistencies compares the timers and lists of jobs of a settled ledger with all
+// orders: one that has not ended has a timer and is on the list of its status; a
+// cancelled one is on its list; nothing else is listed.
 func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
 	type index struct {
 		name, key string

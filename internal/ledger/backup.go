@@ -20,19 +20,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A backup reads ClickHouse before Redis, so what is exported in between is in
-// neither copy unless Redis keeps it. A Hold is a consumer group of its own in
-// every stream that is exported. It stands where the exporter stood before
-// ClickHouse was read, so that neither Trim nor Retire removes what lies behind
-// it. The copy of Redis contains it, and so says from where a restored exporter
-// has to go on.
+// A backup reads ClickHouse before Redis. So that nothing exported in between is missing
+// in both copies, a Hold is a consumer group in every exported stream, where the exporter
+// stood before: Trim and Retire keep what follows it, and a restored exporter goes on
+// from it.
 
-// holdPrefix begins the names of these groups; the Unix time of the beginning
-// follows.
+// holdPrefix begins a hold's name, before the Unix time of its beginning.
 const holdPrefix = "backup@"
 
-// HoldLifetime is how long a hold counts, so that a backup that died does not keep
-// the streams for ever.
+// HoldLifetime ends the hold of a backup that died.
 const HoldLifetime = 24 * time.Hour
 
 // holdExpired reports a hold whose backup has died.
@@ -153,8 +149,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 	return done, nil
 }
 
-// Resumable is nil when Redis was restored from that backup, whether or not it was
-// resumed since; else ErrOtherCopy.
+// Resumable is nil when Redis was restored from that backup; else ErrOtherCopy.
 func (l Backup) Resumable(ctx context.Context, backup string) error {
 	_, _, err := l.resumable(ctx, backup)
 	return err
@@ -185,8 +180,7 @@ func nextEpoch(epoch uint32, now time.Time) uint32 {
 	return max(epoch+1, uint32(max(now.Unix()-epochZero, 0)))
 }
 
-// setBack moves the exporter's group to the hold's position in every stream, and
-// removes the holds.
+// setBack moves the exporter's group to the hold's position, and removes all holds.
 func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		from := "0-0" // a stream that is younger than the hold
@@ -310,9 +304,8 @@ func (p patient) Read(b []byte) (int, error) {
 	return p.conn.Read(b)
 }
 
-// requestSnapshot asks as a replica does that wants nothing but the file; otherwise
-// the master would buffer later writes for it, and drop it when they grow too
-// large.
+// requestSnapshot asks as a replica that wants the file only: for others the master would
+// buffer later writes, and drop them when they grow too large.
 func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io.Reader, error) {
 	var commands [][]string
 	switch {
@@ -344,8 +337,7 @@ func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io
 	return nil, errors.New("no snapshot was asked for")
 }
 
-// replyLine returns the next line that is not empty; a master sends empty ones to
-// keep the connection.
+// replyLine skips the empty lines that keep the connection.
 func replyLine(in *bufio.Reader) (string, error) {
 	for {
 		line, err := in.ReadString('\n')
@@ -358,8 +350,7 @@ func replyLine(in *bufio.Reader) (string, error) {
 	}
 }
 
-// snapshotBody reads what SYNC announces: "$<bytes>", or "$EOF:<mark>" with the
-// mark repeated at the end.
+// snapshotBody reads "$<bytes>", or "$EOF:<mark>" with the mark at the end, too.
 func snapshotBody(header string, in *bufio.Reader) (io.Reader, error) {
 	if mark, ok := strings.CutPrefix(header, "$EOF:"); ok && len(mark) == 40 {
 		return &markedReader{in: in, mark: mark}, nil
@@ -430,9 +421,8 @@ func slotsOf(ctx context.Context, one *redis.Client) (string, error) {
 // ErrSnapshot says that an RDB file is none, or not whole.
 var ErrSnapshot = errors.New("not a whole RDB file")
 
-// RDBSum checks an RDB file that is written to it: it begins with REDIS, and ends
-// with an end mark and the CRC-64 of all before, or zeros where Redis was told not
-// to compute it.
+// RDBSum checks an RDB file that is written to it: REDIS at its beginning, and behind its
+// end mark the CRC-64 of all before, or zeros where Redis computes none.
 type RDBSum struct {
 	first  []byte // of the file, until there are five
 	sum    uint64

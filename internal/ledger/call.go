@@ -14,9 +14,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// scriptCall composes one call of a script in one buffer that the next call uses
-// again. It serves the order's path; run is simpler. Not safe for concurrent use,
-// and not to be changed while it is sent.
+// scriptCall composes one call in one buffer that the next uses again, for the order's
+// path. Not safe for concurrent use.
 type scriptCall struct {
 	script script
 	prefix string
@@ -77,10 +76,9 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 	return cmd
 }
 
-// sentinel is a key that never exists. In a cluster every call names it, so that a
-// server whose slot is moving redirects the whole call (TRYAGAIN). Without it the
-// server would run a script whose named keys happen to exist, and stop it at the
-// first other key that has moved, with half of its writes done.
+// sentinel is a key that never exists. In a cluster every call names it, so that a server
+// whose slot is moving redirects the call as a whole (TRYAGAIN) instead of stopping the
+// script at the first key that has moved, with half of its writes done.
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
 // keysOf are the keys of a call as the server wants them.
@@ -152,8 +150,7 @@ type call struct {
 	args []any
 }
 
-// runAll runs one script many times in one round trip and repeats the calls that
-// failed in a way that may pass.
+// runAll runs one script many times in one round trip, and again what may pass.
 func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.Cmd, error) {
 	s := l.library.scripts[file]
 	if len(calls) == 0 {
@@ -184,9 +181,8 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	})
 }
 
-// How long a call is repeated while a cluster changes hands, and the pauses. An
-// orderly failover and a small slot are over by then; what takes longer, such as
-// the seconds until a dead master is replaced, is the caller's to wait for.
+// How long a call is repeated while a cluster changes hands, and the pauses: long enough
+// for an orderly failover, not for the replacement of a dead master.
 const (
 	retryFor       = time.Second
 	firstPause     = 10 * time.Millisecond
@@ -194,9 +190,8 @@ const (
 	loadsOfOneCall = 3
 )
 
-// retry repeats a call that failed because the server lacks the library or, in a
-// cluster, is gone or moving the slot. The first call may have taken effect: every
-// script allows its own repetition.
+// retry repeats a call that failed because the server lacks the library or, in a cluster,
+// is gone or moving the slot. Every script allows its own repetition.
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(retryFor)
 	loads, pause := 0, firstPause
@@ -225,8 +220,7 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	return err
 }
 
-// isRetryable reports a failure after which the same call may soon succeed. An
-// unavailable single Redis is not waited for: nothing takes its place.
+// isRetryable reports a failure that may soon pass; nothing replaces a single Redis.
 func (l *core) isRetryable(err error) bool {
 	if isUnknownFunction(err) {
 		return true
@@ -266,8 +260,7 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, failure(err))
 }
 
-// failures collects the errors of many streams; each text is kept once, with its
-// count. The zero value is empty. Not safe for concurrent use.
+// failures collects errors, each text once with its count. Not safe for concurrent use.
 type failures struct {
 	met   []error
 	times []int
@@ -323,9 +316,8 @@ func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string,
 	return reads, nil
 }
 
-// readRecords reads and decodes the records under some keys. A missing one, or one
-// whose key is empty, is nil in its place; so is one that cannot be decoded, and
-// unreadable says why.
+// readRecords reads and decodes the records under keys. What is missing, has no key or is
+// unreadable is nil in its place.
 func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, keys []string, decode func(i int, record string) (*T, error)) (found []*T, unreadable map[int]error, err error) {
 	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd {
 		if key == "" {
@@ -359,8 +351,7 @@ func present[T any](all []*T) []*T {
 	return slices.DeleteFunc(all, func(one *T) bool { return one == nil })
 }
 
-// scan calls do with every key that matches a pattern, about count at a time: of
-// several masters at once, of each at least once.
+// scan calls do with the keys that match, page by page, of several masters at once.
 func (l *core) scan(ctx context.Context, pattern string, count int64, do func(context.Context, *redis.Client, []string) error) error {
 	return l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		for cursor := uint64(0); ; {

@@ -18,28 +18,23 @@ import (
 // so that trimming never overtakes a role that has yet to run.
 type Role string
 
-// The roles that must have consumed an entry before it may be dropped. Events
-// go to all, couriers' updates to the status role only, attempts to deliver
-// webhooks to the export role only.
+// The roles that must have consumed an entry before it may be dropped (roleStreams).
 const (
 	RoleStatus  Role = "status"
 	RoleWebhook Role = "webhook"
 	RoleExport  Role = "export"
 )
 
-// Event refers to a version of an order, a notice, or a delivery that came too
-// late.
+// Event refers to an order's version, a notice, or a delivery that came too late.
 type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery
 	Notice  string           // event id of a notice; empty for an order's
-	// LateAt is when a courier claims to have delivered an order that had ended
-	// otherwise (delivery.LateDelivery); else zero.
+	// LateAt is that of a delivery.LateDelivery; else zero.
 	LateAt time.Time
 }
 
-// Outcomes are either final outcomes of one account's webhook events, or failed
-// attempts that will be repeated ("retrying").
+// Outcomes are final outcomes of an account's events, or failed attempts ("retrying").
 type Outcomes struct {
 	Account delivery.AccountID
 	Records []AttemptRecord
@@ -90,14 +85,12 @@ type Feed struct {
 	// Consumer is unique among running processes and survives a restart, so that a
 	// process first finishes what it had begun.
 	Consumer string
-	// Handle acknowledges what it settles; the rest is handed out again. It gets
-	// entries of one partition in each stream's order, never two calls at once for
-	// a partition; with Every, entries of all partitions together.
+	// Handle acknowledges what it settles; the rest is handed out again. It gets one
+	// partition's entries in order, one call at a time; with Every, those of all.
 	Handle func(ctx context.Context, batch []Entry) error
-	// Every spaces reads of all partitions, so that batches collect; a full read is
-	// followed by the next at once. After Handle has failed with
-	// delivery.ErrUnavailable nothing new is read until the rest has succeeded. 0:
-	// each partition is read as soon as it has something.
+	// Every spaces reads of all partitions, so that batches collect; a full one is
+	// followed at once. After delivery.ErrUnavailable nothing new is read until the rest
+	// has succeeded. 0: a partition is read as soon as it has something.
 	Every time.Duration
 	// Log is optional.
 	Log func(msg string, args ...any)
@@ -117,9 +110,8 @@ const (
 	maxPause      = 5 * time.Second
 )
 
-// Run reads until ctx ends: first what this consumer had begun, then new entries,
-// and now and then what dead consumers left. It creates missing groups and retries
-// for ever. It returns ctx's error.
+// Run reads until ctx ends: what this consumer had begun, new entries, and what dead
+// consumers left. It creates missing groups, retries for ever and returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
 	f.Batch, f.ClaimAfter = cmp.Or(f.Batch, 256), cmp.Or(f.ClaimAfter, time.Minute)
 	if f.Log == nil {
@@ -198,9 +190,8 @@ func (r *feedReader) run(ctx context.Context) {
 	r.leave(ctx)
 }
 
-// How often consumers are looked for that are gone, and after how much silence
-// they are. Where every release runs under new names, as containers do, they
-// would pile up.
+// Consumers that have long been silent are forgotten: containers have new names each
+// time.
 const (
 	forgetEvery = time.Hour
 	forgetAfter = 24 * time.Hour
@@ -208,9 +199,8 @@ const (
 
 const leaveTimeout = 5 * time.Second
 
-// leave settles the last entries and removes this consumer's name; a successor may
-// have another name, and would wait for ClaimAfter. What fails stays pending. ctx
-// is over.
+// leave settles the last entries and removes this consumer, whose successor may have
+// another name and would wait for ClaimAfter. What fails stays pending.
 func (r *feedReader) leave(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -223,8 +213,7 @@ func (r *feedReader) leave(ctx context.Context) {
 	r.forget(end, 0, r.Consumer)
 }
 
-// forget deletes consumers that have been silent for so long and have nothing
-// pending; an empty name means all. A failure is logged and left to the next time.
+// forget deletes silent consumers without pending entries; an empty name means all.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	calls := make([]call, 0, len(r.streams))
 	for _, s := range r.streams {
@@ -235,8 +224,7 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 	}
 }
 
-// redoLater backs off before the next look at unsettled entries. New ones are read
-// meanwhile.
+// redoLater backs off from unsettled entries. New ones are read meanwhile.
 func (r *feedReader) redoLater() {
 	r.redoAt = time.Now().Add(r.redoPause)
 	r.redoPause = min(2*r.redoPause, maxPause)

@@ -12,8 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// readGroup is one read of streams, from new entries (">") or behind an id; none is
-// no error.
+// readGroup reads new entries (">"), or those behind an id.
 func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from string, count int, block time.Duration, streams ...string) *redis.XStreamSliceCmd {
 	for range streams {
 		streams = append(streams, from)
@@ -146,10 +145,9 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 	}
 }
 
-// handleUnsettled handles entries that were handed out before, all together first:
-// after a long outage all have been handed out often, and none is at fault. If that
-// fails permanently, each that has failed too often is handled by itself and
-// dead-lettered if it fails, so that the rest can go on.
+// handleUnsettled handles entries again, all together first: after an outage all have
+// been handed out often. If that fails for good, each that has failed too often is
+// handled by itself and dead-lettered if it fails.
 func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
 	counts, err := r.deliveries(ctx, s, messages)
 	if err != nil {

@@ -12,10 +12,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// A fleet's requests are held to its limit by permits. Redis has the bucket, which
-// all gateways share; each of them takes some of it at a time and spends them
-// without asking. What a gateway holds when the limit changes, or when it dies, is
-// lost: a tenth of a second's.
+// A fleet's requests are held to its limit by permits. Redis has the bucket; each gateway
+// takes blocks of it and spends them without asking. A gateway that dies loses its block.
 const (
 	// fleetBurst is the bucket's size in seconds of permits.
 	fleetBurst = 5
@@ -23,9 +21,8 @@ const (
 	fleetBlocks = 10
 )
 
-// fleetGuard is what this process holds of a fleet's permits. Its lock is held
-// while Redis is asked, because the fleet's other requests wait for the same
-// answer.
+// fleetGuard is what this process holds of a fleet's permits. It is locked while Redis is
+// asked: the fleet's other requests wait for the same answer.
 type fleetGuard struct {
 	mu      sync.Mutex
 	rate    int // permits a second; what is held was taken under it
@@ -49,8 +46,7 @@ func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
 	return g.spend(1, max(rate/fleetBlocks, 1), &g.closedUntil, now, take)
 }
 
-// charge spends n more permits for an admitted request, or none: RATE_LIMITED with
-// RetryAfter. n is capped at what the bucket holds.
+// charge spends n permits, capped at the bucket, or none. RATE_LIMITED with RetryAfter.
 func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,8 +54,7 @@ func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	return g.spend(n, n, &g.batchesUntil, now, take)
 }
 
-// spend spends n permits. When fewer are held it asks for a block, unless it is known
-// to be refused until closed.
+// spend spends n permits, of a new block if need be, or refuses until closed.
 func (g *fleetGuard) spend(n, block int, closed *time.Time, now time.Time, take takePermits) error {
 	if g.permits < n {
 		if now.Before(*closed) {
@@ -100,8 +95,7 @@ func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
 	return g.(*fleetGuard)
 }
 
-// Admit counts one request of a fleet, mostly without asking Redis. RATE_LIMITED
-// with RetryAfter.
+// Admit counts a request of a fleet. RATE_LIMITED with RetryAfter.
 func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
 }
@@ -123,8 +117,7 @@ func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermit
 
 func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
 
-// flushLimitedFleets stores which fleets this process has refused since the last
-// call. A failed write waits for the next refusal.
+// flushLimitedFleets stores which fleets this process has refused since the last call.
 func (l *core) flushLimitedFleets(ctx context.Context) error {
 	var values []any
 	l.guards.Range(func(id, guard any) bool {

@@ -25,9 +25,8 @@ const updateTries = 16
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
-	// earlier are hashes of earlier client secrets. The first is in the record; the
-	// others are stored apart (previous), where releases that know of one only do
-	// not overwrite them.
+	// earlier are hashes of earlier client secrets: the first in the record, the others
+	// in previous, which releases that know of one only do not overwrite.
 	earlier []EarlierSecret
 	stored  fleetRecords // as read, for the comparison
 }
@@ -52,8 +51,7 @@ func encodeFleet(f *storedFleet) []byte {
 	return encode(func(c *codec) { c.fleet(f, &coverage) })
 }
 
-// encodeControls is empty for a fleet that is neither disabled nor has a limit of
-// its own.
+// encodeControls is empty for a fleet with the defaults.
 func encodeControls(f *delivery.Fleet) []byte {
 	rate := f.RequestsPerSecond
 	if rate == delivery.DefaultFleetRequests {
@@ -84,8 +82,7 @@ func decodeFleet(id delivery.FleetID, stored fleetRecords) (*storedFleet, error)
 	return f, nil
 }
 
-// fleetKeys are the fleets' records, their version, their earlier client secrets,
-// and the times before which tokens are revoked.
+// fleetKeys are records, version, earlier client secrets, times of revocations.
 func (l *core) fleetKeys() []string {
 	g := l.global.prefix
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
@@ -112,9 +109,8 @@ func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*de
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.
-// revokeOld ends all earlier ones, and every token issued before, within a poll. A
-// repeated call with the same hash changes nothing more. FLEET_NOT_FOUND,
-// TOO_MANY_SECRETS.
+// revokeOld ends all earlier ones and every token issued before, within a poll. It may be
+// repeated. FLEET_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
 	errUnchanged := errors.New("unchanged")
 	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
@@ -139,9 +135,8 @@ func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHas
 	return err
 }
 
-// writeFleet reads, changes and writes a fleet. change returns the script's
-// arguments about client secrets, if it changes them. The record is compared, so
-// they too were not changed in between.
+// writeFleet reads, changes and writes a fleet, with the script's arguments about client
+// secrets if change returns some. The compared record guards those, too.
 func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
 	keys := l.fleetKeys()
 	for range updateTries {
@@ -179,8 +174,7 @@ func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(
 	return nil, fmt.Errorf("fleet %s: %w", id, ErrConflict)
 }
 
-// FleetSnapshot is every fleet as of one version, and whose tokens were revoked.
-// Immutable.
+// FleetSnapshot is every fleet as of one version, with revocations. Immutable.
 type FleetSnapshot struct {
 	version   string
 	all       []*delivery.Fleet // by name
@@ -188,8 +182,7 @@ type FleetSnapshot struct {
 	notBefore map[[16]byte]int64
 }
 
-// NotBefore is the Unix time before which tokens of an account or a fleet are
-// revoked; 0: none.
+// NotBefore is the Unix time before which a subject's tokens are revoked; 0: none.
 func (s *FleetSnapshot) NotBefore(subject [16]byte) int64 { return s.notBefore[subject] }
 
 // All lists the fleets by name.
@@ -203,8 +196,7 @@ func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet {
 	return nil
 }
 
-// AppendCandidates appends every fleet that covers p, and every one that is
-// suspended or disabled.
+// AppendCandidates appends the fleets that cover p, and closed ones.
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
 	for _, f := range s.all {
 		covers := f.Coverage.Contains(p)
@@ -226,8 +218,7 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 	return serving
 }
 
-// VerifySecret compares the SHA-256 of a client secret with the present and the
-// earlier ones of the snapshot, in constant time.
+// VerifySecret compares the SHA-256 of a client secret with the snapshot's.
 func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
 	s := l.fleets.Load()
 	if s == nil || s.byID[id] == nil {
@@ -239,8 +230,7 @@ func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.
 // Snapshot is the latest snapshot; nil before the first was loaded.
 func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 
-// Load replaces the snapshot if anything has changed. Unchanged fleets keep their
-// parsed coverage.
+// Load replaces the snapshot if anything has changed.
 func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()

@@ -159,14 +159,14 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 	})
 }
 
-func TestRequestSnapshot_TellsWhatWasRefused(t *testing.T) {
+func TestRequestSnapshot_NamesWhatWasRefused(t *testing.T) {
 	for name, c := range map[string]struct{ answers, want string }{
 		"wrong password": {"-WRONGPASS invalid\r\n", "AUTH: WRONGPASS"},
 		"no right":       {"+OK\r\n+OK\r\n+OK\r\n-NOPERM no\r\n", "SYNC: NOPERM"},
 		"an old server":  {"+OK\r\n+OK\r\n-ERR Unrecognized\r\n", "REPLCONF"},
 		"nonsense":       {"+OK\r\n+OK\r\n+OK\r\n\n\n+what\r\n", "SYNC answers"},
 		"an empty file":  {"+OK\r\n+OK\r\n+OK\r\n$0\r\n", "SYNC answers"},
-		"it goes away":   {"+OK\r\n+OK\r\n+OK\r\n\n\n", "EOF"},
+		"it disconnects": {"+OK\r\n+OK\r\n+OK\r\n\n\n", "EOF"},
 	} {
 		_, err := requestSnapshot(io.Discard, bufio.NewReader(strings.NewReader(c.answers)), "backup", "geheim")
 		check(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "geheim"), "%s: %v", name, err)

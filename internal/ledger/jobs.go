@@ -23,16 +23,14 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 	return u, decode("update", record, func(c *codec) { c.update(u) })
 }
 
-// maxSideReports bounds the other couriers and failures that are reported of an
-// order.
+// maxSideReports bounds the other couriers and failures reported of an order.
 const maxSideReports = 50
 
-// Report appends a courier's update to the stream and notes it in the order, in one
-// script (design section 5). What the order already holds is not appended. It
-// returns the order as it was before. Errors: ORDER_NOT_FOUND, also for another
-// fleet's order; ORDER_ENDED with Status, except for the first Delivered;
-// JOB_NOT_AVAILABLE with Status for an acceptance or swap of an ended order, and a
-// swap without a courier; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
+// Report appends a courier's update, unless the order holds it, and notes it in the
+// order, in one script (design section 5). It returns the order as it was.
+// ORDER_NOT_FOUND, also for another fleet's; ORDER_ENDED with Status, except for the
+// first Delivered; JOB_NOT_AVAILABLE with Status for an acceptance or swap; JOB_TAKEN
+// with Courier; TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
@@ -198,8 +196,7 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	return orders, next, nil
 }
 
-// jobsFrom reads up to limit members behind the cursor. Members of one score are
-// ordered by their bytes.
+// jobsFrom reads members behind the cursor; those of one score are in order of bytes.
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
 	for offset := int64(0); ; {
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{

@@ -92,9 +92,8 @@ func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
 	return r.keyOf(kindJobs, append([]byte{byte(status)}, fleet[:]...))
 }
 
-// retiredBits is how many bits of a digest choose the bucket of a retired external
-// id. Five million ids in 16 partitions make buckets of about 19, of 11 bytes each;
-// every creation reads one.
+// retiredBits choose a retired external id's bucket, one of which every creation reads.
+// Five million ids in 16 partitions make buckets of about 19 times 11 bytes.
 const retiredBits = 14
 
 // retiredSuffix names the bucket of a digest by its last 14 bits.
@@ -122,10 +121,9 @@ func (r partition) orderOfMember(member string) delivery.OrderID {
 
 const clusterSlots = 16384
 
-// partitionTags names every partition's hash tag: the environment's letter, the
-// number in hex, and, where needed, letters that move the tag's slot into the
-// middle half of the partition's share, so that masters with even ranges of slots
-// have even numbers of partitions. The names depend on the count only.
+// partitionTags names the hash tags: environment, number in hex, and letters that move
+// the tag's slot into the middle half of the partition's share, so that masters with even
+// ranges of slots have even numbers of partitions.
 func partitionTags(env byte, partitions int) []string {
 	tags := make([]string, partitions)
 	share := clusterSlots / partitions
@@ -152,8 +150,7 @@ func letters(n int) string {
 	return s
 }
 
-// partitionNumber spreads accounts over partitions. It is part of the stored
-// layout; never change it.
+// partitionNumber spreads accounts over partitions; it is stored, never change it.
 func partitionNumber(account delivery.AccountID, partitions int) int {
 	h := fnv.New64a()
 	h.Write(account[:])

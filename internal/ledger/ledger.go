@@ -48,14 +48,12 @@ type Config struct {
 	Partitions int
 	// PoolSize is the number of connections for requests; 0: ten per core.
 	PoolSize int
-	// Pipelines is how many connections all requests share, so that many requests
-	// take one system call. 0: each request has a connection to itself.
+	// Pipelines is how many connections all requests share. 0: each has one to itself.
 	Pipelines int
 	// Secrets seals webhook secrets at rest.
 	Secrets SecretKeys
 	Log     *slog.Logger // nil: slog.Default()
-	// Observe returns the observer of an operation, such as "create_order";
-	// optional.
+	// Observe returns an operation's observer, as of "create_order"; optional.
 	Observe func(operation string) CallObserver
 
 	// Now and ClockKey replace the clocks in tests: this process's, and that of the
@@ -66,8 +64,7 @@ type Config struct {
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
 
-// CallObserver is called when a call has ended. It must not block. Calls that share
-// a round trip are one.
+// CallObserver gets each round trip when it has ended. It must not block.
 type CallObserver func(ctx context.Context, began time.Time, err error)
 
 // Ledger is the connection to Redis. It is safe for concurrent use.
@@ -143,8 +140,7 @@ type core struct {
 	log         *slog.Logger
 }
 
-// Open connects, checks the partitions and reads the epoch. Try again after
-// delivery.ErrUnavailable, but not after ErrTLS.
+// Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l, err := open(ctx, cfg)
 	if err != nil && isDistrust(err) {
@@ -183,8 +179,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
-// checkMeta compares what is fixed for ever with the configuration, and stores it
-// at the first start. Of two first starts at once HSETNX decides.
+// checkMeta compares what is fixed for ever, and stores it at the first start.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	key := l.global.prefix + "meta"
 	wanted := cfg.Partitions

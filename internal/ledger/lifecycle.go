@@ -17,21 +17,18 @@ import (
 // refusedKept bounds the refused updates, and the dead letters, of a partition.
 const refusedKept = 10_000
 
-// Commit appends changes to an order, or swaps its courier, and settles the
-// updates that led there.
+// Commit appends changes to an order, or swaps its courier, and settles updates.
 type Commit struct {
 	Order   *delivery.Order   // as read; its Version is compared
 	Changes []delivery.Change // each becomes one version and one event
 	Swap    *delivery.Courier // replaces the courier, after the changes, without a version
 	Settles []Entry           // acknowledged with it, for RoleStatus
-	// Silent makes it a conflict, too, if a courier has reported since the order
-	// was read. Reports raise no version.
+	// Silent: a courier's report since the order was read is a conflict, too.
 	Silent bool
 }
 
-// Commit runs one script per commit, in one round trip. result[i] is nil,
-// ErrConflict or ORDER_NOT_FOUND; what a failed commit settles stays pending. After
-// an error of Redis every commit may be repeated.
+// Commit runs one script per commit, in one round trip. result[i] is nil, ErrConflict or
+// ORDER_NOT_FOUND; what failed stays pending, and may be repeated.
 func (l Lifecycle) Commit(ctx context.Context, commits []Commit) (result []error, err error) {
 	calls := make([]call, len(commits))
 	for i := range commits {
@@ -88,8 +85,7 @@ func (l *core) commitCall(c *Commit) call {
 	return call{keys: []string{r.order(o.ID.Digest()), r.key(kindUpdates)}, args: args}
 }
 
-// nextTimer is when the changed order must be looked at; maybe too early, never too
-// late.
+// nextTimer is when the changed order must be looked at, never too late.
 func nextTimer(o *delivery.Order, changes []delivery.Change) time.Time {
 	if len(changes) == 0 {
 		return time.Time{}
@@ -126,9 +122,8 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 	return err
 }
 
-// RefuseUpdate keeps a forbidden update for the panel and acknowledges it, in one
-// script. status is the order's. late: it is a delivery.LateDelivery, of which one
-// event informs finance.
+// RefuseUpdate keeps a forbidden update for the panel and acknowledges it, in one script.
+// late: a delivery.LateDelivery, of which one event informs finance.
 func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.Status, reason string, late bool) error {
 	r := l.partitions[e.Partition]
 	var event []byte
@@ -149,10 +144,8 @@ func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.St
 // maxUnsettled bounds one read of unsettled updates.
 const maxUnsettled = 1000
 
-// UnsettledUpdates are the orders of a partition with an update that is unread or
-// pending. known is false when too many wait, or the group is missing. The answer
-// covers every update taken before the call; one that is settled meanwhile may or
-// may not be in it.
+// UnsettledUpdates are the orders of a partition with an unread or pending update that
+// was taken before the call. known is false when there are too many, or no group.
 func (l Lifecycle) UnsettledUpdates(ctx context.Context, partition int) (orders map[delivery.OrderID]bool, known bool, err error) {
 	key := l.partitions[partition].key(kindUpdates)
 	groups, there, err := l.groupsOf(ctx, key)
@@ -208,8 +201,7 @@ func (l Lifecycle) DueOrders(ctx context.Context, partition int, now time.Time, 
 	return ids, nil
 }
 
-// Postpone sets an order's timer; the zero time removes it. An order that was
-// committed in between keeps the later timer.
+// Postpone sets an order's timer, unless it was committed meanwhile; zero removes it.
 func (l Lifecycle) Postpone(ctx context.Context, id delivery.OrderID, until time.Time) error {
 	r, ok := l.partitionOfOrder(id)
 	if !ok {
@@ -270,11 +262,10 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 	return until, nil
 }
 
-// Retire removes orders that ended before a time and whose events every group has
-// settled; their external ids stay for ever. The age of an undecided report moves
-// that time back, so that a Delivered that was acknowledged finds its order after
-// any outage of the status workers. It returns how many entries it settled, at most
-// limit.
+// Retire removes at most limit orders that ended before a time, whose events all groups
+// have settled; their external ids stay. The age of an undecided report moves that time
+// back, so that an acknowledged Delivered finds its order. It returns how many it
+// settled.
 func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.partitions[partition]
 	settled, err := l.settledUntil(ctx, r.key(kindEvents))

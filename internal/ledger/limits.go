@@ -17,8 +17,7 @@ import (
 // Endpoint is a bucket of the spec's limits table.
 type Endpoint uint8
 
-// The buckets. Every vendor endpoint counts in exactly one; /webhook counts in
-// the stores bucket.
+// Every vendor endpoint counts in exactly one bucket, /webhook in that of the stores.
 const (
 	EndpointOrders Endpoint = iota
 	EndpointOrderStatus
@@ -33,9 +32,8 @@ const endpointLetters = "oscpt"
 
 func (e Endpoint) letter() byte { return endpointLetters[e] }
 
-// Quota is the state of the bucket that a request was counted in, for the
-// X-RateLimit headers (spec, "Limits", rule 2). Remaining more requests pass now. A
-// zero Limit: nothing was counted.
+// Quota is the bucket's state for the X-RateLimit headers (spec, "Limits", rule 2):
+// Remaining more requests pass now. A zero Limit: nothing was counted.
 type Quota struct {
 	Limit     int
 	Remaining int
@@ -118,9 +116,8 @@ func (l *core) parseCounting(reply string, account delivery.AccountID) (counting
 	return c, c.refusal()
 }
 
-// Consume counts one request that needs nothing else of the ledger. Errors:
-// RATE_LIMITED with RetryAfter (nothing was counted), ACCOUNT_SUSPENDED,
-// TOKEN_INVALID for an unknown account. The Quota is valid with all but the last.
+// Consume counts a request that needs nothing else. RATE_LIMITED with RetryAfter (nothing
+// was counted), ACCOUNT_SUSPENDED, TOKEN_INVALID for an unknown account.
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "consume", account,
@@ -128,9 +125,8 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 	return c.quota, err
 }
 
-// CountToken verifies the SHA-256 of a client secret and counts the token, in one
-// script. Errors besides Consume's: INVALID_CREDENTIALS, also for an unknown
-// account; nothing is counted then, so a stranger cannot use up a vendor's tokens.
+// CountToken verifies a client secret's SHA-256 and counts the token, in one script.
+// Besides Consume's: INVALID_CREDENTIALS, also for an unknown account, without counting.
 // The token must not be issued before notBefore, see FleetSnapshot.
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
 	r := l.partitionOf(account)
@@ -143,9 +139,8 @@ func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secr
 	return c.quota, int64(f.uint16())<<32 | int64(f.uint32()), err
 }
 
-// allow asks a limit that spaces requests for up to n of them. The library stores
-// until when it is used up. When Redis's clock has gone back, that lies further
-// ahead than any use can put it; then it is reset.
+// allow asks a spacing limit for up to n. When Redis's clock has gone back, the stored
+// time lies further ahead than any use can put it; then it is reset.
 func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
 	result, err := l.rates.AllowAtMost(ctx, key, limit, n)
 	longest := limit.Period*time.Duration(limit.Burst)/time.Duration(limit.Rate) + time.Second
@@ -164,8 +159,7 @@ const (
 	windowsBucket    = 2
 )
 
-// packLimit is an endpoint's limit at the head of its windows: flags, then count
-// and seconds of both windows.
+// packLimit is an endpoint's limit at the head of its windows.
 func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string {
 	var b [17]byte
 	if suspended {
@@ -185,18 +179,14 @@ func limitOf(l *delivery.Limits, e Endpoint) delivery.EndpointLimit {
 	return [endpoints]delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}[e]
 }
 
-// WindowUse is a limit and how much of it is used, which may be more than a limit
-// that was just lowered. A zero Window.Count: no limit.
+// WindowUse is a limit and how much of it is used, perhaps more. A zero Count: no limit.
 type WindowUse struct {
 	Window delivery.Window
 	Used   int
 }
 
-// EndpointUse is how much of an endpoint's limits an account has used.
-//
-// The stores' Sustained is a bucket of Burst.Count requests, refilled at the
-// sustained rate. It is shown as a window: at most Window.Count requests, empty
-// again after Window.Seconds. Used is its debt in whole requests, rounded up.
+// EndpointUse is an account's use of an endpoint's limits. The stores' bucket, Sustained,
+// is shown as a window of Burst.Count requests that is empty again after Seconds.
 type EndpointUse struct {
 	Endpoint         Endpoint
 	Sustained, Burst WindowUse
@@ -216,8 +206,7 @@ func (e Endpoint) String() string {
 // useSize is one endpoint's part of the reply of lua/usage.lua.
 const useSize = 1 + 6*4
 
-// Usage is how much of every endpoint's limits each account has used, as the next
-// request would find it. It writes nothing. An unknown account's is nil.
+// Usage is each account's use of every endpoint's limits; nil for an unknown one.
 func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
 	calls := make([]call, len(accounts))
 	for i, id := range accounts {
@@ -264,10 +253,8 @@ func (f *fields) windowUse() WindowUse {
 	return WindowUse{Window: delivery.Window{Count: int(f.uint32()), Seconds: int(f.uint32())}, Used: int(f.uint32())}
 }
 
-// How many wrong credentials are answered as such before the answer is 429.
-// Guessing 32 random bytes is hopeless anyway; these only keep the noise down.
-// The first is met by who tries many client ids, and bounds what one address can
-// make Redis remember; the second by who tries many secrets of one.
+// How many wrong credentials are answered as such before the answer is 429: to many
+// client ids, also bounding what one address makes Redis remember, and to many secrets.
 var (
 	failedLoginsFromAddress = redis_rate.Limit{Rate: 60, Burst: 60, Period: time.Minute}
 	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
@@ -279,8 +266,7 @@ type attemptGuard struct {
 	limit redis_rate.Limit
 }
 
-// countAttempt counts an attempt by each guard until one refuses it, which is
-// returned with the time to wait.
+// countAttempt counts an attempt by each guard, until one refuses it.
 func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusing string, wait time.Duration, err error) {
 	for _, guard := range guards {
 		result, err := l.allow(ctx, guard.key, guard.limit, 1)
@@ -294,8 +280,7 @@ func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusi
 	return "", 0, nil
 }
 
-// loginGuards are the counts of a wrong credential: by address, and by client id
-// and address.
+// loginGuards count a wrong credential by address, and by client id and address.
 func (l *core) loginGuards(clientID, address string) []attemptGuard {
 	key := func(kind, text string) string {
 		digest := delivery.OrderDigest(delivery.AccountID{}, text)
@@ -312,8 +297,7 @@ func (l *core) loginGuards(clientID, address string) []attemptGuard {
 const (
 	throttledKept = 16_384
 	secretsKept   = 4096
-	// How old the known accounts and secrets may be; a change holds on every
-	// gateway within a second.
+	// A change holds on every gateway within a second.
 	accountsKnown = time.Second
 	secretsKnown  = 250 * time.Millisecond
 )
@@ -342,9 +326,8 @@ func remember[K comparable, V any](known *map[K]V, most int, key K, value V) {
 	(*known)[key] = value
 }
 
-// CountFailedLogin counts a wrong credential by address, and by client id and
-// address. RATE_LIMITED once there were too many. Correct credentials are never
-// counted.
+// CountFailedLogin counts a wrong credential, never a right one, by address, and by
+// client id and address. RATE_LIMITED once there were too many.
 func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	refusing, wait, err := l.countAttempt(ctx, l.loginGuards(clientID, address)...)
 	if refusing == "" {
@@ -372,9 +355,8 @@ func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
 	return wait
 }
 
-// KnowsAccountSecret compares the SHA-256 of a client secret with a cached copy, a
-// quarter of a second old at most, so that wrong credentials cost Redis next to
-// nothing. A correct one must be checked by CountToken.
+// KnowsAccountSecret compares a client secret's SHA-256 with a copy a quarter of a second
+// old at most. A correct one must be checked by CountToken.
 func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
 	exists, err := l.knowsAccount(ctx, account)
 	if err != nil || !exists {
@@ -393,8 +375,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 	return knows(known.current, known.earlier, secretHash, l.now()), nil
 }
 
-// knowsAccount lists the accounts when it does not know this one, unless the list is
-// new.
+// knowsAccount lists the accounts if this one is unknown and the list is not new.
 func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (exists bool, err error) {
 	var fresh bool
 	look := func() {

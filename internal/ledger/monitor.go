@@ -113,8 +113,7 @@ func parseServer(addr, info string) Server {
 	}
 }
 
-// Epochs are the epoch that this process opened the ledger with and the stored one.
-// They differ when a backup was restored (Resume) under a running process.
+// Epochs are this process's epoch and the stored one; another one was restored.
 func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
 	if err != nil {
@@ -146,8 +145,7 @@ type historyEntry struct {
 
 func (t *historyEntry) at() time.Time { return timeOfEntry(t.id) }
 
-// newestEntries reads the newest entries of a stream of every partition, newest
-// first.
+// newestEntries reads a stream of every partition, newest first.
 func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
@@ -242,8 +240,7 @@ type DeadLetter struct {
 	EntryID   string
 	Role      string // whose entry it was
 	Reason    string
-	// Fields are the entry's, made printable, and "order" if it names one; nil once
-	// the stream has dropped the entry.
+	// Fields are printable, with "order" if it names one; nil once the entry is dropped.
 	Fields map[string]string
 }
 
@@ -309,8 +306,7 @@ func printableFields(r partition, values map[string]any) map[string]string {
 // mostPrintable is how many bytes of a field are shown.
 const mostPrintable = 512
 
-// printable is text as it is if it can be shown, otherwise its bytes in hex; long
-// text is cut.
+// printable is text that can be shown, or its bytes in hex, cut if it is long.
 func printable(text string) string {
 	end := min(len(text), mostPrintable)
 	for end < len(text) && end > mostPrintable-utf8.UTFMax && !utf8.RuneStart(text[end]) {

@@ -91,10 +91,9 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 	return orders, err
 }
 
-// Each calls do with every order in Redis, up to 500 at a time, in no particular
-// order, never twice at once. What exists from beginning to end comes at least
-// once. Unreadable records are left out and joined to the error; an error of do
-// ends it.
+// Each calls do with every order in Redis, up to 500 at a time, unordered, never twice at
+// once; what is there all the time comes at least once. Unreadable records are joined to
+// the error; an error of do ends it.
 func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
 	var mu sync.Mutex
 	var unreadable []error
@@ -124,8 +123,7 @@ func (l *core) orderKeyPartition(key string) int {
 	return slices.IndexFunc(l.partitions, func(p partition) bool { return p.prefix == key[:end] })
 }
 
-// retiredEntry is the length of one order's entry in a bucket of retired orders:
-// nine bytes of its digest, two of its day.
+// retiredEntry is the length of a bucket's entry: nine bytes of digest, two of day.
 const retiredEntry = 11
 
 // Retired reports which of the orders ended and left Redis (Lifecycle.Retire).

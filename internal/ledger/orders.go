@@ -13,8 +13,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Candidate is a fleet that an order at this drop-off could belong to. The script
-// reads the store's fleet.
+// Candidate is a fleet that an order at this drop-off could belong to.
 type Candidate struct {
 	Terms      delivery.FleetTerms
 	Covers     bool
@@ -36,8 +35,7 @@ func (c *Candidate) flags() byte {
 	return b
 }
 
-// Creation is one POST /orders. It may be used again, without new memory, once its
-// answer has been sent.
+// Creation is one POST /orders, usable again once its answer has been sent.
 type Creation struct {
 	Account        delivery.AccountID
 	IdempotencyKey string // empty: header absent
@@ -82,8 +80,7 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	return created, reply.quota, err
 }
 
-// namingStore adds the store to the refusal of a used external id, if the order can
-// be read: vendors look for it in the wrong branch otherwise.
+// namingStore names the store, if it can: vendors look in the wrong branch otherwise.
 func (l *core) namingStore(ctx context.Context, refusal error) error {
 	var duplicate *delivery.Error
 	if errors.As(refusal, &duplicate) {
@@ -174,8 +171,7 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 	}
 }
 
-// appendCreationHead is what the script compares, and the fleets that take no
-// orders.
+// appendCreationHead is what is compared, and the fleets that take no orders.
 func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint [16]byte, candidates []Candidate) []byte {
 	flags := byte(0)
 	if keyIsExternal {
@@ -199,10 +195,9 @@ func (c *Creation) fingerprint() [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// Replay counts a creation whose body broke a rule, and finds an earlier success
-// under its idempotency key. Draft and Candidates are not used. Errors:
-// DUPLICATE_ORDER for another body under the same key; invalid when there was no
-// success; Consume's.
+// Replay counts a creation whose body broke a rule, and finds an earlier success under
+// its key. Draft and Candidates are not used. DUPLICATE_ORDER for another body; invalid
+// when there was no success; Consume's.
 func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
 		quota, err := Limits(l).Consume(ctx, c.Account, EndpointOrders)
@@ -219,10 +214,9 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 	return created, reply.quota, err
 }
 
-// Poll is GET /orders/{orderId}: it counts and reads (spec, "Limits", rule 1).
-// Errors besides Consume's: ORDER_NOT_FOUND, also for another account's order;
-// RATE_LIMITED with the order's own limit as the Quota when the order was read
-// within delivery.PollInterval, uncounted.
+// Poll is GET /orders/{orderId}: it counts and reads (spec, "Limits", rule 1). Besides
+// Consume's: ORDER_NOT_FOUND, also for another account's order; uncounted RATE_LIMITED,
+// with the order's limit as the Quota, within delivery.PollInterval of the last read.
 func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	day := id.Day()
@@ -252,10 +246,9 @@ func orderNotFound() error {
 	return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this orderId")
 }
 
-// Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one script. A
-// second cancellation returns the order. Errors besides Consume's: ORDER_NOT_FOUND,
-// ORDER_NOT_CANCELLABLE with Status. A reported pickup wins even if it is not
-// committed yet, and is then that Status.
+// Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one script. A second
+// one returns the order. Besides Consume's: ORDER_NOT_FOUND; ORDER_NOT_CANCELLABLE with
+// Status, the reported one if a pickup is not committed yet.
 func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	if id.Partition() != r.number {

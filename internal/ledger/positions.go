@@ -121,8 +121,7 @@ func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 	return mark, err
 }
 
-// Passed reports whether a role has settled everything up to a mark. It compares
-// positions, so no clock matters.
+// Passed reports whether a role has settled all up to a mark, whatever the clocks say.
 func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
 	for key, last := range mark {
 		passed, err := l.passed(ctx, role, key, last)
@@ -150,9 +149,8 @@ func (l *core) passed(ctx context.Context, role Role, key, last string) (bool, e
 	return err == nil && (pending == "" || streamIDLess(last, pending)), err
 }
 
-// floor is the oldest id of a stream that some group still needs, or the last one
-// that all have read; empty when a required group is missing. unsettled: some group
-// has pending entries.
+// floor is the oldest id that some group needs, or the last that all have read; empty
+// when a required group is missing. unsettled: some group has pending entries.
 func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
 	groups, _, err := l.groupsOf(ctx, key)
 	if err != nil {
@@ -211,8 +209,7 @@ func splitStreamID(id string) (ms, sequence uint64) {
 	return ms, sequence
 }
 
-// EachEntry calls do with what the streams of a role hold since a time, page by
-// page, settled or not. Unreadable entries are left out.
+// EachEntry calls do with a role's readable entries since a time, page by page.
 func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
 	return l.eachStream(role, func(p partition, key string) error {
 		for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {

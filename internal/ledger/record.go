@@ -10,9 +10,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// recordFormat is the first byte of every record. A release reads its own format
-// and the neighbouring ones; raise the number only once every process reads the new
-// one.
+// recordFormat is the first byte of every record. Raise it only once every process reads
+// the new one: releases run side by side.
 const recordFormat = 1
 
 var errShortRecord = errors.New("the record ends early")
@@ -49,8 +48,7 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// fields reads what the append functions wrote. After a short record reads return
-// zero values and err stays set.
+// fields reads a record; after its end, zero values, and err stays set.
 type fields struct {
 	rest string
 	err  error
@@ -227,9 +225,8 @@ func (f *fields) location() delivery.Location {
 	return l
 }
 
-// Offsets of an order record's head; lua/order.lua names them all. The head is
-// of fixed size so that scripts change one figure in place instead of rewriting
-// the order.
+// Offsets of an order record's head (lua/order.lua), of fixed size so that scripts change
+// figures in place.
 const (
 	orderHead         = 138
 	orderAccountAt    = 76
@@ -237,8 +234,7 @@ const (
 	flagKeyIsExternal = 1
 )
 
-// Entries behind an order's document: each is its kind, the length of what
-// follows (2 bytes), and that.
+// Entries behind the document: kind, length of what follows (2 bytes), and that.
 const (
 	entryChange   = 'S'
 	entrySwap     = 'C'
@@ -300,8 +296,7 @@ func appendChange(b []byte, c *delivery.Change, epoch uint32) []byte {
 	return appendEntry(b, entryChange, func(entry *codec) { entry.change(c, &epoch) })
 }
 
-// change has its status, epoch and time at fixed places (4, 5 and 9 from 1), where
-// cancel_order.lua sets the time.
+// cancel_order.lua sets the time in its place, 9; the epoch is at 5.
 func (c *codec) change(to *delivery.Change, epoch *uint32) {
 	at := uint64(millis(to.At))
 	c.all((*byte)(&to.Status), epoch, &at, &to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note)

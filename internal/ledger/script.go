@@ -21,10 +21,8 @@ var luaFiles embed.FS
 // they build on each other; every other file is one operation.
 var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency", "gate", "attempts", "queue"}
 
-// Flags of operations. One that must not write is refused its writes by the
-// server, and runs even when it is out of memory; so do reads of vendors, whose
-// counting writes over what is there, and what frees memory. Everything else is
-// refused before its first step.
+// Flags of operations. Reads and what frees memory run even when it is used up; the
+// server refuses writes of no-writes. All others are refused before their first step.
 var luaFlags = map[string]string{
 	"consume": "'allow-oom'", "poll_order": "'allow-oom'", "read_store": "'allow-oom'", "count_token": "'allow-oom'",
 	"retire_orders": "'allow-oom'", "usage": "'no-writes'",
@@ -38,8 +36,7 @@ type script struct {
 	watched CallObserver // optional
 }
 
-// library is the operations as a Redis function library: shared parts are compiled
-// once, and it survives restarts and failovers.
+// library is the operations as a Redis function library, which survives restarts.
 type library struct {
 	name    string // which says what is in it
 	source  string
@@ -121,9 +118,8 @@ const libraryPrefix = "vendorapi_"
 // or the two releases would take turns at loading.
 const librariesKept = 7 * 24 * time.Hour
 
-// loadLibrary loads the library into every master, because a slot may be moving;
-// replicas get it from their masters. Loading twice is harmless: the digest is in
-// the name. Calls of one process share one loading.
+// loadLibrary loads the library into every master, because a slot may be moving. Loading
+// twice is harmless; calls of one process share one loading.
 func (l *core) loadLibrary(ctx context.Context) error {
 	_, err, _ := l.loading.Do("", func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // others wait for it, too
@@ -156,8 +152,7 @@ func (l *core) noteLibrary(ctx context.Context) error {
 	return failed("noting the library", l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err())
 }
 
-// dropLibraries deletes what was last noted longer than librariesKept ago. A
-// library that was never noted counts from now.
+// dropLibraries deletes what was last noted too long ago; never noted counts from now.
 func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	there, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryPrefix + "*"}).Result()
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// mostEarlier is how many earlier secrets may work besides the newest;
-// lua/secrets.lua has the same bound.
+// mostEarlier earlier secrets work besides the newest, as in lua/secrets.lua.
 const mostEarlier = 4
 
 // EarlierSecret is a secret that was replaced and works until its time.
@@ -28,8 +27,7 @@ type EarlierSecret struct {
 	Until  time.Time
 }
 
-// storedEarlier are the earlier secrets of an account's or an endpoint's hash,
-// expired ones included; see lua/secrets.lua.
+// storedEarlier are a hash's earlier secrets with expired ones; see lua/secrets.lua.
 func storedEarlier(values map[string]string) ([]EarlierSecret, error) {
 	var all []EarlierSecret
 	if values["old_secret"] != "" {
@@ -68,8 +66,7 @@ func valid(all []EarlierSecret, now time.Time) []EarlierSecret {
 	return slices.DeleteFunc(slices.Clone(all), func(one EarlierSecret) bool { return !now.Before(one.Until) })
 }
 
-// knows compares the SHA-256 of a client secret with the present one and the earlier
-// ones that still work, in constant time.
+// knows compares a client secret's SHA-256 with those that work, in constant time.
 func knows(current string, earlier []EarlierSecret, secretHash [32]byte, now time.Time) bool {
 	right := subtle.ConstantTimeCompare([]byte(current), secretHash[:])
 	for _, one := range valid(earlier, now) {
@@ -83,16 +80,14 @@ func tooManySecrets() error {
 		"%d earlier secrets still work, each for the 24 hours that were promised for it; wait until one has ended, or end them all with revokeOld", mostEarlier)
 }
 
-// SecretKeys are AES-256 keys by key id. New secrets are sealed with Current; the
-// others open what was sealed before a rotation.
+// SecretKeys are AES-256 keys by id. Current seals; the others open what is older.
 type SecretKeys struct {
 	Current string
 	Keys    map[string][]byte // 32 bytes each
 }
 
-// seal encrypts a webhook secret for one owner: key id, a colon, nonce and
-// ciphertext (AES-256-GCM). A sealed secret copied to another account does not
-// open.
+// seal encrypts a secret for one owner: key id, a colon, nonce and ciphertext
+// (AES-256-GCM). Copied to another account it does not open.
 func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
 	if strings.Contains(k.Current, ":") {
 		return "", fmt.Errorf("key id %q must not contain a colon", k.Current)
@@ -138,10 +133,9 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Reseal seals every webhook secret with the current key, so that older keys can be
-// removed. It may run beside everything else and be repeated; every program must
-// have the current key already. A secret that cannot be opened stays as it is and
-// is an error, after the others were sealed.
+// Reseal seals every webhook secret with the current key, which every program must have,
+// so that older keys can be removed. It may be repeated. One that cannot be opened stays,
+// and is an error after the others were sealed.
 func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -189,8 +183,7 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 	return 0, ErrConflict
 }
 
-// resealed is a field's value with every secret sealed with the current key, and
-// how many were sealed with another.
+// resealed is a field's value sealed with the current key, and how many were not.
 func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
 	all := []EarlierSecret{{Secret: value}}
 	if field == "previous" {

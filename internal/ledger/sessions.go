@@ -16,15 +16,13 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// How long a session of the panel lasts: whatever its user does, and without a
-// request of its user.
+// How long a session of the panel lasts at most, and without a request.
 const (
 	SessionLifetime = 12 * time.Hour
 	SessionIdle     = 30 * time.Minute
 )
 
-// sessionTouch is how old the stored time of the last request may become, so that
-// not every request writes. A session may end this much early, never late.
+// sessionTouch saves writes: a session may end this much early, never late.
 const sessionTouch = time.Minute
 
 // sessionIDSize is the length of a session's id in random bytes.
@@ -111,8 +109,7 @@ func (l *core) sessionKey(id string) string {
 	return l.global.keyOf(kindSession, digest[:])
 }
 
-// randomText is 32 random bytes in 43 characters that are safe in cookies, headers
-// and forms.
+// randomText is 32 random bytes in 43 characters for cookies, headers and forms.
 func randomText() string {
 	var b [sessionIDSize]byte
 	_, _ = rand.Read(b[:]) // never fails, crypto/rand ends the program instead
@@ -138,11 +135,9 @@ func decodeSession(record string) (*Session, error) {
 	return s, decode("session record", record, func(c *codec) { c.session(s) })
 }
 
-// How often a password may be tried, right or wrong, before attempts have to wait
-// behind others: unlike a client secret a password can be guessed, so the attempt
-// is counted before it is checked. The first limit is met by who guesses, the
-// second by who tries many names, the third by many machines that guess together,
-// the last by who guesses with a browser in which the user has signed in before.
+// How often a password, which can be guessed, may be tried; right attempts count, too.
+// The first limit is met by who guesses, the second by who tries many names, the third by
+// many machines, the last by who guesses where the user has signed in before.
 var (
 	signInsOfUserAtAddress = redis_rate.Limit{Rate: 1, Burst: 5, Period: time.Minute}
 	signInsFromAddress     = redis_rate.Limit{Rate: 10, Burst: 30, Period: time.Minute}
@@ -150,9 +145,8 @@ var (
 	signInsOfDevice        = redis_rate.Limit{Rate: 5, Burst: 10, Period: time.Minute}
 )
 
-// CountSignIn counts an attempt to sign in before the password is checked.
-// RATE_LIMITED with RetryAfter once there were too many for the user, from the
-// address, or for both together.
+// CountSignIn counts an attempt before the password is checked. RATE_LIMITED with
+// RetryAfter for the user, the address, or both together.
 func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 	return l.countSignIn(ctx,
 		attemptGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
@@ -160,8 +154,7 @@ func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 		attemptGuard{l.signInKey("user", user), signInsOfUser})
 }
 
-// CountKnownSignIn is CountSignIn for a device in which the user has signed in
-// before; attempts of others do not count.
+// CountKnownSignIn is CountSignIn where the user has signed in before, by itself.
 func (l Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
 	return l.countSignIn(ctx, attemptGuard{l.signInKey("device", user, device), signInsOfDevice})
 }
@@ -174,8 +167,7 @@ func (l *core) countSignIn(ctx context.Context, guards ...attemptGuard) error {
 	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: wait, Message: "too many attempts to sign in; wait as Retry-After says"}
 }
 
-// ForgiveSignIns resets the attempts of a user at an address after the right
-// password. Those for all addresses together stay.
+// ForgiveSignIns resets the user's attempts at an address, after the right password.
 func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
 	return failed("forgetting sign-ins", l.rates.Reset(ctx, l.signInKey("both", user, address)))
 }

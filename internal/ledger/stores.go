@@ -23,8 +23,7 @@ type Notice struct {
 	Type       delivery.EventType
 	OccurredAt time.Time
 	Data       []byte // the JSON object of the envelope's data
-	// Day makes the same notice of the same day one event; empty: each is a new
-	// one.
+	// Day makes the same notice of that day one event; empty: each is new.
 	Day string
 }
 
@@ -59,8 +58,7 @@ func decodeNotice(record string) (*Notice, error) {
 	return n, decode("notice", record, func(c *codec) { c.notice(n) })
 }
 
-// store is a store's record. create_order.lua and write_store.lua read its front:
-// format, state, revision (8 bytes), fleet (16).
+// store is a store's record; scripts read format, state, revision (8 bytes), fleet (16).
 func (c *codec) store(s *delivery.Store) {
 	c.all((*byte)(&s.State), &s.Revision, s.Fleet[:], s.Account[:], &s.ExternalID, &s.FleetName, &s.TaxNumber, &s.Name, &s.Phone,
 		&s.Address, &s.Point.Latitude, &s.Point.Longitude, &s.SubRegion, &s.ClosingDate, &s.UpdatedAt)
@@ -78,9 +76,8 @@ func decodeStore(record string) (*delivery.Store, error) {
 	return s, err
 }
 
-// CountAndGet is the first half of PUT /stores/{externalStoreId}: it counts in the
-// stores bucket and reads, in one script. The store may be nil. Errors are
-// Consume's.
+// CountAndGet counts in the stores bucket and reads the store, which may be nil, in one
+// script. Errors are Consume's.
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
 	reply, err := l.count(ctx, "read_store", account, []string{
@@ -105,9 +102,8 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 	return decodeStore(record)
 }
 
-// Write stores s if the stored revision still is s.Revision (0: there is none),
-// raises it, keeps the fleet's lists and the closing timer, and publishes the
-// notices, all in one script. ErrConflict.
+// Write stores s, if it still has s.Revision (0: none), with the fleet's lists, the
+// closing timer and the notices, all in one script. ErrConflict.
 func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
@@ -206,13 +202,11 @@ type StoreFilter struct {
 	Text    string // part of the external id or the name, in any case
 }
 
-// setsAtOnce bounds what a search has in memory: the ids of the stores of so many
-// accounts, or of a fleet in so many partitions.
+// setsAtOnce is how many accounts', or partitions', ids of stores are in memory at once.
 const setsAtOnce = 32
 
-// Find lists stores by account and external id, at most limit, 1 to 1000; more:
-// there are others. It reads the accounts in order until there are enough, or a
-// fleet's stores when the filter names a fleet and no account.
+// Find lists stores by account and external id, at most limit, 1 to 1000; more: there are
+// others. It reads account by account until there are enough, or a fleet's stores.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
@@ -262,8 +256,7 @@ type storeSet struct {
 	key       string
 }
 
-// storeSets are the sets that hold every store a filter can match. ordered: all
-// stores of one set sort before those of the next.
+// storeSets hold every store that can match. ordered: they follow each other.
 func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
 		for _, r := range l.partitions {
@@ -307,8 +300,7 @@ type StoreName struct {
 	ExternalID string
 }
 
-// GetAll reads many stores. A missing one is absent from the map, and so is one
-// that cannot be read, which unreadable reports. The second error is Redis's.
+// GetAll reads stores, without missing ones, and unreadable ones, which are reported.
 func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	keys := make([]string, len(names))
 	for i, n := range names {

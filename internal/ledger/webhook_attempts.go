@@ -38,14 +38,11 @@ type AttemptRecord struct {
 // attemptsShown is the length of a log; scripts let it grow a little longer.
 const attemptsShown = 200
 
-// Kinds of a line, its first byte. Lines stand in an endpoint's log, those of
-// final outcomes also in the partition's stream of outcomes, and those of other
-// attempts to deliver an event, without the answer, in its stream of tries; there
-// each probe that failed has a line of its own, at most one in 30 s and endpoint,
-// and pings, which deliver nothing, have none. A line is: kind, of a probe how
-// many it stands for (4 bytes), outcome, flags, attempt, time, HTTP status,
-// milliseconds, next attempt, event, its type, error, answer. Scripts write
-// lineNotSent themselves: time (8 bytes), event.
+// Kinds of a line, its first byte. Lines stand in an endpoint's log, those of final
+// outcomes also in the stream of outcomes, those of other attempts, without the answer,
+// in that of tries (probes at most every 30 s and endpoint, no pings). A line is: kind, a
+// probe's count (4 bytes), outcome, flags, attempt, time, HTTP status, milliseconds, next
+// attempt, event, type, error, answer. Scripts write lineNotSent: time (8 bytes), event.
 const (
 	lineNotSent = 3
 	lineAttempt = 4
@@ -129,8 +126,7 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	return a, nil
 }
 
-// decodeOutcomes reads an entry of the stream of outcomes or tries: account, and
-// lines named 1, 2 and so on.
+// decodeOutcomes reads an entry's lines, named 1, 2 and so on.
 func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
 	records := make([]AttemptRecord, 0, len(values)-1)
 	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
@@ -151,8 +147,7 @@ func (d *Delivery) eventReference() string {
 	return string(rune(eventNotice)) + d.EventID
 }
 
-// itemReference is the same for an event whose order or body may be gone. The item
-// has an order's sequence only, so this epoch is assumed.
+// itemReference names an event that may be gone, by its item and an assumed epoch.
 func (d *Delivery) itemReference(epoch uint32) string {
 	switch {
 	case d.Order != nil && d.Version != 0, d.item[0] == eventPing:
@@ -164,8 +159,7 @@ func (d *Delivery) itemReference(epoch uint32) string {
 	return string(b) + d.item[15:19]
 }
 
-// Attempts is an account's log, newest first, at most 200 attempts and 256 kB;
-// state "" means all.
+// Attempts is an account's log, newest first, at most 200 and 256 kB; state "": all.
 func (l Webhooks) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
 	records, err := l.LastAttempts(ctx, account, attemptsShown)
 	return slices.DeleteFunc(records, func(a AttemptRecord) bool { return state != "" && a.State != state }), err
@@ -196,13 +190,11 @@ type Outcome struct {
 	Duration time.Duration
 	Answer   []byte    // what is to be kept of the answer's body, at most 2 kB
 	Retry    time.Time // when to try again; zero with OK false: given up
-	// Deferred: nothing was sent, the event goes at Retry. For the order of events
-	// that ends its first attempt.
+	// Deferred: not sent, it goes at Retry; for the order of events an attempt has ended.
 	Deferred bool
 	Expired  bool // nothing was sent, the deadline has passed
 	Gone     bool // the receiver answered 410
-	// Busy: the receiver asked to be spared (429, 502, 503, 504), for Wait; 0: the
-	// ledger decides.
+	// Busy: 429, 502, 503 or 504, for Wait; 0: the ledger decides.
 	Busy bool
 	Wait time.Duration
 }
@@ -231,9 +223,8 @@ type Recorded struct {
 	Leased
 }
 
-// Record settles leased events of one partition, one script for each endpoint, and
-// hands out the next: for each endpoint no more than its results, none when the
-// grant's Limit is 0. breaker is how many failures in a row open the circuit
+// Record settles leased events of one partition and hands out the next, for each endpoint
+// no more than its results. breaker is how many failures in a row open the circuit
 // breaker. After an error all may be recorded again.
 func (l Queue) Record(ctx context.Context, results []Result, g Grant, breaker int) (Recorded, error) {
 	settled := make([]settlement, len(results))
@@ -328,8 +319,7 @@ func (l *core) unsent(d *Delivery, reason string) settlement {
 	return s
 }
 
-// endpointProven: healthy, and a test ping, signed with the newest secret, was
-// accepted.
+// endpointProven: healthy, and a test signed with the newest secret was accepted.
 const endpointProven EndpointState = "proven"
 
 // settle runs one script for each endpoint, all in one round trip.

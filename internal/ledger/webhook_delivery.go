@@ -13,8 +13,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// webhookWindow is how long after it happened an event may be delivered (spec,
-// "Delivery rules", 2).
+// webhookWindow is an event's time to be delivered (spec, "Delivery rules", 2).
 const webhookWindow = 24 * time.Hour
 
 // Delivery is one attempt handed to this process.
@@ -30,11 +29,9 @@ type Delivery struct {
 	Data       []byte // of a notice
 	Receiver   *Receiver
 	Replay     bool
-	// Probe: sent ahead of the schedule to see whether the receiver is back. A
-	// failed one changes neither the event's schedule nor its number of attempts.
+	// Probe: sent ahead of the schedule, which a failed one does not change.
 	Probe bool
-	// Ping: a webhook.test event in no queue, sent once to probe a receiver for
-	// which nothing waits.
+	// Ping: a webhook.test event in no queue, to probe an idle receiver once.
 	Ping bool
 
 	partition partition
@@ -44,8 +41,7 @@ type Delivery struct {
 	due       time.Time // of a probe: its event's place in the schedule
 }
 
-// complete reads what the leased events are about, and settles those whose
-// endpoint, order or notice is gone.
+// complete reads leased events, and settles those whose subject is gone.
 func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([]*Delivery, error) {
 	if len(leased) == 0 {
 		return nil, nil
@@ -170,8 +166,7 @@ func (d *Delivery) fillNotice(record *redis.StringCmd) (reason string, err error
 	return "", nil
 }
 
-// fillPing makes a ping's event. Its id is made of account and time, the same
-// wherever it is read.
+// fillPing makes a ping's event; its id is made of account and time.
 func (d *Delivery) fillPing() {
 	f := fields{rest: d.item[1:]}
 	at := f.uint64()
@@ -215,9 +210,8 @@ const ExpiredError = "deadline: the event is older than 24 h"
 // noGrant hands out nothing.
 var noGrant = Grant{Lease: time.Minute}
 
-// DropExpired ends the events behind d for the same endpoint whose deadline has
-// passed, up to the first in time and at most 20 pages, and returns how many. After
-// an outage of more than a day it saves a call for each.
+// DropExpired ends the events behind d whose deadline has passed, at most 20 pages, and
+// returns how many. After a long outage it saves a call for each.
 func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dropped int, err error) {
 	for range 20 {
 		page, err := l.expired(ctx, d, now)
@@ -275,9 +269,8 @@ func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 	return n, err
 }
 
-// dropAll records everything that waits for an endpoint as not sent, with leased
-// also what is being sent, whose results are lost. It may run concurrently, and be
-// repeated after a crash.
+// dropAll records all that waits for an endpoint as not sent, with leased also what is
+// being sent. It may run concurrently, and be repeated after a crash.
 func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
 	r := l.partitionOf(account)
 	for {

@@ -22,15 +22,13 @@ type Grant struct {
 	Share int
 	// InFlight is the same for an endpoint that has no limit of its own.
 	InFlight int
-	// Lease is how long an event belongs to the process. What is not recorded by
-	// then is handed out again.
+	// Lease is how long an unrecorded event belongs to the process.
 	Lease time.Duration
 	// Holder names the process for ReleaseLeases; may be empty.
 	Holder string
 }
 
-// lease is the lease for scripts: microseconds, whose last three digits name the
-// holder.
+// lease is in microseconds, whose last three digits name the holder.
 func (g *Grant) lease() int64 { return g.Lease.Milliseconds()*1000 + holderDigits(g.Holder) }
 
 func holderDigits(holder string) int64 {
@@ -45,15 +43,13 @@ func holderDigits(holder string) int64 {
 // Leased is what a process was handed.
 type Leased struct {
 	Deliveries []*Delivery
-	// More: some event could go already, but for the grant or for what only Lease
-	// does.
+	// More: some event could go already, with a larger grant or by Lease.
 	More bool
 }
 
-// Add moves events of one partition from the stream to the queues of their
-// accounts' endpoints, hands out what the grant allows and acknowledges them, in
-// one script. Creations send nothing; events without an endpoint are logged as not
-// sent.
+// Add moves events of one partition to their endpoints' queues, hands out what the grant
+// allows and acknowledges them, in one script. Creations send nothing; events without an
+// endpoint are logged as not sent.
 func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant) (Leased, error) {
 	if len(entries) == 0 {
 		return Leased{}, nil
@@ -200,9 +196,8 @@ func (r partition) appendLeases(ds []*Delivery, account delivery.AccountID, toke
 	return ds
 }
 
-// ReleaseLeases ends the leases of a process of this name; its successor calls it
-// first. Two names share their digits once in a thousand; then the other's events
-// are sent twice. It returns how many events will go again.
+// ReleaseLeases ends the leases of a process of this name, for its successor, and returns
+// how many. Two names share their digits once in a thousand: then events are sent twice.
 func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
@@ -264,8 +259,7 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, ite
 // errNoEndpoint ends what needs an endpoint that is not there any more.
 var errNoEndpoint = errors.New("no webhook URL is registered")
 
-// paced is an endpoint with a rate: by its setting, or while it recovers
-// (lua/gate.lua).
+// paced is an endpoint with a rate, its own or while it recovers (lua/gate.lua).
 type paced struct {
 	account delivery.AccountID
 	rate    int // events a second
@@ -275,11 +269,9 @@ type paced struct {
 // paceBurst is which part of a second's events may go at once.
 const paceBurst = 5
 
-// leasePaced takes as many events as the endpoint's pace allows. What another
-// process took meanwhile is not made up for: the pace errs on the slow side.
+// leasePaced takes what the pace allows; what others took is not made up for.
 func (l *core) leasePaced(ctx context.Context, r partition, p paced, g Grant) ([]*Delivery, error) {
-	// With a burst of one the library never allows anything at 3, 5, 7 or 9 a second:
-	// its times are rounded to less than one interval.
+	// With a burst of one the library's rounding allows nothing at 3, 5, 7 or 9 a second.
 	limit := redis_rate.Limit{Rate: p.rate, Burst: max(2, p.rate/paceBurst), Period: time.Second}
 	allowed, err := l.allow(ctx, r.prefix+"pace:"+p.account.String(), limit, min(p.could, g.Limit))
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 // replayLease is how long a dead replay blocks others of its account.
 const replayLease = 10 * time.Second
 
-// mostWaiting bounds the replayed events, and notices, that wait for one endpoint:
-// about 20 MB of Redis.
+// mostWaiting bounds an endpoint's waiting replays and notices: about 20 MB of Redis.
 const mostWaiting = 100_000
 
 // replaysFull refuses more replayed events; some may be queued already.
@@ -26,9 +25,8 @@ func replaysFull(queued int) error {
 		"%d events of this replay were queued; no more replayed events may wait until some are sent, or given up after 24 hours: mend the receiver, then ask again", queued)}
 }
 
-// replaying runs one replay of an account at a time, because each may read a day's
-// events of the whole partition. RATE_LIMITED while another runs. A process that is
-// paused for longer than the lease may run beside another, which only costs time.
+// replaying runs one replay of an account at a time: each may read a partition's day.
+// RATE_LIMITED while another runs; one that outlasts the lease only costs time.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
 	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
@@ -43,10 +41,9 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 	return replay(lease)
 }
 
-// ReplayEvents queues events of the account again, each once, under their own ids,
-// and returns how many. EVENT_NOT_FOUND names the first that is unknown, no longer
-// stored, or another account's; then none is queued. WEBHOOK_NOT_CONFIGURED;
-// RATE_LIMITED while another replay runs, or too many wait.
+// ReplayEvents queues events again, each once, under their own ids, and returns how many;
+// none after EVENT_NOT_FOUND, which names the first that is unknown, no longer stored or
+// another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs, or too many wait.
 func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(string) (int, error) {
 		items := make([]any, 0, len(eventIDs))
@@ -100,9 +97,8 @@ func replayItem(e Event, now time.Time) []byte {
 	return binary.BigEndian.AppendUint64(b, at)
 }
 
-// ReplaySince queues every event of the account since a time again, in order, at
-// most 24 hours back. It reads the whole partition's stream. Errors as
-// ReplayEvents.
+// ReplaySince queues all events since a time again, in order, at most 24 hours back. It
+// reads the partition's stream. Errors as ReplayEvents.
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
@@ -114,9 +110,8 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	})
 }
 
-// ReplayOutcomes queues every event of the account again whose last outcome since a
-// time was state ("undelivered" or "notSent"), at most 24 hours back. Errors as
-// ReplayEvents.
+// ReplayOutcomes queues the events again whose last outcome since a time was state
+// ("undelivered" or "notSent"), at most 24 hours back. Errors as ReplayEvents.
 func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
 	r := l.partitionOf(account)
 	var order []Event              // as they first ended in a way

@@ -17,8 +17,7 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// EndpointState is a receiver's state for operators (design section 7). It disables
-// nothing.
+// EndpointState is a receiver's state for operators; it disables nothing.
 type EndpointState string
 
 // The states; a success makes it healthy.
@@ -29,8 +28,7 @@ const (
 	EndpointGone        EndpointState = "gone"        // it answered 410
 )
 
-// Severity ranks the states: 0 for healthy, 1 failing, 2 gone, 3 unreachable; -1
-// for others.
+// Severity is 0 for healthy, 1 failing, 2 gone, 3 unreachable, -1 for others.
 func (s EndpointState) Severity() int {
 	return slices.Index([]EndpointState{EndpointHealthy, EndpointFailing, EndpointGone, EndpointUnreachable}, s)
 }
@@ -55,8 +53,7 @@ type WebhookEndpoint struct {
 	Backlog    int64 // events that wait or are being sent
 	// NextAttempt is when something may be sent next; zero: nothing waits.
 	NextAttempt time.Time
-	// BreakerOpen: too many attempts failed in a row. Single probes are sent until
-	// one succeeds.
+	// BreakerOpen: after failures in a row, single probes go until one succeeds.
 	BreakerOpen  bool
 	BreakerSince time.Time
 	// Pace is how many events a second go out while it recovers; 0: any number.
@@ -135,8 +132,7 @@ func (c endpointReads) nextAttempt(now, held time.Time) (next time.Time) {
 	return next
 }
 
-// Endpoint reads an account's endpoint with the state of its queue.
-// WEBHOOK_NOT_CONFIGURED.
+// Endpoint reads an account's endpoint. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
 	found, err := l.readEndpoints(ctx, []delivery.AccountID{account})
 	if err != nil {
@@ -148,8 +144,7 @@ func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*We
 	return found[0], nil
 }
 
-// Endpoints reads the endpoint of every account that has a URL, by the
-// account's id.
+// Endpoints reads the endpoints that have a URL, by the account's id.
 func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 	ids, err := l.accountIDs(ctx)
 	if err != nil {
@@ -185,8 +180,7 @@ func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mo
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
-// changeEndpoint is writeEndpoint for what needs a URL. WEBHOOK_NOT_CONFIGURED,
-// TOO_MANY_SECRETS.
+// changeEndpoint needs a URL. WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
 func (l *core) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
 	reply, err := l.writeEndpoint(ctx, account, mode, args...)
 	switch {
@@ -200,9 +194,8 @@ func (l *core) changeEndpoint(ctx context.Context, account delivery.AccountID, m
 	return nil
 }
 
-// SetURL registers or changes an account's URL. The first registration issues a
-// secret, which is returned this once. A changed URL takes the whole backlog; the
-// same one again is probed at once if its breaker is open.
+// SetURL registers or changes a URL, which takes the whole backlog; the same one is
+// probed if its breaker is open. The first issues a secret, which is returned this once.
 func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
@@ -236,8 +229,7 @@ func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error 
 	return l.dropAll(ctx, account, false)
 }
 
-// SetLimits changes an endpoint's limits; negative ones stay.
-// WEBHOOK_NOT_CONFIGURED.
+// SetLimits changes an endpoint's limits but negative ones. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
 	return l.changeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
 }
@@ -249,9 +241,8 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// RotateSecret issues a new secret; the previous one signs besides it for 24 hours,
-// earlier ones until their own time, or all end now (revokeOld).
-// WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
+// RotateSecret issues a new secret. The previous one signs for 24 hours more, earlier
+// ones until their time, or none (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
 func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
@@ -264,8 +255,7 @@ func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, 
 	return secret, nil
 }
 
-// Receiver is where an account's events go, and what signs them. Immutable; a
-// change makes another Version.
+// Receiver is where events go, and what signs them. Immutable, by Version.
 type Receiver struct {
 	URL    string
 	Secret string
@@ -288,8 +278,7 @@ func (r *Receiver) Secrets(now time.Time) []string {
 // receiversKept bounds the cache; beyond it all are read again.
 const receiversKept = 16_384
 
-// receivers caches the accounts' receivers. Every lease carries the version, so a
-// stale one is never used.
+// receivers caches receivers; a lease's version shows a stale one.
 type receivers struct {
 	mu   sync.Mutex
 	last map[delivery.AccountID]*Receiver
@@ -322,8 +311,7 @@ func (c *receivers) learn(l *core, account delivery.AccountID, values map[string
 	return r, nil
 }
 
-// decodeReceiver reads a receiver with the secrets that still sign. When they cannot be
-// opened they are empty, and that is an error.
+// decodeReceiver opens the secrets that still sign; they are empty after an error.
 func (l *core) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
 	if r.URL == "" {
@@ -337,7 +325,9 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 			all[i].Secret, err = l.secrets.open(account[:], sealed)
 		}
 	}
-	r.Secret, r.Earlier = all[0].Secret, all[1:]
+	if r.Secret = all[0].Secret; len(all) > 1 {
+		r.Earlier = all[1:]
+	}
 	if err != nil {
 		return r, fmt.Errorf("webhook of account %s: %w", account, err)
 	}

@@ -57,23 +57,20 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// queued is how many spans may wait to be sent: the exporter records the 10,000
-// orders of a full batch at once.
+// queued spans may wait to be sent: the exporter records 10,000 orders at once.
 const queued = 16_384
 
 // Tracer records spans of one program.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	// below is the part of all traces that is taken, by the last 48 bits of their ids.
-	// In an order's id these are a digest's; the bits before them, by which
-	// OpenTelemetry's own sampler would go, are its partition and day.
+	// below is the part of all traces that is taken, by the last 48 bits of their ids, in
+	// an order's id a digest's: the bits before them are its partition and day.
 	below uint64
 }
 
-// Open prepares a program's tracer, nil when the settings leave it off. The
-// collector need not be there; what it does not take is dropped, with a line in the
-// log now and then.
+// Open prepares a program's tracer, nil when tracing is off. What an absent collector
+// does not take is dropped, with a line in the log now and then.
 func Open(ctx context.Context, s Settings, program, environment string, log *slog.Logger) (*Tracer, error) {
 	if s.Endpoint == "" {
 		return nil, nil
@@ -139,8 +136,7 @@ func (i Identity) TraceID() string { return i.context.TraceID().String() }
 // IDOf is the trace id of an order, in hexadecimal digits.
 func IDOf(order [16]byte) string { return trace.TraceID(order).String() }
 
-// OfOrder is a new identity within the trace of an order; all zero: within a trace
-// of its own.
+// OfOrder is a new identity in the trace of an order; all zero: of its own.
 func (t *Tracer) OfOrder(order [16]byte) Identity {
 	id := trace.TraceID(order)
 	if !id.IsValid() {
@@ -216,8 +212,7 @@ type Span struct {
 	// Failure is empty when it went well.
 	Failure    string
 	Attributes []attribute.KeyValue
-	// Within are what happened meanwhile; only name, kind, times, failure and
-	// attributes count.
+	// Within are what happened meanwhile; order, identity and caller do not count.
 	Within []Span
 }
 
