@@ -139,7 +139,7 @@ faults-minute: ## a minute of it, as a test with the race detector
 	@go run ./internal/devclickhouse install
 	CGO_ENABLED=1 go test -tags long -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
 
-mutants: ## defects put into a copy of the code, one at a time: make faults must catch each one (ARGS=-help)
+mutants: ## programs built with one defect at a time: make faults must catch each one (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults mutants $(ARGS)

@@ -292,13 +292,10 @@ type clockTest struct {
 
 // jumpingClock is the case clock. Only Redis's clock is wrong, as when the time of
 // Redis's machine is lost.
-func (s *overloaded) jumpingClock(ctx context.Context) (err error) {
-	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0]}
-	if c.inbox, err = validate.NewInbox(); err != nil {
-		return err
-	}
-	defer c.inbox.Close()
-	secret, err := c.busy.SetWebhook(ctx, c.inbox.URL)
+func (s *overloaded) jumpingClock(ctx context.Context) error {
+	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0], inbox: validate.NewInbox()}
+	s.ends = append(s.ends, c.inbox.Close)
+	secret, err := c.busy.SetWebhook(ctx, c.inbox.URL+"/")
 	if err != nil {
 		return err
 	}

@@ -384,7 +384,7 @@ func (in *injection) disturbReceivers(ctx context.Context) error {
 		in.times.Add(1)
 		switch i % 3 {
 		case 0:
-			v.inbox.Close()
+			v.door.Refuse()
 		case 1:
 			v.inbox.Behave(0, in.between(400*time.Millisecond, 2*time.Second))
 		case 2:

@@ -17,6 +17,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/harness"
 )
 
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
@@ -110,7 +111,7 @@ func TestValidateAgain(t *testing.T) {
 		if wrong {
 			rec.Facts.Found = []validate.Violation{{Invariant: validate.Unreadable}}
 		}
-		if err := writeJSON(path, rec); err != nil {
+		if err := harness.WriteJSON(path, rec, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		if err := run(t.Context(), []string{"-validate", path}, io.Discard); (err != nil) != wrong {

@@ -31,7 +31,7 @@ import (
 
 // options are the command and its flags.
 type options struct {
-	command         string // of usages
+	command         string // empty, mutants or overload
 	seed            uint64
 	duration        time.Duration
 	bin             string
@@ -44,30 +44,18 @@ type options struct {
 	record          string
 	list            bool
 	verbose         bool
-	form            form // of overload
+	form            form     // of overload
+	redis           []string // of a mutant: further settings of redis-server
 }
 
-// usages are what -help prints above the flags, by command.
-var usages = map[string]string{
-	"": `usage: go run ./loadtest/faults [mutants | overload] [flags]
+const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
 
 Injects faults into the whole system in rounds and checks its invariants. Exits with
 0 when none was violated and every fault could be injected. With "mutants" it
-puts one defect at a time into a copy of the code, which must be caught. With
-"overload" it puts more load on the programs than they can take.
-`,
-	"mutants": `usage: go run ./loadtest/faults mutants [flags]
-
-Puts one defect at a time into a copy of the code and runs the suite on it, which
-must find an invariant that the defect breaks.
-`,
-	"overload": `usage: go run ./loadtest/faults overload [flags]
-
-Overloads the real programs in cases, each against a system of its own. Prints a line
-for each figure and a table at the end. Ends with status 1 when something did not
-hold. About eleven minutes on two cores. -list prints the cases.
-`,
-}
+builds the programs with one defect at a time, which must be caught. With "overload"
+it puts more load on the programs than they can take, in cases of eleven minutes in
+all. -list prints the faults, the mutants or the cases.
+`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -99,12 +87,12 @@ var defaults = options{duration: 10 * time.Minute, accounts: 4, clients: 8, orde
 
 func parse(args []string) (options, error) {
 	o := defaults
-	if len(args) > 0 && usages[args[0]] != "" {
+	if len(args) > 0 && (args[0] == "mutants" || args[0] == "overload") {
 		o.command, args = args[0], args[1:]
 	}
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), usages[o.command])
+		fmt.Fprint(flags.Output(), usage+"\n")
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.only, "only", "", "play only these, `names` with commas")
@@ -149,21 +137,18 @@ func parse(args []string) (options, error) {
 
 func (o *options) check() error {
 	f := &o.form
-	switch {
-	case o.accounts < 2 || o.accounts > 64:
-		return errors.New("-accounts: want 2 to 64")
-	case o.clients < 1 || o.clients > 256:
-		return errors.New("-clients: want 1 to 256")
-	case !(o.ordersPerSecond >= 1 && o.ordersPerSecond <= 1000):
-		return errors.New("-orders-per-second: want 1 to 1000")
-	case o.duration <= 0:
-		return errors.New("-duration: want more than 0")
-	case f.load < 5*time.Second || f.load > 10*time.Minute:
-		return errors.New("-duration: want 5s to 10m")
-	case !(f.times >= 1 && f.times <= 100):
-		return errors.New("-times: want 1 to 100")
-	case f.connections < 64 || f.connections > 4000:
-		return errors.New("-connections: want 64 to 4000")
+	for want, ok := range map[string]bool{
+		"-accounts: want 2 to 64":            o.accounts >= 2 && o.accounts <= 64,
+		"-clients: want 1 to 256":            o.clients >= 1 && o.clients <= 256,
+		"-orders-per-second: want 1 to 1000": o.ordersPerSecond >= 1 && o.ordersPerSecond <= 1000,
+		"-duration: want more than 0":        o.duration > 0,
+		"-duration: want 5s to 10m":          f.load >= 5*time.Second && f.load <= 10*time.Minute,
+		"-times: want 1 to 100":              f.times >= 1 && f.times <= 100,
+		"-connections: want 64 to 4000":      f.connections >= 64 && f.connections <= 4000,
+	} {
+		if !ok {
+			return errors.New(want)
+		}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/harness"
 )
 
 // mutant is a defect that the suite must catch, see mutants.yaml.
@@ -27,6 +27,7 @@ type mutant struct {
 	Name, Does, Faults string
 	Caught             []validate.Invariant
 	Edits              []edit
+	Redis              []string // further settings of redis-server
 }
 
 // edit replaces a piece of code that stands exactly once in the files of a pattern.
@@ -49,9 +50,9 @@ const (
 	mutantTimeout = 4 * time.Minute
 )
 
-// runMutants is `faults mutants`: it gives a copy of the module one defect at a time
-// and runs the suite on it, which must find an invariant that the defect breaks. The
-// module as it is must pass under the same faults.
+// runMutants is `faults mutants`: it builds the programs with one defect at a time and
+// runs the suite on them, which must find an invariant that the defect breaks. Without
+// a defect they must pass under the same faults.
 func runMutants(ctx context.Context, o options, out io.Writer) error {
 	chosen, err := loadMutants(o.only)
 	if err != nil {
@@ -63,33 +64,38 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
-	h := &hunt{options: o, out: out}
-	if h.module, err = stack.ModuleDir(); err != nil {
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
 		return err
 	}
-	if h.dir, err = os.MkdirTemp("", "mutants-"); err != nil {
-		return err
+	defer func() { _ = os.RemoveAll(dir) }() // in the system's folder for such things
+	// The module as it is goes first, under every set of faults.
+	var all []mutant
+	for _, m := range chosen {
+		if !slices.ContainsFunc(all, func(other mutant) bool { return other.Faults == m.Faults }) {
+			all = append(all, mutant{Name: "(none)", Does: "the system as it is, under " + m.Faults, Faults: m.Faults})
+		}
 	}
-	defer func() { _ = os.RemoveAll(h.dir) }() // in the system's folder for such things
-	parts := []string{"-R", "configs", "gateway", "go.mod", "go.sum", "internal", "loadtest", "reporting", "worker", h.dir}
-	copying := exec.CommandContext(ctx, "cp", parts...)
-	copying.Dir = h.module
-	if output, err := copying.CombinedOutput(); err != nil {
-		return fmt.Errorf("copying the module: %w\n%s", err, output)
+	all = append(all, chosen...)
+	wrong, table := 0, "\n| defect | in | caught by | after |\n|---|---|---|---|\n"
+	for _, m := range all {
+		r, err := m.play(ctx, o, dir, out)
+		if err != nil {
+			return fmt.Errorf("defect %s: %w", m.Name, err)
+		}
+		by, ok := r.result()
+		if !ok {
+			wrong++
+		} else if len(r.found) > 0 {
+			by = fmt.Sprint(r.found)
+		}
+		table += fmt.Sprintf("| %s: %s | %s | %s | %s |\n", m.Name, m.Does, strings.Join(r.files, ", "), by, r.took.Round(time.Second))
 	}
-	// Programs are built from, and find their settings in, the module around the
-	// working directory.
-	if err := os.Chdir(h.dir); err != nil {
-		return err
+	fmt.Fprint(out, table)
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d results are wrong", wrong, len(all))
 	}
-	return h.run(ctx, chosen)
-}
-
-// hunt is one run of some mutants.
-type hunt struct {
-	options     options
-	module, dir string
-	out         io.Writer
+	return nil
 }
 
 // outcome is what the suite found in a mutant.
@@ -117,79 +123,69 @@ func (o *outcome) result() (text string, ok bool) {
 	return "MISSED", false
 }
 
-// run plays the module as it is under every set of faults, then every mutant.
-func (h *hunt) run(ctx context.Context, chosen []mutant) error {
-	var all []mutant
-	for _, m := range chosen {
-		if !slices.ContainsFunc(all, func(other mutant) bool { return other.Faults == m.Faults }) {
-			all = append(all, mutant{Name: "(none)", Does: "the system as it is, under " + m.Faults, Faults: m.Faults})
-		}
-	}
-	all = append(all, chosen...)
-	wrong, table := 0, "\n| defect | in | caught by | after |\n|---|---|---|---|\n"
-	for _, m := range all {
-		o, err := h.play(ctx, m)
-		if err != nil {
-			return fmt.Errorf("defect %s: %w", m.Name, err)
-		}
-		by, ok := o.result()
-		if !ok {
-			wrong++
-		} else if len(o.found) > 0 {
-			by = fmt.Sprint(o.found)
-		}
-		table += fmt.Sprintf("| %s: %s | %s | %s | %s |\n", o.Name, o.Does, strings.Join(o.files, ", "), by, o.took.Round(time.Second))
-	}
-	fmt.Fprint(h.out, table)
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d results are wrong", wrong, len(all))
-	}
-	return nil
-}
-
 // play plays one mutant and prints a line. An error ends the run: an edit does not
 // fit, or ctx has ended.
-func (h *hunt) play(ctx context.Context, m mutant) (o outcome, err error) {
-	changed, err := m.apply(h.module)
+func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer) (r outcome, err error) {
+	r.mutant = *m
+	overlay, files, err := m.overlay(dir)
 	if err != nil {
-		return o, err
+		return r, err
 	}
-	o = outcome{mutant: m, files: slices.Sorted(maps.Keys(changed))}
-	for file, text := range changed {
-		original, err := os.ReadFile(filepath.Join(h.module, file))
-		if err != nil {
-			return o, err
-		}
-		copied := filepath.Join(h.dir, file)
-		defer func() { _ = os.WriteFile(copied, original, 0o600) }() // the next one's build fails if this does
-		if err := os.WriteFile(copied, text, 0o600); err != nil {
-			return o, err
-		}
-	}
+	r.files = append(files, m.Redis...)
 	options := defaults
-	options.only, options.seed, options.duration = m.Faults, h.options.seed, mutantLength
-	options.keep = filepath.Join(h.dir, "data")
+	options.only, options.seed, options.duration, options.redis = m.Faults, o.seed, mutantLength, m.Redis
+	options.keep = filepath.Join(dir, "data")
+	options.bin = filepath.Join(options.keep, "bin")
 	if err := os.RemoveAll(options.keep); err != nil {
-		return o, err
+		return r, err
 	}
 	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
 	defer cancel()
+	flags := os.Getenv("GOFLAGS")
+	err = errors.Join(os.Setenv("GOFLAGS", flags+" -overlay="+overlay), stack.Build(limited, options.bin), os.Setenv("GOFLAGS", flags))
+	if err != nil {
+		return r, err
+	}
 	var output bytes.Buffer
 	began := time.Now()
 	res, err := playAll(limited, options, &output)
 	if ctx.Err() != nil {
-		return o, context.Cause(ctx)
+		return r, context.Cause(ctx)
 	}
-	o.took, o.found = time.Since(began), slices.Sorted(maps.Keys(res.ByInvariant))
-	if err != nil && len(o.found) == 0 {
-		o.err = err
+	r.took, r.found = time.Since(began), slices.Sorted(maps.Keys(res.ByInvariant))
+	if err != nil && len(r.found) == 0 {
+		r.err = err
 	}
-	text, ok := o.result()
-	fmt.Fprintf(h.out, "%-22s %-7s after %5.1f s  %v\n", o.Name, text, o.took.Seconds(), o.found)
-	if h.options.verbose || !ok {
-		fmt.Fprintln(h.out, "    "+strings.ReplaceAll(output.String(), "\n", "\n    "))
+	text, ok := r.result()
+	fmt.Fprintf(out, "%-22s %-7s after %5.1f s  %v\n", m.Name, text, r.took.Seconds(), r.found)
+	if o.verbose || !ok {
+		fmt.Fprintln(out, "    "+strings.ReplaceAll(output.String(), "\n", "\n    "))
 	}
-	return o, nil
+	return r, nil
+}
+
+// overlay writes the files that the edits change to dir, and the file for go build
+// -overlay that puts them in the place of the module's.
+func (m *mutant) overlay(dir string) (overlay string, files []string, err error) {
+	module, err := stack.ModuleDir()
+	if err != nil {
+		return "", nil, err
+	}
+	changed, err := m.apply(module)
+	if err != nil {
+		return "", nil, err
+	}
+	replaced := make(map[string]string)
+	for file, text := range changed {
+		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return "", nil, err
+		}
+		replaced[filepath.Join(module, file)] = path
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	err = harness.WriteJSON(overlay, map[string]any{"Replace": replaced}, io.Discard)
+	return overlay, slices.Sorted(maps.Keys(changed)), err
 }
 
 // apply makes the edits: the text of every file that they change, by its path in

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path"
@@ -32,35 +31,22 @@ func TestMutants_FitTheSourceAndCompile(t *testing.T) {
 		if _, err := m.apply(module); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
-		if _, err := loadFaults(m.Faults); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Does == "" || len(m.Edits) == 0 {
+		if _, err := loadFaults(m.Faults); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Does == "" || len(m.Edits)+len(m.Redis) == 0 {
 			t.Errorf("%+v is not complete: %v", m, err)
 		}
 		all.Edits = append(all.Edits, m.Edits...)
 	}
-	changed, err := all.apply(module)
+	dir := t.TempDir()
+	overlay, files, err := all.overlay(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, args, replaced := t.TempDir(), []string{"build", "-overlay", "overlay.json"}, make(map[string]string)
-	write := func(name string, text []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for file, text := range changed {
-		name := strings.ReplaceAll(file, "/", "_")
-		write(name, text)
-		replaced[filepath.Join(module, file)] = filepath.Join(dir, name)
+	args := []string{"build", "-overlay", overlay}
+	for _, file := range files {
 		if folder := "./" + path.Dir(file); path.Ext(file) == ".go" && !slices.Contains(args, folder) {
 			args = append(args, folder)
 		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("overlay.json", overlay)
-	args[2] = filepath.Join(dir, args[2])
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

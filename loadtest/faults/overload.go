@@ -26,6 +26,7 @@ type overloadCase struct {
 	name, about string
 	run         func(*overloaded, context.Context) error
 	options     stack.Options
+	courier     bool // the sandbox courier delivers an order within a second
 	shim        bool // Redis's disk and clock can be disturbed
 	inFlight    bool // the form's MAX_IN_FLIGHT holds
 }
@@ -36,17 +37,14 @@ var overloadCases = []overloadCase{
 		about: "ten times the sustainable rate of orders, over many accounts, some at their ordinary limits: no crash, " +
 			"bounded memory, quick and correct refusals (429, 503 with Retry-After), every accepted order read back, " +
 			"back to normal within 5 s"},
-	{name: "memory", run: (*overloaded).fullMemory,
-		options: stack.Options{Courier: "auto", CourierStep: courierStep, Receiver: true},
-		about:   "Redis at maxmemory: writes refused, reads go on, nothing half-written"},
+	{name: "memory", run: (*overloaded).fullMemory, courier: true, options: stack.Options{Receiver: true},
+		about: "Redis at maxmemory: writes refused, reads go on, nothing half-written"},
 	{name: "disk", run: (*overloaded).fullDisk, shim: true,
 		about: "no space for Redis's log: nothing acknowledged is lost"},
-	{name: "clickhouse", run: (*overloaded).withoutClickHouse,
-		options: stack.Options{Courier: "auto", CourierStep: courierStep, Reporting: true},
-		about:   "ClickHouse unavailable: orders unaffected, the export catches up"},
-	{name: "clock", run: (*overloaded).jumpingClock, shim: true,
-		options: stack.Options{Courier: "auto", CourierStep: courierStep},
-		about:   "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window"},
+	{name: "clickhouse", run: (*overloaded).withoutClickHouse, courier: true, options: stack.Options{Reporting: true},
+		about: "ClickHouse unavailable: orders unaffected, the export catches up"},
+	{name: "clock", run: (*overloaded).jumpingClock, shim: true, courier: true,
+		about: "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window"},
 	{name: "fleet", run: (*overloaded).floodFleet,
 		about: "a fleet's credential at 5,000 reports a second, of open and of ended orders: Redis keeps nothing of it, " +
 			"vendors are not affected; once the fleet is disabled Redis gets no request"},
@@ -153,25 +151,19 @@ func (r *overloadRun) play(ctx context.Context, chosen []overloadCase) error {
 const failed = "FAILS"
 
 // figure adds a row of which nothing is required.
-func (r *overloadRun) figure(what, format string, a ...any) {
-	r.add(row{what: what, figure: fmt.Sprintf(format, a...)})
-}
+func (r *overloadRun) figure(what, format string, a ...any) { r.add(what, "", "", format, a...) }
 
 // check adds a row with what it must be.
 func (r *overloadRun) check(ok bool, what, want, format string, a ...any) {
-	result := "holds"
-	if !ok {
-		result = failed
-	}
-	r.add(row{what: what, figure: fmt.Sprintf(format, a...), want: want, result: result})
+	r.add(what, want, map[bool]string{true: "holds", false: failed}[ok], format, a...)
 }
 
-func (r *overloadRun) add(x row) {
-	x.name = r.name
+func (r *overloadRun) add(what, want, result, format string, a ...any) {
+	x := row{r.name, what, fmt.Sprintf(format, a...), want, result}
 	r.rows = append(r.rows, x)
-	line := fmt.Sprintf("  %s: %s  %s", x.what, x.figure, x.result)
-	if x.result == failed {
-		line += ", wanted: " + x.want
+	line := fmt.Sprintf("  %s: %s  %s", what, x.figure, result)
+	if result == failed {
+		line += ", wanted: " + want
 	}
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
@@ -210,9 +202,9 @@ func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
 	s := &overloaded{overloadRun: r}
 	defer s.stop()
 	o := c.options
-	o.DataDir, o.BinDir = filepath.Join(r.dir, c.name), r.bin
-	if o.Courier == "" {
-		o.Courier = "manual"
+	o.DataDir, o.BinDir, o.Courier = filepath.Join(r.dir, c.name), r.bin, "manual"
+	if c.courier {
+		o.Courier, o.CourierStep = "auto", courierStep
 	}
 	if c.inFlight && r.form.inFlight != "" {
 		o.Env = []string{"MAX_IN_FLIGHT=" + r.form.inFlight}

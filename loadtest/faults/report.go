@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/harness"
 )
 
 // result is what a run came to; -json writes it.
@@ -146,14 +148,6 @@ func (s *suite) summary() {
 	}
 }
 
-func writeJSON(path string, what any) error {
-	text, err := json.MarshalIndent(what, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o600)
-}
-
 // roundFile holds the record of a round with violations.
 const roundFile = "round.json"
 
@@ -168,7 +162,7 @@ type record struct {
 func (s *suite) explain(r *round) error {
 	path := filepath.Join(s.dir, roundFile)
 	rec := record{r.log.Operations(), r.facts}
-	if err := writeJSON(path, rec); err != nil {
+	if err := harness.WriteJSON(path, rec, s.out); err != nil {
 		return fmt.Errorf("keeping the round: %w", err)
 	}
 	s.print("\nround %d (%s) has %d violations; seed %d repeats the run, the round's own is %d",
@@ -187,7 +181,7 @@ func (s *suite) explain(r *round) error {
 	for _, id := range subjects {
 		s.print("\n%s", rec.timeline(id))
 	}
-	s.print("\noperations and facts: %s; validate them again with: go run ./loadtest/faults -validate %s", roundFile, path)
+	s.print("\nvalidate the operations and facts again with: go run ./loadtest/faults -validate %s", path)
 	return nil
 }
 
@@ -215,45 +209,37 @@ func validateAgain(path string, out io.Writer) error {
 // timeline is everything that is known of one thing that a violation is about (an
 // order or a version of it, an external id, an idempotency key, an event), by time.
 func (rec *record) timeline(id string) string {
-	var lines []string // each begins with its time
-	add := func(at time.Time, format string, args ...any) {
-		lines = append(lines, at.UTC().Format("2006-01-02T15:04:05.000")+"  "+fmt.Sprintf(format, args...))
-	}
-	order, _, _ := strings.Cut(id, "/")
+	subject, _, _ := strings.Cut(id, "/")
 	if event, _, err := delivery.ParseEventID(id); err == nil {
-		order = event.String()
+		subject = event.String()
+	}
+	var lines []string // each begins with its time
+	add := func(at time.Time, source, of string, what any) {
+		text, err := json.Marshal(what)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		if of == subject || bytes.Contains(text, []byte(`"`+subject+`"`)) {
+			lines = append(lines, fmt.Sprintf("%s  %s %s", at.UTC().Format("2006-01-02T15:04:05.000"), source, text))
+		}
 	}
 	for _, op := range rec.Operations {
-		if id != "" && slices.Contains([]string{op.Order, op.External, op.Key, op.Account}, order) {
-			add(op.Start, "operation %+v", op)
-		}
+		add(op.Start, "client", op.Order, op)
 	}
 	for _, o := range rec.Facts.Orders {
-		if o.ID == order || o.External == id {
-			order = o.ID
-			add(o.Created, "Redis: order %s external %q created, now %s, version %d", o.ID, o.External, o.Status, o.Version)
-			for _, c := range o.Changes {
-				add(c.At, "Redis: %s %s, version %d", c.Status, c.Failure, c.Version)
-			}
-		}
+		add(o.Created, "Redis", o.ID, o)
 	}
 	for _, a := range rec.Facts.Arrivals {
-		if a.Order == order || a.EventID == id {
-			add(a.Began, "receiver: %+v", a)
-		}
+		add(a.Began, "receiver", a.Order, a)
 	}
-	if archive := rec.Facts.Archive; archive != nil {
-		for _, row := range slices.Concat(archive.Orders, archive.Steps) {
-			if row[0] == order {
-				ms, _ := strconv.ParseInt(row[5], 10, 64) // both kinds have their time there
-				add(time.UnixMilli(ms), "ClickHouse: %q", row)
-			}
-		}
-		for _, a := range archive.Attempts {
-			if event, _, err := delivery.ParseEventID(a.EventID); err == nil && event.String() == order {
-				add(a.At, "ClickHouse: %+v", a)
-			}
-		}
+	archive := &rec.Facts.Archive
+	for _, row := range slices.Concat(archive.Orders, archive.Steps) {
+		ms, _ := strconv.ParseInt(row[5], 10, 64) // both kinds have their time there
+		add(time.UnixMilli(ms), "ClickHouse", row[0], row)
+	}
+	for _, a := range archive.Attempts {
+		event, _, _ := delivery.ParseEventID(a.EventID) // a notice is of no order
+		add(a.At, "ClickHouse", event.String(), a)
 	}
 	slices.Sort(lines)
 	const most = 60

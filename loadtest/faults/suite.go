@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/harness"
 )
 
 // suite is one run: rounds on one system until the time is over.
@@ -91,7 +92,7 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	}
 	s.summary()
 	if o.json != "" {
-		err = errors.Join(err, writeJSON(o.json, &s.result))
+		err = errors.Join(err, harness.WriteJSON(o.json, &s.result, out))
 	}
 	if n := len(s.result.Violations); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d violations", n))
@@ -110,7 +111,7 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 	if s.options.verbose {
 		progress = s.out
 	}
-	if err := s.system.start(ctx, s.dir, s.options.bin, progress); err != nil {
+	if err := s.system.start(ctx, s.dir, &s.options, progress); err != nil {
 		return err
 	}
 	s.print("faults: the system is up after %.1f s", time.Since(s.began).Seconds())
@@ -202,7 +203,8 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	s.inject(ctx, r)
 	for _, v := range r.vendors {
 		v.inbox.Notify(nil)
-		if err := v.inbox.Reopen(); err != nil {
+		v.inbox.Behave(0, 0)
+		if err := v.door.Heal(); err != nil {
 			return err
 		}
 	}
@@ -262,7 +264,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	}
 	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
 	for _, exit := range s.system.takeExits() {
-		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Says: exit.Error()})
+		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: exit.Error()})
 	}
 	return nil
 }

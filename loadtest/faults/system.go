@@ -53,18 +53,17 @@ type process interface {
 	PID() int
 }
 
-// start starts everything below dir, with the proxies. bin holds the binaries;
-// empty: they are built.
-func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err error) {
+// start starts everything below dir, with the proxies.
+func (s *system) start(ctx context.Context, dir string, from *options, out io.Writer) (err error) {
 	users := &stack.Users{Environment: "sandbox", Passwords: make(map[string]string)}
 	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[name] = rand.Text()
 	}
-	if err := s.startRedis(ctx, dir, users); err != nil {
+	if err := s.startRedis(ctx, dir, users, from.redis...); err != nil {
 		return err
 	}
 	o := stack.Options{
-		DataDir: dir, BinDir: bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
+		DataDir: dir, BinDir: from.bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
 		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	}
 	for _, addr := range []*string{&o.GatewayAddr, &o.ClickHouseAddr} {
@@ -105,12 +104,12 @@ func (s *system) start(ctx context.Context, dir, bin string, out io.Writer) (err
 
 // startRedis starts a Redis whose disk and clock can be disturbed. Its folder is not
 // redis/, which the data directory keeps for a Redis of its own.
-func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users) (err error) {
+func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users, extra ...string) (err error) {
 	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
 	}
 	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
-	s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env()})
+	s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env(), Extra: extra})
 	if err == nil {
 		s.ends = append(s.ends, s.redis.Stop)
 	}

@@ -15,6 +15,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/faults/validate"
 )
 
@@ -24,7 +25,8 @@ type vendor struct {
 	*stack.Vendor
 	limits    delivery.Limits
 	inbox     *validate.Inbox
-	disturbed atomic.Bool // the receiver, for a part of the round
+	door      *failpoint.Proxy // in front of the inbox
+	disturbed atomic.Bool      // the receiver, for a part of the round
 
 	mu   sync.Mutex
 	sent []*creation // in the order of sending
@@ -42,15 +44,16 @@ type creation struct {
 // active store and a healthy receiver.
 func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand) (vendors []*vendor, err error) {
 	for i := range n {
-		v := &vendor{limits: delivery.DefaultLimits()}
-		if v.inbox, err = validate.NewInbox(); err != nil {
-			return vendors, err
-		}
+		v := &vendor{limits: delivery.DefaultLimits(), inbox: validate.NewInbox()}
 		// It stays open: a consumer group that is destroyed rounds later has the
 		// vendors' notices sent again.
 		s.ends = append(s.ends, v.inbox.Close)
+		if v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String()); err != nil {
+			return vendors, err
+		}
+		s.ends = append(s.ends, v.door.Refuse)
 		vendors = append(vendors, v)
-		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), WebhookURL: v.inbox.URL}
+		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), WebhookURL: "http://" + v.door.Addr + "/"}
 		if i%2 == 0 { // reached with a few requests a second; several windows pass in a round
 			low := map[string]any{"orders": stack.Limit(8+random.IntN(8), 5, 4+random.IntN(3), 2),
 				"cancel": stack.Limit(3, 4), "orderStatus": stack.Limit(5, 3)}

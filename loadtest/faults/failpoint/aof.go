@@ -28,9 +28,8 @@ func EndOf(dir string) (Position, error) {
 }
 
 // CutSince removes a part of what a Redis that does not run wrote after the
-// position, as a power failure does with what was not synced. It calls draw with
-// the number of bytes that may go; draw returns how many do. It returns both; 0
-// when the server has begun another file since.
+// position, as a power failure does. draw gets the number of bytes that may go and
+// returns how many do. Both are 0 when the server has begun another file since.
 func (p Position) CutSince(dir string, draw func(int64) int64) (cut, of int64, err error) {
 	now, err := EndOf(dir)
 	if err != nil || now.path != p.path || now.size <= p.size {
@@ -38,10 +37,7 @@ func (p Position) CutSince(dir string, draw func(int64) int64) (cut, of int64, e
 	}
 	of = now.size - p.size
 	cut = draw(of)
-	if err := os.Truncate(p.path, now.size-cut); err != nil {
-		return 0, of, fmt.Errorf("append-only file: %w", err)
-	}
-	return cut, of, nil
+	return cut, of, os.Truncate(p.path, now.size-cut)
 }
 
 // transaction is the effect of a script as the server writes it.
@@ -51,17 +47,14 @@ const transaction = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$11\r\nfaults:torn\
 // one, never all) to the file of a Redis that does not run, as a crash in the
 // middle of a write does.
 func TearTail(dir string, n int) error {
-	end, err := EndOf(dir)
+	path, err := stack.NewestAOF(dir)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(end.path, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return fmt.Errorf("append-only file: %w", err)
+		return err
 	}
 	_, err = file.WriteString(transaction[:1+n%(len(transaction)-1)])
-	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("append-only file: %w", err)
-	}
-	return nil
+	return errors.Join(err, file.Close())
 }

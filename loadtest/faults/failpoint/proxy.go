@@ -36,8 +36,7 @@ type Proxy struct {
 
 type delay struct{ by, jitter time.Duration }
 
-// NewProxy listens on a free port of loopback and passes everything on to upstream
-// (host:port), which need not listen yet.
+// NewProxy passes connections on to upstream (host:port), which need not listen yet.
 func NewProxy(upstream string) (*Proxy, error) {
 	addr, err := stack.FreeAddr()
 	if err != nil {
@@ -59,18 +58,12 @@ func (p *Proxy) listen() error {
 		return fmt.Errorf("proxy to %s: %w", p.upstream, err)
 	}
 	p.listener = l
-	go p.accept(l)
-	return nil
-}
-
-func (p *Proxy) accept(l net.Listener) {
-	for {
-		client, err := l.Accept()
-		if err != nil {
-			return
+	go func() {
+		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
+			go p.serve(client)
 		}
-		go p.serve(client)
-	}
+	}()
+	return nil
 }
 
 func (p *Proxy) serve(client net.Conn) {
@@ -80,20 +73,22 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	p.mu.Lock()
-	if p.listener == nil {
-		p.mu.Unlock()
+	refused := p.listener == nil
+	if !refused {
+		p.conns[client], p.conns[server] = true, true
+	}
+	p.mu.Unlock()
+	if refused {
 		server.Close()
 		return
 	}
-	p.conns[client], p.conns[server] = true, true
-	p.mu.Unlock()
 	go func() {
 		p.passRequests(server, client)
 		server.Close()
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		delete(p.conns, client)
 		delete(p.conns, server)
-		p.mu.Unlock()
 	}()
 	p.passAnswers(client, server)
 }

@@ -1,6 +1,7 @@
 package failpoint
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/binary"
@@ -28,50 +29,30 @@ const (
 
 // Shim runs dynamically linked programs, such as redis-server, with a wrong clock
 // and on a slow or full disk, without root: a C library that the dynamic linker
-// loads in front of libc, and a control file that both map. The programs started
-// with its Env obey it from their next call on. It is safe for concurrent use.
+// loads in front of libc, and a control file that both map. It is safe for
+// concurrent use.
 type Shim struct {
 	library string
 	control *os.File
 }
 
-// NewShim builds the library in dir with gcc, unless it is there, and makes a
-// control file beside it that changes nothing. Several may share a dir.
+// NewShim builds the library in dir, an absolute path, with gcc and makes a control file beside it that
+// changes nothing.
 func NewShim(ctx context.Context, dir string) (*Shim, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	s := &Shim{library: filepath.Join(dir, "shim.so")}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	s := &Shim{library: filepath.Join(dir, "shim.so")}
-	if _, err := os.Stat(s.library); errors.Is(err, os.ErrNotExist) {
-		if err := buildShim(ctx, dir, s.library); err != nil {
-			return nil, fmt.Errorf("shim: %w", err)
-		}
+	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", s.library, "-x", "c", "-")
+	compile.Stdin = bytes.NewReader(shimSource)
+	if output, err := compile.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, output)
 	}
+	var err error
 	if s.control, err = os.CreateTemp(dir, "shim-*.ctl"); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	if err := s.control.Truncate(shimSize); err != nil {
-		return nil, errors.Join(fmt.Errorf("shim: %w", err), s.control.Close())
-	}
-	return s, nil
-}
-
-func buildShim(ctx context.Context, dir, library string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, "shim.c")
-	if err := os.WriteFile(path, shimSource, 0o600); err != nil {
-		return err
-	}
-	// Under another name first: a library that is half written is never loaded.
-	partial := library + ".partial"
-	output, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", partial, path).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w (`make deps` installs gcc)\n%s", err, output)
-	}
-	return os.Rename(partial, library)
+	return s, s.control.Truncate(shimSize)
 }
 
 // Env is what a program is started with to be under the shim, NAME=value.

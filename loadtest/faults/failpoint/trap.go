@@ -23,13 +23,8 @@ const (
 // settings and longer than any client waits.
 const Lateness = 4500 * time.Millisecond
 
-// effect is how long a request gets to take effect before Await returns: far more
-// than a script and its fsync take.
-const effect = 50 * time.Millisecond
-
-// Trap waits on a proxy for a request that contains some bytes. The first one is
-// treated as the moment says. Except for Late, no answer passes the proxy from then
-// on.
+// Trap waits on a proxy for the first request that contains some bytes. Except for
+// Late, no answer passes the proxy from then on.
 type Trap struct {
 	marker    []byte
 	moment    Moment
@@ -41,7 +36,7 @@ type Trap struct {
 // Set places a trap in place of an earlier one. The marker must occur in no other
 // request: a function's name in Redis, a path.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
-	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, triggered: make(chan struct{}), removed: make(chan struct{})}
+	t := &Trap{[]byte(marker), moment, p, make(chan struct{}), make(chan struct{})}
 	p.setTrap(t)
 	return t
 }
@@ -59,24 +54,24 @@ var ErrRemoved = errors.New("the trap was removed")
 // take effect. The caller then kills the program or the server, and calls Release.
 // After an error, the end of ctx or ErrRemoved, the trap is gone.
 func (t *Trap) Await(ctx context.Context) error {
-	select {
-	case <-t.triggered:
-	case <-t.removed:
-		return ErrRemoved
-	case <-ctx.Done():
-		if t.proxy.trap.CompareAndSwap(t, nil) {
-			return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
-		}
+	ended := ctx.Done()
+	for {
 		select {
-		case <-t.triggered: // just now
+		case <-t.triggered:
+			if t.moment == Within || t.moment == After {
+				const effect = 50 * time.Millisecond // far more than a script and its fsync take
+				time.Sleep(effect)
+			}
+			return nil
 		case <-t.removed:
 			return ErrRemoved
+		case <-ended:
+			if t.proxy.trap.CompareAndSwap(t, nil) {
+				return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
+			}
+			ended = nil // it has been triggered or removed just now
 		}
 	}
-	if t.moment == Within || t.moment == After {
-		time.Sleep(effect)
-	}
-	return nil
 }
 
 // Release closes every connection of the proxy, so that what was held back is lost,
@@ -117,7 +112,6 @@ func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 		_, _ = server.Write(chunk[:(len(chunk)+1)/2]) // the connection is lost either way
 	case After:
 		_, _ = server.Write(chunk)
-	default: // Before: nothing of it
 	}
 	return false
 }

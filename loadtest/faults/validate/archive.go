@@ -28,9 +28,9 @@ func (c *check) checkPublished() {
 	for at := range counts {
 		id, _, _ := strings.Cut(at, "/")
 		if o := c.orders[id]; o == nil {
-			c.about(at, UnknownOrder, "the stream of events tells of an order that is not there")
+			c.about(at, UnknownOrder, "the stream of events names an order that is not there")
 		} else if c.accounts[o.Account] != nil {
-			c.about(at, VersionGap, "the stream of events tells of a version that the order does not have")
+			c.about(at, VersionGap, "the stream of events names a version that the order does not have")
 		}
 	}
 }
@@ -38,9 +38,6 @@ func (c *check) checkPublished() {
 // checkArchive: ClickHouse has every order and every step of it, as Redis has them,
 // and no other.
 func (c *check) checkArchive() {
-	if c.facts.Archive == nil {
-		return
-	}
 	orders, steps := c.byOrder(c.facts.Archive.Orders), c.byOrder(c.facts.Archive.Steps)
 	c.eachOrder(func(o *Order) {
 		c.compare(o.ID, orderColumns, [][]string{o.Row}, orders[o.ID])
@@ -87,18 +84,14 @@ func (c *check) compare(id string, columns []column, redis, clickHouse [][]strin
 // receiver saw: nothing is called delivered that did not arrive, and an event is
 // settled once.
 func (c *check) checkAttempts() {
-	a := c.facts.Archive
-	if a == nil {
-		return
-	}
 	c.eachOrder(func(o *Order) {
 		held := c.held(o)
 		for i := range o.Changes {
 			c.checkAttemptsOf(o, o.subject(i), held[i])
 		}
 	})
-	for i := range a.Attempts {
-		if row := &a.Attempts[i]; c.accounts[row.Account] != nil && row.At.After(c.facts.At.Add(sendSlack)) {
+	for _, row := range c.facts.Archive.Attempts {
+		if c.accounts[row.Account] != nil && row.At.After(c.facts.At.Add(sendSlack)) {
 			c.about(row.EventID, EventWrong, "an attempt is recorded for the future")
 		}
 	}
@@ -123,8 +116,8 @@ func (c *check) checkAttemptsOf(o *Order, at string, held bool) {
 			}
 			numbers[row.Attempt] = true
 		}
-		// The worker's own measurements say nothing: it may have been stopped
-		// between any two of its steps.
+		// When the worker sent is unknown: it may have been stopped between any two of
+		// its steps.
 		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
 		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
 			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")

@@ -81,7 +81,7 @@ func (e *env) forget(id string) {
 // erase takes it out of everything.
 func (e *env) erase(id string) {
 	e.forget(id)
-	a := e.facts.Archive
+	a := &e.facts.Archive
 	of := func(row []string) bool { return row[0] == id }
 	a.Orders, a.Steps = without(a.Orders, of), without(a.Steps, of)
 	e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.Order == id })

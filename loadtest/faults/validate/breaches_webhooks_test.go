@@ -179,7 +179,6 @@ func TestCheck_ClickHouse(t *testing.T) {
 		}
 	}
 	checkAll(t, []breach{
-		{"the round ran without it", "", func(e *env) { e.facts.Archive = nil }},
 		{"an order is missing", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = e.facts.Archive.Orders[1:] }},
 		{"an order has two rows", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = append(e.facts.Archive.Orders, row(e)) }},
 		{"an order is older", ClickHouseDiffers, func(e *env) { other(row(e), "version") }},

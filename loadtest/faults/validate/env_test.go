@@ -17,7 +17,7 @@ type fixed struct{}
 func (fixed) intn(int, string) int { return 0 }
 
 // env is a service as it should be, one thing after the other, with its
-// clients and receivers: what it tells of itself must never be a violation.
+// clients and receivers: nothing that it shows may be a violation.
 type env struct {
 	draw  source
 	now   time.Time
@@ -35,7 +35,7 @@ var begin = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 
 func newEnv(draw source, accounts ...Account) *env {
 	return &env{draw: draw, now: begin, keys: make(map[name]*memory), count: make(map[name][]time.Time),
-		polls: make(map[string]time.Time), fixed: make(map[string]bool), facts: Facts{Accounts: accounts, Archive: new(Archive)}}
+		polls: make(map[string]time.Time), fixed: make(map[string]bool), facts: Facts{Accounts: accounts}}
 }
 
 var tight = delivery.Limits{

@@ -7,13 +7,11 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Account is one account whose operations are checked. Orders of other accounts
-// are ignored.
+// Account is one whose operations are checked. Orders of others are ignored.
 type Account struct {
 	ID     string          `json:"id"`
 	Limits delivery.Limits `json:"limits"`
-	// Disturbed: its receiver was down, slow or cut off at times, so that webhooks
-	// may be late and some may wait for their retry.
+	// Disturbed: its receiver failed at times, so that webhooks may be late or wait.
 	Disturbed bool `json:"disturbed,omitempty"`
 	// Couriers: a courier moves the account's orders, so that each must end.
 	Couriers bool `json:"couriers,omitempty"`
@@ -23,18 +21,16 @@ type Account struct {
 type Facts struct {
 	At       time.Time `json:"at"`
 	Accounts []Account `json:"accounts"`
-	// Calm: only receivers were disturbed, so that the delay of webhooks to
-	// healthy ones can be checked.
+	// Calm: only receivers were disturbed, so the delay of webhooks to others counts.
 	Calm bool `json:"calm,omitempty"`
 
 	Orders    []Order   `json:"orders"`    // Redis
 	Published []string  `json:"published"` // Redis: the stream of events, by Subject
 	Remains   []Remains `json:"remains"`   // Redis: waiting webhooks by account
-	// Found are violations that one look at Redis shows: unsettled streams, wrong
-	// indexes, dead letters, unreadable records.
+	// Found are violations that Redis alone shows.
 	Found []Violation `json:"found"`
 
-	Archive  *Archive  `json:"archive"`  // ClickHouse; nil when the round ran without it
+	Archive  Archive   `json:"archive"`  // ClickHouse
 	Arrivals []Arrival `json:"arrivals"` // what the receivers got, each request
 }
 
@@ -57,15 +53,6 @@ type Change struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
 	Failure string    `json:"failure,omitempty"`
-}
-
-// statusAt is the status that a sequence of the order stands for; "" for one that
-// it has not reached.
-func (o *Order) statusAt(sequence uint32) string {
-	if path := o.path(); sequence >= 1 && int(sequence) <= len(path) {
-		return path[sequence-1]
-	}
-	return ""
 }
 
 // path is every status of the order, creation first.
@@ -133,3 +120,5 @@ type Remains struct {
 	Counts    int      `json:"counts"`            // counts of attempts of events that failed
 	Scheduled bool     `json:"scheduled"`         // workers look at its queue
 }
+
+func (r *Remains) events() int { return len(r.Queued) + len(r.Waiting) + len(r.Leased) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,31 +17,24 @@ import (
 // Sources is where the facts come from.
 type Sources struct {
 	Ledger        *ledger.Ledger
-	ClickHouseURL string // empty: the round has none
+	ClickHouseURL string // empty: nothing is exported, and Gather cannot be called
 	Inboxes       []*Inbox
 	Accounts      []Account
 	Calm          bool // see Facts
 }
 
 // Settle returns when the system is at rest three times in a row, since one look may
-// miss an entry between two queues: everything is consumed, nothing is pending or
-// leased, no webhook of the accounts waits, and no order is in flight. It waits for
-// a Redis that does not answer. When ctx ends first, the error says what is left.
-// progress is called when that has changed.
+// miss an entry between two queues. It waits for a Redis that does not answer. When
+// ctx ends first, the error names what is left. progress is called when that has
+// changed.
 func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
-	for atRest := 0; ; {
-		left, err := s.left(ctx)
-		if err != nil {
-			left = []string{err.Error()}
-		}
-		if line := strings.Join(left, ", "); line == "" {
-			if atRest++; atRest == 3 {
-				return nil
+	for atRest := 0; atRest < 3; atRest++ {
+		if left := s.left(ctx); left != "" {
+			if atRest = -1; left != last {
+				last = left
+				progress(left)
 			}
-		} else if atRest = 0; line != last {
-			last = line
-			progress(line)
 		}
 		select {
 		case <-ctx.Done():
@@ -50,43 +42,37 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
-// left is what is not at rest, one text for each kind.
-func (s *Sources) left(ctx context.Context) (left []string, err error) {
-	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
-	if err != nil {
-		return nil, err
+// left is what has yet to be consumed or settled, and of the accounts, which webhooks
+// wait and which orders have not ended.
+func (s *Sources) left(ctx context.Context) string {
+	var f Facts
+	if err := s.readRemains(ctx, &f); err != nil {
+		return err.Error()
 	}
-	entries := make(map[string]int64)
-	for _, g := range groups {
-		if s.ClickHouseURL != "" || g.Role != ledger.RoleExport {
-			entries[string(g.Role)+" has yet to settle of "+g.Stream] += g.Unread + g.Pending
+	var left []string
+	for _, v := range f.Found {
+		if v.Invariant == PendingLeft {
+			left = append(left, v.Text)
 		}
 	}
-	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range webhooks {
-		if slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account.String() }) {
-			entries["webhooks to send"] += int64(len(w.Queued) + len(w.Waiting) + len(w.Leased))
+	couriers := false
+	for _, a := range s.Accounts {
+		couriers = couriers || a.Couriers
+		for _, w := range f.Remains {
+			if n := w.events(); n > 0 && w.Account == a.ID {
+				left = append(left, fmt.Sprintf("%d webhooks of %s", n, a.ID))
+			}
 		}
 	}
-	if slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
-		stats, err := s.Ledger.Monitor.Stats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		entries["orders that have not ended"] = stats.InFlight
+	if stats, err := s.Ledger.Monitor.Stats(ctx); err != nil {
+		left = append(left, err.Error())
+	} else if couriers && stats.InFlight > 0 {
+		left = append(left, fmt.Sprintf("%d orders that have not ended", stats.InFlight))
 	}
-	for what, n := range entries {
-		if n > 0 {
-			left = append(left, fmt.Sprintf("%s: %d", what, n))
-		}
-	}
-	slices.Sort(left)
-	return left, nil
+	return strings.Join(left, ", ")
 }
 
 // Gather reads the facts. The system must have settled.
@@ -112,11 +98,16 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	seen := make(map[delivery.OrderID]bool)
 	err := s.Ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
-			if !seen[o.ID] { // a scan may return one twice
-				seen[o.ID] = true
-				all = append(all, o)
-				f.Orders = append(f.Orders, orderOf(o))
+			if seen[o.ID] { // a scan may return one twice
+				continue
 			}
+			seen[o.ID], all = true, append(all, o)
+			order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
+				Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
+			for _, c := range o.Changes {
+				order.Changes = append(order.Changes, Change{c.Status.String(), c.Version, c.At, string(c.Failure)})
+			}
+			f.Orders = append(f.Orders, order)
 		}
 		return nil
 	})
@@ -128,18 +119,9 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	}
 	inconsistent, err := s.Ledger.Audit.IndexInconsistencies(ctx, all)
 	for _, a := range inconsistent {
-		f.found(IndexAstray, a.Order.String(), "%s %s", a.Index, a.Says)
+		f.found(IndexInconsistent, a.Order.String(), "%s %s", a.Index, a.Says)
 	}
 	return err
-}
-
-func orderOf(o *delivery.Order) Order {
-	order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
-		Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
-	for _, c := range o.Changes {
-		order.Changes = append(order.Changes, Change{Status: c.Status.String(), Version: c.Version, At: c.At, Failure: string(c.Failure)})
-	}
-	return order
 }
 
 func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
@@ -159,15 +141,18 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 		return err
 	}
 	for _, g := range groups {
-		f.found(PendingLeft, g.Stream, "in partition %d %d entries of group %s are unread and %d pending", g.Partition, g.Unread, g.Role, g.Pending)
+		if s.ClickHouseURL != "" || g.Role != ledger.RoleExport {
+			f.found(PendingLeft, g.Stream, "in partition %d %d entries of group %s are unread and %d pending",
+				g.Partition, g.Unread, g.Role, g.Pending)
+		}
 	}
 	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range webhooks {
-		f.Remains = append(f.Remains, Remains{Account: w.Account.String(), Queued: subjects(w.Queued), Waiting: subjects(w.Waiting),
-			Leased: subjects(w.Leased), Counts: w.Counts, Scheduled: w.Scheduled})
+		f.Remains = append(f.Remains, Remains{w.Account.String(), subjects(w.Queued), subjects(w.Waiting), subjects(w.Leased),
+			w.Counts, w.Scheduled})
 	}
 	letters, err := s.Ledger.Monitor.DeadLetters(ctx, 100)
 	for _, l := range letters {
@@ -178,14 +163,11 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 
 func subjects(events []ledger.WaitingEvent) (names []string) {
 	for _, e := range events {
-		switch {
-		case !e.Order.IsZero():
-			names = append(names, Subject(e.Order.String(), e.Sequence))
-		case e.Notice != "":
-			names = append(names, e.Notice)
-		default:
-			names = append(names, "a ping")
+		name := e.Notice // empty: a ping
+		if !e.Order.IsZero() {
+			name = Subject(e.Order.String(), e.Sequence)
 		}
+		names = append(names, name)
 	}
 	return names
 }
@@ -261,28 +243,6 @@ func millis(t time.Time) string {
 	return fmt.Sprint(t.UnixMilli())
 }
 
-func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
-	if s.ClickHouseURL == "" {
-		return nil
-	}
-	f.Archive = new(Archive)
-	if f.Archive.Orders, err = s.table(ctx, orderColumns, "orders"); err != nil {
-		return err
-	}
-	if f.Archive.Steps, err = s.table(ctx, stepColumns, "order_events FINAL ORDER BY sequence"); err != nil {
-		return err
-	}
-	rows, err := s.table(ctx, []column{{sql: "toString(account_id)"}, {sql: "event_id"}, {sql: "toString(state)"}, {sql: "toString(attempt)"},
-		{sql: milliseconds("at")}, {sql: "entry"}, {sql: "toString(toUInt8(probe))"}, {sql: "toString(toUInt8(replay))"}}, "webhook_outcomes")
-	for _, r := range rows {
-		number, _ := strconv.Atoi(r[3]) // it is a number in ClickHouse
-		recorded, _, _ := strings.Cut(r[5], "-")
-		f.Archive.Attempts = append(f.Archive.Attempts, Attempt{Account: r[0], EventID: r[1], State: r[2], Attempt: number,
-			At: moment(r[4]), Recorded: moment(recorded), Probe: r[6] == "1", Replay: r[7] == "1"})
-	}
-	return err
-}
-
 // moment is the inverse of millis.
 func moment(text string) time.Time {
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -292,15 +252,29 @@ func moment(text string) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-func (s *Sources) table(ctx context.Context, columns []column, from string) (rows [][]string, err error) {
-	var expressions []string
-	for _, c := range columns {
-		expressions = append(expressions, c.sql)
+func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
+	table := func(columns []column, from string) [][]string {
+		if err != nil {
+			return nil
+		}
+		var rows [][]string
+		var expressions []string
+		for _, c := range columns {
+			expressions = append(expressions, c.sql)
+		}
+		rows, err = Query(ctx, s.ClickHouseURL, "SELECT "+strings.Join(expressions, ", ")+" FROM delivery."+from)
+		return rows
 	}
-	if !strings.Contains(from, " ") {
-		from += " FINAL"
+	f.Archive = Archive{Orders: table(orderColumns, "orders FINAL"), Steps: table(stepColumns, "order_events FINAL ORDER BY sequence")}
+	attemptColumns := []column{{sql: "toString(account_id)"}, {sql: "event_id"}, {sql: "toString(state)"}, {sql: "toString(attempt)"},
+		{sql: milliseconds("at")}, {sql: "entry"}, {sql: "toString(toUInt8(probe))"}, {sql: "toString(toUInt8(replay))"}}
+	for _, r := range table(attemptColumns, "webhook_outcomes FINAL") {
+		number, _ := strconv.Atoi(r[3]) // it is a number in ClickHouse
+		recorded, _, _ := strings.Cut(r[5], "-")
+		f.Archive.Attempts = append(f.Archive.Attempts,
+			Attempt{r[0], r[1], r[2], number, moment(r[4]), moment(recorded), r[6] == "1", r[7] == "1"})
 	}
-	return Query(ctx, s.ClickHouseURL, "SELECT "+strings.Join(expressions, ", ")+" FROM delivery."+from)
+	return err
 }
 
 // Query returns the rows of a SELECT whose columns are all Strings.
@@ -308,7 +282,8 @@ func Query(ctx context.Context, url, sql string) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	// wait_end_of_query: an error must not come after rows.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/?wait_end_of_query=1", strings.NewReader(sql+" FORMAT JSONCompact"))
+	body := strings.NewReader(sql + " FORMAT JSONCompact")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/?wait_end_of_query=1", body)
 	if err != nil {
 		return nil, err
 	}
@@ -317,13 +292,13 @@ func Query(ctx context.Context, url, sql string) ([][]string, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // for the message only
-		return nil, fmt.Errorf("ClickHouse answered %d: %s", resp.StatusCode, text)
-	}
+	text, err := io.ReadAll(resp.Body)
 	var answer struct{ Data [][]string }
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("reading rows: %w", err)
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ClickHouse answered %d: %.500s (%v)", resp.StatusCode, text, err)
 	}
 	return answer.Data, nil
 }

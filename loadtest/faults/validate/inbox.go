@@ -3,14 +3,12 @@ package validate
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
 	"time"
 
-	"vendorapi/internal/stack"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -21,13 +19,9 @@ const brokeOff = "the body broke off"
 // came, how it was answered, and whether the sender was still there. Signature and
 // body are checked by loadtest/receiver. It is safe for concurrent use.
 type Inbox struct {
-	URL string
-
-	addr     string
-	account  string
-	secret   string
-	listener net.Listener
-	server   *http.Server // nil: closed
+	*httptest.Server
+	account, secret string
+	known           chan struct{} // closed when both are
 
 	mu       sync.Mutex
 	status   int
@@ -36,46 +30,18 @@ type Inbox struct {
 	arrivals []Arrival
 }
 
-// NewInbox listens on a free port of loopback. Requests wait until Serve.
-func NewInbox() (*Inbox, error) {
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	b := &Inbox{URL: "http://" + addr + "/", addr: addr}
-	b.listener, err = stack.Listen(addr)
-	return b, err
+// NewInbox listens on a free port of loopback, until Close. Requests wait until
+// Serve.
+func NewInbox() *Inbox {
+	b := &Inbox{known: make(chan struct{})}
+	b.Server = httptest.NewServer(b)
+	return b
 }
 
 // Serve answers requests for an account, whose webhook secret the service gave.
 func (b *Inbox) Serve(account, secret string) {
 	b.account, b.secret = account, secret
-	server := &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second}
-	b.server = server
-	go func() { _ = server.Serve(b.listener) }() // ends with Close
-}
-
-// Close ends the receiver and its connections; its address refuses. It must not run
-// beside Reopen.
-func (b *Inbox) Close() {
-	b.listener.Close()
-	if b.server != nil {
-		_ = b.server.Close() // requests in progress are cut off, as in a crash
-		b.server = nil
-	}
-}
-
-// Reopen undoes Close and Behave.
-func (b *Inbox) Reopen() (err error) {
-	b.Behave(0, 0)
-	if b.server != nil {
-		return nil
-	}
-	if b.listener, err = stack.Listen(b.addr); err != nil {
-		return err
-	}
-	b.Serve(b.account, b.secret)
-	return nil
+	close(b.known)
 }
 
 // Behave changes how the next requests are answered, and how long after they came.
@@ -103,6 +69,7 @@ func (b *Inbox) Arrivals() []Arrival {
 // ServeHTTP takes one webhook.
 func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	began := time.Now()
+	<-b.known
 	b.mu.Lock()
 	status, delay, notify := b.status, b.delay, b.notify
 	b.mu.Unlock()
@@ -149,9 +116,8 @@ func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 		a.Invalid = err.Error()
 		return a, http.StatusInternalServerError
 	}
-	request := req.Clone(req.Context())
-	request.Body = io.NopCloser(bytes.NewReader(body))
+	req.Body = io.NopCloser(bytes.NewReader(body))
 	recorder := httptest.NewRecorder()
-	verifier.ServeHTTP(recorder, request)
+	verifier.ServeHTTP(recorder, req)
 	return a, recorder.Code
 }

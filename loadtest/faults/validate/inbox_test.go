@@ -18,7 +18,9 @@ import (
 const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 func newInbox() *Inbox {
-	return &Inbox{account: "account", secret: secret}
+	b := &Inbox{known: make(chan struct{})}
+	b.Serve("account", secret)
+	return b
 }
 
 // send posts a webhook as the worker does, unsigned unless told; the result is the

@@ -1,11 +1,8 @@
 package validate
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -47,8 +44,11 @@ func (c *check) checkLinearizable() {
 		}
 		switch porcupine.CheckOperationsTimeout(h.model(), c.steps(h), left) {
 		case porcupine.Illegal:
-			c.violated(NotLinearizable, h.externals, "no order of these %d operations explains their answers and what Redis has in the end: %s",
-				len(h.ops), c.describe(h))
+			text := "no order of these operations explains their answers and what Redis has in the end:"
+			for _, op := range h.ops[:min(12, len(h.ops))] {
+				text += fmt.Sprintf("\n    %+v", *op)
+			}
+			c.violated(NotLinearizable, h.externals, "%s", text)
 		case porcupine.Unknown:
 			c.report.Undecided++
 		case porcupine.Ok:
@@ -59,36 +59,37 @@ func (c *check) checkLinearizable() {
 // histories divides the operations. Operations on orders that no creation explains
 // are left to the other checks.
 func (c *check) histories() []*history {
-	parents := make(map[string]string)
-	var root func(string) string
-	root = func(id string) string {
-		if up, ok := parents[id]; ok && up != id {
-			parents[id] = root(up)
-			return parents[id]
-		}
-		parents[id] = id
-		return id
-	}
-	for i := range c.ops {
-		if op := &c.ops[i]; op.Kind == Create {
-			external := root(op.Account + " e " + op.External)
-			if op.Key != "" {
-				parents[root(op.Account+" k "+op.Key)] = external
-			}
-		}
-	}
-	found := make(map[string]*history)
+	groups := make(map[name]*history) // by external id or key, which share one if a creation has both
 	for i := range c.ops {
 		op := &c.ops[i]
-		external, ok := c.externalOf(op)
-		id := op.Account + " e " + external
-		if _, created := parents[id]; !ok || !created {
+		if op.Kind != Create {
 			continue
 		}
-		h := found[root(id)]
+		external, key := name{op.Account, "external " + op.External}, name{op.Account, "key " + op.Key}
+		if groups[external] == nil {
+			groups[external] = new(history)
+		}
+		if from, to := groups[key], groups[external]; from != nil && from != to {
+			for n, h := range groups {
+				if h == from {
+					groups[n] = to
+				}
+			}
+		}
+		if op.Key != "" {
+			groups[key] = groups[external]
+		}
+	}
+	var histories []*history
+	for i := range c.ops {
+		op := &c.ops[i]
+		external := c.externalOf(op)
+		h := groups[name{op.Account, "external " + external}]
 		if h == nil {
-			h = new(history)
-			found[root(id)] = h
+			continue
+		}
+		if len(h.ops) == 0 {
+			histories = append(histories, h)
 		}
 		h.ops, h.about = append(h.ops, op), append(h.about, number(&h.externals, external))
 		if op.Kind == Create {
@@ -97,10 +98,6 @@ func (c *check) histories() []*history {
 				number(&h.keys, op.Key)
 			}
 		}
-	}
-	histories := make([]*history, 0, len(found))
-	for _, id := range slices.Sorted(maps.Keys(found)) {
-		histories = append(histories, found[id])
 	}
 	return histories
 }
@@ -115,30 +112,28 @@ func number(list *[]string, text string) int {
 	return at
 }
 
-// externalOf is the external id that an operation is about.
-func (c *check) externalOf(op *Operation) (string, bool) {
+// externalOf is the external id that an operation is about; "" when that is unknown.
+func (c *check) externalOf(op *Operation) string {
 	if op.Kind == Create {
-		return op.External, true
+		return op.External
 	}
 	for _, made := range c.made[op.Order] {
 		if made.Account == op.Account {
-			return made.External, true
+			return made.External
 		}
 	}
 	if o := c.orders[op.Order]; o != nil && o.Account == op.Account {
-		return o.External, true
+		return o.External
 	}
-	return "", false
+	return ""
 }
 
 // steps are the operations of a history as porcupine takes them, and a last read of
 // each order.
 func (c *check) steps(h *history) []porcupine.Operation {
-	begin, last := h.ops[0].Start, time.Duration(0)
-	for _, op := range h.ops {
-		last = max(last, op.End.Sub(begin))
-	}
-	steps := make([]porcupine.Operation, 0, len(h.ops)+len(h.externals))
+	begin := h.ops[0].Start
+	last := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) }).End.Sub(begin)
+	var steps []porcupine.Operation
 	for i, op := range h.ops {
 		if op.Unknown() && op.Kind == Read {
 			continue
@@ -165,30 +160,6 @@ func (c *check) steps(h *history) []porcupine.Operation {
 			Call: int64(last) + 1, Output: seen, Return: int64(last) + 2})
 	}
 	return steps
-}
-
-// describe lists the first operations of a history by their start, and how it ends.
-func (c *check) describe(h *history) string {
-	var b strings.Builder
-	for _, op := range h.ops[:min(12, len(h.ops))] {
-		what := fmt.Sprintf("%d %s", op.Status, cmp.Or(op.Code, op.State))
-		switch {
-		case op.Unknown():
-			what = "unknown"
-		case op.Replayed:
-			what += " replayed"
-		}
-		fmt.Fprintf(&b, "[%d-%d ms client %d %s key %q body %.4s: %s] ", op.Start.Sub(h.ops[0].Start).Milliseconds(),
-			op.End.Sub(h.ops[0].Start).Milliseconds(), op.Client, op.Kind, op.Key, op.Body, what)
-	}
-	for _, external := range h.externals {
-		state := "nothing"
-		if o := c.external[name{h.ops[0].Account, external}]; o != nil {
-			state = o.Status
-		}
-		fmt.Fprintf(&b, "in the end %q is %s; ", external, state)
-	}
-	return b.String()
 }
 
 // The sequential model of the orders of a history. Its state is a text, one byte

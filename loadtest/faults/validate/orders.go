@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -34,17 +35,15 @@ func (c *check) checkAcknowledged() {
 			if !op.OK() {
 				continue
 			}
-			if first == nil {
-				first = op
-			}
-			if op.Order != first.Order {
+			if first = cmp.Or(first, op); op.Order != first.Order {
 				c.violated(DuplicateOrder, []string{first.Order, op.Order}, "external id %q was answered with two orders", external.name)
 			}
 			if !op.Replayed {
-				if accepted++; accepted == 2 {
-					c.about(op.Order, DuplicateOrder, "external id %q was accepted twice", external.name)
-				}
+				accepted++
 			}
+		}
+		if accepted > 1 {
+			c.about(first.Order, DuplicateOrder, "external id %q was accepted %d times", external.name, accepted)
 		}
 	}
 }
@@ -54,19 +53,15 @@ func (c *check) checkKeys() {
 	firsts := make(map[name]*Operation)
 	for i := range c.ops {
 		op := &c.ops[i]
-		if op.Kind != Create || !op.OK() {
-			continue
-		}
-		if op.Key == "" {
-			if op.Replayed {
-				c.about(op.Order, KeyTwoOutcomes, "a creation without a key was answered as a replay")
-			}
-			continue
-		}
-		first := firsts[name{op.Account, op.Key}]
+		key := name{op.Account, op.Key}
+		first := firsts[key]
 		switch {
+		case op.Kind != Create || !op.OK():
+		case op.Key == "" && op.Replayed:
+			c.about(op.Order, KeyTwoOutcomes, "a creation without a key was answered as a replay")
+		case op.Key == "":
 		case first == nil:
-			firsts[name{op.Account, op.Key}] = op
+			firsts[key] = op
 		case op.Order != first.Order:
 			c.violated(KeyTwoOutcomes, []string{first.Order, op.Order}, "key %q was answered with two orders", op.Key)
 		case op.Body != first.Body:
@@ -156,31 +151,26 @@ func (c *check) checkSeen() {
 		if o == nil || op.Kind == Create || o.Account != op.Account {
 			continue
 		}
-		c.checkShown(o, op)
+		path, cancelled := o.path(), o.Status == delivery.Cancelled.String()
+		switch {
+		case op.Kind == Cancel && op.OK() && !cancelled:
+			c.about(o.ID, StateLost, "a client was answered that it is cancelled, and it is %s", o.Status)
+		case op.Kind == Cancel && op.Code == string(delivery.CodeOrderNotCancellable) && cancelled:
+			c.about(o.ID, StateLost, "a client was answered that it cannot be cancelled, and it is Cancelled")
+		case op.OK() && op.State != "" && !slices.Contains(path, op.State):
+			c.about(o.ID, StateLost, "a client was shown %s, which it never was", op.State)
+		case op.Kind != Read || len(op.Steps) == 0:
+		case len(op.Steps) > len(path) || !slices.Equal(op.Steps, path[:len(op.Steps)]):
+			c.about(o.ID, StateLost, "a client was shown the steps %v, it went %v", op.Steps, path)
+		case op.Steps[len(op.Steps)-1] != op.State:
+			c.about(o.ID, StateLost, "a client was shown %s with the steps %v", op.State, op.Steps)
+		}
 		if op.OK() && op.State != "" {
 			seen[o.ID] = append(seen[o.ID], op)
 		}
 	}
 	for id, ops := range seen {
 		c.checkForward(c.orders[id], ops)
-	}
-}
-
-func (c *check) checkShown(o *Order, op *Operation) {
-	path := o.path()
-	cancelled := o.Status == delivery.Cancelled.String()
-	switch {
-	case op.Kind == Cancel && op.OK() && !cancelled:
-		c.about(o.ID, StateLost, "a client was told that it is cancelled, and it is %s", o.Status)
-	case op.Kind == Cancel && op.Code == string(delivery.CodeOrderNotCancellable) && cancelled:
-		c.about(o.ID, StateLost, "a client was told that it cannot be cancelled, and it is Cancelled")
-	case op.OK() && op.State != "" && !slices.Contains(path, op.State):
-		c.about(o.ID, StateLost, "a client was shown %s, which it never was", op.State)
-	case op.Kind != Read || len(op.Steps) == 0:
-	case len(op.Steps) > len(path) || !slices.Equal(op.Steps, path[:len(op.Steps)]):
-		c.about(o.ID, StateLost, "a client was shown the steps %v, it went %v", op.Steps, path)
-	case op.Steps[len(op.Steps)-1] != op.State:
-		c.about(o.ID, StateLost, "a client was shown %s with the steps %v", op.State, op.Steps)
 	}
 }
 

@@ -153,7 +153,7 @@ var mutants = []mutant{
 		func(e *env, op *Operation) {
 			o := e.order(op.Order)
 			o.Changes = o.Changes[:len(o.Changes)-1]
-			o.Status, o.Version = o.statusAt(uint32(len(o.Changes)+1)), o.Version-1
+			o.Status, o.Version = o.path()[len(o.Changes)], o.Version-1
 		})},
 	{"a step is forgotten", []Invariant{IllegalMove, VersionGap, ClickHouseDiffers}, one(
 		func(e *env) []Order { return e.facts.Orders },

@@ -32,7 +32,7 @@ const (
 	StateBackwards    Invariant = "state-backwards"    // a client saw a later state and then an earlier one
 	VersionGap        Invariant = "version-gap"        // the versions of an order are not dense
 	NotEnded          Invariant = "not-ended"          // an order that a courier should have ended
-	IndexAstray       Invariant = "index-astray"       // a timer or a list of jobs disagrees with an order
+	IndexInconsistent Invariant = "index-inconsistent" // a timer or a list of jobs disagrees with an order
 	EventLost         Invariant = "event-lost"         // a version that was never delivered and does not wait
 	EventWrong        Invariant = "event-wrong"        // a webhook about what did not happen, or cannot be verified
 	EventLate         Invariant = "event-late"         // sent more than 24 h after it happened
@@ -53,11 +53,11 @@ const (
 type Violation struct {
 	Invariant Invariant `json:"invariant"`
 	Subjects  []string  `json:"subjects"` // ids of what it is about
-	Says      string    `json:"says"`     // one sentence
+	Text      string    `json:"says"`     // one sentence
 }
 
 func (v Violation) String() string {
-	return fmt.Sprintf("%s [%s]: %s", v.Invariant, strings.Join(v.Subjects, " "), v.Says)
+	return fmt.Sprintf("%s [%s]: %s", v.Invariant, strings.Join(v.Subjects, " "), v.Text)
 }
 
 // Report counts what was checked.
@@ -182,11 +182,9 @@ func index(ops []Operation, f *Facts) *check {
 	for i := range f.Remains {
 		c.remains[f.Remains[i].Account] = &f.Remains[i]
 	}
-	if f.Archive != nil {
-		for i := range f.Archive.Attempts {
-			if at := subjectOf(f.Archive.Attempts[i].EventID); at != "" {
-				c.attempts[at] = append(c.attempts[at], &f.Archive.Attempts[i])
-			}
+	for i := range f.Archive.Attempts {
+		if at := subjectOf(f.Archive.Attempts[i].EventID); at != "" {
+			c.attempts[at] = append(c.attempts[at], &f.Archive.Attempts[i])
 		}
 	}
 	return c
@@ -220,17 +218,15 @@ func (c *check) eachOrder(do func(o *Order)) {
 }
 
 func (c *check) count() {
-	r := &c.report
-	r.Operations = len(c.ops)
-	for i := range c.ops {
-		op := &c.ops[i]
+	r, a := &c.report, &c.facts.Archive
+	r.Operations, r.Webhooks, r.Rows = len(c.ops), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
+	for _, op := range c.ops {
 		switch {
 		case op.Unknown():
 			r.Unknown++
 		case !op.OK():
 			r.Refusals++
-		}
-		if op.Replayed {
+		case op.Replayed:
 			r.Replays++
 		}
 		if op.Status == 429 {
@@ -244,8 +240,4 @@ func (c *check) count() {
 		r.Orders++
 		r.States += 1 + len(o.Changes)
 	})
-	r.Webhooks = len(c.facts.Arrivals)
-	if a := c.facts.Archive; a != nil {
-		r.Rows = len(a.Orders) + len(a.Steps) + len(a.Attempts)
-	}
 }
