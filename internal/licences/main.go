@@ -70,17 +70,15 @@ type text struct {
 	content []byte
 }
 
-const head = `# Licences of what the programs contain
+func render(works []*work) []byte {
+	b := fmt.Appendf(nil, `# Licences of what the programs contain
 
-Made by ` + "`make licences ARGS=-write`" + ` from the texts that came with each; a test holds that
+Made by %s from the texts that came with each; a test holds that
 it is current. Allowed are: %s.
 
 | what | version | licence |
 |---|---|---|
-`
-
-func render(works []*work) []byte {
-	b := fmt.Appendf(nil, head, strings.Join(allowed, ", "))
+`, "`make licences ARGS=-write`", strings.Join(allowed, ", "))
 	for _, w := range works {
 		b = fmt.Appendf(b, "| %s | %s | %s |\n", w.name, w.version, strings.Join(w.licences, ", "))
 	}
@@ -138,16 +136,16 @@ func modules(root string) ([]*work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	byName := map[string]*work{}
 	var works []*work
 	for line := range strings.Lines(string(out)) {
 		field := strings.Split(strings.TrimSpace(line), "\t")
 		name, version, module, dir := field[0], field[1], field[2], field[3]
-		if byName[name] == nil {
-			byName[name] = &work{name: name, version: version}
-			works = append(works, byName[name])
+		i := slices.IndexFunc(works, func(w *work) bool { return w.name == name })
+		if i < 0 {
+			i = len(works)
+			works = append(works, &work{name: name, version: version})
 		}
-		if err := byName[name].addTexts(module, dir); err != nil {
+		if err := works[i].addTexts(module, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -160,8 +158,12 @@ func modules(root string) ([]*work, error) {
 	return append(works, standard), standard.addText(strings.TrimSpace(string(goRoot)), "LICENSE")
 }
 
-// licenceName is how files with a licence are called.
-var licenceName = regexp.MustCompile(`(?i)^(li[cs]en[cs]e|copying|unlicense|notice|patents)([-.][^_]*)?$`)
+var (
+	// licenceName is how files with a licence are called.
+	licenceName = regexp.MustCompile(`(?i)^(li[cs]en[cs]e|copying|unlicense|notice|patents)([-.][^_]*)?$`)
+	// notice is what goes with a licence and is none, as what Google adds about patents.
+	notice = regexp.MustCompile(`(?i)^(notice|patents)`)
+)
 
 // addTexts takes the texts of a package's folder and of those above it in its module: parts
 // of a module may be somebody else's.
@@ -176,11 +178,7 @@ func (w *work) addTexts(module, dir string) error {
 			if file.IsDir() || !licenceName.MatchString(name) || strings.HasSuffix(name, ".go") {
 				continue
 			}
-			below, err := filepath.Rel(module, filepath.Join(dir, name))
-			if err == nil {
-				err = w.addText(module, below)
-			}
-			if err != nil {
+			if err := w.addText(module, strings.TrimPrefix(filepath.Join(dir, name), module+"/")); err != nil {
 				return err
 			}
 		}
@@ -189,14 +187,13 @@ func (w *work) addTexts(module, dir string) error {
 }
 
 func (w *work) addText(dir, file string) error {
-	if slices.ContainsFunc(w.texts, func(t text) bool { return t.file == file }) {
-		return nil
-	}
 	content, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
-	w.texts = append(w.texts, text{file, content})
+	if !slices.ContainsFunc(w.texts, func(t text) bool { return t.file == file }) {
+		w.texts = append(w.texts, text{file, content})
+	}
 	return nil
 }
 
@@ -211,8 +208,7 @@ func (w *work) check() error {
 		faults = append(faults, fmt.Errorf(w.name+" "+w.version+": "+format, args...))
 	}
 	for _, t := range w.texts {
-		// Notices go with a licence and are none, as is what Google adds about patents.
-		if name := strings.ToUpper(path.Base(t.file)); strings.HasPrefix(name, "NOTICE") || strings.HasPrefix(name, "PATENTS") {
+		if notice.MatchString(path.Base(t.file)) {
 			continue
 		}
 		coverage := licensecheck.Scan(t.content)

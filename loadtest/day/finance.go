@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/harness"
 )
 
 // Finance is what the payment reports say of a day, compared with what the vendor
@@ -26,18 +27,17 @@ type Finance struct {
 }
 
 // report is a payment report: control-totals, or expected-collections with one row for
-// each store and day.
-type report struct{ Rows []object }
+// each store and day. Cells are texts and numbers.
+type report struct {
+	Rows   []object
+	Totals object // sums of columns, and the number of rows
+}
 
 // exportTimeout is how long reports may be behind the last webhook.
 const exportTimeout = 30 * time.Second
 
-// columns of a store's row in expected-collections, and what is printed above them:
-// orders, and amounts in lira.
-var (
-	columns  = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount", "cardExpected", "prepaidCount", "prepaidAmount"}
-	headings = "delivered\tcash orders\tcash\tcard orders\tcard\tprepaid orders\tprepaid"
-)
+// columns of a store's row in expected-collections: orders, and amounts in lira.
+var columns = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount", "cardExpected", "prepaidCount", "prepaidAmount"}
 
 // sums are the columns of a row; amounts are in kuruş.
 type sums [7]int64
@@ -50,23 +50,21 @@ func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 	reports.Bearer = d.options.Demo.ReportsToken
 	expected, from, to := d.expectedCollections()
 	query := ".json?" + url.Values{"from": {from}, "to": {to}, "account": {d.options.Demo.Account.AccountID}}.Encode()
-	for deadline := time.Now().Add(exportTimeout); ; {
-		f := &Finance{from: from, to: to}
+	var f *Finance
+	err := harness.Await(ctx, "the reports", exportTimeout, 250*time.Millisecond, func() (bool, error) {
+		f = &Finance{from: from, to: to}
 		for name, r := range map[string]*report{"/expected-collections": &f.collections, "/control-totals": &f.control} {
 			if err := reports.Call(ctx, http.MethodGet, name+query, nil, r); err != nil {
-				return nil, fmt.Errorf("report %s: %w", name, err)
+				return false, fmt.Errorf("report %s: %w", name, err)
 			}
 		}
 		f.compare(expected)
-		if len(f.Problems) == 0 || time.Now().After(deadline) {
-			return f, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(250 * time.Millisecond):
-		}
+		return len(f.Problems) == 0, nil
+	})
+	if len(f.Problems) > 0 {
+		err = nil // they are the result
 	}
+	return f, err
 }
 
 // expectedCollections sums up what the vendor sent for the delivered orders, by the
@@ -101,7 +99,12 @@ func (d *Day) expectedCollections() (expected map[string]sums, from, to string) 
 func (f *Finance) compare(expected map[string]sums) {
 	reported := map[string]sums{}
 	for _, row := range f.collections.Rows {
-		reported[text(row["day"])+" "+text(row["externalStoreId"])] = sumsOf(row)
+		var s sums
+		for i, column := range columns {
+			// Amounts have two decimals: without the point they are in kuruş.
+			s[i], _ = strconv.ParseInt(strings.Replace(fmt.Sprint(row[column]), ".", "", 1), 10, 64) // none is 0
+		}
+		reported[fmt.Sprintf("%v %v", row["day"], row["externalStoreId"])] = s
 	}
 	for _, key := range slices.Sorted(maps.Keys(expected)) {
 		if reported[key] != expected[key] {
@@ -127,32 +130,18 @@ func (f *Finance) problem(format string, args ...any) {
 	f.Problems = append(f.Problems, fmt.Sprintf(format, args...))
 }
 
-func sumsOf(row object) (s sums) {
-	for i, column := range columns {
-		// Amounts have two decimals: without the point they are in kuruş.
-		s[i], _ = strconv.ParseInt(strings.Replace(text(row[column]), ".", "", 1), 10, 64) // none is 0
-	}
-	return s
-}
-
 // Print writes both reports for people.
 func (f *Finance) Print(out io.Writer) {
-	total := object{"storeName": fmt.Sprintf("%d rows", len(f.collections.Rows))}
-	for i, column := range columns {
-		sum := delivery.Money{Set: true}
-		for _, row := range f.collections.Rows {
-			sum.Minor += sumsOf(row)[i]
-		}
-		total[column] = sum.String()
-		if strings.HasSuffix(column, "Count") {
-			total[column] = strconv.FormatInt(sum.Minor, 10)
-		}
-	}
+	f.collections.Totals["storeName"] = fmt.Sprintf("%v rows", f.collections.Totals["rows"])
 	fmt.Fprintf(out, "\nExpected collections, %s to %s (nobody confirms that money was collected)\n\n", f.from, f.to)
-	printTable(out, "day\tstore\t"+headings, append([]string{"day", "storeName"}, columns...), append(f.collections.Rows, total))
+	printTable(out, append(f.collections.Rows, f.collections.Totals), "day\tstore\tdelivered\tcash orders\tcash\tcard orders\tcard\tprepaid orders\tprepaid",
+		append([]string{"day", "storeName"}, columns...)...)
+	for _, row := range f.control.Rows {
+		row["sha256"] = fmt.Sprintf("%.12v", row["sha256"])
+	}
 	fmt.Fprintf(out, "\nControl totals\n\n")
-	printTable(out, "line\torders\tdelivered\torder amount\tcash\tcard\tprepaid\tbalances\tsha256",
-		[]string{"line", "orders", "delivered", "orderAmountDelivered", "cashExpected", "cardExpected", "prepaidAmount", "ties", "sha256"}, f.control.Rows)
+	printTable(out, f.control.Rows, "line\torders\tdelivered\torder amount\tcash\tcard\tprepaid\tbalances\tsha256",
+		"line", "orders", "delivered", "orderAmountDelivered", "cashExpected", "cardExpected", "prepaidAmount", "ties", "sha256")
 	if len(f.Problems) == 0 {
 		fmt.Fprintln(out, "\nThe reports reconcile with what the vendor sent.")
 		return
@@ -160,26 +149,18 @@ func (f *Finance) Print(out io.Writer) {
 	fmt.Fprintf(out, "\nThe reports do not reconcile with what the vendor sent:\n  - %s\n", strings.Join(f.Problems, "\n  - "))
 }
 
-func printTable(out io.Writer, headings string, columns []string, rows []object) {
+func printTable(out io.Writer, rows []object, headings string, columns ...string) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, headings+"\t")
 	for _, row := range rows {
 		for _, name := range columns {
-			cell := text(row[name])
-			if name == "sha256" {
-				cell = cell[:min(len(cell), 12)]
+			cell := row[name]
+			if cell == nil {
+				cell = ""
 			}
-			fmt.Fprint(t, cell, "\t")
+			fmt.Fprintf(t, "%v\t", cell)
 		}
 		fmt.Fprintln(t)
 	}
 	_ = t.Flush() // a terminal that is gone changes nothing
-}
-
-// text is a cell of a report: a text, a number or null.
-func text(v any) string {
-	if v == nil {
-		return ""
-	}
-	return fmt.Sprint(v)
 }

@@ -91,23 +91,23 @@ func (d *Day) cancelIfDue(orderID string) {
 // cancel cancels twice: the second answer is the same (design, section 6).
 func (d *Day) cancel(orderID string) {
 	ctx := context.Background() // bounded by sendTimeout; the day waits for it
-	var answers [2]string
-	for i := range answers {
-		a, _, err := d.send(ctx, http.MethodPost, "/orders/"+orderID+"/cancel", map[string]string{"reason": "CustomerRequest", "note": "vazgeçti"})
-		if err != nil {
-			d.problem("cancel %s: %v", orderID, err)
-			return
-		}
-		var got struct{ Status string }
-		if err := a.Into(&got); err != nil || got.Status != "Cancelled" {
-			d.problem("cancel %s: answered %s", orderID, a.Raw)
-			return
-		}
-		answers[i] = string(a.Data)
+	body := map[string]string{"reason": "CustomerRequest", "note": "vazgeçti"}
+	first, second := d.ask(ctx, http.MethodPost, "/orders/"+orderID+"/cancel", body), d.ask(ctx, http.MethodPost, "/orders/"+orderID+"/cancel", body)
+	var got struct{ Status string }
+	if err := first.Into(&got); err != nil || got.Status != "Cancelled" || string(second.Data) != string(first.Data) {
+		d.problem("cancel %s: answered %s, and again %s", orderID, first.Raw, second.Raw)
 	}
-	if answers[0] != answers[1] {
-		d.problem("cancel %s: the second answer differs: %s, %s", orderID, answers[0], answers[1])
+}
+
+// ask is send for a request whose answer is compared; what has none is a problem, and
+// empty.
+func (d *Day) ask(ctx context.Context, method, path string, body any) *client.Answer {
+	a, _, err := d.send(ctx, method, path, body)
+	if err != nil {
+		d.problem("%s %s: %v", method, path, err)
+		return &client.Answer{}
 	}
+	return a
 }
 
 // settle waits until every accepted order has ended according to the webhooks, reads
@@ -154,13 +154,8 @@ func (d *Day) settle(ctx context.Context) error {
 }
 
 func (d *Day) read(ctx context.Context, r *request) {
-	a, _, err := d.send(ctx, http.MethodGet, "/orders/"+r.result.orderID, nil)
-	if err == nil {
-		err = a.Into(&r.result.end)
-	}
-	if err != nil {
+	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.result.orderID, nil).Into(&r.result.end); err != nil {
 		d.problem("read order %s: %v", r.externalID, err)
-		return
 	}
 	if c := r.result.end.Courier; c != nil && !strings.HasSuffix(c.Name, ".") {
 		d.problem("order %s: the courier's surname is not abbreviated: %s", r.externalID, c.Name)
@@ -168,11 +163,7 @@ func (d *Day) read(ctx context.Context, r *request) {
 }
 
 func (d *Day) cancelTooLate(ctx context.Context, r *request) {
-	a, _, err := d.send(ctx, http.MethodPost, "/orders/"+r.result.orderID+"/cancel", nil)
-	if err != nil {
-		d.problem("late cancel %s: %v", r.externalID, err)
-		return
-	}
+	a := d.ask(ctx, http.MethodPost, "/orders/"+r.result.orderID+"/cancel", nil)
 	var detail struct{ Status string }
 	if err := json.Unmarshal(a.Data, &detail); err != nil || a.Code != "ORDER_NOT_CANCELLABLE" || detail.Status != "Delivered" {
 		d.problem("late cancel %s: answered %s", r.externalID, a.Raw)

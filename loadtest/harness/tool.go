@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
@@ -43,6 +44,30 @@ type System struct {
 	*stack.APIs
 	Hooks    *http.ServeMux // "/" is for the demo account
 	HooksURL string
+}
+
+// Await polls done; the error names what when that takes longer than timeout.
+func Await(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if err := Sleep(ctx, every); err != nil {
+			return fmt.Errorf("waited %v for %s: %w", timeout, what, err)
+		}
+	}
+}
+
+// Sleep returns early with the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // WithSystem starts a system in a temporary folder, uses and stops it. The context of

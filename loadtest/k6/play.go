@@ -12,9 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -90,7 +88,7 @@ var errFailed = errors.New("the script failed")
 // could not take place, that was interrupted or in which a program died.
 func (p *player) play(ctx context.Context, s *script) (*result, error) {
 	r := &result{Name: s.name}
-	o := stack.Options{BinDir: p.bin, Courier: "auto", CourierStep: courierStep, Out: programErrors{p.out}}
+	o := stack.Options{BinDir: p.bin, Courier: "auto", CourierStep: courierStep, Out: p.out}
 	if s.manual {
 		o.Courier = "manual"
 	}
@@ -118,18 +116,15 @@ func (p *player) run(ctx context.Context, system *harness.System, s *script, r *
 	if err != nil {
 		return err
 	}
-	files := k6Files{
-		samples: filepath.Join(p.dir, s.name+".samples.json"), summary: filepath.Join(p.dir, s.name+".summary.json"),
-		dashboard: filepath.Join(p.dir, s.name+".html"), log: filepath.Join(p.dir, s.name+".log"),
-	}
+	path := filepath.Join(p.dir, s.name)
+	files := k6Files{path + ".samples.json", path + ".summary.json", path + ".html", path + ".log"}
 	for _, old := range []string{files.samples, files.summary, files.dashboard} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.RemoveAll(old); err != nil {
 			return err
 		}
 	}
 	if !p.keep {
-		defer func() { _ = os.Remove(files.samples) }() // of no use any more
-		defer func() { _ = os.Remove(files.summary) }()
+		defer func() { _, _ = os.Remove(files.samples), os.Remove(files.summary) }() // of no use any more
 	}
 	if err := p.runK6(ctx, system, accounts, s, r, files); err != nil {
 		return err
@@ -149,18 +144,6 @@ func (p *player) run(ctx context.Context, system *harness.System, s *script, r *
 	return nil
 }
 
-// programErrors lets through what programs report as errors, and not how the system
-// comes up.
-type programErrors struct{ out io.Writer }
-
-func (e programErrors) Write(b []byte) (int, error) {
-	name, _, found := strings.Cut(string(b), ": ")
-	if found && slices.Contains([]string{"gateway", "worker", "redis-server"}, name) {
-		return e.out.Write(b)
-	}
-	return len(b), nil
-}
-
 // confirmStores confirms every store that waits for its fleet, until ctx ends.
 func confirmStores(ctx context.Context, system *harness.System) error {
 	for ctx.Err() == nil {
@@ -175,10 +158,7 @@ func confirmStores(ctx context.Context, system *harness.System) error {
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("confirm stores: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(courierStep):
-		}
+		_ = harness.Sleep(ctx, courierStep)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"os"
@@ -45,28 +44,22 @@ func (r *result) fail(format string, args ...any) {
 // read reads what k6 wrote. Without the files there is nothing to check, and that is
 // a failure, too.
 func (r *result) read(files k6Files) error {
-	r.samples = &samples{stores: map[string]int{}}
+	r.samples = &samples{}
 	in, err := os.Open(files.samples)
-	if errors.Is(err, os.ErrNotExist) {
-		r.fail("k6 wrote no samples")
-		return nil
-	}
 	if err != nil {
-		return err
+		r.fail("k6 wrote no samples: %v", err)
+		return nil
 	}
 	defer in.Close()
 	if r.samples, err = readSamples(in); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(files.summary)
-	if errors.Is(err, os.ErrNotExist) {
-		r.fail("the script wrote no summary")
+	if err != nil {
+		r.fail("the script wrote no summary: %v", err)
 		return nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	return err
+	return json.Unmarshal(text, r)
 }
 
 // check gathers the failures.

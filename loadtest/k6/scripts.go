@@ -95,3 +95,148 @@ func (s *script) buckets() []bucket {
 func (b *bucket) has(endpoint string) bool {
 	return b.name == endpoint || strings.HasPrefix(b.name, "GET ") && strings.HasPrefix(endpoint, "GET ")
 }
+
+// Limits are checked from outside. A vendor does not know when the service counted
+// a request, only that it was between sending it and having the answer, so only what
+// is certain from these two moments is claimed. loadtest/lib/window.js does the same
+// for a single script.
+
+// skew is the part by which the vendor's clock and the service's may run apart:
+// NTP slews each by at most 500 ppm.
+const skew = 0.001
+
+// limit is "at most count in any span". An account's limits hold together: a
+// request is admitted when all of them allow it.
+type limit struct {
+	count int
+	span  time.Duration
+}
+
+// String is such as "120 in 10 s".
+func (l limit) String() string { return fmt.Sprintf("%d in %.0f s", l.count, l.span.Seconds()) }
+
+// usage is what is certain of one account's requests to one endpoint.
+type usage struct {
+	admitted, refused int
+	// most is, limit by limit, the most that was certainly admitted within its
+	// span; more than its count is a violation.
+	most []int
+	// wronged is how many were refused although every limit had room.
+	wronged int
+}
+
+// measure looks at all requests of one account in one bucket, in any order. One
+// whose answer was lost or leaves open whether it was counted counts as admitted
+// where that speaks for the service, and not where it speaks against it.
+func measure(requests []request, limits []limit) usage {
+	u := usage{most: make([]int, len(limits))}
+	var certain, possible bounds
+	for _, r := range requests {
+		switch {
+		case r.refused():
+			u.refused++
+			continue
+		case r.admitted():
+			u.admitted++
+			certain.add(r)
+		}
+		possible.add(r)
+	}
+	certain.sort()
+	possible.sort()
+	for i, l := range limits {
+		u.most[i] = certain.most(time.Duration(float64(l.span) * (1 - skew)))
+	}
+	for _, r := range requests {
+		if r.refused() && possible.hadRoom(r, limits) {
+			u.wronged++
+		}
+	}
+	return u
+}
+
+// bounds are the two moments of many requests, each ascending.
+type bounds struct{ sent, answered []time.Time }
+
+func (b *bounds) add(r request) {
+	b.sent = append(b.sent, r.sent)
+	b.answered = append(b.answered, r.answered)
+}
+
+func (b *bounds) sort() {
+	slices.SortFunc(b.sent, time.Time.Compare)
+	slices.SortFunc(b.answered, time.Time.Compare)
+}
+
+// most is the largest number that was certainly counted within less than span:
+// those answered by some moment, less all that were sent before the span that
+// ends there.
+func (b *bounds) most(span time.Duration) (most int) {
+	for i, end := range b.answered {
+		most = max(most, i+1-upTo(b.sent, end.Add(-span)))
+	}
+	return most
+}
+
+// hadRoom reports whether, at whatever moment r was refused, fewer than allowed
+// can have been counted in every limit's window before it.
+func (b *bounds) hadRoom(r request, limits []limit) bool {
+	for _, l := range limits {
+		longer := time.Duration(float64(l.span) * (1 + skew))
+		if upTo(b.sent, r.answered)-upTo(b.answered, r.sent.Add(-longer)) >= l.count {
+			return false
+		}
+	}
+	return len(limits) > 0
+}
+
+// upTo is how many of the ascending moments are not after t.
+func upTo(moments []time.Time, t time.Time) int {
+	n, _ := slices.BinarySearchFunc(moments, t.Add(1), time.Time.Compare)
+	return n
+}
+
+// limitRow is one limit over all of a script's accounts.
+type limitRow struct {
+	Bucket   string
+	Limit    limit
+	Accounts int // that sent anything
+	Admitted int
+	Refused  int
+	Most     int // certainly admitted within the span, of the account with the most
+	Wronged  int // refused although there was room; -1: not known
+	Held     bool
+}
+
+// checkLimits compares every account's requests with the limits of every bucket.
+func checkLimits(s *script, requests []request) (rows []limitRow) {
+	for _, b := range s.buckets() {
+		counted := slices.DeleteFunc(slices.Clone(requests), func(r request) bool { return r.account == "" || !b.has(r.endpoint) })
+		accounts := group(counted, func(r *request) string { return r.account })
+		if len(accounts) == 0 {
+			continue
+		}
+		first := len(rows)
+		for _, l := range b.limits {
+			rows = append(rows, limitRow{Bucket: b.name, Limit: l, Accounts: len(accounts)})
+		}
+		for _, requests := range accounts {
+			u := measure(requests, b.limits)
+			for i := range b.limits {
+				row := &rows[first+i]
+				row.Admitted += u.admitted
+				row.Refused += u.refused
+				row.Most = max(row.Most, u.most[i])
+				row.Wronged += u.wronged
+			}
+		}
+		for i := range rows[first:] {
+			row := &rows[first+i]
+			if !b.alone {
+				row.Wronged = -1
+			}
+			row.Held = row.Most <= row.Limit.count && row.Wronged <= 0
+		}
+	}
+	return rows
+}

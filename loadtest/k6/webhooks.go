@@ -32,14 +32,13 @@ type webhooks struct {
 // compares what the receivers got with what the service answers.
 func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*webhooks, error) {
 	w := &webhooks{Orders: len(all.orders)}
-	settled, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
 	orders := map[string][]order{}
 	for _, o := range all.orders {
 		orders[o.account] = append(orders[o.account], o)
 	}
+	deadline := time.Now().Add(settleTime)
 	for _, a := range accounts {
-		a.settle(settled, orders[a.label], all.stores[a.label])
+		a.settle(ctx, time.Until(deadline), orders[a.label], all.stores[a.label])
 	}
 	for _, a := range accounts {
 		histories, err := a.histories(ctx, orders[a.label])
@@ -64,21 +63,15 @@ func (w *webhooks) add(a *account, histories []receiver.History, stores int) {
 	}
 }
 
-// settle waits until ctx ends for the last webhook of every order of an account, and
-// for its stores'. The comparison finds what is missing.
-func (a *account) settle(ctx context.Context, orders []order, stores int) {
-	for ctx.Err() == nil {
+// settle waits for the last webhook of every order of an account, and for its stores'.
+// The comparison finds what is missing.
+func (a *account) settle(ctx context.Context, timeout time.Duration, orders []order, stores int) {
+	_ = harness.Await(ctx, "webhooks", timeout, 20*time.Millisecond, func() (bool, error) {
 		for len(orders) > 0 && a.receiver.Last(orders[0].id) == orders[0].end {
 			orders = orders[1:]
 		}
-		if len(orders) == 0 && a.receiver.Counts().Events["store.activated"] >= stores {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return len(orders) == 0 && a.receiver.Counts().Events["store.activated"] >= stores, nil
+	})
 }
 
 // histories reads the orders that have webhooks: those that did not stay where they
@@ -100,25 +93,20 @@ func (a *account) histories(ctx context.Context, orders []order) (read []receive
 // read reads an order. The script may have read it just now, so it is read again after
 // the wait that a 429 names.
 func (a *account) read(ctx context.Context, h *receiver.History) error {
-	for tries := 1; ; tries++ {
-		answer, err := a.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
-		if err == nil && answer.Code == "RATE_LIMITED" && tries < 3 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(answer.RetryAfter()):
-				continue
-			}
+	answer, err := a.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
+	for tries := 1; err == nil && answer.Code == "RATE_LIMITED" && tries < 3; tries++ {
+		if err = harness.Sleep(ctx, answer.RetryAfter()); err == nil {
+			answer, err = a.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
 		}
-		if err == nil {
-			err = answer.Into(h)
-			h.Failure = h.FailureReason // the scripts plan none
-		}
-		if err != nil {
-			return fmt.Errorf("read order %s: %w", h.OrderID, err)
-		}
-		return nil
 	}
+	if err == nil {
+		err = answer.Into(h)
+		h.Failure = h.FailureReason // the scripts plan none
+	}
+	if err != nil {
+		return fmt.Errorf("read order %s: %w", h.OrderID, err)
+	}
+	return nil
 }
 
 // Delay is a quantile of the times from an event's occurrence to its arrival.

@@ -14,6 +14,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -85,7 +86,7 @@ func (e *env) openVendor(ctx context.Context, v *vendor, name string, b behaviou
 	for _, s := range v.stores {
 		body := stack.StoreBody(fleet.FleetID)
 		body["name"], body["address"] = s.Name, place(s, 0, 0, s.Address)
-		err := await(ctx, "the store is confirmed by the sandbox courier", func() (bool, error) {
+		err := await(ctx, "the confirmation of a store", func() (bool, error) {
 			var store struct{ Status string }
 			err := v.Call(ctx, http.MethodPut, "/stores/"+s.ID, body, &store)
 			return store.Status == "Active", err
@@ -144,7 +145,7 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "the endpoint is unreachable", func() (bool, error) {
+	return await(ctx, "an unreachable endpoint", func() (bool, error) {
 		var endpoint struct{ Status string }
 		err := e.Admin.Call(ctx, http.MethodGet, "/accounts/"+v.AccountID+"/webhook", nil, &endpoint)
 		return endpoint.Status == "unreachable", err
@@ -157,7 +158,7 @@ func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		// Exponential gaps: people do not order in step.
 		wait := time.Duration(v.rng.ExpFloat64() * float64(time.Hour) / v.perHour)
-		if err := pause(ctx, min(wait, 10*time.Second)); err != nil {
+		if err := harness.Sleep(ctx, min(wait, 10*time.Second)); err != nil {
 			return err
 		}
 		// A refusal is part of a day.
@@ -243,7 +244,7 @@ func (e *env) leaveOpen(ctx context.Context) error {
 }
 
 func (v *vendor) awaitStatus(ctx context.Context, order, status string) error {
-	return await(ctx, "the order is "+status, func() (bool, error) {
+	return await(ctx, "an order in status "+status, func() (bool, error) {
 		var job struct{ Status string }
 		err := v.fleet.Call(ctx, http.MethodGet, "/jobs/"+order, nil, &job)
 		return job.Status == status, err
