@@ -34,11 +34,19 @@ func (a *Answer) Want(status int, parts ...string) *Answer {
 }
 
 // Lacks wants none of the parts in the text.
-func (a *Answer) Lacks(parts ...string) *Answer {
+func (a *Answer) Lacks(parts ...string) *Answer { a.T.Helper(); return a.compare(a.Text, false, parts) }
+
+// Says wants each of the texts to be seen by a reader.
+func (a *Answer) Says(texts ...string) *Answer { a.T.Helper(); return a.compare(a.Words(), true, texts) }
+
+// Hides wants none of the texts to be seen by a reader.
+func (a *Answer) Hides(texts ...string) *Answer { a.T.Helper(); return a.compare(a.Words(), false, texts) }
+
+func (a *Answer) compare(content string, wanted bool, parts []string) *Answer {
 	a.T.Helper()
 	for _, part := range parts {
-		if strings.Contains(a.Text, part) {
-			a.T.Errorf("%s: %q in %s", a, part, a.brief())
+		if strings.Contains(content, part) != wanted {
+			a.T.Errorf("%s: %q is there: %t, want %t: %.5000s", a, part, !wanted, wanted, content)
 		}
 	}
 	return a
@@ -59,30 +67,6 @@ func (a *Answer) Carries(headers map[string]string) *Answer {
 func (a *Answer) Leads(to string) *Answer {
 	a.T.Helper()
 	return a.Want(http.StatusSeeOther).Carries(map[string]string{"Location": to})
-}
-
-// Says wants each of the texts to be seen by a reader.
-func (a *Answer) Says(texts ...string) *Answer {
-	a.T.Helper()
-	words := a.Words()
-	for _, text := range texts {
-		if !strings.Contains(words, text) {
-			a.T.Errorf("%s does not say %q: %.5000s", a, text, words)
-		}
-	}
-	return a
-}
-
-// Hides wants none of the texts to be seen by a reader.
-func (a *Answer) Hides(texts ...string) *Answer {
-	a.T.Helper()
-	words := a.Words()
-	for _, text := range texts {
-		if strings.Contains(words, text) {
-			a.T.Errorf("%s says %q", a, text)
-		}
-	}
-	return a
 }
 
 // Links wants each of the addresses to be linked.
@@ -188,8 +172,8 @@ func All(below *html.Node, name string, class ...string) (found []*html.Node) {
 // ByID is the element with the id; nil: there is none.
 func (a *Answer) ByID(id string) *html.Node {
 	a.T.Helper()
-	for n := range a.Tree().Descendants() {
-		if n.Type == html.ElementNode && Attribute(n, "id") == id {
+	for _, n := range All(a.Tree(), "") {
+		if Attribute(n, "id") == id {
 			return n
 		}
 	}
@@ -198,17 +182,23 @@ func (a *Answer) ByID(id string) *html.Node {
 
 // Attribute is empty where there is none.
 func Attribute(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
+	value, _ := attribute(n, name)
+	return value
 }
 
-// Has tells whether the element has the attribute.
+// Has reports whether the element has the attribute.
 func Has(n *html.Node, name string) bool {
-	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+	_, has := attribute(n, name)
+	return has
+}
+
+func attribute(n *html.Node, name string) (string, bool) {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val, true
+		}
+	}
+	return "", false
 }
 
 // Words is the text of an element, with single blanks.

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -59,21 +58,6 @@ func (e *ArchiveEnv) OpenArchive() *archive.Archive {
 	}
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a
-}
-
-// Feed consumes what a role has not, with the given work.
-func (e *ArchiveEnv) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
-	e.T.Helper()
-	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(_ context.Context, batch []ledger.Entry) error { return handle(batch[0].Partition, batch) }})
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	})
-	e.AwaitSettled(role)
-	stop()
 }
 
 // AwaitExported waits until everything has been exported.

@@ -60,9 +60,7 @@ func New(t *testing.T) *Env {
 
 func newOn(t *testing.T, r *testserver.Redis, clock *Clock) *Env {
 	t.Helper()
-	e := &Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client(), clock: clock}
-	e.open()
-	return e
+	return (&Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client(), clock: clock}).open()
 }
 
 // NewOn is New on a server of the test's own (testserver.DedicatedRedis).
@@ -74,17 +72,20 @@ func NewOn(t *testing.T, server *stack.Redis) *Env {
 	}
 	e := &Env{T: t, RedisURL: server.URL, urlFor: server.URLFor, Server: server, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = e.client.Close() })
-	e.open()
-	return e
+	return e.open()
 }
 
-func (e *Env) open() {
+func (e *Env) open() *Env {
 	e.T.Helper()
+	coverage, err := delivery.ParseCoverage([]byte(
+		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
+	e.must(err)
 	e.Ledger = e.Open()
 	e.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
-		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: e.coverage()}
+		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
 	e.must(e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
 	e.makeGroups()
+	return e
 }
 
 // makeGroups lets each role read one notice, after which its groups exist in
@@ -103,17 +104,10 @@ func (e *Env) makeGroups() {
 	}
 }
 
-// Config is how the operator opens the ledger.
-func (e *Env) Config() ledger.Config { return e.ConfigFor(stack.OperatorUser) }
-
 // ConfigFor is how a user of configs/redis-users.acl opens the ledger.
 func (e *Env) ConfigFor(user string) ledger.Config {
-	c := ledger.Config{
-		URL:         e.urlFor(user),
-		Environment: "sandbox",
-		Partitions:  Partitions,
-		Secrets:     ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}},
-	}
+	c := ledger.Config{URL: e.urlFor(user), Environment: "sandbox", Partitions: Partitions,
+		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}}
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.clock.Now, clockKey
 	}
@@ -131,13 +125,6 @@ func (e *Env) OpenAs(user string) *ledger.Ledger {
 	e.must(err)
 	e.T.Cleanup(func() { _ = l.Close() })
 	return l
-}
-
-func (e *Env) coverage() *delivery.Coverage {
-	c, err := delivery.ParseCoverage([]byte(
-		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
-	e.must(err)
-	return c
 }
 
 // Vendor registers an account with generous limits and an Active store.
@@ -268,13 +255,12 @@ func (e *Env) AwaitSettled(role ledger.Role) {
 	})
 }
 
-// Consume reads and acknowledges all that a role has not.
-func (e *Env) Consume(role ledger.Role) {
+// Feed consumes what a role has not, with the given work.
+func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", Handle: func(ctx context.Context, batch []ledger.Entry) error {
-			return e.Ledger.Streams.Ack(ctx, role, batch...)
-		}})
+		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
+			Handle: func(_ context.Context, batch []ledger.Entry) error { return handle(batch[0].Partition, batch) }})
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -282,6 +268,12 @@ func (e *Env) Consume(role ledger.Role) {
 	})
 	e.AwaitSettled(role)
 	stop()
+}
+
+// Consume reads and acknowledges all that a role has not.
+func (e *Env) Consume(role ledger.Role) {
+	e.T.Helper()
+	e.Feed(role, func(_ int, batch []ledger.Entry) error { return e.Ledger.Streams.Ack(e.T.Context(), role, batch...) })
 }
 
 // Await polls until the condition holds.

@@ -14,8 +14,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Proxy stands between an archive and ClickHouse, and lets everything pass until
-// Handle is called.
+// Proxy stands between an archive and ClickHouse. At first it lets everything pass.
 type Proxy struct {
 	URL     string
 	Archive *archive.Archive // by way of the proxy
@@ -37,19 +36,15 @@ func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	forward := httputil.NewSingleHostReverseProxy(engine)
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	p := &Proxy{}
+	p.Guard(nil, nil)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handle := p.handle.Load()
-		if handle == nil {
-			forward.ServeHTTP(w, r)
-			return
-		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		statement := strings.TrimSpace(r.URL.Query().Get("query") + " " + string(body[:min(len(body), 200)]))
-		(*handle)(statement, w, r, func() { forward.ServeHTTP(w, r) })
+		(*p.handle.Load())(statement, w, r, func() { forward.ServeHTTP(w, r) })
 	}))
 	e.T.Cleanup(server.Close)
 	p.URL = server.URL + "?compress=none" + options
@@ -61,14 +56,8 @@ func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	return p
 }
 
-// Handle has the handler deal with everything from now on; nil lets it pass.
-func (p *Proxy) Handle(h Handler) {
-	if h == nil {
-		p.handle.Store(nil)
-		return
-	}
-	p.handle.Store(&h)
-}
+// Handle has the handler deal with everything from now on.
+func (p *Proxy) Handle(h Handler) { p.handle.Store(&h) }
 
 // Guard lets before and after, which may be nil, look at every statement: before
 // decides whether it reaches ClickHouse, after whether its answer comes back.

@@ -27,7 +27,7 @@ func (e *env) proxy(options string) (answerWith func(answer), open func()) {
 				forward()
 			}
 		})
-	}, func() { p.Handle(nil) }
+	}, func() { p.Guard(nil, nil) }
 }
 
 func refuse(status int, code, text string) answer {

@@ -36,7 +36,7 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 		// A comparison that could not be made takes nothing back.
 		{what: "no ClickHouse", do: func() { p.Guard(func(string) bool { return false }, nil) }, same: true, result: "failed", differences: 1},
 		{what: "an unreadable order", do: func() {
-			p.Handle(nil)
+			p.Guard(nil, nil)
 			s.compare(Scope{Fix: true})
 			s.Record("o", bad.ID.Digest(), "redis.call('SET', k, string.sub(redis.call('GET', k), 1, 150))")
 		}, result: "failed"},

@@ -46,7 +46,7 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 // reconcile compares while an exporter runs, and wants to find nothing but
 // orders that were set back.
 func (w *machine) reconcile(fix bool) {
-	w.proxy.Handle(nil)
+	w.proxy.Guard(nil, nil)
 	stop := w.s.Start(w.exporter("x4").Run)
 	defer stop()
 	for _, d := range w.differences(fix) {

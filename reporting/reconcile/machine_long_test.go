@@ -45,7 +45,7 @@ func newMachine(rt *rapid.T, s *testenv.ArchiveEnv, p *testenv.Proxy) *machine {
 
 // clear leaves nothing of an earlier machine in the streams.
 func (w *machine) clear() {
-	w.proxy.Handle(nil)
+	w.proxy.Guard(nil, nil)
 	for kind, roles := range map[string]string{"e": "'status', 'webhook', 'export'", "v": "'export'", "u": "'status'"} {
 		w.s.EachKey(kind, "redis.call('DEL', k) for _, r in ipairs({"+roles+"}) do redis.call('XGROUP', 'CREATE', k, r, '0', 'MKSTREAM') end")
 	}
@@ -168,7 +168,7 @@ func (w *machine) name() string {
 }
 
 func (w *machine) export() {
-	w.proxy.Handle(nil)
+	w.proxy.Guard(nil, nil)
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	w.s.AwaitExported()
 	stop()
@@ -188,7 +188,7 @@ func (w *machine) exportBadly() {
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	time.Sleep(time.Duration(rapid.IntRange(30, 200).Draw(w.T, "ms")) * time.Millisecond)
 	stop()
-	w.proxy.Handle(nil)
+	w.proxy.Guard(nil, nil)
 }
 
 func (w *machine) loseGroup() {
@@ -258,7 +258,7 @@ func (w *machine) raiseEpoch() uint64 {
 }
 
 func (w *machine) rebuild() {
-	w.proxy.Handle(nil)
+	w.proxy.Guard(nil, nil)
 	_, err := export.Rebuild(w.ctx(), w.s.Ledger, w.proxy.Archive, w.day.AddDate(0, 0, -2), func(export.Rebuilt) {})
 	w.must(err)
 }
