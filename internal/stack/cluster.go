@@ -203,16 +203,18 @@ func (c *Cluster) AwaitSynced(ctx context.Context, replica *Redis) error {
 
 // OpenSlot announces to both masters that a slot is about to move.
 func (c *Cluster) OpenSlot(ctx context.Context, slot int, from, to *Redis) error {
-	source, err := from.Command(ctx, "CLUSTER", "MYID")
-	if err != nil {
-		return err
-	}
-	if _, err := to.Command(ctx, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "IMPORTING", source); err != nil {
-		return err
-	}
-	target, err := to.Command(ctx, "CLUSTER", "MYID")
+	err := setSlot(ctx, to, slot, "IMPORTING", from)
 	if err == nil {
-		_, err = from.Command(ctx, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "MIGRATING", target)
+		err = setSlot(ctx, from, slot, "MIGRATING", to)
+	}
+	return err
+}
+
+// setSlot tells a node about a slot and the node on its other side.
+func setSlot(ctx context.Context, node *Redis, slot int, state string, other *Redis) error {
+	id, err := other.Command(ctx, "CLUSTER", "MYID")
+	if err == nil {
+		_, err = node.Command(ctx, "CLUSTER", "SETSLOT", strconv.Itoa(slot), state, id)
 	}
 	return err
 }
@@ -234,30 +236,25 @@ func (c *Cluster) MoveKeys(ctx context.Context, slot int, from, to *Redis, most 
 // MoveNamed moves these keys of a slot that was opened.
 func (c *Cluster) MoveNamed(ctx context.Context, from, to *Redis, keys ...string) error {
 	host, port, err := net.SplitHostPort(to.Addr)
-	if err != nil {
-		return err
+	if err == nil {
+		// It blocks both sides while it lasts; the time is for each write or read.
+		_, err = from.Command(ctx, append([]string{"MIGRATE", host, port, "", "0", "60000", "KEYS"}, keys...)...)
 	}
-	// It blocks both sides while it lasts; the time is for each write or read.
-	_, err = from.Command(ctx, append([]string{"MIGRATE", host, port, "", "0", "60000", "KEYS"}, keys...)...)
 	return err
 }
 
 // CloseSlot gives an opened slot, now empty, to its new master, that one first,
-// as the manual says, and waits until every node knows. Replicas hear of it from
+// as the manual says, and waits until every node knows. Replicas learn it from
 // the masters.
 func (c *Cluster) CloseSlot(ctx context.Context, slot int, to *Redis) error {
-	id, err := to.Command(ctx, "CLUSTER", "MYID")
-	if err != nil {
-		return err
-	}
 	masters, err := c.Masters(ctx)
+	for _, node := range append([]*Redis{to}, masters...) {
+		if err == nil {
+			err = setSlot(ctx, node, slot, "NODE", to)
+		}
+	}
 	if err != nil {
 		return err
-	}
-	for _, node := range append([]*Redis{to}, slices.DeleteFunc(masters, func(m *Redis) bool { return m == to })...) {
-		if _, err := node.Command(ctx, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", id); err != nil {
-			return err
-		}
 	}
 	return c.AwaitWhole(ctx)
 }

@@ -20,22 +20,13 @@ const redisStartTimeout = 5 * time.Minute
 
 // RedisOptions say where a private redis-server keeps its data and listens.
 type RedisOptions struct {
-	// Dir holds the append-only file and redis.log; it is created when missing.
-	Dir string
-	// Addr is host:port; empty means a free port on loopback.
-	Addr string
-	// Unix also listens on a Unix socket, and URL then names that.
-	Unix bool
-	// Extra are further settings as redis-server takes them on its command
-	// line, such as "--maxmemory", "64mb". They win over configs/redis.conf.
-	Extra []string
-	// Users are who may log in, and then nobody else may do anything; nil:
-	// everybody may do everything, and URL carries no password.
-	Users *Users
-	// TLS makes it speak nothing but TLS at Addr; nil: plain text.
-	TLS *RedisTLS
-	// Env are further NAME=value settings of its environment.
-	Env []string
+	Dir   string    // of the append-only file and redis.log; it is created when missing
+	Addr  string    // host:port; empty: a free port on loopback
+	Unix  bool      // also listens on a Unix socket, which URL then names
+	Extra []string  // further arguments, such as "--maxmemory", "64mb"; they win over configs/redis.conf
+	Users *Users    // who may log in, and then nobody else may do anything; nil: everybody may do everything
+	TLS   *RedisTLS // it speaks nothing but TLS at Addr; nil: plain text
+	Env   []string  // further NAME=value settings of its environment
 
 	inherit *os.File       // see Program.inherit
 	onDeath func(*Program) // see Program.onDeath

@@ -21,48 +21,33 @@ import (
 	"vendorapi/internal/config"
 )
 
-// Options say what to start and where. The zero value of a field is its
-// default; DataDir is required.
+// Options say what to start and where. The zero value of a field is its default, of an
+// address a free port of loopback. DataDir is required.
 type Options struct {
-	DataDir string
-	// GatewayAddr is the Vendor API, OpsAddr the fleet and admin APIs,
-	// WorkerOpsAddr the worker's health and metrics; empty: a free port.
-	GatewayAddr, OpsAddr, WorkerOpsAddr string
-	// RedisURL names a Redis or cluster that is there already; empty: a
-	// private redis-server whose data lies in DataDir.
-	RedisURL string
-	// RedisTLS makes the private redis-server speak TLS only, with a certificate
-	// of a CA that this run makes.
-	RedisTLS bool
-	// Reporting also starts ClickHouse and the program reporting.
-	Reporting bool
-	// ClickHouseURL names a ClickHouse that is there already; empty: the
-	// embedded engine at ClickHouseAddr (empty: a free port), whose data lies in
-	// DataDir.
-	ClickHouseURL, ClickHouseAddr string
-	// PanelAddr is where reports are downloaded, ReportingOpsAddr reporting's
-	// health and metrics; empty: a free port.
-	PanelAddr, ReportingOpsAddr string
-	// Courier is "auto" (default: the sandbox courier acts) or "manual".
-	Courier string
-	// CourierStep is the time between the sandbox courier's moves; 0: 5 s.
-	CourierStep time.Duration
-	// WebhookURL is registered for the demo account. With Receiver, a verifying
-	// receiver is started at ReceiverAddr (empty: a free port) and registered
-	// instead.
-	WebhookURL   string
-	Receiver     bool
+	DataDir       string
+	GatewayAddr   string // the Vendor API
+	OpsAddr       string // the fleet and admin APIs
+	WorkerOpsAddr string // the worker's health and metrics
+	RedisURL      string // a Redis or cluster that is there already; empty: a private redis-server with its data in DataDir
+	RedisTLS      bool   // the private redis-server speaks TLS only, with a certificate of a CA that this run makes
+
+	Reporting        bool   // also starts ClickHouse and the program reporting
+	ClickHouseURL    string // a ClickHouse that is there already; empty: the embedded engine with its data in DataDir
+	ClickHouseAddr   string // the embedded engine
+	PanelAddr        string // the panel, and downloads of reports
+	ReportingOpsAddr string // reporting's health and metrics
+
+	Courier     string        // "auto" (default: the sandbox courier acts) or "manual"
+	CourierStep time.Duration // between the sandbox courier's moves; 0: 5 s
+
+	WebhookURL   string // is registered for the demo account
+	Receiver     bool   // a verifying receiver is started at ReceiverAddr and registered instead
 	ReceiverAddr string
-	// BinDir holds binaries that Build made; empty: they are built now, into
-	// DataDir.
-	BinDir string
-	// ConfigDir holds the programs' settings (gateway.yaml and so on); empty: the
-	// project's own. Tests shorten intervals there.
-	ConfigDir string
-	// Env are further NAME=value settings for the programs.
-	Env []string
-	// Out shows progress and the programs' errors; optional.
-	Out io.Writer
+
+	BinDir    string    // binaries that Build made; empty: they are built now, into DataDir
+	ConfigDir string    // the programs' settings (gateway.yaml and so on); empty: the project's own
+	Env       []string  // further NAME=value settings for the programs
+	Out       io.Writer // shows progress and the programs' errors; optional
 }
 
 // Stack is the running system.
@@ -239,8 +224,7 @@ func (s *Stack) own(addr string) {
 // ownURL does it for a Redis or a ClickHouse; a cluster's addresses are in addr.
 func (s *Stack) ownURL(text string) {
 	if u, err := url.Parse(text); err == nil {
-		s.own(u.Host)
-		for _, addr := range u.Query()["addr"] {
+		for _, addr := range append(u.Query()["addr"], u.Host) {
 			s.own(addr)
 		}
 	}

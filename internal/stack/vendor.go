@@ -57,9 +57,6 @@ type VendorOptions struct {
 	Name       string
 	Limits     any    // the body of the admin API; nil: the specification's
 	WebhookURL string // empty: no webhook
-	// Pending leaves the store waiting for its fleet's confirmation, which the
-	// sandbox courier, where it runs, gives.
-	Pending bool
 }
 
 // Vendor is an account that is logged in, with one store. Its client is the Vendor
@@ -99,17 +96,12 @@ func (a *APIs) OpenVendor(ctx context.Context, o VendorOptions) (*Vendor, error)
 	if err := v.Call(ctx, http.MethodPut, "/stores/"+v.Store, StoreBody(a.FleetID), nil); err != nil {
 		return nil, err
 	}
-	if !o.Pending {
-		// The sandbox courier may have been faster: that is a 409.
-		confirmed, err := a.Fleet.Do(ctx, http.MethodPost, "/stores/"+v.AccountID+"/"+v.Store+"/confirm", nil)
-		if err != nil {
-			return nil, err
-		}
-		if confirmed.Code != "STORE_NOT_PENDING" {
-			if err := confirmed.Err(); err != nil {
-				return nil, err
-			}
-		}
+	confirmed, err := a.Fleet.Do(ctx, http.MethodPost, "/stores/"+v.AccountID+"/"+v.Store+"/confirm", nil)
+	if err == nil && confirmed.Code != "STORE_NOT_PENDING" { // the sandbox courier may have been faster
+		err = confirmed.Err()
+	}
+	if err != nil {
+		return nil, err
 	}
 	if o.WebhookURL != "" {
 		v.WebhookSecret, err = v.SetWebhook(ctx, o.WebhookURL)

@@ -22,23 +22,21 @@ const stopTimeout = time.Minute
 func stopRun(dir string, out io.Writer) error {
 	path := filepath.Join(dir, "lock")
 	lock, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if err == nil {
+		defer lock.Close()
+	}
+	if errors.Is(err, os.ErrNotExist) || err == nil && free(lock) {
 		fmt.Fprintf(out, "nothing runs on %s\n", dir)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
-	}
-	defer lock.Close()
-	if free(lock) {
-		fmt.Fprintf(out, "nothing runs on %s\n", dir)
-		return nil
 	}
 	content, err := io.ReadAll(lock)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
 	}
-	if path, err = filepath.EvalSymlinks(path); err == nil {
+	if err == nil {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
