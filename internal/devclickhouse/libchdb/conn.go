@@ -29,10 +29,9 @@ func (l *Library) Connect(args ...string) (*Conn, error) {
 	defer pins.Unpin()
 	argv := make([]unsafe.Pointer, len(args)+1) // ends with NULL, as in C
 	for i, arg := range args {
-		argv[i] = pinned(&pins, arg+"\x00")
+		argv[i] = pinned(&pins, arg)
 	}
-	pins.Pin(&argv[0])
-	owner := l.connect(int32(len(args)), unsafe.Pointer(&argv[0]))
+	owner := l.connect(int32(len(args)), first(&pins, argv))
 	if owner == nil {
 		return nil, errors.New("the engine did not open its data; it says why on standard error")
 	}
@@ -71,11 +70,7 @@ func (c *Conn) Classify(sql string) (Analysis, error) {
 // INSERT ends at the first blank line and what follows is run as SQL, `exit`
 // does nothing and succeeds. The caller must rule these out.
 func (c *Conn) Query(sql, format string, params Params) (Result, error) {
-	var pins runtime.Pinner
-	defer pins.Unpin()
-	p := bind(&pins, params)
-	result := c.library.query(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
-		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	result := c.call(c.library.query, sql, format, params)
 	defer c.library.destroyResult(result)
 	if err := exceptionFrom(c.library.resultError(result)); err != nil {
 		return Result{}, err
@@ -83,15 +78,11 @@ func (c *Conn) Query(sql, format string, params Params) (Result, error) {
 	return Result{Progress: c.library.progress(result), Data: slices.Clone(c.library.data(result))}, nil
 }
 
-// Stream runs sql as Query does and hands its result over in parts, each of them a
-// document of its own in the format. The engine waits while take works; an error of take
-// ends the statement and is returned.
+// Stream runs sql, a SELECT, as Query does and hands its result over in parts, each of
+// them a document of its own in the format. The engine waits while take works; an error
+// of take ends the statement and is returned.
 func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) error) error {
-	var pins runtime.Pinner
-	defer pins.Unpin()
-	p := bind(&pins, params)
-	stream := c.library.stream(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
-		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	stream := c.call(c.library.stream, sql, format, params)
 	defer c.library.destroyResult(stream)
 	if err := exceptionFrom(c.library.resultError(stream)); err != nil {
 		return err
@@ -112,6 +103,39 @@ func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) 
 	}
 }
 
+// statementCall is how the library takes a statement: its text, a format, and its named
+// parameters in parallel arrays, each text with its length.
+type statementCall func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr,
+	names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+
+func (c *Conn) call(f statementCall, sql, format string, params Params) unsafe.Pointer {
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	var names, values []unsafe.Pointer
+	var nameLens, valueLens []uintptr
+	for name, value := range params {
+		names, nameLens = append(names, pinned(&pins, name)), append(nameLens, uintptr(len(name)))
+		values, valueLens = append(values, pinned(&pins, value)), append(valueLens, uintptr(len(value)))
+	}
+	return f(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
+		first(&pins, names), first(&pins, nameLens), first(&pins, values), first(&pins, valueLens), uintptr(len(params)))
+}
+
+// pinned is the address of a copy of text that stays where it is until the
+// pins are lifted. It is never NULL, which the library takes for an error.
+func pinned(pins *runtime.Pinner, text string) unsafe.Pointer {
+	return first(pins, append([]byte(text), 0))
+}
+
+// first is the address of an array, which stays where it is; NULL for an empty one.
+func first[T any](pins *runtime.Pinner, array []T) unsafe.Pointer {
+	if len(array) == 0 {
+		return nil
+	}
+	pins.Pin(&array[0])
+	return unsafe.Pointer(&array[0])
+}
+
 // data is valid until the result is destroyed.
 func (l *Library) data(result unsafe.Pointer) []byte {
 	return unsafe.Slice((*byte)(l.resultBuffer(result)), l.resultLength(result))
@@ -129,11 +153,7 @@ func (l *Library) progress(result unsafe.Pointer) Progress {
 // and nothing else is run. Exactly one of Commit and Cancel must end it, before
 // the connection is used again.
 func (c *Conn) Insert(head, format string, params Params) (*Insert, error) {
-	var pins runtime.Pinner
-	defer pins.Unpin()
-	p := bind(&pins, params)
-	stream := c.library.insert(c.handle(), pinned(&pins, head), uintptr(len(head)), pinned(&pins, format), uintptr(len(format)),
-		p.names, p.nameLens, p.values, p.valueLens, p.count)
+	stream := c.call(c.library.insert, head, format, params)
 	if err := exceptionFrom(c.library.insertError(stream)); err != nil {
 		c.library.destroyInsert(stream)
 		return nil, err
@@ -151,13 +171,9 @@ type Insert struct {
 // Write hands over a piece of the data, which may end anywhere. It blocks while
 // the engine is behind. After an error the insert can only be cancelled.
 func (i *Insert) Write(data []byte) (int, error) {
-	if len(data) == 0 {
-		return 0, nil
-	}
 	var pins runtime.Pinner
 	defer pins.Unpin()
-	pins.Pin(&data[0])
-	if i.library.insertAppend(i.stream, unsafe.Pointer(&data[0]), uintptr(len(data))) == success {
+	if len(data) == 0 || i.library.insertAppend(i.stream, first(&pins, data), uintptr(len(data))) == success {
 		return len(data), nil
 	}
 	err := exceptionFrom(i.library.insertError(i.stream))
@@ -184,39 +200,4 @@ func (i *Insert) Commit() (Progress, error) {
 func (i *Insert) Cancel() {
 	i.library.insertCancel(i.stream)
 	i.library.destroyInsert(i.stream)
-}
-
-// bound is Params as the C interface takes them: parallel arrays.
-type bound struct {
-	names, nameLens, values, valueLens unsafe.Pointer
-	count                              uintptr
-}
-
-func bind(pins *runtime.Pinner, params Params) bound {
-	if len(params) == 0 {
-		return bound{}
-	}
-	var names, values []unsafe.Pointer
-	var nameLens, valueLens []uintptr
-	for name, value := range params {
-		names, nameLens = append(names, pinned(pins, name)), append(nameLens, uintptr(len(name)))
-		values, valueLens = append(values, pinned(pins, value)), append(valueLens, uintptr(len(value)))
-	}
-	pins.Pin(&names[0])
-	pins.Pin(&values[0])
-	pins.Pin(&nameLens[0])
-	pins.Pin(&valueLens[0])
-	return bound{
-		names: unsafe.Pointer(&names[0]), nameLens: unsafe.Pointer(&nameLens[0]),
-		values: unsafe.Pointer(&values[0]), valueLens: unsafe.Pointer(&valueLens[0]),
-		count: uintptr(len(params)),
-	}
-}
-
-// pinned is the address of a copy of text that stays where it is until the
-// pins are lifted. It is never NULL, which the library takes for an error.
-func pinned(pins *runtime.Pinner, text string) unsafe.Pointer {
-	data := append([]byte(text), 0)
-	pins.Pin(&data[0])
-	return unsafe.Pointer(&data[0])
 }

@@ -22,7 +22,7 @@ type calls struct {
 	connect         func(argc int32, argv unsafe.Pointer) unsafe.Pointer
 	closeConn       func(conn unsafe.Pointer)
 	classify        func(conn, sql unsafe.Pointer, n uintptr, database unsafe.Pointer, databaseLen uintptr, analysis unsafe.Pointer) int32
-	query           func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	query           statementCall
 	resultBuffer    func(result unsafe.Pointer) unsafe.Pointer
 	resultLength    func(result unsafe.Pointer) uintptr
 	resultError     func(result unsafe.Pointer) string
@@ -31,10 +31,10 @@ type calls struct {
 	resultRows      func(result unsafe.Pointer) uint64
 	resultBytes     func(result unsafe.Pointer) uint64
 	destroyResult   func(result unsafe.Pointer)
-	stream          func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	stream          statementCall
 	fetch           func(conn, stream unsafe.Pointer) unsafe.Pointer
 	cancelStream    func(conn, stream unsafe.Pointer)
-	insert          func(conn, sql unsafe.Pointer, n uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	insert          statementCall
 	insertAppend    func(stream, data unsafe.Pointer, n uintptr) int32
 	insertDone      func(stream unsafe.Pointer) unsafe.Pointer
 	insertCancel    func(stream unsafe.Pointer)
