@@ -37,10 +37,16 @@ func (a *Answer) Want(status int, parts ...string) *Answer {
 func (a *Answer) Lacks(parts ...string) *Answer { a.T.Helper(); return a.compare(a.Text, false, parts) }
 
 // Says wants each of the texts to be seen by a reader.
-func (a *Answer) Says(texts ...string) *Answer { a.T.Helper(); return a.compare(a.Words(), true, texts) }
+func (a *Answer) Says(texts ...string) *Answer {
+	a.T.Helper()
+	return a.compare(a.Words(), true, texts)
+}
 
 // Hides wants none of the texts to be seen by a reader.
-func (a *Answer) Hides(texts ...string) *Answer { a.T.Helper(); return a.compare(a.Words(), false, texts) }
+func (a *Answer) Hides(texts ...string) *Answer {
+	a.T.Helper()
+	return a.compare(a.Words(), false, texts)
+}
 
 func (a *Answer) compare(content string, wanted bool, parts []string) *Answer {
 	a.T.Helper()

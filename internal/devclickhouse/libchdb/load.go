@@ -7,17 +7,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Library is the loaded library. The zero value is useless; see Load.
+// Library is the loaded library (see Load): its functions, as chdb.h of the pinned
+// release declares them. The variants ending in _n take lengths, so a NUL byte is data
+// like any other. chdb_connection and the results are opaque pointers.
 type Library struct {
-	calls
-	version string
-}
-
-// calls are the library's functions, as chdb.h of the pinned release declares
-// them. The variants ending in _n take lengths, so a NUL byte is data like any
-// other. chdb_connection and the results are opaque pointers.
-type calls struct {
-	version         func() string
 	signalHandlers  func(enabled int32)
 	connect         func(argc int32, argv unsafe.Pointer) unsafe.Pointer
 	closeConn       func(conn unsafe.Pointer)
@@ -43,31 +36,30 @@ type calls struct {
 }
 
 // symbols pairs each call with its name in the library.
-func (c *calls) symbols() map[string]any {
+func (l *Library) symbols() map[string]any {
 	return map[string]any{
-		"chdb_version":                     &c.version,
-		"chdb_set_signal_handlers_enabled": &c.signalHandlers,
-		"chdb_connect":                     &c.connect,
-		"chdb_close_conn":                  &c.closeConn,
-		"chdb_classify_query_n":            &c.classify,
-		"chdb_query_with_params_n":         &c.query,
-		"chdb_result_buffer":               &c.resultBuffer,
-		"chdb_result_length":               &c.resultLength,
-		"chdb_result_error":                &c.resultError,
-		"chdb_result_storage_rows_read":    &c.resultReadRows,
-		"chdb_result_storage_bytes_read":   &c.resultReadBytes,
-		"chdb_result_rows_written":         &c.resultRows,
-		"chdb_result_bytes_written":        &c.resultBytes,
-		"chdb_destroy_query_result":        &c.destroyResult,
-		"chdb_stream_query_with_params_n":  &c.stream,
-		"chdb_stream_fetch_result":         &c.fetch,
-		"chdb_stream_cancel_query":         &c.cancelStream,
-		"chdb_stream_insert_with_params_n": &c.insert,
-		"chdb_stream_append":               &c.insertAppend,
-		"chdb_stream_done":                 &c.insertDone,
-		"chdb_stream_cancel_insert":        &c.insertCancel,
-		"chdb_stream_insert_error":         &c.insertError,
-		"chdb_destroy_insert_stream":       &c.destroyInsert,
+		"chdb_set_signal_handlers_enabled": &l.signalHandlers,
+		"chdb_connect":                     &l.connect,
+		"chdb_close_conn":                  &l.closeConn,
+		"chdb_classify_query_n":            &l.classify,
+		"chdb_query_with_params_n":         &l.query,
+		"chdb_result_buffer":               &l.resultBuffer,
+		"chdb_result_length":               &l.resultLength,
+		"chdb_result_error":                &l.resultError,
+		"chdb_result_storage_rows_read":    &l.resultReadRows,
+		"chdb_result_storage_bytes_read":   &l.resultReadBytes,
+		"chdb_result_rows_written":         &l.resultRows,
+		"chdb_result_bytes_written":        &l.resultBytes,
+		"chdb_destroy_query_result":        &l.destroyResult,
+		"chdb_stream_query_with_params_n":  &l.stream,
+		"chdb_stream_fetch_result":         &l.fetch,
+		"chdb_stream_cancel_query":         &l.cancelStream,
+		"chdb_stream_insert_with_params_n": &l.insert,
+		"chdb_stream_append":               &l.insertAppend,
+		"chdb_stream_done":                 &l.insertDone,
+		"chdb_stream_cancel_insert":        &l.insertCancel,
+		"chdb_stream_insert_error":         &l.insertError,
+		"chdb_destroy_insert_stream":       &l.destroyInsert,
 	}
 }
 
@@ -86,12 +78,8 @@ func Load(path string) (*Library, error) {
 		}
 		purego.RegisterFunc(call, symbol)
 	}
-	l.version = l.calls.version()
 	// Before the first connection: SIGSEGV and its kin belong to Go, which
 	// turns a nil pointer into a panic of one request.
 	l.signalHandlers(0)
 	return l, nil
 }
-
-// Version is what the library says of itself, such as 26.7.3.
-func (l *Library) Version() string { return l.version }
