@@ -57,43 +57,28 @@ const (
 	CodeTooManySecrets        Code = "TOO_MANY_SECRETS"
 )
 
-// codesByStatus is the one table of codes and HTTP statuses.
-var codesByStatus = map[int][]Code{
-	400: {CodeMalformedRequest},
-	401: {CodeTokenExpired, CodeInvalidCredentials, CodeTokenInvalid},
-	403: {CodeAccountSuspended, CodeForbidden, CodeFleetDisabled},
-	404: {
-		CodeNotFound, CodeOrderNotFound, CodeAccountNotFound, CodeFleetNotFound,
-		CodeStoreNotFound, CodeWebhookNotConfigured, CodeEventNotFound,
-	},
-	405: {CodeMethodNotAllowed},
-	409: {
-		CodeStoreNotConfigured, CodeDuplicateOrder, CodeOrderNotCancellable, CodeStoreNotPending, CodeJobNotAvailable,
-		CodeOrderEnded, CodeJobTaken, CodeTooManyReports, CodeTooManySecrets,
-	},
-	411: {CodeLengthRequired},
-	413: {CodePayloadTooLarge},
-	415: {CodeUnsupportedMediaType},
-	422: {
-		CodeInvalidRecipient, CodeInvalidPhone, CodeInvalidAddress, CodeCoordinateMismatch,
-		CodeDropoffOutOfCoverage, CodeReadyAtTooFar, CodeValidationFailed, CodeFleetNotAvailable,
-	},
-	423: {CodeFleetSuspended},
-	429: {CodeRateLimited},
-	431: {CodeRequestHeaderTooLarge},
-	500: {CodeInternal},
-	503: {CodeFleetUnavailable, CodeServiceUnavailable},
+// httpStatuses is the one table of codes and HTTP statuses.
+var httpStatuses = map[Code]int{
+	CodeMalformedRequest: 400,
+	CodeTokenExpired:     401, CodeInvalidCredentials: 401, CodeTokenInvalid: 401,
+	CodeAccountSuspended: 403, CodeForbidden: 403, CodeFleetDisabled: 403,
+	CodeNotFound: 404, CodeOrderNotFound: 404, CodeAccountNotFound: 404, CodeFleetNotFound: 404,
+	CodeStoreNotFound: 404, CodeWebhookNotConfigured: 404, CodeEventNotFound: 404,
+	CodeMethodNotAllowed:   405,
+	CodeStoreNotConfigured: 409, CodeDuplicateOrder: 409, CodeOrderNotCancellable: 409, CodeStoreNotPending: 409,
+	CodeJobNotAvailable: 409, CodeOrderEnded: 409, CodeJobTaken: 409, CodeTooManyReports: 409,
+	CodeTooManySecrets:       409,
+	CodeLengthRequired:       411,
+	CodePayloadTooLarge:      413,
+	CodeUnsupportedMediaType: 415,
+	CodeInvalidRecipient:     422, CodeInvalidPhone: 422, CodeInvalidAddress: 422, CodeCoordinateMismatch: 422,
+	CodeDropoffOutOfCoverage: 422, CodeReadyAtTooFar: 422, CodeValidationFailed: 422, CodeFleetNotAvailable: 422,
+	CodeFleetSuspended:        423,
+	CodeRateLimited:           429,
+	CodeRequestHeaderTooLarge: 431,
+	CodeInternal:              500,
+	CodeFleetUnavailable:      503, CodeServiceUnavailable: 503,
 }
-
-var httpStatuses = func() map[Code]int {
-	statuses := map[Code]int{}
-	for status, codes := range codesByStatus {
-		for _, code := range codes {
-			statuses[code] = status
-		}
-	}
-	return statuses
-}()
 
 // HTTPStatus is the status of an answer with this code; 500 for an unknown code.
 func (c Code) HTTPStatus() int { return cmp.Or(httpStatuses[c], 500) }
@@ -109,20 +94,14 @@ type FieldError struct {
 
 // Error is a refusal for the caller. Other errors answer 500 or 503 without detail.
 type Error struct {
-	Code    Code
-	Message string
-	// RetryAfter is how long to wait, whole seconds in answers; zero: it does not help.
-	RetryAfter time.Duration
-	// Fields are all faults of a body, the one that decided the code first.
-	Fields []FieldError
-	// OrderID is set for a DUPLICATE_ORDER caused by a used externalOrderId.
-	OrderID OrderID
-	// Status is set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED.
-	Status Status
-	// Store is set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING, if there is one.
-	Store StoreState
-	// Courier is set for JOB_TAKEN: the abbreviated name of who has the job.
-	Courier string
+	Code       Code
+	Message    string
+	RetryAfter time.Duration // how long to wait, whole seconds in answers; zero: it does not help
+	Fields     []FieldError  // all faults of a body, the one that decided the code first
+	OrderID    OrderID       // set for a DUPLICATE_ORDER caused by a used externalOrderId
+	Status     Status        // set for ORDER_NOT_CANCELLABLE, JOB_NOT_AVAILABLE and ORDER_ENDED
+	Store      StoreState    // set for STORE_NOT_CONFIGURED and STORE_NOT_PENDING, if there is one
+	Courier    string        // set for JOB_TAKEN: the abbreviated name of who has the job
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }

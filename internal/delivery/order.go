@@ -17,8 +17,7 @@ type OrderDraft struct {
 	PackageNote     string
 	OrderAmount     Money // unset when not given
 	Payment         Payment
-	// Warned: its answer had PaymentWarnings, which earlier releases did not give.
-	Warned bool
+	Warned          bool // its answer had PaymentWarnings, which earlier releases did not give
 }
 
 // Recipient is the customer. Phone holds exactly 10 digits.
@@ -73,15 +72,11 @@ type Order struct {
 
 	// Reported is the most advanced forward status that a courier has reported,
 	// committed or not. A reported pickup beats a cancellation (design section 6).
-	Reported Status
-	// Accepted is the courier whose accept was last confirmed to the fleet, or zero.
-	Accepted Courier
-	// LastCourierUpdate is when the fleet last reported; zero: never.
-	LastCourierUpdate time.Time
-	// Location is the courier's last known position.
-	Location Location
-	// Courier carries it now: the last Change's courier unless swapped since.
-	Courier Courier
+	Reported          Status
+	Accepted          Courier   // the courier whose accept was last confirmed to the fleet, or zero
+	LastCourierUpdate time.Time // when the fleet last reported; zero: never
+	Location          Location  // the courier's last known position
+	Courier           Courier   // carries it now: the last Change's courier unless swapped since
 }
 
 // Change is one version of an order: a status reached.

@@ -19,23 +19,19 @@ type Store struct {
 	// zero: not migrating. Only an Active store has one.
 	ClosingDate time.Time
 	UpdatedAt   time.Time
-	// Revision counts the stored changes; a writer that read another one decides again.
-	Revision uint64
+	Revision    uint64 // counts the stored changes; a writer that read another one decides again
 }
 
 // Account is a vendor without credentials.
 type Account struct {
-	ID        AccountID
-	Name      string
-	Suspended bool
-	Limits    Limits
-	CreatedAt time.Time
-	// ExcessSince is when sustained excess began (spec, "Limits", rule 3); zero: none.
-	ExcessSince time.Time
-	// EarlierSecrets is until when earlier client secrets work, or worked.
-	EarlierSecrets []time.Time
-	// Revision counts the stored changes, like a store's.
-	Revision uint64
+	ID             AccountID
+	Name           string
+	Suspended      bool
+	Limits         Limits
+	CreatedAt      time.Time
+	ExcessSince    time.Time   // when sustained excess began (spec, "Limits", rule 3); zero: none
+	EarlierSecrets []time.Time // until when earlier client secrets work, or worked
+	Revision       uint64      // counts the stored changes, like a store's
 }
 
 // Window is "Count requests in any Seconds seconds"; none with a zero Count.
@@ -90,15 +86,12 @@ type Fleet struct {
 	SubRegion       string
 	DeliveryMinutes int
 	PickupMinutes   int
-	// Suspended means no new orders; couriers go on reporting.
-	Suspended bool
-	// Disabled means nothing at all: no token and no request either.
-	Disabled bool
+	Suspended       bool // no new orders; couriers go on reporting
+	Disabled        bool // nothing at all: no token and no request either
 	// RequestsPerSecond bounds the fleet's requests on the average, over all gateways.
 	RequestsPerSecond int
-	// Couriers is how many couriers the fleet has; -1, unknown, is available.
-	Couriers int
-	Coverage *Coverage
+	Couriers          int // how many couriers the fleet has; -1, unknown, is available
+	Coverage          *Coverage
 }
 
 // Terms is what an order keeps of the fleet.
@@ -134,15 +127,14 @@ const (
 
 // Update is a fleet's report about one order.
 type Update struct {
-	Order   OrderID
-	Fleet   FleetID
-	Kind    UpdateKind
-	Status  Status    // for KindStatus; Assigned for KindAccept
-	At      time.Time // when it happened, never zero
-	Courier Courier   // for KindAccept and KindSwap
-	ETA     time.Time // zero: not given
-	// Location is where the courier was; zero: not given.
-	Location Location
+	Order    OrderID
+	Fleet    FleetID
+	Kind     UpdateKind
+	Status   Status        // for KindStatus; Assigned for KindAccept
+	At       time.Time     // when it happened, never zero
+	Courier  Courier       // for KindAccept and KindSwap
+	ETA      time.Time     // zero: not given
+	Location Location      // where the courier was; zero: not given
 	Failure  FailureReason // for Failed
 }
 

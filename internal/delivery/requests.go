@@ -30,8 +30,7 @@ type OrderRequest struct {
 	PaymentType             Text   `json:"payment.type"`
 	PaymentCollectionAmount Number `json:"payment.collectionAmount"`
 
-	// Sandbox makes a packageNote that begins like a trigger, and is none, a fault.
-	Sandbox bool
+	Sandbox bool // makes a packageNote that begins like a trigger, and is none, a fault
 
 	// WrongType names the fields, and objects, of the wrong JSON type, with a message
 	// such as "must be a string".
@@ -106,8 +105,7 @@ type StoreRequest struct {
 	AddressLongitude Number `json:"address.longitude"`
 	FleetID          Text   `json:"fleetId"`
 
-	// WrongType is as in OrderRequest; "address" when it is no object.
-	WrongType []FieldError
+	WrongType []FieldError // as in OrderRequest; "address" when it is no object
 }
 
 // StoreFields is a request merged with the stored fields.
@@ -199,8 +197,7 @@ type CancelRequest struct {
 	Reason Text `json:"reason"`
 	Note   Text `json:"note"`
 
-	// WrongType is as in OrderRequest.
-	WrongType []FieldError
+	WrongType []FieldError // as in OrderRequest
 }
 
 // Check accepts a reason or none, and a note. The error is a *Error VALIDATION_FAILED.

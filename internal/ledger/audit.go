@@ -49,14 +49,12 @@ func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 
 // WebhooksLeft is what waits for the webhooks of one account.
 type WebhooksLeft struct {
-	Account delivery.AccountID
-	Queued  []WaitingEvent // never attempted
-	Waiting []WaitingEvent // their next attempt has its time
-	Leased  []WaitingEvent // handed to a worker
-	// Counts is how many counts of attempts are kept for events that failed.
-	Counts int
-	// Scheduled: it has a place among the queues that workers look at.
-	Scheduled bool
+	Account   delivery.AccountID
+	Queued    []WaitingEvent // never attempted
+	Waiting   []WaitingEvent // their next attempt has its time
+	Leased    []WaitingEvent // handed to a worker
+	Counts    int            // how many counts of attempts are kept for events that failed
+	Scheduled bool           // it has a place among the queues that workers look at
 }
 
 // WaitingEvent is a queued version of an order, or a notice; zero for a ping.

@@ -60,7 +60,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 		return l.rdb.XGroupCreate(ctx, key, hold, from).Err()
 	})
 	if err == nil {
-		err = failure(l.rdb.HSet(ctx, l.global.prefix+"meta", "backup", backup).Err())
+		err = failure(l.rdb.HSet(ctx, l.metaKey(), "backup", backup).Err())
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("holding the streams: %w", err), l.Release(context.WithoutCancel(ctx), hold))
@@ -70,7 +70,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 
 // Release ends a hold. It may be repeated.
 func (l Backup) Release(ctx context.Context, hold string) error {
-	err := l.rdb.HDel(ctx, l.global.prefix+"meta", "backup").Err()
+	err := l.rdb.HDel(ctx, l.metaKey(), "backup").Err()
 	err = errors.Join(failure(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
 		return l.rdb.XGroupDestroy(ctx, key, hold).Err()
 	}))
@@ -108,8 +108,7 @@ var ErrOtherCopy = errors.New("this Redis does not hold that backup")
 
 // Resumed is what Resume has changed.
 type Resumed struct {
-	// Before: it was resumed earlier, and nothing was left to do.
-	Before   bool
+	Before   bool   // it was resumed earlier, and nothing was left to do
 	Epoch    uint32 // in which new versions are written
 	Streams  int    // whose exporter goes on where it stood before ClickHouse was copied
 	Sessions int    // of the panel that were ended
@@ -138,7 +137,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 		return done, err
 	}
 	// Last: until here all of it would be done again.
-	meta := l.global.prefix + "meta"
+	meta := l.metaKey()
 	pipe := l.rdb.TxPipeline()
 	pipe.HSet(ctx, meta, "epoch", done.Epoch, "restored", backup)
 	pipe.HDel(ctx, meta, "backup")
@@ -156,7 +155,7 @@ func (l Backup) Resumable(ctx context.Context, backup string) error {
 }
 
 func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch uint32, err error) {
-	known, err := l.rdb.HMGet(ctx, l.global.prefix+"meta", "backup", "restored", "epoch").Result()
+	known, err := l.rdb.HMGet(ctx, l.metaKey(), "backup", "restored", "epoch").Result()
 	if err != nil {
 		return false, 0, failed("reading the ledger's meta", err)
 	}

@@ -153,10 +153,8 @@ func (l *core) openPipelines(connections int) error {
 
 // TLSFiles are PEM files for a rediss:// URL.
 type TLSFiles struct {
-	// CA holds who may have signed the server's certificate; empty: the system's.
-	CA string
-	// Cert and Key are the client's, both or none, read for every connection.
-	Cert, Key string
+	CA        string // who may have signed the server's certificate; empty: the system's
+	Cert, Key string // Cert and Key are the client's, both or none, read for every connection
 }
 
 // ErrTLS says that one side does not trust the other; trying again does not help.

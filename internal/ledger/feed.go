@@ -30,8 +30,7 @@ type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery
 	Notice  string           // event id of a notice; empty for an order's
-	// LateAt is that of a delivery.LateDelivery; else zero.
-	LateAt time.Time
+	LateAt  time.Time        // that of a delivery.LateDelivery; else zero
 }
 
 // Outcomes are final outcomes of an account's events, or failed attempts ("retrying").
@@ -92,13 +91,11 @@ type Feed struct {
 	// followed at once. After delivery.ErrUnavailable nothing new is read until the rest
 	// has succeeded. 0: a partition is read as soon as it has something.
 	Every time.Duration
-	// Log is optional.
-	Log func(msg string, args ...any)
+	Log   func(msg string, args ...any) // optional
 	// Batch is how many entries of a stream are read at once, 0: 256; with Every at
 	// most 50,000 of all streams.
-	Batch int
-	// ClaimAfter is when a dead consumer's entries are taken over; 0: 60 s.
-	ClaimAfter time.Duration
+	Batch      int
+	ClaimAfter time.Duration // when a dead consumer's entries are taken over; 0: 60 s
 }
 
 // How long a blocking read waits, how often an entry may be handed out before it

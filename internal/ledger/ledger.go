@@ -39,20 +39,16 @@ const DefaultPartitions = 16
 type Config struct {
 	// URL is redis://, rediss:// or unix://. For a cluster, name one or more
 	// masters: redis://host1:port?addr=host2:port&addr=host3:port.
-	URL string
-	TLS TLSFiles // for rediss://
-	// Environment is "production" or "sandbox"; every key carries it.
-	Environment string
+	URL         string
+	TLS         TLSFiles // for rediss://
+	Environment string   // "production" or "sandbox"; every key carries it
 	// Partitions is fixed at the first start, 1 to 1024; Open fails if it differs.
 	// 0: what is stored, or DefaultPartitions.
 	Partitions int
-	// PoolSize is the number of connections for requests; 0: ten per core.
-	PoolSize int
-	// Pipelines is how many connections all requests share. 0: each has one to itself.
-	Pipelines int
-	// Secrets seals webhook secrets at rest.
-	Secrets SecretKeys
-	Log     *slog.Logger // nil: slog.Default()
+	PoolSize   int          // the number of connections for requests; 0: ten per core
+	Pipelines  int          // how many connections all requests share. 0: each has one to itself.
+	Secrets    SecretKeys   // seals webhook secrets at rest
+	Log        *slog.Logger // nil: slog.Default()
 	// Observe returns an operation's observer, as of "create_order"; optional.
 	Observe func(operation string) CallObserver
 
@@ -117,24 +113,23 @@ type (
 
 // core is what all consumers share.
 type core struct {
-	rdb        redis.UniversalClient // everything but what the other two do
-	calls      redis.UniversalClient // single scripts, in pipelines if so configured
-	readers    redis.UniversalClient // blocking reads, so that they never starve requests of connections
-	cluster    bool
-	env        string
-	partitions []partition
-	global     partition
-	epoch      atomic.Uint32
-	library    *library
-	loading    singleflight.Group // of the library
-	secrets    SecretKeys
-	rates      *redis_rate.Limiter
-	fleets     atomic.Pointer[FleetSnapshot]
-	guards     sync.Map // *fleetGuard by FleetID, of fleets that there are
-	receivers  receivers
-	logins     logins
-	// mostWaiting is mostWaiting; tests lower it.
-	mostWaiting int
+	rdb         redis.UniversalClient // everything but what the other two do
+	calls       redis.UniversalClient // single scripts, in pipelines if so configured
+	readers     redis.UniversalClient // blocking reads, so that they never starve requests of connections
+	cluster     bool
+	env         string
+	partitions  []partition
+	global      partition
+	epoch       atomic.Uint32
+	library     *library
+	loading     singleflight.Group // of the library
+	secrets     SecretKeys
+	rates       *redis_rate.Limiter
+	fleets      atomic.Pointer[FleetSnapshot]
+	guards      sync.Map // *fleetGuard by FleetID, of fleets that there are
+	receivers   receivers
+	logins      logins
+	mostWaiting int // mostWaiting; tests lower it
 	now         func() time.Time
 	activity    *activityCounts
 	log         *slog.Logger
@@ -181,7 +176,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 
 // checkMeta compares what is fixed for ever, and stores it at the first start.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
-	key := l.global.prefix + "meta"
+	key := l.metaKey()
 	wanted := cfg.Partitions
 	if wanted == 0 {
 		wanted = DefaultPartitions
@@ -214,6 +209,8 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	}
 	return nil
 }
+
+func (l *core) metaKey() string { return l.global.prefix + "meta" }
 
 func metaNumber(values []any, i int) (int, error) {
 	text, _ := values[i].(string)

@@ -179,6 +179,12 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 	return s
 }
 
+// countCall sends a composed call of a script that counts.
+func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.AccountID) (countingReply, error) {
+	reply, err := l.send(ctx, c)
+	return l.counted(account, reply, err)
+}
+
 // env is an account with an active store.
 type env struct {
 	*Ledger

@@ -23,8 +23,7 @@ type Commit struct {
 	Changes []delivery.Change // each becomes one version and one event
 	Swap    *delivery.Courier // replaces the courier, after the changes, without a version
 	Settles []Entry           // acknowledged with it, for RoleStatus
-	// Silent: a courier's report since the order was read is a conflict, too.
-	Silent bool
+	Silent  bool              // a courier's report since the order was read is a conflict, too
 }
 
 // Commit runs one script per commit, in one round trip. result[i] is nil, ErrConflict or

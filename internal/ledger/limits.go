@@ -91,23 +91,15 @@ func (c *countingReply) refusal() error {
 
 // count runs a script that counts, and keeps the per-minute figures.
 func (l *core) count(ctx context.Context, file string, account delivery.AccountID, keys []string, args ...any) (countingReply, error) {
-	text, err := l.runText(ctx, file, keys, args...)
+	reply, err := l.runText(ctx, file, keys, args...)
+	return l.counted(account, reply, err)
+}
+
+// counted is what a counting script has answered.
+func (l *core) counted(account delivery.AccountID, reply string, err error) (countingReply, error) {
 	if err != nil {
 		return countingReply{}, err
 	}
-	return l.parseCounting(text, account)
-}
-
-// countCall is count for a composed call.
-func (l *core) countCall(ctx context.Context, call *scriptCall, account delivery.AccountID) (countingReply, error) {
-	text, err := l.send(ctx, call)
-	if err != nil {
-		return countingReply{}, err
-	}
-	return l.parseCounting(text, account)
-}
-
-func (l *core) parseCounting(reply string, account delivery.AccountID) (countingReply, error) {
 	c, err := parseCountingReply(reply)
 	if err != nil {
 		return countingReply{}, err

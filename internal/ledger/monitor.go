@@ -25,8 +25,7 @@ type Stats struct {
 	Pending         map[Role]int64 // read and not settled
 	RefusedUpdates  int64          // entries kept of updates that were refused
 	DeadLetters     int64
-	// InFlight counts orders with a timer, which have not ended.
-	InFlight int64
+	InFlight        int64 // counts orders with a timer, which have not ended
 }
 
 // Stats reads the figures of every partition in one round trip.
@@ -115,15 +114,8 @@ func parseServer(addr, info string) Server {
 
 // Epochs are this process's epoch and the stored one; another one was restored.
 func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
-	text, err := l.rdb.HGet(ctx, l.global.prefix+"meta", "epoch").Result()
-	if err != nil {
-		return 0, 0, failed("reading the ledger's epoch", err)
-	}
-	epoch, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return 0, 0, fmt.Errorf("the ledger's epoch: %w", err)
-	}
-	return l.epoch.Load(), uint32(epoch), nil
+	epoch, err := l.rdb.HGet(ctx, l.metaKey(), "epoch").Uint64()
+	return l.epoch.Load(), uint32(epoch), failed("reading the ledger's epoch", err)
 }
 
 // mostListed bounds what one list holds.
@@ -240,8 +232,7 @@ type DeadLetter struct {
 	EntryID   string
 	Role      string // whose entry it was
 	Reason    string
-	// Fields are printable, with "order" if it names one; nil once the entry is dropped.
-	Fields map[string]string
+	Fields    map[string]string // printable, with "order" if it names one; nil once the entry is dropped
 }
 
 var streamNames = map[string]string{
@@ -328,8 +319,7 @@ type QueueStats struct {
 	Endpoints    int64 // with something waiting or being sent
 	Events       int64
 	BreakersOpen int64
-	// Oldest is when the oldest of the next events happened; zero: nothing waits.
-	Oldest time.Time
+	Oldest       time.Time // when the oldest of the next events happened; zero: nothing waits
 }
 
 // QueueStats sums up what waits for webhook endpoints, by their state.

@@ -66,13 +66,14 @@ type Created struct {
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	r := l.partitionOf(c.Account)
 	l.prepareCreation(r, c)
-	reply, err := l.countCall(ctx, &c.call, c.Account)
+	answer, err := l.send(ctx, &c.call)
+	reply, err := l.counted(c.Account, answer, err)
 	if err != nil {
 		return Created{}, reply.quota, err
 	}
 	created, err := creationResult(&reply, r, c)
 	if reply.name == "duplicate" {
-		err = l.namingStore(ctx, err)
+		l.nameStore(ctx, err)
 	}
 	if err == nil && !created.Replayed {
 		l.activity.reached(delivery.Searching)
@@ -80,15 +81,14 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	return created, reply.quota, err
 }
 
-// namingStore names the store, if it can: vendors look in the wrong branch otherwise.
-func (l *core) namingStore(ctx context.Context, refusal error) error {
+// nameStore names the store, if it can: vendors look in the wrong branch otherwise.
+func (l *core) nameStore(ctx context.Context, refusal error) {
 	var duplicate *delivery.Error
 	if errors.As(refusal, &duplicate) {
 		if o, err := (Orders{l}).Get(ctx, duplicate.OrderID); err == nil {
 			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s, data.orderId names it; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
 		}
 	}
-	return refusal
 }
 
 // fleetUnavailableRetry is the Retry-After of FLEET_UNAVAILABLE (spec, "Errors").

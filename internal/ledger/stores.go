@@ -23,8 +23,7 @@ type Notice struct {
 	Type       delivery.EventType
 	OccurredAt time.Time
 	Data       []byte // the JSON object of the envelope's data
-	// Day makes the same notice of that day one event; empty: each is new.
-	Day string
+	Day        string // makes the same notice of that day one event; empty: each is new
 }
 
 // noticeLifetime covers the webhook's 24 hours and a replay of them.

@@ -190,13 +190,11 @@ type Outcome struct {
 	Duration time.Duration
 	Answer   []byte    // what is to be kept of the answer's body, at most 2 kB
 	Retry    time.Time // when to try again; zero with OK false: given up
-	// Deferred: not sent, it goes at Retry; for the order of events an attempt has ended.
-	Deferred bool
-	Expired  bool // nothing was sent, the deadline has passed
-	Gone     bool // the receiver answered 410
-	// Busy: 429, 502, 503 or 504, for Wait; 0: the ledger decides.
-	Busy bool
-	Wait time.Duration
+	Deferred bool      // not sent, it goes at Retry; for the order of events an attempt has ended
+	Expired  bool      // nothing was sent, the deadline has passed
+	Gone     bool      // the receiver answered 410
+	Busy     bool      // 429, 502, 503 or 504, for Wait; 0: the ledger decides
+	Wait     time.Duration
 }
 
 // endpoint is what an attempt that failed says of the endpoint.
@@ -218,8 +216,7 @@ type Result struct {
 
 // Recorded is the answer to Record.
 type Recorded struct {
-	// OK[i] is false when the lease had expired; nothing was recorded then.
-	OK []bool
+	OK []bool // OK[i] is false when the lease had expired; nothing was recorded then
 	Leased
 }
 
@@ -236,13 +233,12 @@ func (l Queue) Record(ctx context.Context, results []Result, g Grant, breaker in
 
 // settlement is one result as the script takes it.
 type settlement struct {
-	delivery *Delivery
-	outcome  string
-	next     int64 // next attempt, ms
-	attempts int   // the number of this one
-	line     []byte
-	// unanswered is how much of the line comes before what was answered.
-	unanswered int
+	delivery   *Delivery
+	outcome    string
+	next       int64 // attempt, ms
+	attempts   int   // the number of this one
+	line       []byte
+	unanswered int // how much of the line comes before what was answered
 	endpoint   EndpointState
 	pause      any // "" when nothing was sent, else ms
 }
@@ -358,8 +354,7 @@ func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, br
 		for j, i := range members[at] {
 			recorded.OK[i] = text(values[0])[j] == 'r'
 		}
-		more, _ := values[2].(int64)
-		recorded.More = recorded.More || more == 1
+		recorded.More = recorded.More || integer(values[2]) == 1
 		first := settlements[members[at][0]].delivery
 		leased = first.partition.appendLeases(leased, first.Account, text(values[1]), text(values[3]), values[4:])
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,10 +30,8 @@ type Delivery struct {
 	Data       []byte // of a notice
 	Receiver   *Receiver
 	Replay     bool
-	// Probe: sent ahead of the schedule, which a failed one does not change.
-	Probe bool
-	// Ping: a webhook.test event in no queue, to probe an idle receiver once.
-	Ping bool
+	Probe      bool // sent ahead of the schedule, which a failed one does not change
+	Ping       bool // a webhook.test event in no queue, to probe an idle receiver once
 
 	partition partition
 	item      string    // as it stands in the queue
@@ -58,19 +57,39 @@ func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([
 	}
 	read := make(map[delivery.AccountID]*Receiver, len(stale))
 	for account, values := range stale {
-		receiver, err := l.receivers.learn(l, account, values.Val())
-		if err != nil {
+		if read[account], err = l.receivers.learn(l, account, values.Val()); err != nil {
 			// Its events wait for the missing key; the others go on.
 			l.log.Error("webhook endpoint cannot be read", "account", account, "error", err)
 		}
-		read[account] = receiver
 	}
-	for _, d := range leased {
+	ready := leased[:0]
+	var gone []settlement
+	for i, d := range leased {
 		if d.Receiver == nil {
 			d.Receiver = read[d.Account]
 		}
+		if d.Receiver == nil {
+			continue
+		}
+		reason, err := d.fill(r, records[i])
+		if err == nil && reason == "" && d.Receiver.URL == "" {
+			reason = errNoEndpoint.Error()
+		}
+		switch {
+		case err != nil:
+			l.log.Error("leased event cannot be read", "event", d.EventID, "error", err)
+		case reason != "":
+			gone = append(gone, l.unsent(d, reason))
+		default:
+			ready = append(ready, d)
+		}
 	}
-	return l.sort(ctx, r, leased, records)
+	if len(gone) > 0 {
+		if _, err := l.settle(ctx, gone, noGrant, 0); err != nil {
+			return nil, err
+		}
+	}
+	return ready, nil
 }
 
 // read asks for the event's order or notice; a ping has none.
@@ -115,55 +134,58 @@ func (l *core) sort(ctx context.Context, r partition, leased []*Delivery, record
 
 // fill completes a delivery from its record; reason: why it can never be sent.
 func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, err error) {
-	switch d.item[0] {
-	case eventPing:
+	kind := d.item[0]
+	if kind == eventPing {
 		d.fillPing()
 		return "", nil
-	case eventNotice, eventNoticeReplay:
-		return d.fillNotice(record)
 	}
-	d.Type = delivery.StatusChanged
-	if errors.Is(record.Err(), redis.Nil) {
-		return "the order is no longer stored", nil
+	notice := kind == eventNotice || kind == eventNoticeReplay
+	if notice {
+		d.EventID, reason = d.noticeID(), "the event's body has expired"
+	} else {
+		d.Type, reason = delivery.StatusChanged, "the order is no longer stored"
 	}
-	if record.Err() != nil {
-		return "", record.Err()
-	}
-	if d.Order, err = decodeOrder(record.Val(), r.number); err != nil {
+	switch err := record.Err(); {
+	case errors.Is(err, redis.Nil):
+		return reason, nil
+	case err != nil:
 		return "", err
+	case notice:
+		n, err := decodeNotice(record.Val())
+		if err != nil {
+			return "", err
+		}
+		d.Type, d.OccurredAt, d.Data = n.Type, n.OccurredAt, n.Data
+	default:
+		if d.Order, err = decodeOrder(record.Val(), r.number); err != nil {
+			return "", err
+		}
+		f := fields{rest: d.item[15:]}
+		change, ok := d.Order.At(uint64(f.uint32()))
+		if !ok {
+			return "the order has no such version", nil
+		}
+		d.Version, d.OccurredAt = change.Version, change.At
+		d.EventID = delivery.EventID(d.Order.ID, change.Version)
 	}
-	f := fields{rest: d.item[15:]}
-	change, ok := d.Order.At(uint64(f.uint32()))
-	if !ok {
-		return "the order has no such version", nil
-	}
-	d.Version, d.OccurredAt = change.Version, change.At
-	d.EventID = delivery.EventID(d.Order.ID, change.Version)
 	d.Deadline = d.OccurredAt.Add(webhookWindow)
-	if d.item[0] == eventReplay {
-		d.replayedAt(f.uint64())
+	if at, replay := d.replayedAt(); replay { // which has a window of its own
+		d.Replay, d.Deadline = true, at.Add(webhookWindow)
 	}
 	return "", nil
 }
 
-func (d *Delivery) fillNotice(record *redis.StringCmd) (reason string, err error) {
-	d.EventID = d.noticeID()
-	if errors.Is(record.Err(), redis.Nil) {
-		return "the event's body has expired", nil
+// replayedAt is when a replay was queued.
+func (d *Delivery) replayedAt() (at time.Time, replay bool) {
+	f := fields{rest: d.item[1:]}
+	switch d.item[0] {
+	case eventReplay:
+		f.take(14 + 4) // order, sequence
+	case eventNoticeReplay:
+	default:
+		return at, false
 	}
-	if record.Err() != nil {
-		return "", record.Err()
-	}
-	n, err := decodeNotice(record.Val())
-	if err != nil {
-		return "", err
-	}
-	d.Type, d.OccurredAt, d.Data = n.Type, n.OccurredAt, n.Data
-	d.Deadline = d.OccurredAt.Add(webhookWindow)
-	if d.item[0] == eventNoticeReplay {
-		d.replayedAt(binary.BigEndian.Uint64([]byte(d.item[1:9])))
-	}
-	return "", nil
+	return timeOf(int64(f.uint64())), true
 }
 
 // fillPing makes a ping's event; its id is made of account and time.
@@ -173,12 +195,6 @@ func (d *Delivery) fillPing() {
 	d.Ping, d.Type, d.OccurredAt = true, delivery.WebhookTest, timeOf(int64(at))
 	d.Deadline, d.Data = d.OccurredAt.Add(webhookWindow), testData(d.Account)
 	d.EventID = "evt_ping_" + hex.EncodeToString(binary.BigEndian.AppendUint64(d.Account[:], at))
-}
-
-// replayedAt opens a window of its own for a replayed event.
-func (d *Delivery) replayedAt(ms uint64) {
-	d.Replay = true
-	d.Deadline = timeOf(int64(ms)).Add(webhookWindow)
 }
 
 // noticeID is the event id within the item of a notice.
@@ -261,12 +277,7 @@ func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settl
 // drop settles events of one endpoint and returns how many were still leased.
 func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 	recorded, err := l.settle(ctx, page, noGrant, 0)
-	for _, ok := range recorded.OK {
-		if ok {
-			n++
-		}
-	}
-	return n, err
+	return len(slices.DeleteFunc(recorded.OK, func(ok bool) bool { return !ok })), err
 }
 
 // dropAll records all that waits for an endpoint as not sent, with leased also what is

@@ -17,15 +17,11 @@ import (
 
 // Grant is how much a process can take.
 type Grant struct {
-	Limit int // most events to hand out in all
-	// Share is the most in flight to one endpoint, over all processes.
-	Share int
-	// InFlight is the same for an endpoint that has no limit of its own.
-	InFlight int
-	// Lease is how long an unrecorded event belongs to the process.
-	Lease time.Duration
-	// Holder names the process for ReleaseLeases; may be empty.
-	Holder string
+	Limit    int           // most events to hand out in all
+	Share    int           // the most in flight to one endpoint, over all processes
+	InFlight int           // the same for an endpoint that has no limit of its own
+	Lease    time.Duration // how long an unrecorded event belongs to the process
+	Holder   string        // names the process for ReleaseLeases; may be empty
 }
 
 // lease is in microseconds, whose last three digits name the holder.
@@ -43,8 +39,7 @@ func holderDigits(holder string) int64 {
 // Leased is what a process was handed.
 type Leased struct {
 	Deliveries []*Delivery
-	// More: some event could go already, with a larger grant or by Lease.
-	More bool
+	More       bool // some event could go already, with a larger grant or by Lease
 }
 
 // Add moves events of one partition to their endpoints' queues, hands out what the grant
@@ -55,16 +50,22 @@ func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant)
 		return Leased{}, nil
 	}
 	r := l.partitions[partition]
-	owners, err := l.owners(ctx, r, entries)
+	events := make([]Event, len(entries))
+	for i, e := range entries {
+		if e.Event.Notice != "" {
+			events[i] = e.Event
+		}
+	}
+	owners, err := l.owners(ctx, r, events)
 	if err != nil {
 		return Leased{}, err
 	}
 	args := make([]any, 0, 6+3*len(entries))
 	args = append(args, r.prefix, string(RoleWebhook), g.Limit, g.Share, g.InFlight, g.lease())
-	for _, e := range entries {
+	for i, e := range entries {
 		switch {
-		case e.Event.Notice != "" && owners[e.Event.Notice] != nil:
-			args = append(args, e.ID, "\x02"+e.Event.Notice, owners[e.Event.Notice])
+		case owners[i] != "":
+			args = append(args, e.ID, "\x02"+e.Event.Notice, owners[i])
 		case e.Event.Notice == "" && delivery.Sequence(e.Event.Version) > 1:
 			args = append(args, e.ID, appendOrderEvent(nil, e.Event.Order, e.Event.Version), "")
 		default:
@@ -79,13 +80,12 @@ func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant)
 	if len(values) < 2 {
 		return Leased{}, unreadable("queue_events")
 	}
-	more, _ := values[1].(int64)
 	leased, _, err := r.parseLeases(text(values[0]), values[2:])
 	if err != nil {
 		return Leased{}, err
 	}
 	ds, err := l.complete(ctx, r, leased)
-	return Leased{Deliveries: ds, More: more == 1}, err
+	return Leased{Deliveries: ds, More: integer(values[1]) == 1}, err
 }
 
 func unreadable(script string) error { return fmt.Errorf("script %s: unreadable reply", script) }
@@ -95,24 +95,29 @@ func text(value any) string {
 	return s
 }
 
-// owners reads the accounts of the notices among entries; an expired one has none.
-func (l *core) owners(ctx context.Context, r partition, entries []Entry) (map[string][]byte, error) {
-	var notices []string
-	for _, e := range entries {
-		if e.Event.Notice != "" {
-			notices = append(notices, e.Event.Notice)
+func integer(value any) int64 {
+	n, _ := value.(int64)
+	return n
+}
+
+// owners reads the accounts of events; that of a zero, expired or retired one is empty.
+func (l *core) owners(ctx context.Context, r partition, events []Event) ([]string, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
+		switch {
+		case event.Notice != "":
+			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
+		case !event.Order.IsZero():
+			return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
 		}
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading the owners of notices", notices, func(pipe redis.Pipeliner, id string) *redis.StringCmd {
-		return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(id)), 1, 16)
+		return nil
 	})
-	found := make(map[string][]byte, len(reads))
+	owners := make([]string, len(events))
 	for i, read := range reads {
-		if owner := read.Val(); owner != "" {
-			found[notices[i]] = []byte(owner)
+		if read != nil {
+			owners[i] = read.Val()
 		}
 	}
-	return found, err
+	return owners, err
 }
 
 // endpointsPerLease bounds the endpoints of one call; the others come next.
@@ -174,9 +179,7 @@ func (r partition) parseLeases(token string, lists []any) (leased []*Delivery, w
 		}
 		account := delivery.AccountID([]byte(text(values[0])))
 		if text(values[2]) == "paced" {
-			rate, _ := values[3].(int64)
-			could, _ := values[4].(int64)
-			waiting = append(waiting, paced{account, int(rate), int(could)})
+			waiting = append(waiting, paced{account, int(integer(values[3])), int(integer(values[4]))})
 			continue
 		}
 		leased = r.appendLeases(leased, account, token, text(values[1]), values[2:])
@@ -212,10 +215,8 @@ func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 			if len(values) != 2 {
 				return total, unreadable("release_leases")
 			}
-			looked, _ := values[0].(int64)
-			ended, _ := values[1].(int64)
-			total += int(ended)
-			if looked < page {
+			total += int(integer(values[1]))
+			if integer(values[0]) < page {
 				break
 			}
 		}

@@ -190,20 +190,12 @@ func (l *core) eventsOf(ctx context.Context, r partition, account delivery.Accou
 		}
 		events = append(events, event)
 	}
-	owners, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
-		if event.Notice != "" {
-			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
-		}
-		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
-	})
-	if err != nil {
-		return nil, err
-	}
+	owners, err := l.owners(ctx, r, events)
 	kept := events[:0]
-	for i, event := range events {
-		if owners[i].Val() == string(account[:]) {
-			kept = append(kept, event)
+	for i, owner := range owners {
+		if owner == string(account[:]) {
+			kept = append(kept, events[i])
 		}
 	}
-	return kept, nil
+	return kept, err
 }

@@ -47,21 +47,16 @@ type EndpointLimits struct {
 type WebhookEndpoint struct {
 	Account delivery.AccountID
 	Receiver
-	Limits     EndpointLimits
-	State      EndpointState
-	StateSince time.Time
-	Backlog    int64 // events that wait or are being sent
-	// NextAttempt is when something may be sent next; zero: nothing waits.
-	NextAttempt time.Time
-	// BreakerOpen: after failures in a row, single probes go until one succeeds.
-	BreakerOpen  bool
-	BreakerSince time.Time
-	// Pace is how many events a second go out while it recovers; 0: any number.
-	Pace float64
-	// HeldUntil is until when nothing is sent; zero or past: it is not held.
-	HeldUntil time.Time
-	// Attempts in this hour of the clock and the one before.
-	RecentOK, RecentFailed int64
+	Limits                 EndpointLimits
+	State                  EndpointState
+	StateSince             time.Time
+	Backlog                int64     // events that wait or are being sent
+	NextAttempt            time.Time // when something may be sent next; zero: nothing waits
+	BreakerOpen            bool      // after failures in a row, single probes go until one succeeds
+	BreakerSince           time.Time
+	Pace                   float64   // how many events a second go out while it recovers; 0: any number
+	HeldUntil              time.Time // until when nothing is sent; zero or past: it is not held
+	RecentOK, RecentFailed int64     // Attempts in this hour of the clock and the one before
 	// Events by how their attempts ended, since the account exists.
 	Delivered, Retried, Undelivered, NotSent int64
 }
@@ -69,15 +64,9 @@ type WebhookEndpoint struct {
 // WorstFirst orders endpoints by severity, open breaker, backlog and the age of the
 // state; the account's id makes it stable.
 func WorstFirst(a, b *WebhookEndpoint) int {
-	open := func(e *WebhookEndpoint) int {
-		if e.BreakerOpen {
-			return 1
-		}
-		return 0
-	}
 	return cmp.Or(
 		cmp.Compare(b.State.Severity(), a.State.Severity()),
-		cmp.Compare(open(b), open(a)),
+		cmp.Compare(flag(b.BreakerOpen), flag(a.BreakerOpen)),
 		cmp.Compare(b.Backlog, a.Backlog),
 		a.StateSince.Compare(b.StateSince),
 		bytes.Compare(a.Account[:], b.Account[:]),

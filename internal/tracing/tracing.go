@@ -38,9 +38,8 @@ import (
 type Settings struct {
 	// Endpoint is the collector's OTLP/HTTP address, http://host:4318 or https://;
 	// without a path /v1/traces is added. Empty: tracing is off.
-	Endpoint string `yaml:"endpoint"`
-	// SampleRatio is which part of all orders is traced, 0 to 1.
-	SampleRatio float64 `yaml:"sample_ratio"`
+	Endpoint    string  `yaml:"endpoint"`
+	SampleRatio float64 `yaml:"sample_ratio"` // which part of all orders is traced, 0 to 1
 }
 
 // Validate names the first key whose value is out of range.
@@ -198,22 +197,16 @@ const (
 
 // Span is something that has ended.
 type Span struct {
-	Name string
-	Kind Kind
-	// Order is whose trace it belongs to; all zero: a trace of its own, or Caller's.
-	Order [16]byte
-	// First marks the one span of an order that all others are below: its creation.
-	First bool
-	// Identity is what was promised with OfOrder; zero: a new one.
-	Identity Identity
-	// Caller is a traceparent that came with a request; "" or malformed: none.
-	Caller       string
+	Name         string
+	Kind         Kind
+	Order        [16]byte // whose trace it belongs to; all zero: a trace of its own, or Caller's
+	First        bool     // marks the one span of an order that all others are below: its creation
+	Identity     Identity // what was promised with OfOrder; zero: a new one
+	Caller       string   // a traceparent that came with a request; "" or malformed: none
 	Began, Ended time.Time
-	// Failure is empty when it went well.
-	Failure    string
-	Attributes []attribute.KeyValue
-	// Within are what happened meanwhile; order, identity and caller do not count.
-	Within []Span
+	Failure      string // empty when it went well
+	Attributes   []attribute.KeyValue
+	Within       []Span // what happened meanwhile; order, identity and caller do not count
 }
 
 // Attribute is a name with a value. Names are those of OpenTelemetry's semantic
