@@ -76,9 +76,8 @@ func existing(handle handler) handler {
 	}
 }
 
-// audit notes what an operator changed of the request's account, fleet or store, and
-// which operator if the request says so; never names of customers, addresses or
-// secrets. What vendors change is not noted.
+// audit notes what an operator changed, and which operator if the request says so;
+// never names of customers, addresses or secrets. What vendors change is not noted.
 func (g *gateway) audit(x *requestContext, what string, about ...any) {
 	if x.route.access != adminOnly {
 		return
@@ -87,25 +86,15 @@ func (g *gateway) audit(x *requestContext, what string, about ...any) {
 	if operator := x.operator(); operator != "" {
 		line = append(line, "operator", operator)
 	}
-	if !x.account.IsZero() {
-		line = append(line, "account", x.account.String())
-	}
-	if !x.fleet.IsZero() {
-		line = append(line, "fleet", x.fleet.String())
-	}
-	if x.store != "" {
-		line = append(line, "store", x.store)
-	}
-	g.Log.Info("admin: "+what, append(line, about...)...)
+	g.Log.Info("admin: "+what, append(x.subject(line...), about...)...)
 }
 
 // maxOperator is the greatest length of an operator's name in characters.
 const maxOperator = 64
 
-// operator is who acts, as the panel names them in the header X-Operator: 1 to
-// 64 printable characters, blanks within included. Anything else is nobody, so
-// that no name can look like another line or another field of the log, or hide
-// what it is.
+// operator is who acts, as the panel names them in the header X-Operator: 1 to 64
+// printable characters, blanks included. Anything else is nobody, so that no name can
+// look like another line or field of the log.
 func (x *requestContext) operator() string {
 	value, _, err := x.header("X-Operator")
 	if err != nil || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator {

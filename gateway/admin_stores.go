@@ -8,9 +8,8 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// confirmForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm
-// {fleetId?}: what the store's fleet does with its own POST …/confirm, on its
-// behalf.
+// confirmForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm {fleetId?},
+// the fleet's yes on its behalf.
 func (g *gateway) confirmForFleet(x *requestContext) error {
 	return g.answerForFleet(x, "store confirmed for its fleet", func(fleet delivery.FleetID, _ string) storeMove {
 		return confirmation(fleet, x.now)
@@ -25,9 +24,9 @@ func (g *gateway) rejectForFleet(x *requestContext) error {
 	})
 }
 
-// answerForFleet answers for the fleet that the body names, or without one for
-// whichever the store has chosen. Naming it keeps an operator who looks at an
-// old page from answering for a fleet that the vendor has turned to since.
+// answerForFleet answers for the fleet that the body names, or without one for the one
+// that the store has chosen. Naming it keeps an operator with an old page from answering
+// for a fleet that was chosen since.
 func (g *gateway) answerForFleet(x *requestContext, what string, answer func(fleet delivery.FleetID, reason string) storeMove) error {
 	fleet, reason, err := readActingFleet(x)
 	if err != nil {

@@ -102,10 +102,9 @@ var bucketNames = [...]struct{ policy, endpoint string }{
 	ledger.EndpointToken:       {"token", "POST /token"},
 }
 
-// sendQuota tells of the bucket that the request was counted in (spec,
-// "Limits", rule 2), and the same in the fields of the IETF draft
-// (draft-ietf-httpapi-ratelimit-headers-10), which need no clock. A bucket, which
-// has no window, has no w there.
+// sendQuota sets the headers of the bucket that the request was counted in (spec,
+// "Limits", rule 2), and the same in the fields of draft-ietf-httpapi-ratelimit-headers-10,
+// which need no clock. A bucket without a window has no w there.
 func (x *requestContext) sendQuota() {
 	if x.quota.Limit == 0 {
 		return
@@ -130,8 +129,8 @@ func (x *requestContext) sendQuota() {
 	h.SetCanonical(headerRateLimit, strconv.AppendInt(append(left, ";t="...), int64(x.quota.ResetIn), 10))
 }
 
-// refuse answers an error: a *delivery.Error says what it says, a failure of
-// what the service stands on is 503, anything else 500 without detail.
+// refuse answers an error: a *delivery.Error as it is, a failure of Redis 503, anything
+// else 500 without detail.
 func (g *gateway) refuse(x *requestContext, err error) {
 	var refusal *delivery.Error
 	requestID := ""
@@ -144,7 +143,9 @@ func (g *gateway) refuse(x *requestContext, err error) {
 		refusal = &named
 	}
 	x.meter.refused(refusal)
-	g.countRefusal(x, refusal.Code)
+	if l := g.Ledger(); l != nil && x.vendor {
+		l.Limits.CountRefusal(refusal.Code) // for the operators' overview, over all gateways
+	}
 	h := &x.ctx.Response.Header
 	if requestID != "" {
 		h.SetCanonical(headerRequestID, []byte(requestID))
@@ -159,15 +160,6 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
 }
 
-// countRefusal counts an answer of the Vendor API for the operators' overview,
-// over all gateways and by error code. Before the ledger is open there is nothing
-// to count with.
-func (g *gateway) countRefusal(x *requestContext, code delivery.Code) {
-	if l := g.Ledger(); l != nil && x.vendor {
-		l.Limits.CountRefusal(code)
-	}
-}
-
 // waitSeconds is how long the client should wait, rounded up; 0 when waiting
 // does not help. A 429 always says at least one second.
 func waitSeconds(e *delivery.Error) int64 {
@@ -178,8 +170,7 @@ func waitSeconds(e *delivery.Error) int64 {
 	return wait
 }
 
-// fault turns an error that is nobody's fault but ours into a refusal, and logs
-// it under a request id.
+// fault logs an error of the service under a request id, and makes it a refusal.
 func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) {
 	requestID := fmt.Sprintf("%016x", rand.Uint64())
 	if errors.Is(err, delivery.ErrUnavailable) {

@@ -12,10 +12,9 @@ import (
 // certificateEvery is how often a handshake looks whether the files have changed.
 const certificateEvery = 10 * time.Second
 
-// servedCertificate is a listener's certificate, read again when its files change, so
-// that renewing it needs no restart. Files that cannot be read, or do not belong
-// together because only one has been replaced so far, leave the one before in
-// force, with a line in the log.
+// servedCertificate is a listener's certificate, read again when its files change.
+// Files that cannot be read, or of which only one has been replaced so far, leave the
+// one before in force, with a line in the log.
 type servedCertificate struct {
 	certFile, keyFile string
 	log               *slog.Logger

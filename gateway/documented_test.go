@@ -11,7 +11,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"vendorapi/gateway/openapi/contract"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -43,8 +42,8 @@ func wholePackage() bool {
 }
 
 // document is the contract of an API, which a test holds to be readable.
-func document(api string) *contract.Document {
-	d, err := contract.API(api)
+func document(api string) *apiContract {
+	d, err := contractOfAPI(api)
 	if err != nil {
 		panic(err)
 	}
@@ -94,7 +93,7 @@ func checkAnswer(t testing.TB, listener, method, target string, ctx *fasthttp.Re
 	if d == nil {
 		return
 	}
-	e := contract.Exchange{Method: method, Target: target, Header: http.Header{}, Status: ctx.Response.StatusCode(),
+	e := exchange{Method: method, Target: target, Header: http.Header{}, Status: ctx.Response.StatusCode(),
 		Answer: http.Header{}, Said: bytes.Clone(ctx.Response.Body())}
 	e.Body, _ = ctx.UserValue(bodyRead{}).([]byte)
 	for name, value := range ctx.Request.Header.All() {
@@ -110,7 +109,7 @@ func checkAnswer(t testing.TB, listener, method, target string, ctx *fasthttp.Re
 
 // contractOf is the document that a request falls under; nil for what operators,
 // balancers and readers of the documentation ask, which is no API.
-func contractOf(listener, target string) *contract.Document {
+func contractOf(listener, target string) *apiContract {
 	path := string(pathOf([]byte(target)))
 	switch {
 	case listener == vendorListener && strings.HasPrefix(path, "/docs"), strings.HasSuffix(path, "/v1/openapi.yaml"):
@@ -128,7 +127,7 @@ func contractOf(listener, target string) *contract.Document {
 // checkRejected checks what a connection too many is answered; no server sees it.
 func checkRejected(t *testing.T, a answer) {
 	t.Helper()
-	if err := document("vendor").Check(contract.Exchange{Status: a.status, Answer: a.header, Said: []byte(a.body)}); err != nil {
+	if err := document("vendor").Check(exchange{Status: a.status, Answer: a.header, Said: []byte(a.body)}); err != nil {
 		t.Errorf("not as documented: %v", err)
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// fleetRoutes is the fleet API (design section 5). What a fleet reports of an
-// order is appended to the stream and answered; the move is decided by the
-// worker.
+// fleetRoutes is the fleet API (design section 5).
 func fleetRoutes() routes {
 	const root = "/api/fleet/v1"
 	return slices.Concat(
@@ -190,6 +188,5 @@ func (g *gateway) setAvailability(x *requestContext) error {
 	return x.okJSON(map[string]int{"couriers": couriers})
 }
 
-// errUnchanged spares every gateway the reload of a fleet that reports what is
-// known already.
+// errUnchanged spares every gateway the reload of a fleet that has not changed.
 var errUnchanged = errors.New("unchanged")

@@ -19,11 +19,9 @@ func wellFormed(h *fasthttp.RequestHeader) bool {
 }
 
 // plainLines reports whether every line of a header section ends in CR LF and
-// begins with a name without white space. The server that reads them also takes
-// a lone LF for an end, a line that begins with white space for the rest of the
-// one before, and "X Y" for a name (RFC 9112, sections 2.2, 5.1 and 5.2). A proxy
-// in front may see other headers than we do then, a length among them, so such a
-// request is refused and its connection closed.
+// begins with a name without white space. The server also takes a lone LF for an end,
+// folded lines, and "X Y" for a name (RFC 9112, sections 2.2, 5.1 and 5.2), where a
+// proxy in front may see other headers, a length among them.
 func plainLines(section []byte) bool {
 	for len(section) > 0 {
 		end := bytes.IndexByte(section, '\n')
@@ -43,10 +41,9 @@ func plainLines(section []byte) bool {
 	return true
 }
 
-// A chunked request may take this many times its largest body on the wire: a
-// chunk of one byte takes six, and extensions say nothing to us (RFC 9112,
-// section 7.1.1). Of a body that nobody wants, this much is read to keep the
-// connection.
+// A chunked request may take maxOverhead times its largest body on the wire: a chunk
+// of one byte takes six (RFC 9112, section 7.1.1). Of an unwanted body maxUnwanted is
+// read to keep the connection.
 const (
 	maxOverhead = 8
 	maxUnwanted = 256 << 10
@@ -71,10 +68,9 @@ func (x *requestContext) readChunks(limit int) error {
 	return nil
 }
 
-// endChunks reads what is left of a chunked body once the request is answered,
-// so that the client need not see its connection reset, and reports whether the
-// next request may follow. None may behind trailers: the server takes a lone LF
-// for the end of a trailer line, which a proxy in front may not do.
+// endChunks reads what is left of a chunked body once the request is answered, and
+// reports whether the next request may follow. None may behind trailers: the server
+// takes a lone LF for the end of a trailer line, which a proxy in front may not do.
 func (x *requestContext) endChunks() bool {
 	if x.ctx.Response.ConnectionClose() {
 		return false
@@ -87,11 +83,10 @@ func (x *requestContext) endChunks() bool {
 
 func (x *requestContext) trailers() bool { return len(x.ctx.Request.Header.PeekTrailerKeys()) > 0 }
 
-// ended reports whether a chunked body that has been read came to its end: to
-// the server the end of the connection between two chunks is one too, and so is
-// a lone LF in place of the empty trailer section, if another request is behind
-// it. What it has really read it tells nobody, but its stream and the buffer
-// below can be looked at.
+// ended reports whether a chunked body that has been read came to its end. The server
+// also takes the end of the connection between two chunks for it, and a lone LF in
+// place of the empty trailer section. What it really read is in fields of its stream
+// that only reflection reaches.
 func ended(body io.Reader, trailers bool) bool {
 	stream := reflect.ValueOf(body).Elem()
 	if !stream.FieldByName("eof").Bool() {

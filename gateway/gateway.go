@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	"vendorapi/gateway/docs"
 	"vendorapi/gateway/token"
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
@@ -74,8 +75,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	if g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment); err != nil {
 		return nil, err
 	}
-	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), vendorDocumentation(s.VendorAPI.PublicURL)...))
-	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(), privateDocumentation(s.PrivateAPI.PublicURL)))
+	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), documentationRoutes("", docs.Vendor(s.VendorAPI.PublicURL), "vendor")...))
+	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(),
+		documentationRoutes("private_", docs.Private(s.PrivateAPI.PublicURL), "fleet", "admin")))
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(g.Registry, g.ready, s.Pprof))
 	return g, nil
 }

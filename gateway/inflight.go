@@ -10,9 +10,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// inFlightLimiter bounds the requests that are in work, nearly all of them waiting
-// for Redis. Beyond what Redis takes, a longer queue would serve nobody sooner and
-// everybody later, until all of them time out.
+// inFlightLimiter bounds the requests in flight, nearly all of them waiting for Redis.
+// A longer queue would serve nobody sooner and everybody later.
 type inFlightLimiter struct {
 	most   int64 // 0: no bound
 	inside atomic.Int64
@@ -43,8 +42,7 @@ func (c *inFlightLimiter) leave() { c.inside.Add(-1) }
 var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the service is busy; sending the same request again is safe"}
 
-// maxLogins is how many logins may be in work at once on both listeners, each of
-// them waiting for Redis.
+// maxLogins is how many logins may be in flight on both listeners.
 const maxLogins = 32
 
 func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
@@ -54,8 +52,8 @@ func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
 	return &g.privateLimiter
 }
 
-// maxFleetInFlight is how many requests of one fleet are in work at a gateway. When
-// Redis is slow no fleet keeps the others, or operators, out.
+// maxFleetInFlight is how many requests of one fleet are in flight at a gateway, so
+// that no fleet keeps the others, or operators, out when Redis is slow.
 const maxFleetInFlight = 64
 
 // fleetLimiters are the limiters of fleets that there are.

@@ -12,9 +12,8 @@ import (
 	"vendorapi/internal/service"
 )
 
-// guardedListener answers connections over its limits itself and wraps the others.
-// fasthttp has such limits, but refuses in plain text; here a refusal has the
-// envelope like every other answer.
+// guardedListener answers connections over its limits itself, in the envelope where
+// fasthttp would in plain text, and wraps the others.
 type guardedListener struct{ *service.Listener }
 
 // newGuardedListener puts limits on a listener. A refusal is written unless secure:
@@ -45,7 +44,7 @@ func (l guardedListener) Accept() (net.Conn, error) {
 func writeRefusal(c net.Conn, perAddress bool) {
 	refusal := &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: "too many connections"}
 	if perAddress {
-		refusal = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second, Message: "too many connections from your address"}
+		refusal.Code, refusal.Message = delivery.CodeRateLimited, "too many connections from your address"
 	}
 	body := appendRefusal(nil, refusal, "")
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
@@ -76,7 +75,7 @@ func (c *guardedConn) Read(b []byte) (int, error) {
 }
 
 // boundReading lets a connection read at most n further bytes; 0 takes the bound
-// away. What has come through no listener of ours has none.
+// away.
 func boundReading(c net.Conn, n int) {
 	if g := guarded(c); g != nil {
 		g.bounded, g.left = n > 0, n
@@ -93,12 +92,9 @@ func guarded(c net.Conn) *guardedConn {
 	return g
 }
 
-// noteFirstByte is told by the server when a connection's first byte has come.
+// noteFirstByte is called by the server at every change of a connection's state.
 func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
-	if state != fasthttp.StateActive {
-		return
-	}
-	if g := guarded(c); g != nil {
+	if g := guarded(c); g != nil && state == fasthttp.StateActive {
 		g.firstByte = true
 	}
 }

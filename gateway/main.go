@@ -11,11 +11,8 @@
 //	readers  --> | both         /docs and each API's openapi.yaml             |
 //	             +------------------------------------------------------------+
 //
-// Replicas share nothing but keys and Redis; what a replica keeps (verified tokens,
-// the fleets as of a moment ago) any other finds out for itself. The rules of orders
-// and stores are package delivery's, limits and uniqueness the ledger's scripts',
-// moves of orders the worker's. While Redis is unavailable the gateway waits, answers
-// 503 with Retry-After, says so on /readyz, and goes on.
+// Replicas share nothing but keys and Redis. While Redis is unavailable the gateway
+// waits, answers 503 with Retry-After, says so on /readyz, and goes on.
 package main
 
 import (
@@ -122,10 +119,8 @@ func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Log
 // readyTimeout is longer than opening the ledger takes while Redis answers.
 const readyTimeout = 2 * time.Second
 
-// waitReady lets the first connections of a gateway that starts wait in the
-// listener's queue until it can serve them: while gateways are replaced one after
-// the other nobody is refused. While Redis is unavailable they are answered 503
-// after it.
+// waitReady lets the first connections wait in the listener's queue until they can be
+// served, so that a rolling restart refuses nobody.
 func (g *gateway) waitReady() {
 	end := time.Now().Add(readyTimeout)
 	for g.Ledger() == nil && !g.draining.Load() && time.Now().Before(end) {
@@ -146,17 +141,11 @@ func (g *gateway) keep(ctx context.Context) error {
 	return nil
 }
 
-// connect opens the ledger and loads the fleets, waiting for Redis. What waiting
-// does not mend, such as another number of partitions than the ledger was started
-// with, is returned.
+// connect opens the ledger and loads the fleets, waiting for Redis. It returns what
+// waiting does not mend, such as another number of partitions.
 func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledger.Ledger, error) {
 	connection.Observe = g.observeScript
-	l, err := g.Connect(ctx, connection, func(ctx context.Context, l *ledger.Ledger) error {
-		if err := l.Fleets.Load(ctx); err != nil {
-			return fmt.Errorf("load the fleets: %w", err)
-		}
-		return nil
-	})
+	l, err := g.Connect(ctx, connection, func(ctx context.Context, l *ledger.Ledger) error { return l.Fleets.Load(ctx) })
 	if err == nil {
 		g.Log.Info("ready", "environment", l.Environment(), "partitions", l.Partitions(), "fleets", len(l.Fleets.Snapshot().All()))
 	}
@@ -166,7 +155,7 @@ func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledge
 // maintain keeps the fleets fresh and writes the counts of refusals until ctx ends.
 func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = l.Fleets.Watch(ctx) }) // only ever says that ctx ended
+	watching.Go(func() { _ = l.Fleets.Watch(ctx) }) // its error only says that ctx ended
 	defer watching.Wait()
 	tick := time.NewTicker(ledger.FlushMinutesEvery)
 	defer tick.Stop()

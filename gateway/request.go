@@ -17,9 +17,8 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// requestContext is one request on its way to its answer. Everything in it belongs
-// to the request and is used again for the next one: what outlives the handler must
-// be copied out.
+// requestContext is one request on its way to its answer. It is used again for the
+// next one: what outlives the handler must be copied out.
 type requestContext struct {
 	ctx    *fasthttp.RequestCtx
 	route  *route
@@ -35,8 +34,8 @@ type requestContext struct {
 	store   string             // that the path of a fleet's or an operator's request names
 	first   bool               // the request has created the order
 	calls   *scriptCalls       // nil while tracing is off
-	// quota is the bucket that the request was counted in; its headers are on
-	// every answer, whatever the answer is.
+	// quota is the bucket that the request was counted in, for the headers of every
+	// answer.
 	quota ledger.Quota
 
 	body     []byte
@@ -123,9 +122,8 @@ func (x *requestContext) noSuchPath() error {
 	return delivery.Refuse(delivery.CodeNotFound, "there is no such path; an API's begin with %s and have no slash at the end, see /docs", begin)
 }
 
-// handle checks in the order headers, token, path, size, and then runs the route
-// unless too many requests are in work. A defect that panics answers 500 instead of
-// ending the process with every other request in it.
+// handle checks headers, token, path and size, in this order, and then runs the route
+// unless too many requests are in flight. A panic answers 500.
 func (g *gateway) handle(x *requestContext, limit int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -175,9 +173,9 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 // errStarting is the answer, 503 SERVICE_UNAVAILABLE, until the ledger is open.
 var errStarting = fmt.Errorf("the gateway is starting: %w", delivery.ErrUnavailable)
 
-// counted is the answer to a vendor's request that needs nothing of the ledger
-// but to be counted (design section 4: refused bodies included): the given
-// refusal, unless the limit is used up or the account suspended.
+// counted is the answer to a vendor's request that is refused before the ledger's
+// part, and counts all the same (design section 4): the given refusal, unless the limit
+// is used up or the account suspended.
 func (g *gateway) counted(x *requestContext, refusal error) error {
 	if x.route.access != vendorOnly {
 		return refusal
@@ -225,10 +223,9 @@ func (x *requestContext) checkHeaders() error {
 	return nil
 }
 
-// checkFraming wants the end of the body announced in one unambiguous way. A
-// message with Transfer-Encoding next to Content-Length, with which requests are
-// smuggled past proxies, is refused and the connection closed. The server has
-// refused every coding but chunked and identity.
+// checkFraming wants the end of the body announced in one way. Transfer-Encoding next
+// to Content-Length, with which requests are smuggled past proxies, is refused and the
+// connection closed. The server has refused every coding but chunked and identity.
 func (x *requestContext) checkFraming() error {
 	h := &x.ctx.Request.Header
 	if !wellFormed(h) {
@@ -278,9 +275,8 @@ func (x *requestContext) checkContentType() error {
 	return nil
 }
 
-// readBody reads the body into x.body. The server streams, so an oversize
-// body is refused before it has been read; the connection survives if little is
-// left of it.
+// readBody reads the body into x.body. An oversize one is refused before it has been
+// read; the connection survives if little is left of it.
 func (x *requestContext) readBody(limit int) error {
 	length := x.ctx.Request.Header.ContentLength()
 	switch {
@@ -335,8 +331,8 @@ func (x *requestContext) param(i int) string {
 	return text
 }
 
-// header is the value of a request header, and whether it was sent. Sent twice,
-// it is refused: which of the two counts is anyone's guess.
+// header is the value of a request header, and whether it was sent. Sent twice is an
+// error.
 func (x *requestContext) header(name string) (value []byte, sent bool, err error) {
 	values := x.ctx.Request.Header.PeekAll(name)
 	switch len(values) {

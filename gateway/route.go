@@ -40,8 +40,7 @@ type route struct {
 	body    bodyRule
 	// bucket is where a vendor's request counts (spec, "Limits").
 	bucket ledger.Endpoint
-	// login is a token endpoint: it finds its place in flight by itself, see
-	// admitLogin.
+	// login is a token endpoint: it finds its place in flight by itself (admitLogin).
 	login bool
 	// static routes need no ledger.
 	static bool
@@ -65,8 +64,7 @@ func group(root string, by access, about func(*requestContext) error, rs ...rout
 	return rs
 }
 
-// routes are few and the first segments differ late, so they are compared one
-// by one: that takes about as long as hashing the path would.
+// routes are compared one by one: they are few.
 type routes []route
 
 // maxSegments is one more than the longest pattern has.
@@ -75,10 +73,9 @@ const maxSegments = 9
 // paramsMax is the most "{}" a pattern has.
 const paramsMax = 2
 
-// match finds the route of a request target. It looks at the raw path: an
-// encoded slash is part of a segment, never a separator, and empty, "." and ".."
-// segments name nothing. Without a route, allow is the Allow header of a 405,
-// empty for a 404.
+// match finds the route of a request target by its raw path: an encoded slash is part
+// of a segment, and empty, "." and ".." segments name nothing. Without a route, allow is
+// the Allow header of a 405, empty for a 404.
 func (rs routes) match(method, target []byte) (found *route, params [paramsMax][]byte, allow string) {
 	var segments [maxSegments][]byte
 	n, ok := splitPath(pathOf(target), &segments)
@@ -115,10 +112,8 @@ func (r *route) matches(segments [][]byte, params *[paramsMax][]byte) bool {
 	return true
 }
 
-// pathOf is the path of a request target as it was sent, still encoded. A
-// target in absolute form ("GET http://host/path") is a proxy's way to say the
-// same (RFC 9112, section 3.2.2); its host is as little judged as the Host
-// header.
+// pathOf is the path of a request target as it was sent, still encoded, in absolute
+// form ("GET http://host/path"; RFC 9112, section 3.2.2) too. The host is not checked.
 func pathOf(target []byte) []byte {
 	if i := bytes.IndexByte(target, '?'); i >= 0 {
 		target = target[:i]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -47,8 +48,7 @@ func (g *gateway) listen() ([]*front, error) {
 func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 	path := string(pathOf(ctx.Request.Header.RequestURI())) // as it was sent: "/x/../metrics" names no page
 	switch {
-	case path == "/metrics" || path == "/healthz" || path == "/readyz",
-		g.settings.Pprof && len(path) > len("/debug/pprof") && path[:len("/debug/pprof")] == "/debug/pprof":
+	case path == "/metrics" || path == "/healthz" || path == "/readyz", g.settings.Pprof && strings.HasPrefix(path, "/debug/pprof/"):
 		g.operations(ctx)
 	default:
 		g.serve(ctx, g.privateRoutes, g.settings.PrivateAPI.MaxBodyBytes, false)
@@ -74,9 +74,8 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 	return &front{name: name, listener: listener, server: g.newServer(name, s, handler)}, nil
 }
 
-// newServer configures fasthttp. It streams bodies, so that an oversize
-// one is refused from its headers; what it reads ahead is bounded. It
-// never writes a header into its logs.
+// newServer configures fasthttp. It streams bodies, so that an oversize one is
+// refused from its headers. It never writes a header into its logs.
 func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      handler,
@@ -89,7 +88,7 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 		MaxRequestBodySize:           s.MaxBodyBytes,
 		StreamRequestBody:            true,
 		DisablePreParseMultipartForm: true,
-		// One more than our listener lets in, so that ours is the one to refuse.
+		// One more than the listener lets in, which refuses in the envelope.
 		Concurrency:           s.MaxConnections + 1,
 		NoDefaultServerHeader: true,
 		SecureErrorLogMessage: true,
@@ -115,10 +114,8 @@ func tlsConfig(s *listenerSettings, log *slog.Logger) (*tls.Config, error) {
 }
 
 // answerUnparsed answers what could not be read as a request; the server closes
-// the connection after it.
-//
-// A connection on which nothing ever came is closed without a word: clients dial
-// spare ones, and would take our answer for that to the next request they write.
+// the connection after it. A connection on which nothing came is closed without an
+// answer: clients dial spare ones, and would take it for that to their next request.
 func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor bool) {
 	if c := guarded(ctx.Conn()); c != nil && !c.firstByte {
 		_ = ctx.Conn().Close()
@@ -128,18 +125,18 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 	defer x.release()
 	x.meter, x.vendor = g.metrics.unparsed, vendor
 	ctx.Response.Header.DisableNormalizing()
-	refusal := delivery.Refuse(delivery.CodeMalformedRequest, "this is no HTTP request that the service accepts")
+	code, message := delivery.CodeMalformedRequest, "this is no HTTP request that the service accepts"
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	switch {
 	case errors.As(err, &small):
-		refusal = delivery.Refuse(delivery.CodeRequestHeaderTooLarge, "the request line and headers are too large")
+		code, message = delivery.CodeRequestHeaderTooLarge, "the request line and headers are too large"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		refusal = delivery.Refuse(delivery.CodeMalformedRequest, "the request did not arrive in time")
+		message = "the request did not arrive in time"
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
-		refusal = delivery.Refuse(delivery.CodeMalformedRequest, wrongFraming)
+		message = wrongFraming
 	}
-	g.refuse(x, refusal)
+	g.refuse(x, &delivery.Error{Code: code, Message: message})
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
 }
 
@@ -150,10 +147,9 @@ func (f *front) serve() error {
 	return nil
 }
 
-// shutDown lets the world know, waits for balancers to notice, closes the
-// vendors' listener, lets requests in flight finish, and closes the private
-// listener last, so that /readyz and /metrics tell of it until the end. A
-// request that takes longer than the timeout is abandoned, and that is an error.
+// shutDown fails /readyz, waits for balancers to notice, closes the vendors' listener,
+// lets requests in flight finish, and closes the private listener last. A request that
+// takes longer than the timeout is abandoned, and that is an error.
 func (g *gateway) shutDown(fronts []*front) error {
 	g.draining.Store(true)
 	g.Log.Info("shutting down", "delay", g.settings.Shutdown.Delay, "timeout", g.settings.Shutdown.Timeout)
@@ -165,8 +161,7 @@ func (g *gateway) shutDown(fronts []*front) error {
 		if err := f.server.ShutdownWithContext(ctx); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", f.name, err))
 		}
-		// A server that was told to end before it began to serve knows no
-		// listener to close, and would serve for ever.
+		// A server that ends before it began to serve knows no listener to close.
 		_ = f.listener.Close()
 	}
 	return errors.Join(faults...)

@@ -10,9 +10,8 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// writeTries bounds how often a decision about a store is taken again because
-// somebody else wrote in between. Every try that fails means that another one
-// succeeded, so this many in a row is no ordinary traffic.
+// writeTries bounds how often a store is decided again because somebody else wrote in
+// between. Each failed try means that another write succeeded.
 const writeTries = 32
 
 // putStore is PUT /stores/{externalStoreId}.
@@ -66,8 +65,7 @@ func (g *gateway) upsert(x *requestContext, externalID string, before *delivery.
 	return nil, nil, errContended
 }
 
-// errContended is a store that others kept writing; it is the moment that is
-// wrong, so it answers 503.
+// errContended is a store that others kept writing; it answers 503.
 var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
 
 func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, externalID string) (*delivery.Store, error) {
@@ -78,9 +76,9 @@ func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, exter
 	return store, err
 }
 
-// storeMove decides what becomes of a store, and what is told of it. It reports false
-// when there is nothing to write. retry tells that an earlier try of this request
-// was not written, or was and the answer got lost: then it may find its own work.
+// storeMove decides what becomes of a store and the webhooks about it; changed is false
+// when there is nothing to write. retry: an earlier try of this request was not written,
+// or was and the answer got lost, so that the move may find its own work.
 type storeMove = func(s *delivery.Store, retry bool) (notices []ledger.Notice, changed bool, err error)
 
 // changeStore applies a move to the store that the path names, until nobody wrote in
@@ -158,8 +156,7 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 }
 
 // upsertStore decides what a PUT /stores/{externalStoreId} makes of a store
-// (spec, "Store states"; design section 6). It is pure, so that it can be asked
-// again when somebody else wrote in between.
+// (spec, "Store states"; design section 6).
 //
 // before is the stored store, nil for none; asked is the request merged with it;
 // chosen tells that the request itself named a fleet, which asked.Fleet alone

@@ -37,7 +37,7 @@ type scriptCalls struct {
 
 func (c *scriptCalls) note(operation string, began, ended time.Time, err error) {
 	span := tracing.Span{Name: "redis " + operation, Kind: tracing.Client, Began: began, Ended: ended,
-		Attributes: []attribute{tracing.Text("db.system.name", "redis"), tracing.Text("db.operation.name", operation)}}
+		Attributes: []tracing.Attribute{tracing.Text("db.system.name", "redis"), tracing.Text("db.operation.name", operation)}}
 	if err != nil {
 		span.Failure = "the script failed"
 	}
@@ -45,8 +45,6 @@ func (c *scriptCalls) note(operation string, began, ended time.Time, err error) 
 	defer c.mu.Unlock()
 	c.spans = append(c.spans, span)
 }
-
-type attribute = tracing.Attribute
 
 // context is what a request's calls of the ledger are made with.
 func (g *gateway) context(x *requestContext) context.Context {
@@ -59,24 +57,32 @@ func (g *gateway) context(x *requestContext) context.Context {
 	return context.WithValue(g.work, callsKey{}, x.calls)
 }
 
-// about is what every line of the log about a request carries, as far as it is
-// known: the request id that the answer shows, endpoint, account or fleet, order,
-// and the trace while tracing is on. Never what a body or header says.
+// about is what every line of the log about a failed request carries: the request id
+// that the answer shows, the endpoint, and what is known of the request. Never what a
+// body or header says.
 func (g *gateway) about(x *requestContext, requestID string, rest ...any) []any {
-	line := []any{"request_id", requestID, "endpoint", x.meter.name}
+	line := x.subject("request_id", requestID, "endpoint", x.meter.name)
+	if g.Tracer != nil && !x.order.IsZero() {
+		line = append(line, "trace_id", tracing.IDOf(x.order))
+	}
+	return append(line, rest...)
+}
+
+// subject appends what the request is about, as far as it is known, to a line.
+func (x *requestContext) subject(line ...any) []any {
 	if !x.account.IsZero() {
 		line = append(line, "account", x.account)
 	}
 	if !x.fleet.IsZero() {
 		line = append(line, "fleet", x.fleet)
 	}
+	if x.store != "" {
+		line = append(line, "store", x.store)
+	}
 	if !x.order.IsZero() {
 		line = append(line, "order", x.order)
-		if g.Tracer != nil {
-			line = append(line, "trace_id", tracing.IDOf(x.order))
-		}
 	}
-	return append(line, rest...)
+	return line
 }
 
 // trace records an answered request, in the trace of its order if it has one.
@@ -84,7 +90,7 @@ func (g *gateway) trace(x *requestContext) {
 	status := x.ctx.Response.StatusCode()
 	span := tracing.Span{Kind: tracing.Server, Began: x.now, Ended: time.Now(), Order: x.order, First: x.first,
 		Caller: string(x.ctx.Request.Header.Peek("traceparent")), Name: x.meter.name,
-		Attributes: []attribute{tracing.Text("http.request.method", string(x.ctx.Method())), tracing.Number("http.response.status_code", status)}}
+		Attributes: []tracing.Attribute{tracing.Text("http.request.method", string(x.ctx.Method())), tracing.Number("http.response.status_code", status)}}
 	if x.route != nil {
 		span.Name = x.route.method + " " + x.route.pattern
 		span.Attributes = append(span.Attributes, tracing.Text("http.route", x.route.pattern))

@@ -36,10 +36,9 @@ func tokenRoute(name string, handle handler) route {
 	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, bucket: ledger.EndpointToken, handle: handle}
 }
 
-// createOrder is POST /orders: everything that needs no ledger is checked here,
-// everything else in one script. A body that breaks a rule still goes to the
-// ledger, because a replay of an earlier success, or a conflict with one, is
-// answered first (design section 4).
+// createOrder is POST /orders. What needs no ledger is checked here, everything else
+// in one script. A body that breaks a rule still goes to the ledger: a replay of an
+// earlier success, or a conflict with one, is answered first (design section 4).
 func (g *gateway) createOrder(x *requestContext) error {
 	key, broken, err := x.readOrder(g.sandbox())
 	if err != nil {
@@ -67,9 +66,9 @@ func (g *gateway) createOrder(x *requestContext) error {
 	return nil
 }
 
-// readOrder reads the body into x.draft, and the idempotency key, empty when it
-// was not sent. broken is the rule that the body breaks; err that it, or the
-// key, could not be read at all.
+// readOrder reads the body into x.draft, and the idempotency key, empty when it was
+// not sent. broken is the rule that the body breaks; err that body or key could not be
+// read.
 func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
 	if err := decode(x.text(), x.fields, &x.request.WrongType); err != nil {
 		return "", nil, err
@@ -145,8 +144,8 @@ func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 }
 
 func (g *gateway) trackingURL(id delivery.OrderID) string {
-	var room [256]byte // on the stack; a longer address is put together elsewhere
-	url := append(room[:0], g.settings.TrackingBaseURL...)
+	var buffer [256]byte // on the stack
+	url := append(buffer[:0], g.settings.TrackingBaseURL...)
 	return string(g.tracking.AppendToken(append(url, '/'), id))
 }
 

@@ -7,17 +7,16 @@ package docs
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"html/template"
-	"io"
 	"strings"
 	"sync"
 
 	"github.com/swaggest/swgui/v5/static"
+	"github.com/valyala/fasthttp"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 
@@ -38,206 +37,112 @@ type File struct {
 	Type   string // as in Content-Type
 	ETag   string // of the content, with its quotes
 	Packed []byte // the content, gzipped
-	plain  func() ([]byte, error)
+	// Plain is the content as it is. Browsers never ask for it, so it is unpacked when
+	// somebody does for the first time, and kept: 1.5 MB at the most, not each time.
+	Plain func() ([]byte, error)
 }
-
-// Plain is the content as it is. Browsers never ask for it, so it is unpacked when
-// somebody does for the first time, and kept: 1.5 MB at the most, not each time.
-func (f *File) Plain() ([]byte, error) { return f.plain() }
 
 func newFile(kind string, packed []byte) *File {
-	return &File{Type: kind, ETag: tag(packed), Packed: packed, plain: sync.OnceValues(func() ([]byte, error) {
-		r, err := gzip.NewReader(bytes.NewReader(packed))
-		if err != nil {
-			return nil, fmt.Errorf("unpack a page: %w", err)
-		}
-		return io.ReadAll(r)
-	})}
+	sum := sha256.Sum256(packed)
+	return &File{Type: kind, ETag: `"` + hex.EncodeToString(sum[:12]) + `"`, Packed: packed,
+		Plain: sync.OnceValues(func() ([]byte, error) { return fasthttp.AppendGunzipBytes(nil, packed) })}
 }
 
-// Site is the documentation of one listener. It is safe for concurrent use.
-type Site struct {
-	files map[string]func() (*File, error)
+func pack(kind string, content []byte) *File {
+	return newFile(kind, fasthttp.AppendGzipBytesLevel(nil, content, fasthttp.CompressBestCompression))
 }
 
-// File is the file of a name; the page itself has none. ok tells whether there is
-// one.
-func (s *Site) File(name string) (file *File, ok bool, err error) {
-	compose, ok := s.files[name]
-	if !ok {
-		return nil, false, nil
-	}
-	file, err = compose()
-	return file, true, err
-}
+// Site is the documentation of one listener, by the files' names below /docs. It is
+// safe for concurrent use.
+type Site map[string]func() (*File, error)
 
-// API is a document in a site.
-type API struct {
-	Name     string // in the site's navigation
-	Page     string // the name of its page
-	File     string // the name of its document
-	Path     string // where the API is, such as /api/vendor/v1
-	Document []byte
-}
-
-// The documents' names within a site.
-const (
-	VendorDocument = "vendor.yaml"
-	FleetDocument  = "fleet.yaml"
-	AdminDocument  = "admin.yaml"
-)
+// link is an entry of the navigation.
+type link struct{ Text, Path string }
 
 // Vendor is the public listener's documentation. base is the origin under which
 // vendors reach it, such as https://api.example; empty when that is not known,
 // and then addresses are relative to where the page is.
-func Vendor(base string) *Site {
-	s := newSite(base, API{"Vendor API", "", VendorDocument, "/api/vendor/v1", openapi.Vendor})
-	s.add("ten-minutes", markdown("Ten minutes", s.navigation("ten-minutes"), []byte(at(base, openapi.TenMinutes))))
+func Vendor(base string) Site {
+	links := []link{{"Vendor API", "/docs"}, {"Ten minutes", "/docs/ten-minutes"}, {"Error codes", "/docs/errors"},
+		{"vendor.yaml", "/api/vendor/v1/openapi.yaml"}, {"Postman", "/docs/postman.json"}}
+	s := newSite(links)
+	s.addAPI("", "vendor", at(base, openapi.Vendor), links)
+	s.add("ten-minutes", markdown("Ten minutes", links[1].Path, at(base, openapi.TenMinutes), links))
 	s.add("postman.json", asset("application/json", openapi.Postman))
-	return s.Site
+	return s
 }
 
 // Private is the private listener's documentation.
-func Private(base string) *Site {
-	return newSite(base,
-		API{"Fleet API", "", FleetDocument, "/api/fleet/v1", openapi.Fleet},
-		API{"Admin API", "admin", AdminDocument, "/api/admin/v1", openapi.Admin}).Site
+func Private(base string) Site {
+	links := []link{{"Fleet API", "/docs"}, {"Admin API", "/docs/admin"}, {"Error codes", "/docs/errors"},
+		{"fleet.yaml", "/api/fleet/v1/openapi.yaml"}, {"admin.yaml", "/api/admin/v1/openapi.yaml"}}
+	s := newSite(links)
+	s.addAPI("", "fleet", at(base, openapi.Fleet), links)
+	s.addAPI("admin", "admin", at(base, openapi.Admin), links)
+	return s
 }
 
-// site is a Site in the making.
-type site struct {
-	*Site
-	apis   []API
-	vendor bool
-}
-
-func newSite(base string, apis ...API) *site {
-	s := &site{&Site{map[string]func() (*File, error){}}, apis, apis[0].File == VendorDocument}
-	for _, api := range apis {
-		s.add(api.File, asset("application/yaml", at(base, api.Document)))
-		s.add(api.Page, viewer(api, s.navigation(api.Page)))
-	}
-	s.add("errors", markdown("Error codes", s.navigation("errors"), []byte(openapi.Errors)))
-	for _, name := range []string{"swagger-ui.css", "swagger-ui-bundle.js"} {
-		s.add(name, packed(kindOf(name), name+".gz"))
-	}
-	for _, name := range []string{"docs.css", "docs.js"} {
-		content, err := pages.ReadFile("pages/" + name)
-		s.add(name, func() (*File, error) {
-			if err != nil {
-				return nil, err
-			}
-			return pack(kindOf(name), content)
+func newSite(links []link) Site {
+	s := Site{}
+	s.add("errors", markdown("Error codes", "/docs/errors", openapi.Errors, links))
+	for name, kind := range map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"} {
+		s.add("docs."+name, func() (*File, error) {
+			content, err := pages.ReadFile("pages/docs." + name)
+			return pack(kind, content), err
+		})
+		viewer := map[string]string{"css": "swagger-ui.css", "js": "swagger-ui-bundle.js"}[name]
+		s.add(viewer, func() (*File, error) {
+			packed, err := static.FS.ReadFile(viewer + ".gz")
+			return newFile(kind, packed), err
 		})
 	}
 	return s
 }
 
 // add has a file made when it is first asked for.
-func (s *site) add(name string, compose func() (*File, error)) {
-	s.files[name] = sync.OnceValues(compose)
+func (s Site) add(name string, compose func() (*File, error)) { s[name] = sync.OnceValues(compose) }
+
+// addAPI adds the document of an API, and the page that shows it.
+func (s Site) addAPI(page, api, document string, links []link) {
+	s.add(api+".yaml", asset("application/yaml", document))
+	s.add(page, func() (*File, error) {
+		f := frame{Title: "Delivery " + strings.ToUpper(api[:1]) + api[1:] + " API", Here: strings.TrimSuffix("/docs/"+page, "/"), Links: links}
+		f.Document = "/api/" + api + "/v1/openapi.yaml"
+		return render(f)
+	})
 }
 
 // at writes the known origin into a text: as the server of a document, and in
 // place of {base_url}.
-func at[T ~string | ~[]byte](base string, text T) T {
+func at[T ~string | ~[]byte](base string, text T) string {
 	if base == "" {
-		return text
+		return string(text)
 	}
 	filled := strings.ReplaceAll(string(text), "{base_url}", base)
-	return T(strings.Replace(filled, "\n  - url: /api/", "\n  - url: "+base+"/api/", 1))
+	return strings.Replace(filled, "\n  - url: /api/", "\n  - url: "+base+"/api/", 1)
 }
 
-func kindOf(name string) string {
-	if strings.HasSuffix(name, ".js") {
-		return "text/javascript; charset=utf-8"
-	}
-	return "text/css; charset=utf-8"
-}
-
-func asset(kind string, content []byte) func() (*File, error) {
-	return func() (*File, error) { return pack(kind, content) }
-}
-
-// packed is a file of the viewer, which is packed already.
-func packed(kind, name string) func() (*File, error) {
-	return func() (*File, error) {
-		content, err := static.FS.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("the viewer's %s: %w", name, err)
-		}
-		return newFile(kind, content), nil
-	}
-}
-
-func pack(kind string, content []byte) (*File, error) {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return newFile(kind, b.Bytes()), nil
-}
-
-func tag(content []byte) string {
-	sum := sha256.Sum256(content)
-	return `"` + hex.EncodeToString(sum[:12]) + `"`
-}
-
-// link is an entry of the navigation.
-type link struct {
-	Text, Path string
-	Here       bool
-}
-
-func (s *site) navigation(here string) []link {
-	var links []link
-	add := func(text, path, name string) { links = append(links, link{text, path, name == here}) }
-	for _, api := range s.apis {
-		add(api.Name, strings.TrimSuffix("/docs/"+api.Page, "/"), api.Page)
-	}
-	if s.vendor {
-		add("Ten minutes", "/docs/ten-minutes", "ten-minutes")
-	}
-	add("Error codes", "/docs/errors", "errors")
-	for _, api := range s.apis {
-		add(api.File, api.Path+"/openapi.yaml", "-")
-	}
-	if s.vendor {
-		add("Postman", "/docs/postman.json", "-")
-	}
-	return links
+func asset[T ~string | ~[]byte](kind string, content T) func() (*File, error) {
+	return func() (*File, error) { return pack(kind, []byte(content)), nil }
 }
 
 // frame is what a page's template is given.
 type frame struct {
-	Title    string
-	Links    []link
-	Document string        // shown in the viewer
-	Text     template.HTML // or a text
+	Title, Here string
+	Links       []link
+	Document    string        // shown in the viewer
+	Text        template.HTML // or a text
 }
 
 var frames = template.Must(template.ParseFS(pages, "pages/page.html"))
 
-func viewer(api API, links []link) func() (*File, error) {
-	return func() (*File, error) {
-		return render(frame{Title: "Delivery " + api.Name, Links: links, Document: api.Path + "/openapi.yaml"})
-	}
-}
-
-func markdown(title string, links []link, text []byte) func() (*File, error) {
+func markdown(title, here, text string, links []link) func() (*File, error) {
 	return func() (*File, error) {
 		var b bytes.Buffer
-		if err := goldmark.New(goldmark.WithExtensions(extension.GFM)).Convert(text, &b); err != nil {
+		if err := goldmark.New(goldmark.WithExtensions(extension.GFM)).Convert([]byte(text), &b); err != nil {
 			return nil, fmt.Errorf("the page %s: %w", title, err)
 		}
-		return render(frame{Title: title, Links: links, Text: template.HTML(reachable.Replace(b.String()))}) //nolint:gosec // our own text
+		return render(frame{Title: title, Here: here, Links: links, Text: template.HTML(reachable.Replace(b.String()))}) //nolint:gosec // our own text
 	}
 }
 
@@ -253,5 +158,5 @@ func render(f frame) (*File, error) {
 	if err := frames.Execute(&b, f); err != nil {
 		return nil, fmt.Errorf("the page %s: %w", f.Title, err)
 	}
-	return pack("text/html; charset=utf-8", b.Bytes())
+	return pack("text/html; charset=utf-8", b.Bytes()), nil
 }

@@ -1,8 +1,7 @@
 // Package openapi holds the contracts of the three APIs as OpenAPI 3.1 documents,
 // written by hand, and what is derived from them: a Postman collection, the table
 // of error codes, and the page that leads an integrator to the first delivery.
-// Package contract checks requests and answers by them, command derive writes what is
-// derived, and the gateway serves them.
+// The gateway serves them, and its tests check every request and answer by them.
 package openapi
 
 import _ "embed"

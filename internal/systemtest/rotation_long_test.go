@@ -97,7 +97,7 @@ func (k *keyring) write(t *testing.T, name, value string) {
 // logIn gets new tokens, as everybody does within an hour.
 func (k *keyring) logIn(t *testing.T, v account) {
 	t.Helper()
-	e := newStackEnv(t, k.Stack, true)
+	e := newStackEnv(t, k.Stack)
 	fresh := e.Login(t, stack.DemoAccount{AccountID: v.AccountID, ClientID: v.ClientID, ClientSecret: v.ClientSecret})
 	k.mu.Lock()
 	k.vendorBearer, k.fleetB = fresh.Bearer, e.Fleet.Bearer

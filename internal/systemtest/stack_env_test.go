@@ -32,8 +32,7 @@ func startStack(t *testing.T, o stack.Options) *stackEnv {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	present := o.BinDir == "" // another release has documents of its own
-	if present {
+	if o.BinDir == "" {
 		o.BinDir = testserver.Programs(t)
 	}
 	o.Out = echo{t}
@@ -42,19 +41,15 @@ func startStack(t *testing.T, o stack.Options) *stackEnv {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	e := newStackEnv(t, s, present)
+	e := newStackEnv(t, s)
 	t.Cleanup(func() { e.NothingDenied(t) })
 	return e
 }
 
-// newStackEnv is a system that runs already; asDocumented: what the documents do not allow
-// fails t.
-func newStackEnv(t *testing.T, s *stack.Stack, asDocumented bool) *stackEnv {
+// newStackEnv is a system that runs already.
+func newStackEnv(t *testing.T, s *stack.Stack) *stackEnv {
 	t.Helper()
 	c := client.New("", 64)
-	if asDocumented {
-		c.HTTP.Transport = documented{t, c.HTTP.Transport}
-	}
 	apis, err := s.Demo.Connect(t.Context(), c)
 	must(t, err)
 	return &stackEnv{Stack: s, apis: apis, Admin: apis.Admin, Fleet: apis.Fleet}

@@ -1,8 +1,4 @@
-// Package contract compares requests and answers with the OpenAPI documents, for
-// tests. An answer may have nothing that is not documented, and a request that was
-// accepted must be one that the document allows. Documents record which answers they
-// have met, so that a test can list those that were never tried.
-package contract
+package main
 
 import (
 	"context"
@@ -19,12 +15,14 @@ import (
 	"vendorapi/gateway/openapi"
 )
 
-// Document is the contract of one API. It is safe for concurrent use.
-type Document struct {
+// apiContract compares requests and answers with the OpenAPI document of an API. An
+// answer may have nothing that is not documented, and a request that was accepted must
+// be one that the document allows. It records which answers it has met. It is safe for
+// concurrent use.
+type apiContract struct {
 	operations []operation
-	events     []string
 	numbers    map[string]bool // the parameters and headers that are no texts
-	// Requests are checked as published. Answers and events may have no members that
+	// Requests are checked as published. Answers may have no members that
 	// are not documented; the document itself allows them, since clients must.
 	requests, answers *schemas
 
@@ -39,23 +37,23 @@ type operation struct {
 	takesBody  bool
 }
 
-// API reads one of the three documents, "vendor", "fleet" or "admin", once.
-func API(name string) (*Document, error) {
-	read, known := documents[name]
+// contractOfAPI reads one of the three documents, "vendor", "fleet" or "admin", once.
+func contractOfAPI(name string) (*apiContract, error) {
+	read, known := contracts[name]
 	if !known {
 		return nil, fmt.Errorf("there is no API %q", name)
 	}
 	return read()
 }
 
-var documents = map[string]func() (*Document, error){
-	"vendor": sync.OnceValues(func() (*Document, error) { return parse(openapi.Vendor) }),
-	"fleet":  sync.OnceValues(func() (*Document, error) { return parse(openapi.Fleet) }),
-	"admin":  sync.OnceValues(func() (*Document, error) { return parse(openapi.Admin) }),
+var contracts = map[string]func() (*apiContract, error){
+	"vendor": sync.OnceValues(func() (*apiContract, error) { return parseContract(openapi.Vendor) }),
+	"fleet":  sync.OnceValues(func() (*apiContract, error) { return parseContract(openapi.Fleet) }),
+	"admin":  sync.OnceValues(func() (*apiContract, error) { return parseContract(openapi.Admin) }),
 }
 
-// parse reads and validates a document with its examples.
-func parse(text []byte) (*Document, error) {
+// parseContract reads and validates a document with its examples.
+func parseContract(text []byte) (*apiContract, error) {
 	spec, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, err
@@ -67,7 +65,7 @@ func parse(text []byte) (*Document, error) {
 	if err := spec.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Info.Title, err)
 	}
-	d := &Document{numbers: map[string]bool{}, unmet: map[string]bool{}}
+	d := &apiContract{numbers: map[string]bool{}, unmet: map[string]bool{}}
 	content := map[string]any{"components": spec.Components, checks: d.plan(spec)}
 	if d.requests, err = newSchemas(content, false); err != nil {
 		return nil, err
@@ -80,20 +78,19 @@ func parse(text []byte) (*Document, error) {
 // exist and to what was no request.
 const outside = "-"
 
-// object is a JSON schema of one.
-type object struct {
+// schemaObject is a JSON schema of one.
+type schemaObject struct {
 	Properties map[string]any `json:"properties"`
 	Required   []string       `json:"required,omitempty"`
 }
 
-// plan makes the schemas by which whole requests, answers and events are checked, as
-// "createOrder", "createOrder 201" and "event store.activated", and notes operations
-// and answers.
-func (d *Document) plan(spec *openapi3.T) map[string]object {
-	plans := map[string]object{}
+// plan makes the schemas by which whole requests and answers are checked, as "createOrder"
+// and "createOrder 201", and notes operations and answers.
+func (d *apiContract) plan(spec *openapi3.T) map[string]schemaObject {
+	plans := map[string]schemaObject{}
 	for path, item := range spec.Paths.Map() {
 		for method, op := range item.Operations() {
-			target := regexp.MustCompile("^" + parameter.ReplaceAllString(spec.Servers[0].URL+path, "(?P<$1>[^/]+)") + "$")
+			target := regexp.MustCompile("^" + pathParameter.ReplaceAllString(spec.Servers[0].URL+path, "(?P<$1>[^/]+)") + "$")
 			d.operations = append(d.operations, operation{op.OperationID, method, target, op.RequestBody != nil})
 			plans[op.OperationID] = d.request(op.RequestBody, slices.Concat(item.Parameters, op.Parameters))
 			for status, response := range op.Responses.Map() {
@@ -105,23 +102,18 @@ func (d *Document) plan(spec *openapi3.T) map[string]object {
 	for status, name := range unowned {
 		plans[outside+" "+status] = d.answer(outside+": "+status, spec.Components.Responses[fmt.Sprint(name)].Value)
 	}
-	for name, item := range spec.Webhooks {
-		d.events = append(d.events, name)
-		plans["event "+name] = d.request(item.Post.RequestBody, item.Post.Parameters, "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent")
-	}
 	return plans
 }
 
-var parameter = regexp.MustCompile(`\{(\w+)\}`)
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// request is the schema of a request or event; more are headers that are not
-// documented.
-func (d *Document) request(body *openapi3.RequestBodyRef, parameters openapi3.Parameters, more ...string) object {
-	in := map[string]*object{openapi3.ParameterInPath: texts(), openapi3.ParameterInQuery: texts(), openapi3.ParameterInHeader: texts(more...)}
+// request is the schema of a request.
+func (d *apiContract) request(body *openapi3.RequestBodyRef, parameters openapi3.Parameters) schemaObject {
+	in := map[string]*schemaObject{openapi3.ParameterInPath: textsSchema(), openapi3.ParameterInQuery: textsSchema(), openapi3.ParameterInHeader: textsSchema()}
 	for _, ref := range parameters {
 		d.add(in[ref.Value.In], ref.Value.Name, ref.Value)
 	}
-	plan := object{Properties: map[string]any{}}
+	plan := schemaObject{Properties: map[string]any{}}
 	for name, part := range in {
 		plan.Properties[name] = part
 	}
@@ -139,8 +131,8 @@ const mediaType = "application/json"
 
 // answer is the schema of an answer. Its error codes, or one empty code for a success,
 // are noted as not met; the schemas of errors are named as their codes.
-func (d *Document) answer(name string, response *openapi3.Response) object {
-	header := texts("Connection", "Content-Length", "Date")
+func (d *apiContract) answer(name string, response *openapi3.Response) schemaObject {
+	header := textsSchema("Connection", "Content-Length", "Date")
 	header.Properties["Content-Type"], header.Required = map[string]string{"const": mediaType}, []string{"Content-Type"}
 	for name, ref := range response.Headers {
 		ref.Value.In = openapi3.ParameterInHeader
@@ -155,19 +147,19 @@ func (d *Document) answer(name string, response *openapi3.Response) object {
 	if success {
 		d.unmet[name] = true
 	}
-	return object{Properties: map[string]any{"header": header, "body": schema}, Required: []string{"body"}}
+	return schemaObject{Properties: map[string]any{"header": header, "body": schema}, Required: []string{"body"}}
 }
 
-// texts is the schema of headers or parameters, some of which are not documented.
-func texts(more ...string) *object {
-	o := &object{Properties: map[string]any{}}
+// textsSchema is the schema of headers or parameters, some of which are not documented.
+func textsSchema(more ...string) *schemaObject {
+	o := &schemaObject{Properties: map[string]any{}}
 	for _, name := range more {
 		o.Properties[name] = true
 	}
 	return o
 }
 
-func (d *Document) add(to *object, name string, p *openapi3.Parameter) {
+func (d *apiContract) add(to *schemaObject, name string, p *openapi3.Parameter) {
 	if p.In == openapi3.ParameterInHeader {
 		name = http.CanonicalHeaderKey(name)
 	}
@@ -182,7 +174,7 @@ func (d *Document) add(to *object, name string, p *openapi3.Parameter) {
 
 // Unmet lists the documented answers that no exchange has shown, as
 // "createOrder: 409 DUPLICATE_ORDER", sorted. Events are not among them.
-func (d *Document) Unmet() []string {
+func (d *apiContract) Unmet() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.unmet))

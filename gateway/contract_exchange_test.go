@@ -1,4 +1,4 @@
-package contract
+package main
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Exchange is a request and its answer.
-type Exchange struct {
+// exchange is a request and its answer.
+type exchange struct {
 	Method string
 	Target string // path and query as in the request line, still encoded; empty for what was no request
 	Header http.Header
@@ -31,7 +31,7 @@ type Exchange struct {
 // Check says how an exchange is not as documented; one that is counts as met. A request
 // is checked when it was accepted, or refused for another reason than its form: other
 // refused ones may be wrong on purpose.
-func (d *Document) Check(e Exchange) error {
+func (d *apiContract) Check(e exchange) error {
 	op, parameters := d.find(e)
 	var fault error
 	if e.acceptable() && e.Body != nil && op.id != outside {
@@ -40,7 +40,7 @@ func (d *Document) Check(e Exchange) error {
 		}
 	}
 	answer := strings.TrimSpace(fmt.Sprintf("%s: %d %s", op.id, e.Status, e.code()))
-	if err := check(d.answers, fmt.Sprint(op.id, " ", e.Status), map[string]any{"header": d.values(e.Answer)}, e.Said); err != nil {
+	if err := checkBody(d.answers, fmt.Sprint(op.id, " ", e.Status), map[string]any{"header": d.values(e.Answer)}, e.Said); err != nil {
 		return errors.Join(fault, fmt.Errorf("answer %s: %w\n%s", answer, err, e.Said))
 	}
 	if fault == nil {
@@ -51,8 +51,8 @@ func (d *Document) Check(e Exchange) error {
 	return fault
 }
 
-// check checks a value with a body by a plan.
-func check(by *schemas, plan string, value map[string]any, body []byte) (err error) {
+// checkBody checks a value with a body by a plan.
+func checkBody(by *schemas, plan string, value map[string]any, body []byte) (err error) {
 	if value["body"], err = jsonschema.UnmarshalJSON(bytes.NewReader(body)); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func check(by *schemas, plan string, value map[string]any, body []byte) (err err
 
 // values is what was sent as headers or query, by name. What occurs twice is an array,
 // which nothing documents.
-func (d *Document) values(sent map[string][]string) map[string]any {
+func (d *apiContract) values(sent map[string][]string) map[string]any {
 	values := map[string]any{}
 	for name, texts := range sent {
 		switch {
@@ -78,7 +78,7 @@ func (d *Document) values(sent map[string][]string) map[string]any {
 
 // find returns the operation of a request, with the path's parameters. It matches the
 // raw path, as the gateway does: an encoded slash is part of a segment.
-func (d *Document) find(e Exchange) (operation, map[string]any) {
+func (d *apiContract) find(e exchange) (operation, map[string]any) {
 	raw, _, _ := strings.Cut(e.Target, "?")
 	for _, op := range d.operations {
 		found := op.target.FindStringSubmatch(raw)
@@ -100,13 +100,13 @@ func (d *Document) find(e Exchange) (operation, map[string]any) {
 
 // acceptable: a key that was used with another body is a conflict whatever is wrong
 // with that body.
-func (e *Exchange) acceptable() bool {
+func (e *exchange) acceptable() bool {
 	return e.Status < 300 || e.Status == http.StatusLocked ||
 		e.Status == http.StatusConflict && e.code() != "DUPLICATE_ORDER"
 }
 
 // code is data.errorCode of an answer; empty for a success.
-func (e *Exchange) code() string {
+func (e *exchange) code() string {
 	var refusal struct {
 		Data struct{ ErrorCode string }
 	}
@@ -115,7 +115,7 @@ func (e *Exchange) code() string {
 }
 
 // checkRequest checks the parameters and the body of a request.
-func (d *Document) checkRequest(op operation, parameters map[string]any, e Exchange) error {
+func (d *apiContract) checkRequest(op operation, parameters map[string]any, e exchange) error {
 	_, rawQuery, _ := strings.Cut(e.Target, "?")
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil {
@@ -130,18 +130,5 @@ func (d *Document) checkRequest(op operation, parameters map[string]any, e Excha
 	if !op.takesBody || len(e.Body) == 0 { // one that is sent all the same is ignored
 		return d.requests.check(op.id, value)
 	}
-	return check(d.requests, op.id, value, e.Body)
+	return checkBody(d.requests, op.id, value, e.Body)
 }
-
-// CheckEvent says how a webhook, as a receiver got it, is not as documented. The header
-// X-Service-Event names the event.
-func (d *Document) CheckEvent(header http.Header, body []byte) error {
-	name := header.Get("X-Service-Event")
-	if err := check(d.answers, "event "+name, map[string]any{"header": d.values(header)}, body); err != nil {
-		return fmt.Errorf("event %s: %w\n%s", name, err, body)
-	}
-	return nil
-}
-
-// Events lists the documented webhook events.
-func (d *Document) Events() []string { return d.events }

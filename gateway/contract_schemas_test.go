@@ -1,4 +1,4 @@
-package contract
+package main
 
 import (
 	"bytes"
@@ -96,7 +96,7 @@ func (s *schemas) check(plan string, value map[string]any) error {
 // formats are those that the documents name; the validation of the examples would
 // take any text for them.
 var formats = map[string]openapi3.StringFormatValidator{
-	"uuid": openapi3.NewRegexpFormatValidator(uuid),
+	"uuid": openapi3.NewRegexpFormatValidator(anyUUID),
 	"uri": openapi3.NewCallbackValidator(func(text string) error {
 		if u, err := url.Parse(text); err != nil || u.Scheme == "" || u.Host == "" {
 			return errors.New("is no absolute URI")
@@ -109,5 +109,5 @@ var formats = map[string]openapi3.StringFormatValidator{
 	}),
 }
 
-// uuid is of any version: an order's id is of version 8.
-const uuid = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
+// anyUUID is of any version: an order's id is of version 8.
+const anyUUID = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`

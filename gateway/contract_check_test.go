@@ -1,4 +1,4 @@
-package contract
+package main
 
 import (
 	"maps"
@@ -13,7 +13,7 @@ import (
 
 func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 	for _, name := range []string{"vendor", "fleet", "admin"} {
-		d, err := API(name)
+		d, err := contractOfAPI(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,7 +21,7 @@ func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 			t.Errorf("%s has %d operations", name, len(d.operations))
 		}
 	}
-	if _, err := API("panel"); err == nil {
+	if _, err := contractOfAPI("panel"); err == nil {
 		t.Error("there is a panel API")
 	}
 	for what, broken := range map[string]string{
@@ -29,7 +29,7 @@ func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 		"a reference to nothing":            strings.Replace(string(openapi.Vendor), "responses/OrderNotFound'", "responses/Nothing'", 1),
 		"OpenAPI 3.0":                       strings.Replace(string(openapi.Vendor), "openapi: 3.1.0", "openapi: 3.0.3", 1),
 	} {
-		if _, err := parse([]byte(broken)); err == nil {
+		if _, err := parseContract([]byte(broken)); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
 	}
@@ -57,16 +57,16 @@ const duplicate = `{"success":false,"message":"used","data":{"errorCode":"DUPLIC
 // exchange as documented is not blamed.
 func TestCheck_SeesWhatIsNotDocumented(t *testing.T) {
 	asJSON := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	post := func(body string, status int, answer http.Header, said string) Exchange {
-		return Exchange{Method: "POST", Target: "/api/vendor/v1/orders", Header: asJSON, Body: []byte(body), Status: status, Answer: answer, Said: []byte(said)}
+	post := func(body string, status int, answer http.Header, said string) exchange {
+		return exchange{Method: "POST", Target: "/api/vendor/v1/orders", Header: asJSON, Body: []byte(body), Status: status, Answer: answer, Said: []byte(said)}
 	}
-	d, err := parse(openapi.Vendor)
+	d, err := parseContract(openapi.Vendor)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := maps.Clone(d.unmet)
 	for name, c := range map[string]struct {
-		exchange Exchange
+		exchange exchange
 		fault    string // a pattern; empty: there is none
 	}{
 		"as documented":            {post(order, 201, quota(), created), ""},
@@ -91,8 +91,8 @@ func TestCheck_SeesWhatIsNotDocumented(t *testing.T) {
 		"accepted and too short":   {post(strings.Replace(order, "Ayşe", "A", 1), 201, quota(), created), "recipient/name"},
 		"accepted and too exact":   {post(strings.Replace(order, "249.90", "249.905", 1), 201, quota(), created), "orderAmount"},
 		"accepted without a field": {post(strings.Replace(order, `"externalOrderId":"A-1",`, "", 1), 201, quota(), created), "externalOrderId"},
-		"an answer outside":        {Exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 404, Answer: http.Header{"Content-Type": {"application/json"}}, Said: []byte(`{"success":false,"message":"no","data":{"errorCode":"NOT_FOUND"}}`)}, ""},
-		"nothing outside":          {Exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 200, Answer: quota(), Said: []byte(created)}, "is not documented"},
+		"an answer outside":        {exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 404, Answer: http.Header{"Content-Type": {"application/json"}}, Said: []byte(`{"success":false,"message":"no","data":{"errorCode":"NOT_FOUND"}}`)}, ""},
+		"nothing outside":          {exchange{Method: "GET", Target: "/api/vendor/v1/none", Status: 200, Answer: quota(), Said: []byte(created)}, "is not documented"},
 	} {
 		d.unmet = maps.Clone(all)
 		before := len(d.Unmet())
@@ -107,7 +107,7 @@ func TestCheck_SeesWhatIsNotDocumented(t *testing.T) {
 }
 
 func TestUnmet_NamesOperationStatusAndCode(t *testing.T) {
-	d, err := parse(openapi.Vendor)
+	d, err := parseContract(openapi.Vendor)
 	if err != nil {
 		t.Fatal(err)
 	}
