@@ -16,7 +16,7 @@ import (
 )
 
 // Process is a running process and the name that its figures have. Those of the
-// same name are added up.
+// same name are summed up.
 type Process struct {
 	Name string
 	PID  int
@@ -142,24 +142,22 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	look()
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for {
+		for ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
-				return
 			case <-time.After(every):
-				look()
 			}
+			look()
 		}
 	})
 	return func() []Watched {
 		cancel()
 		watching.Wait()
-		look()
 		return slices.DeleteFunc(seen, func(w Watched) bool { return w.Name == "" })
 	}
 }
 
-// RedisInfo is what a server says of itself (INFO), the fields that are numbers.
+// RedisInfo has the fields of a server's INFO that are numbers.
 func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, error) {
 	text, err := server.Command(ctx, "INFO")
 	if err != nil {
