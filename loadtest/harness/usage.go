@@ -94,8 +94,7 @@ func (u Usage) Others() float64 {
 // Memory is a process's resident memory in bytes.
 type Memory struct{ Now, Peak uint64 }
 
-// MemoryOf asks the kernel.
-func MemoryOf(pid int) (m Memory, err error) {
+func memoryOf(pid int) (m Memory, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return m, err
@@ -128,7 +127,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	look := func() {
 		for i, p := range processes {
 			used, err := Measure(p)
-			memory, failure := MemoryOf(p.PID)
+			memory, failure := memoryOf(p.PID)
 			if err != nil || failure != nil {
 				continue
 			}
@@ -163,12 +162,18 @@ func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, er
 	if err != nil {
 		return nil, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
 	}
-	info := map[string]float64{}
+	return Numbers(text, ":"), nil
+}
+
+// Numbers reads lines of a name and a number with a separator between; other lines are
+// left out.
+func Numbers(text, separator string) map[string]float64 {
+	found := map[string]float64{}
 	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name, value, _ := strings.Cut(strings.TrimSpace(line), separator)
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			info[name] = v
+			found[name] = v
 		}
 	}
-	return info, nil
+	return found
 }
