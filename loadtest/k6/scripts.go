@@ -13,12 +13,8 @@ import (
 type script struct {
 	name     string
 	accounts int
-	// factor multiplies the contract's limits of POST /orders, as an operator
-	// raises them for a large vendor.
-	factor int
-	// manual leaves orders where they are: without a sandbox courier only stores
-	// are confirmed.
-	manual bool
+	factor   int  // multiplies the contract's limits of POST /orders
+	manual   bool // no sandbox courier: orders stay where they are, only stores are confirmed
 	// setting is the variable of the script's length, and length its value at scale
 	// 1; empty where the limits' own windows decide. The script takes pieces times its
 	// length, and rest besides.
@@ -38,8 +34,7 @@ var scripts = []script{
 	{name: "ramp", accounts: 16, factor: 10, manual: true, setting: "STEP", length: 4 * time.Second, pieces: 7, rest: time.Second},
 }
 
-// choose returns the scripts that are named, separated by commas, in their own
-// order; all of them for an empty list.
+// choose returns the scripts that are named, separated by commas; empty: all.
 func choose(names string) ([]script, error) {
 	if names == "" {
 		return scripts, nil
@@ -62,8 +57,7 @@ func (s *script) expected(scale float64) time.Duration {
 	return s.rest + time.Duration(s.pieces)*s.scaled(scale)
 }
 
-// limits are those that the script's accounts are created with; nil: the
-// contract's.
+// limits are those of the script's accounts; nil: the contract's.
 func (s *script) limits() any {
 	if s.factor == 1 {
 		return nil
@@ -75,9 +69,7 @@ func (s *script) limits() any {
 type bucket struct {
 	name   string
 	limits []limit
-	// alone: nothing but these limits refuses. Where something else does, too, a
-	// refusal cannot be checked.
-	alone bool
+	alone  bool // nothing else refuses, so that refusals can be checked
 }
 
 // buckets are those of the script's accounts.
