@@ -64,17 +64,16 @@ func (s *panelSettings) Validate() error {
 	case s.MaxInFlight < 1:
 		return errors.New("panel.max_in_flight: want 1 or more")
 	}
-	var faults []error
+	var faults error
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("panel.%w", err))
+			faults = errors.Join(faults, fmt.Errorf("panel.%w", err))
 		}
 	}
-	if len(faults) == 0 {
-		_, err := s.programs()
-		return err
+	if faults == nil {
+		_, faults = s.programs()
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 // programs are those that the overview tells of: the gateway that the panel works
@@ -214,10 +213,10 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 // once holds back what needs ClickHouse's tables until they are there.
 func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !history() {
-			auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
+		if history() {
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
-// accessCommand is a command that takes a name and its roles.
 func accessCommand(use string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {
 	var text string
 	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
@@ -67,25 +66,18 @@ func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 	}
-	ask := func(question string) (string, error) {
+	var typed [2]string
+	for i, question := range []string{"Password for " + name + ": ", "Once more: "} {
 		fmt.Fprint(prompt, question)
-		typed, err := term.ReadPassword(int(file.Fd()))
+		password, err := term.ReadPassword(int(file.Fd()))
 		fmt.Fprintln(prompt) // the one that was typed is not shown either
 		if err != nil {
 			return "", fmt.Errorf("read the password: %w", err)
 		}
-		return string(typed), nil
+		typed[i] = string(password)
 	}
-	first, err := ask("Password for " + name + ": ")
-	if err != nil {
-		return "", err
-	}
-	second, err := ask("Once more: ")
-	if err != nil {
-		return "", err
-	}
-	if first != second {
+	if typed[0] != typed[1] {
 		return "", errors.New("the two passwords differ")
 	}
-	return first, nil
+	return typed[0], nil
 }

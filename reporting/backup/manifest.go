@@ -32,7 +32,6 @@ import (
 	"time"
 )
 
-// Manifest is backup.json.
 type Manifest struct {
 	Format      int       `json:"format"`
 	ID          string    `json:"id"`
@@ -88,7 +87,7 @@ func Open(dir string) (*Manifest, error) {
 	}
 	sums, err := readSums(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, sumsFile, err)
 	}
 	for _, name := range m.files() {
 		if !filepath.IsLocal(name) {
@@ -107,7 +106,6 @@ func Open(dir string) (*Manifest, error) {
 	return &m, nil
 }
 
-// files are all but the sums.
 func (m *Manifest) files() []string {
 	names := []string{manifestFile}
 	for _, r := range m.Redis {
@@ -121,18 +119,15 @@ func (m *Manifest) files() []string {
 
 func readSums(dir string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, sumsFile))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
 	sums := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		sum, name, found := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
 		if !found || len(sum) != 2*sha256.Size {
-			return nil, fmt.Errorf("%w: %s: line %q", ErrDamaged, sumsFile, line)
+			return nil, fmt.Errorf("line %q", line)
 		}
 		sums[name] = sum
 	}
-	return sums, nil
+	return sums, err
 }
 
 func sumOf(path string) (string, error) {
@@ -142,10 +137,8 @@ func sumOf(path string) (string, error) {
 	}
 	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // seal writes the manifest and the sums of all files, and syncs all of it.
@@ -171,10 +164,10 @@ func (m *Manifest) seal(dir string) error {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() {
-			return err
+		if err == nil && e.IsDir() {
+			err = syncFolder(path)
 		}
-		return syncFolder(path)
+		return err
 	})
 }
 
@@ -185,20 +178,22 @@ func writeFile(path string, content []byte) error {
 	})
 }
 
-// create writes a new file, readable by its owner only, and syncs it.
+// create writes a new file, in folders that it makes, readable by its owner only, and
+// syncs it.
 func create(path string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	err = write(f)
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
-// copyFile copies into a new file.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -226,7 +221,6 @@ func wrap(operation string, err *error) {
 	}
 }
 
-// everySecond limits how often report is called.
 func everySecond(report func(n uint64)) func(n uint64) {
 	last := time.Now()
 	return func(n uint64) {

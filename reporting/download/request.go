@@ -23,7 +23,6 @@ var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain",
 // formats are those that can be downloaded. A table is for terminals.
 var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
 
-// request is a valid download.
 type request struct {
 	report *reports.Report
 	format reports.Format
@@ -54,8 +53,8 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if err != nil {
 		return nil, delivery.Refuse(delivery.CodeMalformedRequest, "the query cannot be read")
 	}
-	if err := checkNames(query); err != nil {
-		return nil, err
+	if fields := checkNames(query); len(fields) > 0 {
+		return nil, invalid(fields...)
 	}
 	params, unknown, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
 		Fleet: query.Get("fleet"), Store: query.Get("store"), Kind: query.Get("kind")}, now)
@@ -73,27 +72,26 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		return nil, invalid(delivery.FieldError{Field: "kind", Message: "is for exceptions only"})
 	}
 	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
-		wrong := delivery.FieldError{Field: name}
+		wrong := ""
 		switch given := query.Get(name); {
 		case given == "" || given == "0":
-			continue
-		case given == "1" && format == reports.CSV:
+		case given != "1":
+			wrong = "must be 1 or 0"
+		case format == reports.CSV:
 			format = other
-			continue
-		case given == "1" && extension == reports.CSV.Extension():
-			wrong = delivery.FieldError{Field: "plain", Message: "and comma are two forms of a CSV file: give one"}
-		case given == "1":
-			wrong.Message = "is for .csv only"
+		case extension == reports.CSV.Extension():
+			name, wrong = "plain", "and comma are two forms of a CSV file: give one"
 		default:
-			wrong.Message = "must be 1 or 0"
+			wrong = "is for .csv only"
 		}
-		return nil, invalid(wrong)
+		if wrong != "" {
+			return nil, invalid(delivery.FieldError{Field: name, Message: wrong})
+		}
 	}
 	return &request{report: report, format: format, params: params, unknown: unknown}, nil
 }
 
-func checkNames(query url.Values) error {
-	var fields []delivery.FieldError
+func checkNames(query url.Values) (fields []delivery.FieldError) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(known, name):
@@ -102,10 +100,7 @@ func checkNames(query url.Values) error {
 			fields = append(fields, delivery.FieldError{Field: name, Message: "was given more than once"})
 		}
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return invalid(fields...)
+	return fields
 }
 
 func invalid(fields ...delivery.FieldError) error {
@@ -119,28 +114,22 @@ func (q *request) name(filters string) string {
 	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
 }
 
-// longestFilter is how many characters of a filter's name a file's has.
 const longestFilter = 40
 
 // filters are those of the report, as letters and digits of any language.
-func (q *request) filters() string {
-	var filters strings.Builder
+func (q *request) filters() (filters string) {
 	for _, filter := range q.params.Filters() {
-		filters.WriteByte('_')
-		for n, c := range []rune(filter.Value) {
-			switch {
-			case n >= longestFilter:
-			case unicode.IsLetter(c), unicode.IsDigit(c):
-				filters.WriteRune(c)
-			default:
-				filters.WriteByte('-')
+		value := []rune(filter.Value)
+		filters += "_" + strings.Map(func(c rune) rune {
+			if unicode.IsLetter(c) || unicode.IsDigit(c) {
+				return c
 			}
-		}
+			return '-'
+		}, string(value[:min(len(value), longestFilter)]))
 	}
-	return filters.String()
+	return filters
 }
 
-// setHeaders says what the body will be.
 func (q *request) setHeaders(h http.Header, compressed bool) {
 	h.Set("Content-Type", q.format.ContentType())
 	plain := q.name("")

@@ -54,7 +54,6 @@ func newTransfer(w http.ResponseWriter, stall time.Duration, spool bool, header 
 	return t, nil
 }
 
-// Write takes a piece of the body.
 func (t *transfer) Write(p []byte) (int, error) {
 	switch {
 	case t.err != nil:
@@ -71,7 +70,6 @@ func (t *transfer) Write(p []byte) (int, error) {
 	return t.send(p)
 }
 
-// release lets what is held go.
 func (t *transfer) release() error {
 	held := t.held
 	t.held = nil

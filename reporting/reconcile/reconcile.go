@@ -10,6 +10,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,6 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Scope is what is compared.
 type Scope struct {
 	From, To time.Time          // local days, both included
 	Account  delivery.AccountID // zero: all
@@ -55,7 +55,6 @@ func (d *Difference) String() string {
 	return text
 }
 
-// Day is the result for one local day.
 type Day struct {
 	Day         time.Time
 	Compared    int // orders that Redis holds
@@ -82,7 +81,6 @@ type Reconciler struct {
 	archive *archive.Archive
 }
 
-// New prepares one.
 func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 	return &Reconciler{ledger: l, archive: a}
 }
@@ -91,27 +89,8 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 // where the panel shows it. An error is what kept it from comparing; differences
 // are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
+	s.Timeout = cmp.Or(s.Timeout, time.Minute)
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
-	err := r.compareDays(ctx, s, func(d *Day) {
-		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
-		for i := range d.Differences {
-			if !d.Differences[i].Fixed {
-				note.Differences++
-			}
-		}
-		done(d)
-	})
-	if err != nil {
-		return err
-	}
-	note.At = time.Now()
-	return r.archive.NoteReconciliation(ctx, &note)
-}
-
-func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) error {
-	if s.Timeout == 0 {
-		s.Timeout = time.Minute
-	}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
 		return unreadable
@@ -121,9 +100,19 @@ func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
+		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
+		for i := range d.Differences {
+			if !d.Differences[i].Fixed {
+				note.Differences++
+			}
+		}
 		done(d)
 	}
-	return unreadable // such an order is compared with nothing
+	if unreadable != nil { // such an order is compared with nothing
+		return unreadable
+	}
+	note.At = time.Now()
+	return r.archive.NoteReconciliation(ctx, &note)
 }
 
 // index lists the orders in scope that Redis holds, by day and account. That is
