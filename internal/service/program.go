@@ -14,8 +14,8 @@ import (
 	"vendorapi/internal/config"
 )
 
-// Main runs a program until it ends by itself or is told to by SIGINT or SIGTERM.
-// An error is written to standard error and ends the process with 1.
+// Main runs a program until it ends by itself, or by SIGINT or SIGTERM. An error is
+// written to standard error and ends the process with 1.
 func Main(name string, run func(ctx context.Context, args []string, out, logs io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -15,13 +15,11 @@ import (
 // file below dir, back to where the last whole command or transaction ends. None
 // of it was acknowledged.
 //
-// A server with aof-load-truncated does that by itself, but (7.0.15) not all of
-// it: if the file ends within a command of a transaction, the transaction's
-// beginning stays, what is written next stands behind it, and the start after
-// that applies the beginning together with what follows: half a script. Elsewhere
-// than here `redis-check-aof --fix` before the start does the same as this, but it also
-// cuts off everything behind a damaged part. Such a file is left for the server to
-// refuse.
+// With aof-load-truncated the server (7.0.15) cuts off an unfinished command but leaves
+// the beginning of its transaction; the start after that applies it together with what
+// was written behind it: half a script. `redis-check-aof --fix` before the start does the
+// same as this, but it also cuts off everything behind a damaged part. Such a file is
+// left for the server to refuse.
 func repairTail(dir string) error {
 	path, err := NewestAOF(dir)
 	if err != nil || path == "" {

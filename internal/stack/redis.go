@@ -108,12 +108,8 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 			"--tls-cert-file", o.TLS.CertFile, "--tls-key-file", o.TLS.KeyFile, "--tls-ca-cert-file", o.TLS.CAFile)
 	}
 	if o.Unix {
-		// A socket's path may have at most 107 bytes, so it gets a short folder of its own.
-		socketDir, err := os.MkdirTemp("", "vr")
-		if err != nil {
-			return nil, fmt.Errorf("start redis: %w", err)
-		}
-		r.Socket = filepath.Join(socketDir, "r.sock")
+		// A socket's path may have at most 107 bytes, so it is not in Dir.
+		r.Socket = filepath.Join(os.TempDir(), "redis-"+port+".sock")
 		r.URL = "unix://" + r.Socket
 		args = append(args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
 	}
@@ -133,24 +129,12 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 }
 
 // Start runs the server again on the same folder and addresses after Stop or
-// Kill, and returns when it answers.
+// Kill, and returns when it answers. The data is in Dir.
 func (r *Redis) Start(ctx context.Context) error {
-	err := repairTail(r.Dir)
-	if err == nil && r.Socket != "" {
-		err = os.MkdirAll(filepath.Dir(r.Socket), 0o700)
-	}
-	if err != nil {
+	if err := repairTail(r.Dir); err != nil {
 		return fmt.Errorf("start redis: %w", err)
 	}
 	return r.Program.Start(ctx)
-}
-
-// Stop ends the server in an orderly way and waits. The data stays in Dir.
-func (r *Redis) Stop() {
-	r.Program.Stop()
-	if r.Socket != "" {
-		_ = os.RemoveAll(filepath.Dir(r.Socket)) // a left-over folder of 0 bytes harms nobody
-	}
 }
 
 // Command gives the server one command, as an operator does, and returns its reply as

@@ -1,13 +1,11 @@
 // Package testenv gives tests a ledger with a fleet and an account whose store is
-// active, in a Redis that they need not care about:
+// active, in a database of the Redis that the run shares (package testserver):
 //
 //	e := testenv.New(t)
 //	o := e.Vendor().Order("", time.Now())
 //
-// The Redis is a database of the one that the run shares (package testserver); a
-// test whose subject is its death, rights or settings takes NewOn a server of its
-// own. NewArchive adds a ClickHouse. It sets up and waits; what a test is
-// about is done by the code under test.
+// A test whose subject is Redis's death, rights or settings takes NewOn a server of its
+// own. NewArchive adds a ClickHouse.
 package testenv
 
 import (
@@ -114,8 +112,7 @@ func (e *Env) ConfigFor(user string) ledger.Config {
 	return c
 }
 
-// Open opens the ledger once more, as another process would; it is closed with
-// the test.
+// Open opens the ledger once more, as another process would, until the test ends.
 func (e *Env) Open() *ledger.Ledger { return e.OpenAs(stack.OperatorUser) }
 
 // OpenAs is Open with the rights of a program: stack.WorkerUser, for example.
@@ -200,7 +197,7 @@ func (e *Env) Fail(o *delivery.Order, reason delivery.FailureReason, at time.Tim
 	e.Report(delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: reason, At: at})
 }
 
-// Report hands in an update of the environment's fleet, heard at its own time.
+// Report hands in an update of the environment's fleet, received at its own time.
 func (e *Env) Report(u delivery.Update) {
 	e.T.Helper()
 	u.Fleet = e.Fleet.ID

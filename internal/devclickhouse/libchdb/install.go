@@ -77,14 +77,12 @@ func requireFile(path string) error {
 	return err
 }
 
-// Install makes sure that the library is there and returns its path. When CHDB_LIBRARY
-// names one, or it is in the cache folder already, nothing is done. Otherwise it is
-// fetched with npm (180 MB, 570 MB unpacked), which checks its integrity; out is told
-// what happens.
+// Install returns the path of the library, which is fetched with npm (180 MB, 570 MB
+// unpacked) unless CHDB_LIBRARY names one or it is in the cache folder already. npm checks
+// its integrity; out shows the progress.
 //
 // Any number of processes may call it at once: one fetches, the others wait. The library
-// appears in one step, so that a download cut short by ctx, a crash or the network
-// leaves nothing that looks installed.
+// appears in one step: a download cut short leaves nothing that looks installed.
 func Install(ctx context.Context, out io.Writer) (string, error) {
 	path, err := Find()
 	if !errors.Is(err, errNotInstalled) {
@@ -109,8 +107,8 @@ type installer struct {
 }
 
 // newInstaller installs into $XDG_CACHE_HOME/vendorapi or ~/.cache/vendorapi, which all
-// clones share. The folder's name carries the version and the platform: homes are shared
-// between machines, and clones of different ages want different releases.
+// clones share. The folder's name carries the version and the platform, since homes are
+// shared between machines.
 func newInstaller(out io.Writer) (*installer, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

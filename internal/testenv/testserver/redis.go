@@ -18,8 +18,8 @@ import (
 const databases = 1 << 14
 
 // In database 0: the last database that was given to a test for the first time, and
-// those that tests have left, the oldest first. A left one is given again only when
-// all have been used, so that what a test leaves running disturbs nobody soon.
+// those that tests have left, the oldest first, which are given again when all have been
+// used: what a test leaves running disturbs nobody soon.
 const (
 	counterKey = "testserver:databases"
 	leftKey    = "testserver:left"
