@@ -51,8 +51,8 @@ func (s *overloaded) tenfoldLoad(ctx context.Context) error {
 	t := s.order(ctx, slices.Concat(s.wide, s.ordinary),
 		load{connections: f.connections, rate: f.times * sustainable, duration: f.load})
 	lasted := time.Since(began)
-	// Back to normal is the first second in which the steady client gets every order
-	// accepted, 99 % of them nearly as soon as before.
+	// Back to normal is the first second in which the steady client gets every order accepted, 99 % of them nearly
+	// as soon as before.
 	var after []placed
 	back := time.Duration(-1)
 	for end := began.Add(f.load); back < 0 && time.Since(end) <= f.recovery && ctx.Err() == nil; {
@@ -102,8 +102,8 @@ func (s *overloaded) checkLoad(t *tally, sustainable float64, lasted time.Durati
 	s.checkP99(t.busy, s.form.quick, "503 took")
 }
 
-// checkMemory bounds what the programs hold: the gateway what its connections need,
-// Redis what the orders need, the worker nothing that grows with the load.
+// checkMemory bounds what the programs hold: the gateway what its connections need, Redis what the orders need,
+// the worker nothing that grows with the load.
 func (s *overloaded) checkMemory(used map[string]used, orders int) {
 	const MiB, spare, perConnection, perOrder = 1 << 20, 96 << 20, 64 << 10, 4 << 10
 	for _, bound := range []struct {
@@ -122,8 +122,8 @@ func (s *overloaded) checkMemory(used map[string]used, orders int) {
 	}
 }
 
-// checkOrdinary: no vendor at its ordinary limits got more than they allow, as far
-// as counts over the whole run show: 120 in any 10 s and 600 in any 60 s.
+// checkOrdinary: no vendor at its ordinary limits got more than they allow, as far as counts over the whole run
+// show: 120 in any 10 s and 600 in any 60 s.
 func (s *overloaded) checkOrdinary(t *tally, lasted time.Duration) {
 	accepted := make([]int, len(s.ordinary))
 	for _, o := range t.orders {
@@ -273,8 +273,7 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 	return nil
 }
 
-// The clock's burst limit: shorter than the ordinary one, so that a slow machine
-// reaches it, too.
+// The clock's burst limit: shorter than the ordinary one, so that a slow machine reaches it, too.
 const (
 	burst       = 12
 	burstWindow = 10 * time.Second
@@ -290,8 +289,7 @@ type clockTest struct {
 	orders        []placed    // of the busy vendor, each with five webhooks
 }
 
-// jumpingClock is the case clock. Only Redis's clock is wrong, as when the time of
-// Redis's machine is lost.
+// jumpingClock is the case clock. Only Redis's clock is wrong, as when the time of Redis's machine is lost.
 func (s *overloaded) jumpingClock(ctx context.Context) error {
 	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0], inbox: validate.NewInbox()}
 	s.ends = append(s.ends, c.inbox.Close)
@@ -331,8 +329,8 @@ func (s *overloaded) jumpingClock(ctx context.Context) error {
 	return c.back(ctx)
 }
 
-// play orders, reads, repeats, and orders up to the limit, which must grant some and
-// then ask for a wait within its window.
+// play orders, reads, repeats, and orders up to the limit, which must grant some and then ask for a wait within
+// its window.
 func (c *clockTest) play(ctx context.Context, when string, least int, most time.Duration) error {
 	const n = 20
 	t := c.order(ctx, []*loadVendor{c.busy}, load{connections: 4, duration: time.Minute, most: n})
@@ -369,7 +367,7 @@ func (c *clockTest) back(ctx context.Context) error {
 	}
 	c.check(took >= 0 && took <= burstWindow+slack, "limits after the jump back: granted again",
 		"within the window of "+burstWindow.String(), "%s", took.Round(time.Millisecond))
-	// Each jump can open a window that the clock says is over.
+	// Each jump can open a window that is over by the clock.
 	most := mostWithin(c.granted, burstWindow)
 	c.check(most <= 3*burst, "most granted within 10 s over both jumps",
 		fmt.Sprintf("at most %d, once the limit for each jump more", 3*burst), "%d", most)
@@ -385,8 +383,7 @@ func (c *clockTest) back(ctx context.Context) error {
 	return nil
 }
 
-// tryOrder orders for the limited vendor. It returns the status and, of a refusal,
-// how long to wait.
+// tryOrder orders for the limited vendor. It returns the status and, of a refusal, how long to wait.
 func (c *clockTest) tryOrder(ctx context.Context) (status int, wait time.Duration, err error) {
 	a, err := c.limited.Do(ctx, http.MethodPost, "/orders", c.limited.Order(nil))
 	if err != nil {
@@ -398,8 +395,8 @@ func (c *clockTest) tryOrder(ctx context.Context) (status int, wait time.Duratio
 	return a.Status, a.RetryAfter(), nil
 }
 
-// exhaust orders for the limited vendor until it is refused. It returns how many
-// were granted and how long to wait.
+// exhaust orders for the limited vendor until it is refused. It returns how many were granted and how long to
+// wait.
 func (c *clockTest) exhaust(ctx context.Context) (granted int, wait time.Duration, err error) {
 	for range 10 * burst {
 		status, wait, err := c.tryOrder(ctx)
@@ -427,8 +424,7 @@ func mostWithin(times []time.Time, span time.Duration) (most int) {
 	return most
 }
 
-// checkPoll reads the first order, which may have been read just before, until that
-// is allowed.
+// checkPoll reads the first order, which may have been read just before, until that is allowed.
 func (c *clockTest) checkPoll(ctx context.Context, when string) error {
 	status := 0
 	took, err := await(ctx, delivery.PollInterval+slack, func() (bool, error) {

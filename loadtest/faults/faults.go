@@ -71,11 +71,10 @@ var actions = map[string]func(*injection, context.Context) error{
 
 const (
 	faultLength = 5 * time.Second // about how long a fault goes on in a round
-	// startTimeout is how long a fault waits for a process that it starts again
-	// before it goes on.
+	// startTimeout is how long a fault waits for a process that it starts again before it goes on.
 	startTimeout = 10 * time.Second
-	// trapTimeout is how long a trap waits for its request. Clients send all the
-	// time, and what they cause follows at once.
+	// trapTimeout is how long a trap waits for its request. Clients send all the time, and what they cause follows
+	// at once.
 	trapTimeout = 8 * time.Second
 )
 
@@ -122,21 +121,17 @@ func (in *injection) wait(ctx context.Context, least, most time.Duration) {
 
 func draw[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
 
-// retry repeats what fails, as long as another fault has taken away what it needs.
-func retry(ctx context.Context, timeout time.Duration, do func() error) error {
-	for over := time.Now().Add(timeout); ; {
-		err := do()
-		if err == nil || time.Now().After(over) {
-			return err
-		}
-		if stopped := sleep(ctx, 100*time.Millisecond); stopped != nil {
-			return errors.Join(err, stopped)
-		}
-	}
+// retry repeats what fails, as long as another fault prevents it.
+func retry(ctx context.Context, timeout time.Duration, do func() error) (err error) {
+	_, _ = await(ctx, timeout, func() (bool, error) {
+		err = do()
+		return err == nil, nil
+	})
+	return errors.Join(err, context.Cause(ctx))
 }
 
-// crash kills the process, at one of its requests if there are any, leaves it dead
-// for a drawn time and starts it again.
+// crash kills the process, at one of its requests if there are any, leaves it dead for a drawn time and starts it
+// again.
 func (in *injection) crash(ctx context.Context) error {
 	if len(in.At) == 0 {
 		in.times.Add(1)
@@ -160,8 +155,8 @@ func (in *injection) killAndRestart(ctx context.Context, do func() error) error 
 	return in.restart(ctx, p, startTimeout)
 }
 
-// trap waits for a request. Unless the moment is Late, Release must follow. Another
-// fault may need the same proxy meanwhile; then the trap is set again.
+// trap waits for a request. Unless the moment is Late, Release must follow. Another fault may need the same proxy
+// meanwhile; then the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
 	call := draw(in.random, w.Calls)
 	ctx, cancel := context.WithTimeout(ctx, trapTimeout)
@@ -181,8 +176,8 @@ func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (
 	}
 }
 
-// lose loses the reply to a request and, half of the time, the one to the next, which
-// may be the sender's own second try.
+// lose loses the reply to a request and, half of the time, the one to the next, which may be the sender's own
+// second try.
 func (in *injection) lose(ctx context.Context) error {
 	w := draw(in.random, in.At)
 	for range 1 + in.random.IntN(2) {
@@ -197,8 +192,8 @@ func (in *injection) lose(ctx context.Context) error {
 	return nil
 }
 
-// late delays requests until what they were decided on has changed, their leases are
-// another worker's and their clients were answered that they should try again.
+// late delays requests until what they were decided on has changed, their leases are another worker's and their
+// clients were answered that they should try again.
 func (in *injection) late(ctx context.Context) error {
 	began := time.Now()
 	for _, w := range in.At {
@@ -210,8 +205,7 @@ func (in *injection) late(ctx context.Context) error {
 	return sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
 }
 
-// whileSending does something while receivers hold webhooks that they have not
-// answered.
+// whileSending does something while receivers hold webhooks that they have not answered.
 func (in *injection) whileSending(ctx context.Context, do func(*injection, context.Context) error) error {
 	arrived := make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(arrived) })
@@ -257,8 +251,7 @@ func (in *injection) delay(ctx context.Context) error {
 	return sleep(ctx, faultLength)
 }
 
-// partition separates programs from servers: connections are refused, or nothing
-// comes back at all.
+// partition separates programs from servers: connections are refused, or nothing comes back at all.
 func (in *injection) partition(ctx context.Context) error {
 	p := in.proxies[draw(in.random, in.Proxies)]
 	if in.random.IntN(2) == 0 {
@@ -271,8 +264,8 @@ func (in *injection) partition(ctx context.Context) error {
 	return p.Heal()
 }
 
-// slowFsync makes the disk slow, and then so slow that the kill falls into an
-// fsync: what had been answered must be there nevertheless.
+// slowFsync makes the disk slow, and then so slow that the kill falls into an fsync: what had been answered must
+// be there nevertheless.
 func (in *injection) slowFsync(ctx context.Context) error {
 	for _, delay := range []time.Duration{in.between(50*time.Millisecond, 300*time.Millisecond), 3 * time.Second} {
 		if err := in.disk.DelaySync(delay); err != nil {
@@ -284,16 +277,14 @@ func (in *injection) slowFsync(ctx context.Context) error {
 	return in.killAndRestart(ctx, func() error { return in.disk.DelaySync(0) })
 }
 
-// tearAOF adds what a write that never ended leaves behind. Nothing that was
-// acknowledged is touched.
+// tearAOF adds what a write that never ended leaves behind. Nothing that was acknowledged is touched.
 func (in *injection) tearAOF(ctx context.Context) error {
 	in.times.Add(1)
 	return in.killAndRestart(ctx, func() error { return failpoint.TearTail(in.redis.Dir, in.random.IntN(1000)) })
 }
 
-// cutAOF removes bytes that Redis had written. With appendfsync always an answer
-// means that they are on the disk, so first every answer is held back; of
-// what is written from then on a part is cut, as a power failure does.
+// cutAOF removes bytes that Redis had written. With appendfsync always an answer means that they are on the disk,
+// so first every answer is held back; of what is written from then on a part is cut, as a power failure does.
 func (in *injection) cutAOF(ctx context.Context) error {
 	proxies := []*failpoint.Proxy{in.proxies["gateway-redis"], in.proxies["worker-redis"], in.proxies["reporting-redis"]}
 	for _, p := range proxies {
@@ -337,8 +328,8 @@ func (in *injection) flushScripts(ctx context.Context) error {
 	return err
 }
 
-// destroyGroups destroys about a third of all groups. The trim must refuse to drop
-// what a missing group has not read.
+// destroyGroups destroys about a third of all groups. The trim must refuse to drop what a missing group has not
+// read.
 func (in *injection) destroyGroups(ctx context.Context) error {
 	for cursor := "0"; ; {
 		reply, err := in.command(ctx, "SCAN", cursor, "TYPE", "stream", "COUNT", "10000")
@@ -376,8 +367,7 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	return err
 }
 
-// disturbReceivers leaves the first vendor's receiver healthy: it must not notice the
-// others.
+// disturbReceivers leaves the first vendor's receiver healthy: it must not notice the others.
 func (in *injection) disturbReceivers(ctx context.Context) error {
 	for i, v := range in.vendors[1:] {
 		v.disturbed.Store(true)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"vendorapi/internal/ledger"
 	"vendorapi/loadtest/harness"
 )
 
@@ -35,8 +36,8 @@ func post(dst []byte, path, headers, body string) []byte {
 		"Content-Length: %d\r\n\r\n%s", path, headers, len(body), body)
 }
 
-// beside lets the vendors order while do runs. It returns what they saw and how many
-// cores each program used; the clients are the vendors' and the flood's.
+// beside lets the vendors order while do runs. It returns what they saw and how many cores each program used; the
+// clients are the vendors' and the flood's.
 func (s *overloaded) beside(ctx context.Context, do func()) (t *tally, cores string) {
 	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
 	var all sync.WaitGroup
@@ -50,29 +51,35 @@ func (s *overloaded) beside(ctx context.Context, do func()) (t *tally, cores str
 	return t, strings.TrimSpace(cores)
 }
 
-// checkCommands checks that a refused flood costs Redis next to nothing: commands in
-// a phase without it and in one with it.
+// checkCommands checks that a refused flood costs Redis next to nothing: commands in a phase without it and in one
+// with it.
 func (s *overloaded) checkCommands(ctx context.Context, what, want string, f flood, refusal int) error {
-	var refused int64
-	var commands [2]int64
-	for i, do := range []func(){
-		func() { time.Sleep(s.form.phase) },
-		func() { refused = int64(f.send(ctx, s.form.phase).statuses[refusal]) },
-	} {
-		before, err := s.server(ctx)
-		if err != nil {
-			return err
-		}
-		do()
-		after, err := s.server(ctx)
-		if err != nil {
-			return err
-		}
-		commands[i] = after.Commands - before.Commands
+	calm, err := s.during(ctx, func() { time.Sleep(s.form.phase) })
+	if err != nil {
+		return err
 	}
-	s.check(refused > 0 && commands[1]-commands[0] < refused/10, what, want,
-		"%d for %d refusals, %d in the same time without", commands[1], refused, commands[0])
+	var refused int64
+	flooded, err := s.during(ctx, func() { refused = int64(f.send(ctx, s.form.phase).statuses[refusal]) })
+	if err != nil {
+		return err
+	}
+	s.check(refused > 0 && flooded.Commands-calm.Commands < refused/10, what, want,
+		"%d for %d refusals, %d in the same time without", flooded.Commands, refused, calm.Commands)
 	return nil
+}
+
+// during is by how much Redis's figures grow while something is done.
+func (s *overloaded) during(ctx context.Context, do func()) (ledger.Server, error) {
+	before, err := s.ledger.Monitor.Servers(ctx)
+	if err != nil {
+		return ledger.Server{}, err
+	}
+	do()
+	after, err := s.ledger.Monitor.Servers(ctx)
+	if err != nil {
+		return ledger.Server{}, err
+	}
+	return ledger.Server{Commands: after[0].Commands - before[0].Commands, MemoryUsed: after[0].MemoryUsed - before[0].MemoryUsed}, nil
 }
 
 // floodFleet is the case fleet: a fleet's credential in wrong hands.
@@ -92,25 +99,21 @@ func (s *overloaded) floodFleet(ctx context.Context) error {
 		path := "/api/fleet/v1/jobs/" + orders[n%len(orders)] + "/status"
 		return post(dst, path, "Authorization: Bearer "+s.apis.Fleet.Bearer+"\r\n", `{"status":"`+status+`"}`)
 	}
-	// growth is by how much Redis has grown a minute after the vendors ordered.
-	growth := func(do func()) (t *tally, cores string, bytes int64, err error) {
-		before, err := s.server(ctx)
-		if err != nil {
-			return nil, "", 0, err
-		}
-		t, cores = s.beside(ctx, do)
-		if err := sleep(ctx, 62*time.Second); err != nil { // the worker trims every minute
-			return nil, "", 0, err
-		}
-		after, err := s.server(ctx)
-		return t, cores, after.MemoryUsed - before.MemoryUsed, err
-	}
-	calm, calmCores, calmGrowth, err := growth(func() {})
+	minute := func() { _ = sleep(ctx, 62*time.Second) } // the worker trims every minute
+	var calm, flooded *tally
+	var calmCores, cores string
+	calmGrowth, err := s.during(ctx, func() {
+		calm, calmCores = s.beside(ctx, func() {})
+		minute()
+	})
 	if err != nil {
 		return err
 	}
-	flooded, cores, grown, err := growth(func() {
-		s.figure("answers to the fleet", "%s", f.send(ctx, s.form.load).answers())
+	grown, err := s.during(ctx, func() {
+		flooded, cores = s.beside(ctx, func() {
+			s.figure("answers to the fleet", "%s", f.send(ctx, s.form.load).answers())
+		})
+		minute()
 	})
 	if err != nil {
 		return err
@@ -121,8 +124,8 @@ func (s *overloaded) floodFleet(ctx context.Context) error {
 	s.figure("vendors' orders without the flood, p99", "%s", milliseconds(p99(calm.accepted)))
 	s.checkServed(flooded, "vendors' orders accepted beside the flood")
 	s.checkP99(flooded.accepted, s.form.beside, "vendors' orders beside the flood")
-	each := float64(calmGrowth) / float64(max(len(calm.orders), 1))
-	left := float64(grown) - each*float64(len(flooded.orders))
+	each := float64(calmGrowth.MemoryUsed) / float64(max(len(calm.orders), 1))
+	left := float64(grown.MemoryUsed) - each*float64(len(flooded.orders))
 	s.check(left <= most, "Redis's memory a minute later, without what the vendors' orders take",
 		"at most 8 MiB more than before", "%.1f MiB", left/(1<<20))
 
@@ -160,8 +163,8 @@ func (s *overloaded) openAndEnded(ctx context.Context) (ids []string, err error)
 	return ids, err
 }
 
-// floodLogins is the case logins: a stranger who guesses credentials, in turns of a
-// client that exists, of clients that do not, and of what is no client.
+// floodLogins is the case logins: a stranger who guesses credentials, in turns of a client that exists, of clients
+// that do not, and of what is no client.
 func (s *overloaded) floodLogins(ctx context.Context) error {
 	owner := s.wide[0]
 	f := flood{addr: s.addr, connections: 600, request: func(dst []byte, n int) []byte {

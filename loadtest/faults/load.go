@@ -18,14 +18,13 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// load is a series of requests to one gateway. Unlike those of the harness it goes
-// on when connections break and answers are refusals.
+// load is a series of requests to one gateway. Unlike those of the harness it goes on when connections break and
+// answers are refusals.
 type load struct {
 	addr        string // host:port
 	connections int    // requests in flight at most
-	// rate is arrivals a second, to a schedule that no answer delays: one that finds
-	// every connection busy is not sent. 0: every connection sends again as soon as
-	// it is answered.
+	// rate is arrivals a second, to a schedule that no answer delays: one that finds every connection busy is not
+	// sent. 0: every connection sends again as soon as it is answered.
 	rate     float64
 	duration time.Duration
 	most     int // requests at most; 0: as many as the duration gives
@@ -65,8 +64,8 @@ type arrival struct {
 // answerTimeout bounds how long a client waits for what is in flight at the end.
 const answerTimeout = 15 * time.Second
 
-// send sends the load and waits for the last answer. A connection that breaks is
-// opened again; the request in flight on it is lost.
+// send sends the load and waits for the last answer. A connection that breaks is opened again; the request in
+// flight on it is lost.
 func (l *load) send(ctx context.Context) *tally {
 	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
 	t := &tally{accepted: histogram(), limited: histogram(), busy: histogram(), statuses: make(map[int]int)}
@@ -175,8 +174,7 @@ func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.
 	}
 }
 
-// served reports whether a share of what was sent was answered so, and nothing
-// wrongly.
+// served reports whether a share of what was sent was answered so, and nothing wrongly.
 func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 	n := answers.TotalCount()
 	return t.wrong == 0 && n > 0 && float64(n) >= share*float64(t.sent)
@@ -206,8 +204,7 @@ func p99(h *hdrhistogram.Histogram) time.Duration {
 	return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 }
 
-// hasWait reports whether a refusal has the code and the same number of seconds to
-// wait in header and body.
+// hasWait reports whether a refusal has the code and the same number of seconds to wait in header and body.
 func hasWait(a harness.Answer, code delivery.Code) bool {
 	var body struct {
 		Data struct {
@@ -245,39 +242,38 @@ func newLoadVendor(opened *stack.Vendor) (*loadVendor, error) {
 	return &loadVendor{opened, order}, err
 }
 
-// order sends new orders of some vendors, who take turns.
-func (s *overloaded) order(ctx context.Context, vendors []*loadVendor, l load) *tally {
-	const span = 100_000_000 // more than any load sends
-	first := int(s.orders.Add(span)) - span
+// post sends orders, new ones or again.
+func (s *overloaded) post(ctx context.Context, l load, order func(n int) placed) *tally {
 	l.addr, l.accepts = s.addr, created
 	l.request = func(dst []byte, n int) ([]byte, placed) {
-		o := placed{vendor: vendors[n%len(vendors)], number: first + n}
+		o := order(n)
 		return fmt.Appendf(dst, o.vendor.order, o.number), o
 	}
 	return l.send(ctx)
 }
 
+// order sends new orders of some vendors, who take turns.
+func (s *overloaded) order(ctx context.Context, vendors []*loadVendor, l load) *tally {
+	const span = 100_000_000 // more than any load sends
+	first := int(s.orders.Add(span)) - span
+	return s.post(ctx, l, func(n int) placed { return placed{vendor: vendors[n%len(vendors)], number: first + n} })
+}
+
 // readers is how many connections read back and send again.
 const readers = 32
 
-// resend sends orders again, byte for byte, as clients do until they are answered:
-// up to five times what is answered 503 or not at all. It returns those that exist
-// and what went wrong.
+// resend sends orders again, byte for byte, as clients do until they are answered: up to five times what is
+// answered 503 or not at all. It returns those that exist and what went wrong.
 func (s *overloaded) resend(ctx context.Context, past []placed) (orders []placed, problems string) {
 	for try := 0; try < 5 && len(past) > 0 && ctx.Err() == nil; try++ {
-		l := load{addr: s.addr, connections: readers, duration: time.Minute, most: len(past), accepts: created}
-		l.request = func(dst []byte, n int) ([]byte, placed) {
-			o := placed{vendor: past[n].vendor, number: past[n].number}
-			return fmt.Appendf(dst, o.vendor.order, o.number), o
-		}
-		t := l.send(ctx)
+		t := s.post(ctx, load{connections: readers, duration: time.Minute, most: len(past)},
+			func(n int) placed { return placed{vendor: past[n].vendor, number: past[n].number} })
 		orders, past, problems = append(orders, t.orders...), t.again, problems+t.problems()
 	}
 	return orders, problems
 }
 
-// checkResent sends what was refused or not answered again: every one must become
-// an order.
+// checkResent sends what was refused or not answered again: every one must become an order.
 func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []placed {
 	orders, problems := s.resend(ctx, t.again)
 	s.check(len(orders) == len(t.again), what+", sent again and accepted", "all",
@@ -298,8 +294,8 @@ func (s *overloaded) read(ctx context.Context, orders []placed, l load) *tally {
 	return l.send(ctx)
 }
 
-// checkKept reads every accepted order back and sends some of them again: the
-// service must know each by its id and by its key.
+// checkKept reads every accepted order back and sends some of them again: the service must know each by its id and
+// by its key.
 func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
 	orders := slices.Concat(lists...)
 	found, problems, left := 0, "", orders

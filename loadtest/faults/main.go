@@ -164,8 +164,7 @@ func (o *options) dataFolder() (dir string, err error) {
 	return dir, err
 }
 
-// choose returns the rows of a table that a list of names with commas chooses; empty:
-// all.
+// choose returns the rows of a table that a list of names with commas chooses; empty: all.
 func choose[T any](names string, table []T, name func(T) string) ([]T, error) {
 	if names == "" {
 		return table, nil

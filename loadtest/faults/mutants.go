@@ -43,16 +43,15 @@ func loadMutants(names string) (mutants []mutant, err error) {
 	return choose(names, mutants, func(m mutant) string { return m.Name })
 }
 
-// mutantLength is enough for a round or two with every fault of a mutant;
-// mutantTimeout is what a run may take beyond it.
+// mutantLength is enough for a round or two with every fault of a mutant; mutantTimeout is what a run may take
+// beyond it.
 const (
 	mutantLength  = 45 * time.Second
 	mutantTimeout = 4 * time.Minute
 )
 
-// runMutants is `faults mutants`: it builds the programs with one defect at a time and
-// runs the suite on them, which must find an invariant that the defect breaks. Without
-// a defect they must pass under the same faults.
+// runMutants is `faults mutants`: it builds the programs with one defect at a time and runs the suite on them,
+// which must find an invariant that the defect breaks. Without a defect they must pass under the same faults.
 func runMutants(ctx context.Context, o options, out io.Writer) error {
 	chosen, err := loadMutants(o.only)
 	if err != nil {
@@ -107,8 +106,8 @@ type outcome struct {
 	err   error // the suite itself failed
 }
 
-// result is what that means and whether it is as it should be: a mutant is caught,
-// and nothing is found in a module without a defect.
+// result is what that means and whether it is as it should be: a mutant is caught, and nothing is found in a
+// module without a defect.
 func (o *outcome) result() (text string, ok bool) {
 	switch caught := func(i validate.Invariant) bool { return slices.Contains(o.Caught, i) }; {
 	case o.err != nil:
@@ -123,8 +122,7 @@ func (o *outcome) result() (text string, ok bool) {
 	return "MISSED", false
 }
 
-// play plays one mutant and prints a line. An error ends the run: an edit does not
-// fit, or ctx has ended.
+// play plays one mutant and prints a line. An error ends the run: an edit does not fit, or ctx has ended.
 func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer) (r outcome, err error) {
 	r.mutant = *m
 	overlay, files, err := m.overlay(dir)
@@ -164,8 +162,8 @@ func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer)
 	return r, nil
 }
 
-// overlay writes the files that the edits change to dir, and the file for go build
-// -overlay that puts them in the place of the module's.
+// overlay writes the files that the edits change to dir, and the file for go build -overlay that puts them in the
+// place of the module's.
 func (m *mutant) overlay(dir string) (overlay string, files []string, err error) {
 	module, err := stack.ModuleDir()
 	if err != nil {
@@ -188,9 +186,8 @@ func (m *mutant) overlay(dir string) (overlay string, files []string, err error)
 	return overlay, slices.Sorted(maps.Keys(changed)), err
 }
 
-// apply makes the edits: the text of every file that they change, by its path in
-// the module. An edit that does not fit exactly once is an error. White space in it
-// matches any other.
+// apply makes the edits: the text of every file that they change, by its path in the module. An edit that does not
+// fit exactly once is an error. White space in it matches any other.
 func (m *mutant) apply(module string) (map[string][]byte, error) {
 	changed := make(map[string][]byte)
 	for _, e := range m.Edits {

@@ -14,14 +14,13 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
 )
 
-// overloadCase is a case of `faults overload`: more load than the programs can take,
-// or something that they need taken away, on a system of its own.
+// overloadCase is a case of `faults overload`: more load than the programs can take, or something that they need
+// taken away, on a system of its own.
 type overloadCase struct {
 	name, about string
 	run         func(*overloaded, context.Context) error
@@ -64,8 +63,8 @@ type form struct {
 	recovery       time.Duration // back to normal within
 	normal         time.Duration // a p99 that is normal whatever it was before
 	timeout        time.Duration // for what has no figure of its own
-	// share of the requests that must be answered as they should; the others may be
-	// answered 503 or not at all. A wrong answer is never allowed.
+	// share of the requests that must be answered as they should; the others may be answered 503 or not at all. A
+	// wrong answer is never allowed.
 	share    float64
 	beside   time.Duration // 99 % of the vendors' orders beside a fleet's flood take less
 	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: the default
@@ -187,8 +186,8 @@ func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// overloaded is the system of the case in progress, with vendors whose stores are
-// active. All may read as much as they like.
+// overloaded is the system of the case in progress, with vendors whose stores are active. All may read as much as
+// they like.
 type overloaded struct {
 	*overloadRun
 	system
@@ -268,8 +267,7 @@ func (s *overloaded) isReady(ctx context.Context) bool {
 	return s.Gateway.AwaitReady(ctx) == nil && s.Worker.AwaitReady(ctx) == nil
 }
 
-// checkSettled waits until the worker's roles have nothing left to read or to
-// settle.
+// checkSettled waits until the worker's roles have nothing left to read or to settle.
 func (s *overloaded) checkSettled(ctx context.Context, what string) {
 	began, took := time.Now(), time.Duration(-1)
 	limited, cancel := context.WithTimeout(ctx, s.form.timeout)
@@ -280,8 +278,7 @@ func (s *overloaded) checkSettled(ctx context.Context, what string) {
 	s.checkTook(took, s.form.timeout, what)
 }
 
-// await polls until a condition holds and returns how long it took; -1: longer than
-// the limit.
+// await polls until a condition holds and returns how long it took; -1: longer than the limit.
 func await(ctx context.Context, limit time.Duration, holds func() (bool, error)) (time.Duration, error) {
 	for began := time.Now(); time.Since(began) < limit && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		if ok, err := holds(); ok || err != nil {
@@ -289,13 +286,4 @@ func await(ctx context.Context, limit time.Duration, holds func() (bool, error))
 		}
 	}
 	return -1, nil
-}
-
-// server is what Redis reports about itself.
-func (s *overloaded) server(ctx context.Context) (ledger.Server, error) {
-	servers, err := s.ledger.Monitor.Servers(ctx)
-	if err != nil {
-		return ledger.Server{}, err
-	}
-	return servers[0], nil
 }

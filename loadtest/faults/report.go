@@ -38,8 +38,8 @@ type faultLine struct {
 	Fault  string `json:"fault"`
 	Rounds int    `json:"rounds"`
 	Times  int64  `json:"times"`
-	// Outage is the longest time without a success for any client, Saw the answers
-	// by kind, in rounds with this fault alone.
+	// Outage is the longest time without a success for any client, Saw the answers by kind, in rounds with this
+	// fault alone.
 	Outage time.Duration  `json:"outage"`
 	Saw    map[string]int `json:"saw"`
 }
@@ -157,8 +157,8 @@ type record struct {
 	Facts      *validate.Facts      `json:"facts"`
 }
 
-// explain keeps what is needed to find the cause of violations, and prints the
-// timelines of some of their subjects.
+// explain keeps what is needed to find the cause of violations, and prints the timelines of some of their
+// subjects.
 func (s *suite) explain(r *round) error {
 	path := filepath.Join(s.dir, roundFile)
 	rec := record{r.log.Operations(), r.facts}
@@ -206,8 +206,8 @@ func validateAgain(path string, out io.Writer) error {
 	return nil
 }
 
-// timeline is everything that is known of one thing that a violation is about (an
-// order or a version of it, an external id, an idempotency key, an event), by time.
+// timeline is everything that is known of one thing that a violation is about (an order or a version of it, an
+// external id, an idempotency key, an event), by time.
 func (rec *record) timeline(id string) string {
 	subject, _, _ := strings.Cut(id, "/")
 	if event, _, err := delivery.ParseEventID(id); err == nil {

@@ -52,8 +52,8 @@ const (
 	roundLength = 14 * time.Second
 	calmBefore  = time.Second // traffic before the faults
 	calmAfter   = 1500 * time.Millisecond
-	// faultTimeout bounds the faults of a round, settleTimeout the wait until the
-	// system is at rest, gatherTimeout how long reading the facts may fail.
+	// faultTimeout bounds the faults of a round, settleTimeout the wait until the system is at rest, gatherTimeout
+	// how long reading the facts may fail.
 	faultTimeout  = 40 * time.Second
 	settleTimeout = 90 * time.Second
 	gatherTimeout = time.Minute
@@ -103,8 +103,8 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	return &s.result, err
 }
 
-// run plays rounds: every chosen fault alone, then pairs of them, until the time is
-// over or a round has violations. The error is about the suite itself.
+// run plays rounds: every chosen fault alone, then pairs of them, until the time is over or a round has
+// violations. The error is about the suite itself.
 func (s *suite) run(ctx context.Context, chosen []fault) error {
 	s.print("faults: seed %d, %s, data in %s", s.options.seed, s.options.duration, s.dir)
 	progress := io.Discard
@@ -129,9 +129,8 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 	return nil
 }
 
-// draw makes up a round. First each fault has one to itself, in the order of the
-// table; then two at a time. When there is no time for all, it is two at a time
-// from the beginning.
+// draw makes up a round. First each fault has one to itself, in the order of the table; then two at a time. When
+// there is no time for all, it is two at a time from the beginning.
 func (s *suite) draw(number int, chosen []fault) *round {
 	r := &round{number: number, seed: s.random.Uint64()}
 	enough := time.Duration(len(chosen))*roundLength <= s.options.duration
@@ -156,12 +155,10 @@ func (r *round) name() string {
 	return strings.Join(names, " + ")
 }
 
-// dice are for one purpose within the round: the same seed gives the same ones,
-// whatever the others have drawn.
+// dice are for one purpose within the round: the same seed gives the same ones, whatever the others have drawn.
 func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, purpose)) }
 
-// play runs the round. An error is about the suite, or a program that cannot be
-// healed; violations are in r.
+// play runs the round. An error is about the suite, or a program that cannot be healed; violations are in r.
 func (s *suite) play(ctx context.Context, r *round) error {
 	if err := s.system.heal(ctx, r.spare); err != nil {
 		return err
@@ -183,8 +180,7 @@ func (s *suite) play(ctx context.Context, r *round) error {
 	return s.validate(ctx, r)
 }
 
-// disturb injects the faults and heals them while clients and a fleet act. It waits
-// for their last operations.
+// disturb injects the faults and heals them while clients and a fleet act. It waits for their last operations.
 func (s *suite) disturb(ctx context.Context, r *round) error {
 	acting, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -236,8 +232,7 @@ func (s *suite) inject(ctx context.Context, r *round) {
 	all.Wait()
 }
 
-// validate waits until the system is at rest and compares it with what the clients
-// saw.
+// validate waits until the system is at rest and compares it with what the clients saw.
 func (s *suite) validate(ctx context.Context, r *round) error {
 	sources := validate.Sources{Ledger: s.system.ledger, ClickHouseURL: s.system.Demo.ClickHouseURL, Calm: r.calm()}
 	for _, v := range r.vendors {
@@ -269,8 +264,8 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	return nil
 }
 
-// calm reports that nothing but receivers was disturbed, the machine included: on
-// one so busy that the gateway's answers take long, webhooks do, too.
+// calm reports that nothing but receivers was disturbed, the machine included: on one so busy that the gateway's
+// answers take long, webhooks do, too.
 func (r *round) calm() bool {
 	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.Name != "none" && f.Name != "receivers" }) {
 		return false

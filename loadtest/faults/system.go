@@ -102,8 +102,8 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	return nil
 }
 
-// startRedis starts a Redis whose disk and clock can be disturbed. Its folder is not
-// redis/, which the data directory keeps for a Redis of its own.
+// startRedis starts a Redis whose disk and clock can be disturbed. Its folder is not redis/, which the data
+// directory keeps for a Redis of its own.
 func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users, extra ...string) (err error) {
 	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
@@ -116,8 +116,7 @@ func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users,
 	return err
 }
 
-// startPrograms starts the programs on the Redis that was started, or on one of
-// their own, and connects to them.
+// startPrograms starts the programs on the Redis that was started, or on one of their own, and connects to them.
 func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error) {
 	if s.redis != nil {
 		o.RedisURL = s.redis.URL
@@ -138,15 +137,14 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 	return err
 }
 
-// courierStep is the time between two moves of an order: it takes about a second,
-// so that clients, couriers and faults meet on it.
+// courierStep is the time between two moves of an order: it takes about a second, so that clients, couriers and
+// faults meet on it.
 const courierStep = 200 * time.Millisecond
 
-// writeSettings writes every program's settings to dir: the shipped ones but for some
-// lines. Each program calls Redis as its own user, through its own proxy. Waits of
-// minutes are shorter than a round. The first failed attempt opens an endpoint's
-// breaker, and what waits is sent when a probe succeeds: the retries after 10 s and
-// 30 s would take longer than a round.
+// writeSettings writes every program's settings to dir: the shipped ones but for some lines. Each program calls
+// Redis as its own user, through its own proxy. Waits of minutes are shorter than a round. The first failed
+// attempt opens an endpoint's breaker, and what waits is sent when a probe succeeds: the retries after 10 s and 30
+// s would take longer than a round.
 func (s *system) writeSettings(dir string) error {
 	root, err := stack.ModuleDir()
 	if err != nil {
@@ -245,8 +243,8 @@ func (s *system) kill(p process) {
 	s.down[p] = true
 }
 
-// restart starts a killed process and waits a little until it is ready. One that
-// is not, because what it needs is unavailable, becomes so later.
+// restart starts a killed process and waits a little until it is ready. One that is not, because what it needs is
+// unavailable, becomes so later.
 func (s *system) restart(ctx context.Context, p process, timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +305,7 @@ func (s *system) heal(ctx context.Context, spare bool) error {
 	return nil
 }
 
-// limitMemory sets maxmemory. "1mb" is in use already, so that every write is
-// refused; "0" is no limit.
+// limitMemory sets maxmemory. "1mb" is in use already, so that every write is refused; "0" is no limit.
 func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
 	if _, err := redis.Command(ctx, "CONFIG", "SET", "maxmemory", limit); err != nil {
 		return fmt.Errorf("CONFIG SET maxmemory: %w", err)

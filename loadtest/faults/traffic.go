@@ -19,8 +19,7 @@ import (
 	"vendorapi/loadtest/faults/validate"
 )
 
-// vendor is one account of a round with its store, its receiver and what its
-// clients have sent.
+// vendor is one account of a round with its store, its receiver and what its clients have sent.
 type vendor struct {
 	*stack.Vendor
 	limits    delivery.Limits
@@ -40,13 +39,11 @@ type creation struct {
 	unknown                bool   // no answer has shown whether there is an order
 }
 
-// newVendors makes n accounts, every second one with low limits, each with an
-// active store and a healthy receiver.
+// newVendors makes n accounts, every second one with low limits, each with an active store and a healthy receiver.
 func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand) (vendors []*vendor, err error) {
 	for i := range n {
 		v := &vendor{limits: delivery.DefaultLimits(), inbox: validate.NewInbox()}
-		// It stays open: a consumer group that is destroyed rounds later has the
-		// vendors' notices sent again.
+		// It stays open: a consumer group that is destroyed rounds later has the vendors' notices sent again.
 		s.ends = append(s.ends, v.inbox.Close)
 		if v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String()); err != nil {
 			return vendors, err
@@ -83,8 +80,8 @@ func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation)
 	return list
 }
 
-// pick is one of the latest creations and its order's id, of those with an order
-// when that is wanted; nil: there is none.
+// pick is one of the latest creations and its order's id, of those with an order when that is wanted; nil: there
+// is none.
 func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order string) {
 	const recent = 12
 	latest := v.latest(recent, func(c *creation) bool { return !withOrder || c.order != "" })
@@ -97,8 +94,8 @@ func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order str
 	return c, c.order
 }
 
-// vendorClient is a vendor's program: it creates, repeats, reads and cancels, one
-// request at a time, and logs what it sees.
+// vendorClient is a vendor's program: it creates, repeats, reads and cancels, one request at a time, and logs what
+// it sees.
 type vendorClient struct {
 	number int
 	prefix string // of its external ids, unique in a run
@@ -109,8 +106,7 @@ type vendorClient struct {
 	next   int
 }
 
-// requestTimeout is how long a client waits for an answer. What comes later is
-// unknown to it.
+// requestTimeout is how long a client waits for an answer. What comes later is unknown to it.
 const requestTimeout = 3 * time.Second
 
 func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
@@ -119,10 +115,9 @@ func newVendorClient(number int, prefix string, v *vendor, base string, log *val
 		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: &http.Client{Timeout: requestTimeout, Transport: transport}}}
 }
 
-// sendOnce keeps its connection, so that requests meet stale ones. When a kept
-// connection breaks, net/http itself sends again what is a GET or has an idempotency
-// key and a body that it can rewind, which the log would not show. So a GET gets a
-// connection of its own, and no body can be rewound.
+// sendOnce keeps its connection, so that requests meet stale ones. When a kept connection breaks, net/http itself
+// sends again what is a GET or has an idempotency key and a body that it can rewind, which the log would not show.
+// So a GET gets a connection of its own, and no body can be rewound.
 type sendOnce struct {
 	*http.Transport
 	fresh *http.Transport
@@ -140,8 +135,8 @@ func (t sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 // newOrders is the share of new orders in what a client does.
 const newOrders = 0.42
 
-// run acts until ctx ends, on the average once every pause. It finishes what it has
-// begun, so that the log of a round is complete.
+// run acts until ctx ends, on the average once every pause. It finishes what it has begun, so that the log of a
+// round is complete.
 func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
 	defer c.api.HTTP.CloseIdleConnections()
 	for sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
@@ -195,8 +190,8 @@ func (c *vendorClient) createNew() {
 	}
 }
 
-// clarify sends creations of unknown outcome again, some of them with another body:
-// whichever of the two an order was made of, every later answer must agree.
+// clarify sends creations of unknown outcome again, some of them with another body: whichever of the two an order
+// was made of, every later answer must agree.
 func (c *vendorClient) clarify() {
 	defer c.api.HTTP.CloseIdleConnections()
 	const most = 25 // what is refused for the limit stays unknown
@@ -259,8 +254,8 @@ func (c *vendorClient) onOrder(kind validate.Kind, method, path, order string) {
 	c.log.Add(*op)
 }
 
-// do sends one request and notes what came back. An answer that is no envelope was
-// cut short, or is not the gateway's: it counts as none.
+// do sends one request and notes what came back. An answer that is no envelope was cut short, or is not the
+// gateway's: it counts as none.
 func (c *vendorClient) do(op *validate.Operation, method, path string, body any, headers ...string) []byte {
 	op.Client, op.Account, op.Start = c.number, c.vendor.AccountID, time.Now()
 	a, err := c.api.Do(context.Background(), method, path, body, headers...) // bounded by the client's timeout
@@ -284,8 +279,8 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 	return a.Raw
 }
 
-// report plays a fleet whose reports are early, late, twice and wrong, beside the
-// sandbox courier: two sources for one order, and moves that must be refused.
+// report plays a fleet whose reports are early, late, twice and wrong, beside the sandbox courier: two sources for
+// one order, and moves that must be refused.
 func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
 	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
 	for sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {

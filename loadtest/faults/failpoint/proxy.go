@@ -1,8 +1,7 @@
-// Package failpoint damages a running system from outside. A Proxy between a
-// program and a server loses, delays and cuts what they send each other, and a Trap
-// on it acts at the moment of one request. CutSince and TearTail damage the
-// append-only file of a Redis that does not run. A Shim falsifies its clock and
-// its disk. The programs need no hooks.
+// Package failpoint damages a running system from outside. A Proxy between a program and a server loses, delays
+// and cuts what they send each other, and a Trap on it acts at the moment of one request. CutSince and TearTail
+// damage the append-only file of a Redis that does not run. A Shim falsifies its clock and its disk. The programs
+// need no hooks.
 package failpoint
 
 import (
@@ -101,8 +100,8 @@ func (p *Proxy) closeAll() {
 	clear(p.conns)
 }
 
-// Refuse closes every connection and refuses new ones until Heal, as a host whose
-// program has ended does. It also ends the proxy.
+// Refuse closes every connection and refuses new ones until Heal, as a host whose program has ended does. It also
+// ends the proxy.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +112,7 @@ func (p *Proxy) Refuse() {
 	p.closeAll()
 }
 
-// Swallow drops every byte in both directions until Heal, as a partition does:
-// neither side sees an error.
+// Swallow drops every byte in both directions until Heal, as a partition does: neither side sees an error.
 func (p *Proxy) Swallow() {
 	p.noRequest.Store(true)
 	p.noAnswers.Store(true)
@@ -123,8 +121,7 @@ func (p *Proxy) Swallow() {
 // Mute drops every answer until Heal; requests still arrive and take effect.
 func (p *Proxy) Mute() { p.noAnswers.Store(true) }
 
-// Delay makes every answer later by the given time, plus or minus jitter, until
-// Heal.
+// Delay makes every answer later by the given time, plus or minus jitter, until Heal.
 func (p *Proxy) Delay(by, jitter time.Duration) { p.delay.Store(&delay{by, jitter}) }
 
 // Heal undoes everything. It closes the connections that may have lost bytes.
@@ -136,15 +133,14 @@ func (p *Proxy) Heal() error {
 	if p.noAnswers.Load() || p.noRequest.Load() {
 		p.closeAll()
 	}
-	// Under the lock: no answer to an old connection passes, no new connection
-	// loses one.
+	// Under the lock: no answer to an old connection passes, no new connection loses one.
 	p.noAnswers.Store(false)
 	p.noRequest.Store(false)
 	return p.listen()
 }
 
-// passRequests copies what the program sends until the connection ends or a byte
-// is held back: what follows would make no sense to the server.
+// passRequests copies what the program sends until the connection ends or a byte is held back: what follows would
+// make no sense to the server.
 func (p *Proxy) passRequests(server, client net.Conn) {
 	buffer := make([]byte, 32<<10)
 	var tail []byte // the end of what has passed: a marker may lie across two reads

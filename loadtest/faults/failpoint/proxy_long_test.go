@@ -270,7 +270,7 @@ func TestProxy_HealsUnderTraffic(t *testing.T) {
 		for range 20 {
 			busy := dial(t, p)
 			for range 50 {
-				_, _ = io.WriteString(busy.conn, "more\n") // nobody reads the answers
+				_, _ = io.WriteString(busy.conn, "more\n") // the answers are not read
 			}
 		}
 		if err := p.Heal(); err != nil {

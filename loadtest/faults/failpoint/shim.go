@@ -27,17 +27,16 @@ const (
 	shimSize  = pathAt + pathMax + 1
 )
 
-// Shim runs dynamically linked programs, such as redis-server, with a wrong clock
-// and on a slow or full disk, without root: a C library that the dynamic linker
-// loads in front of libc, and a control file that both map. It is safe for
-// concurrent use.
+// Shim runs dynamically linked programs, such as redis-server, with a wrong clock and on a slow or full disk,
+// without root: a C library that the dynamic linker loads in front of libc, and a control file that both map. It
+// is safe for concurrent use.
 type Shim struct {
 	library string
 	control *os.File
 }
 
-// NewShim builds the library in dir, an absolute path, with gcc and makes a control file beside it that
-// changes nothing.
+// NewShim builds the library in dir, an absolute path, with gcc and makes a control file beside it that changes
+// nothing.
 func NewShim(ctx context.Context, dir string) (*Shim, error) {
 	s := &Shim{library: filepath.Join(dir, "shim.so")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -60,16 +59,15 @@ func (s *Shim) Env() []string {
 	return []string{"LD_PRELOAD=" + s.library, "SHIM_CONTROL=" + s.control.Name()}
 }
 
-// ShiftClock sets the programs' clocks d before (after, when negative) the
-// machine's. Clocks that only measure go on as they were.
+// ShiftClock sets the programs' clocks d before (after, when negative) the machine's. Clocks that only measure go
+// on as they were.
 func (s *Shim) ShiftClock(d time.Duration) error { return s.set(shiftAt, d.Microseconds()) }
 
 // DelaySync makes every fsync and fdatasync take d longer; 0: no longer.
 func (s *Shim) DelaySync(d time.Duration) error { return s.set(delayAt, d.Microseconds()) }
 
-// LeaveRoom lets the programs write so many bytes more to files whose path
-// contains the part, up to 255 bytes; then the disk is full: the last write is
-// cut short and those after it fail with ENOSPC.
+// LeaveRoom lets the programs write so many bytes more to files whose path contains the part, up to 255 bytes;
+// then the disk is full: the last write is cut short and those after it fail with ENOSPC.
 func (s *Shim) LeaveRoom(bytes int64, part string) error {
 	if len(part) > pathMax {
 		return fmt.Errorf("shim: %q is too long", part)
@@ -94,6 +92,5 @@ func (s *Shim) set(at int64, value int64) error {
 	return nil
 }
 
-// Close gives the control file back; programs under the shim keep what was last
-// set.
+// Close gives the control file back; programs under the shim keep what was last set.
 func (s *Shim) Close() error { return errors.Join(s.control.Close(), os.Remove(s.control.Name())) }

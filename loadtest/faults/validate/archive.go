@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// checkPublished: the stream of events has every version of every order exactly
-// once, and nothing else.
+// checkPublished: the stream of events has every version of every order exactly once, and nothing else.
 func (c *check) checkPublished() {
 	counts := make(map[string]int)
 	for _, at := range c.facts.Published {
@@ -35,8 +34,7 @@ func (c *check) checkPublished() {
 	}
 }
 
-// checkArchive: ClickHouse has every order and every step of it, as Redis has them,
-// and no other.
+// checkArchive: ClickHouse has every order and every step of it, as Redis has them, and no other.
 func (c *check) checkArchive() {
 	orders, steps := c.byOrder(c.facts.Archive.Orders), c.byOrder(c.facts.Archive.Steps)
 	c.eachOrder(func(o *Order) {
@@ -54,8 +52,7 @@ func (c *check) checkArchive() {
 	}
 }
 
-// byOrder groups rows, whose first two columns are order and account. Those of
-// other accounts are left out.
+// byOrder groups rows, whose first two columns are order and account. Those of other accounts are left out.
 func (c *check) byOrder(rows [][]string) map[string][][]string {
 	groups := make(map[string][][]string)
 	for _, row := range rows {
@@ -80,9 +77,8 @@ func (c *check) compare(id string, columns []column, redis, clickHouse [][]strin
 	}
 }
 
-// checkAttempts: what the service recorded of an event's attempts is what its
-// receiver saw: nothing is called delivered that did not arrive, and an event is
-// settled once.
+// checkAttempts: what the service recorded of an event's attempts is what its receiver saw: nothing is called
+// delivered that did not arrive, and an event is settled once.
 func (c *check) checkAttempts() {
 	c.eachOrder(func(o *Order) {
 		held := c.held(o)
@@ -116,8 +112,7 @@ func (c *check) checkAttemptsOf(o *Order, at string, held bool) {
 			}
 			numbers[row.Attempt] = true
 		}
-		// When the worker sent is unknown: it may have been stopped between any two of
-		// its steps.
+		// When the worker sent is unknown: it may have been stopped between any two of its steps.
 		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
 		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
 			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")

@@ -118,7 +118,7 @@ func TestCheck_Orders(t *testing.T) {
 			}
 		}},
 		{"only the first answer was lost", "", func(e *env) { unknown(e.op(Create, "searching", 0)) }},
-		{"an order that nobody asked for", UnknownOrder, func(e *env) { e.unasked("searching") }},
+		{"an order without a request", UnknownOrder, func(e *env) { e.unasked("searching") }},
 		{"an order whose only request was refused", UnknownOrder, func(e *env) {
 			e.unasked("searching")
 			e.saw(Operation{Kind: Create, Account: well, Key: "k", External: "searching", Body: "b", Status: 429, Code: "RATE_LIMITED"})
@@ -127,7 +127,7 @@ func TestCheck_Orders(t *testing.T) {
 			e.unasked("searching")
 			e.saw(Operation{Kind: Create, Account: well, Key: "k", External: "searching", Body: "b", Invalid: true})
 		}},
-		{"an order in ClickHouse that nobody asked for", ClickHouseDiffers, func(e *env) {
+		{"an order in ClickHouse without a request", ClickHouseDiffers, func(e *env) {
 			id := e.find(well, "searching").ID
 			e.unasked("searching")
 			e.forget(id)
@@ -166,7 +166,7 @@ func TestCheck_Orders(t *testing.T) {
 			e.saw(Operation{Kind: Read, Account: well, Order: e.find(well, "failed").ID, Status: 503, Code: "SERVICE_UNAVAILABLE"})
 		}},
 		{"what Redis alone shows", Unreadable, func(e *env) { e.facts.found(Unreadable, "o", "short") }},
-		{"what others do is nobody's business", "", func(e *env) {
+		{"what other accounts do is not checked", "", func(e *env) {
 			e.facts.Orders = append(e.facts.Orders, Order{ID: "o", Account: "somebody", External: "e", Status: "Searching", Version: 1})
 			e.facts.Published = append(e.facts.Published, Subject("o", 1))
 			e.saw(Operation{Kind: Create, Account: "somebody", External: "e", Status: 500})
@@ -193,7 +193,7 @@ func TestCheck_Moves(t *testing.T) {
 		{"time runs back", IllegalMove, func(e *env) {
 			e.find(well, "failed").Changes[1].At = e.find(well, "failed").Created.Add(-time.Second)
 		}},
-		{"it was cancelled and nobody asked for it", IllegalMove, func(e *env) {
+		{"it was cancelled without a request", IllegalMove, func(e *env) {
 			id := e.find(well, "cancelled").ID
 			e.log = without(e.log, func(op Operation) bool { return op.Kind == Cancel && op.Order == id })
 		}},
@@ -208,8 +208,8 @@ func TestCheck_Moves(t *testing.T) {
 		{"its status is not that of its last step", IllegalMove, func(e *env) { e.find(well, "failed").Status = "Assigned" }},
 		{"its version is not that of its last step", VersionGap, func(e *env) { e.find(well, "failed").Version++ }},
 		{"a version is left out", VersionGap, func(e *env) { e.find(well, "failed").Changes[1].Version += 5 }},
-		{"an order that nobody ends", NotEnded, func(e *env) { e.facts.Accounts[0].Couriers = true }},
-		{"a client was told of a cancellation that is gone", StateLost, func(e *env) {
+		{"an order that no courier ends", NotEnded, func(e *env) { e.facts.Accounts[0].Couriers = true }},
+		{"a cancellation that a client was answered is gone", StateLost, func(e *env) {
 			e.op(Cancel, "delivered", 0).Status, e.op(Cancel, "delivered", 0).Code = 200, ""
 		}},
 		{"a client was refused a cancellation that is there", StateLost, func(e *env) {

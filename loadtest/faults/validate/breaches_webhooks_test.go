@@ -59,25 +59,25 @@ func TestCheck_Webhooks(t *testing.T) {
 		}},
 		{"it arrived twice", "", again(4, func(a *Arrival) { a.Began, a.Ended, a.Attempt = a.Began.Add(time.Minute), a.Ended.Add(time.Minute), 2 })},
 		{"it arrived twice with different bodies", EventWrong, again(4, func(a *Arrival) { a.Body = "other" })},
-		{"it tells of another status", EventWrong, func(e *env) { e.arrival("failed", 3).Status = "PickedUp" }},
-		{"it tells of another reason", EventWrong, func(e *env) { e.arrival("failed", 4).Failure = "Other" }},
-		{"it tells of another order", EventWrong, func(e *env) { e.arrival("failed", 3).Order = e.find(well, "delivered").ID }},
-		{"it tells of another external id", EventWrong, func(e *env) { e.arrival("failed", 3).External = "delivered" }},
-		{"it tells of another time", EventWrong, func(e *env) {
+		{"it has another status", EventWrong, func(e *env) { e.arrival("failed", 3).Status = "PickedUp" }},
+		{"it has another reason", EventWrong, func(e *env) { e.arrival("failed", 4).Failure = "Other" }},
+		{"it has another order", EventWrong, func(e *env) { e.arrival("failed", 3).Order = e.find(well, "delivered").ID }},
+		{"it has another external id", EventWrong, func(e *env) { e.arrival("failed", 3).External = "delivered" }},
+		{"it has another time", EventWrong, func(e *env) {
 			a := e.arrival("failed", 3)
 			a.Occurred = a.Occurred.Add(-time.Millisecond)
 		}},
 		{"it went to another account", EventWrong, func(e *env) { e.arrival("failed", 3).Account = sick }},
-		{"it tells of a version that is not there", EventWrong, again(4, func(a *Arrival) {
+		{"it is about a version that is not there", EventWrong, again(4, func(a *Arrival) {
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID = delivery.EventID(id, 1<<32|5)
 		})},
-		{"it tells of another epoch", EventWrong, func(e *env) {
+		{"it has another epoch", EventWrong, func(e *env) {
 			a := e.arrival("failed", 4)
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID = delivery.EventID(id, 2<<32|4)
 		}},
-		{"it tells of the creation", EventWrong, again(2, func(a *Arrival) {
+		{"it is about the creation", EventWrong, again(2, func(a *Arrival) {
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID, a.Status = delivery.EventID(id, 1<<32|1), "Searching"
 		})},
@@ -143,7 +143,7 @@ func TestCheck_DisturbedReceivers(t *testing.T) {
 			e.attempt(well, "failed", 4).State = "undelivered"
 		})},
 		{"what did not arrive is nowhere", EventLost, down(func(*env, string) {})},
-		{"what did not arrive waits where nobody looks", EventLost, down(func(e *env, at string) {
+		{"what did not arrive waits where no worker looks", EventLost, down(func(e *env, at string) {
 			e.facts.Remains = []Remains{{Account: well, Waiting: []string{at}, Counts: 1}}
 		})},
 		{"what did not arrive is not behind one that was attempted", EventLost, down(func(e *env, _ string) {

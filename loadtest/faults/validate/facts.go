@@ -70,8 +70,7 @@ func (o *Order) subject(i int) string { return Subject(o.ID, uint32(i)+2) }
 // Subject names a version of an order; sequence 1 is the creation.
 func Subject(order string, sequence uint32) string { return fmt.Sprintf("%s/%d", order, sequence) }
 
-// Archive is ClickHouse, every table read FINAL. Rows have the columns of
-// orderColumns and stepColumns.
+// Archive is ClickHouse, every table read FINAL. Rows have the columns of orderColumns and stepColumns.
 type Archive struct {
 	Orders   [][]string `json:"orders"`
 	Steps    [][]string `json:"steps"`
@@ -110,8 +109,7 @@ type Arrival struct {
 
 func (a *Arrival) accepted() bool { return a.Answered >= 200 && a.Answered < 300 }
 
-// Remains is what waits for the webhooks of one account. Events are named by
-// Subject.
+// Remains is what waits for the webhooks of one account. Events are named by Subject.
 type Remains struct {
 	Account   string   `json:"account"`
 	Queued    []string `json:"queued,omitempty"`  // never attempted

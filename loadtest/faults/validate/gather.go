@@ -23,10 +23,9 @@ type Sources struct {
 	Calm          bool // see Facts
 }
 
-// Settle returns when the system is at rest three times in a row, since one look may
-// miss an entry between two queues. It waits for a Redis that does not answer. When
-// ctx ends first, the error names what is left. progress is called when that has
-// changed.
+// Settle returns when the system is at rest three times in a row, since one look may miss an entry between two
+// queues. It waits for a Redis that does not answer. When ctx ends first, the error names what is left. progress
+// is called when that has changed.
 func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
 	for atRest := 0; atRest < 3; atRest++ {
@@ -45,8 +44,8 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// left is what has yet to be consumed or settled, and of the accounts, which webhooks
-// wait and which orders have not ended.
+// left is what has yet to be consumed or settled, and of the accounts, which webhooks wait and which orders have
+// not ended.
 func (s *Sources) left(ctx context.Context) string {
 	var f Facts
 	if err := s.readRemains(ctx, &f); err != nil {
@@ -172,9 +171,8 @@ func subjects(events []ledger.WaitingEvent) (names []string) {
 	return names
 }
 
-// column is a column that Redis and ClickHouse must agree on: a name for reports
-// and its expression in ClickHouse, of type String. Times are milliseconds since
-// 1970, amounts are kuruş, and NULL is empty.
+// column is a column that Redis and ClickHouse must agree on: a name for reports and its expression in ClickHouse,
+// of type String. Times are milliseconds since 1970, amounts are kuruş, and NULL is empty.
 type column struct{ name, sql string }
 
 var orderColumns = []column{

@@ -38,7 +38,7 @@ func TestMoment_IsTheInverseOfMillis(t *testing.T) {
 	}
 }
 
-// Facts that were kept are judged again as they were.
+// Facts that were kept are checked again as they were.
 func TestFacts_SurviveJSON(t *testing.T) {
 	t.Parallel()
 	e := day()

@@ -15,9 +15,9 @@ import (
 // brokeOff is the reason of a request whose sender left in the middle.
 const brokeOff = "the body broke off"
 
-// Inbox is an account's receiver of webhooks. It records every request: when it
-// came, how it was answered, and whether the sender was still there. Signature and
-// body are checked by loadtest/receiver. It is safe for concurrent use.
+// Inbox is an account's receiver of webhooks. It records every request: when it came, how it was answered, and
+// whether the sender was still there. Signature and body are checked by loadtest/receiver. It is safe for
+// concurrent use.
 type Inbox struct {
 	*httptest.Server
 	account, secret string
@@ -30,8 +30,7 @@ type Inbox struct {
 	arrivals []Arrival
 }
 
-// NewInbox listens on a free port of loopback, until Close. Requests wait until
-// Serve.
+// NewInbox listens on a free port of loopback, until Close. Requests wait until Serve.
 func NewInbox() *Inbox {
 	b := &Inbox{known: make(chan struct{})}
 	b.Server = httptest.NewServer(b)
@@ -44,8 +43,8 @@ func (b *Inbox) Serve(account, secret string) {
 	close(b.known)
 }
 
-// Behave changes how the next requests are answered, and how long after they came.
-// Status 0: as a healthy receiver does.
+// Behave changes how the next requests are answered, and how long after they came. Status 0: as a healthy receiver
+// does.
 func (b *Inbox) Behave(status int, delay time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,7 +23,7 @@ func newInbox() *Inbox {
 	return b
 }
 
-// send posts a webhook as the worker does, unsigned unless told; the result is the
+// send posts a webhook as the worker does, signed or not; the result is the
 // status of the answer.
 func send(ctx context.Context, t *testing.T, inbox *Inbox, eventID, body string, signed bool) int {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestInbox_RemembersEveryRequest(t *testing.T) {
 		t.Errorf("in trouble: %+v", got[1])
 	}
 	if got[3].Invalid == "" || got[4].Invalid == "" || got[3].Body == first.Body {
-		t.Errorf("not genuine: %+v, %+v", got[3], got[4])
+		t.Errorf("unverified: %+v, %+v", got[3], got[4])
 	}
 }
 

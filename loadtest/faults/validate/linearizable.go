@@ -16,10 +16,9 @@ var (
 	allSearches = 30 * time.Second
 )
 
-// history is a set of operations of one account that share external ids and
-// idempotency keys only among themselves. Orders of different ids have nothing in
-// common but the account's limits, and a refusal by a limit changes nothing, so the
-// operations of an account are linearizable exactly if those of each history are.
+// history is a set of operations of one account that share external ids and idempotency keys only among
+// themselves. Orders of different ids have nothing in common but the account's limits, and a refusal by a limit
+// changes nothing, so the operations of an account are linearizable exactly if those of each history are.
 type history struct {
 	ops       []*Operation
 	about     []int // the number of the external id of each operation
@@ -28,10 +27,9 @@ type history struct {
 	bodies    []string
 }
 
-// checkLinearizable: there is an order of all operations, each between its start
-// and its end, in which every answer is right. The last operation reads what Redis
-// has in the end. What is unknown may take effect at any time after its start, or
-// never.
+// checkLinearizable: there is an order of all operations, each between its start and its end, in which every
+// answer is right. The last operation reads what Redis has in the end. What is unknown may take effect at any time
+// after its start, or never.
 func (c *check) checkLinearizable() {
 	deadline := time.Now().Add(allSearches)
 	for _, h := range c.histories() {
@@ -56,12 +54,10 @@ func (c *check) checkLinearizable() {
 	}
 }
 
-// histories divides the operations. Operations on orders that no creation explains
-// are left to the other checks.
+// histories divides the operations. Operations on orders that no creation explains are left to the other checks.
 func (c *check) histories() []*history {
 	groups := make(map[name]*history) // by external id or key, which share one if a creation has both
-	for i := range c.ops {
-		op := &c.ops[i]
+	for _, op := range c.ops {
 		if op.Kind != Create {
 			continue
 		}
@@ -81,8 +77,7 @@ func (c *check) histories() []*history {
 		}
 	}
 	var histories []*history
-	for i := range c.ops {
-		op := &c.ops[i]
+	for _, op := range c.ops {
 		external := c.externalOf(op)
 		h := groups[name{op.Account, "external " + external}]
 		if h == nil {
@@ -128,36 +123,34 @@ func (c *check) externalOf(op *Operation) string {
 	return ""
 }
 
-// steps are the operations of a history as porcupine takes them, and a last read of
-// each order.
-func (c *check) steps(h *history) []porcupine.Operation {
+// steps are the operations of a history as porcupine takes them, and a last read of each order.
+func (c *check) steps(h *history) (steps []porcupine.Operation) {
 	begin := h.ops[0].Start
+	add := func(s step, start, end time.Duration) {
+		s.shown, _ = delivery.ParseStatus(s.State) // none is 0
+		steps = append(steps, porcupine.Operation{ClientId: len(steps), Input: s, Call: int64(start), Return: int64(end)})
+	}
 	last := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) }).End.Sub(begin)
-	var steps []porcupine.Operation
 	for i, op := range h.ops {
 		if op.Unknown() && op.Kind == Read {
 			continue
 		}
-		q := request{kind: op.Kind, external: h.about[i], key: -1, invalid: op.Invalid, unknown: op.Unknown()}
+		s := step{Operation: op, external: h.about[i], key: -1}
 		if op.Kind == Create {
-			q.key, q.body = slices.Index(h.keys, op.Key), byte(1+number(&h.bodies, op.Body))
+			s.key, s.body = slices.Index(h.keys, op.Key), byte(1+number(&h.bodies, op.Body))
 		}
-		state, _ := delivery.ParseStatus(op.State) // none is 0
-		ended := op.End.Sub(begin)
-		if q.unknown {
-			ended = last + 4 // maybe after the last read: then it never happened
+		end := op.End.Sub(begin)
+		if op.Unknown() {
+			end = last + 4 // maybe after the last read: then it never happened
 		}
-		steps = append(steps, porcupine.Operation{ClientId: i, Input: q, Call: int64(op.Start.Sub(begin)),
-			Output: answer{op.Status, delivery.Code(op.Code), op.Replayed, state}, Return: int64(ended)})
+		add(s, op.Start.Sub(begin), end)
 	}
 	for i, external := range h.externals {
-		seen := answer{status: 404, code: delivery.CodeOrderNotFound}
+		final := &Operation{Kind: Read, Status: 404, Code: string(delivery.CodeOrderNotFound)}
 		if o := c.external[name{h.ops[0].Account, external}]; o != nil {
-			state, _ := delivery.ParseStatus(o.Status)
-			seen = answer{status: 200, state: state}
+			final = &Operation{Kind: Read, Status: 200, State: o.Status}
 		}
-		steps = append(steps, porcupine.Operation{ClientId: len(h.ops) + i, Input: request{kind: Read, external: i, key: -1},
-			Call: int64(last) + 1, Output: seen, Return: int64(last) + 2})
+		add(step{Operation: final, external: i, key: -1}, last+1, last+2)
 	}
 	return steps
 }
@@ -172,32 +165,23 @@ func (c *check) steps(h *history) []porcupine.Operation {
 // A courier moves orders at any time, so whatever can follow a status may be seen
 // next.
 
-// uncancellable marks an order whose pickup was reported: a cancellation was
-// refused, so none can succeed any more.
+// uncancellable marks an order whose pickup was reported: a cancellation was refused, so none can succeed any
+// more.
 const uncancellable = 0x80
 
-// request is an operation as the model takes it.
-type request struct {
-	kind     Kind
-	external int  // number of the external id
-	key      int  // number of the key; -1: none
-	body     byte // number of the body, from 1
-	invalid  bool
-	unknown  bool
+// step is an operation as the model takes it.
+type step struct {
+	*Operation
+	external int             // number of the external id
+	key      int             // number of the key; -1: none
+	body     byte            // number of the body, from 1
+	shown    delivery.Status // the order's status in the answer; 0: none
 }
 
-// answer is what the client saw.
-type answer struct {
-	status   int
-	code     delivery.Code
-	replayed bool
-	state    delivery.Status // 0: none shown
-}
+func (s *step) has(code delivery.Code) bool { return s.Code == string(code) }
 
-func (a *answer) ok() bool { return a.status >= 200 && a.status < 300 }
-
-// beforeAnything are the answers of requests that were refused before the ledger
-// looked at them: no token, no quota, not readable.
+// beforeAnything are the answers of requests that were refused before the ledger looked at them: no token, no
+// quota, not readable.
 var beforeAnything = []int{400, 401, 403, 405, 408, 411, 413, 415, 429, 431}
 
 // newRefused are what a store or a fleet may answer to any new order.
@@ -209,81 +193,78 @@ func (h *history) model() porcupine.Model {
 	return porcupine.Model{
 		Init:  func() any { return string(make([]byte, len(h.externals)+len(h.keys))) },
 		Equal: func(a, b any) bool { return a.(string) == b.(string) },
-		Step: func(state, input, output any) (bool, any) {
-			s, q, a := state.(string), input.(request), output.(answer)
+		Step: func(state, input, _ any) (bool, any) {
+			s, q := state.(string), input.(step)
 			switch {
-			case !q.unknown && slices.Contains(beforeAnything, a.status):
+			case !q.Unknown() && slices.Contains(beforeAnything, q.Status):
 				return true, s
-			case q.kind == Create:
-				return create(s, len(h.externals)+q.key, q, a)
-			case q.kind == Cancel:
-				return cancel(s, q, a)
+			case q.Kind == Create:
+				return q.create(s, len(h.externals)+q.key)
+			case q.Kind == Cancel:
+				return q.cancel(s)
 			}
-			return read(s, q, a)
+			return q.read(s)
 		},
 	}
 }
 
 // create, cancel and read report whether an operation is possible in a state, and
 // the state after it. at is where the key's byte is.
-func create(state string, at int, q request, a answer) (bool, string) {
+func (s *step) create(state string, at int) (bool, string) {
+	unknown := s.Unknown()
 	switch {
-	case q.key >= 0 && state[at] != 0:
-		if state[at] != q.body {
-			return q.unknown || a.code == delivery.CodeDuplicateOrder, state
+	case s.key >= 0 && state[at] != 0:
+		if state[at] != s.body {
+			return unknown || s.has(delivery.CodeDuplicateOrder), state
 		}
 		// The replay is of the key's order, whatever the body names.
-		return q.unknown || a.ok() && a.replayed, state
-	case q.invalid:
-		return q.unknown || a.status == 422, state
-	case !q.unknown && slices.Contains(newRefused, a.code):
+		return unknown || s.OK() && s.Replayed, state
+	case s.Invalid:
+		return unknown || s.Status == 422, state
+	case !unknown && slices.ContainsFunc(newRefused, s.has):
 		return true, state
-	case state[q.external] != 0:
-		return q.unknown || a.code == delivery.CodeDuplicateOrder, state
-	case !q.unknown && (!a.ok() || a.replayed):
+	case state[s.external] != 0:
+		return unknown || s.has(delivery.CodeDuplicateOrder), state
+	case !unknown && (!s.OK() || s.Replayed):
 		return false, state
 	}
-	after := []byte(state)
-	after[q.external] = byte(delivery.Searching)
-	if q.key >= 0 {
-		after[at] = q.body
+	state = with(state, s.external, byte(delivery.Searching))
+	if s.key >= 0 {
+		state = with(state, at, s.body)
 	}
-	return true, string(after)
+	return true, state
 }
 
-func cancel(state string, q request, a answer) (bool, string) {
-	order := state[q.external]
+func (s *step) cancel(state string) (bool, string) {
+	order := state[s.external]
 	floor := delivery.Status(order &^ uncancellable)
 	can := floor == delivery.Cancelled || floor.Cancellable() && order&uncancellable == 0
-	cancelled := with(state, q.external, byte(delivery.Cancelled))
+	cancelled := with(state, s.external, byte(delivery.Cancelled))
 	switch {
-	case q.unknown && !can:
+	case s.Unknown() && !can:
 		return true, state
-	case q.unknown:
+	case s.Unknown():
 		return true, cancelled
-	case a.ok():
+	case s.OK():
 		return can, cancelled
-	case a.code == delivery.CodeOrderNotFound:
+	case s.has(delivery.CodeOrderNotFound):
 		return order == 0, state
-	case a.code == delivery.CodeOrderNotCancellable:
-		return order != 0 && floor != delivery.Cancelled, with(state, q.external, order|uncancellable)
 	}
-	return false, state
+	tooLate := s.has(delivery.CodeOrderNotCancellable) && order != 0 && floor != delivery.Cancelled
+	return tooLate, with(state, s.external, order|uncancellable)
 }
 
-func read(state string, q request, a answer) (bool, string) {
-	order := state[q.external]
+func (s *step) read(state string) (bool, string) {
+	order := state[s.external]
 	switch {
-	case q.unknown:
-		return true, state
-	case a.code == delivery.CodeOrderNotFound:
+	case s.has(delivery.CodeOrderNotFound):
 		return order == 0, state
-	case !a.ok() || order == 0:
+	case !s.OK() || order == 0:
 		return false, state
-	case a.state == 0:
+	case s.shown == 0:
 		return true, state
 	}
-	return reachable(order, a.state), with(state, q.external, byte(a.state)|order&uncancellable)
+	return reachable(order, s.shown), with(state, s.external, byte(s.shown)|order&uncancellable)
 }
 
 // reachable reports whether an order may be in a status, given where it was at least.

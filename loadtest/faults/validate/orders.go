@@ -9,8 +9,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// checkAcknowledged: every order that a client was told of exists, once, and is
-// what the client asked for.
+// checkAcknowledged: every order that a client got an id of exists, once, and is what the client asked for.
 func (c *check) checkAcknowledged() {
 	for _, id := range slices.Sorted(maps.Keys(c.made)) {
 		first, o := c.made[id][0], c.orders[id]
@@ -51,8 +50,7 @@ func (c *check) checkAcknowledged() {
 // checkKeys: an idempotency key has one success, whose bytes every replay repeats.
 func (c *check) checkKeys() {
 	firsts := make(map[name]*Operation)
-	for i := range c.ops {
-		op := &c.ops[i]
+	for _, op := range c.ops {
 		key := name{op.Account, op.Key}
 		first := firsts[key]
 		switch {
@@ -74,13 +72,12 @@ func (c *check) checkKeys() {
 	}
 }
 
-// checkStored: every order has a request that can have made it, went only where the
-// table of moves allows, has dense versions, and ended if a courier should have
-// ended it.
+// checkStored: every order has a request that can have made it, went only where the table of moves allows, has
+// dense versions, and ended if a courier should have ended it.
 func (c *check) checkStored() {
 	cancelled := make(map[string]bool) // by a request
-	for i := range c.ops {
-		if op := &c.ops[i]; op.Kind == Cancel && (op.OK() || op.Unknown()) {
+	for _, op := range c.ops {
+		if op.Kind == Cancel && (op.OK() || op.Unknown()) {
 			cancelled[op.Order] = true
 		}
 	}
@@ -96,7 +93,7 @@ func (c *check) checkStored() {
 		}
 		status, err := delivery.ParseStatus(o.Status)
 		if err == nil && c.accounts[o.Account].Couriers && !status.Terminal() {
-			c.about(o.ID, NotEnded, "nobody moves it any more and it is %s", o.Status)
+			c.about(o.ID, NotEnded, "no courier moves it any more and it is %s", o.Status)
 		}
 	})
 }
@@ -125,8 +122,7 @@ func (c *check) checkMoves(o *Order) {
 	}
 }
 
-// isLegal is one step of the table of moves (design section 6) once skipped steps
-// are filled in.
+// isLegal is one step of the table of moves (design section 6) once skipped steps are filled in.
 func isLegal(from, to delivery.Status, failure string) bool {
 	switch {
 	case from.Terminal():
@@ -141,12 +137,10 @@ func isLegal(from, to delivery.Status, failure string) bool {
 	return to == from+1 && to <= delivery.Delivered
 }
 
-// checkSeen: what clients were shown of an order is in its history, and never went
-// backwards.
+// checkSeen: what clients were shown of an order is in its history, and never went backwards.
 func (c *check) checkSeen() {
 	seen := make(map[string][]*Operation)
-	for i := range c.ops {
-		op := &c.ops[i]
+	for _, op := range c.ops {
 		o := c.orders[op.Order]
 		if o == nil || op.Kind == Create || o.Account != op.Account {
 			continue
@@ -174,8 +168,8 @@ func (c *check) checkSeen() {
 	}
 }
 
-// checkForward: an answer that came before a request was sent shows no later state
-// than the request's answer. ops are by start.
+// checkForward: an answer that came before a request was sent shows no later state than the request's answer. ops
+// are by start.
 func (c *check) checkForward(o *Order, ops []*Operation) {
 	path := o.path()
 	ended := slices.SortedStableFunc(slices.Values(ops), func(a, b *Operation) int { return a.End.Compare(b.End) })

@@ -98,7 +98,7 @@ func TestCheck_BlamesNoServiceThatIsRight(t *testing.T) {
 	})
 }
 
-// mutant breaks an env, and tells whether it could.
+// mutant breaks an env and reports whether it could.
 type mutant struct {
 	name   string
 	caught []Invariant
@@ -142,7 +142,7 @@ var mutants = []mutant{
 	{"a replay is a second acceptance", []Invariant{DuplicateOrder, KeyTwoOutcomes, NotLinearizable}, one(logged,
 		func(_ *env, op *Operation) bool { return isCreated(op) && op.Replayed },
 		func(e *env, op *Operation) {
-			// What it repeats was before it, or nobody saw it; a second one is one too many.
+			// What it repeats was before it, or no client saw it; a second one is one too many.
 			second := *op
 			second.Replayed, second.Key = false, op.Key+"'"
 			op.Replayed = false

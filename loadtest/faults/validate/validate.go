@@ -1,7 +1,7 @@
-// Package validate checks the invariants of a system that went through faults. Clients record what they did in a Log, receivers what they got in an
-// Inbox. Once the system has settled, Sources.Gather reads Redis and ClickHouse,
-// and Check compares all of it. It reports only what no run of a correct system can
-// explain: an operation without an answer may have happened or not.
+// Package validate checks the invariants of a system that went through faults. Clients record what they did in a
+// Log, receivers what they got in an Inbox. Once the system has settled, Sources.Gather reads Redis and
+// ClickHouse, and Check compares all of it. It reports only what no run of a correct system can explain: an
+// operation without an answer may have happened or not.
 package validate
 
 import (
@@ -39,7 +39,7 @@ const (
 	EventUnordered    Invariant = "event-unordered"    // the next event before the first attempt of the one before
 	EventTwice        Invariant = "event-twice"        // published, or settled, more than once
 	HealthySlow       Invariant = "healthy-slow"       // a healthy receiver waited because of others
-	ClickHouseDiffers Invariant = "clickhouse-differs" // ClickHouse FINAL is not what Redis says
+	ClickHouseDiffers Invariant = "clickhouse-differs" // ClickHouse FINAL is not what Redis has
 	PendingLeft       Invariant = "pending-left"       // a group has not settled everything
 	ScheduleLeft      Invariant = "schedule-left"      // events wait although their receiver is healthy, or no worker looks
 	LeaseLeft         Invariant = "lease-left"         // an event is leased and no worker sends it
@@ -74,8 +74,7 @@ type Report struct {
 	Webhooks int `json:"webhooks"` // requests that reached a receiver
 	Windows  int `json:"windows"`  // limits of an account that were checked
 
-	// Histories were searched for a linearization; for Undecided ones the search
-	// did not end in time.
+	// Histories were searched for a linearization; for Undecided ones the search did not end in time.
 	Histories int `json:"histories"`
 	Undecided int `json:"undecided"`
 	// HealthyP99 is from a change to its arrival at a healthy receiver.
@@ -108,7 +107,7 @@ type check struct {
 	report     Report
 	violations []Violation
 
-	ops      []Operation // of the accounts, by start
+	ops      []*Operation // of the accounts, by start
 	accounts map[string]*Account
 	orders   map[string]*Order // Redis, by id, those of other accounts too
 	external map[name]*Order   // Redis
@@ -119,9 +118,8 @@ type check struct {
 	remains  map[string]*Remains     // by account
 }
 
-// Check compares the operations of the accounts in f with f. ops must be all
-// operations of these accounts since they were made: an order that no operation
-// explains is a violation. It takes at most half a minute.
+// Check compares the operations of the accounts in f with f. ops must be all operations of these accounts since
+// they were made: an order that no operation explains is a violation. It takes at most half a minute.
 func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	c := index(ops, f)
 	c.count()
@@ -150,41 +148,38 @@ func index(ops []Operation, f *Facts) *check {
 	for i := range f.Accounts {
 		c.accounts[f.Accounts[i].ID] = &f.Accounts[i]
 	}
-	for _, op := range ops {
+	for _, op := range slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int { return a.Start.Compare(b.Start) }) {
 		if c.accounts[op.Account] != nil {
-			c.ops = append(c.ops, op)
+			c.ops = append(c.ops, &op)
 		}
-	}
-	slices.SortStableFunc(c.ops, func(a, b Operation) int { return a.Start.Compare(b.Start) })
-	for i := range c.ops {
-		if op := &c.ops[i]; op.Kind == Create {
-			c.creates[name{op.Account, op.External}] = append(c.creates[name{op.Account, op.External}], op)
+		if op.Kind == Create && c.accounts[op.Account] != nil {
+			external := name{op.Account, op.External}
+			c.creates[external] = append(c.creates[external], &op)
 			if op.OK() {
-				c.made[op.Order] = append(c.made[op.Order], op)
+				c.made[op.Order] = append(c.made[op.Order], &op)
 			}
 		}
 	}
 	for i := range f.Orders {
 		o := &f.Orders[i]
-		if other := c.external[name{o.Account, o.External}]; other != nil && c.accounts[o.Account] != nil {
+		external := name{o.Account, o.External}
+		if other := c.external[external]; other != nil && c.accounts[o.Account] != nil {
 			c.violated(DuplicateOrder, []string{other.ID, o.ID}, "Redis has two orders for external id %q", o.External)
 		}
-		c.orders[o.ID], c.external[name{o.Account, o.External}] = o, o
+		c.orders[o.ID], c.external[external] = o, o
 	}
-	for i := range f.Arrivals {
-		if at := subjectOf(f.Arrivals[i].EventID); at != "" && f.Arrivals[i].Invalid == "" {
-			c.arrivals[at] = append(c.arrivals[at], &f.Arrivals[i])
+	byBegin := func(a, b Arrival) int { return a.Began.Compare(b.Began) }
+	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), byBegin) {
+		if at := subjectOf(a.EventID); at != "" && a.Invalid == "" {
+			c.arrivals[at] = append(c.arrivals[at], &a)
 		}
-	}
-	for _, list := range c.arrivals {
-		slices.SortStableFunc(list, func(a, b *Arrival) int { return a.Began.Compare(b.Began) })
 	}
 	for i := range f.Remains {
 		c.remains[f.Remains[i].Account] = &f.Remains[i]
 	}
-	for i := range f.Archive.Attempts {
-		if at := subjectOf(f.Archive.Attempts[i].EventID); at != "" {
-			c.attempts[at] = append(c.attempts[at], &f.Archive.Attempts[i])
+	for _, a := range f.Archive.Attempts {
+		if at := subjectOf(a.EventID); at != "" {
+			c.attempts[at] = append(c.attempts[at], &a)
 		}
 	}
 	return c

@@ -11,14 +11,13 @@ const (
 	retryWindow = 24 * time.Hour   // after an event (spec, "Limits")
 	sendSlack   = 30 * time.Second // for the request's way and for clocks
 	recordSlack = 5 * time.Millisecond
-	// healthyBound is how long a healthy receiver may wait for the slowest of a
-	// hundred changes while only receivers are disturbed. Undisturbed it is some
-	// 20 ms; the bound is for a busy machine.
+	// healthyBound is how long a healthy receiver may wait for the slowest of a hundred changes while only
+	// receivers are disturbed. Undisturbed it is some 20 ms; the bound is for a busy machine.
 	healthyBound = 3 * time.Second
 )
 
-// checkArrivals: every webhook is signed, says what happened to an order of that
-// account, says the same each time, and comes in time.
+// checkArrivals: every webhook is signed, has what happened to an order of that account, is the same each time,
+// and comes in time.
 func (c *check) checkArrivals() {
 	bodies := make(map[string]string)
 	for i := range c.facts.Arrivals {
@@ -71,9 +70,8 @@ func (c *check) checkArrival(a *Arrival) {
 	}
 }
 
-// checkDelivered: every change of every order has reached its receiver, or that was
-// disturbed and it waits or was given up and is recorded so; and none was sent
-// before the first attempt of the one before had ended.
+// checkDelivered: every change of every order has reached its receiver, or that was disturbed and it waits or was
+// given up and is recorded so; and none was sent before the first attempt of the one before had ended.
 func (c *check) checkDelivered() {
 	c.eachOrder(func(o *Order) {
 		disturbed, held := c.accounts[o.Account].Disturbed, c.held(o)
@@ -91,8 +89,7 @@ func (c *check) checkDelivered() {
 	})
 }
 
-// held reports which changes of an order wait: themselves, or because one before
-// them has never been attempted.
+// held reports which changes of an order wait: themselves, or because one before them has never been attempted.
 func (c *check) held(o *Order) []bool {
 	held := make([]bool, len(o.Changes))
 	w := c.remains[o.Account]
@@ -108,8 +105,8 @@ func (c *check) held(o *Order) []bool {
 	return held
 }
 
-// attempted reports whether an attempt of an event can have ended by then. When it
-// ended is unknown if the sender left.
+// attempted reports whether an attempt of an event can have ended by then. When it ended is unknown if the sender
+// left.
 func (c *check) attempted(o *Order, at string, by time.Time) bool {
 	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
 		return true
@@ -140,8 +137,8 @@ func (c *check) checkLatency() {
 	}
 }
 
-// checkRemains: no event is leased, and what waits for a webhook waits for a
-// disturbed receiver, and workers look at its queue.
+// checkRemains: no event is leased, and what waits for a webhook waits for a disturbed receiver, and workers look
+// at its queue.
 func (c *check) checkRemains() {
 	for i := range c.facts.Accounts {
 		a := &c.facts.Accounts[i]
