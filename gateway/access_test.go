@@ -140,16 +140,16 @@ func TestAccess_GuessesCountByNetwork(t *testing.T) {
 		e.g.serve(ctx, e.g.vendorRoutes, e.g.settings.VendorAPI.MaxBodyBytes, true)
 	})
 	guess := func(address string) answer {
-		ours, theirs := net.Pipe()
-		defer ours.Close()
+		own, theirs := net.Pipe()
+		defer own.Close()
 		served := make(chan error, 1)
 		go func() { served <- server.ServeConn(from{theirs, address}) }()
 		body := fmt.Sprintf(`{"clientId":%q,"clientSecret":"wrong"}`, e.account.clientID)
-		if _, err := fmt.Fprint(ours, posted("POST", "/api/vendor/v1/token", "Connection: close\r\n", body)); err != nil {
+		if _, err := fmt.Fprint(own, posted("POST", "/api/vendor/v1/token", "Connection: close\r\n", body)); err != nil {
 			t.Fatal(err)
 		}
-		a, err := readAnswerFrom(bufio.NewReader(ours), "POST")
-		_ = ours.Close()
+		a, err := readAnswerFrom(bufio.NewReader(own), "POST")
+		_ = own.Close()
 		if served := <-served; err != nil || served != nil {
 			t.Fatal(err, served)
 		}

@@ -177,7 +177,7 @@ func (g *gateway) fleetToken(x *requestContext) error {
 // login is what both token endpoints do: parse reads the client id, known checks the
 // secret by what this process knows, enter by the ledger, and answers. The secret is
 // checked first: a right one is never refused because somebody else kept guessing. All
-// client ids that cannot be ours are counted as one, and so is the /64 that an IPv6 host
+// client ids that cannot exist are counted as one, and so is the /64 that an IPv6 host
 // chooses its addresses from.
 func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool),
 	known func(ID, [sha256.Size]byte) (bool, error), enter func(ID, [sha256.Size]byte) error) error {

@@ -109,7 +109,7 @@ func newXAddReference(t testing.TB, s *benchEnv) *reference { return oneXAdd(t, 
 
 // newXAddPipelinesReference is oneXAdd through an AutoPipeline, full duplex over
 // one connection. That is the fastest XADD: half duplex, with 1 to 16 batches
-// under way or over 1 to 8 connections, costs as much CPU at best, and holds
+// in progress or over 1 to 8 connections, costs as much CPU at best, and holds
 // requests back to fill its batches.
 func newXAddPipelinesReference(t testing.TB, s *benchEnv) *reference {
 	t.Helper()

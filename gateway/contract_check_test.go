@@ -54,7 +54,7 @@ const created = `{"success":true,"data":{"orderId":"7c9e6679-7425-80de-944b-e07f
 const duplicate = `{"success":false,"message":"used","data":{"errorCode":"DUPLICATE_ORDER"}}`
 
 // Every way in which an exchange can differ from the document is seen, and an
-// exchange as documented is not blamed.
+// exchange as documented passes.
 func TestCheck_SeesWhatIsNotDocumented(t *testing.T) {
 	asJSON := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	post := func(body string, status int, answer http.Header, said string) exchange {

@@ -103,10 +103,10 @@ func FuzzChunks(f *testing.F) {
 		if err != nil || framing == nil && string(read) != string(x.body) {
 			t.Errorf("%q: read %q, net/http %q, %v", body, x.body, read, err)
 		}
-		ours, _ := io.ReadAll(r) // neither fails
+		own, _ := io.ReadAll(r) // neither fails
 		rest, _ := io.ReadAll(buffered)
-		if string(ours) != string(rest) {
-			t.Errorf("%q: then %q, net/http %q", body, ours, rest)
+		if string(own) != string(rest) {
+			t.Errorf("%q: then %q, net/http %q", body, own, rest)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // checkFuzzedAnswer demands an envelope in UTF-8 that fits its status, and no
-// failure of ours.
+// failure of the service.
 func checkFuzzedAnswer(t *testing.T, ctx *fasthttp.RequestCtx, asked string) {
 	t.Helper()
 	status, body := ctx.Response.StatusCode(), ctx.Response.Body()

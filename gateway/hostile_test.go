@@ -21,7 +21,7 @@ import (
 // Requests that no good client writes. Each row of the tables is written to a
 // connection of its own, with a good request of another account right behind it:
 // on a connection that goes on that one gets the own answer, on one that ends it
-// has not been heard.
+// has not been read.
 
 // hostile is a gateway with a neighbour of who attacks it.
 type hostile struct {
@@ -72,7 +72,7 @@ func notAllowed(bytes string) attack {
 	return attack{bytes: bytes, status: 405, code: "METHOD_NOT_ALLOWED"}
 }
 
-// notFound is a webhook that the account does not have: the request was heard.
+// notFound is a webhook that the account does not have: the request was read.
 func notFound(bytes string) attack {
 	return attack{bytes: bytes, status: 404, code: "WEBHOOK_NOT_CONFIGURED"}
 }
@@ -178,12 +178,12 @@ func (h *hostile) bytewise(t *testing.T, table []attack) {
 		h.count++
 		id := fmt.Sprintf("behind-%d", h.count)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			ours, theirs := net.Pipe()
+			own, theirs := net.Pipe()
 			var serving sync.WaitGroup
 			serving.Go(func() { _ = server.ServeConn(theirs); theirs.Close() })
-			h.attack(t, h.vendor, ours, a, id, func(bytes string) {
+			h.attack(t, h.vendor, own, a, id, func(bytes string) {
 				for i := range len(bytes) {
-					if _, err := io.WriteString(ours, bytes[i:i+1]); err != nil {
+					if _, err := io.WriteString(own, bytes[i:i+1]); err != nil {
 						return
 					}
 				}

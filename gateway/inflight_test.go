@@ -55,7 +55,7 @@ func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 	want(t, e.fleet(e.courier, "GET", "/jobs?status=Searching", ""), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_shed_total{listener="vendor_api"} 3`) ||
 		strings.Contains(text, `gateway_ledger_errors_total{endpoint="orders"} 1`) {
-		t.Error("the metrics tell of a broken Redis or not of 3 requests turned away")
+		t.Error("the metrics tell of a broken Redis or not of 3 requests refused")
 	}
 	for range most {
 		e.g.vendorLimiter.leave()

@@ -271,7 +271,7 @@ func TestOrders_AreTheAccountsOwn(t *testing.T) {
 	want(t, e.call("GET", "/orders/"+id, ""), 200, "", "status", "Searching")
 }
 
-// The vendor's own id finds no order, not even where it looks like one of ours.
+// The vendor's own id finds no order, not even where it looks like an orderId.
 //
 //rule:order-creation-response/externalOrderId get-orders-orderid/path-parameter-orderid-the-service
 func TestReadOrder_ExternalIDIsNoKey(t *testing.T) {

@@ -65,9 +65,9 @@ func TestUpsertStore(t *testing.T) {
 		{"Active outside its fleet's coverage", active, fleetA, nil, onlyB, awaiting, nil},
 		{"Active where nobody serves", active, fleetA, nil, nil, awaiting, nil},
 		{"Active outside coverage, same fleetId insisted on", active, fleetA, fleetA, onlyB, none, nil},
-		{"Deactivated registers anew", closed, nil, nil, both, awaiting, nil},
-		{"Deactivated registers anew with fleetId", closed, nil, fleetA, both, pending, fleetA},
-		{"Deactivated that kept its fleet registers anew", closed, fleetA, nil, both, awaiting, nil},
+		{"Deactivated registers again", closed, nil, nil, both, awaiting, nil},
+		{"Deactivated registers again with fleetId", closed, nil, fleetA, both, pending, fleetA},
+		{"Deactivated that kept its fleet registers again", closed, fleetA, nil, both, awaiting, nil},
 		{"Deactivated with its former fleet needs approval again", closed, fleetA, fleetA, both, pending, fleetA},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -154,7 +154,7 @@ func viewReplayed(events int) map[string]int { return map[string]int{"replayed":
 const (
 	maxReplayed    = 1000
 	replayReach    = 24 * time.Hour
-	clockTolerance = time.Minute // between the caller's clock and ours
+	clockTolerance = time.Minute // between the caller's clock and the service's
 )
 
 // replayFrom is the time from which on events are to be sent again: within the

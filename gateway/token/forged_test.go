@@ -44,8 +44,8 @@ func forge(header, claims string, key []byte, h func() hash.Hash) string {
 
 func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// ours signs with the key that a good token has.
-func ours(header, claims string) string { return forge(header, claims, key('a'), sha256.New) }
+// ownSigned signs with the key that a good token has.
+func ownSigned(header, claims string) string { return forge(header, claims, key('a'), sha256.New) }
 
 // stamp is now plus d in Unix seconds, as it stands in claims.
 func stamp(d time.Duration) string { return fmt.Sprint(now.Add(d).Unix()) }
@@ -53,7 +53,7 @@ func stamp(d time.Duration) string { return fmt.Sprint(now.Add(d).Unix()) }
 // exp replaces the expiry of claims by any JSON text.
 func exp(value string) string { return said(`"exp":`+stamp(Lifetime), `"exp":`+value) }
 
-// What is signed with our own key and is still no token of ours: the key alone
+// What is signed with our own key and is still no issued token: the key alone
 // does not make one, should something else come to sign with it.
 func TestVerify_TimesAndClaims(t *testing.T) {
 	a := authority(t, ring("a"), Vendor, "production")
@@ -81,7 +81,7 @@ func TestVerify_TimesAndClaims(t *testing.T) {
 		},
 	} {
 		for _, claims := range all {
-			text := []byte(ours(plainHeader, claims))
+			text := []byte(ownSigned(plainHeader, claims))
 			for range 2 { // the second time perhaps from the cache
 				if _, _, err := a.Verify(text, now); !errors.Is(err, wanted) {
 					t.Errorf("%.200s: got %v, want %v", claims, err, wanted)
@@ -115,18 +115,18 @@ func TestVerify_Algorithms(t *testing.T) {
 	jwk := `,"jwk":{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString(key('x')) + `"}}`
 	tokens := []string{
 		signedRSA(header(`"RS256"`)), forge(plainHeader, said(), public, sha256.New), signedRSA(plainHeader), forge(header(`"HS512"`), said(), key('a'), sha512.New),
-		forge(header(`"HS384"`), said(), key('a'), sha512.New384), forge(plainHeader, said(), key('a'), sha512.New), ours(header(`"HS512"`), said()),
+		forge(header(`"HS384"`), said(), key('a'), sha512.New384), forge(plainHeader, said(), key('a'), sha512.New), ownSigned(header(`"HS512"`), said()),
 		forge(plainHeader, said(), nil, sha256.New), forge(plainHeader, said(), make([]byte, 32), sha256.New),
-		ours(strings.Replace(plainHeader, `}`, `,"alg":"none"}`, 1), said()), forge(strings.Replace(plainHeader, `}`, jwk, 1), said(), key('x'), sha256.New),
+		ownSigned(strings.Replace(plainHeader, `}`, `,"alg":"none"}`, 1), said()), forge(strings.Replace(plainHeader, `}`, jwk, 1), said(), key('x'), sha256.New),
 		forge(strings.Replace(plainHeader, `}`, `,"jku":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
 		forge(strings.Replace(plainHeader, `}`, `,"x5u":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
 	}
 	for _, alg := range []string{`"none"`, `"None"`, `"NONE"`, `"nOnE"`, `""`, `"hs256"`, `"HS256 "`, `null`, `256`, `["HS256"]`, `{"alg":"HS256"}`} {
 		input := encode(header(alg)) + "." + encode(said())
 		tokens = append(tokens, input+".")
-		tokens = append(tokens, ours(header(alg), said()))
+		tokens = append(tokens, ownSigned(header(alg), said()))
 	}
-	tokens = append(tokens, ours(`{"kid":"a","typ":"JWT"}`, said()))
+	tokens = append(tokens, ownSigned(`{"kid":"a","typ":"JWT"}`, said()))
 	refused(t, a, tokens)
 }
 
@@ -134,22 +134,22 @@ func TestVerify_KeyIDs(t *testing.T) {
 	a := authority(t, ring("a", "b"), Vendor, "production")
 	header := func(kid string) string { return strings.Replace(plainHeader, `"kid":"a"`, kid, 1) }
 	tokens := []string{
-		ours(`{"alg":"HS256","typ":"JWT"}`, said()), forge(plainHeader, said(), key('x'), sha256.New),
+		ownSigned(`{"alg":"HS256","typ":"JWT"}`, said()), forge(plainHeader, said(), key('x'), sha256.New),
 		forge(plainHeader, said(stamp(Lifetime), "2", stamp(0), "1"), key('x'), sha256.New), forge(header(`"kid":"z"`), said(), key('z'), sha256.New),
-		ours(header(`"kid":"b"`), said()), ours(header(`"kid":"a","kid":"b"`), said()), forge(header(`"kid":"../../../../dev/null"`), said(), nil, sha256.New),
+		ownSigned(header(`"kid":"b"`), said()), ownSigned(header(`"kid":"a","kid":"b"`), said()), forge(header(`"kid":"../../../../dev/null"`), said(), nil, sha256.New),
 		forge(header(`"kid":"/proc/sys/kernel/randomize_va_space"`), said(), []byte("2\n"), sha256.New),
 		forge(header(`"kid":"a' UNION SELECT 'x"`), said(), []byte("x"), sha256.New), forge(header(`"kid":""`), said(), nil, sha256.New),
-		ours(header(`"kid":"`+strings.Repeat("a", 9000)+`"`), said()),
+		ownSigned(header(`"kid":"`+strings.Repeat("a", 9000)+`"`), said()),
 	}
 	for _, kid := range []string{`"A"`, `" a"`, `"a "`, `"a\u0000"`, `null`, `1`, `true`, `["a"]`, `{"a":1}`} {
-		tokens = append(tokens, ours(header(`"kid":`+kid), said()))
+		tokens = append(tokens, ownSigned(header(`"kid":`+kid), said()))
 	}
 	refused(t, a, tokens)
 }
 
 func TestVerify_Forms(t *testing.T) {
 	a := authority(t, ring("a"), Vendor, "production")
-	good := ours(plainHeader, said())
+	good := ownSigned(plainHeader, said())
 	if _, err := a.parse(good); err != nil {
 		t.Fatalf("the untouched token of this test is refused: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestVerify_EveryBitCounts(t *testing.T) {
 }
 
 // What was not issued is refused, whatever was done to what was: cut, put
-// together anew, repeated, of several tokens.
+// together again, repeated, of several tokens.
 func TestVerify_OnlyWhatWasIssued(t *testing.T) {
 	a := authority(t, ring("a"), Vendor, "production")
 	other := [16]byte(uuid.New())

@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// genuine reports whether a token is header.claims.HMAC, made with a key that
+// isIssued reports whether a token is header.claims.HMAC, made with a key that
 // the header names: all that a forger lacks.
-func genuine(text string, keys map[string][]byte) bool {
+func isIssued(text string, keys map[string][]byte) bool {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return false
@@ -36,7 +36,7 @@ func genuine(text string, keys map[string][]byte) bool {
 }
 
 // FuzzVerify_Forged: whatever is sent as a token, only one that was signed with a
-// key of ours is taken, or called expired.
+// own key is taken, or called expired.
 func FuzzVerify_Forged(f *testing.F) {
 	keys := ring("a", "b")
 	a := authority(f, keys, Vendor, "production")
@@ -53,7 +53,7 @@ func FuzzVerify_Forged(f *testing.F) {
 			who, _, err := a.Verify(raw, at)
 			switch {
 			case errors.Is(err, ErrInvalid):
-			case !genuine(string(raw), keys.Keys):
+			case !isIssued(string(raw), keys.Keys):
 				t.Fatalf("%q was taken for a token of %x, %v", raw, who, err)
 			case err == nil && at.After(now.Add(Lifetime)) && who == subject:
 				t.Fatalf("%q is still good two hours later", raw)

@@ -130,7 +130,7 @@ func (a *Authority) parse(text string) (verified, error) {
 	return verified{subject: subject, issued: int64(said.IssuedAt), expires: int64(said.ExpiresAt)}, nil
 }
 
-// maxLength is far more than a token of ours has, whose key's id is the longest.
+// maxLength is far more than an issued token has, whose key's id is the longest.
 const maxLength = 1024
 
 // outsideAlphabet refuses what the decoder would pass over, such as line ends:

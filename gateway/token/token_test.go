@@ -60,7 +60,7 @@ func TestAuthority_AnyReplicaVerifies(t *testing.T) {
 func TestAuthority_ExpiresAfterAnHour(t *testing.T) {
 	a := authority(t, ring("a"), Vendor, "production")
 	issued := issue(t, a, now)
-	for _, fresh := range []bool{false, true} { // cached, then parsed anew
+	for _, fresh := range []bool{false, true} { // cached, then parsed again
 		if fresh {
 			a = authority(t, ring("a"), Vendor, "production")
 		}

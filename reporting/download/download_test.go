@@ -217,7 +217,7 @@ func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {
 	e.awaitWhole(3)
 }
 
-func TestSettings_AreJudged(t *testing.T) {
+func TestSettings_AreChecked(t *testing.T) {
 	t.Parallel()
 	good := Settings{AtOnce: 4, AtOnceEach: 2, Stall: time.Minute, Longest: time.Hour}
 	must(t, good.Validate())

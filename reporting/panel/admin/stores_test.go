@@ -77,7 +77,7 @@ func TestStore_LinksLeadToStoresOfAnyID(t *testing.T) {
 	}
 }
 
-func TestPaths_AreJudged(t *testing.T) {
+func TestPaths_AreChecked(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Yollar")
 	unknown := delivery.NewAccountID().String()

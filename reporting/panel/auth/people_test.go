@@ -202,7 +202,7 @@ func TestFromEnvironment_TakesEitherListOrBoth(t *testing.T) {
 	}
 }
 
-func TestSettings_AreJudged(t *testing.T) {
+func TestSettings_AreChecked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		s    Settings
