@@ -171,7 +171,7 @@ func locate(path string, body ast.Node, err error) error {
 		if key != "" {
 			text = key + ": " + text
 		}
-	} else if quoted, ok := strings.CutPrefix(text, invalidTime); ok { // it does not say where
+	} else if quoted, ok := strings.CutPrefix(text, invalidTime); ok { // its place is missing
 		value, _ := strconv.Unquote(quoted)
 		var key string
 		key, line = find(body, func(_ string, pair *ast.MappingValueNode) bool {

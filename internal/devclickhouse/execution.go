@@ -194,7 +194,7 @@ func (e *execution) answer(sql string, reads bool) error {
 	return nil
 }
 
-// summarize tells what was read and written, as the server does.
+// summarize reports what was read and written, as the server does.
 func (e *execution) summarize(p libchdb.Progress) {
 	e.w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(
 		`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d"}`,
@@ -207,7 +207,7 @@ const killInterval = 50 * time.Millisecond
 
 // watch kills the statement that carries mark when ctx ends before finished is called,
 // which returns once nothing more is done to it. The library gives queries ids of its
-// own and tells nobody, so each statement carries a mark, a comment, by which it is
+// own that nobody learns, so each statement carries a mark, a comment, by which it is
 // found among the engine's processes.
 func (f *front) watch(ctx context.Context, id string) (mark string, finished func()) {
 	mark = "/* " + rand.Text() + " */"

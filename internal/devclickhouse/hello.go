@@ -33,7 +33,7 @@ func readIdentity(conn *libchdb.Conn) (identity, error) {
 	return identity{name: fields[0], version: fields[1], timezone: fields[2]}, nil
 }
 
-// isHello tells whether a request is clickhouse-go's first.
+// isHello reports whether a request is clickhouse-go's first.
 func isHello(q *request, text string) bool {
 	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery
 }
@@ -42,7 +42,7 @@ func isHello(q *request, text string) bool {
 //
 // clickhouse-go reads every block in the layout of a protocol revision: that of
 // its own newest one until the hello, afterwards the one that the hello says.
-// The library writes revision 0 and cannot be told otherwise. So the hello is
+// The library writes revision 0 and has no setting for another. So the hello is
 // answered in the client's revision and says revision 0, after which the
 // library's blocks are what the client expects, byte for byte. Inserts are at
 // revision 0 in either case.

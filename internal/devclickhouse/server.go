@@ -17,7 +17,7 @@ import (
 	"vendorapi/internal/devclickhouse/libchdb"
 )
 
-// options say what serve does.
+// options are those of serve.
 type options struct {
 	addr    string // host:port of loopback; port 0 takes a free one
 	dataDir string // created when missing
@@ -60,7 +60,7 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	defer lock.Close()
-	// Before the engine starts: a port that is taken is told at once.
+	// Before the engine starts: a port that is taken is reported at once.
 	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ type Limits struct {
 	PerAddress  int // from one Network; 0: no limit
 	// Exempt addresses count in all only; optional.
 	Exempt func(netip.Addr) bool
-	// Refused is told of a connection over a limit, and of which of the two, before
+	// Refused gets a connection over a limit, and which of the two it is, before
 	// it is closed; it must not block. Optional.
 	Refused func(c net.Conn, perAddress bool)
 }
@@ -75,7 +75,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection unless that is too many, and tells whether they are too
+// enter counts a connection unless that is too many, and reports whether they are too
 // many from one network. The zero network counts in all only.
 func (l *Listener) enter(from netip.Prefix) (ok, perAddress bool) {
 	l.mu.Lock()

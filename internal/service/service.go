@@ -103,7 +103,7 @@ const askTimeout = 5 * time.Second
 func Ask(ctx context.Context, addr string, secure bool) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	// The certificate has the name that others reach the listener by. Nothing is told to
+	// The certificate has the name that others reach the listener by. Nothing is sent to
 	// whoever answers, and all that is believed is "ready".
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()

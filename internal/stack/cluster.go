@@ -210,7 +210,7 @@ func (c *Cluster) OpenSlot(ctx context.Context, slot int, from, to *Redis) error
 	return err
 }
 
-// setSlot tells a node about a slot and the node on its other side.
+// setSlot gives a node the state of a slot and the node on its other side.
 func setSlot(ctx context.Context, node *Redis, slot int, state string, other *Redis) error {
 	id, err := other.Command(ctx, "CLUSTER", "MYID")
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // demoCoverage covers the provinces İstanbul, Bursa, Ankara, İzmir, Antalya
-// and Adana with room to spare, in this order.
+// and Adana with a margin, in this order.
 //
 //go:embed coverage.geojson
 var demoCoverage []byte

@@ -266,7 +266,7 @@ func (p *Program) lastLines(n int) []byte {
 // startChild starts cmd so that it does not outlive this process (see attributes). A
 // child's death signal is tied to the thread that started it, not to the process
 // (prctl(2), PR_SET_PDEATHSIG), so one goroutine, which holds its thread for as long as
-// this process lives, starts them all.
+// this process runs, starts them all.
 func startChild(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = attributes()
 	result := make(chan error)

@@ -39,7 +39,7 @@ func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
 	first := r.PID()
 	r.Kill()
 	if err := syscall.Kill(first, 0); err == nil {
-		t.Errorf("process %d still lives after Kill", first)
+		t.Errorf("process %d still runs after Kill", first)
 	}
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -123,10 +123,10 @@ func NewPipe() *Pipe { return &Pipe{conns: make(chan net.Conn), closed: make(cha
 
 // Dial connects.
 func (p *Pipe) Dial() (net.Conn, error) {
-	ours, theirs := net.Pipe()
+	dialled, accepted := net.Pipe()
 	select {
-	case p.conns <- theirs:
-		return ours, nil
+	case p.conns <- accepted:
+		return dialled, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	}

@@ -24,7 +24,7 @@ const (
 	Unknown                     // does not parse
 )
 
-// Analysis is the engine's judgement of a text without running it.
+// Analysis is the engine's reading of a text without running it.
 type Analysis struct {
 	Statements int // 0 when the text does not parse
 	Class      Class

@@ -76,7 +76,7 @@ func Launch(ctx context.Context) (*Browser, error) {
 		cancel()
 		stopAllocator() // waits until the process and its folder are gone
 	}}
-	// The browser lives as long as the context of the first call, so the start is
+	// The browser runs as long as the context of the first call, so the start is
 	// bounded from outside.
 	started := make(chan error, 1)
 	go func() { started <- chromedp.Do(browser) }()

@@ -52,7 +52,7 @@ func (b *Browser) NewTab(origin string) (*Tab, error) {
 		return nil, fmt.Errorf("%q is no origin", origin)
 	}
 	t.Context, t.Close = chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(t.notice))
-	// The tab lives as long as the context of the first call: no deadline here.
+	// The tab is open as long as the context of the first call: no deadline here.
 	if err := chromedp.Do(t.Context); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("open a tab: %w", err)
@@ -179,7 +179,7 @@ func (t *Tab) notice(event any) {
 			t.fault("request failed: %s %s (%s)", e.ErrorText, e.BlockedReason, t.requests[e.RequestID])
 		}
 	case *log.EventEntryAdded:
-		// Of a failed request the network's events tell more.
+		// Of a failed request the network's events say more.
 		if e.Entry.Source != log.EntrySourceNetwork && (e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning) {
 			t.faults = append(t.faults, Fault{Text: fmt.Sprintf("browser: %s (%s)", e.Entry.Text, e.Entry.URL), Native: true})
 		}

@@ -2,5 +2,5 @@
 
 package testserver
 
-// Long tells whether the tests run with the tag long.
+// Long reports whether the tests run with the tag long.
 const Long = false

@@ -114,7 +114,7 @@ func DedicatedRedis(t testing.TB, o stack.RedisOptions) *stack.Redis {
 }
 
 // passwords are those of the shared server's users: no secrets, since the server
-// listens on loopback and lives as long as the tests.
+// listens on loopback and runs as long as the tests.
 func passwords() map[string]string {
 	p := map[string]string{}
 	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
