@@ -54,6 +54,7 @@ func newRestoreCommand() *cobra.Command {
 	return c
 }
 
+// restore is what the flags of the command say.
 type restore struct {
 	from, redisDir, includedDir  string
 	node                         int

@@ -24,6 +24,7 @@ var help = sync.OnceValues(func() (texts map[string]struct{ Short, Long, Example
 	return texts, yaml.UnmarshalWithOptions(helpFile, &texts, yaml.Strict())
 })
 
+// newCommand is a command with the texts of help.yaml.
 func newCommand(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	texts, err := help()
 	name, _, _ := strings.Cut(use, " ")

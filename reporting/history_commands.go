@@ -54,6 +54,14 @@ func newRebuildCommand() *cobra.Command {
 	return c
 }
 
+// dayOr reads a local day unless the flag is not given.
+func dayOr(flag, text string, otherwise time.Time) (time.Time, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	return parseDay(flag, text)
+}
+
 // parseDay reads a local day.
 func parseDay(flag, text string) (time.Time, error) {
 	day, err := time.ParseInLocation(time.DateOnly, text, delivery.Istanbul)
@@ -92,29 +100,27 @@ func newReconcileCommand() *cobra.Command {
 // included: the default retention of Redis and today.
 const defaultDays = 8
 
+// readScope reads the flags that say what is compared.
 func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
-	s.To = archive.BusinessDay(time.Now())
-	if to != "" {
-		s.To, err = parseDay("to", to)
+	if s.To, err = dayOr("to", to, archive.BusinessDay(time.Now())); err != nil {
+		return err
 	}
-	s.From = s.To.AddDate(0, 0, 1-defaultDays)
-	if from != "" && err == nil {
-		s.From, err = parseDay("from", from)
+	if s.From, err = dayOr("from", from, s.To.AddDate(0, 0, 1-defaultDays)); err != nil {
+		return err
 	}
-	if day != "" && err == nil {
-		s.From, err = parseDay("day", day)
+	if day != "" {
+		if s.From, err = parseDay("day", day); err != nil {
+			return err
+		}
 		s.To = s.From
 	}
-	switch {
-	case err != nil:
-		return err
-	case s.From.After(s.To):
+	if s.From.After(s.To) {
 		return errors.New("--from: that is after --to")
-	case account == "":
-		return nil
 	}
-	if s.Account, err = delivery.ParseAccountID(account); err != nil {
-		return fmt.Errorf("--account: %w", err)
+	if account != "" {
+		if s.Account, err = delivery.ParseAccountID(account); err != nil {
+			return fmt.Errorf("--account: %w", err)
+		}
 	}
 	return nil
 }

@@ -72,6 +72,7 @@ func (p *panel) inFlight(next http.Handler) http.Handler {
 	})
 }
 
+// listener is an address with what is served there.
 type listener struct {
 	name, addr string
 	handler    http.Handler

@@ -64,16 +64,17 @@ func (s *panelSettings) Validate() error {
 	case s.MaxInFlight < 1:
 		return errors.New("panel.max_in_flight: want 1 or more")
 	}
-	var faults error
+	var faults []error
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
 		if err != nil {
-			faults = errors.Join(faults, fmt.Errorf("panel.%w", err))
+			faults = append(faults, fmt.Errorf("panel.%w", err))
 		}
 	}
-	if faults == nil {
-		_, faults = s.programs()
+	if len(faults) == 0 {
+		_, err := s.programs()
+		return err
 	}
-	return faults
+	return errors.Join(faults...)
 }
 
 // programs are those that the overview tells of: the gateway that the panel works
@@ -213,10 +214,10 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 // once holds back what needs ClickHouse's tables until they are there.
 func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if history() {
-			next.ServeHTTP(w, r)
+		if !history() {
+			auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
 			return
 		}
-		auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
+		next.ServeHTTP(w, r)
 	})
 }

@@ -28,6 +28,7 @@ const (
 	embeddedEngine     = "http://127.0.0.1:8123"
 )
 
+// reportOptions are the flags of `reporting report`.
 type reportOptions struct {
 	values  reports.Values
 	format  string
@@ -134,13 +135,14 @@ func (o *reportOptions) chooseFormat(stdout io.Writer) (reports.Format, error) {
 // explain adds what the person at the terminal can do about it.
 func (o *reportOptions) explain(ctx context.Context, err error) error {
 	switch {
-	case err != nil && ctx.Err() != nil && o.output != "":
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && o.output != "":
 		return fmt.Errorf("interrupted, %s was not written", o.output)
-	case err != nil && ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return errors.New("interrupted, the report is not complete")
 	case errors.Is(err, delivery.ErrUnavailable):
-		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one",
-			err, clickHouseFlag, clickHouseVariable)
+		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
 	}
 	return err
 }
@@ -188,10 +190,17 @@ func showProgress(stderr io.Writer, name string, busy bool) (progress reports.Pr
 	if busy || !terminal(stderr) {
 		return nil, func() {}
 	}
-	bar := progressbar.NewOptions64(-1, progressbar.OptionSetDescription(name), progressbar.OptionSetWriter(stderr),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"),
-		progressbar.OptionSpinnerType(14), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetSpinnerChangeInterval(0)) // it would draw from a goroutine of its own, without a lock
+	bar := progressbar.NewOptions64(-1,
+		progressbar.OptionSetDescription(name),
+		progressbar.OptionSetWriter(stderr),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("rows"),
+		progressbar.OptionSpinnerType(14),
+		progressbar.OptionSetSpinnerChangeInterval(0), // it would draw from a goroutine of its own, without a lock
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
 	return func(rows int64) { _ = bar.Set64(rows) }, func() { _ = bar.Finish() }
 }
 

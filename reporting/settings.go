@@ -26,6 +26,7 @@ type settings struct {
 	Panel       panelSettings      `yaml:"panel"`
 }
 
+// The roles of `reporting serve`.
 const (
 	roleExport    = "export"
 	roleReconcile = "reconcile"
@@ -34,14 +35,14 @@ const (
 
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
-	within := func(key string, err error) error {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", key, err)
-		}
-		return err
+	roles, history := checkRoles(s.Roles), s.ClickHouse.Validate()
+	if roles != nil {
+		roles = fmt.Errorf("roles: %w", roles)
 	}
-	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(),
-		within("roles", checkRoles(s.Roles)), within("clickhouse", s.ClickHouse.Validate()),
+	if history != nil {
+		history = fmt.Errorf("clickhouse: %w", history)
+	}
+	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(), roles, history,
 		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 

@@ -14,6 +14,7 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
+// accessCommand is a command that takes a name and its roles.
 func accessCommand(use string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {
 	var text string
 	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
@@ -66,18 +67,25 @@ func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 	}
-	var typed [2]string
-	for i, question := range []string{"Password for " + name + ": ", "Once more: "} {
+	ask := func(question string) (string, error) {
 		fmt.Fprint(prompt, question)
-		password, err := term.ReadPassword(int(file.Fd()))
+		typed, err := term.ReadPassword(int(file.Fd()))
 		fmt.Fprintln(prompt) // the one that was typed is not shown either
 		if err != nil {
 			return "", fmt.Errorf("read the password: %w", err)
 		}
-		typed[i] = string(password)
+		return string(typed), nil
 	}
-	if typed[0] != typed[1] {
+	first, err := ask("Password for " + name + ": ")
+	if err != nil {
+		return "", err
+	}
+	second, err := ask("Once more: ")
+	if err != nil {
+		return "", err
+	}
+	if first != second {
 		return "", errors.New("the two passwords differ")
 	}
-	return typed[0], nil
+	return first, nil
 }

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	gaugesInterval = 5 * time.Second // between two readings
-	rarely         = 3               // in every such reading figures that cost commands for every partition
+	// gaugesInterval is the pause between two readings of the ledger's figures.
+	gaugesInterval = 5 * time.Second
+	// rarely is every how many readings those are taken that cost some commands for
+	// every partition.
+	rarely = 3
 )
 
 // gauges shows what waits in the ledger, and what the Redis servers report. Every replica
@@ -59,6 +62,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// run refreshes the figures until ctx ends.
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()

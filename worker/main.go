@@ -8,8 +8,8 @@
 //	                    | ops       /metrics /healthz /readyz              |
 //	                    +--------------------------------------------------+
 //
-// Each role is a package. While Redis is unavailable the program waits, and /readyz
-// fails. Nothing is kept in the process that another replica would need.
+// Each role is a package. While Redis is unavailable the program waits and says so
+// on /readyz. Nothing is kept in the process that another replica would need.
 package main
 
 import (
@@ -42,6 +42,7 @@ func main() {
 	service.Main("worker", run)
 }
 
+// usage stands above the list of flags.
 const usage = `worker moves what the gateway accepted: it decides couriers' updates, fires
 timers, sends webhooks, and plays the couriers of a sandbox. It serves /metrics,
 /healthz and /readyz. SIGTERM ends it in order.
@@ -54,6 +55,9 @@ variables that change one.
 
 Flags:
 `
+
+// secretNames are the variables that hold the worker's secrets.
+var secretNames = []string{"WEBHOOK_KEYS"}
 
 func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	w := new(program)
@@ -71,7 +75,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		Secrets: func() ([]string, error) {
 			keys, err := config.Keys("WEBHOOK_KEYS")
 			w.secrets = ledger.SecretKeys(keys)
-			return []string{"WEBHOOK_KEYS"}, err
+			return secretNames, err
 		},
 		Check: func() error {
 			connection := w.ledgerConfig(nil)
@@ -82,6 +86,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	return start.Execute(ctx, args, out, logs)
 }
 
+// program is a worker with its settings and secrets.
 type program struct {
 	settings settings
 	secrets  ledger.SecretKeys
@@ -104,6 +109,7 @@ func (w *program) run(ctx context.Context, log *slog.Logger) error {
 	return p.Run(ctx, s.Ops, connection, p.Ready, func(ctx context.Context, l *ledger.Ledger) error { return s.work(ctx, p, l) })
 }
 
+// work runs the roles until ctx ends.
 func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledger) error {
 	consumer, err := service.Consumer(s.Instance)
 	if err != nil {
@@ -129,6 +135,7 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 	return group.Wait()
 }
 
+// The roles of a worker.
 const (
 	roleStatus  = "status"
 	roleWebhook = "webhook"

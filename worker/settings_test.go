@@ -197,7 +197,7 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
 		t.Errorf("%v, %q", err, logs.String())
 	}
-	for _, want := range []string{"WEBHOOK_KEYS", "-config", "-check-config", "-health", "-roles", "_FILE"} {
+	for _, want := range append(secretNames, "-config", "-check-config", "-health", "-roles", "_FILE") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
 		}

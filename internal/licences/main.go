@@ -27,8 +27,9 @@ var shipped = []string{"./gateway", "./worker", "./reporting"}
 // the programs. A copyleft one, of files even, is a decision that somebody has to take.
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unlicense", "Zlib"}
 
-// besides are works that are no Go modules: a file, a pattern of the version in it, and
-// the file of the licence or, of what comes without one, that of its metadata on npm.
+// besides are works of others in this repository that are no Go modules: a file, a
+// pattern of the version in it, and the file of the licence or, of what comes without one,
+// what its metadata on npm says.
 var besides = []struct{ name, file, version, licence, declared string }{
 	{"htmx.org", "reporting/panel/layout/assets/vendor/README.md", `htmx\.org ([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/htmx.LICENCE", ""},
 	{"chart.js (with @kurkle/color)", "reporting/panel/layout/assets/vendor/chart.umd.min.js", `Chart\.js v([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/chart.LICENCE", ""},
@@ -57,6 +58,7 @@ func main() {
 	}
 }
 
+// work is something that others have written.
 type work struct {
 	name, version string
 	licences      []string
@@ -92,7 +94,8 @@ func allTexts(works []*work) (b []byte) {
 	return b
 }
 
-// collect finds everything below the project's folder; its faults are one error.
+// collect finds everything below the project's folder; what is wrong with any of it is one
+// joined error.
 func collect(root string) ([]*work, error) {
 	works, err := modules(root)
 	if err != nil {

@@ -201,6 +201,14 @@ func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (
 	return group.Wait
 }
 
+// profileSettings are the settings of a program that can be profiled.
+func (b *bench) profileSettings() map[string]string {
+	if b.profile == "" {
+		return map[string]string{}
+	}
+	return map[string]string{"pprof": "true"}
+}
+
 // request sends a request; any answer but 200 is an error.
 func request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))

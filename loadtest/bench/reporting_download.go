@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,11 +89,13 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 	if err := errors.Join(y.ClickHouse.Start(ctx), y.Reporting.Start(ctx)); err != nil {
 		return nil, err
 	}
-	stop := harness.Watch(ctx, time.Second, harness.Process{Name: "reporting", PID: y.Reporting.PID()},
-		harness.Process{Name: "engine", PID: y.ClickHouse.PID()})
-	began := time.Now()
-	resp, err := y.open(ctx, "order-ledger.csv", s)
+	before, err := harness.MemoryOf(y.ClickHouse.PID())
 	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	var resp *http.Response
+	if resp, err = y.open(ctx, "order-ledger.csv", s); err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
@@ -103,18 +106,22 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 	if err == nil {
 		rest, err = io.Copy(hash, resp.Body)
 	}
-	took, watched := time.Since(began), stop()
-	if len(watched) != 2 {
-		err = errors.Join(err, errors.New("a process was never seen"))
+	took := time.Since(began)
+	if err != nil {
+		return nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.Reporting.Check()))
 	}
-	if err = errors.Join(err, y.Reporting.Check(), y.ClickHouse.Check()); err != nil {
-		return nil, fmt.Errorf("download the ledger: %w", err)
+	reporting, err := harness.MemoryOf(y.Reporting.PID())
+	if err != nil {
+		return nil, err
 	}
-	reporting, engine := watched[0], watched[1]
+	engine, err := harness.MemoryOf(y.ClickHouse.PID())
+	if err != nil {
+		return nil, err
+	}
 	y.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
 	y.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
 	y.bench.add("download.http.engine", megabytes(engine.Peak))
-	y.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
+	y.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(before.Now)))
 	return hash.Sum(nil), nil
 }
 

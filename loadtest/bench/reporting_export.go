@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,7 +32,9 @@ func amountOf(n int) delivery.Money {
 // off, into a new database each time. Redis is filled without waiting for the
 // disk, and synced as in production while it is measured.
 func (b *bench) measureExport(ctx context.Context) (err error) {
-	e, err := b.newReportingEnv(ctx, "export", map[string]string{"roles": "[export]", "pprof": fmt.Sprint(b.profile != "")})
+	settings := b.profileSettings()
+	settings["roles"] = "[export]"
+	e, err := b.newReportingEnv(ctx, "export", settings)
 	if err != nil {
 		return err
 	}
@@ -189,5 +193,15 @@ func (e *reportingEnv) verifyExport(ctx context.Context, o *book, database strin
 // readMetrics reads a program's counters and gauges, by name and labels.
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {
 	page, err := get(ctx, p.OpsURL()+"/metrics")
-	return harness.Numbers(string(page), " "), err
+	if err != nil {
+		return nil, err
+	}
+	metrics := map[string]float64{}
+	for line := range strings.Lines(string(page)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			metrics[name] = v
+		}
+	}
+	return metrics, nil
 }

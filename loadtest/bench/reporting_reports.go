@@ -7,13 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"vendorapi/loadtest/harness"
 )
@@ -27,7 +23,7 @@ func (b *bench) measureReports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.progress("reports: cold means the engine started again, with none of its tables' files in the page cache")
+	b.progress("reports: %s", coldMeans)
 	scopes := []scope{
 		{key: "account_month", from: monthFirst, to: monthLast, account: y.account},
 		{key: "fleet_month", from: monthFirst, to: monthLast, fleet: y.fleet},
@@ -119,8 +115,8 @@ func (y *year) repeat(key string, times int, ask func() (time.Duration, error)) 
 	return nil
 }
 
-// restartEngine starts the engine again, with a cold page cache, and returns when
-// reporting has found it.
+// restartEngine starts the engine again, with a cold page cache if that can be had,
+// and returns when reporting has found it.
 func (y *year) restartEngine(ctx context.Context) error {
 	y.ClickHouse.Stop()
 	if err := dropPages(filepath.Join(y.dir, "clickhouse")); err != nil {
@@ -130,23 +126,6 @@ func (y *year) restartEngine(ctx context.Context) error {
 		return err
 	}
 	return y.Reporting.AwaitReady(ctx)
-}
-
-// dropPages takes a folder's files out of the page cache, which needs no
-// privileges.
-func dropPages(dir string) error {
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		// Pages that are not on the disk yet would stay.
-		return errors.Join(file.Sync(), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
-	})
 }
 
 // fetched is a report that has arrived whole.

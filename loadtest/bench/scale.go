@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -40,25 +41,34 @@ var busyColumns = [][2]string{
 // topology in turn. All of them are up all the time; those without load are
 // idle.
 func (b *bench) measureScale(ctx context.Context) error {
+	machine := harness.DescribeMachine(ctx)
+	b.progress("%s", machine)
+	single, err := b.startSystem(ctx, "single", nil)
+	if err != nil {
+		return err
+	}
+	defer single.Stop()
+	ctx, release := single.bound(ctx)
+	defer release()
 	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters, 0)
 	if err != nil {
 		return err
 	}
 	defer cluster.Stop()
-	return b.withSystem(ctx, nil, func(ctx context.Context, single *system) error {
-		return b.withSystem(ctx, cluster, func(ctx context.Context, clustered *system) error {
-			return b.compareTopologies(ctx, []topology{
-				{title: "1 gateway, 1 Redis", system: single, gateways: 1},
-				{title: "2 gateways, 1 Redis", system: single, gateways: 2},
-				{title: "4 gateways, 1 Redis", system: single, gateways: 4},
-				{title: "1 gateway, cluster of 3", system: clustered, gateways: 1},
-				{title: "4 gateways, cluster of 3", system: clustered, gateways: 4},
-			})
-		})
-	})
-}
-
-func (b *bench) compareTopologies(ctx context.Context, topologies []topology) error {
+	clustered, err := b.startSystem(ctx, "clustered", cluster)
+	if err != nil {
+		return err
+	}
+	defer clustered.Stop()
+	ctx, free := clustered.bound(ctx)
+	defer free()
+	topologies := []topology{
+		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
+		{title: "2 gateways, 1 Redis", system: single, gateways: 2},
+		{title: "4 gateways, 1 Redis", system: single, gateways: 4},
+		{title: "1 gateway, cluster of 3", system: clustered, gateways: 1},
+		{title: "4 gateways, cluster of 3", system: clustered, gateways: 4},
+	}
 	for i := range topologies {
 		t := &topologies[i]
 		t.rounds = map[string][]float64{}
@@ -74,7 +84,7 @@ func (b *bench) compareTopologies(ctx context.Context, topologies []topology) er
 		t := &topologies[i]
 		orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.title, err)
+			return errors.Join(fmt.Errorf("%s: %w", t.title, err), context.Cause(ctx))
 		}
 		b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
 		return nil
@@ -86,7 +96,7 @@ func (b *bench) compareTopologies(ctx context.Context, topologies []topology) er
 			t.note(ratioColumn, orders/topologies[0].rounds[ordersColumn][round])
 		}
 	}
-	return b.printScale(harness.DescribeMachine(ctx), topologies)
+	return b.printScale(machine, topologies)
 }
 
 // measure keeps the topology's gateways busy and notes who was busy.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
@@ -29,48 +31,73 @@ const (
 // system is the programs, with vendors who order and receivers of their webhooks
 // in this process.
 type system struct {
-	*harness.System
+	*stack.Stack
 	gateways  []*stack.Program
-	addrs     []string       // host:port of each gateway's Vendor API
+	addrs     []string // host:port of each gateway's Vendor API
+	fleetAddr string   // and of the first one's fleet API
+	fleet     *client.Client
 	redises   []*stack.Redis // every master
 	vendors   []*stack.Vendor
-	receivers []*receiver.Receiver
 	batches   atomic.Int64 // of orders
 
-	seen         atomic.Pointer[func(receiver.Event)] // called with every distinct event; optional
-	webhookBytes atomic.Int64                         // of all requests, heads and bodies
+	receivers     []*receiver.Receiver
+	stopReceivers func()
+	seen          atomic.Pointer[func(receiver.Event)] // called with every distinct event; optional
+	webhookBytes  atomic.Int64                         // of all requests, heads and bodies
 }
 
-// withSystem starts the programs, opens the vendors' stores and stops everything
-// after use. Orders move by requests to the fleet API only. cluster may be nil.
-func (b *bench) withSystem(ctx context.Context, cluster *stack.Cluster, use func(context.Context, *system) error) error {
-	if err := stack.Build(ctx, b.file("bin")); err != nil {
-		return err
+// Stop ends the programs first: the worker finishes what it sends.
+func (s *system) Stop() {
+	s.Stack.Stop()
+	if s.stopReceivers != nil {
+		s.stopReceivers()
 	}
-	options := stack.Options{BinDir: b.file("bin"), Courier: "manual", Out: b.out}
+}
+
+// startSystem starts the programs and opens the vendors' stores. Orders move
+// by requests to the fleet API only. cluster may be nil.
+func (b *bench) startSystem(ctx context.Context, name string, cluster *stack.Cluster) (_ *system, err error) {
+	if err := stack.Build(ctx, b.file("bin")); err != nil {
+		return nil, err
+	}
+	options := stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Courier: "manual", Out: b.out}
 	if cluster != nil {
 		options.RedisURL = cluster.URL
 	}
-	return harness.WithSystem(ctx, b.out, b.keep, options, func(ctx context.Context, started *harness.System) error {
-		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis}}
-		if cluster != nil {
-			s.redises = cluster.Nodes
-		}
-		if err := s.open(ctx); err != nil {
-			return err
-		}
-		return use(ctx, s)
-	})
+	started, err := stack.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	s := &system{Stack: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis}}
+	if cluster != nil {
+		s.redises = cluster.Nodes
+	}
+	if err := s.open(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
 }
 
-func (s *system) open(ctx context.Context) (err error) {
-	s.addrs = []string{hostOf(s.Demo.BaseURL)}
-	limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
-	if err := s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil); err != nil {
+func (s *system) open(ctx context.Context) error {
+	s.addrs, s.fleetAddr = []string{hostOf(s.Demo.BaseURL)}, hostOf(s.Demo.OpsURL)
+	mux := http.NewServeMux()
+	receivers, stop, err := receiver.Serve(mux)
+	if err != nil {
 		return err
 	}
-	s.vendors, err = s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
-		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: fmt.Sprintf("%s/%d", s.HooksURL, i)}
+	s.stopReceivers = stop
+	apis, err := s.Demo.Connect(ctx, client.New("", 8))
+	if err != nil {
+		return err
+	}
+	s.fleet = apis.Fleet
+	limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
+	if err := apis.Admin.Call(ctx, http.MethodPatch, "/fleets/"+apis.FleetID, limit, nil); err != nil {
+		return err
+	}
+	s.vendors, err = apis.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
+		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: receivers + "/" + strconv.Itoa(i)}
 	})
 	if err != nil {
 		return err
@@ -85,12 +112,11 @@ func (s *system) open(ctx context.Context) (err error) {
 			return err
 		}
 		s.receivers = append(s.receivers, r)
-		s.Hooks.HandleFunc(fmt.Sprintf("/%d", i), func(w http.ResponseWriter, req *http.Request) {
+		mux.HandleFunc("/"+strconv.Itoa(i), func(w http.ResponseWriter, req *http.Request) {
 			s.webhookBytes.Add(requestBytes(req))
 			r.ServeHTTP(w, req)
 		})
 	}
-	s.Hooks.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return nil
 }
 
@@ -121,6 +147,17 @@ func (s *system) checkReceivers() error {
 		}
 	}
 	return nil
+}
+
+// bound ends the context when one of the programs dies.
+func (s *system) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		if err := s.Wait(ctx); err != nil {
+			cancel(err)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // orderBody is an order as a point-of-sale sends it, with every field that one

@@ -14,7 +14,7 @@ import (
 // measureThroughput fills the streams while no worker runs, then starts one and
 // watches it work them off.
 func (b *bench) measureThroughput(ctx context.Context) error {
-	return b.withWebhooks(ctx, "throughput", map[string]string{"pprof": fmt.Sprint(b.profile != "")}, func(e *webhookEnv) error {
+	return b.withWebhooks(ctx, "throughput", b.profileSettings(), func(e *webhookEnv) error {
 		const calm = 0.25 // of a processor for other programs
 		if _, err := b.calmest(calm, func(n int) (round, error) { return e.saturate(ctx, b.fewer(60_000, 5_000), n) }); err != nil {
 			return err

@@ -8,21 +8,22 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
-	"vendorapi/loadtest/harness"
+	"vendorapi/internal/stack/client"
 )
 
 const (
@@ -49,41 +50,48 @@ type result struct {
 
 // checker is the system under test and what the walks share.
 type checker struct {
-	*harness.System
-	dir, walks string
-	tlsURL     string   // empty without haproxy
-	trust      []string // settings that make clients trust the run's CA
+	dir, walks       string
+	plainURL, tlsURL string   // tlsURL is empty without haproxy
+	trust            []string // settings that make clients trust the run's CA
+	api              *stack.APIs
 }
-
-const usage = `Usage: go run ./loadtest/clients
-
-Lets clients with their default settings walk to a delivered order.
-`
 
 func main() {
-	harness.Main("check-clients", usage, func(ctx context.Context) error {
-		if flag.Arg(0) == "net/http" { // one of the clients
-			return walkNetHTTP(ctx)
-		}
-		root, err := stack.ModuleDir()
-		if err != nil {
-			return err
-		}
-		fmt.Println("building the programs")
-		options := stack.Options{CourierStep: 200 * time.Millisecond}
-		return harness.WithSystem(ctx, os.Stdout, false, options, func(ctx context.Context, s *harness.System) error {
-			return run(ctx, &checker{System: s, walks: filepath.Join(root, "loadtest", "clients", "walks")})
-		})
-	})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	check := run
+	if slices.Equal(os.Args[1:], []string{"net/http"}) {
+		check = walkNetHTTP
+	}
+	err := check(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "check-clients:", err)
+		os.Exit(1)
+	}
 }
 
-func run(ctx context.Context, c *checker) (err error) {
-	if c.dir, err = os.MkdirTemp("", "vendor-clients-"); err != nil {
+func run(ctx context.Context) error {
+	root, err := stack.ModuleDir()
+	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(c.dir) }() // a folder of the system's for temporary ones
+	dir, err := os.MkdirTemp("", "vendor-clients-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a folder of the system's for temporary ones
+	fmt.Println("building the programs")
+	s, err := stack.Start(ctx, stack.Options{DataDir: filepath.Join(dir, "data"), CourierStep: 200 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	c := &checker{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL}
+	if c.api, err = s.Demo.Connect(ctx, client.New("", together)); err != nil {
+		return err
+	}
 	if _, err := exec.LookPath("haproxy"); err == nil {
-		proxy, err := c.startProxy(ctx, strings.TrimPrefix(c.Demo.BaseURL, "http://"))
+		proxy, err := c.startProxy(ctx, strings.TrimPrefix(s.Demo.BaseURL, "http://"))
 		if err != nil {
 			return err
 		}
@@ -184,7 +192,7 @@ func (c *checker) walkAll(ctx context.Context, all []walker) error {
 	var g errgroup.Group
 	g.SetLimit(together)
 	for _, w := range all {
-		for _, transport := range [][2]string{{"plain", c.Demo.BaseURL}, {"TLS", c.tlsURL}} {
+		for _, transport := range [][2]string{{"plain", c.plainURL}, {"TLS", c.tlsURL}} {
 			r := &result{walker: w.name, transport: transport[0], outcome: "delivered"}
 			results = append(results, r)
 			if transport[1] == "" {
@@ -231,7 +239,7 @@ func (w *walker) missing() string {
 func (c *checker) walk(ctx context.Context, w walker, url string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	vendor, err := c.OpenAccount(ctx, w.name, nil)
+	vendor, err := c.api.OpenAccount(ctx, w.name, nil)
 	if err != nil {
 		return "", err
 	}

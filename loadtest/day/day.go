@@ -25,7 +25,8 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// concurrency is how many requests are in flight at once.
+// concurrency is how many requests are in flight at once; a vendor with some
+// dozen branches has about so many tills.
 const concurrency = 8
 
 // Options of a day. Demo is required: its account plays the vendor.
@@ -35,10 +36,11 @@ type Options struct {
 	Seed   uint64
 	Prefix string  // begins every external id; must differ between days on one account
 	Rate   float64 // creations per second at most; 0: 11, just below 600 per minute and 120 per 10 s
-	// Settle bounds how long orders take to end, and webhooks to arrive, after the last
-	// creation; 0: a minute.
-	Settle   time.Duration
-	Progress func(done, total int) // called after every request; optional
+	// Settle is how long after the last creation every order may take to end
+	// and every webhook to arrive; 0: a minute.
+	Settle time.Duration
+	// Progress is called with the number of requests that are through; optional.
+	Progress func(done, total int)
 }
 
 // sendTimeout is how long an unanswered request is sent again.
@@ -84,8 +86,9 @@ func New(o Options) (*Day, error) {
 	return d, err
 }
 
-// Play plays the day and waits until everything has settled. The error is for a day
-// that could not be played; what does not balance is in the summary.
+// Play plays the day and returns when everything has settled or cannot settle any
+// more. The error is for a day that could not be played; what does not balance is in
+// the summary.
 func (d *Day) Play(ctx context.Context) (*Summary, error) {
 	account := d.options.Demo.Account
 	var err error
@@ -181,8 +184,9 @@ func (d *Day) count(figure *int) {
 // errUnanswered is for a request that got no answer in time.
 var errUnanswered = errors.New("no answer")
 
-// send calls again while the service is unavailable (no answer, or 503
-// SERVICE_UNAVAILABLE) and after 429, when the wait is over that it asks for.
+// send calls until there is an answer other than "try again": the service is
+// unavailable (no answer, or 503 SERVICE_UNAVAILABLE), or 429, after which the wait
+// is as long as the service asks.
 func (d *Day) send(ctx context.Context, method, path string, body any, headers ...string) (a *client.Answer, tries int, err error) {
 	until := time.Now().Add(sendTimeout)
 	for {
@@ -212,8 +216,8 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 	}
 }
 
-// pacer lets requests through at a steady rate, and none while the service's headers
-// leave nothing. A vendor that keeps to it is never refused.
+// pacer lets requests through at a steady rate, and not at all while the service's
+// headers say that nothing remains. A vendor that keeps to it is never refused.
 type pacer struct {
 	interval time.Duration
 
@@ -259,7 +263,8 @@ func (p *pacer) claim(now time.Time) time.Duration {
 	return 0
 }
 
-// learn reads an answer's headers. What is in flight counts as taken.
+// learn reads an answer's headers. What is in flight counts as taken: its answers may
+// be of an earlier state.
 func (p *pacer) learn(h http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,8 +42,9 @@ var columns = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount
 // sums are the columns of a row; amounts are in kuruş.
 type sums [7]int64
 
-// ReadFinance reads the account's reports for the day that was played, over HTTP, and
-// waits until they have caught up. The error is for reports that could not be read.
+// ReadFinance reads the account's reports for the days of a day that was played,
+// over HTTP as anyone in finance would, and waits until they have caught up. The
+// error is for reports that could not be read.
 func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 	reports := client.New(d.options.Demo.PanelURL+"/reports", 2)
 	reports.Bearer = d.options.Demo.ReportsToken
@@ -66,8 +67,9 @@ func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 	return f, err
 }
 
-// expectedCollections sums up what the vendor sent for the delivered orders, by local
-// day and store; from and to are the first and the last day of any event.
+// expectedCollections sums up what the vendor sent for the delivered orders, by the
+// local day of the delivery and store; from and to are the first and the last day on
+// which anything happened.
 func (d *Day) expectedCollections() (expected map[string]sums, from, to string) {
 	expected = map[string]sums{}
 	for _, r := range d.plan.accepted() {

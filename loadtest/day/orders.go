@@ -47,7 +47,8 @@ func (d *Day) create(ctx context.Context, r *request) error {
 }
 
 // accepted checks the answer. A first try must be fresh; a repetition must be the
-// original's bytes. After an unanswered try, which may have created the order, either.
+// original's bytes. After an unanswered try either may be, because the order may have
+// been created by the try whose answer was lost.
 func (d *Day) accepted(r *request, a *client.Answer, tries int) {
 	var created struct{ OrderID, ExternalOrderID, Status, TrackingURL, EstimatedPickupAt string }
 	if err := a.Into(&created); err != nil {

@@ -47,8 +47,10 @@ type kind struct {
 	Duplicates bool   // every webhook is sent twice
 }
 
+// object is a JSON body.
 type object = map[string]any
 
+// store is one branch of the vendor.
 type store struct {
 	id, city string
 	body     object
@@ -63,12 +65,14 @@ type request struct {
 	payment    string // payment.type; "none": left out
 	kurus      int64  // orderAmount
 	body       []byte
-	original   *request // that this one repeats, sent after its answer
+	// original is the request that this one repeats, sent after its answer.
+	original *request
 
 	done   chan struct{} // closed when result is final
 	result result
 }
 
+// plan is a whole day before it is played.
 type plan struct {
 	catalogue
 	stores   []store
@@ -78,8 +82,8 @@ type plan struct {
 	prefix string
 }
 
-// newPlan plans orders and some repetitions, the same ones for the same seed and prefix,
-// which begins every external id.
+// newPlan plans distinct orders and some repetitions, the same ones for the same seed
+// and prefix. prefix begins every external id.
 func newPlan(orders int, seed uint64, prefix string) (*plan, error) {
 	p := &plan{rng: rand.New(rand.NewPCG(seed, 0)), prefix: prefix}
 	d := json.NewDecoder(bytes.NewReader(ordersJSON))
@@ -125,6 +129,7 @@ func (p *plan) addStores() {
 	}
 }
 
+// pick draws one of a list.
 func pick[T any](p *plan, list []T) T { return list[p.rng.IntN(len(list))] }
 
 // add draws one order and changes it to its kind.
@@ -144,7 +149,7 @@ func (p *plan) add(k kind) (err error) {
 	}
 	r.key = r.externalID // the spec's suggestion
 	if number%10 == 0 {
-		r.key = "key-" + r.externalID
+		r.key = "key-" + r.externalID // a key of its own is as good
 	}
 	amount := json.Number(fmt.Sprintf("%d.%02d", r.kurus/100, r.kurus%100))
 	o := object{
@@ -191,7 +196,8 @@ func (p *plan) add(k kind) (err error) {
 	return nil
 }
 
-// addRepeats sends n of the planned requests again, in one of three ways.
+// addRepeats sends n of the planned requests again, one of three ways, after the ones
+// that they repeat.
 func (p *plan) addRepeats(n int) {
 	for i := range n {
 		original := pick(p, p.requests)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 // answerTimeout is how long answers may take after the last request was due.
@@ -42,32 +41,76 @@ type Answers struct {
 	// loop from the scheduled instant, in a closed one from the writing.
 	Latency        *hdrhistogram.Histogram
 	Answered       int
+	Unexpected     int           // of these, without the wanted status
+	Sample         string        // the first of those
 	Sent, Received int64         // bytes of all requests and answers
 	Elapsed        time.Duration // from the first scheduled instant to the last answer
 }
 
-// PerSecond is the rate of answers.
-func (a *Answers) PerSecond() float64 { return float64(a.Answered) / a.Elapsed.Seconds() }
+// PerSecond is the rate of answers with the wanted status.
+func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
 
 func newAnswers() *Answers {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
 	return &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 }
 
+func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Duration) {
+	_ = a.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
+	a.Answered++
+	a.Sent += int64(len(request))
+	a.Received += int64(answer.Size)
+	if answer.Status != l.Want {
+		if a.Unexpected++; a.Unexpected == 1 {
+			a.Sample = fmt.Sprintf("%d %.300s", answer.Status, answer.Body)
+		}
+	}
+}
+
 func (a *Answers) add(other *Answers) {
 	a.Latency.Merge(other.Latency)
 	a.Answered += other.Answered
+	a.Unexpected += other.Unexpected
+	if a.Sample == "" {
+		a.Sample = other.Sample
+	}
 	a.Sent += other.Sent
 	a.Received += other.Received
+}
+
+// dial opens every connection. All that happens on them ends some time after the
+// last request was due.
+func (l *Load) dial(ctx context.Context) ([]*Conn, error) {
+	deadline := time.Now().Add(l.Duration + answerTimeout)
+	conns := make([]*Conn, 0, l.Connections)
+	for i := range l.Connections {
+		c, err := Dial(ctx, l.Addrs[i%len(l.Addrs)], deadline)
+		if err != nil {
+			closeAll(conns)
+			return nil, fmt.Errorf("load: %w", err)
+		}
+		conns = append(conns, c)
+	}
+	return conns, nil
+}
+
+func closeAll(conns []*Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 // ClosedLoop keeps every connection busy for Duration: the next request goes
 // when the last one is answered. It measures how much the server takes, not
 // how long a caller waits. An answer without the wanted status is an error.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
+	conns, err := l.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var sent atomic.Int64
 	start := time.Now()
-	return l.exchange(ctx, start, func(context.Context) (n int, due time.Time, more bool) {
+	return l.exchange(ctx, conns, start, func(context.Context) (n int, due time.Time, more bool) {
 		now := time.Now()
 		if now.Sub(start) >= l.Duration {
 			return 0, now, false
@@ -84,13 +127,16 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 // missing 10 s after the last request, when one has not the wanted status, and
 // when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
+	conns, err := l.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	due := make(chan int, int(l.Rate*l.Duration.Seconds()))
-	const head = 100 * time.Millisecond // for the connections
-	start := time.Now().Add(head)
+	start := time.Now()
 	go l.schedule(working, start, due)
-	return l.exchange(ctx, start, func(ctx context.Context) (n int, at time.Time, more bool) {
+	return l.exchange(ctx, conns, start, func(ctx context.Context) (n int, at time.Time, more bool) {
 		select {
 		case n, more = <-due:
 			return n, l.at(start, n), more
@@ -117,29 +163,16 @@ func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
 	}
 }
 
-// nap sleeps in the kernel, which is some 50 microseconds late. A timer of the
-// runtime is up to a millisecond late, because the poller that it waits in
-// counts in milliseconds, and that would be the larger part of what is measured.
-func nap(d time.Duration) {
-	t := unix.NsecToTimeval(int64(d))
-	_, _ = unix.Select(0, nil, nil, nil, &t) // woken early: the caller looks at the clock again
-}
-
-// exchange opens the connections and sends on each the next request that is due
-// when the last one is answered, until there are no more.
-func (l *Load) exchange(ctx context.Context, start time.Time, next func(context.Context) (n int, due time.Time, more bool)) (*Answers, error) {
-	deadline := start.Add(l.Duration + answerTimeout)
+// exchange sends on each connection the next request that is due when the last
+// one is answered, until there are no more.
+func (l *Load) exchange(ctx context.Context, conns []*Conn, start time.Time, next func(context.Context) (n int, due time.Time, more bool)) (*Answers, error) {
+	defer closeAll(conns)
 	var mu sync.Mutex
 	whole := newAnswers()
 	group, working := errgroup.WithContext(ctx)
-	for i := range l.Connections {
+	context.AfterFunc(working, func() { closeAll(conns) })
+	for _, c := range conns {
 		group.Go(func() error {
-			c, err := Dial(working, l.Addrs[i%len(l.Addrs)], deadline)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			defer context.AfterFunc(working, c.Close)()
 			own := newAnswers()
 			var request []byte
 			for n, due, more := next(working); more; n, due, more = next(working) {
@@ -148,13 +181,7 @@ func (l *Load) exchange(ctx context.Context, start time.Time, next func(context.
 				if err != nil {
 					return err
 				}
-				if answer.Status != l.Want {
-					return fmt.Errorf("answered %d instead of %d: %.300s", answer.Status, l.Want, answer.Body)
-				}
-				_ = own.Latency.RecordValue(time.Since(due).Microseconds()) // within its range, so it cannot fail
-				own.Answered++
-				own.Sent += int64(len(request))
-				own.Received += int64(answer.Size)
+				own.count(l, request, answer, time.Since(due))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -166,5 +193,8 @@ func (l *Load) exchange(ctx context.Context, start time.Time, next func(context.
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	whole.Elapsed = time.Since(start)
+	if whole.Unexpected > 0 {
+		return whole, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", whole.Unexpected, whole.Answered, whole.Sample)
+	}
 	return whole, nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Process is a running process and the name that its figures have. Those of the
-// same name are summed up.
+// same name are added up.
 type Process struct {
 	Name string
 	PID  int
@@ -94,7 +94,8 @@ func (u Usage) Others() float64 {
 // Memory is a process's resident memory in bytes.
 type Memory struct{ Now, Peak uint64 }
 
-func memoryOf(pid int) (m Memory, err error) {
+// MemoryOf asks the kernel.
+func MemoryOf(pid int) (m Memory, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return m, err
@@ -127,7 +128,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	look := func() {
 		for i, p := range processes {
 			used, err := Measure(p)
-			memory, failure := memoryOf(p.PID)
+			memory, failure := MemoryOf(p.PID)
 			if err != nil || failure != nil {
 				continue
 			}
@@ -141,39 +142,35 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	look()
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for ctx.Err() == nil {
+		for {
 			select {
 			case <-ctx.Done():
+				return
 			case <-time.After(every):
+				look()
 			}
-			look()
 		}
 	})
 	return func() []Watched {
 		cancel()
 		watching.Wait()
+		look()
 		return slices.DeleteFunc(seen, func(w Watched) bool { return w.Name == "" })
 	}
 }
 
-// RedisInfo has the fields of a server's INFO that are numbers.
+// RedisInfo is what a server says of itself (INFO), the fields that are numbers.
 func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, error) {
 	text, err := server.Command(ctx, "INFO")
 	if err != nil {
 		return nil, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
 	}
-	return Numbers(text, ":"), nil
-}
-
-// Numbers reads lines of a name and a number with a separator between; other lines are
-// left out.
-func Numbers(text, separator string) map[string]float64 {
-	found := map[string]float64{}
+	info := map[string]float64{}
 	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), separator)
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			found[name] = v
+			info[name] = v
 		}
 	}
-	return found
+	return info, nil
 }

@@ -48,8 +48,8 @@ type player struct {
 	out   io.Writer
 }
 
-// playAll plays the scripts until one cannot be played. What was played by then is in
-// the page.
+// playAll plays the scripts until they are through, one cannot be played or ctx
+// ends. What was played by then is in the page.
 func (p *player) playAll(ctx context.Context, chosen []script, path string) error {
 	page := page{Began: time.Now(), Machine: harness.DescribeMachine(ctx).String()}
 	var broken error
@@ -84,8 +84,8 @@ func (p *player) playAll(ctx context.Context, chosen []script, path string) erro
 // errFailed keeps the data of a system whose script failed.
 var errFailed = errors.New("the script failed")
 
-// play runs one script against a system of its own. The error is for a run that could
-// not take place or was interrupted.
+// play runs one script against a system of its own. The error is for a run that
+// could not take place, that was interrupted or in which a program died.
 func (p *player) play(ctx context.Context, s *script) (*result, error) {
 	r := &result{Name: s.name}
 	o := stack.Options{BinDir: p.bin, Courier: "auto", CourierStep: courierStep, Out: p.out}
@@ -110,6 +110,7 @@ func (p *player) play(ctx context.Context, s *script) (*result, error) {
 	return r, err
 }
 
+// run plays the script to its end and checks it.
 func (p *player) run(ctx context.Context, system *harness.System, s *script, r *result) error {
 	accounts, err := openAccounts(ctx, system, s)
 	if err != nil {
@@ -162,7 +163,8 @@ func confirmStores(ctx context.Context, system *harness.System) error {
 	return nil
 }
 
-// openAccounts creates the script's accounts, each with a receiver.
+// openAccounts creates the accounts that a script needs, each with a receiver that
+// knows its secret.
 func openAccounts(ctx context.Context, system *harness.System, s *script) (accounts []*account, err error) {
 	for n := range s.accounts {
 		a := &account{label: strconv.Itoa(n + 1)}
@@ -185,6 +187,7 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) (accou
 // unless the run was too short for one, and a log.
 type k6Files struct{ samples, summary, dashboard, log string }
 
+// runK6 runs the script.
 func (p *player) runK6(ctx context.Context, system *harness.System, accounts []*account, s *script, r *result, files k6Files) error {
 	log, err := os.Create(files.log)
 	if err != nil {

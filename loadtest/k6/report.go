@@ -41,7 +41,8 @@ func (r *result) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
-// read reads what k6 wrote. Files that are missing are failures.
+// read reads what k6 wrote. Without the files there is nothing to check, and that is
+// a failure, too.
 func (r *result) read(files k6Files) error {
 	r.samples = &samples{}
 	in, err := os.Open(files.samples)
@@ -61,6 +62,7 @@ func (r *result) read(files k6Files) error {
 	return json.Unmarshal(text, r)
 }
 
+// check gathers the failures.
 func (r *result) check() {
 	if len(r.Levels) == 0 {
 		r.fail("the script has no service levels")
@@ -130,10 +132,11 @@ func (r *result) Endpoints() (rows []endpoint) {
 	return rows
 }
 
-// The service level that a ramp's knee is found by.
+// The service level that a ramp's knee is found by: above it, or when less than
+// this part of the offered rate is reached, a rate is too much.
 const (
-	kneeP99     = 100.0 // ms at most
-	kneeReached = 0.97  // of the offered rate at least
+	kneeP99     = 100.0 // ms
+	kneeReached = 0.97
 )
 
 // step is one rate of a ramp.

@@ -26,8 +26,9 @@ type request struct {
 
 func (r *request) refused() bool { return r.status == 429 }
 
-// admitted reports whether the service certainly counted the request: it counts what it
-// answers with a decision. Of a lost answer or a 5xx nobody outside can know.
+// admitted reports whether the service counted the request: it counts what it answers
+// with a decision. Of a lost answer, a 5xx or a refusal before the account is known
+// nobody outside can know.
 func (r *request) admitted() bool {
 	return r.status >= 200 && r.status < 300 || slices.Contains([]int{400, 404, 409, 422, 423}, r.status)
 }

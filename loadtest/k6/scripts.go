@@ -13,8 +13,12 @@ import (
 type script struct {
 	name     string
 	accounts int
-	factor   int  // multiplies the contract's limits of POST /orders
-	manual   bool // no sandbox courier: orders stay where they are, only stores are confirmed
+	// factor multiplies the contract's limits of POST /orders, as an operator
+	// raises them for a large vendor.
+	factor int
+	// manual leaves orders where they are: without a sandbox courier only stores
+	// are confirmed.
+	manual bool
 	// setting is the variable of the script's length, and length its value at scale
 	// 1; empty where the limits' own windows decide. The script takes pieces times its
 	// length, and rest besides.
@@ -34,7 +38,8 @@ var scripts = []script{
 	{name: "ramp", accounts: 16, factor: 10, manual: true, setting: "STEP", length: 4 * time.Second, pieces: 7, rest: time.Second},
 }
 
-// choose returns the scripts that are named, separated by commas; empty: all.
+// choose returns the scripts that are named, separated by commas, in their own
+// order; all of them for an empty list.
 func choose(names string) ([]script, error) {
 	if names == "" {
 		return scripts, nil
@@ -57,7 +62,8 @@ func (s *script) expected(scale float64) time.Duration {
 	return s.rest + time.Duration(s.pieces)*s.scaled(scale)
 }
 
-// limits are those of the script's accounts; nil: the contract's.
+// limits are those that the script's accounts are created with; nil: the
+// contract's.
 func (s *script) limits() any {
 	if s.factor == 1 {
 		return nil
@@ -69,7 +75,9 @@ func (s *script) limits() any {
 type bucket struct {
 	name   string
 	limits []limit
-	alone  bool // nothing else refuses, so that refusals can be checked
+	// alone: nothing but these limits refuses. Where something else does, too, a
+	// refusal cannot be checked.
+	alone bool
 }
 
 // buckets are those of the script's accounts.

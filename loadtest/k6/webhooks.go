@@ -15,8 +15,9 @@ import (
 // readers is how many histories are read at once.
 const readers = 8
 
-// settleTime is how long after a script's end its orders may take to end and their
-// webhooks to arrive. A delivery lasts some seconds; a lost webhook is sent after ten.
+// settleTime is how long after a script's end its orders may take to end and
+// their webhooks to arrive. A delivery lasts some seconds, and a webhook that
+// was lost on the way is sent again after ten.
 const settleTime = time.Minute
 
 // webhooks is what a script's receivers got, compared with its orders.
@@ -27,8 +28,8 @@ type webhooks struct {
 	Stores    int // registered
 }
 
-// checkWebhooks waits for the end of every order, and compares what the receivers got
-// with what the service answers.
+// checkWebhooks waits until every order of the script has come to its end, and
+// compares what the receivers got with what the service answers.
 func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*webhooks, error) {
 	w := &webhooks{Orders: len(all.orders)}
 	orders := map[string][]order{}

@@ -19,8 +19,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"vendorapi/loadtest/receiver/snippets"
 )
 
 // maxBody is far above what the service sends (below 20 kB).
@@ -157,7 +155,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
 		return
 	}
-	if err := snippets.Verify(r.options.Secrets, req.Header, body, r.options.Now()); err != nil {
+	if err := r.verify(req.Header, body); err != nil {
 		r.reject(w, http.StatusUnauthorized, err.Error())
 		return
 	}
@@ -180,6 +178,15 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.options.Seen(event, duplicate)
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+func (r *Receiver) verify(header http.Header, body []byte) (err error) {
+	for _, secret := range r.options.Secrets {
+		if err = Verify(secret, header, body, r.options.Now()); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // parse reads a verified body and holds it against the headers.

@@ -23,7 +23,7 @@ type arrival struct {
 	want    string
 }
 
-// arrivals are a sequence: every language has to come to the same end.
+// arrivals are a story: every language has to come to the same end.
 type arrivals struct {
 	list []arrival
 	at   time.Time // of the machine, because the snippets look at its clock
@@ -50,10 +50,10 @@ const (
 )
 
 // forgeries are what must not be believed, and how it is made from a webhook
-// that is valid.
+// that is genuine.
 func (a *arrivals) forgeries() {
-	valid := statusChanged("forged", "o9", "Delivered", now)
-	forge := func(change func(*arrival)) { a.add("401", valid, change) }
+	genuine := statusChanged("forged", "o9", "Delivered", now)
+	forge := func(change func(*arrival)) { a.add("401", genuine, change) }
 	forge(func(c *arrival) { c.Body = append(c.Body, ' ') })
 	forge(func(c *arrival) { c.Body = bytes.Replace(c.Body, []byte("Delivered"), []byte("Cancelled"), 1) })
 	forge(func(c *arrival) { c.Body = []byte{} })
@@ -72,7 +72,7 @@ func (a *arrivals) forgeries() {
 		forge(func(c *arrival) { c.Headers[name] = "é" + c.Headers[name][1:] }) // as long in characters, not in bytes
 	}
 	for _, off := range []time.Duration{-time.Hour, -305 * time.Second, 305 * time.Second, time.Hour} {
-		m := valid
+		m := genuine
 		m.at = now.Add(off)
 		a.add("401", m, nil)
 	}
@@ -173,6 +173,24 @@ func compare(t *testing.T, got, want string) {
 			if i >= len(a) || i >= len(b) {
 				return
 			}
+		}
+	}
+}
+
+// Verify, which the receiver of this package uses, agrees with the snippets.
+func TestVerify_AgreesWithTheSnippets(t *testing.T) {
+	a := newArrivals()
+	for i, c := range a.list {
+		h := http.Header{}
+		for name, value := range c.Headers {
+			h.Set(name, value)
+		}
+		verified := false
+		for _, secret := range c.Secrets {
+			verified = verified || Verify(secret, h, c.Body, a.at) == nil
+		}
+		if verified == strings.HasPrefix(c.want, "401") {
+			t.Errorf("webhook %d: verified %v, the snippets say %s", i+1, verified, c.want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,6 +29,10 @@ import (
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/harness"
 )
+
+// courierStep makes a delivery take half a minute: the courier's moves then have
+// different times.
+const courierStep = 6 * time.Second
 
 const usage = `Usage: make screenshots [ARGS='flags']
 
@@ -43,8 +48,7 @@ func main() {
 	keep := flag.Bool("keep", false, "keep the folder with data and logs")
 	harness.Main("screenshots", usage, func(ctx context.Context) error {
 		out := os.Stdout
-		// A delivery takes half a minute, so that its moves have different times.
-		o := stack.Options{CourierStep: 6 * time.Second, Reporting: true, Out: out}
+		o := stack.Options{CourierStep: courierStep, Reporting: true, Out: out}
 		return harness.WithSystem(ctx, out, *keep, o, func(ctx context.Context, s *harness.System) error {
 			e := &env{System: s, out: out}
 			if err := e.play(ctx, time.Duration(*minutes*float64(time.Minute))); err != nil {
@@ -90,8 +94,8 @@ func (e *env) path(text string) string {
 	return os.Expand(text, func(name string) string { return e.names[name] })
 }
 
-// play makes the day: the demo's vendor plays one that balances, the others send what
-// their branches sell, and things go wrong.
+// play makes the day: the demo's vendor plays one that balances (package day), the
+// others send what their branches sell, and things go wrong as they do.
 func (e *env) play(ctx context.Context, length time.Duration) error {
 	if err := json.Unmarshal(planJSON, &e.plan); err != nil {
 		return fmt.Errorf("plan.json: %w", err)
@@ -133,6 +137,8 @@ func (e *env) play(ctx context.Context, length time.Duration) error {
 }
 
 func (e *env) log(format string, args ...any) { fmt.Fprintf(e.out, format+"\n", args...) }
+
+func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
 
 // await polls done for at most three minutes.
 func await(ctx context.Context, what string, done func() (bool, error)) error {

@@ -92,7 +92,8 @@ func (e *env) take(tab *browser.Tab, path string, s screen, file string) error {
 		return fmt.Errorf("%s answers %d", path, status)
 	}
 	time.Sleep(time.Second) // charts are drawn after the page has loaded
-	// The picture is a screen as high as what it shows, for what sticks to its edges.
+	// The picture is a screen as high as what it shows, so that what sticks to
+	// the screen's edges does so in the picture.
 	length, err := browser.Evaluate[int](tab, "document.documentElement.scrollHeight")
 	if err != nil {
 		return err
@@ -112,8 +113,8 @@ func (e *env) take(tab *browser.Tab, path string, s screen, file string) error {
 	return errors.Join(err, os.WriteFile(file, shot, 0o644))
 }
 
-// measure reads every page some times, as the browser that has signed in does, and
-// prints what each takes.
+// measure reads every page of the panel some times, as the browser that has
+// signed in does, and prints what each takes.
 func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 	cookie, err := tab.Cookies()
 	if err != nil {
@@ -148,8 +149,9 @@ func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 	return nil
 }
 
-// read measures one page. Its bytes are those over the wire of the page, its stylesheet
-// and scripts, without the charts' script.
+// read measures one page. Its bytes are those over the wire as a browser sees
+// them the first time: of the page, its stylesheet and scripts, compressed where they
+// come compressed, without the charts' script.
 func (e *env) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (size int, median time.Duration, err error) {
 	var took []time.Duration
 	for range reads {

@@ -125,8 +125,9 @@ func (e *env) listen(ctx context.Context, v *vendor, b behaviour) (err error) {
 	return err
 }
 
-// giveUp publishes an event that is nearly a day old to an absent receiver. The first
-// attempt is its last, and the endpoint becomes unreachable.
+// giveUp publishes an event that is nearly a day old to a vendor whose receiver is
+// absent. Its next attempt would come too late, so the first one is its last, and the
+// endpoint becomes unreachable.
 func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	l, err := ledger.Open(ctx, ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	if err != nil {
@@ -151,7 +152,8 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	})
 }
 
-// sell sends orders at the plan's rate; some fail, some break a rule.
+// sell sends orders at the plan's rate, in waves as a kitchen has them; some fail,
+// some break a rule.
 func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error {
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		// Exponential gaps: people do not order in step.
@@ -170,7 +172,7 @@ func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error
 // order is the next order, with some of its members changed.
 func (v *vendor) order(change map[string]any) map[string]any {
 	v.count++
-	b := v.stores[v.rng.IntN(len(v.stores))]
+	b := pick(v.rng, v.stores)
 	kurus := 12000 + v.rng.IntN(90000)
 	amount := json.Number(fmt.Sprintf("%d.%02d", kurus/100, kurus%100))
 	payment := map[string]any{"type": "Prepaid"}
@@ -179,7 +181,7 @@ func (v *vendor) order(change map[string]any) map[string]any {
 	}
 	o := map[string]any{
 		"externalStoreId": b.ID, "externalOrderId": fmt.Sprintf("%s-%05d", b.ID, 20000+v.count), "orderAmount": amount, "payment": payment,
-		"recipient": map[string]any{"name": v.plan.Customers[v.rng.IntN(len(v.plan.Customers))], "phone": fmt.Sprintf("0532%07d", v.rng.IntN(1e7))},
+		"recipient": map[string]any{"name": pick(v.rng, v.plan.Customers), "phone": fmt.Sprintf("0532%07d", v.rng.IntN(1e7))},
 		"dropoff": place(b, (v.rng.Float64()-0.5)*0.02, (v.rng.Float64()-0.5)*0.02,
 			fmt.Sprintf("Atatürk Caddesi No: %d, daire %d", 1+v.rng.IntN(90), 1+v.rng.IntN(20))),
 	}
@@ -187,12 +189,13 @@ func (v *vendor) order(change map[string]any) map[string]any {
 	return o
 }
 
+// place is an address some degrees from a branch.
 func place(from branch, north, east float64, text string) map[string]any {
 	return map[string]any{"text": text, "latitude": from.Latitude + north, "longitude": from.Longitude + east}
 }
 
-// leaveOpen leaves orders that wait in every status, couriers' updates that were
-// refused, and a courier on the road.
+// leaveOpen leaves behind what operators look for: orders that wait in every status,
+// couriers' updates that were refused, and a courier on the road.
 func (e *env) leaveOpen(ctx context.Context) error {
 	v := e.vendors[0]
 	create := func(change map[string]any) (created struct{ OrderID, TrackingURL string }, err error) {

@@ -39,14 +39,13 @@ func Open(s Settings) (*Archive, error) {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
 	a := &Archive{settings: s, database: database, address: strings.Join(options.Addr, ",")}
-	a.conn, err = clickhouse.Open(options)
+	if a.conn, err = clickhouse.Open(options); err != nil {
+		return nil, fmt.Errorf("clickhouse: %w", err)
+	}
 	serverOptions := *options
 	serverOptions.Auth.Database = ""
 	serverOptions.MaxOpenConns, serverOptions.MaxIdleConns = 2, 1
-	if err == nil {
-		a.server, err = clickhouse.Open(&serverOptions)
-	}
-	if err != nil {
+	if a.server, err = clickhouse.Open(&serverOptions); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
 	return a, nil
@@ -101,10 +100,12 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 	return ctx.Err()
 }
 
+// exec runs a statement on the database.
 func (a *Archive) exec(ctx context.Context, statement string, args ...any) error {
 	return a.fault(ctx, firstWords(statement), a.conn.Exec(ctx, statement, args...))
 }
 
+// firstWords name a statement in an error.
 func firstWords(statement string) string {
 	words := strings.Fields(statement)
 	return strings.Join(words[:min(len(words), 6)], " ")

@@ -19,6 +19,7 @@ type unavailable struct{ cause error }
 func (u *unavailable) Error() string   { return u.cause.Error() }
 func (u *unavailable) Unwrap() []error { return []error{delivery.ErrUnavailable, u.cause} }
 
+// authenticationErrors are exceptions about who asks.
 var authenticationErrors = []proto.Error{
 	proto.ErrAuthenticationFailed, proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword,
 }

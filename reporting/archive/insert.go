@@ -25,6 +25,7 @@ const (
 	// would get these rows meanwhile.
 	insertTimeout = time.Minute
 
+	// rowsAtOnce is the most rows of one INSERT.
 	rowsAtOnce = 10_000
 )
 
@@ -82,6 +83,7 @@ func (a *Archive) insertRows(ctx context.Context, t *table, rows [][]any, once b
 	return nil
 }
 
+// send stores rows, which have a value for each of the table's columns.
 func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settings, rows iter.Seq[[]any]) error {
 	described := make([]clickhouse.ColumnNameAndType, len(t.columns))
 	for i, c := range t.columns {

@@ -15,14 +15,16 @@ import (
 // may call it at once. It changes nothing when the database has been made by a
 // newer program or by other files.
 func (a *Archive) Migrate(ctx context.Context) (applied []string, err error) {
-	files, err := readMigrations(schemaFiles)
+	files, err := readMigrations(schemaFiles, "schema")
 	if err != nil {
 		return nil, err
 	}
 	return a.migrate(ctx, files)
 }
 
-func (a *Archive) layout() layout { return layout{database: a.database, cluster: a.settings.Cluster} }
+func (a *Archive) layout() layout {
+	return layout{database: a.database, cluster: a.settings.Cluster}
+}
 
 func (a *Archive) migrate(ctx context.Context, files []migration) (applied []string, err error) {
 	if err := a.makeDatabase(ctx); err != nil {
@@ -74,6 +76,7 @@ ENGINE = ` + engine + `
 ORDER BY (version, sha256)`
 }
 
+// appliedFile is a row of schema_migrations.
 type appliedFile struct{ name, checksum string }
 
 func (a *Archive) appliedFiles(ctx context.Context) (map[uint32]appliedFile, error) {
@@ -115,8 +118,10 @@ func (a *Archive) checkLayout(ctx context.Context) error {
 	return nil
 }
 
+// errNewer says that the database has files that this program lacks.
 var errNewer = errors.New("it was made by a newer program")
 
+// compare checks what was applied against what this program has.
 func compare(files []migration, known map[uint32]appliedFile) error {
 	for version, f := range known {
 		switch {

@@ -34,7 +34,8 @@ func (a *Archive) AccountsOf(ctx context.Context, day time.Time) (map[delivery.A
 // Misplaced looks for rows of these orders, and of their events, under another
 // account or business day than theirs. It reads the ids of all orders there
 // are, so it is for those that are suspected.
-func (a *Archive) Misplaced(ctx context.Context, right []Place) (wrong []Place, err error) {
+func (a *Archive) Misplaced(ctx context.Context, right []Place) ([]Place, error) {
+	var wrong []Place
 	for part := range slices.Chunk(right, MaxListed) {
 		known := make(map[Place]bool, len(part))
 		ids := make([]delivery.OrderID, len(part))
@@ -42,22 +43,31 @@ func (a *Archive) Misplaced(ctx context.Context, right []Place) (wrong []Place, 
 			p.Day = BusinessDay(p.Day)
 			known[p], ids[i] = true, p.Order
 		}
-		const columns = "SELECT account_id, business_day, order_id FROM "
-		where := " WHERE order_id IN (" + list(ids) + ")"
-		err := a.Each(ctx, columns+orders.name+where+" UNION DISTINCT "+columns+orderEvents.name+where, func(rows driver.Rows) error {
-			var account, order uuid.UUID
-			var day time.Time
-			err := rows.Scan(&account, &day, &order)
-			if p := readPlace(account, day, order); !known[p] {
-				wrong = append(wrong, p)
-			}
-			return err
-		})
+		found, err := a.placesOf(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
+		for _, p := range found {
+			if !known[p] {
+				wrong = append(wrong, p)
+			}
+		}
 	}
 	return wrong, nil
+}
+
+// placesOf are all places that hold rows of these orders.
+func (a *Archive) placesOf(ctx context.Context, ids []delivery.OrderID) (places []Place, err error) {
+	const columns = "SELECT account_id, business_day, order_id FROM "
+	condition := " WHERE order_id IN (" + list(ids) + ")"
+	err = a.Each(ctx, columns+orders.name+condition+" UNION DISTINCT "+columns+orderEvents.name+condition, func(rows driver.Rows) error {
+		var account, order uuid.UUID
+		var day time.Time
+		err := rows.Scan(&account, &day, &order)
+		places = append(places, readPlace(account, day, order))
+		return err
+	})
+	return places, err
 }
 
 // Remove deletes the rows of orders and of their events at these places, and
@@ -112,10 +122,13 @@ func (a *Archive) LastReconciliation(ctx context.Context) (last *Reconciliation,
 	err = a.Each(ctx, `SELECT toUnixTimestamp64Milli(at), from_day, to_day, toInt64(orders), toInt64(differences), toInt64(totals) FROM reconciliations
 WHERE account_id = toUUID('00000000-0000-0000-0000-000000000000') ORDER BY at DESC LIMIT 1`, func(rows driver.Rows) error {
 		var at, orders, differences, totals int64
-		last = &Reconciliation{}
-		err := rows.Scan(&at, &last.From, &last.To, &orders, &differences, &totals)
-		last.At, last.Orders, last.Differences, last.Totals = time.UnixMilli(at), int(orders), int(differences), int(totals)
-		return err
+		var r Reconciliation
+		if err := rows.Scan(&at, &r.From, &r.To, &orders, &differences, &totals); err != nil {
+			return err
+		}
+		r.At, r.Orders, r.Differences, r.Totals = time.UnixMilli(at), int(orders), int(differences), int(totals)
+		last = &r
+		return nil
 	})
 	return last, err
 }

@@ -97,6 +97,7 @@ func BusinessDay(t time.Time) time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul)
 }
 
+// Batch is what Insert stores.
 type Batch struct {
 	Orders   []Order
 	Events   []Event
@@ -104,6 +105,7 @@ type Batch struct {
 	Outcomes []Outcome
 }
 
+// Rows is how many rows the batch has.
 func (b *Batch) Rows() int {
 	return len(b.Orders) + len(b.Events) + len(b.Late) + len(b.Outcomes)
 }

@@ -6,9 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -24,31 +24,44 @@ type migration struct {
 	source  string
 }
 
+// checksum is SHA-256 of the file, in hex.
 func (m *migration) checksum() string {
 	sum := sha256.Sum256([]byte(m.source))
 	return hex.EncodeToString(sum[:])
 }
 
-// readMigrations reads the files NNNN_name.sql of the folder schema, whose numbers
-// run from 1 without a gap.
-func readMigrations(files fs.FS) (all []migration, err error) {
-	names, err := fs.Glob(files, "schema/*")
+var fileName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
+
+// readMigrations reads the files of a folder in the order of their numbers,
+// which run from 1 without a gap.
+func readMigrations(files fs.FS, dir string) ([]migration, error) {
+	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	for i, name := range names {
-		m := migration{version: uint32(i + 1), name: path.Base(name)}
-		if !strings.HasPrefix(m.name, fmt.Sprintf("%04d_", m.version)) {
-			return nil, fmt.Errorf("schema: %s has the place of number %d", m.name, m.version)
+	var found []migration
+	for _, e := range entries {
+		parts := fileName.FindStringSubmatch(e.Name())
+		if parts == nil {
+			return nil, fmt.Errorf("schema: %q is not called NNNN_name.sql", e.Name())
 		}
-		source, err := fs.ReadFile(files, name)
+		version, err := strconv.ParseUint(parts[1], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("schema: %q: %w", e.Name(), err)
+		}
+		source, err := fs.ReadFile(files, dir+"/"+e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("schema: %w", err)
 		}
-		m.source = string(source)
-		all = append(all, m)
+		found = append(found, migration{version: uint32(version), name: e.Name(), source: string(source)})
 	}
-	return all, nil
+	slices.SortStableFunc(found, func(a, b migration) int { return int(a.version) - int(b.version) })
+	for i := range found {
+		if found[i].version != uint32(i+1) {
+			return nil, fmt.Errorf("schema: %s has the place of number %d", found[i].name, i+1)
+		}
+	}
+	return found, nil
 }
 
 // layout is where tables lie: on a single server or in a cluster.
@@ -56,12 +69,16 @@ type layout struct {
 	database, cluster string
 }
 
-// functions are what the files of the schema call; {{database}} is for a view that
-// calls another one with parameters.
+// functions are what the files of the schema call, besides the methods below
+// {{database}}, for a view that calls another one with parameters.
 func (l layout) functions() template.FuncMap {
 	return template.FuncMap{
-		"local": l.local, "onCluster": l.onCluster, "replacing": l.replacing, "durability": l.durability,
-		"distributed": l.distributed, "database": func() string { return "`" + l.database + "`" },
+		"local":       l.local,
+		"onCluster":   l.onCluster,
+		"replacing":   l.replacing,
+		"durability":  l.durability,
+		"distributed": l.distributed,
+		"database":    func() string { return "`" + l.database + "`" },
 	}
 }
 
@@ -120,27 +137,36 @@ func (l layout) distributed(table string) string {
 		table, l.onCluster(), l.local(table), l.cluster, l.database, l.local(table))
 }
 
-var (
-	comments      = regexp.MustCompile(`(?m)^[ \t]*--.*\n?`)
-	statementEnds = regexp.MustCompile(`(?m);[ \t\r]*$`)
-)
-
 // statements are what a file says in a layout. A statement ends with a semicolon
 // at the end of a line; lines that begin with -- are comments.
-func (l layout) statements(m *migration) (all []string, err error) {
+func (l layout) statements(m *migration) ([]string, error) {
 	parsed, err := template.New(m.name).Funcs(l.functions()).Option("missingkey=error").Parse(m.source)
-	var rendered strings.Builder
-	if err == nil {
-		err = parsed.Execute(&rendered, nil)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	for _, text := range statementEnds.Split(comments.ReplaceAllString(rendered.String(), ""), -1) {
-		all = append(all, strings.TrimSpace(text))
+	var rendered strings.Builder
+	if err := parsed.Execute(&rendered, nil); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
 	}
-	if rest := all[len(all)-1]; rest != "" {
+	var all []string
+	var statement strings.Builder
+	for line := range strings.Lines(rendered.String()) {
+		line = strings.TrimRight(line, " \t\r\n")
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
+			continue
+		}
+		body, ends := strings.CutSuffix(line, ";")
+		statement.WriteString(body + "\n")
+		if !ends {
+			continue
+		}
+		if text := strings.TrimSpace(statement.String()); text != "" {
+			all = append(all, text)
+		}
+		statement.Reset()
+	}
+	if rest := strings.TrimSpace(statement.String()); rest != "" {
 		return nil, fmt.Errorf("schema: %s: no semicolon after %.40q", m.name, rest)
 	}
-	return slices.DeleteFunc(all, func(text string) bool { return text == "" }), nil
+	return all, nil
 }

@@ -63,10 +63,10 @@ func (s *Settings) options() (*clickhouse.Options, string, error) {
 		return nil, "", fmt.Errorf("the url names the database %q, database says %q", database, s.Database)
 	}
 	database = cmp.Or(s.Database, database, DefaultDatabase)
-	if !databaseNames.MatchString(database) {
+	switch {
+	case !databaseNames.MatchString(database):
 		return nil, "", fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
-	}
-	if s.Cluster != "" && !clusterNames.MatchString(s.Cluster) {
+	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
 		return nil, "", fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
 	}
 	o, err := parse(u)

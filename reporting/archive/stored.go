@@ -38,6 +38,7 @@ type Stored struct {
 	events map[uint32][]string // by sequence, in the order of orderEvents.columns
 }
 
+// value is that of a column of orders.
 func (s *Stored) value(column string) string { return s.order[slices.Index(orders.names(), column)] }
 
 var errStopped = errors.New("nobody reads on")
@@ -83,6 +84,7 @@ func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, er
 	}
 }
 
+// anOrder stands in the place of an event's sequence.
 const anOrder = -1
 
 // query is that of both tables: the key, version, sequence and values of each row.
@@ -101,6 +103,7 @@ func (s *Selection) query() (string, error) {
 		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", err
 }
 
+// condition is the selection in SQL.
 func (s *Selection) condition() (string, error) {
 	if len(s.Accounts)+len(s.Orders) > MaxListed {
 		return "", fmt.Errorf("clickhouse: %d accounts and %d orders: at most %d can be named", len(s.Accounts), len(s.Orders), MaxListed)
@@ -119,6 +122,7 @@ func (s *Selection) condition() (string, error) {
 	return b.String(), nil
 }
 
+// list writes ids, which need no escaping.
 func list[ID fmt.Stringer](ids []ID) string {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -129,6 +133,7 @@ func list[ID fmt.Stringer](ids []ID) string {
 
 func dateOf(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
+// readPlace makes a place of what was read.
 func readPlace(account uuid.UUID, day time.Time, order uuid.UUID) Place {
 	y, m, d := day.Date()
 	return Place{Account: delivery.AccountID(account), Day: time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul), Order: delivery.OrderID(order)}

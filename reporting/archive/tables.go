@@ -60,6 +60,7 @@ func newTable[R any](name string) *table {
 	return t
 }
 
+// names are those of the columns.
 func (t *table) names() (names []string) {
 	for _, c := range t.columns {
 		names = append(names, c.name)
@@ -163,4 +164,5 @@ func (c *column) text(row reflect.Value) string {
 	return printed(value) // of decimals without zeros behind the point
 }
 
+// printed is a value of the driver's.
 func printed(value any) string { return fmt.Sprint(reflect.Indirect(reflect.ValueOf(value))) }

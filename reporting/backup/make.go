@@ -20,6 +20,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
+// Options say what is copied where.
 type Options struct {
 	// To is the folder that is made; it must not exist.
 	To string
@@ -67,17 +68,17 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 			return nil, fmt.Errorf("include: %w", err)
 		}
 	}
-	for _, step := range []func() error{
-		func() error { return m.copyBoth(ctx, l, a, partial, o.Progress) },
-		func() error { m.Ended = time.Now().UTC(); return m.seal(partial) },
-		func() error { return os.Rename(partial, o.To) },
-		func() error { return syncFolder(filepath.Dir(o.To)) },
-	} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+	if err := m.copyBoth(ctx, l, a, partial, o.Progress); err != nil {
+		return nil, err
 	}
-	return m, nil
+	m.Ended = time.Now().UTC()
+	if err := m.seal(partial); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(partial, o.To); err != nil {
+		return nil, err
+	}
+	return m, syncFolder(filepath.Dir(o.To))
 }
 
 func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Archive, dir string, progress func(string)) (err error) {
@@ -128,20 +129,25 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progress func(string)) error {
 	r := Redis{File: "redis-" + strconv.Itoa(len(m.Redis)) + ".rdb", Addr: node.Addr, Slots: node.Slots}
 	var sum ledger.RDBSum
-	err := create(filepath.Join(dir, r.File), func(w io.Writer) (err error) {
+	err := create(filepath.Join(dir, r.File), func(w io.Writer) error {
 		counted := &counter{report: everySecond(func(n uint64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) })}
 		buffered := bufio.NewWriterSize(w, 1<<20)
+		var err error
 		r.Bytes, err = io.Copy(io.MultiWriter(buffered, &sum, counted), rdb)
 		return errors.Join(err, buffered.Flush())
 	})
+	if err == nil {
+		err = sum.Check()
+	}
 	if err != nil {
 		return err
 	}
 	progress(fmt.Sprintf("Redis %s: %d bytes", node.Addr, r.Bytes))
 	m.Redis = append(m.Redis, r)
-	return sum.Check()
+	return nil
 }
 
+// counter reports how much has been written to it.
 type counter struct {
 	written uint64
 	report  func(uint64)
@@ -157,19 +163,23 @@ func (c *counter) Write(b []byte) (int, error) {
 func (m *Manifest) include(dir, path string) error {
 	path = filepath.Clean(path)
 	return filepath.WalkDir(path, func(from string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case e.IsDir():
-			return nil
-		case !e.Type().IsRegular():
-			return fmt.Errorf("%s is neither a file nor a folder", from)
 		}
 		rel, err := filepath.Rel(filepath.Dir(path), from)
 		if err != nil {
 			return err
 		}
 		name := filepath.Join(includedFolder, rel)
+		switch {
+		case e.IsDir():
+			return os.MkdirAll(filepath.Join(dir, name), 0o700)
+		case !e.Type().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a folder", from)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			return err
+		}
 		m.Included = append(m.Included, name)
 		return copyFile(from, filepath.Join(dir, name))
 	})

@@ -32,6 +32,7 @@ import (
 	"time"
 )
 
+// Manifest is backup.json.
 type Manifest struct {
 	Format      int       `json:"format"`
 	ID          string    `json:"id"`
@@ -87,7 +88,7 @@ func Open(dir string) (*Manifest, error) {
 	}
 	sums, err := readSums(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, sumsFile, err)
+		return nil, err
 	}
 	for _, name := range m.files() {
 		if !filepath.IsLocal(name) {
@@ -106,6 +107,7 @@ func Open(dir string) (*Manifest, error) {
 	return &m, nil
 }
 
+// files are all but the sums.
 func (m *Manifest) files() []string {
 	names := []string{manifestFile}
 	for _, r := range m.Redis {
@@ -119,15 +121,18 @@ func (m *Manifest) files() []string {
 
 func readSums(dir string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	sums := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		sum, name, found := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
 		if !found || len(sum) != 2*sha256.Size {
-			return nil, fmt.Errorf("line %q", line)
+			return nil, fmt.Errorf("%w: %s: line %q", ErrDamaged, sumsFile, line)
 		}
 		sums[name] = sum
 	}
-	return sums, err
+	return sums, nil
 }
 
 func sumOf(path string) (string, error) {
@@ -137,8 +142,10 @@ func sumOf(path string) (string, error) {
 	}
 	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // seal writes the manifest and the sums of all files, and syncs all of it.
@@ -164,10 +171,10 @@ func (m *Manifest) seal(dir string) error {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() {
-			err = syncFolder(path)
+		if err != nil || !e.IsDir() {
+			return err
 		}
-		return err
+		return syncFolder(path)
 	})
 }
 
@@ -178,22 +185,20 @@ func writeFile(path string, content []byte) error {
 	})
 }
 
-// create writes a new file, in folders that it makes, readable by its owner only, and
-// syncs it.
+// create writes a new file, readable by its owner only, and syncs it.
 func create(path string, write func(io.Writer) error) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	if err = write(f); err == nil {
+	err = write(f)
+	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
+// copyFile copies into a new file.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -221,6 +226,7 @@ func wrap(operation string, err *error) {
 	}
 }
 
+// everySecond limits how often report is called.
 func everySecond(report func(n uint64)) func(n uint64) {
 	last := time.Now()
 	return func(n uint64) {

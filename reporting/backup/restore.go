@@ -45,6 +45,9 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(partial, 0o700); err != nil {
+		return err
+	}
 	if err := copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase)); err != nil {
 		return err
 	}
@@ -63,17 +66,24 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		source, target := filepath.Join(from, name), filepath.Join(dir, rel)
-		err = copyFile(source, target)
-		if errors.Is(err, fs.ErrExist) {
-			there, other := sumOf(target)
-			wanted, unread := sumOf(source)
-			if err = errors.Join(other, unread); err == nil && there != wanted {
-				err = fmt.Errorf("%s is there already, and not the one of the backup: move it away first", target)
-			}
-		}
-		if err != nil {
+		target := filepath.Join(dir, rel)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 			return err
+		}
+		err = copyFile(filepath.Join(from, name), target)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		there, err := sumOf(target)
+		wanted, other := sumOf(filepath.Join(from, name))
+		if err := errors.Join(err, other); err != nil {
+			return err
+		}
+		if there != wanted {
+			return fmt.Errorf("%s is there already, and not the one of the backup: move it away first", target)
 		}
 	}
 	return nil

@@ -70,6 +70,7 @@ type Downloads struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
+// New prepares the downloads of an archive.
 func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Downloads, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -205,6 +206,7 @@ func resultOf(client, ctx context.Context, t *transfer, err error) string {
 	}
 }
 
+// note counts and logs a download.
 func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, result string, took time.Duration, err error) {
 	name, format := q.report.Name, string(q.format)
 	d.metrics.downloads.WithLabelValues(name, format, result).Inc()

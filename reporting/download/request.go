@@ -23,6 +23,7 @@ var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain",
 // formats are those that can be downloaded. A table is for terminals.
 var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
 
+// request is a valid download.
 type request struct {
 	report *reports.Report
 	format reports.Format
@@ -53,8 +54,8 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if err != nil {
 		return nil, delivery.Refuse(delivery.CodeMalformedRequest, "the query cannot be read")
 	}
-	if fields := checkNames(query); len(fields) > 0 {
-		return nil, invalid(fields...)
+	if err := checkNames(query); err != nil {
+		return nil, err
 	}
 	params, unknown, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
 		Fleet: query.Get("fleet"), Store: query.Get("store"), Kind: query.Get("kind")}, now)
@@ -72,26 +73,27 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		return nil, invalid(delivery.FieldError{Field: "kind", Message: "is for exceptions only"})
 	}
 	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
-		wrong := ""
+		wrong := delivery.FieldError{Field: name}
 		switch given := query.Get(name); {
 		case given == "" || given == "0":
-		case given != "1":
-			wrong = "must be 1 or 0"
-		case format == reports.CSV:
+			continue
+		case given == "1" && format == reports.CSV:
 			format = other
-		case extension == reports.CSV.Extension():
-			name, wrong = "plain", "and comma are two forms of a CSV file: give one"
+			continue
+		case given == "1" && extension == reports.CSV.Extension():
+			wrong = delivery.FieldError{Field: "plain", Message: "and comma are two forms of a CSV file: give one"}
+		case given == "1":
+			wrong.Message = "is for .csv only"
 		default:
-			wrong = "is for .csv only"
+			wrong.Message = "must be 1 or 0"
 		}
-		if wrong != "" {
-			return nil, invalid(delivery.FieldError{Field: name, Message: wrong})
-		}
+		return nil, invalid(wrong)
 	}
 	return &request{report: report, format: format, params: params, unknown: unknown}, nil
 }
 
-func checkNames(query url.Values) (fields []delivery.FieldError) {
+func checkNames(query url.Values) error {
+	var fields []delivery.FieldError
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(known, name):
@@ -100,7 +102,10 @@ func checkNames(query url.Values) (fields []delivery.FieldError) {
 			fields = append(fields, delivery.FieldError{Field: name, Message: "was given more than once"})
 		}
 	}
-	return fields
+	if len(fields) == 0 {
+		return nil
+	}
+	return invalid(fields...)
 }
 
 func invalid(fields ...delivery.FieldError) error {
@@ -114,22 +119,28 @@ func (q *request) name(filters string) string {
 	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
 }
 
+// longestFilter is how many characters of a filter's name a file's has.
 const longestFilter = 40
 
 // filters are those of the report, as letters and digits of any language.
-func (q *request) filters() (filters string) {
+func (q *request) filters() string {
+	var filters strings.Builder
 	for _, filter := range q.params.Filters() {
-		value := []rune(filter.Value)
-		filters += "_" + strings.Map(func(c rune) rune {
-			if unicode.IsLetter(c) || unicode.IsDigit(c) {
-				return c
+		filters.WriteByte('_')
+		for n, c := range []rune(filter.Value) {
+			switch {
+			case n >= longestFilter:
+			case unicode.IsLetter(c), unicode.IsDigit(c):
+				filters.WriteRune(c)
+			default:
+				filters.WriteByte('-')
 			}
-			return '-'
-		}, string(value[:min(len(value), longestFilter)]))
+		}
 	}
-	return filters
+	return filters.String()
 }
 
+// setHeaders says what the body will be.
 func (q *request) setHeaders(h http.Header, compressed bool) {
 	h.Set("Content-Type", q.format.ContentType())
 	plain := q.name("")

@@ -54,6 +54,7 @@ func newTransfer(w http.ResponseWriter, stall time.Duration, spool bool, header 
 	return t, nil
 }
 
+// Write takes a piece of the body.
 func (t *transfer) Write(p []byte) (int, error) {
 	switch {
 	case t.err != nil:
@@ -70,6 +71,7 @@ func (t *transfer) Write(p []byte) (int, error) {
 	return t.send(p)
 }
 
+// release lets what is held go.
 func (t *transfer) release() error {
 	held := t.held
 	t.held = nil

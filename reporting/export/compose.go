@@ -22,18 +22,11 @@ type composed struct {
 // compose makes of every order named the row of its latest version, once, and of
 // each event its own.
 func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
-	ids := ordersOf(entries)
-	found, unreadable, err := l.Orders.GetReadable(ctx, ids)
+	batch := new(composed)
+	orders, err := batch.readOrders(ctx, l, entries)
 	if err != nil {
-		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
+		return nil, err
 	}
-	batch := &composed{unreadable: unreadable}
-	for i, id := range ids {
-		if found[i] == nil && unreadable[id] == nil {
-			batch.missing = append(batch.missing, id)
-		}
-	}
-	orders := slices.DeleteFunc(found, func(o *delivery.Order) bool { return o == nil })
 	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
 		return nil, err
 	}
@@ -74,16 +67,35 @@ func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 	return ids
 }
 
+// readOrders reads every order that the entries name.
+func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, err error) {
+	ids := ordersOf(entries)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, unreadable, err := l.Orders.GetReadable(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
+	}
+	c.unreadable = unreadable
+	for i, o := range found {
+		switch {
+		case o != nil:
+			orders = append(orders, o)
+		case unreadable[ids[i]] == nil:
+			c.missing = append(c.missing, ids[i])
+		}
+	}
+	return orders, nil
+}
+
 // orderRows adds to each order its store's name and tax number as they are now;
 // they stay empty when the store's record is gone or cannot be read, which is no
 // reason to keep an order's money out of the reports.
 func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
-	storeOf := func(o *delivery.Order) ledger.StoreName {
-		return ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
-	}
 	unique := make(map[ledger.StoreName]bool)
 	for _, o := range orders {
-		unique[storeOf(o)] = true
+		unique[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
 	}
 	names := slices.Collect(maps.Keys(unique))
 	stores, unreadable, err := l.Stores.GetAll(ctx, names)
@@ -92,7 +104,7 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 	}
 	rows = make([]archive.Order, len(orders))
 	for i, o := range orders {
-		rows[i] = archive.OrderOf(o, stores[storeOf(o)])
+		rows[i] = archive.OrderOf(o, stores[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}])
 	}
 	return rows, unreadable, nil
 }

@@ -11,6 +11,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
+// Results of a turn.
 const (
 	resultStored = "stored"
 	resultFailed = "failed"
@@ -30,34 +31,44 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	with := promauto.With(reg)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
 	m := &metrics{
-		rows: counter("reporting_export_rows_total",
-			"Rows stored in ClickHouse, by table; a row that was stored twice counts twice.", "table"),
-		turns: counter("reporting_export_turns_total",
-			"Batches of stream entries, by whether they could be stored; failed ones are repeated.", "result"),
-		entries: counter("reporting_export_entries_total",
-			"Stream entries stored and acknowledged.").WithLabelValues(),
-		missing: counter("reporting_export_missing_orders_total",
-			"Events whose order was not in Redis any more; each needs a look.").WithLabelValues(),
-		panics: counter("reporting_export_panics_total",
-			"Panics that were caught; each is a defect.").WithLabelValues(),
+		rows: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "reporting_export_rows_total",
+			Help: "Rows stored in ClickHouse, by table; a row that was stored twice counts twice.",
+		}, []string{"table"}),
+		turns: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "reporting_export_turns_total",
+			Help: "Batches of stream entries, by whether they could be stored; failed ones are repeated.",
+		}, []string{"result"}),
+		entries: with.NewCounter(prometheus.CounterOpts{
+			Name: "reporting_export_entries_total",
+			Help: "Stream entries stored and acknowledged.",
+		}),
+		missing: with.NewCounter(prometheus.CounterOpts{
+			Name: "reporting_export_missing_orders_total",
+			Help: "Events whose order was not in Redis any more; each needs a look.",
+		}),
+		panics: with.NewCounter(prometheus.CounterOpts{
+			Name: "reporting_export_panics_total",
+			Help: "Panics that were caught; each is a defect.",
+		}),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name:    "reporting_export_turn_seconds",
 			Help:    "From reading the orders of a batch to its acknowledgement.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		lagEntries: gauge("reporting_export_lag_entries",
-			"Stream entries that are not in ClickHouse yet. The same in every replica."),
-		lagSeconds: gauge("reporting_export_lag_seconds",
-			"Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."),
-		lastStored: gauge("reporting_export_last_stored_timestamp_seconds",
-			"When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."),
+		lagEntries: with.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_export_lag_entries",
+			Help: "Stream entries that are not in ClickHouse yet. The same in every replica.",
+		}),
+		lagSeconds: with.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_export_lag_seconds",
+			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica.",
+		}),
+		lastStored: with.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_export_last_stored_timestamp_seconds",
+			Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start.",
+		}),
 	}
 	for _, result := range []string{resultStored, resultFailed} {
 		m.turns.WithLabelValues(result)
@@ -73,6 +84,7 @@ func (m *metrics) stored(b *archive.Batch) {
 	m.rows.WithLabelValues("webhook_outcomes").Add(float64(len(b.Outcomes)))
 }
 
+// lagInterval is the pause between two readings of the lag.
 const lagInterval = 5 * time.Second
 
 // watchLag refreshes the lag until ctx ends. While Redis is unavailable the figures

@@ -1,11 +1,9 @@
 package export
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -45,10 +43,10 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 	flush := func() error {
 		b, err := History(ctx, l, waiting)
 		waiting = waiting[:0]
-		if err == nil {
-			err = store(b)
+		if err != nil {
+			return err
 		}
-		return err
+		return store(b)
 	}
 	var failed error
 	unreadable := l.Orders.Each(ctx, func(orders []*delivery.Order) error {
@@ -57,9 +55,10 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 				waiting = append(waiting, o)
 			}
 		}
-		if len(waiting) >= entriesAtOnce/2 {
-			failed = flush()
+		if len(waiting) < entriesAtOnce/2 {
+			return nil
 		}
+		failed = flush()
 		return failed
 	})
 	if failed != nil || errors.Is(unreadable, delivery.ErrUnavailable) {
@@ -69,14 +68,22 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 		return done, err
 	}
 	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
-		besides := slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Outcomes == nil && e.Event.LateAt.IsZero() })
+		besides := entries[:0]
+		for _, e := range entries {
+			if e.Outcomes != nil || !e.Event.LateAt.IsZero() {
+				besides = append(besides, e)
+			}
+		}
 		b, err := compose(ctx, l, besides)
 		if err != nil {
 			return err
 		}
 		return store(&b.Batch)
 	})
-	return done, cmp.Or(err, unreadable)
+	if err != nil {
+		return done, err
+	}
+	return done, unreadable
 }
 
 // History is the rows of orders with all of their events.

@@ -18,10 +18,12 @@ const (
 	// ordersAtOnce is how many orders are read from Redis together.
 	ordersAtOnce = 1000
 	// maxChecks is how often an order that keeps changing is compared.
-	maxChecks     = 4
+	maxChecks = 4
+	// exporterPause is the pause between two polls of the exporter's progress.
 	exporterPause = 100 * time.Millisecond
 )
 
+// kind is what can be done about a difference.
 type kind uint8
 
 const (
@@ -36,6 +38,7 @@ type differences map[delivery.OrderID]Difference
 
 func (d differences) ids() []delivery.OrderID { return slices.Collect(maps.Keys(d)) }
 
+// findings are the result of one comparison.
 type findings struct {
 	compared, retired int
 	differing         differences

@@ -56,19 +56,23 @@ type Daily struct {
 	runs        *prometheus.CounterVec
 }
 
+// NewDaily prepares it.
 func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) *Daily {
-	with := promauto.With(reg)
-	gauge := func(name, help string) prometheus.Gauge {
-		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
+	metrics := promauto.With(reg)
 	d := &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
-		differences: gauge("reporting_reconcile_differences",
-			"Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect."),
-		totals: gauge("reporting_reconcile_totals_untied",
-			"Sums of reports that did not balance at the last daily comparison; each is a defect."),
-		succeeded: gauge("reporting_reconcile_last_completed_timestamp_seconds",
-			"When a daily comparison last came to its end, whatever it found; 0: not since the start."),
-		runs: with.NewCounterVec(prometheus.CounterOpts{
+		differences: metrics.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_differences",
+			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect.",
+		}),
+		totals: metrics.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_totals_untied",
+			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect.",
+		}),
+		succeeded: metrics.NewGauge(prometheus.GaugeOpts{
+			Name: "reporting_reconcile_last_completed_timestamp_seconds",
+			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start.",
+		}),
+		runs: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "reporting_reconcile_runs_total",
 			Help: "Daily comparisons by result; a failed one could not compare.",
 		}, []string{"result"}),
@@ -120,24 +124,25 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	result := "tied"
-	switch {
-	case err != nil:
+	if err != nil {
 		// What was found before the failure is shown; what was known is kept.
-		differences, totals = max(d.found, differences), max(d.unbalanced, totals)
-		result = "failed"
-	case differences+totals > 0:
-		result = "differs"
+		d.found, d.unbalanced = max(d.found, differences), max(d.unbalanced, totals)
+	} else {
+		d.found, d.unbalanced = differences, totals
 	}
-	d.found, d.unbalanced = differences, totals
 	d.differences.Set(float64(d.found))
 	d.totals.Set(float64(d.unbalanced))
-	d.runs.WithLabelValues(result).Inc()
 	if err != nil {
+		d.runs.WithLabelValues("failed").Inc()
 		d.log.Error("the daily comparison failed", "error", err)
 		return
 	}
 	d.succeeded.SetToCurrentTime()
+	result := "tied"
+	if differences+totals > 0 {
+		result = "differs"
+	}
+	d.runs.WithLabelValues(result).Inc()
 	d.log.Info("compared Redis with ClickHouse", "result", result, "from", scope.From.Format(time.DateOnly),
 		"to", scope.To.Format(time.DateOnly), "orders", orders, "differences", differences)
 }

@@ -10,7 +10,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
+// Scope is what is compared.
 type Scope struct {
 	From, To time.Time          // local days, both included
 	Account  delivery.AccountID // zero: all
@@ -55,6 +55,7 @@ func (d *Difference) String() string {
 	return text
 }
 
+// Day is the result for one local day.
 type Day struct {
 	Day         time.Time
 	Compared    int // orders that Redis holds
@@ -81,6 +82,7 @@ type Reconciler struct {
 	archive *archive.Archive
 }
 
+// New prepares one.
 func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 	return &Reconciler{ledger: l, archive: a}
 }
@@ -89,8 +91,27 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
 // where the panel shows it. An error is what kept it from comparing; differences
 // are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
-	s.Timeout = cmp.Or(s.Timeout, time.Minute)
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
+	err := r.compareDays(ctx, s, func(d *Day) {
+		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
+		for i := range d.Differences {
+			if !d.Differences[i].Fixed {
+				note.Differences++
+			}
+		}
+		done(d)
+	})
+	if err != nil {
+		return err
+	}
+	note.At = time.Now()
+	return r.archive.NoteReconciliation(ctx, &note)
+}
+
+func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) error {
+	if s.Timeout == 0 {
+		s.Timeout = time.Minute
+	}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
 		return unreadable
@@ -100,19 +121,9 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
-		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
-		for i := range d.Differences {
-			if !d.Differences[i].Fixed {
-				note.Differences++
-			}
-		}
 		done(d)
 	}
-	if unreadable != nil { // such an order is compared with nothing
-		return unreadable
-	}
-	note.At = time.Now()
-	return r.archive.NoteReconciliation(ctx, &note)
+	return unreadable // such an order is compared with nothing
 }
 
 // index lists the orders in scope that Redis holds, by day and account. That is

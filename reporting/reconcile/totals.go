@@ -28,6 +28,7 @@ const (
 var figureNames = [figureCount]string{"orders", "delivered", "failed", "cancelled",
 	"order amount of what was delivered", "expected cash", "expected card", "prepaid"}
 
+// sums are the figures of a day's orders.
 type sums struct {
 	open    int // orders that have not ended
 	figures [figureCount]int64

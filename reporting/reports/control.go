@@ -13,12 +13,14 @@ import (
 )
 
 const (
+	// controlAttempts is how often the view and the reports are read at most.
 	controlAttempts = 3
 	// readsAtOnce is how many of the five queries run together: on few processors
 	// more would only wait for each other, and take memory meanwhile.
 	readsAtOnce = 3
 )
 
+// digest is what came of reading a report.
 type digest struct {
 	report  *Report
 	summary Summary
@@ -26,7 +28,8 @@ type digest struct {
 }
 
 // readControl is Report.read for control totals: the view's lines, each with the
-// SHA-256 of what format csv-plain writes of its report for the same parameters.
+// SHA-256 of what format csv-plain writes of its report for the same parameters,
+// so that sha256sum can verify a file.
 //
 // Between the queries an order of a day that is not over may change. Where a
 // report's totals are not those of its line, all is read again; a line that still
@@ -38,16 +41,12 @@ func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([
 			return err
 		}
 		steady := true
-		for _, d := range digests {
-			i := slices.IndexFunc(lines, func(line []Cell) bool { return line[controlColumn("line")].Text == d.report.Name })
-			if i < 0 {
-				return fmt.Errorf("control totals have no line %s", d.report.Name)
+		for i := range digests {
+			same, err := digests[i].note(lines)
+			if err != nil {
+				return err
 			}
-			lines[i][controlColumn("sha256")].Text = d.sha256
-			if !d.agrees(lines[i]) {
-				steady = false
-				lines[i][controlColumn("ties")].Text = "changing"
-			}
+			steady = steady && same
 		}
 		if !steady && attempt < controlAttempts {
 			continue
@@ -61,6 +60,7 @@ func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([
 	}
 }
 
+// readTogether reads the view and digests the other reports.
 func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, digests []digest, err error) {
 	others := []*Report{ledger, collections, statement, exceptions}
 	digests = make([]digest, len(others))
@@ -73,15 +73,38 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][
 		})
 	})
 	for i, r := range others {
-		group.Go(func() error {
-			hash := sha256.New()
-			summary, err := r.Run(ctx, a, *p, NewSink(CSVPlain, hash), nil)
-			digests[i] = digest{report: r, summary: summary, sha256: hex.EncodeToString(hash.Sum(nil))}
+		group.Go(func() (err error) {
+			digests[i], err = digestOf(ctx, a, r, *p)
 			return err
 		})
 	}
 	err = group.Wait()
 	return lines, digests, err
+}
+
+func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (digest, error) {
+	hash := sha256.New()
+	s, err := r.Run(ctx, a, p, NewSink(CSVPlain, hash), nil)
+	if err != nil {
+		return digest{}, err
+	}
+	return digest{report: r, summary: s, sha256: hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+// note writes the digest into its line and reports whether both have seen the
+// same orders.
+func (d *digest) note(lines [][]Cell) (same bool, err error) {
+	for _, line := range lines {
+		if line[controlColumn("line")].Text != d.report.Name {
+			continue
+		}
+		line[controlColumn("sha256")].Text = d.sha256
+		if same = d.agrees(line); !same {
+			line[controlColumn("ties")].Text = "changing"
+		}
+		return same, nil
+	}
+	return false, fmt.Errorf("control totals have no line %s", d.report.Name)
 }
 
 // agreeing are the columns of a line that a report's totals must equal.
@@ -91,6 +114,7 @@ var agreeing = map[*Report][]string{
 		"prepaidAmount", "noPaymentTypeAmount"},
 }
 
+// agrees compares the report's totals with the line's.
 func (d *digest) agrees(line []Cell) bool {
 	number := func(key string) int64 { return line[controlColumn(key)].Number }
 	if number("rows") != d.summary.Rows {

@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+// Format is how a report is written.
 type Format string
 
 // The formats. Table is for terminals, CSVPlain for programs, the others for
@@ -58,6 +59,7 @@ func (f Format) place() int {
 	return -1
 }
 
+// ParseFormat reads a format's name.
 func ParseFormat(name string) (Format, error) {
 	if Format(name).place() >= 0 {
 		return Format(name), nil
@@ -129,6 +131,7 @@ var (
 	plainCSV = style{decimal: '.', separator: ',', end: "\n"}
 )
 
+// append writes a given value that is no text.
 func (s style) append(dst []byte, kind Kind, n int64) []byte {
 	switch kind {
 	case Money:
@@ -171,6 +174,7 @@ func newStream(w io.Writer, s style) stream {
 	return stream{style: s, w: bufio.NewWriterSize(w, 64<<10)}
 }
 
+// write passes the line on.
 func (s *stream) write() error {
 	_, err := s.w.Write(s.line)
 	s.line = s.line[:0]
@@ -203,6 +207,7 @@ func (c *csvSink) Row(cells []Cell) error {
 	})
 }
 
+// row writes a line to which value appends each column's.
 func (c *csvSink) row(value func(column int)) error {
 	for i := range c.report.Columns {
 		if i > 0 {
@@ -381,6 +386,7 @@ func (t *tableSink) put(row []string) error {
 	return t.start()
 }
 
+// start writes what was kept, the header first.
 func (t *tableSink) start() error {
 	if t.open {
 		return nil
@@ -395,6 +401,7 @@ func (t *tableSink) start() error {
 	return nil
 }
 
+// rule underlines or overlines the texts of a row.
 func (t *tableSink) rule(row []string) []string {
 	rule := make([]string, len(row))
 	for i := range row {

@@ -15,7 +15,8 @@ import (
 type Piece struct {
 	// Day is the rows' day, or the first day of their month.
 	Day Day
-	By  []string
+	// By are the values of the columns that were asked for.
+	By []string
 	Summary
 }
 
@@ -51,18 +52,7 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var day int64
 		piece := Piece{By: make([]string, len(by)), Summary: Summary{Totals: make([]Cell, len(r.Columns))}}
-		targets := []any{&day}
-		for i := range piece.By {
-			targets = append(targets, &piece.By[i])
-		}
-		targets = append(targets, &piece.Rows)
-		for i := range r.Columns {
-			if r.Columns[i].Sum {
-				piece.Totals[i].Given = true
-				targets = append(targets, &piece.Totals[i].Number)
-			}
-		}
-		if err := rows.Scan(targets...); err != nil {
+		if err := rows.Scan(piece.targets(r, &day)...); err != nil {
 			return err
 		}
 		piece.Day = Day(day)
@@ -74,6 +64,22 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	}
 	o.Summary = all.summary()
 	return o, nil
+}
+
+// targets are where a piece's values go.
+func (p *Piece) targets(r *Report, day *int64) []any {
+	targets := []any{day}
+	for i := range p.By {
+		targets = append(targets, &p.By[i])
+	}
+	targets = append(targets, &p.Rows)
+	for i := range r.Columns {
+		if r.Columns[i].Sum {
+			p.Totals[i].Given = true
+			targets = append(targets, &p.Totals[i].Number)
+		}
+	}
+	return targets
 }
 
 func (r *Report) outlineSQL(by []string) (string, error) {

@@ -51,11 +51,13 @@ func ParseDay(s string) (Day, error) {
 // midnight is the day's beginning as if it were UTC, for formatting.
 func (d Day) midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
+// String is 2006-01-02.
 func (d Day) String() string { return d.midnight().Format(time.DateOnly) }
 
 // Text is the day as pages have it: 2 Jan 2006.
 func (d Day) Text() string { return d.midnight().Format("2 Jan 2006") }
 
+// FirstOfMonth is the first day of the same month.
 func (d Day) FirstOfMonth() Day {
 	year, month, _ := d.midnight().Date()
 	return dayOf(year, month, 1)
@@ -96,6 +98,7 @@ func (e ParamErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
+// maxStoreLength is that of an externalStoreId, in code points.
 const maxStoreLength = 64
 
 // Parse checks the values. Without from it is the first day of the month that to
@@ -124,14 +127,16 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	default:
 		note("to", p.To.Text()+" is before the first day, "+p.From.Text())
 	}
-	// Names are taken on pages and in downloads.
-	const noSuchID = "%q is neither the id of %s nor the name of exactly one"
 	var err error
-	if p.Account, err = delivery.ParseAccountID(v.Account); v.Account != "" && (err != nil || p.Account.IsZero()) {
-		note("account", fmt.Sprintf(noSuchID, v.Account, "an account"))
+	if v.Account != "" {
+		if p.Account, err = delivery.ParseAccountID(v.Account); err != nil || p.Account.IsZero() {
+			note("account", noSuchID("an account", v.Account))
+		}
 	}
-	if p.Fleet, err = delivery.ParseFleetID(v.Fleet); v.Fleet != "" && (err != nil || p.Fleet.IsZero()) {
-		note("fleet", fmt.Sprintf(noSuchID, v.Fleet, "a fleet"))
+	if v.Fleet != "" {
+		if p.Fleet, err = delivery.ParseFleetID(v.Fleet); err != nil || p.Fleet.IsZero() {
+			note("fleet", noSuchID("a fleet", v.Fleet))
+		}
 	}
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
 		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
@@ -143,6 +148,11 @@ func (v Values) Parse(now time.Time) (Params, error) {
 		return Params{}, wrong
 	}
 	return p, nil
+}
+
+// noSuchID says that a value is no id. Names are taken on pages and in downloads.
+func noSuchID(what, value string) string {
+	return fmt.Sprintf("%q is neither the id of %s nor the name of exactly one", value, what)
 }
 
 // idText is an id as the views take it: empty means all.
@@ -158,16 +168,18 @@ func idText(id interface {
 
 // String is for titles and logs: "2026-11-01 to 2026-11-30, store moda".
 func (p *Params) String() string {
-	text := p.From.String() + " to " + p.To.String()
+	var b strings.Builder
+	b.WriteString(p.From.String() + " to " + p.To.String())
 	for _, f := range p.Filters() {
-		text += ", " + f.Name + " " + f.Value
+		b.WriteString(", " + f.Name + " " + f.Value)
 	}
-	return text
+	return b.String()
 }
 
 // Filter is a parameter besides the period, for people.
 type Filter struct{ Name, Value string }
 
+// Filters are those that were given.
 func (p *Params) Filters() []Filter {
 	return slices.DeleteFunc([]Filter{
 		{"account", cmp.Or(p.AccountName, idText(p.Account))}, {"fleet", cmp.Or(p.FleetName, idText(p.Fleet))}, {"store", p.Store}, {"kind", p.Kind},

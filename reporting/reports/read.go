@@ -16,6 +16,7 @@ import (
 // Progress is called now and then with how many rows have been read.
 type Progress func(rows int64)
 
+// progressStep is after how many rows.
 const progressStep = 1000
 
 // Run reads the report and writes it into the sink. progress may be nil.
@@ -24,25 +25,24 @@ const progressStep = 1000
 // context's own when ctx ends (which ends the query in ClickHouse, too), and
 // wraps the sink's. After an error the sink has been aborted: what it has
 // written is not the whole report.
-func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (s Summary, err error) {
-	defer func() {
-		if err != nil {
-			sink.Abort()
-			s = Summary{}
-		}
-	}()
+func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (Summary, error) {
+	s, err := r.run(ctx, a, p, sink, progress)
+	if err != nil {
+		sink.Abort()
+		return Summary{}, err
+	}
+	return s, nil
+}
+
+func (r *Report) run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (Summary, error) {
 	if progress == nil {
 		progress = func(int64) {}
 	}
 	if err := sink.Begin(r, p); err != nil {
-		return s, fmt.Errorf("write %s: %w", r.Name, err)
+		return Summary{}, fmt.Errorf("write %s: %w", r.Name, err)
 	}
 	t := newTally(r)
-	read := r.read
-	if r == control {
-		read = readControl
-	}
-	err = read(ctx, a, &p, func(cells []Cell) error {
+	take := func(cells []Cell) error {
 		if err := t.add(1, cells); err != nil {
 			return err
 		}
@@ -53,14 +53,18 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 			progress(t.rows)
 		}
 		return nil
-	})
-	if err != nil {
-		return s, err
+	}
+	read := r.read
+	if r == control {
+		read = readControl
+	}
+	if err := read(ctx, a, &p, take); err != nil {
+		return Summary{}, err
 	}
 	progress(t.rows)
-	s = t.summary()
+	s := t.summary()
 	if err := sink.End(s); err != nil {
-		return s, fmt.Errorf("write %s: %w", r.Name, err)
+		return Summary{}, fmt.Errorf("write %s: %w", r.Name, err)
 	}
 	return s, nil
 }
@@ -231,7 +235,11 @@ WHERE business_day BETWEEN {from:Date} AND {to:Date}
 	AND ({store:String} = '' OR external_store_id = {store:String})
 GROUP BY business_day ORDER BY business_day SETTINGS final = 0`
 
-type dayCount struct{ day, orders int64 }
+// dayCount is how many orders were created on a day.
+type dayCount struct {
+	day    Day
+	orders int64
+}
 
 // windows cuts the period of a long report into days in a row that are read with
 // a query each. So ClickHouse never sorts more than a window's orders at once,
@@ -243,10 +251,12 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 	}
 	var counts []dayCount
 	err := a.Each(ctx, countDays, func(rows driver.Rows) error {
-		var c dayCount
-		err := rows.Scan(&c.day, &c.orders)
-		counts = append(counts, c)
-		return err
+		var day, orders int64
+		if err := rows.Scan(&day, &orders); err != nil {
+			return err
+		}
+		counts = append(counts, dayCount{day: Day(day), orders: orders})
+		return nil
 	}, p.named()...)
 	return p.cut(counts, r.Window), err
 }
@@ -257,12 +267,11 @@ func (p *Params) cut(counts []dayCount, size int64) []Params {
 	var all []Params
 	current, held := *p, int64(0)
 	for _, c := range counts {
-		day := Day(c.day)
-		full := held > 0 && held+c.orders > size || held > size/2 && day == day.FirstOfMonth()
-		if full && day > current.From {
-			current.To = day - 1
+		full := held > 0 && held+c.orders > size || held > size/2 && c.day == c.day.FirstOfMonth()
+		if full && c.day > current.From {
+			current.To = c.day - 1
 			all = append(all, current)
-			current.From, held = day, 0
+			current.From, held = c.day, 0
 		}
 		held += c.orders
 	}

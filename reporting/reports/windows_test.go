@@ -17,7 +17,7 @@ func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 		for day := p.From; day <= p.To; day++ {
 			if n := rapid.Int64Range(0, 30).Draw(t, "orders"); n > 0 {
 				orders[day] = n
-				counts = append(counts, dayCount{int64(day), n})
+				counts = append(counts, dayCount{day, n})
 			}
 		}
 		next := p.From

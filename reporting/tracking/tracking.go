@@ -60,7 +60,8 @@ type Pages struct {
 	now      func() time.Time
 }
 
-// New prepares the pages. The keys are those with which the gateways sign links.
+// New prepares the pages of the orders in the ledger. The keys are those with
+// which the gateways sign links; an error says what is wrong with them.
 func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg prometheus.Registerer) (*Pages, error) {
 	if err := keys.Check(); err != nil {
 		return nil, err
@@ -172,7 +173,8 @@ func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, why resul
 }
 
 // open finds the order that a token stands for, and its store, which is nil when
-// it cannot be read. Nothing is read for a token that was not made with the keys.
+// it cannot be read: the page does without. Nothing is read for a token that was
+// not made with the keys.
 func (p *Pages) open(ctx context.Context, token string, now time.Time) (*delivery.Order, *delivery.Store, result) {
 	if len(token) > longestToken {
 		return nil, nil, unknown
@@ -261,8 +263,9 @@ func parsed[V any](value V, err error) V {
 
 func file(name string) []byte { return parsed(files.ReadFile("page/" + name)) }
 
-// serveAsset answers with a file. Under another hash it is served, too, but not kept:
-// during an upgrade one replica's page asks another for its files.
+// serveAsset answers with a file. Under another hash than the present one it is
+// served too, but not kept: during an upgrade one replica's page asks another
+// for its files.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	content, known := assets[name]

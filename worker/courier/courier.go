@@ -55,6 +55,7 @@ const (
 	concurrency   = 32  // reports in flight
 )
 
+// Role is the sandbox courier of one process.
 type Role struct {
 	ledger  *ledger.Ledger
 	step    time.Duration
@@ -62,6 +63,7 @@ type Role struct {
 	reports *prometheus.CounterVec
 }
 
+// New prepares the role.
 func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
 	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "worker_courier_reports_total",
@@ -69,7 +71,8 @@ func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Register
 	}, []string{"status"})}
 }
 
-// Run acts until ctx ends, also while Redis is unavailable.
+// Run acts until ctx ends. It returns nil then, and never because Redis is
+// unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -106,7 +109,8 @@ func (r *Role) rounds(ctx context.Context) {
 	}
 }
 
-// round acts once for every fleet, whatever becomes of the others.
+// round acts once for every fleet. One fleet's failure does not keep the
+// others waiting.
 func (r *Role) round(ctx context.Context) error {
 	fleets := r.ledger.Fleets.Snapshot()
 	if fleets == nil {
@@ -224,8 +228,9 @@ func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Or
 	return nil
 }
 
-// nextMove is what the courier reports of the order next; false when it is too early,
-// when an earlier report is undecided, or when the order's trigger holds it.
+// nextMove is what the courier reports of the order next; false when it is not
+// time yet, when an earlier report still waits to be decided, or when the
+// order's trigger says to stop.
 func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.Update, moves bool) {
 	// An unknown one, which the gateway once accepted, is a note like any other.
 	trigger, _ := delivery.ParseTrigger(o.PackageNote)
@@ -248,7 +253,8 @@ func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.
 	return u, true
 }
 
-// progress is how far from the store to the drop-off a status is reached, 0 to 1.
+// progress is how far from the store to the drop-off the courier is when it
+// reaches a status, 0 to 1.
 var progress = map[delivery.Status]float64{
 	delivery.PickingUp: 0.05, delivery.PickedUp: 0.1, delivery.Delivering: 0.5, delivery.Delivered: 1,
 }

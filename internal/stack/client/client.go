@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// Client calls one API with one bearer token. It is safe for concurrent use.
+// Client calls one API with one bearer token. It is safe for concurrent use as
+// long as nobody changes its fields.
 type Client struct {
 	Base   string // such as http://127.0.0.1:8080/api/vendor/v1
 	Bearer string // empty: no Authorization header
 	HTTP   *http.Client
 }
 
-// New calls base without a token, over at most conns connections, for at most 30 s.
+// New calls base without a token, over at most conns connections, each call
+// bounded by 30 s.
 func New(base string, conns int) *Client {
 	return &Client{Base: base, HTTP: &http.Client{
 		Timeout:   30 * time.Second,
@@ -116,7 +118,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body any, headers 
 	return a, nil
 }
 
-// Call is Do with a refusal as an error; data goes into dst unless that is nil.
+// Call is Do for callers to whom a refusal is a failure; data goes into dst
+// unless that is nil.
 func (c *Client) Call(ctx context.Context, method, path string, body, dst any, headers ...string) error {
 	a, err := c.Do(ctx, method, path, body, headers...)
 	if err != nil {
@@ -128,7 +131,8 @@ func (c *Client) Call(ctx context.Context, method, path string, body, dst any, h
 	return nil
 }
 
-// Login gets a token at path (such as "/token") and returns the client that uses it.
+// Login gets a token at path (such as "/token") with client credentials and
+// returns the client that uses it.
 func (c *Client) Login(ctx context.Context, path, clientID, clientSecret string) (*Client, error) {
 	var token struct{ AccessToken string }
 	credentials := map[string]string{"clientId": clientID, "clientSecret": clientSecret}

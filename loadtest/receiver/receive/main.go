@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -31,56 +32,67 @@ GET /stats. The secret is in WEBHOOK_SECRET or a file.
 Flags:
 `
 
-var (
-	addr       = flag.String("addr", "127.0.0.1:8085", "address to listen on")
-	secretFile = flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
-	quiet      = flag.Bool("quiet", false, "print no line per event")
-)
-
 func main() {
-	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), usage)
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "receive:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	secret := os.Getenv("WEBHOOK_SECRET")
-	if *secretFile != "" {
-		content, err := os.ReadFile(*secretFile)
-		if err != nil {
-			return fmt.Errorf("read the webhook secret: %w", err)
-		}
-		secret = string(content)
+func run() error {
+	addr := flag.String("addr", "127.0.0.1:8085", "address to listen on")
+	secretFile := flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
+	quiet := flag.Bool("quiet", false, "print no line per event")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
 	}
-	options := receiver.Options{Secrets: []string{strings.TrimSpace(secret)}}
+	flag.Parse()
+	secret, err := readSecret(*secretFile)
+	if err != nil {
+		return err
+	}
+	options := receiver.Options{Secrets: []string{secret}}
 	if !*quiet {
 		options.Seen, options.Refused = printEvent, printRefusal
 	}
 	r, err := receiver.New(options)
 	if err != nil {
-		return fmt.Errorf("-secret-file or WEBHOOK_SECRET: %w", err)
+		return err
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
+	return service.Serve(ctx, listener, routes(r))
+}
+
+func readSecret(path string) (string, error) {
+	secret := os.Getenv("WEBHOOK_SECRET")
+	if path != "" {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("read the webhook secret: %w", err)
+		}
+		secret = string(content)
+	}
+	if secret = strings.TrimSpace(secret); secret == "" {
+		return "", errors.New("give the webhook secret with -secret-file or in WEBHOOK_SECRET")
+	}
+	return secret, nil
+}
+
+func routes(r *receiver.Receiver) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", r)
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.Counts()) // who asked has gone
+		_ = json.NewEncoder(w).Encode(r.Counts()) // the asker went away: nothing to do
 	})
-	return service.Serve(ctx, listener, mux)
+	return mux
 }
 
 func printRefusal(status int, reason string) {

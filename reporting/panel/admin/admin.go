@@ -125,7 +125,6 @@ func (p *Pages) records() []record {
 	}
 }
 
-// actions are what operators do, by the patterns of their forms.
 func (p *Pages) actions() map[string]layout.Handler {
 	handlers := map[string]layout.Handler{}
 	for _, one := range p.records() {
@@ -163,7 +162,6 @@ func storeID(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// apiPath fills in a path of the admin API with the ids of the panel's.
 func apiPath(r *http.Request, pattern string) (string, error) {
 	segments := strings.Split(pattern[1:], "/")
 	for i, segment := range segments {
@@ -196,14 +194,4 @@ func matches(wanted string, texts ...string) bool {
 		}
 	}
 	return wanted == ""
-}
-
-func beginning(text string, characters int) string {
-	n := 0
-	for i := range text {
-		if n++; n > characters {
-			return text[:i]
-		}
-	}
-	return text
 }

@@ -27,11 +27,10 @@ const (
 	longestWait   = 24 * time.Hour  // that an answer may ask an operator to wait
 )
 
-// Connections are closed before the gateway closes them (75 s).
 const (
 	mostConnections = 64
 	keptConnections = 8
-	idleTimeout     = 30 * time.Second
+	idleTimeout     = 30 * time.Second // before the gateway closes connections (75 s)
 )
 
 // Settings say where the admin API is and who asks.
@@ -53,9 +52,8 @@ func (s *Settings) Validate() error {
 // ErrWrongKey means that the gateway does not accept the panel's ADMIN_KEY.
 var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both need the same one")
 
-// Client calls the gateway's admin API (design section 5). It is safe for
-// concurrent use. It never tries again: after a timeout nobody knows whether the
-// change was made, and that is for the operator to look at.
+// Client calls the gateway's admin API (design section 5). It is safe for concurrent use.
+// It never tries again: after a timeout nobody knows whether the change was made.
 type Client struct {
 	root string // up to and with the API's version
 	key  string
@@ -102,11 +100,7 @@ func Path(segments ...string) string {
 func (c *Client) Do(ctx context.Context, operator, method, path string, body, into any) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := c.request(bounded, operator, method, path, body)
-	if err != nil {
-		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
-	}
-	status, raw, err := c.send(req)
+	status, raw, err := c.send(bounded, operator, method, path, body)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = ctx.Err()
@@ -119,42 +113,26 @@ func (c *Client) Do(ctx context.Context, operator, method, path string, body, in
 	return fmt.Errorf("admin API: %s %s: %w", method, path, err)
 }
 
-func (c *Client) request(ctx context.Context, operator, method, path string, body any) (*http.Request, error) {
+func (c *Client) send(ctx context.Context, operator, method, path string, body any) (status int, raw []byte, err error) {
 	if !strings.HasPrefix(path, "/") {
-		return nil, errors.New("the path does not begin with a slash")
+		return 0, nil, errors.New("the path does not begin with a slash")
 	}
 	if !printable(operator) {
-		return nil, fmt.Errorf("the operator's name must be 1 to %d printable characters", mostOperator)
+		return 0, nil, fmt.Errorf("the operator's name must be 1 to %d printable characters", mostOperator)
 	}
-	var content io.Reader
+	header := http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer " + c.key}, "X-Operator": {operator}}
+	content := new(bytes.Buffer)
 	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("encode the body: %w", err)
+		if err := json.NewEncoder(content).Encode(body); err != nil {
+			return 0, nil, fmt.Errorf("encode the body: %w", err)
 		}
-		content = bytes.NewReader(encoded)
+		header.Set("Content-Type", "application/json")
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.root+path, content)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	if content != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Authorization", "Bearer "+c.key)
-	req.Header.Set("X-Operator", operator)
-	return req, nil
-}
-
-// printable is the gateway's rule for X-Operator.
-func printable(operator string) bool {
-	n := utf8.RuneCountInString(operator)
-	return n >= 1 && n <= mostOperator && utf8.ValidString(operator) && strings.TrimSpace(operator) == operator &&
-		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-func (c *Client) send(req *http.Request) (status int, raw []byte, err error) {
+	req.Header = header
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: no gateway answers: %w", delivery.ErrUnavailable, err)
@@ -165,6 +143,12 @@ func (c *Client) send(req *http.Request) (status int, raw []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: the gateway's answer broke off: %w", delivery.ErrUnavailable, err)
 	}
 	return resp.StatusCode, raw, nil
+}
+
+func printable(operator string) bool {
+	n := utf8.RuneCountInString(operator)
+	return n >= 1 && n <= mostOperator && utf8.ValidString(operator) && strings.TrimSpace(operator) == operator &&
+		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // envelope is every answer of the gateway (spec, "Response envelope").
@@ -182,8 +166,6 @@ type detail struct {
 	RequestID         string                `json:"requestId"`
 }
 
-var errNoEnvelope = errors.New("no envelope of the gateway's")
-
 // read decodes the data of a success, and makes an error of everything else. Status
 // and envelope must say the same.
 func read(status int, raw []byte, into any) error {
@@ -193,18 +175,16 @@ func read(status int, raw []byte, into any) error {
 	success := status >= 200 && status < 300
 	switch {
 	case status >= 500:
-		if err == nil && json.Unmarshal(e.Data, &d) == nil && d.RequestID != "" { // the gateway's log says more
-			return fmt.Errorf("%w: the gateway answered %d, request id %.64q", delivery.ErrUnavailable, status, d.RequestID)
-		}
-		return fmt.Errorf("%w: the gateway answered %d", delivery.ErrUnavailable, status)
+		_ = json.Unmarshal(e.Data, &d) // the gateway's log says more under the request id, if there is one
+		return fmt.Errorf("%w: the gateway answered %d, request id %.64q", delivery.ErrUnavailable, status, d.RequestID)
 	case status == http.StatusUnauthorized:
 		return ErrWrongKey
 	case len(raw) > largestAnswer:
 		err = errors.New("an answer of more than 1 MB")
 	case err != nil:
-		err = fmt.Errorf("%w: %w", errNoEnvelope, err)
+		err = fmt.Errorf("no envelope of the gateway's: %w", err)
 	case e.Success == nil || len(e.Data) == 0:
-		err = errNoEnvelope
+		err = errors.New("no envelope of the gateway's")
 	case *e.Success != success || !success && status < 400:
 		err = errors.New("an envelope that contradicts the status")
 	case !success:

@@ -61,7 +61,7 @@ func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 	defer s.Close()
 	c := newClient(t, s.URL)
 	must(t, c.Do(t.Context(), "Ayşe Y.", http.MethodPatch, Path("accounts", "a/b", "stores", ".."), map[string]bool{"suspended": true}, nil))
-	if want := (seen{"PATCH", "/api/admin/v1/accounts/a%2Fb/stores/%2E%2E", `{"suspended":true}`, "Bearer " + testKey, "application/json", "Ayşe Y.", "18"}); got != want {
+	if want := (seen{"PATCH", "/api/admin/v1/accounts/a%2Fb/stores/%2E%2E", `{"suspended":true}` + "\n", "Bearer " + testKey, "application/json", "Ayşe Y.", "19"}); got != want {
 		t.Errorf("%+v", got)
 	}
 	must(t, c.Do(t.Context(), "ece", http.MethodPost, "/accounts/1/webhook/deliveries?status=retrying", nil, nil))

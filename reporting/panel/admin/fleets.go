@@ -33,20 +33,6 @@ type fleetRow struct {
 	Limited time.Time
 }
 
-// Status is what vendors see of the fleet, and why.
-func (f fleetRow) Status() string {
-	switch {
-	case f.Disabled:
-		return "disabled"
-	case f.Suspended:
-		return "suspended"
-	case f.Couriers == 0:
-		return "no couriers"
-	}
-	return "available"
-}
-
-// stores reads and counts the fleet's.
 func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) {
 	stores, err := p.ledger.Stores.OfFleet(r.Context(), f.ID, 0)
 	for _, s := range stores {

@@ -189,7 +189,6 @@ func explainCoverage(err error, pasted string) error {
 	return err
 }
 
-// shownSuffix names the hidden input with what a field held when it was shown.
 const shownSuffix = ".shown"
 
 // changedIn reports whether a field was changed. Only those are sent, so that of two
@@ -211,7 +210,6 @@ func changes(form url.Values, of fields) map[string]any {
 	return changed
 }
 
-// formPage is what every page with forms has.
 type formPage struct {
 	// Once numbers this showing of the page; see Pages.once.
 	Once   string
@@ -223,7 +221,6 @@ func newFormPage(r *http.Request, o outcome) formPage {
 	return formPage{Once: rand.Text(), Typed: typed{r.PostForm}, Issued: o.issued}
 }
 
-// typed is a form as it was sent; empty before one was.
 type typed struct{ form url.Values }
 
 func (t typed) Has(field string) bool { return t.form.Has(field) }

@@ -131,7 +131,7 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	}
 	// What is remembered of it later says only that it was done.
 	for key := range e.pages.sent.answers {
-		e.pages.sent.forgetAnswer(key)
+		e.pages.sent.set(key, sentBefore)
 	}
 	e.done(e.Post("/accounts", form), "sent-before")
 	// Another content under the same number is another request.

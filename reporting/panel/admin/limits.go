@@ -17,11 +17,9 @@ type limitRow struct {
 	Kind     string // sustained or burst
 	// Count and Seconds are the inputs' values; empty: there is no such window.
 	Count, Seconds string
-	// Shown is the limit as the form notes it, to tell later what was changed.
-	Shown string
-	// Default is the limit of a new account; a zero Count: none.
-	Default delivery.Window
-	Use     ledger.WindowUse
+	Shown          string          // as the form notes it, to find what was changed
+	Default        delivery.Window // of a new account; a zero Count: none
+	Use            ledger.WindowUse
 }
 
 // limitRows are both windows of each endpoint, changed ones as they were typed. uses is in
@@ -86,7 +84,6 @@ func changedLimits(form url.Values) map[string]map[string]any {
 	return changed
 }
 
-// High is from where on a meter warns: four fifths of the limit.
 func (l limitRow) High() int { return int(math.Ceil(0.8 * float64(l.Use.Window.Count))) }
 
 // inputOf is the value of an input for a number; empty for 0, which is none.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -19,12 +20,10 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// Every showing of a form has a number. A form that arrives again with the same number
-// and content is a double click or a reload: within repeatAnswer it gets the first
-// answer, which may hold a secret; after that it reads that it was sent before.
-//
-// Other replicas do not know it. panel.js prevents most double clicks, and where doing
-// it twice would hurt, the form carries the version of its record.
+// Every showing of a form has a number. A form that arrives again with the same number and
+// content is a double click or a reload: within repeatAnswer it gets the first answer, which
+// may hold a secret; after that it reads that it was sent before. Other replicas do not know
+// it: where doing it twice would hurt, the form carries the version of its record.
 const (
 	repeatAnswer  = 30 * time.Second
 	rememberSent  = time.Hour
@@ -32,8 +31,6 @@ const (
 	actionTimeout = 20 * time.Second
 )
 
-// once carries out a form that may arrive twice, also when the browser goes away. What
-// was refused may be sent again.
 func (p *Pages) once(act layout.Handler) layout.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
@@ -45,7 +42,8 @@ func (p *Pages) once(act layout.Handler) layout.Handler {
 		if r.PostForm.Get("once") == "" {
 			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
 		}
-		answer, err := p.sent.carryOut(keyOf(r), func() (*recording, error) {
+		key := sha256.Sum256([]byte(auth.IdentityOf(ctx).Name + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
+		answer, err := p.sent.carryOut(key, func() (*recording, error) {
 			answer := &recording{header: w.Header().Clone()}
 			return answer, act(answer, r)
 		})
@@ -55,17 +53,14 @@ func (p *Pages) once(act layout.Handler) layout.Handler {
 		case answer == nil:
 			return layout.Redirect(w, r, pageOf(r.URL), "sent-before")
 		}
-		answer.replay(w)
+		maps.Copy(w.Header(), answer.header)
+		w.WriteHeader(answer.status)
+		_, _ = w.Write(answer.body.Bytes()) // the browser may have gone
 		return nil
 	}
 }
 
 type formKey [sha256.Size]byte
-
-func keyOf(r *http.Request) formKey {
-	who := auth.IdentityOf(r.Context()).Name
-	return sha256.Sum256([]byte(who + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
-}
 
 // pageOf is the page on which a form stands: an action's path is one segment
 // longer, and forms that create stand on the list itself.
@@ -93,12 +88,16 @@ func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*reco
 	s.mu.Lock()
 	answer := s.answers[key]
 	if answer == nil {
-		answer = sync.OnceValues(func() (*recording, error) {
-			done := false
-			defer func() { s.end(key, done) }() // also when act panics
-			answer, err := act()
-			done = err == nil && answer.status < http.StatusBadRequest
-			return answer, err
+		answer = sync.OnceValues(func() (answer *recording, err error) {
+			defer func() { // also when act panics
+				if err != nil || answer == nil || answer.status >= http.StatusBadRequest {
+					s.set(key, nil) // what was refused may be sent again
+					return
+				}
+				time.AfterFunc(repeatAnswer, func() { s.set(key, sentBefore) })
+				time.AfterFunc(rememberSent, func() { s.set(key, nil) })
+			}()
+			return act()
 		})
 		if s.answers == nil {
 			s.answers = map[formKey]func() (*recording, error){}
@@ -111,27 +110,17 @@ func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*reco
 	return answer()
 }
 
-// end forgets a refusal at once, and of what was done the answer first.
-func (s *sentForms) end(key formKey, done bool) {
-	if !done {
-		s.forget(key)
-		return
-	}
-	time.AfterFunc(repeatAnswer, func() { s.forgetAnswer(key) })
-	time.AfterFunc(rememberSent, func() { s.forget(key) })
-}
+func sentBefore() (*recording, error) { return nil, nil }
 
-func (s *sentForms) forget(key formKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.answers, key)
-}
-
-func (s *sentForms) forgetAnswer(key formKey) {
+// set replaces an answer that is remembered; nil forgets it.
+func (s *sentForms) set(key formKey, answer func() (*recording, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.answers[key] != nil {
-		s.answers[key] = func() (*recording, error) { return nil, nil }
+		s.answers[key] = answer
+	}
+	if answer == nil {
+		delete(s.answers, key)
 	}
 }
 
@@ -143,19 +132,9 @@ type recording struct {
 
 func (a *recording) Header() http.Header { return a.header }
 
-func (a *recording) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-}
+func (a *recording) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
 
 func (a *recording) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(b)
-}
-
-func (a *recording) replay(w http.ResponseWriter) {
-	maps.Copy(w.Header(), a.header)
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // the browser may have gone
 }

@@ -132,10 +132,10 @@ func storeFilter(query *layout.Filters, accounts, fleets layout.Names) ledger.St
 type storePage struct {
 	formPage
 	storeRow
-	Serving *fleetRow   // its fleet; nil: none
-	Map     *svgmap.Map // nil: the position cannot be drawn
-	Today   string      // the first day on which it can close
-	Closing string      // the closing date as the input has it; empty: none
+	Serving *delivery.Fleet // its fleet; nil: none
+	Map     *svgmap.Map     // nil: the position cannot be drawn
+	Today   string          // the first day on which it can close
+	Closing string          // the closing date as the input has it; empty: none
 	Reasons []delivery.DeactivationReason
 }
 
@@ -162,22 +162,14 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 		return err
 	}
 	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons,
-		Today: dateInput(time.Now()), Closing: dateInput(store.ClosingDate)}
+		Today: layout.ISODay(time.Now()), Closing: layout.ISODay(store.ClosingDate)}
 	var served *delivery.Coverage
 	if fleet := p.ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
-		page.Serving, served = &fleetRow{Fleet: fleet}, fleet.Coverage
+		page.Serving, served = fleet, fleet.Coverage
 	}
 	page.Map, err = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
 	if err != nil {
 		return err
 	}
 	return p.pages.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
-}
-
-// dateInput is the local day of a time as inputs have it; empty for the zero time.
-func dateInput(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.In(delivery.Istanbul).Format(time.DateOnly)
 }

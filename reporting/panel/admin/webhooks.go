@@ -2,12 +2,9 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -15,11 +12,9 @@ import (
 )
 
 const (
-	receiversShown = 40  // on a page of the list
-	longestURL     = 100 // characters in the list
-	// With both at their most a page stays below 100 kB.
+	receiversShown = 40 // on a page of the list
+	// With as many attempts, and 800 characters of each answer, a page stays below 100 kB.
 	attemptsListed = 20
-	answerShown    = 800
 )
 
 type receiver struct {
@@ -27,7 +22,6 @@ type receiver struct {
 	Name string // the account's
 }
 
-// receiver is the account's; nil: none is registered.
 func (p *Pages) receiver(r *http.Request, a *delivery.Account) (*receiver, error) {
 	endpoint, err := p.ledger.Webhooks.Endpoint(r.Context(), a.ID)
 	switch {
@@ -49,21 +43,6 @@ func (p *Pages) receiverVersion(r *http.Request) (uint64, error) {
 		return 0, err
 	}
 	return uint64(endpoint.Version), nil
-}
-
-func (r receiver) ShortURL() string {
-	if short := beginning(r.URL, longestURL); short != r.URL {
-		return short + "…"
-	}
-	return r.URL
-}
-
-// RecentAttempts are those in this hour of the clock and the one before.
-func (r receiver) RecentAttempts() int64 { return r.RecentOK + r.RecentFailed }
-
-// SuccessRate is how many of the recent attempts succeeded, 0 to 1.
-func (r receiver) SuccessRate() float64 {
-	return float64(r.RecentOK) / float64(max(r.RecentAttempts(), 1))
 }
 
 type receiverList struct {
@@ -116,19 +95,7 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
 	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
 	list.Live = layout.Address("/webhooks/live", query.Values)
-	return p.showLive(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
-}
-
-// showLive shows a page, or the part of it that refreshes itself; a refusal then
-// replaces nothing.
-func (p *Pages) showLive(w http.ResponseWriter, r *http.Request, name string, v layout.View) error {
-	switch {
-	case !layout.IsLive(r):
-		return p.pages.Show(w, r, name, v)
-	case v.Refused != nil:
-		return v.Refused
-	}
-	return p.pages.Part(w, r, name+"-live", v.Data)
+	return p.pages.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
 }
 
 type webhookPage struct {
@@ -140,7 +107,7 @@ type webhookPage struct {
 	InFlight, PerSecond string
 	Earlier             earlierSecrets
 	Tabs                []layout.Link
-	Attempts            []attempt
+	Attempts            []ledger.AttemptRecord
 	Pager               layout.Pager
 	Live                string // the address of the parts that refresh themselves
 }
@@ -175,35 +142,7 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	if err != nil {
 		return err
 	}
-	records, page.Pager = layout.Cut(records, attemptsListed, path, query)
-	for _, a := range records {
-		page.Attempts = append(page.Attempts, attempt{a})
-	}
+	page.Attempts, page.Pager = layout.Cut(records, attemptsListed, path, query)
 	page.Tabs, page.Live = query.Tabs(path, "status", outcomes), layout.Address(path+"/live", query.Values)
-	return p.showLive(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
+	return p.pages.Show(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
 }
-
-type attempt struct{ ledger.AttemptRecord }
-
-// Key is the attempt's in ids of elements.
-func (a attempt) Key() string {
-	return strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z') {
-			return r
-		}
-		return '-'
-	}, a.EventID) + a.At.UTC().Format("-150405000000")
-}
-
-func (a attempt) Beginning() string { return beginning(a.Answer, answerShown) }
-
-// Problem is what went wrong, where the HTTP status does not say it already.
-func (a attempt) Problem() string {
-	if a.HTTPStatus != 0 && a.Error == fmt.Sprintf("status: %d", a.HTTPStatus) {
-		return ""
-	}
-	return a.Error
-}
-
-// ShortID is the end of the event's id: versions of one order differ there.
-func (a attempt) ShortID() string { return "…" + a.EventID[max(0, len(a.EventID)-8):] }

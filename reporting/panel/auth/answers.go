@@ -33,15 +33,16 @@ func Explain(r *http.Request, log *slog.Logger, err error) (e *delivery.Error, r
 		return e, ""
 	}
 	requestID = fmt.Sprintf("%016x", rand.Uint64())
+	log = log.With("request_id", requestID, "path", r.URL.Path, "error", err)
 	switch {
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		log.Debug("the client has gone", "request_id", requestID, "path", r.URL.Path, "error", err)
+		log.Debug("the client has gone")
 	case errors.Is(err, delivery.ErrUnavailable):
-		log.Warn("unavailable", "request_id", requestID, "path", r.URL.Path, "error", err)
+		log.Warn("unavailable")
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
 			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
 	default:
-		log.Error("request failed", "request_id", requestID, "path", r.URL.Path, "error", err)
+		log.Error("request failed")
 	}
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
 }
@@ -103,17 +104,16 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "page/*.html"))
 
-type loginPage struct {
-	User  string // what was typed
-	Next  string
-	Alert string // why it did not work
-	Asked bool   // a page was asked for without a session
+// page is the one for signing in, or a refusal.
+type page struct {
+	Words                    map[string]string // the texts in one language, by name
+	User, Next               string            // what was typed, and where to go from there
+	Alert                    string            // why signing in did not work
+	Asked                    bool              // a page was asked for without a session
+	Said, Message, RequestID string            // of a refusal
 }
 
-// words are the pages' texts in one language, by name.
-type words map[string]string
-
-var texts = func() (all map[string]words) {
+var texts = func() (all map[string]map[string]string) {
 	content, err := files.ReadFile("page/words.json")
 	if err == nil {
 		err = json.Unmarshal(content, &all)
@@ -139,53 +139,41 @@ func Language(r *http.Request) string {
 	return "en"
 }
 
-func wordsFor(r *http.Request) words { return texts[Language(r)] }
+func wordsFor(r *http.Request) map[string]string { return texts[Language(r)] }
 
-func (g *Gate) page(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
-	p.User, p.Next = strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
-	g.write(w, r, status, "login.html", struct {
-		Words words
-		P     loginPage
-	}{wordsFor(r), p})
-}
-
-func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p loginPage) {
+func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p page) {
 	e, requestID := Explain(r, g.log, err)
-	text, wait := wordsFor(r), WaitSeconds(e)
+	text := wordsFor(r)
 	switch e.Code {
 	case delivery.CodeRateLimited:
-		p.Alert = fmt.Sprintf(text["Throttled"], wait)
+		p.Alert = fmt.Sprintf(text["Throttled"], WaitSeconds(e))
 	case delivery.CodeServiceUnavailable:
-		p.Alert = fmt.Sprintf(text["Busy"], wait)
+		p.Alert = fmt.Sprintf(text["Busy"], WaitSeconds(e))
 	default:
 		p.Alert = text["Wrong"]
 	}
 	refusalHeaders(w, e, requestID)
-	g.page(w, r, e.Code.HTTPStatus(), p)
+	g.write(w, r, e.Code.HTTPStatus(), "login.html", p)
 }
 
-// refusePage answers in the browser's language, with the envelope's message below.
 func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	e, requestID := Explain(r, g.log, err)
-	text := wordsFor(r)
-	said := text["Failed"]
+	said := "Failed"
 	switch e.Code.HTTPStatus() {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		said = text["Forbidden"]
+		said = "Forbidden"
 	case http.StatusServiceUnavailable:
-		said = text["Unavailable"]
+		said = "Unavailable"
 	}
 	refusalHeaders(w, e, requestID)
-	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", struct {
-		Words                    words
-		Said, Message, RequestID string
-	}{text, said, e.Message, requestID})
+	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", page{Said: wordsFor(r)[said], Message: e.Message, RequestID: requestID})
 }
 
-// write allows what our pages need, whatever the handler's own policy.
-func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+// write allows what these pages need, whatever the handler's own policy.
+func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.Words, p.User, p.Next = wordsFor(r), strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
 	var body bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, name, data); err != nil {
+	if err := templates.ExecuteTemplate(&body, name, p); err != nil {
 		Refuse(w, r, g.log, fmt.Errorf("render %s: %w", name, err))
 		return
 	}
@@ -197,21 +185,12 @@ func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name st
 	_, _ = w.Write(body.Bytes()) // the client may have gone
 }
 
-// serveStyle is the one file of ours that may be kept, for an hour.
-func serveStyle(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "public, max-age=3600")
-	http.ServeFileFS(w, r, files, "page/login.css")
-}
-
-// WantsPage tells a browser that navigates from everything else: only it names
-// text/html.
+// WantsPage reports whether a browser navigates: nothing else names text/html.
 func WantsPage(r *http.Request) bool { return accepts(r, "Accept", "text/html") }
 
 // AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3). A coding that is
 // not named is not wanted, as most servers take it.
-func AcceptsGzip(r *http.Request) bool {
-	return accepts(r, "Accept-Encoding", "gzip", "x-gzip", "*")
-}
+func AcceptsGzip(r *http.Request) bool { return accepts(r, "Accept-Encoding", "gzip", "x-gzip", "*") }
 
 // accepts reports whether the first of the values that the header names has a
 // quality above 0.

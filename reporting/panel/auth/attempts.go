@@ -57,10 +57,11 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if !queue.take(ctx, a) {
-		if a.many != nil {
-			return false, a.many
-		}
+	switch taken := queue.take(ctx, a); {
+	case taken:
+	case a.many != nil:
+		return false, a.many
+	default:
 		return false, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
 			Message: "too many people sign in at the moment"}
 	}
@@ -85,7 +86,6 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 // mostWaiting sign-ins wait for their turn; each holds a connection.
 const mostWaiting = 256
 
-// attempt is a sign-in that waits for its password to be checked.
 type attempt struct {
 	user, address string
 	known         bool
@@ -124,7 +124,6 @@ func (t *turns) take(ctx context.Context, a *attempt) bool {
 	return <-a.turn // it may have come in between
 }
 
-// give makes room for the next.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,19 +143,20 @@ func (t *turns) answer(a *attempt, turn bool) {
 	a.turn <- turn
 }
 
-// order puts those within the limits first, then those of whose address the fewest
-// wait, and of these the oldest: nobody waits for a queue that another address
-// fills, and who fills it is the first to be sent away. Users make no difference:
-// a flood that tries ever new names would pass everybody who has one.
+// order puts those within the limits first, then those of whose address the fewest wait,
+// and of these the oldest: nobody waits for a queue that another address fills, and who
+// fills it is the first to be refused. Names make no difference: a flood can try new ones.
 func (t *turns) order() func(a, b *attempt) int {
 	addresses, came := map[string]int{}, make(map[*attempt]int, len(t.waiting))
 	for i, a := range t.waiting {
 		addresses[a.address]++
 		came[a] = i
 	}
-	late := map[bool]int{true: 1}
 	return func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(late[a.many != nil], late[b.many != nil]), cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
+		if late := (a.many != nil); late != (b.many != nil) {
+			return map[bool]int{true: 1, false: -1}[late]
+		}
+		return cmp.Or(cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
 	}
 }
 
@@ -170,11 +170,8 @@ func (g *Gate) clientAddress(r *http.Request) string {
 	address := peer.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		if !trusted(g.proxies, address) {
-			break
-		}
 		before, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
+		if err != nil || !trusted(g.proxies, address) {
 			break
 		}
 		address = before.Unmap().WithZone("")

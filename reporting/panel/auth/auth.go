@@ -34,13 +34,11 @@ type Settings struct {
 	// SecureCookies says that a proxy in front has ended TLS. Over TLS of this process's
 	// own cookies are secure in any case.
 	SecureCookies bool `yaml:"secure_cookies"`
-	// TrustedProxies are the addresses or networks whose X-Forwarded-For is
-	// believed when attempts to sign in are counted; one text may name several,
-	// with commas.
+	// TrustedProxies are the addresses or networks whose X-Forwarded-For is believed when
+	// attempts to sign in are counted; one text may name several, with commas.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides
-	// one of a browser that is known. Each takes 64 MB for a tenth of a second;
-	// further ones wait up to 50 s.
+	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides one of a
+	// known browser. Each takes 64 MB for a tenth of a second; others wait up to 50 s.
 	PasswordChecks int `yaml:"password_checks"`
 }
 
@@ -89,7 +87,8 @@ type Gate struct {
 	proxies  []netip.Prefix
 	origins  *http.CrossOriginProtection
 	log      *slog.Logger
-	metrics  *metrics
+
+	signIns, refused *prometheus.CounterVec
 }
 
 // New prepares a gate for the people, whose sessions the ledger keeps.
@@ -97,8 +96,17 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	counter := promauto.With(reg).NewCounterVec
 	g := &Gate{ledger: l, users: make(map[string]*User, len(people.Users)), tokens: people.Tokens, settings: s,
-		origins: http.NewCrossOriginProtection(), log: log.With("part", "access"), metrics: newMetrics(reg)}
+		origins: http.NewCrossOriginProtection(), log: log.With("part", "access"),
+		signIns: counter(prometheus.CounterOpts{Name: "reporting_sign_ins_total",
+			Help: "Attempts to sign in, by what became of them."}, []string{"result"}),
+		refused: counter(prometheus.CounterOpts{Name: "reporting_refused_requests_total",
+			Help: "Requests that did not get past the gate, by error code."}, []string{"code"}),
+	}
+	for _, result := range []string{resultSignedIn, resultWrong, resultThrottled, resultFailed} {
+		g.signIns.WithLabelValues(result)
+	}
 	var err error
 	if g.proxies, err = s.proxies(); err != nil {
 		return nil, err
@@ -106,19 +114,16 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 	for i := range people.Users {
 		g.users[people.Users[i].Name] = &people.Users[i]
 	}
-	if g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users); err != nil {
-		return nil, err
-	}
-	return g, nil
+	g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users)
+	return g, err
 }
 
 // Identity is who asks.
 type Identity struct {
 	Name  string
 	Roles Roles
-	// CSRF goes into every form of a page as the field "csrf", and into what
-	// scripts send as the header X-CSRF-Token. Empty for a bearer token, which
-	// no browser sends by itself.
+	// CSRF goes into every form of a page as the field "csrf", and into what scripts send
+	// as the header X-CSRF-Token. Empty for a bearer token, which no browser sends by itself.
 	CSRF string
 
 	session string // its id; empty for a bearer token
@@ -127,9 +132,9 @@ type Identity struct {
 // BySession tells a browser's session from a bearer token.
 func (i *Identity) BySession() bool { return i.session != "" }
 
-// Authenticate finds out who asks. A bearer token is judged whenever one was
-// sent, a session otherwise. TOKEN_INVALID for everything that is not good;
-// ErrUnavailable in the chain while sessions cannot be read.
+// Authenticate finds out who asks, by the bearer token if one was sent, else by the
+// session. TOKEN_INVALID for everything that is not good; ErrUnavailable in the chain while
+// sessions cannot be read.
 func (g *Gate) Authenticate(r *http.Request) (Identity, error) {
 	switch sent := r.Header.Values("Authorization"); len(sent) {
 	case 0:
@@ -154,7 +159,7 @@ func (g *Gate) authenticateToken(header string) (Identity, error) {
 }
 
 func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
-	id := g.sessionID(r)
+	id := g.cookie(r, sessionCookie)
 	if id == "" {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "sign in, or send the header Authorization: Bearer <token>")
 	}
@@ -172,9 +177,6 @@ func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
 const (
 	maxForm     = 1 << 20 // bytes of a form that is read for its CSRF token
 	formTimeout = 10 * time.Second
-	// Where a session's CSRF token is sent.
-	csrfField  = "csrf"
-	csrfHeader = "X-CSRF-Token"
 )
 
 type identityKey struct{}
@@ -185,15 +187,13 @@ func IdentityOf(ctx context.Context) Identity {
 	return identity
 }
 
-// Require lets those pass who have one of the roles; without roles named,
-// everybody who is somebody. A session's request that may change something must
-// come from the panel's own pages and carry the session's CSRF token, in the
-// header X-CSRF-Token or in the field csrf of a form, of at most 1 MB, which the
-// handler then finds parsed.
+// Require lets those pass who have one of the roles; without roles named, everybody who
+// is somebody. A session's request that may change something must come from the panel's
+// own pages and carry the session's CSRF token, in the header X-CSRF-Token or in the field
+// csrf of a form, of at most 1 MB, which the handler then finds parsed.
 //
-// Refusals: 401 with WWW-Authenticate, or a way to /login for a browser that
-// wants a page; 403 for another role and for a missing proof; 503 while sessions
-// cannot be read.
+// Refusals: 401 with WWW-Authenticate, or a way to /login for a browser that wants a page;
+// 403 for another role and for a missing proof; 503 while sessions cannot be read.
 func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identity, err := g.Authenticate(r)
@@ -211,21 +211,23 @@ func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 	})
 }
 
-// checkCSRF refuses what another site may have made the browser send. It checks
-// the origin and the token: either alone has browsers or settings that defeat it.
+var errOtherSite = delivery.Refuse(delivery.CodeForbidden, "the request comes from another site")
+
+// checkCSRF refuses what another site may have made the browser send. It checks origin and
+// token: either alone has browsers or settings that defeat it.
 func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) error {
 	if Reads(r) {
 		return nil
 	}
 	if err := g.origins.Check(r); err != nil {
-		return delivery.Refuse(delivery.CodeForbidden, "the request comes from another site")
+		return errOtherSite
 	}
 	if isForm(r) {
 		if err := readForm(w, r, maxForm); err != nil {
 			return err
 		}
 	}
-	given := cmp.Or(r.Header.Get(csrfHeader), r.PostForm.Get(csrfField))
+	given := cmp.Or(r.Header.Get("X-CSRF-Token"), r.PostForm.Get("csrf"))
 	if subtle.ConstantTimeCompare([]byte(given), []byte(csrf)) != 1 {
 		return delivery.Refuse(delivery.CodeForbidden, "the request lacks the page's proof, or the page is from before you signed in; load it again")
 	}
@@ -240,8 +242,7 @@ func isForm(r *http.Request) bool {
 	return err == nil && mediaType == "application/x-www-form-urlencoded"
 }
 
-// readForm reads a form of at most so many bytes, from a client that sends it
-// within formTimeout.
+// readForm reads a form of at most so many bytes that is sent within formTimeout.
 func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(formTimeout)); err != nil {
@@ -268,11 +269,11 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		g.refusePage(w, r, err)
 	}
-	g.metrics.refused(err)
+	g.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc() // INTERNAL_ERROR for a failure of this program
 }
 
-// Content-Security-Policies. Whatever a page shows, nothing of another origin is
-// loaded, nothing inline runs, and nobody frames it.
+// Content-Security-Policies: nothing of another origin is loaded, nothing inline runs, and
+// nobody frames a page.
 const (
 	// PolicyPage is for pages with a stylesheet and forms, without scripts.
 	PolicyPage = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -282,47 +283,22 @@ const (
 	PolicyData = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 
-// Protect sets the headers that every answer of the panel carries, before next
-// runs; next may replace one. Referrer-Policy keeps paths and queries from
-// other sites, and still lets browsers say where a form came from.
+var protection = map[string]string{
+	"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
+	"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+	"Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+// Protect sets the headers of every answer before next runs, which may replace one.
+// Referrer-Policy keeps paths and queries from other sites, and still lets browsers say
+// where a form came from.
 func Protect(policy string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		for name, value := range protection {
+			h.Set(name, value)
+		}
 		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
 }
-
-// Results of an attempt to sign in.
-const (
-	resultSignedIn  = "signed_in"
-	resultWrong     = "wrong"
-	resultThrottled = "throttled"
-	resultFailed    = "failed"
-)
-
-type metrics struct{ signIns, refusals *prometheus.CounterVec }
-
-func newMetrics(reg prometheus.Registerer) *metrics {
-	counter := promauto.With(reg).NewCounterVec
-	m := &metrics{
-		signIns: counter(prometheus.CounterOpts{Name: "reporting_sign_ins_total",
-			Help: "Attempts to sign in, by what became of them."}, []string{"result"}),
-		refusals: counter(prometheus.CounterOpts{Name: "reporting_refused_requests_total",
-			Help: "Requests that did not get past the gate, by error code."}, []string{"code"}),
-	}
-	for _, result := range []string{resultSignedIn, resultWrong, resultThrottled, resultFailed} {
-		m.signIns.WithLabelValues(result)
-	}
-	return m
-}
-
-// refused counts by code; a failure of ours counts as INTERNAL_ERROR.
-func (m *metrics) refused(err error) { m.refusals.WithLabelValues(string(delivery.CodeOf(err))).Inc() }

@@ -128,7 +128,7 @@ func sessionOf(b *testenv.Client) *http.Cookie {
 	at, err := url.Parse(b.URL)
 	must(b.T, err)
 	for _, c := range b.HTTP.Jar.Cookies(at) {
-		if c.Name == plainCookie || c.Name == secureCookie {
+		if c.Name == sessionCookie || c.Name == securePrefix+sessionCookie {
 			return c
 		}
 	}

@@ -23,26 +23,29 @@ const maxSignIn = 8 << 10
 func (g *Gate) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
-		p := loginPage{Next: r.URL.Query().Get("next")}
+		p := page{Next: r.URL.Query().Get("next")}
 		// Who signs out has no cookie, and neither has a browser that was closed.
-		if _, err := g.authenticateSession(r); g.sessionID(r) != "" && delivery.CodeOf(err) == delivery.CodeTokenInvalid {
+		if _, err := g.authenticateSession(r); g.cookie(r, sessionCookie) != "" && delivery.CodeOf(err) == delivery.CodeTokenInvalid {
 			p.Alert = wordsFor(r)["Expired"]
 		}
 		p.Asked = p.Alert == "" && localPath(p.Next) != "/"
-		g.page(w, r, http.StatusOK, p)
+		g.write(w, r, http.StatusOK, "login.html", p)
 	})
 	mux.HandleFunc("POST /login", g.signIn)
 	mux.Handle("POST /logout", g.Require(http.HandlerFunc(g.signOut)))
-	mux.HandleFunc("GET /login.css", serveStyle)
+	mux.HandleFunc("GET /login.css", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		http.ServeFileFS(w, r, files, "page/login.css")
+	})
 	return Protect(PolicyPage, mux)
 }
 
 func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
-	if err := g.origins.Check(r); err != nil {
-		g.refusePage(w, r, delivery.Refuse(delivery.CodeForbidden, "the request comes from another site"))
-		return
+	var err error = errOtherSite
+	if g.origins.Check(r) == nil {
+		err = readForm(w, r, maxSignIn)
 	}
-	if err := readForm(w, r, maxSignIn); err != nil {
+	if err != nil {
 		g.refusePage(w, r, err)
 		return
 	}
@@ -59,15 +62,15 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		redirect(w, localPath(next))
 	case code == delivery.CodeInvalidCredentials || code == delivery.CodeRateLimited || code == delivery.CodeServiceUnavailable:
-		g.refuseSignIn(w, r, err, loginPage{User: name, Next: next})
+		g.refuseSignIn(w, r, err, page{User: name, Next: next})
 	default:
 		g.refusePage(w, r, err)
 	}
 }
 
-// verify counts the attempt and judges the password, whether the name is known
-// or not. Too many attempts refuse none that is right: they only wait behind
-// others. INVALID_CREDENTIALS, RATE_LIMITED, SERVICE_UNAVAILABLE.
+// verify counts the attempt and checks the password, whether the name is known or not. Too
+// many attempts refuse no right one: they only wait behind others. INVALID_CREDENTIALS,
+// RATE_LIMITED, SERVICE_UNAVAILABLE.
 func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, error) {
 	ctx, user := r.Context(), g.users[a.user]
 	if device := g.device(r, user); device != "" {
@@ -96,7 +99,7 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 // begin gives the browser a session with an id of its own, never one that it
 // came with; what it came with ends.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
-	if before := g.sessionID(r); before != "" {
+	if before := g.cookie(r, sessionCookie); before != "" {
 		if err := g.ledger.Sessions.End(r.Context(), before); err != nil {
 			return err
 		}
@@ -105,10 +108,17 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 	if err != nil {
 		return err
 	}
-	g.setCookie(w, r, id)
+	g.setCookie(w, r, sessionCookie, id, 0) // until the browser ends; Redis says how long it is good for
 	g.setDevice(w, r, user)
 	return nil
 }
+
+const (
+	resultSignedIn  = "signed_in"
+	resultWrong     = "wrong"
+	resultThrottled = "throttled"
+	resultFailed    = "failed"
+)
 
 // record counts and logs an attempt. A name that is nobody's is not logged: now
 // and then it is a password in the wrong field.
@@ -122,7 +132,7 @@ func (g *Gate) record(a *attempt, err error) {
 	case delivery.CodeOf(err) == delivery.CodeInvalidCredentials:
 		result = resultWrong
 	}
-	g.metrics.signIns.WithLabelValues(result).Inc()
+	g.signIns.WithLabelValues(result).Inc()
 	name := a.user
 	if g.users[name] == nil {
 		name = "(unknown)"
@@ -163,7 +173,6 @@ func (l *refusalLog) take(now time.Time) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// signOut is behind Require, which has asked for the CSRF token.
 func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 	identity := IdentityOf(r.Context())
 	if identity.BySession() {
@@ -171,7 +180,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 			g.reject(w, r, err)
 			return
 		}
-		g.setCookie(w, r, "")
+		g.setCookie(w, r, sessionCookie, "", -time.Second)
 		g.log.Info("signed out", "user", identity.Name)
 	}
 	redirect(w, "/login")
@@ -179,30 +188,23 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 
 const maxNext = 2048
 
-// localPath is next if it is a path of this panel, with or without a query, and
-// "/" otherwise. Browsers take "//host", "/\host" and either with a tab in
-// between for another host, and what is escaped in next may come out unescaped,
-// so all are looked at: as given, decoded, and as it will be sent. The pages of
-// signing in would lead in circles.
+// localPath is next if it is a path of this panel, with or without a query, and "/"
+// otherwise. Browsers take "//host", "/\host" and either with a tab in between for another
+// host, and what is escaped in next may come out unescaped, so all forms are checked: as
+// given, decoded, and as it will be sent. The pages of signing in would lead in circles.
 func localPath(next string) string {
-	if len(next) > maxNext || !local(next) {
-		return "/"
-	}
 	u, err := url.Parse(next) // refuses control characters
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !local(u.Path) || u.Path == "/login" || u.Path == "/logout" {
+	if err != nil || len(next) > maxNext || u.Scheme != "" || u.Host != "" || u.User != nil || u.Path == "/login" || u.Path == "/logout" {
 		return "/"
 	}
-	if path := u.String(); local(path) {
-		return path
+	for _, path := range []string{next, u.Path, u.String()} {
+		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) {
+			return "/"
+		}
 	}
-	return "/"
+	return u.String()
 }
 
-func local(path string) bool {
-	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.Contains(path, `\`)
-}
-
-// loginPath is the sign-in page that leads to next.
 func loginPath(next string) string {
 	if next = localPath(next); next == "/" {
 		return "/login"
@@ -217,70 +219,55 @@ func redirect(w http.ResponseWriter, path string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// The session cookie's name. Behind TLS its prefix makes browsers refuse one
-// that another host of the domain, or a page without TLS, has set.
+// The cookies. Behind TLS a prefix makes browsers refuse one that another host of the
+// domain, or a page without TLS, has set.
 const (
-	plainCookie  = "panel"
-	secureCookie = "__Host-panel"
+	sessionCookie = "panel"
+	// deviceCookie says that somebody has signed in with this browser before. It opens
+	// nothing: it only keeps what strangers try out of the way of the next sign-in. It is
+	// signed with the user's line in PANEL_USERS, so every replica knows it, nothing is
+	// stored, and another password ends it.
+	deviceCookie   = "panel-device"
+	securePrefix   = "__Host-"
+	deviceLifetime = 90 * 24 * time.Hour
+	deviceNonce    = 16 // bytes
 )
 
-func (g *Gate) secure(r *http.Request) bool { return r.TLS != nil || g.settings.SecureCookies }
-
-func (g *Gate) cookieName(r *http.Request, secure, plain string) string {
-	if g.secure(r) {
-		return secure
+func (g *Gate) secure(r *http.Request, name string) (bool, string) {
+	if r.TLS != nil || g.settings.SecureCookies {
+		return true, securePrefix + name
 	}
-	return plain
+	return false, name
 }
 
-func (g *Gate) sessionID(r *http.Request) string {
-	cookie, err := r.Cookie(g.cookieName(r, secureCookie, plainCookie))
+func (g *Gate) cookie(r *http.Request, name string) string {
+	_, name = g.secure(r, name)
+	cookie, err := r.Cookie(name)
 	if err != nil {
 		return ""
 	}
 	return cookie.Value
 }
 
-// setCookie gives the browser a session, or takes it away when id is empty. It
-// goes with the browser's own session: how long it is good for is Redis's to
-// say.
-func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, id string) {
-	maxAge := 0
-	if id == "" {
-		maxAge = -1
-	}
-	http.SetCookie(w, &http.Cookie{Name: g.cookieName(r, secureCookie, plainCookie), Value: id,
-		Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode})
+// setCookie gives the browser a cookie for a time; below 0 removes it, 0 is for as long as
+// the browser runs.
+func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) {
+	secure, name := g.secure(r, name)
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lifetime / time.Second),
+		HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode})
 }
 
-// A device cookie says that somebody has signed in with this browser before. It
-// opens nothing: it only keeps what strangers try out of the way of the next
-// sign-in. It is signed with the user's line in PANEL_USERS, so every replica
-// knows it, nothing is stored, and another password ends it.
-const (
-	plainDevice    = "panel-device"
-	secureDevice   = "__Host-panel-device"
-	deviceLifetime = 90 * 24 * time.Hour
-	deviceNonce    = 16 // bytes
-)
-
-// setDevice lets the browser be known as one of the user's.
 func (g *Gate) setDevice(w http.ResponseWriter, r *http.Request, user *User) {
 	b := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(deviceLifetime).Unix()))
 	b = append(b, make([]byte, deviceNonce)...)
 	_, _ = rand.Read(b[8:]) // never fails, crypto/rand ends the program instead
-	http.SetCookie(w, &http.Cookie{Name: g.cookieName(r, secureDevice, plainDevice), Value: base64.RawURLEncoding.EncodeToString(append(b, user.deviceMAC(b)...)),
-		Path: "/", MaxAge: int(deviceLifetime / time.Second), HttpOnly: true, Secure: g.secure(r), SameSite: http.SameSiteLaxMode})
+	g.setCookie(w, r, deviceCookie, base64.RawURLEncoding.EncodeToString(append(b, user.deviceMAC(b)...)), deviceLifetime)
 }
 
 // device is by what the browser is known as one of the user's; empty: it is not.
 func (g *Gate) device(r *http.Request, user *User) string {
-	cookie, err := r.Cookie(g.cookieName(r, secureDevice, plainDevice))
-	if err != nil || user == nil {
-		return ""
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(cookie.Value)
-	if err != nil || len(b) != 8+deviceNonce+sha256.Size {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(g.cookie(r, deviceCookie))
+	if user == nil || err != nil || len(b) != 8+deviceNonce+sha256.Size {
 		return ""
 	}
 	signed, mac := b[:8+deviceNonce], b[8+deviceNonce:]

@@ -135,7 +135,7 @@ func TestSignIn_NeverRefusesARightPasswordForOthersWrongOnes(t *testing.T) {
 			strangers.Wait()
 			signIn(e.browser().With(c.operator...), "ayse", password).Want(303)
 			signIn(e.browser().With(c.stranger...), "deniz", password).Want(303)
-			if held := testenv.Value(t, e.gate.metrics.signIns.WithLabelValues(resultThrottled)); held == 0 {
+			if held := testenv.Value(t, e.gate.signIns.WithLabelValues(resultThrottled)); held == 0 {
 				t.Errorf("%v of %d attempts were held back", held, wrongPasswords)
 			}
 		})
@@ -165,7 +165,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 	}
 	request := func(value string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/login", nil)
-		r.AddCookie(&http.Cookie{Name: plainDevice, Value: value})
+		r.AddCookie(&http.Cookie{Name: deviceCookie, Value: value})
 		return r
 	}
 	ayse, deniz := e.gate.users["ayse"], e.gate.users["deniz"]
@@ -205,7 +205,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 func deviceOf(b *testenv.Client) *http.Cookie {
 	b.T.Helper()
 	for _, c := range signIn(b, "ayse", password).Want(303).Cookies() {
-		if c.Name == plainDevice {
+		if c.Name == deviceCookie {
 			return c
 		}
 	}
@@ -245,7 +245,7 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 					err = delivery.Refuse(delivery.CodeInvalidCredentials, "wrong")
 				}
 				w := httptest.NewRecorder()
-				gate.refuseSignIn(w, httptest.NewRequest(http.MethodPost, "/login", nil), err, loginPage{})
+				gate.refuseSignIn(w, httptest.NewRequest(http.MethodPost, "/login", nil), err, page{})
 				status, said, _ := strings.Cut(c.said, " ")
 				if fmt.Sprint(w.Code) != status || w.Header().Get("Retry-After") != c.wait || !strings.Contains(w.Body.String(), said) {
 					t.Errorf("%s: %d %v %s", c.said, w.Code, w.Header(), w.Body)

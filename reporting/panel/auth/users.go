@@ -39,19 +39,14 @@ type People struct {
 // FromEnvironment reads both lists. One of them may be missing: then nobody
 // comes in that way. Both missing is an error, for nobody could come in at all.
 // Errors name variable and line, and show nothing of a secret.
-func FromEnvironment() (People, error) {
+func FromEnvironment() (p People, err error) {
 	if !isSet(UsersVariable) && !isSet(TokensVariable) {
 		return People{}, fmt.Errorf("nobody may come in: set %s or %s, or one of them with _FILE", UsersVariable, TokensVariable)
 	}
-	var people People
-	var err error
-	if people.Users, err = readList(UsersVariable, ParseUsers); err != nil {
-		return People{}, err
+	if p.Users, err = readList(UsersVariable, ParseUsers); err == nil {
+		p.Tokens, err = readList(TokensVariable, ParseTokens)
 	}
-	if people.Tokens, err = readList(TokensVariable, ParseTokens); err != nil {
-		return People{}, err
-	}
-	return people, nil
+	return p, err
 }
 
 func isSet(variable string) bool {
@@ -84,28 +79,28 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if len(seen) == maxLines {
-			return fmt.Errorf("line %d: at most %d are taken", number, maxLines)
-		}
-		name, rest, _ := strings.Cut(line, ":")
-		roleNames, secret, complete := strings.Cut(rest, ":")
-		if !complete {
-			return fmt.Errorf(`line %d: want "name:roles:" and what the command printed behind it`, number)
-		}
-		if err := checkName(name); err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-		if before, repeated := seen[name]; repeated {
-			return fmt.Errorf("line %d: %q is in line %d already", number, name, before)
-		}
-		seen[name] = number
-		roles, err := ParseRoles(roleNames)
-		if err == nil {
-			err = add(name, roles, secret)
+		parts := strings.SplitN(line, ":", 3)
+		name, err := parts[0], checkName(parts[0])
+		switch before, repeated := seen[name]; {
+		case len(seen) == maxLines:
+			err = fmt.Errorf("at most %d are taken", maxLines)
+		case len(parts) < 3:
+			err = errors.New(`want "name:roles:" and what the command printed behind it`)
+		case repeated:
+			err = fmt.Errorf("%q is in line %d already", name, before)
+		case err == nil:
+			var roles Roles
+			if roles, err = ParseRoles(parts[1]); err == nil {
+				err = add(name, roles, parts[2])
+			}
+			if err != nil {
+				err = fmt.Errorf("%q: %w", name, err)
+			}
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %q: %w", number, name, err)
+			return fmt.Errorf("line %d: %w", number, err)
 		}
+		seen[name] = number
 	}
 	if len(seen) == 0 {
 		return errors.New("the list is empty")
@@ -113,8 +108,7 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 	return nil
 }
 
-// checkName holds names to what is typed the same on every keyboard, a Turkish
-// one with its two letters i included.
+// checkName allows what is typed the same on every keyboard, also a Turkish one.
 func checkName(name string) error {
 	if !validName.MatchString(name) {
 		return errors.New("a name has 1 to 64 characters of a-z 0-9 . _ @ + -, a letter or digit first")
@@ -136,8 +130,8 @@ const (
 	mostLanes   = 16
 )
 
-// Lengths of a password: characters at least (NIST SP 800-63B asks for as many
-// where nothing but a password is asked for), bytes at most.
+// Lengths of a password: characters at least (as NIST SP 800-63B has it for a password
+// alone), bytes at most.
 const (
 	LeastPassword = 15
 	MostPassword  = 256
@@ -172,9 +166,8 @@ func (u *User) Line() string { return u.Name + ":" + u.Roles.String() + ":" + u.
 // another password, other roles, and they are over.
 func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
 
-// ParseUsers reads lines "name:role[,role]:$argon2id$…". Errors name the line,
-// never its hash: an unknown role, a name that occurs twice, a hash that is
-// none, weak, or too costly.
+// ParseUsers reads lines "name:role[,role]:$argon2id$…". Errors name the line, never its
+// hash.
 func ParseUsers(text string) ([]User, error) {
 	var users []User
 	err := parseLines(text, func(name string, roles Roles, hash string) error {
@@ -212,16 +205,15 @@ const (
 	digestPrefix = "sha256:" // in a token's line
 )
 
-// Token is what a program shows instead of signing in: 32 random bytes, so that
-// a plain SHA-256 is enough to keep.
+// Token is what a program sends instead of signing in: 32 random bytes, so that a plain
+// SHA-256 is enough to store.
 type Token struct {
 	Name   string
 	Roles  Roles
 	digest [sha256.Size]byte
 }
 
-// NewToken makes a token. The text is what the program sends; it cannot be had
-// again.
+// NewToken makes a token. The text is what the program sends; it cannot be had again.
 func NewToken(name string, roles Roles) (text string, t Token, err error) {
 	if err := checkName(name); err != nil {
 		return "", Token{}, err
@@ -237,21 +229,18 @@ func (t *Token) Line() string {
 	return t.Name + ":" + t.Roles.String() + ":" + digestPrefix + hex.EncodeToString(t.digest[:])
 }
 
-// ParseTokens reads lines "name:role[,role]:sha256:<64 hexadecimal digits>", the
-// digest of the token's text. Errors name the line, never its digest: an unknown
-// role, a name or a token that occurs twice, a digest that is none.
+// ParseTokens reads lines "name:role[,role]:sha256:<64 hexadecimal digits>", the digest of
+// the token's text. Errors name the line, never its digest.
 func ParseTokens(text string) ([]Token, error) {
 	var tokens []Token
 	seen := make(map[[sha256.Size]byte]bool)
 	err := parseLines(text, func(name string, roles Roles, secret string) error {
-		t := Token{Name: name, Roles: roles}
 		digits, ok := strings.CutPrefix(secret, digestPrefix)
-		if !ok || len(digits) != hex.EncodedLen(len(t.digest)) {
+		digest, err := hex.DecodeString(digits)
+		if !ok || err != nil || len(digest) != sha256.Size {
 			return errNoDigest
 		}
-		if _, err := hex.Decode(t.digest[:], []byte(digits)); err != nil {
-			return errNoDigest
-		}
+		t := Token{Name: name, Roles: roles, digest: [sha256.Size]byte(digest)}
 		if seen[t.digest] {
 			return errors.New("another name has the same token")
 		}

@@ -1,6 +1,5 @@
-// Package cache keeps the last value of something that many people look at, so
-// that all who ask at about the same time cost one read. Values are shared:
-// nobody may change them.
+// Package cache keeps the last value of something that many people look at, so that all
+// who ask at about the same time cost one read. Values are shared: nobody may change them.
 package cache
 
 import (
@@ -14,15 +13,15 @@ import (
 // Cache is the last value of something. Its fields are set before it is used;
 // then it is safe for concurrent use.
 type Cache[T any] struct {
-	// Read reads the value. Its context ends after Timeout and not with the
-	// request that began the read: others may wait for the same one.
+	// Read reads the value. Its context ends after Timeout and not with the request that
+	// began the read: others may wait for the same one.
 	Read    func(context.Context) (T, error)
 	Timeout time.Duration
-	// MaxAge is how old a value may be, from the end of its read, to be returned
-	// without reading it again.
+	// MaxAge is how old a value may be, from the end of its read, to be returned without
+	// reading it again.
 	MaxAge time.Duration
-	// MaxStale is up to which age a value beyond MaxAge is still returned at
-	// once, while it is read again; 0: none beyond MaxAge.
+	// MaxStale is up to which age a value beyond MaxAge is still returned at once, while it
+	// is read again; 0: none.
 	MaxStale time.Duration
 
 	reads singleflight.Group
@@ -36,11 +35,12 @@ type stored[T any] struct {
 	at    time.Time // the end of its read
 }
 
-// Get returns the value. It joins a read in progress or begins one, and waits for
-// it as long as ctx lasts. Errors are the read's, for all who waited for it, or
-// the context's; none is kept.
+// Get returns the value. It joins a read in progress or begins one, and waits for it as
+// long as ctx lasts. Errors are the read's or the context's; none is kept.
 func (c *Cache[T]) Get(ctx context.Context) (value T, err error) {
-	last, epoch := c.state()
+	c.mu.Lock()
+	last, epoch := c.last, c.epoch
+	c.mu.Unlock()
 	if last != nil && time.Since(last.at) <= c.MaxAge {
 		return last.value, nil
 	}
@@ -57,12 +57,6 @@ func (c *Cache[T]) Get(ctx context.Context) (value T, err error) {
 	}
 }
 
-func (c *Cache[T]) state() (*stored[T], int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last, c.epoch
-}
-
 // read keeps the value unless Forget was called meanwhile.
 func (c *Cache[T]) read(ctx context.Context, epoch int) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -76,9 +70,8 @@ func (c *Cache[T]) read(ctx context.Context, epoch int) (T, error) {
 	return value, err
 }
 
-// Forget makes the next Get read again, because something was changed. A read in
-// progress may not have seen the change; it serves only those who already wait
-// for it.
+// Forget makes the next Get read again, because something was changed. A read in progress
+// may not have seen the change; it serves only those who already wait for it.
 func (c *Cache[T]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -113,7 +113,6 @@ func read[T any](r *reading, what string, into *T, get func(context.Context) (T,
 	})
 }
 
-// wait ends when all parts have been read or given up, and names the latter.
 func (r *reading) wait() []string {
 	r.wg.Wait()
 	slices.Sort(r.lost)

@@ -15,12 +15,12 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/layout"
 )
 
 //go:embed sql/*.sql
 var queries embed.FS
 
-// query reads all rows of the queries in these files, one behind the other.
 func query[T any](ctx context.Context, a *archive.Archive, args map[string]any, scan func(driver.Rows) (T, error), files ...string) (all []T, err error) {
 	sql := ""
 	for _, name := range files {
@@ -45,18 +45,15 @@ func query[T any](ctx context.Context, a *archive.Archive, args map[string]any, 
 	return all, err
 }
 
-// creationDays are the local days on which an order can have been created: that of its
-// id, which is in UTC, or the next.
+// creationDays are the local days of the creation: that of the id, which is in UTC, or the next.
 func creationDays(id delivery.OrderID) (from, to time.Time) {
 	from = archive.BusinessDay(time.Unix(int64(id.Day())*24*60*60, 0))
 	return from, from.AddDate(0, 0, 1)
 }
 
-func dateText(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
-
 func orderArgs(account delivery.AccountID, id delivery.OrderID) map[string]any {
 	from, to := creationDays(id)
-	return map[string]any{"account": account.String(), "from": dateText(from), "to": dateText(to), "order": id.String()}
+	return map[string]any{"account": account.String(), "from": layout.ISODay(from), "to": layout.ISODay(to), "order": id.String()}
 }
 
 // pastOrder is what ClickHouse has of an order, with its last change only.
@@ -120,7 +117,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 		after = &cursor{created: s.until}
 	}
 	orders, err := query(ctx, p.archive, map[string]any{
-		"from": dateText(s.since), "to": dateText(after.created), "since": s.since.UnixMilli(),
+		"from": layout.ISODay(s.since), "to": layout.ISODay(after.created), "since": s.since.UnixMilli(),
 		"account": s.query.Get("account"), "after": after.created.UnixMilli(), "after_order": after.order.String(),
 		"text": s.text, "folded": delivery.FoldName(s.text), "prefix": s.prefix(), "status": s.query.Get("status"), "limit": limit,
 	}, scanOrder, "columns", "orders")
@@ -176,7 +173,7 @@ func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, events []st
 		return nil, nil
 	}
 	from, _ := creationDays(o.ID)
-	args := map[string]any{"account": o.Account.String(), "from": dateText(from), "to": dateText(from.AddDate(0, 0, attemptDays)), "events": events}
+	args := map[string]any{"account": o.Account.String(), "from": layout.ISODay(from), "to": layout.ISODay(from.AddDate(0, 0, attemptDays)), "events": events}
 	return query(ctx, p.archive, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
 		a := ledger.AttemptRecord{OrderID: o.ID.String()}
 		var number, millis uint32

@@ -14,20 +14,16 @@ import (
 )
 
 const (
-	// positionAge is after how long a courier's position is old.
-	positionAge = 5 * time.Minute
-	// refreshedAfterEnd is how long the page of an ended order refreshes itself while its
-	// webhooks are tried.
-	refreshedAfterEnd = 25 * time.Hour
+	positionAge       = 5 * time.Minute // after which a courier's position is old
+	refreshedAfterEnd = 25 * time.Hour  // that a page refreshes itself while webhooks are tried
 )
 
 // orderView is what Redis and ClickHouse know of an order.
 type orderView struct {
 	orderRow
-	At   time.Time
-	Lost []string
-	// Record is what Redis has; nil: all comes from ClickHouse.
-	Record           *delivery.Order
+	At               time.Time
+	Lost             []string
+	Record           *delivery.Order // what Redis has; nil: all comes from ClickHouse
 	RedisUnavailable bool
 	Live             bool // the page refreshes itself
 	Tracking         string
@@ -57,13 +53,9 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.readMore(r.Context(), v)
-	if layout.IsLive(r) {
-		return p.pages.Part(w, r, "order-live", v)
-	}
 	return p.pages.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
 }
 
-// findOrder looks into Redis, and into ClickHouse for what is not there.
 func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView) error {
 	r := p.reading(ctx)
 	read(r, "the order as it is in Redis", &v.Record, func(ctx context.Context) (*delivery.Order, error) {
@@ -103,7 +95,6 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	return errNoOrder
 }
 
-// readMore reads what the page shows around the order.
 func (p *Pages) readMore(ctx context.Context, v *orderView) {
 	var live, past []ledger.AttemptRecord
 	more := p.reading(ctx)
@@ -152,7 +143,6 @@ func (p *Pages) readNames(ctx context.Context, v *orderView) error {
 	return errors.Join(except(err, delivery.CodeAccountNotFound), except(storeErr, delivery.CodeStoreNotFound))
 }
 
-// except is err, and nil for one with this code.
 func except(err error, code delivery.Code) error {
 	if delivery.CodeOf(err) == code {
 		return nil

@@ -78,16 +78,7 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 		}
 		return err
 	})
-	f.Read("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), func(text string) error {
-		days, err := strconv.Atoi(text)
-		if err == nil && (days < 1 || days > longest) {
-			err = strconv.ErrRange
-		}
-		if err == nil {
-			s.days = days
-		}
-		return err
-	})
+	f.ReadNumber("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), 1, longest, &s.days)
 	f.Read("after", "is no place in this list; begin again without it", func(text string) (err error) {
 		s.after, err = parseCursor(text)
 		return err
@@ -98,8 +89,7 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 	return s, f.Err()
 }
 
-// clean removes what copying brings along: control characters, and space and invisible
-// characters around the text.
+// clean removes control characters, and space and invisible characters around the text.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -119,7 +109,6 @@ func (s *search) named() (delivery.OrderID, bool) {
 	return id, err == nil
 }
 
-// idPrefix is the beginning of an order's id, as lists show it.
 var idPrefix = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F-]{0,27})?…?$`)
 
 func (s *search) prefix() string {
@@ -228,7 +217,6 @@ type ordersView struct {
 	Filtered                    bool
 }
 
-// find reads the rows of a page.
 func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 	var live []*delivery.Order
 	var past pastPage
@@ -301,7 +289,6 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	return kept, nil
 }
 
-// storeNames reads the names that rows of Redis lack.
 func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
 	nameless := map[ledger.StoreName]bool{}
 	for _, o := range rows {
@@ -348,7 +335,6 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
-// offer adds what else can be searched for.
 func (s *search) offer(v *ordersView, names layout.Names) {
 	status := s.query.Get("status")
 	v.Filtered = s.text != "" || !s.account.IsZero() || status != ""

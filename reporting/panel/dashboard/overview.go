@@ -18,10 +18,9 @@ const (
 	chartMinutes = 60 // full minutes in the charts
 	rankedCodes  = 8  // error codes that the chart of refusals names
 	mostConcerns = 25 // that the overview lists
-	// refusedPeriod is how long the overview shows refused updates.
-	refusedPeriod = 24 * time.Hour
-	// longestWait is how old the oldest webhook may be without being marked.
-	longestWait = 10 * time.Minute
+
+	refusedPeriod = 24 * time.Hour   // that the overview shows refused updates
+	longestWait   = 10 * time.Minute // of the oldest webhook, without being marked
 )
 
 // How long what was read is shown to others who ask meanwhile.
@@ -29,8 +28,7 @@ const (
 	overviewAge = 3 * time.Second
 	refusedAge  = 10 * time.Second
 	pingAge     = 5 * time.Second
-	// pingStale is until when the last answer is used while ClickHouse hangs.
-	pingStale   = 10 * time.Second
+	pingStale   = 10 * time.Second // while ClickHouse hangs
 	pingTimeout = time.Second
 )
 
@@ -49,10 +47,9 @@ type seen struct {
 	fleets    []*delivery.Fleet
 	refused   []ledger.RefusedUpdate // the newest first
 	History   bool                   // ClickHouse answers
-	programs  []readiness
+	Programs  []readiness
 }
 
-// worker is a role of the workers.
 type worker struct {
 	role    ledger.Role
 	Name    string
@@ -69,7 +66,7 @@ func workers() []worker {
 }
 
 func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
-	s := &seen{At: time.Now(), Workers: workers(), programs: p.programs()}
+	s := &seen{At: time.Now(), Workers: workers(), Programs: p.programs()}
 	r := p.reading(ctx)
 	read(r, "activity", &s.activity, func(ctx context.Context) ([]ledger.MinuteActivity, error) {
 		return p.ledger.Monitor.Activity(ctx, chartMinutes+1)
@@ -125,9 +122,6 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 	s, err := p.seen.Get(r.Context())
 	if err != nil {
 		return err
-	}
-	if layout.IsLive(r) {
-		return p.pages.Part(w, r, "overview-live", s.view())
 	}
 	return p.pages.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
 }
@@ -267,12 +261,12 @@ func (s *seen) concerns() []concern {
 }
 
 func (s *seen) systemConcerns() (list []concern) {
-	for _, r := range s.programs {
-		if r.wrong == nil {
+	for _, r := range s.Programs {
+		if r.Wrong == nil {
 			continue
 		}
-		c := concern{"bad", "unavailable", r.name, "", "It does not answer on its private listener.", r.since}
-		if why, ok := strings.CutPrefix(r.wrong.Error(), "not ready: "); ok {
+		c := concern{"bad", "unavailable", r.Name, "", "It does not answer on its private listener.", r.Since}
+		if why, ok := strings.CutPrefix(r.Wrong.Error(), "not ready: "); ok {
 			c.State, c.Note = "not ready", why
 		}
 		list = append(list, c)
@@ -345,7 +339,6 @@ func (s *seen) endpointConcerns() (list []concern) {
 	return list
 }
 
-// partyConcerns are those of accounts and of fleets.
 func (s *seen) partyConcerns() (list []concern) {
 	for _, a := range s.accounts {
 		if a.ExcessSince.IsZero() {
@@ -358,14 +351,14 @@ func (s *seen) partyConcerns() (list []concern) {
 		list = append(list, concern{"warn", "in excess", a.Name, "/accounts/" + a.ID.String(), note, a.ExcessSince})
 	}
 	for _, f := range s.fleets {
-		c := concern{Tone: "warn", Subject: f.Name, Link: "/fleets/" + f.ID.String()}
-		switch {
-		case f.Disabled:
-			c.State, c.Note = "disabled", "every request of it is refused with "+string(delivery.CodeFleetDisabled)+", orders of its stores with "+string(delivery.CodeFleetSuspended)
-		case f.Suspended:
-			c.State, c.Note = "suspended", "orders of its stores are refused with "+string(delivery.CodeFleetSuspended)
-		case f.Couriers == 0:
-			c.State, c.Note = "no couriers", "orders of its stores are refused with "+string(delivery.CodeFleetUnavailable)
+		c := concern{Tone: "warn", State: layout.FleetState(f), Subject: f.Name, Link: "/fleets/" + f.ID.String()}
+		switch c.State {
+		case "disabled":
+			c.Note = "every request of it is refused with FLEET_DISABLED, orders of its stores with FLEET_SUSPENDED"
+		case "suspended":
+			c.Note = "orders of its stores are refused with FLEET_SUSPENDED"
+		case "no couriers":
+			c.Note = "orders of its stores are refused with FLEET_UNAVAILABLE"
 		default:
 			continue
 		}

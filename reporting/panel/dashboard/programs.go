@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 )
@@ -19,11 +18,10 @@ const (
 	probeTimeout = 2 * time.Second
 )
 
-// readiness is what a program answered last.
 type readiness struct {
-	name  string    // empty: it was not asked yet
-	wrong error     // nil: it is ready
-	since time.Time // when wrong was seen first, as far as this process knows
+	Name  string    // empty: it was not asked yet
+	Wrong error     // nil: it is ready
+	Since time.Time // when Wrong was seen first, as far as this process knows
 }
 
 // Probe asks the programs until ctx ends.
@@ -45,7 +43,7 @@ func (p *Pages) probe(ctx context.Context) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
-			probed[i] = readiness{name: program.Name, wrong: program.Ask(ctx), since: before[i].since}
+			probed[i] = readiness{program.Name, program.Ask(ctx), before[i].Since}
 		})
 	}
 	all.Wait()
@@ -53,31 +51,16 @@ func (p *Pages) probe(ctx context.Context) {
 		return // this process ends; that says nothing of them
 	}
 	for i := range probed {
-		if before[i].wrong == nil {
-			probed[i].since = time.Now()
+		if before[i].Wrong == nil {
+			probed[i].Since = time.Now()
 		}
 	}
 	p.probed.Store(&probed)
 }
 
-// programs are all there are, with what they answered last.
 func (p *Pages) programs() []readiness {
 	if probed := p.probed.Load(); probed != nil {
 		return *probed
 	}
 	return make([]readiness, len(p.Programs))
-}
-
-// Answering are the names of what answers, for a page with nothing else to say.
-func (s *seen) Answering() string {
-	names := []string{"Redis"}
-	if s.History {
-		names = append(names, "ClickHouse")
-	}
-	for _, r := range s.programs {
-		if r.name != "" && r.wrong == nil {
-			names = append(names, r.name)
-		}
-	}
-	return strings.Join(names, ", ")
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -31,6 +30,7 @@ type refusedView struct {
 type refusedRow struct {
 	ledger.RefusedUpdate
 	AccountName, FleetName string
+	Kind                   string // of the update; empty: it cannot be read
 }
 
 func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error) {
@@ -64,7 +64,7 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		if v.More = len(v.Rows) == entriesShown; v.More {
 			break
 		}
-		row := refusedRow{RefusedUpdate: u, FleetName: fleets.Of(u.Update.Fleet, "fleet ")}
+		row := refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")}
 		if !u.Account.IsZero() {
 			row.AccountName = accounts.Of(u.Account, "account ")
 		}
@@ -73,32 +73,15 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: query.Err(), Data: v})
 }
 
+var kinds = map[delivery.UpdateKind]string{delivery.KindAccept: "accept", delivery.KindSwap: "swap", delivery.KindStatus: "status"}
+
 // Unreadable reports that no more than the time and the reason are known.
 func (r refusedRow) Unreadable() bool { return r.Update.Order.IsZero() }
-
-// Reported is what the courier's fleet reported.
-func (r refusedRow) Reported() string {
-	switch r.Update.Kind {
-	case delivery.KindAccept:
-		return "takes the job"
-	case delivery.KindSwap:
-		return "another courier"
-	case delivery.KindStatus:
-		if r.Update.Failure != "" {
-			return r.Update.Status.String() + ", " + string(r.Update.Failure)
-		}
-		return r.Update.Status.String()
-	}
-	return "cannot be read"
-}
-
-// IsStatus reports whether a status was reported.
-func (r refusedRow) IsStatus() bool { return r.Update.Kind == delivery.KindStatus }
 
 // Exceptions leads to finance's list of the day on which the order was created.
 func (r refusedRow) Exceptions() string {
 	from, to := creationDays(r.Update.Order)
-	query := url.Values{"from": {dateText(from)}, "to": {dateText(to)}}
+	query := url.Values{"from": {layout.ISODay(from)}, "to": {layout.ISODay(to)}}
 	if !r.Account.IsZero() {
 		query.Set("account", r.Account.String())
 	}
@@ -108,25 +91,8 @@ func (r refusedRow) Exceptions() string {
 type lettersView struct {
 	Lost    []string
 	Read    bool
-	Letters []letter
+	Letters []ledger.DeadLetter
 	More    bool
-}
-
-type letter struct{ ledger.DeadLetter }
-
-// Order is the one that it names; zero: none.
-func (l letter) Order() delivery.OrderID {
-	id, _ := delivery.ParseOrderID(l.Fields["order"]) // zero for what is none
-	return id
-}
-
-// Lines are what it held, but for the order.
-func (l letter) Lines() map[string]string {
-	lines := maps.Clone(l.Fields)
-	if !l.Order().IsZero() {
-		delete(lines, "order")
-	}
-	return lines
 }
 
 func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
@@ -135,9 +101,7 @@ func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 	parts.part("dead letters", func(ctx context.Context) error {
 		letters, err := p.ledger.Monitor.DeadLetters(ctx, entriesShown+1)
 		v.Read, v.More = err == nil, len(letters) > entriesShown
-		for _, l := range letters[:min(len(letters), entriesShown)] {
-			v.Letters = append(v.Letters, letter{l})
-		}
+		v.Letters = letters[:min(len(letters), entriesShown)]
 		return err
 	})
 	v.Lost = parts.wait()

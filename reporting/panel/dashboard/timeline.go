@@ -15,12 +15,9 @@ import (
 // Bounds of what an order's page shows of its webhooks.
 const (
 	attemptsOfEvent = 40
-	// answersOfPage is how many bytes the answers of a page may take, the newest
-	// first; of those beyond only the beginning is shown.
-	answersOfPage = 24 << 10
-	shortAnswer   = 80
-	// retriedFor is how long an event is tried (design section 7).
-	retriedFor = 24 * time.Hour
+	answersOfPage   = 24 << 10       // bytes, the newest first; of those beyond only the beginning is shown
+	shortAnswer     = 80             // bytes of such a beginning
+	retriedFor      = 24 * time.Hour // how long an event is tried (design section 7)
 )
 
 // eventIDs are those of all steps but the creation, which sends no webhook.
@@ -113,14 +110,12 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
 	}
 }
 
-// waiting reports whether an event is still to be delivered.
 func waiting(steps []stepView) bool {
 	return slices.ContainsFunc(steps, func(s stepView) bool {
 		return s.State == "new" || s.State == "none" || s.State == "retrying"
 	})
 }
 
-// cutAnswers keeps the page small, whatever receivers answer.
 func cutAnswers(steps []stepView) {
 	left := answersOfPage
 	for _, s := range slices.Backward(steps) {

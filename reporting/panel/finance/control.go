@@ -12,11 +12,6 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// balancePath is the fragment that says whether the control totals balance.
-const balancePath = home + "/ties"
-
-const linesPath = home + "/control-totals/lines"
-
 const (
 	tiesYes = "yes"
 	tiesNo  = "no"
@@ -62,7 +57,6 @@ func (p *Pages) controlLines(ctx context.Context, params reports.Params) ([][]re
 	return c.rows, err
 }
 
-// lineNames are the lines of control totals in words, and what they are.
 var lineNames = map[string][2]string{
 	"order-ledger":         {"Order ledger", "created in the period"},
 	"carried-in":           {"Carried in", "created before the period, ended in it"},
@@ -73,7 +67,6 @@ var lineNames = map[string][2]string{
 	"exceptions":           {"Exceptions", "among those created in the period"},
 }
 
-// resultOf is the worst that a line says.
 func resultOf(lines [][]reports.Cell) string {
 	result := balanced
 	for _, line := range lines {
@@ -99,49 +92,40 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 		named[line[control.Column("line")].Text] = line
 	}
 	for _, line := range lines {
-		rows := line[control.Column("rows")]
+		name, rows := line[control.Column("line")].Text, line[control.Column("rows")]
 		c.Empty = c.Empty && (!rows.Given || rows.Number == 0)
 		if line[control.Column("ties")].Text == tiesNo {
-			c.Differences = append(c.Differences, differencesOf(line, named)...)
+			c.compare(name, named)
 		}
-		r, found := reports.Find(line[control.Column("line")].Text)
+		r, found := reports.Find(name)
 		if sum := line[control.Column("sha256")].Text; found && sum != "" {
 			c.Digests = append(c.Digests, digest{Title: r.Title, SHA256: sum,
-				Address: address(downloadPath(r, reports.CSVPlain), f.Typed) + "&plain=1"})
+				Address: address(downloadPath(r, reports.CSVPlain), f.Typed) + "&plain=1"}) // the period is always given
 		}
 	}
 	return c
 }
 
-// differencesOf compares what was created with the order ledger, everything else with
-// the orders that ended in the period.
-func differencesOf(line []reports.Cell, named map[string][]reports.Cell) (all []difference) {
+// compare compares what was created with the order ledger, everything else with the
+// orders that ended in the period.
+func (c *controlView) compare(name string, named map[string][]reports.Cell) {
 	for i := range control.Columns {
-		c := &control.Columns[i]
-		if !c.Numeric() || c.Key == "rows" || !line[i].Given {
-			continue
-		}
-		compared := "ended-in-period"
-		if c.Key == "created" {
+		column, compared := &control.Columns[i], "ended-in-period"
+		if column.Key == "created" {
 			compared = "order-ledger"
 		}
-		other := named[compared]
-		if other == nil || !other[i].Given || other[i].Number == line[i].Number {
-			continue
+		is, other := named[name][i], named[compared]
+		if column.Numeric() && column.Key != "rows" && is.Given && other != nil && other[i].Given && other[i].Number != is.Number {
+			c.Differences = append(c.Differences, difference{Line: lineNames[name][0], Figure: column.Heading, Is: write(column.Kind, is.Number),
+				Compared: lineNames[compared][0], ShouldBe: write(column.Kind, other[i].Number)})
 		}
-		all = append(all, difference{Line: lineNames[line[control.Column("line")].Text][0], Figure: c.Heading, Is: write(c.Kind, line[i].Number),
-			Compared: lineNames[compared][0], ShouldBe: write(c.Kind, other[i].Number)})
 	}
-	return all
 }
 
 type balanceView struct {
-	// Result is empty while it has not been asked for.
-	Result string
-	// Remark says why there is no result.
-	Remark string
-	// Fragment is where the result comes from, Address its page.
-	Fragment, Address string
+	Result            string // empty while it has not been asked for
+	Remark            string // why there is no result
+	Fragment, Address string // where the result comes from, and its page
 	AtOnce            bool
 	Last              *archive.Reconciliation
 }
@@ -174,11 +158,10 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	var refused *delivery.Error
 	switch {
 	case errors.As(err, &refused): // it is not this one's turn, or takes too long
-		t.Result, t.Remark, err = "", "Not read: "+refused.Message, nil
+		t.Result, t.Remark = "", "Not read: "+refused.Message
 	case errors.Is(err, delivery.ErrUnavailable):
-		t.Result, t.Remark, err = "", "Not read: ClickHouse does not answer.", nil
-	}
-	if err != nil {
+		t.Result, t.Remark = "", "Not read: ClickHouse does not answer."
+	case err != nil:
 		return err
 	}
 	return p.pages.Part(w, r, "balance", t)

@@ -15,12 +15,9 @@ import (
 )
 
 const (
-	// directoryTimeout is how long a page waits for names, which it can do without.
-	directoryTimeout = 2 * time.Second
-	// maxChoices is how many names a page lists; beyond that a name is typed.
-	maxChoices = 100
-	// maxStores is among how many similar stores one is looked for.
-	maxStores = 1000
+	directoryTimeout = 2 * time.Second // for names, which a page can do without
+	maxChoices       = 100             // names that a page lists; beyond that a name is typed
+	maxStores        = 1000            // similar ones among which a store is looked for
 )
 
 // directory has the names of all there are; they are empty while Redis is unavailable.
@@ -46,7 +43,6 @@ func (p *Pages) directory(ctx context.Context) *directory {
 	return &d
 }
 
-// named has ids in the place of the names of accounts and fleets.
 func (d *directory) named(v reports.Values) reports.Values {
 	v.Account, v.Fleet = d.Accounts.Find(v.Account), d.Fleets.Find(v.Fleet)
 	return v

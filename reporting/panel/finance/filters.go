@@ -15,19 +15,15 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// maxTyped bounds a value, in characters; no right one is longer.
-const maxTyped = 100
+const maxTyped = 100 // characters of a value; no right one is longer
 
 type filters struct {
-	// Typed are the values as they came, with the period that stands for none.
-	Typed  reports.Values
-	params reports.Params
-	page   int
-	// refused: the values make no sense, and stand in Typed all the same.
-	refused bool
+	Typed   reports.Values // as they came, with the period that stands for none
+	params  reports.Params
+	page    int
+	refused bool // the values make no sense, and stand in Typed all the same
 }
 
-// parameters are the values by their names in the address.
 func parameters(v *reports.Values) map[string]*string {
 	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
 }
@@ -39,7 +35,7 @@ func readFilters(r *http.Request, known *directory, now time.Time) (f filters, e
 		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
 	}
 	for name, value := range parameters(&f.Typed) {
-		*value = shortened(query.Get(name))
+		*value = layout.Beginning(query.Get(name), maxTyped)
 	}
 	f.page, _ = strconv.Atoi(query.Get("page")) // what is no number is the first page
 	if err := checkNames(query); err != nil {
@@ -61,7 +57,6 @@ func readFilters(r *http.Request, known *directory, now time.Time) (f filters, e
 	return f, nil
 }
 
-// refuse makes the values fit to be shown again.
 func (f filters) refuse() filters {
 	f.refused = true
 	for _, value := range parameters(&f.Typed) {
@@ -70,23 +65,13 @@ func (f filters) refuse() filters {
 	return f
 }
 
-func shortened(s string) string {
-	n := 0
-	for i := range s {
-		if n++; n > maxTyped {
-			return s[:i]
-		}
-	}
-	return s
-}
-
 // checkNames refuses other parameters: a misspelt filter would show more than was meant.
 func checkNames(query url.Values) error {
 	names := []string{"from", "to", "account", "fleet", "store", "kind", "page"}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(names, name):
-			return invalid(shortened(name), "is no filter of a report; there is "+strings.Join(names, ", "))
+			return invalid(layout.Beginning(name, maxTyped), "is no filter of a report; there is "+strings.Join(names, ", "))
 		case len(query[name]) > 1:
 			return invalid(name, "was given more than once")
 		}
@@ -110,7 +95,6 @@ func queryOf(v reports.Values) url.Values {
 
 func address(path string, v reports.Values) string { return layout.Address(path, queryOf(v)) }
 
-// shortcuts are periods that are asked for every day.
 func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 	today := reports.DayOf(now)
 	month := today.FirstOfMonth()

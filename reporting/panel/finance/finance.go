@@ -32,16 +32,12 @@ var files embed.FS
 
 // Bounds of what ClickHouse is asked at once, and for how long.
 const (
-	// pagesAtOnce, each with up to queriesAtOnce queries.
 	pagesAtOnce   = 6
-	queriesAtOnce = 3
-	// digestsAtOnce is for control totals, which read the other reports whole.
-	digestsAtOnce = 2
-	// queueing is how long a page waits for its turn.
-	queueing = 5 * time.Second
-	// pageLimit and digestLimit end what takes too long.
-	pageLimit   = 30 * time.Second
-	digestLimit = 2 * time.Minute
+	queriesAtOnce = 3               // of each page
+	digestsAtOnce = 2               // control totals, which read the other reports whole
+	queueing      = 5 * time.Second // that a page waits for its turn
+	pageLimit     = 30 * time.Second
+	digestLimit   = 2 * time.Minute
 	// While a page waits for ClickHouse it is pinged; without an answer within pingLimit
 	// the page goes without figures.
 	pingPause = time.Second
@@ -56,7 +52,7 @@ type Pages struct {
 	lists   *layout.Lists
 	archive *archive.Archive
 	log     *slog.Logger
-	// reading and digesting limit what ClickHouse is asked at once.
+
 	reading, digesting *semaphore.Weighted
 	pinged             cache.Cache[error] // nil: ClickHouse answers
 }
@@ -65,7 +61,7 @@ type Pages struct {
 func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
 	pages, err := f.Parse(files)
 	if err != nil {
-		return nil, fmt.Errorf("finance: %w", err)
+		return nil, err
 	}
 	p := &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, archive: a, log: log.With("part", "finance"),
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
@@ -73,14 +69,19 @@ func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logge
 	return p, nil
 }
 
-const home = "/payments"
+const (
+	home        = "/payments"
+	balancePath = home + "/ties" // the fragment that says whether the control totals balance
+	linesPath   = home + "/control-totals/lines"
+)
 
 // Routes adds the pages to mux, for finance alone.
 func (p *Pages) Routes(mux *http.ServeMux) {
-	p.layout.Handle(mux, "GET "+home, auth.Finance, p.serve)
-	p.layout.Handle(mux, "GET "+home+"/{report}", auth.Finance, p.serve)
-	p.layout.Handle(mux, "GET "+balancePath, auth.Finance, p.serveBalance)
-	p.layout.Handle(mux, "GET "+linesPath, auth.Finance, p.serveLines)
+	for pattern, serve := range map[string]layout.Handler{
+		home: p.serve, home + "/{report}": p.serve, linesPath: p.serve, balancePath: p.serveBalance,
+	} {
+		p.layout.Handle(mux, "GET "+pattern, auth.Finance, serve)
+	}
 }
 
 var summary, control = mustFind("expected-collections"), mustFind("control-totals")
@@ -93,43 +94,40 @@ func mustFind(name string) *reports.Report {
 	return r
 }
 
-// serve answers with a report; control totals are fetched by their page, as they take long.
+// serve answers with a report. Control totals take long: their page fetches the lines,
+// which without scripts are a page of their own.
 func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
-	report := summary
+	report, found := summary, true
+	lines := r.URL.Path == linesPath
 	if name := r.PathValue("report"); name != "" {
-		var found bool
-		if report, found = reports.Find(name); !found {
-			return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
-		}
+		report, found = reports.Find(name)
+	} else if lines {
+		report = control
+	}
+	if !found {
+		return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
 	}
 	v, err := p.view(r, report)
-	if v == nil || err != nil {
-		return p.show(w, r, v, err)
-	}
-	if report == control {
-		v.Lines = address(linesPath, v.Filters.Typed)
-		return p.show(w, r, v, nil)
-	}
-	roles := auth.IdentityOf(r.Context()).Roles
-	err = p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v, roles) })
-	if err = p.without(v, err); err != nil {
+	switch {
+	case v == nil:
 		return err
-	}
-	return p.show(w, r, v, nil)
-}
-
-// serveLines answers with the part that the page fetches, or a page without scripts.
-func (p *Pages) serveLines(w http.ResponseWriter, r *http.Request) error {
-	v, err := p.view(r, control)
-	if v == nil || err != nil {
+	case err != nil:
 		return p.show(w, r, v, err)
+	case report != control:
+		err = p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v) })
+	case lines:
+		err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
+	default:
+		v.Lines = address(linesPath, v.Filters.Typed)
 	}
-	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
-	err = p.without(v, err)
+	if errors.Is(err, delivery.ErrUnavailable) { // a page that says so and keeps its filters
+		p.log.Warn("a page without figures", "report", report.Name, "error", err)
+		v.Lost, v.Read, v.Summary, v.Control, v.Charts, v.Kinds, err = true, false, false, nil, nil, nil, nil
+	}
 	switch {
 	case err != nil:
 		return err
-	case r.Header.Get("HX-Request") != "":
+	case lines && r.Header.Get("HX-Request") != "":
 		return p.pages.Part(w, r, "figures", v)
 	}
 	return p.show(w, r, v, nil)
@@ -152,29 +150,16 @@ func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
 		f.Typed.Store = f.params.Store
 	}
 	v := newView(report, f, known)
-	v.Unknown = unknown
+	v.Unknown, v.roles = unknown, auth.IdentityOf(r.Context()).Roles
 	return v, err
 }
 
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, v *view, refused error) error {
-	if v == nil {
-		return refused
-	}
 	title := v.Report.Title
 	if r.URL.Path == home {
 		title = "Payments"
 	}
 	return p.pages.Show(w, r, "payments", layout.View{Title: title, Data: v, Charts: len(v.Charts) > 0, Refused: refused, Plain: true})
-}
-
-// without makes of ClickHouse's absence a page that says so and keeps its filters.
-func (p *Pages) without(v *view, err error) error {
-	if !errors.Is(err, delivery.ErrUnavailable) {
-		return err
-	}
-	p.log.Warn("a page without figures", "report", v.Report.Name, "error", err)
-	v.Lost, v.Read, v.Control, v.Charts, v.Kinds = true, false, nil, nil, nil
-	return nil
 }
 
 // within waits for a turn and ends do after limit: SERVICE_UNAVAILABLE when either takes

@@ -11,11 +11,10 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// Bounds of what is shown, so that it can be read and stays small.
 const (
 	maxBars   = 62 // days, then months, then years
 	maxFleets = 12 // in a chart
-	maxLabel  = 24 // characters of a name in a chart
+	maxLabel  = 23 // characters of a name in a chart
 )
 
 // group is the sum of the pieces with the same first column: a fleet or a kind.
@@ -41,17 +40,17 @@ func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[stri
 	byDay := cash >= 0 && r.Column("day") >= 0
 	for i := range o.Pieces {
 		piece := &o.Pieces[i]
-		one := &group{by: piece.By, rows: piece.Rows, sums: make([]int64, len(r.Columns))}
+		g := groups[piece.By[0]]
+		if g == nil {
+			g = &group{by: piece.By, sums: make([]int64, len(r.Columns))}
+			groups[piece.By[0]] = g
+		}
+		g.rows += piece.Rows
 		for column := range piece.Totals {
-			one.sums[column] = piece.Totals[column].Number
+			g.sums[column] += piece.Totals[column].Number
 		}
 		if byDay && piece.Day == today {
-			one.today = one.sums[cash]
-		}
-		if before := groups[piece.By[0]]; before != nil {
-			before.add(one)
-		} else {
-			groups[piece.By[0]] = one
+			g.today += piece.Totals[cash].Number
 		}
 	}
 	return groups
@@ -204,7 +203,6 @@ type daySeries struct {
 	value      func(*reports.Piece) int64
 }
 
-// byDay adds a chart of the pieces' values over the period.
 func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
 	b := barsOf(v.Filters.params)
 	c.Title, c.Stacked, c.Labels = c.Title+" per "+b.every, true, b.labels
@@ -216,13 +214,6 @@ func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
 		c.Add(s.name, s.tone, values)
 	}
 	v.Charts = append(v.Charts, &c)
-}
-
-func shortLabel(name string) string {
-	if runes := []rune(name); len(runes) > maxLabel {
-		return string(runes[:maxLabel-1]) + "…"
-	}
-	return name
 }
 
 // outcomes is by fleet, the largest first. It has no labels when no order has ended.
@@ -237,7 +228,7 @@ func outcomes(o *reports.Outline, known *directory) *layout.Chart {
 	for _, g := range fleetsOf(groups, known, maxFleets, func(a, b *group) int {
 		return cmp.Or(cmp.Compare(ended(b), ended(a)), cmp.Compare(a.name, b.name))
 	}) {
-		c.Labels = append(c.Labels, shortLabel(g.name))
+		c.Labels = append(c.Labels, layout.Shorten(g.name, maxLabel))
 		for i, column := range columns {
 			counts[i] = append(counts[i], g.sums[column])
 		}

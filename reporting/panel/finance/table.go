@@ -21,19 +21,15 @@ type table struct {
 	report  *reports.Report
 	known   *directory
 	columns [][]int // of the report: what a cell shows, one below the other
-	// orders: order ids lead to the orders, for those who may see them.
-	orders bool
+	orders  bool    // order ids lead to the orders, for those who may see them
 }
 
 // cell is a value in words. Class is money, number, yes, no, or nothing.
 type cell struct {
-	// Label is the column's heading, which a phone shows beside the value.
-	Label                string
+	Label                string // the column's heading, which a phone shows beside the value
 	Text, Class, Address string
-	// Whole is what Text is the beginning of; empty: all of it.
-	Whole string
-	// Below are further values of the row that belong to this one.
-	Below []string
+	Whole                string   // what Text is the beginning of; empty: all of it
+	Below                []string // further values of the row that belong to this one
 }
 
 // layouts are the columns of the tables: the first key, and the others below it.
@@ -177,7 +173,6 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 	return shown
 }
 
-// write is a given value that is no text.
 func write(kind reports.Kind, n int64) string {
 	switch kind {
 	case reports.Money:

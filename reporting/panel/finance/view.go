@@ -19,38 +19,32 @@ const pageRows = 50
 const atOnceRows = 100_000
 
 type view struct {
-	Report  *reports.Report
-	Filters filters
-	// Period in words: 1 Nov 2026 to 22 Nov 2026.
-	Period                     string
+	Report                     *reports.Report
+	Filters                    filters
+	Period                     string // in words: 1 Nov 2026 to 22 Nov 2026
 	Tabs, Shortcuts, Downloads []layout.Link
 	Choices                    []choice
 	Stores                     []layout.Choice
-	// Read: the report was read. Lost: ClickHouse did not answer.
-	Read bool
-	Lost bool
-	Rows int64
-	// Unknown: nobody has the id or the name that was asked for.
-	Unknown *delivery.FieldError
-	// Future: the period has not begun. Filtered: there are filters besides it.
-	Future, Filtered bool
-	// Orders is of how many orders the exceptions are.
-	Orders int64
-	// KindChoices are those of exceptions.
-	KindChoices []reports.ExceptionKind
-	Summary     bool         // home shows the tiles
-	Exceptions  int64        // of home: how many rows there are of orders created in the period
-	Balance     balanceView  // of home
-	Control     *controlView // of control totals
-	Lines       string       // of control totals that are not read yet: where they are
-	Charts      []*layout.Chart
-	Kinds       []kind // of exceptions
-	MadeOf      string // of the fleet statement: what its amount delivered is
-	Fleets      *table // subtotals; nil: there are none
-	Table       *table
-	Paging      layout.Pager
+	Read, Lost                 bool // the report was read; ClickHouse did not answer
+	Rows                       int64
+	Unknown                    *delivery.FieldError // nobody has the id or the name that was asked for
+	Future, Filtered           bool                 // the period has not begun; there are filters besides it
+	Orders                     int64                // of how many orders the exceptions are
+	KindChoices                []reports.ExceptionKind
+	Summary                    bool         // home shows the tiles
+	Exceptions                 int64        // of home: how many rows there are of orders created in the period
+	Balance                    balanceView  // of home
+	Control                    *controlView // of control totals
+	Lines                      string       // of control totals that are not read yet: where they are
+	Charts                     []*layout.Chart
+	Kinds                      []kind // of exceptions
+	MadeOf                     string // of the fleet statement: what its amount delivered is
+	Fleets                     *table // subtotals; nil: there are none
+	Table                      *table
+	Paging                     layout.Pager
 
 	known  *directory
+	roles  auth.Roles
 	totals reports.Summary
 }
 
@@ -62,11 +56,9 @@ func (v *view) ExceptionsAddress() string {
 	return address(pathOf(mustFind("exceptions")), v.Filters.Typed)
 }
 
-// choice is the field of the filters that asks for an account or a fleet.
 type choice struct {
 	Field, Label, Value string
-	// Options is nil when there are too many or none is known, and the value is typed.
-	Options []layout.Choice
+	Options             []layout.Choice // nil: too many, or none is known: the value is typed
 }
 
 func newView(r *reports.Report, f filters, known *directory) *view {
@@ -118,10 +110,10 @@ var outlinedBy = map[string][]string{
 	"order-ledger": {"status"}, "expected-collections": byFleet, "fleet-statement": byFleet, "exceptions": {"kind", "reason"},
 }
 
-func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error {
+func (p *Pages) readReport(ctx context.Context, v *view) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(queriesAtOnce)
-	group.Go(func() error { return p.readTable(ctx, v, roles) })
+	group.Go(func() error { return p.readTable(ctx, v) })
 	if v.Report.HasKinds() {
 		group.Go(func() (err error) {
 			v.Orders, err = reports.CountOrders(ctx, p.archive, v.Filters.params)
@@ -164,7 +156,7 @@ func (p *Pages) readReport(ctx context.Context, v *view, roles auth.Roles) error
 	return nil
 }
 
-func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error {
+func (p *Pages) readTable(ctx context.Context, v *view) error {
 	o, err := v.Report.Outline(ctx, p.archive, v.Filters.params, outlinedBy[v.Report.Name]...)
 	if err != nil {
 		return err
@@ -178,7 +170,7 @@ func (p *Pages) readTable(ctx context.Context, v *view, roles auth.Roles) error 
 	if err != nil {
 		return err
 	}
-	v.Table = newTable(v.Report, v.known, roles)
+	v.Table = newTable(v.Report, v.known, v.roles)
 	v.Table.fill(rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))

@@ -28,8 +28,8 @@ func (l *Layout) functions() template.FuncMap {
 		"clock": Clock, "brief": Brief, // T, and NOW T
 		"day": Date, "machine": machine, // T
 		"written": written, "ago": Ago, "age": age, // what a field of a date holds, and NOW T
-		"count": countOf, "plural": Plural, "money": moneyOf, "percent": Percent,
-		"short": Short, "keep": keep, "tone": Tone, "store": StorePath,
+		"count": countOf, "sum": func(a, b int64) int64 { return a + b }, "plural": Plural, "money": moneyOf,
+		"short": Short, "shorten": Shorten, "tail": tail, "share": share, "keep": keep, "tone": Tone, "fleetstate": FleetState, "store": StorePath,
 		"fault": Fault, "field": fieldName, "said": said, // ALERT FIELD, NAME and ALERT
 		"courier": delivery.AbbreviateName, // a courier's name as vendors see it
 	}
@@ -59,7 +59,6 @@ func Minute(t time.Time) string { return local(t, "15:04") }
 // Date is the local day: "22 Nov 2026".
 func Date(t time.Time) string { return local(t, "2 Jan 2006") }
 
-// machine is for <time datetime>.
 func machine(t time.Time) string { return local(t, time.RFC3339) }
 
 // Brief is a moment as lists show it: "14:03:05" within the same local day as now,
@@ -87,8 +86,7 @@ func written(field string) string {
 	return ""
 }
 
-// Ago is how far a moment is from now, in one unit: "just now", "3 min ago",
-// "in 2 h". The zero time is "never".
+// Ago is how far a moment is from now: "just now", "3 min ago", "in 2 h", "never" for zero.
 func Ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -104,7 +102,6 @@ func Ago(now, t time.Time) string {
 	return text + " ago"
 }
 
-// age is how long a moment has passed.
 func age(now, t time.Time) string {
 	if t.IsZero() {
 		return "not known"
@@ -168,11 +165,14 @@ func moneyOf(m any) (string, error) {
 	return "", fmt.Errorf("money: %T is no amount", m)
 }
 
-// Percent is a ratio of 0 to 1 with one decimal: "98.2 %". All and nothing are only said
-// when it is so.
-func Percent(ratio float64) string {
-	tenths := math.Round(ratio * 1000)
-	if ratio > 0 && ratio < 1 {
+// share is one part of two with one decimal: "98.2 %"; empty when both are 0. All and
+// nothing are only said when it is so.
+func share(part, other int64) string {
+	if part+other == 0 {
+		return ""
+	}
+	tenths := math.Round(float64(part) * 1000 / float64(part+other))
+	if part > 0 && other > 0 {
 		tenths = min(max(tenths, 1), 999)
 	}
 	return strconv.FormatFloat(tenths/10, 'f', 1, 64) + " %"
@@ -199,6 +199,44 @@ func Tone(state any) string {
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(len(text), 8)]
+}
+
+// Beginning is at most so many characters of a text.
+func Beginning(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// Shorten is Beginning, with a sign where something is left out.
+func Shorten(text string, most int) string {
+	if short := Beginning(text, most); short != text {
+		return short + "…"
+	}
+	return text
+}
+
+// tail is the end of an event's id: versions of one order differ there.
+func tail(id string) string { return "…" + id[max(0, len(id)-8):] }
+
+// ISODay is the local day as addresses and inputs have it; empty for the zero time.
+func ISODay(t time.Time) string { return local(t, time.DateOnly) }
+
+// FleetState is what vendors see of a fleet, and why.
+func FleetState(f *delivery.Fleet) string {
+	switch {
+	case f.Disabled:
+		return "disabled"
+	case f.Suspended:
+		return "suspended"
+	case f.Couriers == 0:
+		return "no couriers"
+	}
+	return "available"
 }
 
 // keep is the class of an id that vendors wrote and that fits a cell, 17 letters of the

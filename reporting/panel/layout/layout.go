@@ -48,35 +48,30 @@ type Layout struct {
 func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) (*Layout, error) {
 	l := &Layout{Lists: newLists(led), gate: gate, log: log, environment: environment}
 	err := l.loadAssets()
-	if err == nil {
-		l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html")
-	}
-	if err == nil {
-		_, err = svgmap.Define(l.templates)
-	}
-	if err == nil {
-		l.own, err = l.Parse(files, "page/refusal.html")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("layout: %w", err)
+		return nil, err
 	}
-	return l, nil
+	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
+		return nil, err
+	}
+	if _, err = svgmap.Define(l.templates); err != nil {
+		return nil, err
+	}
+	l.own, err = l.Parse(files, "page/refusal.html")
+	return l, err
 }
 
-// Handler serves a page or an action. Unless it fails, it has answered; an error
-// is answered by Refuse.
+// Handler serves a page or an action. An error is answered by Refuse.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Handle registers a handler for those with a role. The pattern is the mux's:
-// "GET /accounts/{id}". The CSRF token of a request that may change something was
-// checked before serve runs, and its form has been parsed.
+// Handle registers a handler for those with a role. Before serve runs, the CSRF token of a
+// request that may change something was checked, and its form parsed.
 func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serve Handler) {
 	mux.Handle(pattern, l.Guard(serve, role))
 }
 
-// Guard is a handler for everybody with one of the roles; without roles, for
-// everybody who is signed in. A program's token only reads: the gateway's log
-// names a person for every change.
+// Guard is a handler for everybody with one of the roles; without roles, for everybody who
+// is signed in. A token only reads: the gateway's log names a person for every change.
 func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := auth.IdentityOf(r.Context())
@@ -99,15 +94,15 @@ type section struct {
 
 // sections are the navigation, in its order.
 var sections = []section{
-	{Path: "/overview", Name: "Overview", Icon: "overview", role: auth.Operator},
-	{Path: "/orders", Name: "Orders", Icon: "orders", role: auth.Operator},
-	{Path: "/webhooks", Name: "Webhooks", Icon: "webhooks", role: auth.Operator},
-	{Path: "/accounts", Name: "Accounts", Icon: "accounts", role: auth.Operator},
-	{Path: "/fleets", Name: "Fleets", Icon: "fleets", role: auth.Operator},
-	{Path: "/stores", Name: "Stores", Icon: "stores", role: auth.Operator},
-	{Path: "/refused-updates", Name: "Refused updates", Icon: "refused", role: auth.Operator},
-	{Path: "/dead-letters", Name: "Dead letters", Icon: "letters", role: auth.Operator},
-	{Path: "/payments", Name: "Payments", Icon: "payments", role: auth.Finance},
+	{"/overview", "Overview", "overview", auth.Operator, false},
+	{"/orders", "Orders", "orders", auth.Operator, false},
+	{"/webhooks", "Webhooks", "webhooks", auth.Operator, false},
+	{"/accounts", "Accounts", "accounts", auth.Operator, false},
+	{"/fleets", "Fleets", "fleets", auth.Operator, false},
+	{"/stores", "Stores", "stores", auth.Operator, false},
+	{"/refused-updates", "Refused updates", "refused", auth.Operator, false},
+	{"/dead-letters", "Dead letters", "letters", auth.Operator, false},
+	{"/payments", "Payments", "payments", auth.Finance, false},
 }
 
 // Home leads from / to the first page that somebody may see.
@@ -124,8 +119,7 @@ func (l *Layout) Home() http.Handler {
 	})
 }
 
-// asset is a file whose address changes with its content, so that browsers may
-// keep it for ever.
+// asset is a file whose address changes with its content: browsers may keep it for ever.
 type asset struct {
 	contentType string
 	content     []byte

@@ -83,7 +83,7 @@ func TestActions_TellWhatWasDoneAndWhatWasRefused(t *testing.T) {
 	c := signedIn(t, "deniz")
 	csrf := c.Get("/accounts?done=made").Want(200, "It is made.").Value("csrf")
 	c.Get("/accounts?done=%3Cb%3Eanything").Lacks("anything")
-	c.Post("/accounts", url.Values{"csrf": {csrf}, "n": {"good"}}).Leads("/accounts/a%2Fb%3F?done=made&page=2")
+	c.Post("/accounts", url.Values{"csrf": {csrf}, "n": {"good"}}).Leads("/accounts/a%2Fb%3F?page=2&done=made")
 	c.Post("/accounts", url.Values{"csrf": {csrf}, "n": {`"><i>`}}).Want(http.StatusUnprocessableEntity, "must be good", `value="&#34;&gt;&lt;i&gt;"`)
 	c.Post("/accounts", url.Values{"n": {"good"}}).Want(http.StatusForbidden)
 	// A token in a script is nobody whom the gateway's log could name.

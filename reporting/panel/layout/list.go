@@ -2,6 +2,7 @@ package layout
 
 import (
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,8 +20,7 @@ type Filters struct {
 	Faults []delivery.FieldError
 }
 
-// FiltersOf keeps the parameters with these names. The answer to an action shows
-// its page without filters.
+// FiltersOf keeps the parameters with these names; after an action a page has no filters.
 func FiltersOf(r *http.Request, names ...string) *Filters {
 	f := &Filters{Values: url.Values{}}
 	if r.Method == http.MethodPost {
@@ -48,19 +48,24 @@ func (f *Filters) Read(name, message string, read func(text string) error) {
 	}
 }
 
-// Page is the number of the page that is asked for, from 1.
-func (f *Filters) Page() int {
-	page := 1
-	f.Read("page", "must be the number of a page, from 1", func(text string) error {
+// ReadNumber reads a whole number from least to most, the one in into without any.
+func (f *Filters) ReadNumber(name, message string, least, most int, into *int) {
+	f.Read(name, message, func(text string) error {
 		n, err := strconv.Atoi(text)
-		if err == nil && n < 1 {
+		if err == nil && (n < least || n > most) {
 			err = strconv.ErrRange
 		}
 		if err == nil {
-			page = n
+			*into = n
 		}
 		return err
 	})
+}
+
+// Page is the number of the page that is asked for, from 1.
+func (f *Filters) Page() int {
+	page := 1
+	f.ReadNumber("page", "must be the number of a page, from 1", 1, math.MaxInt, &page)
 	return page
 }
 
@@ -127,8 +132,7 @@ type Pager struct {
 	ToFirst, Prev, Next, ToLast string
 }
 
-// NewPager finds the page that is asked for. A number beyond the end is the last
-// page: there were more rows, or fewer filters.
+// NewPager finds the page that is asked for. A number beyond the end is the last page.
 func NewPager(total, size, page int, path string, query url.Values) Pager {
 	pages := max(1, (total+size-1)/size)
 	page = min(max(page, 1), pages)
@@ -154,13 +158,11 @@ func Cut[T any](all []T, size int, path string, f *Filters) ([]T, Pager) {
 	return all[g.First-1 : g.Last], g
 }
 
-// NoSegment stands in a path for a store's id that no path can hold, however it
-// is written: browsers take %2E%2E for a step up, and the mux a lone %2F for an
-// end. The id is then in the query, as id.
+// NoSegment stands in a path for a store's id that no path can hold: browsers take %2E%2E
+// for a step up, and the mux a lone %2F for an end. The id is then in the query, as id.
 const NoSegment = "_"
 
-// StorePath is the address of a store's page, and with an act such as "/confirm"
-// of one of its actions.
+// StorePath is the address of a store's page, or of an action of it, such as "/confirm".
 func StorePath(account delivery.AccountID, externalID, act string) string {
 	path := "/stores/" + account.String() + "/"
 	switch externalID {

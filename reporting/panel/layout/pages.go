@@ -20,14 +20,11 @@ import (
 type Pages struct {
 	layout *Layout
 	parts  *template.Template
-	// whole has for each of the package's templates a set in which the layout's
-	// content is that template.
-	whole map[string]*template.Template
+	whole  map[string]*template.Template // for each template a set in which it is the layout's content
 }
 
-// Parse reads a package's templates; without patterns those in page/. It fails
-// for a defect of theirs only. A template "done" has the sentences that say what
-// was done, by the key that Redirect puts into the address.
+// Parse reads a package's templates; without patterns those in page/. A template "done" has
+// the sentences that say what was done, by the key that Redirect puts into the address.
 func (l *Layout) Parse(files fs.FS, patterns ...string) (*Pages, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"page/*.html"}
@@ -56,9 +53,8 @@ type View struct {
 	Data  any
 	// Charts says that the page has some: their script is loaded.
 	Charts bool
-	// Refused is why what was asked for was not done: its message stands above
-	// the content, and its code decides the status. See the function "fault" for
-	// messages of single fields.
+	// Refused is why what was asked for was not done: its message stands above the content,
+	// and its code decides the status.
 	Refused error
 	// Plain leaves the code out of a refusal: the message and the fields say what to do.
 	Plain bool
@@ -71,15 +67,21 @@ type Page struct {
 	Sections    []section
 	Environment string
 	Now         time.Time
-	// Done says what the request before this one did; see Redirect.
-	Done      template.HTML
-	Alert     *delivery.Error
-	RequestID string
-	Path      string
+	Done        template.HTML
+	Alert       *delivery.Error
+	RequestID   string
+	Path        string
 }
 
-// Show answers with a whole page: the template of this name within the layout.
+// Show answers with a whole page: the template of this name within the layout. Below
+// /live it is the page's part that refreshes itself, "name-live"; a refusal replaces nothing.
 func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View) error {
+	if strings.HasSuffix(r.URL.Path, "/live") {
+		if v.Refused != nil {
+			return v.Refused
+		}
+		return p.Part(w, r, name+"-live", v.Data)
+	}
 	page := p.page(r, v)
 	status := http.StatusOK
 	if v.Refused != nil {
@@ -88,10 +90,6 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 	}
 	return p.show(w, status, name, page)
 }
-
-// IsLive reports whether the request is for the part of a page that refreshes
-// itself: its path ends with /live.
-func IsLive(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/live") }
 
 // Part answers with a template alone, for what refreshes itself.
 func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data any) error {
@@ -122,9 +120,9 @@ func (p *Pages) page(r *http.Request, v View) *Page {
 	return page
 }
 
-// write renders into memory first, so that a template that fails is a refusal
-// and not half a page. Pages are sent uncompressed: they repeat what was typed
-// next to the CSRF token, which compression would let others guess (BREACH).
+// write renders into memory first: a template that fails is a refusal and not half a page.
+// Pages are not compressed: they repeat what was typed next to the CSRF token, which
+// compression would let others guess (BREACH).
 func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template, name string, page *Page) error {
 	var out bytes.Buffer
 	if err := set.ExecuteTemplate(&out, name, page); err != nil {
@@ -143,18 +141,14 @@ func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template,
 
 const doneKey = "done"
 
-// Redirect ends an action: the browser goes on to a path of the panel, escaped
-// and maybe with a query, where the sentence with this key says what was done.
-// Text in an address is never shown.
+// Redirect ends an action: the browser goes on to a path of the panel, escaped and maybe
+// with a query, where the sentence with this key says what was done.
 func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
-	u, err := url.Parse(path)
-	if err != nil {
-		return fmt.Errorf("layout: redirect: %w", err)
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
 	}
-	query := u.Query()
-	query.Set(doneKey, done)
-	u.RawQuery = query.Encode()
-	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+	http.Redirect(w, r, path+separator+doneKey+"="+url.QueryEscape(done), http.StatusSeeOther)
 	return nil
 }
 
@@ -163,9 +157,8 @@ var (
 	errToken   = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
 )
 
-// Refuse answers an error: as a page for who navigates or submits a form, in the
-// service's envelope for everything else. Nothing of the answer may have been
-// written.
+// Refuse answers an error: as a page for who navigates or submits a form, in the service's
+// envelope for everything else. Nothing of the answer may have been written.
 func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler) // the way out of an answer that has begun

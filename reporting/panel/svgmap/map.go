@@ -20,15 +20,14 @@ import (
 // Map is a drawing for the template "map". All lengths are in units of the view
 // box, which begins at 0,0.
 type Map struct {
-	Width, Height int
-	// Title names the picture, Description says what it shows.
-	Title, Description string
-	// Ashore: all of the view is land, as at a few kilometres.
-	Ashore bool
-	// Path data. Land and Coverage are filled, Grid and Way are lines.
-	Land, Coverage, Grid, Way []string
+	Width, Height             int
+	Title, Description        string   // what names the picture, and what it shows
+	Ashore                    bool     // all of the view is land, as at a few kilometres
+	Land, Coverage, Grid, Way []string // path data: two are filled, two are lines
 	Marks                     []Mark
 	Bar                       *Bar
+
+	plane plane
 }
 
 // Mark is something at one point.
@@ -46,10 +45,8 @@ const (
 	Store   Kind = "store"
 	Dropoff Kind = "dropoff"
 	Courier Kind = "courier"
-	// Lost is a courier whose position is old.
-	Lost Kind = "lost"
-	// Locator is a ring around what is too small to be found.
-	Locator Kind = "locator"
+	Lost    Kind = "lost"    // a courier whose position is old
+	Locator Kind = "locator" // a ring around what is too small to be found
 )
 
 // Bar is the scale: a line from X1 to X2, and how far that is.
@@ -84,11 +81,9 @@ const (
 	placesWidth, placesHeight   = 400, 260
 	coverageMargin              = 24
 	placesMargin                = 34
-	// closeSpan and placesSpan are the least that is shown, in metres.
-	closeSpan, placesSpan = 1000, 400
-	// tooSmall is when a coverage needs a ring to be found, in units.
-	tooSmall, locatorRadius = 14, 16
-	leastBlur               = 13 // units: a circle that a sign does not cover
+	closeSpan, placesSpan       = 1000, 400 // the least that is shown, in metres
+	tooSmall, locatorRadius     = 14, 16    // units: a coverage that needs a ring to be found
+	leastBlur                   = 13        // units: a circle that a sign does not cover
 )
 
 // Country draws a coverage on the outline of Turkey; nil is an empty one. What
@@ -99,9 +94,9 @@ func Country(c *delivery.Coverage, title, description string) (*Map, error) {
 		return nil, err
 	}
 	part := area.Bound()
-	m, p := country(part, coverageMargin/2, title, description)
-	m.Coverage = p.paths(area)
-	m.markIfSmall(p, part)
+	m := country(part, coverageMargin/2, title, description)
+	m.Coverage = m.plane.paths(area)
+	m.markIfSmall(part)
 	return m, nil
 }
 
@@ -112,8 +107,8 @@ func CloseUp(c *delivery.Coverage, title, description string) (*Map, error) {
 	if err != nil || part.IsEmpty() {
 		return nil, err
 	}
-	m, p := closeUp(part, area, title, description)
-	m.markIfSmall(p, part)
+	m := closeUp(part, area, title, description)
+	m.markIfSmall(part)
 	return m, nil
 }
 
@@ -124,44 +119,43 @@ func Site(c *delivery.Coverage, store delivery.Point, title, description string)
 	if err != nil {
 		return nil, err
 	}
-	around := nothing
-	if onEarth(store) {
-		around = around.Extend(pointOf(store))
-	}
+	around := boundOf(&store)
 	var m *Map
-	var p plane
 	if part := area.Bound(); part.IsEmpty() {
-		m, p = country(around, placesMargin, title, description)
+		m = country(around, placesMargin, title, description)
 	} else {
-		m, p = closeUp(part.Union(around), area, title, description)
+		m = closeUp(part.Union(around), area, title, description)
 	}
-	m.mark(p, Store, &store, 0)
+	m.mark(Store, &store, 0)
 	return m, nil
 }
 
-// country draws the outline of Turkey, on the plane that shows a bound as well.
-func country(with orb.Bound, margin float64, title, description string) (*Map, plane) {
+func newMap(of orb.Bound, width, height int, margin, minSpan float64, title, description string) *Map {
+	p := fit(of, width, height, margin, minSpan)
+	return &Map{Width: width, Height: height, Title: title, Description: description, Bar: p.bar(), plane: p}
+}
+
+// country draws the outline of Turkey, and a bound besides.
+func country(with orb.Bound, margin float64, title, description string) *Map {
 	land := turkey()
-	p := fit(land.Bound().Union(with), countryWidth, countryHeight, margin, closeSpan)
-	return &Map{Width: countryWidth, Height: countryHeight, Title: title, Description: description, Land: p.paths(land), Bar: p.bar()}, p
+	m := newMap(land.Bound().Union(with), countryWidth, countryHeight, margin, closeSpan, title, description)
+	m.Land = m.plane.paths(land)
+	return m
 }
 
-// closeUp draws the area on the outline of Turkey, on the plane that shows a bound.
-func closeUp(of orb.Bound, area orb.MultiPolygon, title, description string) (*Map, plane) {
-	p := fit(of, closeWidth, closeHeight, coverageMargin, closeSpan)
-	m := &Map{Width: closeWidth, Height: closeHeight, Title: title, Description: description,
-		Land: p.paths(turkey()), Coverage: p.paths(area), Bar: p.bar()}
-	m.Grid = p.grid(m.Bar.Metres)
-	return m, p
+// closeUp draws the area on the outline of Turkey, as far as the bound goes.
+func closeUp(of orb.Bound, area orb.MultiPolygon, title, description string) *Map {
+	m := newMap(of, closeWidth, closeHeight, coverageMargin, closeSpan, title, description)
+	m.Land, m.Coverage, m.Grid = m.plane.paths(turkey()), m.plane.paths(area), m.plane.grid(m.Bar.Metres)
+	return m
 }
 
-// markIfSmall rings what would be a speck.
-func (m *Map) markIfSmall(p plane, part orb.Bound) {
+func (m *Map) markIfSmall(part orb.Bound) {
 	if part.IsEmpty() {
 		return
 	}
-	west, south := p.at(part.Min)
-	east, north := p.at(part.Max)
+	west, south := m.plane.at(part.Min)
+	east, north := m.plane.at(part.Max)
 	if east-west < tooSmall && south-north < tooSmall {
 		m.Marks = append(m.Marks, Mark{Kind: Locator, X: round((west + east) / 2), Y: round((south + north) / 2), Radius: locatorRadius})
 	}
@@ -171,39 +165,31 @@ func (m *Map) markIfSmall(p plane, part orb.Bound) {
 // is not shown.
 type Places struct {
 	Store, Dropoff, Courier *delivery.Point
-	// Blur is how coarse the drop-off is, in metres; 0: exact.
-	Blur float64
-	// Lost says that the courier's position is old.
-	Lost bool
+	Blur                    float64 // how coarse the drop-off is, in metres; 0: exact
+	Lost                    bool    // the courier's position is old
 }
 
 // Surroundings draws the places so that all fit, with the straight way from the
 // store to the drop-off. nil when there is nothing to show.
 func Surroundings(of Places, title, description string) *Map {
-	b := nothing
-	for _, at := range []*delivery.Point{of.Store, of.Courier} {
-		if at != nil && onEarth(*at) {
-			b = b.Extend(pointOf(*at))
-		}
-	}
-	if of.Dropoff != nil && onEarth(*of.Dropoff) {
+	b := boundOf(of.Store).Union(boundOf(of.Courier))
+	if dropoff := boundOf(of.Dropoff); !dropoff.IsEmpty() {
 		north := of.Blur / metresPerDegree
 		east := north / cosine(of.Dropoff.Latitude)
-		at := pointOf(*of.Dropoff)
+		at := dropoff.Min
 		b = b.Extend(orb.Point{at[0] - east, at[1] - north}).Extend(orb.Point{at[0] + east, at[1] + north})
 	}
 	if b.IsEmpty() {
 		return nil
 	}
-	p := fit(b, placesWidth, placesHeight, placesMargin, placesSpan)
-	m := &Map{Width: placesWidth, Height: placesHeight, Title: title, Description: description, Ashore: true, Bar: p.bar()}
-	m.Grid = p.grid(m.Bar.Metres)
+	m := newMap(b, placesWidth, placesHeight, placesMargin, placesSpan, title, description)
+	m.Ashore, m.Grid = true, m.plane.grid(m.Bar.Metres)
 	around := 0.0
 	if of.Blur > 0 {
-		around = max(p.units(of.Blur), leastBlur)
+		around = max(m.plane.units(of.Blur), leastBlur)
 	}
-	dropoff := m.mark(p, Dropoff, of.Dropoff, around)
-	store := m.mark(p, Store, of.Store, 0)
+	dropoff := m.mark(Dropoff, of.Dropoff, around)
+	store := m.mark(Store, of.Store, 0)
 	if store && dropoff {
 		m.Way = []string{line(m.Marks[1].X, m.Marks[1].Y, m.Marks[0].X, m.Marks[0].Y)}
 	}
@@ -211,16 +197,16 @@ func Surroundings(of Places, title, description string) *Map {
 	if of.Lost {
 		kind = Lost
 	}
-	m.mark(p, kind, of.Courier, 0)
+	m.mark(kind, of.Courier, 0)
 	return m
 }
 
-// mark adds a mark, and reports whether there is something to mark.
-func (m *Map) mark(p plane, kind Kind, at *delivery.Point, radius float64) bool {
-	if at == nil || !onEarth(*at) {
+func (m *Map) mark(kind Kind, at *delivery.Point, radius float64) bool {
+	b := boundOf(at)
+	if b.IsEmpty() {
 		return false
 	}
-	x, y := p.at(pointOf(*at))
+	x, y := m.plane.at(b.Min)
 	m.Marks = append(m.Marks, Mark{Kind: kind, X: round(x), Y: round(y), Radius: round(radius)})
 	return true
 }

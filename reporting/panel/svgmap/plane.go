@@ -1,10 +1,13 @@
 package svgmap
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/paulmach/orb"
 	"github.com/paulmach/orb/clip"
@@ -15,24 +18,22 @@ import (
 )
 
 const (
-	// metresPerDegree of latitude, on the sphere: right to half a per cent.
-	metresPerDegree = 111_195.0
-	// maxVertices bounds the paths of one layer: at 12 bytes a vertex and 14 for
-	// each path, a map stays below 40 kB.
-	maxVertices = 2000
-	// finest is the area, in square units, of a corner that nobody misses.
-	finest = 0.05
-	// barShare is the most of the width that a scale bar takes.
-	barShare = 0.28
+	metresPerDegree = 111_195.0 // of latitude, on the sphere: right to half a per cent
+	maxVertices     = 2000      // of one layer: at 12 bytes each a map stays below 40 kB
+	finest          = 0.05      // square units: a corner that nobody misses
+	barShare        = 0.28      // the most of the width that a scale bar takes
 )
 
 var nothing = orb.Bound{Min: orb.Point{math.Inf(1), math.Inf(1)}, Max: orb.Point{math.Inf(-1), math.Inf(-1)}}
 
 func pointOf(p delivery.Point) orb.Point { return orb.Point{p.Longitude, p.Latitude} }
 
-// onEarth refuses NaN, infinities and degrees that do not exist.
-func onEarth(p delivery.Point) bool {
-	return math.Abs(p.Latitude) <= 90 && math.Abs(p.Longitude) <= 180
+// boundOf is the point; empty for nil, NaN, infinities and degrees that do not exist.
+func boundOf(p *delivery.Point) orb.Bound {
+	if p == nil || !(math.Abs(p.Latitude) <= 90 && math.Abs(p.Longitude) <= 180) {
+		return nothing
+	}
+	return pointOf(*p).Bound()
 }
 
 // cosine of a latitude, kept away from 0 so that a pole is drawn as well.
@@ -50,12 +51,11 @@ func polygonsOf(c *delivery.Coverage) (orb.MultiPolygon, error) {
 	if err := json.Unmarshal(c.JSON(), &shape); err != nil {
 		return nil, fmt.Errorf("draw a coverage: %w", err)
 	}
-	polygons := make(orb.MultiPolygon, 1)
-	var target any = &polygons
 	if shape.Type == "Polygon" {
-		target = &polygons[0]
+		shape.Coordinates = slices.Concat([]byte("["), shape.Coordinates, []byte("]"))
 	}
-	if err := json.Unmarshal(shape.Coordinates, target); err != nil {
+	var polygons orb.MultiPolygon
+	if err := json.Unmarshal(shape.Coordinates, &polygons); err != nil {
 		return nil, fmt.Errorf("draw a coverage: %w", err)
 	}
 	return polygons, nil
@@ -103,11 +103,10 @@ func (p plane) units(metres float64) float64 { return metres / metresPerDegree *
 func (p plane) bar() *Bar {
 	longest := p.width * barShare / p.units(1)
 	step := math.Pow(10, math.Floor(math.Log10(longest)))
-	for _, times := range []float64{5, 2} {
-		if times*step <= longest {
-			step *= times
-			break
-		}
+	if longest >= 5*step {
+		step *= 5
+	} else if longest >= 2*step {
+		step *= 2
 	}
 	const indent = 12
 	label := strconv.FormatFloat(step, 'f', -1, 64) + " m"
@@ -146,16 +145,16 @@ func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
 	return paths
 }
 
-// shorten leaves out the smallest corners, holes and islands until few enough are left.
-// Each round is four times as coarse, and a dozen end it.
+// shorten leaves out the smallest corners, holes and islands until few enough are left, but
+// never the largest polygon. Each round is four times as coarse, and a dozen end it.
 func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
+	slices.SortStableFunc(polygons, func(a, b orb.Polygon) int { return cmp.Compare(ringArea(b[0]), ringArea(a[0])) })
 	for area := finest; ; area *= 4 {
 		corners := simplify.VisvalingamThreshold(area)
-		largest := largestOf(polygons)
 		kept := polygons[:0]
 		left := 0
 		for i, polygon := range polygons {
-			if i != largest && ringArea(polygon[0]) < area {
+			if i > 0 && ringArea(polygon[0]) < area {
 				continue
 			}
 			rings := polygon[:0]
@@ -173,50 +172,26 @@ func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
 	}
 }
 
-// largestOf is the polygon that is drawn in any case; -1 when there is none.
-func largestOf(polygons orb.MultiPolygon) int {
-	largest, area := -1, math.Inf(-1)
-	for i, polygon := range polygons {
-		if a := ringArea(polygon[0]); a > area {
-			largest, area = i, a
-		}
-	}
-	return largest
-}
-
 func ringArea(r orb.Ring) float64 { return math.Abs(planar.Area(r)) }
 
-// pathOf is a polygon with its holes as path data; points that coincide after
-// rounding are written once.
 func pathOf(polygon orb.Polygon) string {
-	var path []byte
+	path := ""
 	for _, ring := range polygon {
-		path = append(path, 'M')
-		begin := len(path)
-		var last orb.Point
+		var points []string
 		for i, at := range ring {
-			at = orb.Point{round(at[0]), round(at[1])}
-			closing := i > 0 && i == len(ring)-1 && ring[0] == ring[i] // Z does that
-			if closing || len(path) > begin && at == last {
-				continue
+			closing := i > 0 && i == len(ring)-1 && ring[0] == at // Z does that
+			point := fmt.Sprint(round(at[0]), " ", round(at[1]))
+			if !closing && (len(points) == 0 || points[len(points)-1] != point) {
+				points = append(points, point)
 			}
-			if len(path) > begin {
-				path = append(path, ' ')
-			}
-			path = append(appendNumber(path, at[0]), ' ')
-			path = appendNumber(path, at[1])
-			last = at
 		}
-		path = append(path, 'Z')
+		path += "M" + strings.Join(points, " ") + "Z"
 	}
-	return string(path)
+	return path
 }
 
 // round keeps tenths, a small part of a pixel, and knows no -0.
 func round(v float64) float64 { return math.Round(v*10)/10 + 0 }
-
-// appendNumber writes a rounded figure as path data has it.
-func appendNumber(b []byte, v float64) []byte { return strconv.AppendFloat(b, round(v), 'f', -1, 64) }
 
 func line(x1, y1, x2, y2 float64) string {
 	return fmt.Sprintf("M%v %vL%v %v", round(x1), round(y1), round(x2), round(y2))
