@@ -101,7 +101,7 @@ func (c *Coverage) Bounds() (southWest, northEast Point) {
 	return Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}
 }
 
-// position is [longitude, latitude, ...]. The pointers tell null from 0.
+// position is [longitude, latitude, ...]. The pointers distinguish null from 0.
 type position []*float64
 
 // decodeCoverage decodes into a map because a struct would match "Type" as "type".

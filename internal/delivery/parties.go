@@ -111,7 +111,7 @@ const (
 // DefaultPickupMinutes are the pickup minutes of a fleet that names none.
 const DefaultPickupMinutes = 10
 
-// EventType names what a webhook tells (spec, "Event types").
+// EventType names a webhook's event (spec, "Event types").
 type EventType string
 
 // The event types. WebhookTest is design section 7.

@@ -35,7 +35,7 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 21, hour, minute, 0, 0, Istanbul) }
 	for name, c := range map[string]struct {
 		status Status
-		heard  time.Time
+		last   time.Time
 		now    time.Time
 		reason FailureReason // empty: not due
 		next   time.Time
@@ -46,9 +46,9 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 		"position of a stranger":          {Searching, at(12, 24), at(12, 25), NoCourierFound, time.Time{}},
 		"assigned":                        {Assigned, at(12, 1), at(12, 30), "", at(13, 15)},
 		"assigned, life over":             {Assigned, at(12, 1), at(13, 15), TimedOut, time.Time{}},
-		"never heard of":                  {PickingUp, time.Time{}, at(13, 15), TimedOut, time.Time{}},
-		"picked up, heard of lately":      {PickedUp, at(13, 10), at(13, 15), "", at(13, 25)},
-		"delivering, heard of 15 min ago": {Delivering, at(13, 0), at(13, 15), TimedOut, time.Time{}},
+		"never reported":                  {PickingUp, time.Time{}, at(13, 15), TimedOut, time.Time{}},
+		"picked up, reported lately":      {PickedUp, at(13, 10), at(13, 15), "", at(13, 25)},
+		"delivering, reported 15 min ago": {Delivering, at(13, 0), at(13, 15), TimedOut, time.Time{}},
 		"delivering, just under 15 min":   {Delivering, at(13, 1), at(13, 15), "", at(13, 16)},
 		"delivering, silent afterwards":   {Delivering, at(14, 0), at(14, 15), TimedOut, time.Time{}},
 		"delivered":                       {Delivered, at(12, 1), at(20, 0), "", time.Time{}},
@@ -56,7 +56,7 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 		"cancelled":                       {Cancelled, at(12, 1), at(20, 0), "", time.Time{}},
 	} {
 		o := orderIn(c.status)
-		o.LastCourierUpdate, o.Location = c.heard, Location{Point{41, 29}, noon}
+		o.LastCourierUpdate, o.Location = c.last, Location{Point{41, 29}, noon}
 		change, due, next := DecideTimeout(o, c.now)
 		want := Change{}
 		if c.reason != "" {
@@ -66,7 +66,7 @@ func TestDecideTimeout_EndsSearchesAndLives(t *testing.T) {
 	}
 }
 
-// Whoever looks again when told to ends every order, with a legal reason.
+// Whoever looks again at the time it returns ends every order, with a legal reason.
 //
 //rule:order-states/an-order-lives-for-under states/every-order-reaches-a-terminal
 func TestTimeouts_EndEveryOrder(t *testing.T) {
@@ -76,7 +76,7 @@ func TestTimeouts_EndEveryOrder(t *testing.T) {
 		o.Fleet.PickupMinutes = rapid.IntRange(0, 60).Draw(t, "pickup")
 		now := o.UpdatedAt()
 		for looks := 0; ; looks++ {
-			if looks < 10 && rapid.Bool().Draw(t, "heard of") {
+			if looks < 10 && rapid.Bool().Draw(t, "reported") {
 				o.LastCourierUpdate = now
 			}
 			change, due, next := DecideTimeout(o, now)

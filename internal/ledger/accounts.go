@@ -196,7 +196,7 @@ func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secre
 	case !revokeOld:
 		return nil
 	}
-	// The secrets have ended; if this fails the caller is told, and repeats it all.
+	// The secrets have ended; if this fails the caller repeats it all.
 	keys := l.fleetKeys()
 	_, err = l.runText(ctx, "revoke_tokens", []string{keys[3], keys[1]}, id[:], reply)
 	return err

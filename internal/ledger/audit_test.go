@@ -18,7 +18,7 @@ func TestGroupsLeft_CountsUnreadAndPending(t *testing.T) {
 	want := func(what string, want ...GroupLeft) {
 		t.Helper()
 		left := get(s.Audit.GroupsLeft(t.Context()))(t)
-		// Stores and fleets publish, too; only what tells of streams that exist counts.
+		// Stores and fleets publish, too; only streams that exist count.
 		check(t, slices.Equal(left, want), "%s: %+v, want %+v", what, left, want)
 	}
 	want("nobody has read", GroupLeft{0, "events", RoleStatus, 1, 0}, GroupLeft{0, "updates", RoleStatus, 1, 0},

@@ -12,7 +12,7 @@ import (
 )
 
 // Whatever Redis's clock does, an account waits no longer than its longest window
-// by a clock that only measures, is told so, and gets in any such window no more
+// by a clock that only measures, is refused, and gets in any such window no more
 // than its limit for every time that the clock jumped meanwhile, and once more.
 func TestClock_JumpsNeitherLockOutNorOpenUp(t *testing.T) {
 	l, draw := openTest(t), drawFrom(testserver.Seed(t))
@@ -75,7 +75,7 @@ func (s *stint) request(tb testing.TB) error {
 	if errors.As(err, &refusal) {
 		// A step back of up to a second is waited out.
 		if most := time.Duration(s.limit.Seconds+1) * time.Second; refusal.RetryAfter > most {
-			return fmt.Errorf("told to wait %v, the window is %d s", refusal.RetryAfter, s.limit.Seconds)
+			return fmt.Errorf("must wait %v, the window is %d s", refusal.RetryAfter, s.limit.Seconds)
 		}
 		return nil
 	}
@@ -118,7 +118,7 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	l.setClock(t, now-3600*second)
 	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	check(t, refusal.RetryAfter <= time.Minute, "told to wait %v", refusal.RetryAfter)
+	check(t, refusal.RetryAfter <= time.Minute, "must wait %v", refusal.RetryAfter)
 	l.setClock(t, now-3540*second)
 	for range count {
 		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)

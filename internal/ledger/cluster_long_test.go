@@ -169,12 +169,12 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	stores, _ := get2(l.Stores.GetAll(t.Context(), names))(t)
 	retired := get(l.Orders.Retired(t.Context(), ids))(t)
 	for i, r := range retired {
-		check(t, !r, "order %d is told as retired", i)
+		check(t, !r, "order %d is reported as retired", i)
 	}
 	check(t, held == 40 && entries == 40 && len(stores) == 40, "%d orders, %d entries, %d stores", held, entries, len(stores))
 }
 
-// While a master is away, what is told about the orders of the others is that
+// While a master is unavailable, what is reported of the orders of the others is that
 // Redis is away, never that a record is broken; and no order is called missing.
 func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	cluster, l := openOnCluster(t)

@@ -13,7 +13,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// turns collects what a feed's turns bring, and fails them while told to.
+// turns collects what a feed's turns bring, and fails them on demand.
 type turns struct {
 	mu      sync.Mutex
 	calls   int
@@ -101,7 +101,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	s.report(t, o.ID, delivery.Delivered)
 	refused := collect(t, s.Ledger, RoleStatus, "c", 2)[1]
 	refused.Update = update
-	for range 2 { // a repeated call tells once
+	for range 2 { // a repeated call reports once
 		must(t, s.Lifecycle.RefuseUpdate(t.Context(), refused, delivery.Failed, "late_delivery", true))
 	}
 	s.advance(t, o.ID, delivery.Assigned)

@@ -199,7 +199,7 @@ func sumOf(b []byte) error {
 	return sum.Check()
 }
 
-// Zeros stand for a sum where Redis was told not to compute one, but only behind the
+// Zeros stand for a sum where Redis does not compute one, but only behind the
 // end mark: a file that was cut where zeros stand is not whole.
 func TestRDBSum_TakesZerosForASumBehindTheEndMarkOnly(t *testing.T) {
 	zeros := make([]byte, 8)

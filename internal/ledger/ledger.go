@@ -7,7 +7,7 @@
 // are in one partition, so the same code works with one Redis and with Redis
 // Cluster. Every script knows how to answer its own repetition.
 //
-// Errors: refusals that a caller is told about are *delivery.Error; whatever
+// Errors: refusals that a caller may see are *delivery.Error; whatever
 // goes wrong with Redis wraps delivery.ErrUnavailable; ErrConflict says that
 // somebody else changed the record in between.
 package ledger

@@ -70,13 +70,13 @@ func (l *core) commitCall(c *Commit) call {
 	if c.Swap != nil {
 		entries = appendCourierEntry(entries, entrySwap, *c.Swap)
 	}
-	var heard []byte
+	var reported []byte
 	if c.Silent {
-		heard = binary.BigEndian.AppendUint64([]byte{byte(o.Reported)}, uint64(millis(o.LastCourierUpdate)))
+		reported = binary.BigEndian.AppendUint64([]byte{byte(o.Reported)}, uint64(millis(o.LastCourierUpdate)))
 	}
 	args := []any{
 		binary.BigEndian.AppendUint64(nil, o.Version), orderMember(o.ID), statuses, entries,
-		epoch, millis(at), millis(nextTimer(o, c.Changes)), r.prefix, string(RoleStatus), heard,
+		epoch, millis(at), millis(nextTimer(o, c.Changes)), r.prefix, string(RoleStatus), reported,
 	}
 	for _, e := range c.Settles {
 		args = append(args, e.ID)
@@ -243,7 +243,7 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 }
 
 // settledUntil is the time up to which every group has settled every entry: now
-// when none is left, zero when it cannot be told.
+// when none is left, zero when that is not known.
 func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) {
 	now := time.Now() // before the look: what comes later is not settled
 	floor, unsettled, err := l.floor(ctx, key)

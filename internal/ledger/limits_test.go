@@ -512,7 +512,7 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 	}
 }
 
-// The log lives a little longer than the longest window that can be set, also when
+// The log is kept a little longer than the longest window that can be set, also when
 // a release before let it live for less; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
@@ -524,7 +524,7 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	outlives := func() {
 		t.Helper()
 		day, ttl := delivery.MaxWindowSeconds*time.Second, s.rdb.PTTL(t.Context(), log).Val()
-		check(t, ttl >= day && ttl <= day+2*time.Minute, "the log lives for %s", ttl)
+		check(t, ttl >= day && ttl <= day+2*time.Minute, "the log is kept for %s", ttl)
 	}
 	for range 20 {
 		admit()
@@ -565,7 +565,7 @@ func (m *bruteForce) used(now int64) (sustained, burst int) {
 
 // compareUsage compares Usage with the model, and with what the last request was
 // told: as many pass as it says remain.
-func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, told *Quota) error {
+func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, answered *Quota) error {
 	tb.Helper()
 	uses := get(l.Monitor.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
 	use := uses[0][m.endpoint]
@@ -573,15 +573,15 @@ func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.Acc
 	if use.Endpoint != m.endpoint || use.Sustained.Used != sustained || use.Burst.Used != burst {
 		return fmt.Errorf("usage %+v, the model says %d and %d", use, sustained, burst)
 	}
-	if told == nil {
+	if answered == nil {
 		return nil
 	}
 	left := use.Sustained.Window.Count - use.Sustained.Used
 	if use.Burst.Window.Count > 0 {
 		left = min(left, use.Burst.Window.Count-use.Burst.Used)
 	}
-	if max(0, left) != told.Remaining {
-		return fmt.Errorf("usage %+v leaves %d, the request was told %d", use, left, told.Remaining)
+	if max(0, left) != answered.Remaining {
+		return fmt.Errorf("usage %+v leaves %d, the request's answer said %d", use, left, answered.Remaining)
 	}
 	return nil
 }
@@ -716,7 +716,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	}
 }
 
-func TestUsage_RedisAway(t *testing.T) {
+func TestUsage_RedisUnavailable(t *testing.T) {
 	l := openTest(t)
 	id := newAccount(t, l, plenty())
 	_, err := l.Monitor.Usage(overContext(t), []delivery.AccountID{id})

@@ -19,7 +19,7 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	wait := l.Limits.LoginWait("ven_1", "192.0.2.1")
 	check(t, wait > 0 && l.Limits.LoginWait("ven_1", "192.0.2.2") <= 0 && l.Limits.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
 	now = now.Add(wait)
-	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it was told")
+	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it said")
 	for i := range 2*throttledKept + 1 {
 		remember(&l.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
 	}

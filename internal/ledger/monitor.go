@@ -163,7 +163,7 @@ type RefusedUpdate struct {
 	Update  delivery.Update
 	Status  delivery.Status // the order's
 	Reason  string
-	Late    bool // finance was told of it (delivery.LateDelivery)
+	Late    bool // finance was informed (delivery.LateDelivery)
 }
 
 // RefusedUpdates lists the newest, at most limit, 1 to 1000, newest first.

@@ -58,7 +58,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 		statuses []delivery.Status
 		reported delivery.Status
 		code     delivery.Code
-		told     delivery.Status
+		shown    delivery.Status
 	}{
 		{"searching", nil, 0, "", 0},
 		{"assigned", []delivery.Status{delivery.Assigned}, 0, "", 0},
@@ -80,7 +80,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			check(t, quota.Remaining == 99_999, "quota %+v", quota)
 			if c.code != "" {
 				refusal := wantCode(t, err, c.code)
-				check(t, refusal.Status == c.told, "told %s, want %s", refusal.Status, c.told)
+				check(t, refusal.Status == c.shown, "shown %s, want %s", refusal.Status, c.shown)
 				return
 			}
 			must(t, err)
@@ -114,7 +114,7 @@ func TestCancelOrder_NotFound(t *testing.T) {
 }
 
 // The reply to the last cancellation of a window is lost, and the connection
-// sends the call again: the vendor is told of its success, not of the limit.
+// sends the call again: the answer is its success, not the limit.
 func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	s := newEnv(t)
 	first, second := s.create(t, "X-1"), s.create(t, "X-2")
@@ -232,7 +232,7 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	u.Kind = delivery.KindAccept
 	_, err := s.Orders.Report(t.Context(), u, time.Now())
 	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
-	check(t, refusal.Status == delivery.Failed, "told %s", refusal.Status)
+	check(t, refusal.Status == delivery.Failed, "shown %s", refusal.Status)
 	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
 }
 
@@ -544,13 +544,13 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	s.setClock(t, created.Order.CreatedAt.Add(24*time.Hour+time.Second).UnixMicro())
 	_, _, err := s.Orders.Create(t.Context(), s.creation("X-1", "X-1"))
 	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
-	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must tell")
+	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must decide")
 	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
 	get2(s.Orders.Create(t.Context(), s.creation("X-2", "key")))(t)
 	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
-		t.Errorf("the key's record lives for %s", ttl)
+		t.Errorf("the key's record is kept for %s", ttl)
 	}
 }
 

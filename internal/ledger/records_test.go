@@ -56,7 +56,7 @@ func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	must(t, other.Close())
 }
 
-func TestOpen_SaysThatRedisIsAway(t *testing.T) {
+func TestOpen_ReportsAnUnavailableRedis(t *testing.T) {
 	_, err := Open(t.Context(), Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"})
 	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	for _, cfg := range []Config{{URL: "http://x", Environment: "sandbox"}, {URL: "redis://127.0.0.1:1", Environment: "staging"}, {URL: "redis://127.0.0.1:1", Environment: "sandbox", Partitions: 2000}} {

@@ -36,7 +36,7 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 		}
 	}
 	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
-		t.Errorf("nothing told: %+v", s)
+		t.Errorf("of nothing: %+v", s)
 	}
 }
 

@@ -137,7 +137,7 @@ func TestEndSession_HoldsForEverybody(t *testing.T) {
 	clock.pass(5 * time.Minute)
 	must(t, l.Sessions.End(t.Context(), id))
 	must(t, l.Sessions.End(t.Context(), id))
-	must(t, l.Sessions.End(t.Context(), "never heard of"))
+	must(t, l.Sessions.End(t.Context(), "unknown"))
 	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
 	get(l.Sessions.Get(t.Context(), bystander))(t)
 }

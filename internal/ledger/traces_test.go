@@ -32,7 +32,7 @@ func envsEverywhere(t *testing.T, l *Ledger) []*env {
 }
 
 // wantListsBounded expects a list to refuse lengths that are out of range, and
-// to tell when Redis is away.
+// to report when Redis is unavailable.
 func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, limit int) error) {
 	t.Helper()
 	l := openTest(t)

@@ -63,11 +63,11 @@ func TestBreaker_HeedsNothingThatTellsNothing(t *testing.T) {
 	// Neither did they break the row of failures.
 	s.ends(t, failsFor(time.Hour), ds[5])
 	require(t, s.endpoint(t).BreakerOpen, "still closed")
-	// What was sent to another URL tells nothing of this one, good or bad.
+	// What was sent to another URL does not count for this one.
 	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://new.example/hook"))(t)
 	s.ends(t, failsFor(time.Hour), ds[6:9]...)
 	e := s.endpoint(t)
-	check(t, !e.BreakerOpen && e.State == EndpointHealthy, "judged by results of the old URL: %+v", e)
+	check(t, !e.BreakerOpen && e.State == EndpointHealthy, "by results of the old URL: %+v", e)
 	g, _ := s.gate(t)
 	check(t, g.failures == 0, "gate %+v", g)
 	s.setGate(t, gateState{hold: s.ms.Load() + 1000, open: 1, failures: 2, since: s.ms.Load()})
@@ -264,7 +264,7 @@ func stragglers(t *testing.T, n int) (*env, []*Delivery) {
 	return s, ds[3:]
 }
 
-// What fails before the first probe tells nothing new: the pause neither grows
+// What fails before the first probe is nothing new: the pause neither grows
 // nor begins again.
 func TestStragglers_ThatFailSoonChangeNothing(t *testing.T) {
 	s, late := stragglers(t, 6)

@@ -150,7 +150,7 @@ func (c *cutAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// A connection that broke half-way tells neither that an endpoint has no URL nor
+// A connection that broke half-way means neither that an endpoint has no URL nor
 // that an event has no body.
 func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
 	s := newWebhookEnv(t, breakerAt)

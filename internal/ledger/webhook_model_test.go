@@ -293,7 +293,7 @@ func (p *play) String() string {
 	return b.String()
 }
 
-// final is how an outcome is told apart in the stream.
+// final is how an outcome is distinguished in the stream.
 type final struct {
 	id     string
 	replay bool

@@ -90,7 +90,7 @@ func (p *play) read(count int64, g Grant) {
 	}
 }
 
-// replayWaits tells whether a replay of an event waited before this step.
+// replayWaits reports whether a replay of an event waited before this step.
 func (p *play) replayWaits(id string) bool {
 	for item, of := range p.replays {
 		if of == id && p.now[delivery.AccountID([]byte(item[:16]))].places(item[16:]) > 0 {
@@ -137,7 +137,7 @@ func (p *play) recordSome() {
 }
 
 func (p *play) record(results []Result, g Grant) {
-	p.pass(time.Millisecond) // a send takes time; tokens tell milliseconds apart
+	p.pass(time.Millisecond) // a send takes time; tokens distinguish milliseconds
 	ours := make([]bool, len(results))
 	for i := range results {
 		d := results[i].Delivery

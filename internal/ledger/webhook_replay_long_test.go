@@ -73,7 +73,7 @@ func TestReplay_ADeadReceiverReplaysAllItMay(t *testing.T) {
 }
 
 // cycles publishes, queues, sends and records so many events, one after the other,
-// and tells how long each took.
+// and prints how long each took.
 func (s *env) cycles(t *testing.T, n int) []time.Duration {
 	t.Helper()
 	stream := s.partitions[0].key(kindEvents)
