@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/ledger"
 )
@@ -44,6 +45,44 @@ func NewRegistry() *prometheus.Registry {
 		}, func() float64 { return 1 }),
 	)
 	return reg
+}
+
+// Metrics makes a program's own metrics and registers them.
+type Metrics struct{ promauto.Factory }
+
+// NewMetrics registers in reg; every metric has the constant labels, if any.
+func NewMetrics(reg prometheus.Registerer, labels prometheus.Labels) Metrics {
+	return Metrics{promauto.With(prometheus.WrapRegistererWith(labels, reg))}
+}
+
+// Counter has no labels.
+func (m Metrics) Counter(name, help string) prometheus.Counter {
+	return m.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// Counters has one label. The series of known values are there from the start, so
+// that the first of a kind is an increase, too.
+func (m Metrics) Counters(name, help, label string, known ...string) *prometheus.CounterVec {
+	counters := m.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, value := range known {
+		counters.WithLabelValues(value)
+	}
+	return counters
+}
+
+// Gauge has no labels.
+func (m Metrics) Gauge(name, help string) prometheus.Gauge {
+	return m.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+// GaugeFunc is read when it is asked for.
+func (m Metrics) GaugeFunc(name, help string, read func() float64) {
+	m.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+}
+
+// Histogram has no labels; buckets are upper bounds.
+func (m Metrics) Histogram(name, help string, buckets ...float64) prometheus.Histogram {
+	return m.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
 // ObserveScripts measures the calls of Redis scripts, each under its operation; an

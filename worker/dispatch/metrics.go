@@ -8,6 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 // Results of an entry.
@@ -41,67 +42,32 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func() float64) *metrics {
-	role := prometheus.Labels{"role": string(ledger.RoleWebhook)}
-	m := &metrics{
-		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_entries_total", ConstLabels: role,
-			Help: "Stream entries handled, by what became of them; conflict and failed ones are handed out again.",
-		}, []string{"result"}),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_webhook_attempts_total",
-			Help: "Attempts to deliver an event, by outcome; deadline and held_back sent nothing.",
-		}, []string{"outcome"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "worker_webhook_attempt_seconds",
-			Help:    "Duration of an attempt, from the name's look-up to the answer's status or the failure.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "worker_webhook_latency_seconds",
-			Help:    "From the time an event happened to its 2xx answer, replays excluded.",
-			Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300, 3600, 86400},
-		}),
-		undelivered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "worker_webhook_undelivered_total",
-			Help: "Events given up after the last attempt.",
-		}),
-		leasesLost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "worker_webhook_leases_lost_total",
-			Help: "Leases that ended before their attempt was recorded; the event is sent again.",
-		}),
-		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_webhook_probes_total",
-			Help: "Sends ahead of an event's schedule, or of a webhook.test event, to endpoints whose breaker is open; answered or failed.",
-		}, []string{"result"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "worker_panics_total", ConstLabels: role,
-			Help: "Panics that were caught; each is a defect.",
-		}),
+	role := service.NewMetrics(reg, prometheus.Labels{"role": string(ledger.RoleWebhook)})
+	all := service.NewMetrics(reg, nil)
+	all.GaugeFunc("worker_webhook_in_flight", "Slots in use, of webhook.concurrency.", inFlight)
+	all.Gauge("worker_webhook_slots", "How many sends this process may have in flight, webhook.concurrency.").Set(float64(slots))
+	all.GaugeFunc("worker_webhook_connections", "Open connections to receivers.", connections)
+	return &metrics{
+		entries: role.Counters("worker_entries_total",
+			"Stream entries handled, by what became of them; conflict and failed ones are handed out again.", "result",
+			resultQueued, resultFailed),
+		attempts: all.Counters("worker_webhook_attempts_total",
+			"Attempts to deliver an event, by outcome; deadline and held_back sent nothing.", "outcome",
+			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect),
+		duration: all.Histogram("worker_webhook_attempt_seconds",
+			"Duration of an attempt, from the name's look-up to the answer's status or the failure.",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		latency: all.Histogram("worker_webhook_latency_seconds",
+			"From the time an event happened to its 2xx answer, replays excluded.",
+			.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300, 3600, 86400),
+		undelivered: all.Counter("worker_webhook_undelivered_total", "Events given up after the last attempt."),
+		leasesLost: all.Counter("worker_webhook_leases_lost_total",
+			"Leases that ended before their attempt was recorded; the event is sent again."),
+		probes: all.Counters("worker_webhook_probes_total",
+			"Sends ahead of an event's schedule, or of a webhook.test event, to endpoints whose breaker is open; answered or failed.",
+			"result", probeAnswered, probeFailed),
+		panics: role.Counter("worker_panics_total", "Panics that were caught; each is a defect."),
 	}
-	for _, outcome := range []string{outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect} {
-		m.attempts.WithLabelValues(outcome)
-	}
-	for _, result := range []string{resultQueued, resultFailed} {
-		m.entries.WithLabelValues(result)
-	}
-	for _, result := range []string{probeAnswered, probeFailed} {
-		m.probes.WithLabelValues(result)
-	}
-	pool := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "worker_webhook_in_flight",
-		Help: "Slots in use, of webhook.concurrency.",
-	}, inFlight)
-	all := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "worker_webhook_slots",
-		Help: "How many sends this process may have in flight, webhook.concurrency.",
-	})
-	all.Set(float64(slots))
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "worker_webhook_connections",
-		Help: "Open connections to receivers.",
-	}, connections)
-	reg.MustRegister(m.entries, m.attempts, m.duration, m.latency, m.undelivered, m.leasesLost, m.panics, m.probes, pool, all, open)
-	return m
 }
 
 func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
