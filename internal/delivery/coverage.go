@@ -74,23 +74,26 @@ func (c *Coverage) Contains(p Point) bool {
 
 // ReachesTurkey reports whether a corner of either outline is in the other.
 func (c *Coverage) ReachesTurkey() bool {
-	corner := func(rings [][]Point, in func(Point) bool) bool {
-		return slices.ContainsFunc(rings, func(ring []Point) bool { return slices.ContainsFunc(ring, in) })
+	corner := func(polygons [][][]Point, in func(Point) bool) bool {
+		return slices.ContainsFunc(polygons, func(rings [][]Point) bool { return slices.ContainsFunc(rings[0], in) })
 	}
-	return corner(c.outline(), InTurkey) || corner(turkey.outline(), c.Contains)
+	return corner(c.Polygons(), InTurkey) || corner(turkey.Polygons(), c.Contains)
 }
 
-// outline is a copy of the outer rings.
-func (c *Coverage) outline() (rings [][]Point) {
+// Polygons is a copy of the closed rings of each polygon, the outer one first.
+func (c *Coverage) Polygons() (polygons [][][]Point) {
 	for _, polygon := range c.polygons {
-		ring := make([]Point, polygon.Exterior.NumPoints())
-		for i := range ring {
-			at := polygon.Exterior.PointAt(i)
-			ring[i] = Point{Latitude: at.Y, Longitude: at.X}
+		var rings [][]Point
+		for _, of := range slices.Concat([]geometry.Ring{polygon.Exterior}, polygon.Holes) {
+			ring := make([]Point, of.NumPoints())
+			for i := range ring {
+				ring[i] = Point{Latitude: of.PointAt(i).Y, Longitude: of.PointAt(i).X}
+			}
+			rings = append(rings, ring)
 		}
-		rings = append(rings, ring)
+		polygons = append(polygons, rings)
 	}
-	return rings
+	return polygons
 }
 
 // JSON is the GeoJSON without white space. The caller must not change it.

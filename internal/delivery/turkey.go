@@ -45,8 +45,8 @@ func InTurkey(p Point) bool {
 	return false
 }
 
-// TurkeyOutline returns a copy of the outline's closed rings.
-func TurkeyOutline() [][]Point { return turkey.outline() }
+// Turkey is the outline.
+func Turkey() *Coverage { return turkey }
 
 // distance is metres on the plane of the WGS 84 ellipsoid at p, right to 10 cm in 1 km.
 func distance(s geometry.Segment, p Point) float64 {

@@ -96,10 +96,10 @@ func TestInTurkey_ToleranceIsExact(t *testing.T) {
 	}
 }
 
-func TestTurkeyOutline_IsTheEmbeddedOneAndTheCallersOwn(t *testing.T) {
+func TestTurkey_IsTheEmbeddedOneAndTheCallersOwn(t *testing.T) {
 	want := turkeyRing(t)
 	for range 2 { // the second time after the first copy was spoilt
-		rings := TurkeyOutline()
+		rings := Turkey().Polygons()[0]
 		require(t, len(rings) == 1 && len(rings[0]) == len(want), "%d rings", len(rings))
 		for i, p := range rings[0] {
 			require(t, p == (Point{Latitude: want[i][1], Longitude: want[i][0]}) && InTurkey(p), "point %d is %v, want %v, inside", i, p, want[i])

@@ -167,9 +167,6 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if fleet := p.ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
 		page.Serving, served = fleet, fleet.Coverage
 	}
-	page.Map, err = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
-	if err != nil {
-		return err
-	}
+	page.Map = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
 	return p.pages.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
 }

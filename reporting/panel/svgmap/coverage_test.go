@@ -26,15 +26,14 @@ func TestCountry_ShowsTurkeyAlone(t *testing.T) {
 // Edirne and Van are 1,450 km apart; the map says so within its promise.
 func TestCountry_DistancesAreTrueWithinFourPerCent(t *testing.T) {
 	t.Parallel()
-	p := fit(turkey().Bound(), countryWidth, countryHeight, coverageMargin/2, closeSpan)
+	p := fit(polygonsOf(delivery.Turkey()).Bound(), countryWidth, countryHeight, coverageMargin/2, closeSpan)
 	for name, pair := range map[string][2]delivery.Point{
 		"Edirne-Kars":   {{Latitude: 41.6771, Longitude: 26.5557}, {Latitude: 40.6013, Longitude: 43.0975}},
 		"Muğla-Hakkari": {{Latitude: 37.2153, Longitude: 28.3636}, {Latitude: 37.5744, Longitude: 43.7408}},
 		"Sinop-Anamur":  {{Latitude: 42.0268, Longitude: 35.1551}, {Latitude: 36.0757, Longitude: 32.8337}},
 	} {
-		x1, y1 := p.at(pointOf(pair[0]))
-		x2, y2 := p.at(pointOf(pair[1]))
-		drawn := hypot(x2-x1, y2-y1) / p.units(1)
+		from, to := p.at(pointOf(pair[0])), p.at(pointOf(pair[1]))
+		drawn := hypot(to[0]-from[0], to[1]-from[1]) / p.units(1)
 		if ratio := drawn / Distance(pair[0], pair[1]); ratio < 0.955 || ratio > 1.045 {
 			t.Errorf("%s is drawn %.3f times as long", name, ratio)
 		}
@@ -149,8 +148,7 @@ func TestSite_ShowsTheStoreWhereverItIs(t *testing.T) {
 		"nowhere":          {served, delivery.Point{Latitude: math.NaN(), Longitude: 29}, 0, "2 km"},
 		"nowhere, without": {nil, delivery.Point{Latitude: 91, Longitude: 29}, 0, "500 km"},
 	} {
-		m, err := Site(c.coverage, c.store, "title", "description")
-		must(t, err)
+		m := Site(c.coverage, c.store, "title", "description")
 		draw(t, m)
 		if len(m.Marks) != c.marks || m.Bar.Label != c.bar || len(m.Land) == 0 || (len(m.Coverage) > 0) != (c.coverage != nil) {
 			t.Errorf("%s: %d marks, bar %s, %d outlines, %d coverages", name, len(m.Marks), m.Bar.Label, len(m.Land), len(m.Coverage))

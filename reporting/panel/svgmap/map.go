@@ -88,38 +88,31 @@ const (
 
 // Country draws a coverage on the outline of Turkey; nil is an empty one. What
 // lies outside of Turkey is drawn too, at a smaller scale.
-func Country(c *delivery.Coverage, title, description string) (*Map, error) {
-	area, err := polygonsOf(c)
-	if err != nil {
-		return nil, err
-	}
+func Country(c *delivery.Coverage, title, description string) *Map {
+	area := polygonsOf(c)
 	part := area.Bound()
 	m := country(part, coverageMargin/2, title, description)
 	m.Coverage = m.plane.paths(area)
 	m.markIfSmall(part)
-	return m, nil
+	return m
 }
 
 // CloseUp draws a coverage as large as it fits; nil when there is nothing to show.
-func CloseUp(c *delivery.Coverage, title, description string) (*Map, error) {
-	area, err := polygonsOf(c)
+func CloseUp(c *delivery.Coverage, title, description string) *Map {
+	area := polygonsOf(c)
 	part := area.Bound()
-	if err != nil || part.IsEmpty() {
-		return nil, err
+	if part.IsEmpty() {
+		return nil
 	}
 	m := closeUp(part, area, title, description)
 	m.markIfSmall(part)
-	return m, nil
+	return m
 }
 
 // Site draws a store within the coverage of its fleet, or, without one, in Turkey. A store
 // that is no position on earth is not shown.
-func Site(c *delivery.Coverage, store delivery.Point, title, description string) (*Map, error) {
-	area, err := polygonsOf(c)
-	if err != nil {
-		return nil, err
-	}
-	around := boundOf(&store)
+func Site(c *delivery.Coverage, store delivery.Point, title, description string) *Map {
+	area, around := polygonsOf(c), boundOf(&store)
 	var m *Map
 	if part := area.Bound(); part.IsEmpty() {
 		m = country(around, placesMargin, title, description)
@@ -127,7 +120,7 @@ func Site(c *delivery.Coverage, store delivery.Point, title, description string)
 		m = closeUp(part.Union(around), area, title, description)
 	}
 	m.mark(Store, &store, 0)
-	return m, nil
+	return m
 }
 
 func newMap(of orb.Bound, width, height int, margin, minSpan float64, title, description string) *Map {
@@ -137,7 +130,7 @@ func newMap(of orb.Bound, width, height int, margin, minSpan float64, title, des
 
 // country draws the outline of Turkey, and a bound besides.
 func country(with orb.Bound, margin float64, title, description string) *Map {
-	land := turkey()
+	land := polygonsOf(delivery.Turkey())
 	m := newMap(land.Bound().Union(with), countryWidth, countryHeight, margin, closeSpan, title, description)
 	m.Land = m.plane.paths(land)
 	return m
@@ -146,7 +139,7 @@ func country(with orb.Bound, margin float64, title, description string) *Map {
 // closeUp draws the area on the outline of Turkey, as far as the bound goes.
 func closeUp(of orb.Bound, area orb.MultiPolygon, title, description string) *Map {
 	m := newMap(of, closeWidth, closeHeight, coverageMargin, closeSpan, title, description)
-	m.Land, m.Coverage, m.Grid = m.plane.paths(turkey()), m.plane.paths(area), m.plane.grid(m.Bar.Metres)
+	m.Land, m.Coverage, m.Grid = m.plane.paths(polygonsOf(delivery.Turkey())), m.plane.paths(area), m.plane.grid(m.Bar.Metres)
 	return m
 }
 
@@ -154,10 +147,10 @@ func (m *Map) markIfSmall(part orb.Bound) {
 	if part.IsEmpty() {
 		return
 	}
-	west, south := m.plane.at(part.Min)
-	east, north := m.plane.at(part.Max)
-	if east-west < tooSmall && south-north < tooSmall {
-		m.Marks = append(m.Marks, Mark{Kind: Locator, X: round((west + east) / 2), Y: round((south + north) / 2), Radius: locatorRadius})
+	southWest, northEast := m.plane.at(part.Min), m.plane.at(part.Max)
+	if northEast[0]-southWest[0] < tooSmall && southWest[1]-northEast[1] < tooSmall {
+		middle := m.plane.at(part.Center())
+		m.Marks = append(m.Marks, Mark{Kind: Locator, X: round(middle[0]), Y: round(middle[1]), Radius: locatorRadius})
 	}
 }
 
@@ -206,8 +199,8 @@ func (m *Map) mark(kind Kind, at *delivery.Point, radius float64) bool {
 	if b.IsEmpty() {
 		return false
 	}
-	x, y := m.plane.at(b.Min)
-	m.Marks = append(m.Marks, Mark{Kind: kind, X: round(x), Y: round(y), Radius: round(radius)})
+	on := m.plane.at(b.Min)
+	m.Marks = append(m.Marks, Mark{Kind: kind, X: round(on[0]), Y: round(on[1]), Radius: round(radius)})
 	return true
 }
 

@@ -2,7 +2,6 @@ package svgmap
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/paulmach/orb"
 	"github.com/paulmach/orb/clip"
 	"github.com/paulmach/orb/planar"
+	"github.com/paulmach/orb/project"
 	"github.com/paulmach/orb/simplify"
 
 	"vendorapi/internal/delivery"
@@ -39,38 +39,23 @@ func boundOf(p *delivery.Point) orb.Bound {
 // cosine of a latitude, kept away from 0 so that a pole is drawn as well.
 func cosine(latitude float64) float64 { return max(math.Cos(latitude*math.Pi/180), 0.05) }
 
-// polygonsOf reads the coverage's GeoJSON, in degrees; nil has none.
-func polygonsOf(c *delivery.Coverage) (orb.MultiPolygon, error) {
+// polygonsOf is a copy of the coverage in degrees; nil has none.
+func polygonsOf(c *delivery.Coverage) (polygons orb.MultiPolygon) {
 	if c == nil {
-		return nil, nil
+		return nil
 	}
-	var shape struct {
-		Type        string          `json:"type"`
-		Coordinates json.RawMessage `json:"coordinates"`
-	}
-	if err := json.Unmarshal(c.JSON(), &shape); err != nil {
-		return nil, fmt.Errorf("draw a coverage: %w", err)
-	}
-	if shape.Type == "Polygon" {
-		shape.Coordinates = slices.Concat([]byte("["), shape.Coordinates, []byte("]"))
-	}
-	var polygons orb.MultiPolygon
-	if err := json.Unmarshal(shape.Coordinates, &polygons); err != nil {
-		return nil, fmt.Errorf("draw a coverage: %w", err)
-	}
-	return polygons, nil
-}
-
-func turkey() orb.MultiPolygon {
-	var land orb.MultiPolygon
-	for _, points := range delivery.TurkeyOutline() {
-		ring := make(orb.Ring, len(points))
-		for i, p := range points {
-			ring[i] = pointOf(p)
+	for _, rings := range c.Polygons() {
+		var polygon orb.Polygon
+		for _, points := range rings {
+			ring := make(orb.Ring, len(points))
+			for i, p := range points {
+				ring[i] = pointOf(p)
+			}
+			polygon = append(polygon, ring)
 		}
-		land = append(land, orb.Polygon{ring})
+		polygons = append(polygons, polygon)
 	}
-	return land
+	return polygons
 }
 
 // plane turns degrees into units of a view box; north is up.
@@ -92,8 +77,8 @@ func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
 	return p
 }
 
-func (p plane) at(of orb.Point) (x, y float64) {
-	return p.width/2 + (of[0]-p.middle[0])*p.cos*p.scale, p.height/2 - (of[1]-p.middle[1])*p.scale
+func (p plane) at(of orb.Point) orb.Point {
+	return orb.Point{p.width/2 + (of[0]-p.middle[0])*p.cos*p.scale, p.height/2 - (of[1]-p.middle[1])*p.scale}
 }
 
 func (p plane) units(metres float64) float64 { return metres / metresPerDegree * p.scale }
@@ -131,14 +116,7 @@ func (p plane) grid(metres float64) (paths []string) {
 // paths draws the polygons on the plane, cut at its edges and with no more than
 // maxVertices corners. The polygons are changed on the way.
 func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
-	for _, polygon := range polygons {
-		for _, ring := range polygon {
-			for i, at := range ring {
-				ring[i][0], ring[i][1] = p.at(at)
-			}
-		}
-	}
-	polygons = clip.MultiPolygon(orb.Bound{Max: orb.Point{p.width, p.height}}, polygons)
+	polygons = clip.MultiPolygon(orb.Bound{Max: orb.Point{p.width, p.height}}, project.MultiPolygon(polygons, p.at))
 	for _, polygon := range shorten(polygons) {
 		paths = append(paths, pathOf(polygon))
 	}
@@ -150,23 +128,17 @@ func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
 func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
 	slices.SortStableFunc(polygons, func(a, b orb.Polygon) int { return cmp.Compare(ringArea(b[0]), ringArea(a[0])) })
 	for area := finest; ; area *= 4 {
-		corners := simplify.VisvalingamThreshold(area)
-		kept := polygons[:0]
+		small := func(r orb.Ring) bool { return ringArea(r) < area }
+		polygons = slices.DeleteFunc(polygons, func(p orb.Polygon) bool { return small(p[0]) && &p[0] != &polygons[0][0] })
 		left := 0
 		for i, polygon := range polygons {
-			if i > 0 && ringArea(polygon[0]) < area {
-				continue
+			holes := slices.DeleteFunc(polygon[1:], small)
+			polygons[i] = simplify.VisvalingamThreshold(area).Polygon(polygon[:1+len(holes)])
+			for _, ring := range polygons[i] {
+				left += len(ring)
 			}
-			rings := polygon[:0]
-			for j, ring := range polygon {
-				if j == 0 || ringArea(ring) >= area {
-					ring = corners.Ring(ring)
-					rings, left = append(rings, ring), left+len(ring)
-				}
-			}
-			kept = append(kept, rings)
 		}
-		if polygons = kept; left <= maxVertices {
+		if left <= maxVertices {
 			return polygons
 		}
 	}
