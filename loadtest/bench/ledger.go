@@ -23,6 +23,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
 )
 
 // partitions is the number that production starts with.
@@ -238,39 +239,10 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-var errTimeout = errors.New("timeout")
-
 // orTimeout is the error, if it is not a timeout.
 func orTimeout(err error) error {
-	if errors.Is(err, errTimeout) {
+	if errors.Is(err, harness.ErrTimeout) {
 		return nil
 	}
 	return err
-}
-
-// await returns when done, which is asked again and again, says so; errTimeout
-// after the timeout.
-func await(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) error {
-	over := time.Now().Add(timeout)
-	for {
-		if is, err := done(); is || err != nil {
-			return err
-		}
-		if time.Now().After(over) {
-			return fmt.Errorf("%s: %w of %s", what, errTimeout, timeout)
-		}
-		if err := sleep(ctx, every); err != nil {
-			return err
-		}
-	}
-}
-
-// sleep returns early, with the reason, when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -20,30 +19,25 @@ import (
 // created when that is all that happens, and how many are delivered, every
 // webhook verified.
 func (b *bench) measurePrograms(ctx context.Context) error {
-	s, err := b.startSystem(ctx, "programs", nil)
-	if err != nil {
-		return err
-	}
-	defer s.Stop()
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	for round := range b.rounds {
-		if err := b.measureAnswers(ctx, s); err != nil {
-			return errors.Join(fmt.Errorf("open loop: %w", err), context.Cause(ctx))
+	return b.withSystem(ctx, "programs", nil, func(ctx context.Context, s *system) error {
+		for round := range b.rounds {
+			if err := b.measureAnswers(ctx, s); err != nil {
+				return fmt.Errorf("open loop: %w", err)
+			}
+			created, err := b.measureCreation(ctx, s)
+			if err != nil {
+				return fmt.Errorf("creation: %w", err)
+			}
+			delivered, webhooks, err := b.measureDelivery(ctx, s)
+			if err != nil {
+				return fmt.Errorf("delivery: %w", err)
+			}
+			b.add("delivered_per_created", delivered, created)
+			b.progress("round %d of %d  %s orders/s created, %s delivered, %d webhooks verified", round+1, b.rounds,
+				harness.Number(created), harness.Number(delivered), webhooks)
 		}
-		created, err := b.measureCreation(ctx, s)
-		if err != nil {
-			return errors.Join(fmt.Errorf("creation: %w", err), context.Cause(ctx))
-		}
-		delivered, webhooks, err := b.measureDelivery(ctx, s)
-		if err != nil {
-			return errors.Join(fmt.Errorf("delivery: %w", err), context.Cause(ctx))
-		}
-		b.add("delivered_per_created", delivered, created)
-		b.progress("round %d of %d  %s orders/s created, %s delivered, %d webhooks verified", round+1, b.rounds,
-			harness.Number(created), harness.Number(delivered), webhooks)
-	}
-	return nil
+		return nil
+	})
 }
 
 // measureAnswers measures the answers to orders at a fixed rate, and those to an
@@ -142,7 +136,7 @@ func (d *courierRun) run(ctx context.Context, until time.Time) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
+	if err := harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
 		return d.done.Load() == d.created.Load(), nil
 	}); err != nil {
 		return fmt.Errorf("%d of %d orders: %w", d.done.Load(), d.created.Load(), err)
@@ -175,7 +169,7 @@ func (d *courierRun) carry(ctx context.Context, until time.Time) error {
 		return err
 	}
 	defer vendor.Close()
-	fleet, err := harness.Dial(ctx, d.s.fleetAddr, deadline)
+	fleet, err := harness.Dial(ctx, hostOf(d.s.Demo.OpsURL), deadline)
 	if err != nil {
 		return err
 	}
@@ -201,7 +195,7 @@ func (d *courierRun) carry(ctx context.Context, until time.Time) error {
 		}
 		for _, r := range fleetReports {
 			request = fmt.Appendf(request[:0], "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
-				"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", order, r.path, d.s.fleet.Bearer, len(r.body), r.body)
+				"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", order, r.path, d.s.Fleet.Bearer, len(r.body), r.body)
 			if _, err := exchange(fleet, request, r.want); err != nil {
 				return fmt.Errorf("report %s of order %s: %w", r.body, order, err)
 			}

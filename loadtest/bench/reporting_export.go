@@ -150,7 +150,7 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 // entries. It fails when none is stored for a minute.
 func awaitExported(ctx context.Context, p *stack.Program, wanted float64) error {
 	stored, moved := 0.0, time.Now()
-	return await(ctx, "everything is exported", time.Hour, 50*time.Millisecond, func() (bool, error) {
+	return harness.Await(ctx, "everything is exported", time.Hour, 50*time.Millisecond, func() (bool, error) {
 		m, err := readMetrics(ctx, p)
 		if err != nil {
 			return false, errors.Join(err, p.Check())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -43,25 +42,26 @@ var busyColumns = [][2]string{
 func (b *bench) measureScale(ctx context.Context) error {
 	machine := harness.DescribeMachine(ctx)
 	b.progress("%s", machine)
-	single, err := b.startSystem(ctx, "single", nil)
-	if err != nil {
-		return err
-	}
-	defer single.Stop()
-	ctx, release := single.bound(ctx)
-	defer release()
 	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters, 0)
 	if err != nil {
 		return err
 	}
 	defer cluster.Stop()
-	clustered, err := b.startSystem(ctx, "clustered", cluster)
+	var topologies []topology
+	err = b.withSystem(ctx, "single", nil, func(ctx context.Context, single *system) error {
+		return b.withSystem(ctx, "clustered", cluster, func(ctx context.Context, clustered *system) (err error) {
+			topologies, err = b.measureTopologies(ctx, single, clustered)
+			return err
+		})
+	})
 	if err != nil {
 		return err
 	}
-	defer clustered.Stop()
-	ctx, free := clustered.bound(ctx)
-	defer free()
+	return b.printScale(machine, topologies)
+}
+
+// measureTopologies returns what every round of each has found.
+func (b *bench) measureTopologies(ctx context.Context, single, clustered *system) ([]topology, error) {
 	topologies := []topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
 		{title: "2 gateways, 1 Redis", system: single, gateways: 2},
@@ -75,7 +75,7 @@ func (b *bench) measureScale(ctx context.Context) error {
 		for len(t.system.gateways) < t.gateways {
 			g, origin, err := t.system.AddGateway(ctx)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			t.system.gateways, t.system.addrs = append(t.system.gateways, g), append(t.system.addrs, hostOf(origin))
 		}
@@ -84,19 +84,19 @@ func (b *bench) measureScale(ctx context.Context) error {
 		t := &topologies[i]
 		orders, err := t.measure(ctx, b.lasting(6*time.Second, time.Second))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", t.title, err), context.Cause(ctx))
+			return fmt.Errorf("%s: %w", t.title, err)
 		}
 		b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, t.title, harness.Number(orders))
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	for _, t := range topologies {
 		for round, orders := range t.rounds[ordersColumn] {
 			t.note(ratioColumn, orders/topologies[0].rounds[ordersColumn][round])
 		}
 	}
-	return b.printScale(machine, topologies)
+	return topologies, nil
 }
 
 // measure keeps the topology's gateways busy and notes who was busy.

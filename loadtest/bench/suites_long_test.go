@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -42,19 +43,21 @@ func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
 	t.Parallel()
 	b := &bench{rounds: 1, quick: true, dir: t.TempDir(), out: io.Discard, costs: map[string][]float64{}}
-	s, err := b.startSystem(t.Context(), "programs", nil)
+	err := b.withSystem(t.Context(), "programs", nil, func(ctx context.Context, s *system) error {
+		r, err := harness.OpenLoop(ctx, harness.Load{
+			Addrs: s.addrs, Connections: 8, Rate: 200, Duration: 300 * time.Millisecond, Want: 201, Request: s.newOrders(),
+		})
+		if err != nil || r.Answered != 60 {
+			return fmt.Errorf("%+v, %w", r, err)
+		}
+		perSecond, webhooks, err := b.measureDelivery(ctx, s)
+		if err == nil && (perSecond <= 0 || webhooks == 0) {
+			err = fmt.Errorf("%v orders/s, %d webhooks", perSecond, webhooks)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer s.Stop()
-	r, err := harness.OpenLoop(t.Context(), harness.Load{
-		Addrs: s.addrs, Connections: 8, Rate: 200, Duration: 300 * time.Millisecond, Want: 201, Request: s.newOrders(),
-	})
-	if err != nil || r.Answered != 60 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if perSecond, webhooks, err := b.measureDelivery(t.Context(), s); err != nil || perSecond <= 0 || webhooks == 0 {
-		t.Fatalf("%v orders/s, %d webhooks, %v", perSecond, webhooks, err)
 	}
 	for name, rounds := range b.costs {
 		// Redis frees its clients' buffers meanwhile: over so few orders its memory may shrink.

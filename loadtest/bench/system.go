@@ -14,7 +14,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
@@ -31,73 +30,49 @@ const (
 // system is the programs, with vendors who order and receivers of their webhooks
 // in this process.
 type system struct {
-	*stack.Stack
-	gateways  []*stack.Program
-	addrs     []string // host:port of each gateway's Vendor API
-	fleetAddr string   // and of the first one's fleet API
-	fleet     *client.Client
-	redises   []*stack.Redis // every master
-	vendors   []*stack.Vendor
-	batches   atomic.Int64 // of orders
+	*harness.System
+	gateways []*stack.Program
+	addrs    []string       // host:port of each gateway's Vendor API
+	redises  []*stack.Redis // every master
+	vendors  []*stack.Vendor
+	batches  atomic.Int64 // of orders
 
-	receivers     []*receiver.Receiver
-	stopReceivers func()
-	seen          atomic.Pointer[func(receiver.Event)] // called with every distinct event; optional
-	webhookBytes  atomic.Int64                         // of all requests, heads and bodies
+	receivers    []*receiver.Receiver
+	seen         atomic.Pointer[func(receiver.Event)] // called with every distinct event; optional
+	webhookBytes atomic.Int64                         // of all requests, heads and bodies
 }
 
-// Stop ends the programs first: the worker finishes what it sends.
-func (s *system) Stop() {
-	s.Stack.Stop()
-	if s.stopReceivers != nil {
-		s.stopReceivers()
-	}
-}
-
-// startSystem starts the programs and opens the vendors' stores. Orders move
-// by requests to the fleet API only. cluster may be nil.
-func (b *bench) startSystem(ctx context.Context, name string, cluster *stack.Cluster) (_ *system, err error) {
-	if err := stack.Build(ctx, b.file("bin")); err != nil {
-		return nil, err
-	}
+// withSystem starts the programs, opens the vendors' stores and stops everything after
+// use. Orders move by requests to the fleet API only. cluster may be nil.
+func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Cluster, use func(context.Context, *system) error) error {
 	options := stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Courier: "manual", Out: b.out}
 	if cluster != nil {
 		options.RedisURL = cluster.URL
 	}
-	started, err := stack.Start(ctx, options)
-	if err != nil {
-		return nil, err
+	if err := stack.Build(ctx, options.BinDir); err != nil {
+		return err
 	}
-	s := &system{Stack: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis}}
-	if cluster != nil {
-		s.redises = cluster.Nodes
-	}
-	if err := s.open(ctx); err != nil {
-		s.Stop()
-		return nil, err
-	}
-	return s, nil
+	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) error {
+		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis},
+			addrs: []string{hostOf(started.Demo.BaseURL)}}
+		if cluster != nil {
+			s.redises = cluster.Nodes
+		}
+		if err := s.open(ctx); err != nil {
+			return err
+		}
+		return use(ctx, s)
+	})
 }
 
 func (s *system) open(ctx context.Context) error {
-	s.addrs, s.fleetAddr = []string{hostOf(s.Demo.BaseURL)}, hostOf(s.Demo.OpsURL)
-	mux := http.NewServeMux()
-	receivers, stop, err := receiver.Serve(mux)
-	if err != nil {
-		return err
-	}
-	s.stopReceivers = stop
-	apis, err := s.Demo.Connect(ctx, client.New("", 8))
-	if err != nil {
-		return err
-	}
-	s.fleet = apis.Fleet
 	limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
-	if err := apis.Admin.Call(ctx, http.MethodPatch, "/fleets/"+apis.FleetID, limit, nil); err != nil {
+	err := s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil)
+	if err != nil {
 		return err
 	}
-	s.vendors, err = apis.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
-		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: receivers + "/" + strconv.Itoa(i)}
+	s.vendors, err = s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
+		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: s.HooksURL + "/" + strconv.Itoa(i)}
 	})
 	if err != nil {
 		return err
@@ -112,7 +87,7 @@ func (s *system) open(ctx context.Context) error {
 			return err
 		}
 		s.receivers = append(s.receivers, r)
-		mux.HandleFunc("/"+strconv.Itoa(i), func(w http.ResponseWriter, req *http.Request) {
+		s.Hooks.HandleFunc("/"+strconv.Itoa(i), func(w http.ResponseWriter, req *http.Request) {
 			s.webhookBytes.Add(requestBytes(req))
 			r.ServeHTTP(w, req)
 		})
@@ -147,17 +122,6 @@ func (s *system) checkReceivers() error {
 		}
 	}
 	return nil
-}
-
-// bound ends the context when one of the programs dies.
-func (s *system) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		if err := s.Wait(ctx); err != nil {
-			cancel(err)
-		}
-	}()
-	return ctx, func() { cancel(nil) }
 }
 
 // orderBody is an order as a point-of-sale sends it, with every field that one
@@ -202,7 +166,7 @@ func (s *system) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "an idle worker", time.Minute, interval, func() (bool, error) {
+	return harness.Await(ctx, "an idle worker", time.Minute, interval, func() (bool, error) {
 		now, err := harness.Measure(worker)
 		used := now.Since(before)
 		before = now

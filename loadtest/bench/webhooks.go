@@ -160,7 +160,7 @@ func (b *bench) measureKills(ctx context.Context) error {
 		b.progress("kill: %d kills, all received %.1f s after the last event", kills, time.Since(ended).Seconds())
 		// Duplicates of events that a killed worker had sent come when its leases
 		// have run out.
-		if err := sleep(ctx, time.Until(ended.Add(lease+3*time.Second))); err != nil {
+		if err := harness.Sleep(ctx, time.Until(ended.Add(lease+3*time.Second))); err != nil {
 			return err
 		}
 		b.add("kill.kills", float64(kills))
@@ -179,7 +179,7 @@ const (
 func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 	random := rand.New(rand.NewPCG(e.bench.seed, 1))
 	for range times {
-		if err := sleep(ctx, shortestLife+time.Duration(random.Int64N(int64(longestLife-shortestLife)))); err != nil {
+		if err := harness.Sleep(ctx, shortestLife+time.Duration(random.Int64N(int64(longestLife-shortestLife)))); err != nil {
 			return err
 		}
 		if err := e.worker.Check(); err != nil {
@@ -190,7 +190,7 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 			return err
 		}
 	}
-	return sleep(ctx, shortestLife)
+	return harness.Sleep(ctx, shortestLife)
 }
 
 // addLosses notes every part's figures of its receipts.

@@ -79,7 +79,7 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 	var endpoint *ledger.WebhookEndpoint
 	err = l.waiting.grow(ctx, "backlog.bytes", l.events, func() error {
 		quiet, tried := 0, int64(0)
-		return orTimeout(await(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (is bool, err error) {
+		return orTimeout(harness.Await(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (is bool, err error) {
 			var unqueued int64
 			if endpoint, unqueued, err = l.waiting.queue(ctx, l.dead); err != nil {
 				return false, err
@@ -130,7 +130,7 @@ func (l *backlog) retry(ctx context.Context) error {
 			return err
 		}
 		return e.grow(ctx, "backlog.retry_bytes", events, func() error {
-			return await(ctx, "every event is tried", 40*time.Second, 20*time.Millisecond, func() (bool, error) {
+			return harness.Await(ctx, "every event is tried", 40*time.Second, 20*time.Millisecond, func() (bool, error) {
 				endpoint, err := e.Webhooks.Endpoint(ctx, vendors[0].account)
 				return err == nil && endpoint.Retried >= events, err
 			})
@@ -200,7 +200,7 @@ func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.Web
 // awaitEmpty gives the worker 10 s to record what has just been received, and to
 // give up what cannot be sent any more. The figures show what is left after that.
 func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint, err error) {
-	err = await(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (is bool, err error) {
+	err = harness.Await(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (is bool, err error) {
 		var unqueued int64
 		endpoint, unqueued, err = e.queue(ctx, v)
 		return err == nil && endpoint.Backlog+unqueued == 0, err
@@ -213,7 +213,7 @@ func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledge
 func (l *backlog) drain(ctx context.Context) error {
 	e, wanted := l.waiting, l.events-l.aged
 	// The aged events' deadline has passed before anything can be sent.
-	if err := sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
+	if err := harness.Sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
 		return err
 	}
 	if err := e.worker.Start(ctx); err != nil {
@@ -228,7 +228,7 @@ func (l *backlog) drain(ctx context.Context) error {
 	}
 	began := time.Now()
 	err = e.beside(ctx, source, steadyRate, drainTimeout, func() error {
-		return orTimeout(await(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
+		return orTimeout(harness.Await(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
 			return l.dead.sum().Received >= wanted, e.worker.Check()
 		}))
 	})

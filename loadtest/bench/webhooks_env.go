@@ -156,7 +156,7 @@ func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, t
 // settleRedis waits until Redis does not rewrite its file, so that a measurement
 // pays for its own work only.
 func (e *webhookEnv) settleRedis(ctx context.Context) error {
-	return await(ctx, "redis rewrites its file", time.Minute, 50*time.Millisecond, func() (bool, error) {
+	return harness.Await(ctx, "redis rewrites its file", time.Minute, 50*time.Millisecond, func() (bool, error) {
 		info, err := harness.RedisInfo(ctx, e.redis)
 		return info["aof_rewrite_in_progress"] == 0 && info["aof_rewrite_scheduled"] == 0, err
 	})
@@ -164,7 +164,7 @@ func (e *webhookEnv) settleRedis(ctx context.Context) error {
 
 // awaitReceived waits until so many distinct events have been received in all.
 func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Duration) error {
-	err := await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) {
+	err := harness.Await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) {
 		return e.received.Load() >= n, e.worker.Check()
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 // awaitAll waits until the healthy vendors have received everything. What is
 // lacking after the timeout is lost, and the figures will show it.
 func (e *webhookEnv) awaitAll(ctx context.Context, timeout time.Duration) error {
-	return orTimeout(await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
+	return orTimeout(harness.Await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
 		c := sumOf(e.healthy)
 		return c.Received == c.Expected, e.worker.Check()
 	}))
@@ -323,7 +323,7 @@ func (e *webhookEnv) watchOthers(ctx context.Context) (stop func() (noise, error
 	watching.Go(func() {
 		for failure == nil && ctx.Err() == nil {
 			var span harness.Usage
-			span, failure = harness.During(func() error { _ = sleep(ctx, noiseSpan); return nil }, e.processes()...)
+			span, failure = harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, e.processes()...)
 			if ctx.Err() == nil && span.Others() > noisy { // a span that is cut short says nothing
 				busy = append(busy, time.Now())
 			}

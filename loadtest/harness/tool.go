@@ -46,16 +46,20 @@ type System struct {
 	HooksURL string
 }
 
-// Await polls done; the error names what when that takes longer than timeout.
+// ErrTimeout is what Await wraps when its timeout is over.
+var ErrTimeout = errors.New("timeout")
+
+// Await polls done until it holds or fails.
 func Await(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
+	for end := time.Now().Add(timeout); ; {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v for %s: %w", timeout, what, ErrTimeout)
+		}
 		if err := Sleep(ctx, every); err != nil {
-			return fmt.Errorf("waited %v for %s: %w", timeout, what, err)
+			return err
 		}
 	}
 }
@@ -70,20 +74,22 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WithSystem starts a system in a temporary folder, uses and stops it. The context of
-// use ends when one of the programs dies, which is then the error. The folder stays and
-// is named on out with keep and after an error; an interrupt is none.
+// WithSystem starts a system, uses and stops it. The context of use ends when one of the
+// programs dies, which is then the error. Without a DataDir it has a temporary folder,
+// which stays and is named on out with keep and after an error; an interrupt is none.
 func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, use func(context.Context, *System) error) (err error) {
-	if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
-		return err
-	}
-	defer func() {
-		if keep || err != nil && !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(out, "data and logs:", o.DataDir)
-			return
+	if o.DataDir == "" {
+		if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
+			return err
 		}
-		_ = os.RemoveAll(o.DataDir) // it is among the temporary ones
-	}()
+		defer func() {
+			if keep || err != nil && !errors.Is(err, context.Canceled) {
+				fmt.Fprintln(out, "data and logs:", o.DataDir)
+				return
+			}
+			_ = os.RemoveAll(o.DataDir) // it is among the temporary ones
+		}()
+	}
 	s := &System{Hooks: http.NewServeMux()}
 	url, stop, err := receiver.Serve(s.Hooks)
 	if err != nil {
