@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,7 +51,7 @@ func NewAuthority(name string) (*Authority, error) {
 // sign makes a key and its certificate; the CA's own is signed by itself.
 func (a *Authority) sign(template *x509.Certificate, key **ecdsa.PrivateKey) (der []byte, err error) {
 	if *key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
-		template.SerialNumber, template.NotBefore = serial(), time.Now().Add(-time.Hour)
+		template.NotBefore = time.Now().Add(-time.Hour)
 		der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, (*key).Public(), a.key)
 	}
 	if err != nil {
@@ -94,13 +93,6 @@ func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisT
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	return files, nil
-}
-
-func serial() *big.Int {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	b[0] &= 0x7f
-	return new(big.Int).SetBytes(b[:])
 }
 
 func writePEM(path, kind string, der []byte) error {

@@ -188,23 +188,17 @@ func (a *Answer) ByID(id string) *html.Node {
 
 // Attribute is empty where there is none.
 func Attribute(n *html.Node, name string) string {
-	value, _ := attribute(n, name)
-	return value
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
 }
 
 // Has reports whether the element has the attribute.
 func Has(n *html.Node, name string) bool {
-	_, has := attribute(n, name)
-	return has
-}
-
-func attribute(n *html.Node, name string) (string, bool) {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val, true
-		}
-	}
-	return "", false
+	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
 // Words is the text of an element, with single blanks.

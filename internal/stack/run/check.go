@@ -15,30 +15,22 @@ func checkVariables(env func(string) string, out io.Writer) error {
 	o, err := options(env, io.Discard)
 	faults := []error{err}
 	text := "# make run: ok\n"
-	for _, v := range []struct {
-		name, value string
-		show        func(string) (string, error)
-	}{
-		{"DATA_DIR", o.DataDir, nil},
-		{"GATEWAY_ADDR", o.GatewayAddr, shownAddr}, {"OPS_ADDR", o.OpsAddr, shownAddr}, {"PANEL_ADDR", o.PanelAddr, shownAddr},
-		{"WORKER_OPS_ADDR", o.WorkerOpsAddr, shownAddr}, {"RECEIVER_ADDR", o.ReceiverAddr, shownAddr},
-		{"REPORTING_OPS_ADDR", o.ReportingOpsAddr, shownAddr}, {"CLICKHOUSE_ADDR", o.ClickHouseAddr, shownAddr},
-		{"REDIS_URL", o.RedisURL, shownURL}, {"CLICKHOUSE_URL", o.ClickHouseURL, shownURL},
-		{"COURIER", o.Courier, nil}, {"COURIER_STEP", o.CourierStep.String(), nil}, {"REDIS_TLS", strconv.FormatBool(o.RedisTLS), nil},
-	} {
-		if v.show != nil {
-			if v.value, err = v.show(v.value); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", v.name, err))
-			}
+	for _, v := range variables(&o) {
+		shown, err := v.show(*v.into)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", v.name, err))
 		}
-		text += fmt.Sprintf("%-18s %s\n", v.name, v.value)
+		text += fmt.Sprintf("%-18s %s\n", v.name, shown)
 	}
+	text += fmt.Sprintf("%-18s %s\n%-18s %t\n", "COURIER_STEP", o.CourierStep, "REDIS_TLS", o.RedisTLS)
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	_, err = io.WriteString(out, text)
 	return err
 }
+
+func shownText(text string) (string, error) { return text, nil }
 
 // shownAddr checks host:port; an address that the programs choose is empty.
 func shownAddr(addr string) (string, error) {

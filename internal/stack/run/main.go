@@ -25,14 +25,6 @@ import (
 
 const defaultDataDir = ".data"
 
-// Ports that are only a convenience: when something else has them, a free one
-// is taken instead.
-const (
-	defaultWorkerOps = "127.0.0.1:8082"
-	defaultReceiver  = "127.0.0.1:8085"
-	defaultReporting = "127.0.0.1:8083"
-)
-
 // usage stands above the list of flags.
 const usage = `run is make run: it starts the whole system on this machine, prints how to use
 it, and stops everything on Ctrl-C or when one of its programs ends.
@@ -141,37 +133,46 @@ func putBack(from, bin string, replace bool) error {
 	return nil
 }
 
-// options reads the variables of `make run` (configs/CONFIGURATION.md).
+// variable is one of `make run`'s (configs/CONFIGURATION.md) that is taken as it is.
+type variable struct {
+	name, fallback string
+	into           *string
+	show           func(string) (string, error) // checks a value; what check-config prints
+}
+
+func variables(o *stack.Options) []variable {
+	return []variable{
+		{"DATA_DIR", defaultDataDir, &o.DataDir, shownText},
+		{"GATEWAY_ADDR", "127.0.0.1:8080", &o.GatewayAddr, shownAddr},
+		{"OPS_ADDR", "127.0.0.1:8081", &o.OpsAddr, shownAddr},
+		{"PANEL_ADDR", "127.0.0.1:8090", &o.PanelAddr, shownAddr},
+		{"WORKER_OPS_ADDR", ifFree("127.0.0.1:8082"), &o.WorkerOpsAddr, shownAddr},
+		{"RECEIVER_ADDR", ifFree("127.0.0.1:8085"), &o.ReceiverAddr, shownAddr},
+		{"REPORTING_OPS_ADDR", ifFree("127.0.0.1:8083"), &o.ReportingOpsAddr, shownAddr},
+		{"CLICKHOUSE_ADDR", "127.0.0.1:8123", &o.ClickHouseAddr, shownAddr},
+		{"REDIS_URL", "", &o.RedisURL, shownURL},
+		{"CLICKHOUSE_URL", "", &o.ClickHouseURL, shownURL},
+		{"COURIER", "auto", &o.Courier, shownText},
+	}
+}
+
+// options reads the variables.
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
-	value := func(name, fallback string) string { return cmp.Or(env(name), fallback) }
-	o := stack.Options{
-		DataDir:          value("DATA_DIR", defaultDataDir),
-		GatewayAddr:      value("GATEWAY_ADDR", "127.0.0.1:8080"),
-		OpsAddr:          value("OPS_ADDR", "127.0.0.1:8081"),
-		WorkerOpsAddr:    value("WORKER_OPS_ADDR", ifFree(defaultWorkerOps)),
-		ReceiverAddr:     value("RECEIVER_ADDR", ifFree(defaultReceiver)),
-		RedisURL:         env("REDIS_URL"),
-		RedisTLS:         env("REDIS_TLS") == "1",
-		Reporting:        true,
-		ClickHouseURL:    env("CLICKHOUSE_URL"),
-		PanelAddr:        value("PANEL_ADDR", "127.0.0.1:8090"),
-		ClickHouseAddr:   value("CLICKHOUSE_ADDR", "127.0.0.1:8123"),
-		ReportingOpsAddr: value("REPORTING_OPS_ADDR", ifFree(defaultReporting)),
-		Courier:          value("COURIER", "auto"),
-		Receiver:         true,
-		Out:              out,
+	o := stack.Options{RedisTLS: env("REDIS_TLS") == "1", Reporting: true, Receiver: true, Out: out}
+	for _, v := range variables(&o) {
+		*v.into = cmp.Or(env(v.name), v.fallback)
 	}
 	if o.Courier != "auto" && o.Courier != "manual" {
 		return o, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier)
 	}
 	var err error
-	if o.CourierStep, err = time.ParseDuration(value("COURIER_STEP", "5s")); err != nil || o.CourierStep <= 0 {
+	if o.CourierStep, err = time.ParseDuration(cmp.Or(env("COURIER_STEP"), "5s")); err != nil || o.CourierStep <= 0 {
 		return o, fmt.Errorf("COURIER_STEP is %q: want a time such as 5s or 200ms", env("COURIER_STEP"))
 	}
 	return o, nil
 }
 
-// ifFree is addr, or empty when something listens there.
+// ifFree is addr, or empty when something listens there: then a free port is taken.
 func ifFree(addr string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
