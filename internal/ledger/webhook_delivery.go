@@ -103,35 +103,6 @@ func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.String
 	return pipe.Get(ctx, d.partition.keyOf(kindOrder, []byte(d.item[1:13])))
 }
 
-// sort returns what can be sent and settles what never can.
-func (l *core) sort(ctx context.Context, r partition, leased []*Delivery, records []*redis.StringCmd) ([]*Delivery, error) {
-	ready := leased[:0]
-	var gone []settlement
-	for i, d := range leased {
-		if d.Receiver == nil {
-			continue
-		}
-		reason, err := d.fill(r, records[i])
-		if err == nil && reason == "" && d.Receiver.URL == "" {
-			reason = errNoEndpoint.Error()
-		}
-		switch {
-		case err != nil:
-			l.log.Error("leased event cannot be read", "event", d.EventID, "error", err)
-		case reason != "":
-			gone = append(gone, l.unsent(d, reason))
-		default:
-			ready = append(ready, d)
-		}
-	}
-	if len(gone) > 0 {
-		if _, err := l.settle(ctx, gone, noGrant, 0); err != nil {
-			return nil, err
-		}
-	}
-	return ready, nil
-}
-
 // fill completes a delivery from its record; reason: why it can never be sent.
 func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, err error) {
 	kind := d.item[0]
