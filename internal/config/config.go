@@ -59,7 +59,6 @@ func decode(source []byte, dst any) (ast.Node, error) {
 	return body, yaml.NodeToValue(body, dst, yaml.DisallowUnknownField())
 }
 
-// expand replaces the variables in every scalar below body.
 func expand(body ast.Node) (err error) {
 	for _, n := range ast.Filter(ast.MappingValueType, body) {
 		pair := n.(*ast.MappingValueNode)
@@ -214,7 +213,6 @@ func find(body ast.Node, matches func(key string, pair *ast.MappingValueNode) bo
 	return key, line
 }
 
-// keyOf is the dotted key of a node.
 func keyOf(n ast.Node) string { return strings.TrimPrefix(n.GetPath(), "$.") }
 
 func samePlace(n ast.Node, at *token.Position) bool {

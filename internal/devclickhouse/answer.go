@@ -33,7 +33,6 @@ type answer struct {
 	tag     string             // marks the exception that follows a part of a result
 }
 
-// newAnswer prepares the answer to q; format is that of the rows.
 func newAnswer(w http.ResponseWriter, q *request, format string) *answer {
 	a := &answer{w: w, limit: heldBack, tag: strings.ToLower(rand.Text())[:16]}
 	if q.wait {
@@ -61,7 +60,6 @@ func contentType(format string) string {
 	return "text/plain; charset=UTF-8"
 }
 
-// write takes the next part of the result.
 func (a *answer) write(part []byte) error {
 	if a.held = append(a.held, part...); !a.started && len(a.held) <= a.limit {
 		return nil
@@ -69,7 +67,6 @@ func (a *answer) write(part []byte) error {
 	return a.flush()
 }
 
-// flush sends what is held back, in ClickHouse's compressed blocks if wanted.
 func (a *answer) flush() (err error) {
 	if len(a.held) == 0 {
 		return nil // net/http adds Content-Length: 0, which clickhouse-go takes for "no rows"
@@ -112,7 +109,6 @@ func (a *answer) fail(e *libchdb.Exception) {
 // blockSize bounds what goes into one compressed block, as the server has it.
 const blockSize = 1 << 20
 
-// refuse answers with an exception instead of a result.
 func refuse(w http.ResponseWriter, e *libchdb.Exception) {
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.Header().Set("X-ClickHouse-Exception-Code", strconv.Itoa(e.Code))

@@ -15,7 +15,6 @@ import (
 	"vendorapi/internal/devclickhouse/libchdb"
 )
 
-// execution is one statement on its way through the engine.
 type execution struct {
 	conn *libchdb.Conn // its own session
 	q    *request
@@ -226,7 +225,6 @@ func (f *front) watch(ctx context.Context, id string) (mark string, finished fun
 	}
 }
 
-// kill asks the engine to kill the statement until it is done.
 func (f *front) kill(id, mark string, done <-chan struct{}) {
 	for {
 		select {

@@ -21,7 +21,6 @@ import (
 	"vendorapi/internal/devclickhouse/libchdb"
 )
 
-// front is the HTTP interface.
 type front struct {
 	open     func() (*libchdb.Conn, error) // a session of its own
 	identity identity
@@ -152,7 +151,6 @@ func unreadable(err error) error {
 	return libchdb.NewException(codeCannotReadAllData, "CANNOT_READ_ALL_DATA", "The request's body cannot be read: %v", err)
 }
 
-// request is what an HTTP request asks for, besides its body.
 type request struct {
 	query    string // of the URL; the body's text follows it
 	database string

@@ -16,7 +16,6 @@ import (
 // helloQuery is the first thing that clickhouse-go asks of a server.
 const helloQuery = "SELECT displayName(), version(), revision(), timezone()"
 
-// identity is the engine's answer to it.
 type identity struct {
 	name, version, timezone string
 }
@@ -33,7 +32,6 @@ func readIdentity(conn *libchdb.Conn) (identity, error) {
 	return identity{name: fields[0], version: fields[1], timezone: fields[2]}, nil
 }
 
-// isHello reports whether a request is clickhouse-go's first.
 func isHello(q *request, text string) bool {
 	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery
 }

@@ -17,7 +17,6 @@ import (
 	"vendorapi/internal/devclickhouse/libchdb"
 )
 
-// options are those of serve.
 type options struct {
 	addr    string // host:port of loopback; port 0 takes a free one
 	dataDir string // created when missing

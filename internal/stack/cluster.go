@@ -138,7 +138,6 @@ func view(ctx context.Context, node *Redis) ([]redis.ClusterSlot, error) {
 	return client.ClusterSlots(ctx).Result() //nolint:staticcheck // ClusterShards does not say who the master is first
 }
 
-// running are the nodes that have not been stopped or killed.
 func (c *Cluster) running() []*Redis {
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node *Redis) bool { return !node.running() })
 }
@@ -210,7 +209,6 @@ func (c *Cluster) OpenSlot(ctx context.Context, slot int, from, to *Redis) error
 	return err
 }
 
-// setSlot gives a node the state of a slot and the node on its other side.
 func setSlot(ctx context.Context, node *Redis, slot int, state string, other *Redis) error {
 	id, err := other.Command(ctx, "CLUSTER", "MYID")
 	if err == nil {

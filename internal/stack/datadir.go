@@ -79,7 +79,6 @@ func (d *dataDir) write(name string, content []byte) error {
 	return os.Rename(fresh.Name(), target)
 }
 
-// keyFiles are the secrets of the programs, by environment variable.
 var keyFiles = map[string]string{
 	"TOKEN_KEYS":    "token-keys",
 	"TRACKING_KEYS": "tracking-keys",

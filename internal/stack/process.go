@@ -234,7 +234,6 @@ func (p *Program) Use(binDir, configDir string, env ...string) {
 	p.Env = append(slices.Clone(p.Env), env...)
 }
 
-// failure describes how the present run ended, with the last lines of its log.
 func (p *Program) failure() error {
 	err := errors.New("exit status 0")
 	if r := p.run.Load(); r != nil && r.err != nil {
@@ -243,7 +242,6 @@ func (p *Program) failure() error {
 	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", p.Name, err, p.Log, p.lastLines(15))
 }
 
-// lastLines is the end of what the present run has logged, as far as it can be read.
 func (p *Program) lastLines(n int) []byte {
 	const most = 16 << 10
 	log, err := os.Open(p.Log)

@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// startClickHouse starts the embedded engine, unless a ClickHouse is there.
 func (s *Stack) startClickHouse(ctx context.Context) error {
 	o := &s.options
 	if !o.Reporting {
@@ -106,7 +105,6 @@ func (s *Stack) panelSecret(secretFile, lineFile string, fresh func() (secret, l
 	return made, s.data.write(filepath.Join("keys", secretFile), []byte(made+"\n"))
 }
 
-// reporting runs one of the program's small commands.
 func (s *Stack) reporting(ctx context.Context, input string, args ...string) (out, said string, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
 	var stdout, stderr strings.Builder

@@ -21,8 +21,7 @@ type RestoreOptions struct {
 	// BinDir holds binaries that Build made; ClickHouseURL names a ClickHouse that
 	// is there already.
 	BinDir, ClickHouseURL string
-	// Out shows progress; optional.
-	Out io.Writer
+	Out                   io.Writer
 }
 
 // Restore puts a backup into a data directory that no run is using: keys, Redis

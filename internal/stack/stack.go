@@ -92,7 +92,6 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	return s, nil
 }
 
-// open locks the data directory.
 func open(o Options) (*Stack, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -214,7 +213,6 @@ func (s *Stack) prepare(context.Context) error {
 	return nil
 }
 
-// own notes the port of an address that the system listens on.
 func (s *Stack) own(addr string) {
 	if _, port, err := net.SplitHostPort(addr); err == nil {
 		s.ownPorts = append(s.ownPorts, port)

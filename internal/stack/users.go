@@ -73,7 +73,6 @@ func RenderUsers(template []byte, u Users) ([]byte, error) {
 	return []byte(strings.ReplaceAll(text, "{ENV", "{"+letter)), missing
 }
 
-// writeUsers leaves the rendered file in dir and returns its path.
 func writeUsers(root, dir string, u *Users) (string, error) {
 	template, err := os.ReadFile(filepath.Join(root, "configs", "redis-users.acl"))
 	if err != nil {

@@ -122,7 +122,6 @@ func (a *Answer) Harmless(below ...string) *Answer {
 // String names the request.
 func (a *Answer) String() string { return a.Request.Method + " " + a.Request.URL.RequestURI() }
 
-// brief is the content of a page, cut.
 func (a *Answer) brief() string {
 	_, main, found := strings.Cut(a.Text, "<main")
 	if !found {

@@ -147,7 +147,6 @@ func (d *courierRun) run(ctx context.Context, until time.Time) error {
 	return d.s.checkReceivers()
 }
 
-// seen is called with every distinct event that a receiver has verified.
 func (d *courierRun) seen(e receiver.Event) {
 	if e.Order.OrderID == "" {
 		return // a store's
@@ -212,7 +211,6 @@ func exchange(c *harness.Conn, request []byte, want int) ([]byte, error) {
 	return a.Body, err
 }
 
-// fleetReports are a fleet's calls for one order.
 var fleetReports = []struct {
 	path, body string
 	want       int

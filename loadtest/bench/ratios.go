@@ -23,7 +23,6 @@ import (
 // benchmarkTimeout bounds one benchmark, its Redis and gateway included.
 const benchmarkTimeout = 2 * time.Minute
 
-// testBinary is a package's compiled tests.
 type testBinary struct {
 	path, dir string // dir is the package's folder: its tests read files there
 	tmp       string // for what they write
@@ -125,7 +124,6 @@ type trial struct {
 // results are the measures of trials, round by round.
 type results map[string][]measures
 
-// runTrials runs every trial of a benchmark once in every round.
 func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, trials ...trial) (results, error) {
 	t, err := b.compileTests(ctx, pkg)
 	if err != nil {
@@ -157,7 +155,6 @@ func (r results) of(name, unit string) (list []float64) {
 	return list
 }
 
-// better is the trial whose median of a unit is greater.
 func (r results) better(unit, one, other string) string {
 	if harness.Median(r.of(other, unit)) > harness.Median(r.of(one, unit)) {
 		return other
@@ -165,7 +162,6 @@ func (r results) better(unit, one, other string) string {
 	return one
 }
 
-// addRatio notes the figures of two trials, in the figure's unit.
 func (b *bench) addRatio(r results, key, name, base string) {
 	f := b.figure(key)
 	f.Rounds, f.Bases = r.of(name, f.Unit), r.of(base, f.Unit)

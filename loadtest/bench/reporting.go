@@ -74,7 +74,6 @@ func (e *reportingEnv) askNumbers(ctx context.Context, n int, statement string) 
 	return numbers, nil
 }
 
-// differences counts the numbers that are not as wanted.
 func differences(got, want []int64) (n int64) {
 	for i := range want {
 		if got[i] != want[i] {
@@ -107,7 +106,6 @@ type year struct {
 	account, fleet string // one of each
 }
 
-// openYear makes the year for the first part that needs it.
 func (b *bench) openYear(ctx context.Context) (*year, error) {
 	if b.year != nil {
 		return b.year, nil

@@ -78,7 +78,6 @@ func (b *bench) addDownload(key string, peak uint64, took time.Duration, rows, b
 	b.progress("%s: %s rows in %.1f s, peak of reporting %.0f MB", key, harness.Grouped(rows), took.Seconds(), megabytes(peak))
 }
 
-// megabytes of resident memory.
 func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
 
 // downloadCSV downloads the ledger from processes that have done nothing before
@@ -125,7 +124,6 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 	return hash.Sum(nil), nil
 }
 
-// writeReport lets `reporting report` write the order ledger to a file.
 func (y *year) writeReport(ctx context.Context, key, path string, s scope, rows int64) error {
 	p := &stack.Program{Name: "report", Path: y.bench.file("bin", "reporting"), Log: filepath.Join(y.dir, "report.log"),
 		Args: []string{"report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path},
@@ -151,7 +149,6 @@ func (y *year) writeReport(ctx context.Context, key, path string, s scope, rows 
 	return nil
 }
 
-// readLedger is sumLedger of a file, and its SHA-256.
 func readLedger(path string) (sums []int64, digest []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -17,13 +17,11 @@ import (
 )
 
 const (
-	// exportAccounts is how many vendors the exported orders belong to.
 	exportAccounts = 50
 	// changesPerOrder is its creation and the five statuses that follow.
 	changesPerOrder = 6
 )
 
-// amountOf is what order n costs.
 func amountOf(n int) delivery.Money {
 	return delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
 }
@@ -190,7 +188,6 @@ func (e *reportingEnv) verifyExport(ctx context.Context, o *book, database strin
 	return err
 }
 
-// readMetrics reads a program's counters and gauges, by name and labels.
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {
 	page, err := get(ctx, p.OpsURL()+"/metrics")
 	if err != nil {

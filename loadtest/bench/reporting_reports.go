@@ -128,7 +128,6 @@ func (y *year) restartEngine(ctx context.Context) error {
 	return y.Reporting.AwaitReady(ctx)
 }
 
-// fetched is a report that has arrived whole.
 type fetched struct {
 	took        time.Duration // from the request to the last byte
 	rows, bytes int64

@@ -60,7 +60,6 @@ func (b *bench) measureScale(ctx context.Context) error {
 	return b.printScale(machine, topologies)
 }
 
-// measureTopologies returns what every round of each has found.
 func (b *bench) measureTopologies(ctx context.Context, single, clustered *system) ([]topology, error) {
 	topologies := []topology{
 		{title: "1 gateway, 1 Redis", system: single, gateways: 1},
@@ -99,7 +98,6 @@ func (b *bench) measureTopologies(ctx context.Context, single, clustered *system
 	return topologies, nil
 }
 
-// measure keeps the topology's gateways busy and notes who was busy.
 func (t *topology) measure(ctx context.Context, length time.Duration) (orders float64, err error) {
 	var r *harness.Answers
 	used, _, err := t.system.during(ctx, func() (err error) {
@@ -122,7 +120,6 @@ func (t *topology) measure(ctx context.Context, length time.Duration) (orders fl
 
 func (t *topology) note(column string, v float64) { t.rounds[column] = append(t.rounds[column], v) }
 
-// printScale prints the table and writes the JSON.
 func (b *bench) printScale(machine harness.Machine, topologies []topology) error {
 	b.progress("\n%s\n%d rounds; medians, in brackets the rounds' least and greatest; busy cores, and CPU per order\n", machine, b.rounds)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)

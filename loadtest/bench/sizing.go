@@ -81,7 +81,6 @@ type need struct {
 	value               float64
 }
 
-// needs are the rows for a rate of orders per second at the peak.
 func (s *sizing) needs(rate float64) []need {
 	cost := func(name string) float64 {
 		if v := s.Costs[name]; v > 0 {
@@ -115,7 +114,6 @@ func (s *sizing) needs(rate float64) []need {
 	}
 }
 
-// printNeeds writes what each rate of -need asks for, with the formulae.
 func (b *bench) printNeeds() error {
 	var rates []float64
 	for text := range strings.SplitSeq(b.need, ",") {

@@ -95,10 +95,8 @@ func (s *system) open(ctx context.Context) error {
 	return nil
 }
 
-// hostOf is the host:port of an origin of the stack's.
 func hostOf(origin string) string { return strings.TrimPrefix(origin, "http://") }
 
-// requestBytes is the length of a request as it came over the wire.
 func requestBytes(r *http.Request) int64 {
 	n := len(r.Method) + len(" ") + len(r.RequestURI) + len(" HTTP/1.1\r\nHost: ") + len(r.Host) + len("\r\n\r\n")
 	for name, values := range r.Header {
@@ -149,7 +147,6 @@ func (s *system) newOrders() func(dst []byte, n int) []byte {
 	}
 }
 
-// create keeps the connections busy with new orders; the gateways take turns.
 func (s *system) create(ctx context.Context, addrs []string, length time.Duration) (*harness.Answers, error) {
 	return harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()})
 }
@@ -240,7 +237,6 @@ const (
 	costDelivered = "delivered." // the whole way, creation and webhooks included
 )
 
-// costNames are the resources of usage that an order pays for.
 var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
 	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "disk_flushes"}
 

@@ -97,7 +97,6 @@ func (b *bench) measureIsolation(ctx context.Context) error {
 	return err
 }
 
-// isolate is one turn: the waits of the healthy endpoints.
 func (e *webhookEnv) isolate(ctx context.Context, bad bool) (t turn, err error) {
 	length := e.bench.lasting(16*time.Second, 2*time.Second)
 	sources := map[behaviour]*source{}
@@ -193,7 +192,6 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 	return harness.Sleep(ctx, shortestLife)
 }
 
-// addLosses notes every part's figures of its receipts.
 func (b *bench) addLosses(part string, c counts) {
 	b.add(part+".lost", float64(c.Expected-c.Received-c.Expired))
 	b.note(part+".lost", "of %s events", harness.Grouped(c.Expected))

@@ -101,7 +101,6 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 	return nil
 }
 
-// settle lets the other ledger's worker deliver all of them.
 func (l *backlog) settle(ctx context.Context) (err error) {
 	if l.lively, err = l.fill(ctx, l.settled, answers, time.Now().Add(-deliveryWindow+time.Minute)); err != nil {
 		return err
@@ -138,7 +137,6 @@ func (l *backlog) retry(ctx context.Context) error {
 	})
 }
 
-// measureBeside compares the healthy endpoints of both ledgers.
 func (l *backlog) measureBeside(ctx context.Context) error {
 	l.note("backlog.p99_ratio", "%s wait", harness.Grouped(l.events))
 	return l.compare("backlog", func(_ int, with bool) (t turn, err error) {

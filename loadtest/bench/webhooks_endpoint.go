@@ -14,7 +14,6 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// behaviour is how an endpoint treats webhooks.
 type behaviour int
 
 const (
@@ -25,7 +24,6 @@ const (
 	fails                    // answers 500 and stores nothing
 )
 
-// slowAnswer is what the slow endpoint takes.
 const slowAnswer = 4 * time.Second
 
 // endpoint is one vendor's receiver, with an address of its own: it verifies
@@ -63,13 +61,11 @@ func (e *endpoint) listen() error {
 	return nil
 }
 
-// close ends the listener and what is being answered; the sender has gone.
 func (e *endpoint) close() {
 	close(e.closed)
 	_ = e.server.Shutdown() // without a listener there is nothing to end
 }
 
-// serve answers one webhook.
 func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	at := time.Now()
 	switch e.behaviour {
@@ -123,7 +119,6 @@ type event struct {
 	received time.Time // first receipt; zero: none yet
 }
 
-// counts are events by what became of them.
 type counts struct {
 	Expected   int // events that were committed
 	Received   int // of these, received at least once
@@ -142,7 +137,6 @@ func (c *counts) add(o counts) {
 	c.Invalid += o.Invalid
 }
 
-// expect notes an event at the moment in which its commit is issued.
 func (e *endpoint) expect(eventID string, occurred, issued time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +144,6 @@ func (e *endpoint) expect(eventID string, occurred, issued time.Time) {
 	e.counts.Expected++
 }
 
-// receive notes a verified receipt.
 func (e *endpoint) receive(eventID string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -162,7 +162,6 @@ func (e *webhookEnv) settleRedis(ctx context.Context) error {
 	})
 }
 
-// awaitReceived waits until so many distinct events have been received in all.
 func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Duration) error {
 	err := harness.Await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) {
 		return e.received.Load() >= n, e.worker.Check()
@@ -201,7 +200,6 @@ func (e *webhookEnv) newSource(ctx context.Context, vendors []*vendor, events fl
 	return &source{orders: orders}, err
 }
 
-// step is the next order to move by one status.
 func (s *source) step() *order {
 	block, within := s.next/(abreast*eventsPerOrder), s.next%(abreast*eventsPerOrder)
 	s.next++
@@ -369,12 +367,10 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (t turn) p50() float64 { return harness.Quantile(t.waits, 0.5) }
 func (t turn) p99() float64 { return harness.Quantile(t.waits, 0.99) }
 
-// String is one line of progress.
 func (t turn) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s ms (others were busy for %.0f %%)", harness.Number(t.p50()), harness.Number(t.p99()), 100*t.leftOut)
 }
 
-// round is what one round has found.
 type round struct {
 	figures       map[string]float64 // by key
 	disturbed     float64            // by other programs

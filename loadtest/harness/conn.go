@@ -25,7 +25,6 @@ type Conn struct {
 	response fasthttp.Response
 }
 
-// countingConn counts what is read.
 type countingConn struct {
 	net.Conn
 	read int

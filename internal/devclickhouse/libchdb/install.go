@@ -98,7 +98,6 @@ func Install(ctx context.Context, out io.Writer) (string, error) {
 	return i.library(), nil
 }
 
-// installer puts one package into one folder.
 type installer struct {
 	target         string // the package's folder
 	name           string // the package
@@ -135,7 +134,6 @@ func (i *installer) install(ctx context.Context) error {
 	return i.fetch(ctx, held)
 }
 
-// acquire waits for the right to install.
 func (i *installer) acquire(ctx context.Context) (*os.File, error) {
 	lock, err := os.OpenFile(i.target+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -25,7 +25,6 @@ import (
 
 const defaultDataDir = ".data"
 
-// usage stands above the list of flags.
 const usage = `run is make run: it starts the whole system on this machine, prints how to use
 it, and stops everything on Ctrl-C or when one of its programs ends.
 
@@ -109,7 +108,6 @@ func run(withParent bool, bin string) error {
 	return err
 }
 
-// ready is the block that a newcomer can use at once.
 var (
 	//go:embed ready.txt
 	readyText string
@@ -156,7 +154,6 @@ func variables(o *stack.Options) []variable {
 	}
 }
 
-// options reads the variables.
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
 	o := stack.Options{RedisTLS: env("REDIS_TLS") == "1", Reporting: true, Receiver: true, Out: out}
 	for _, v := range variables(&o) {

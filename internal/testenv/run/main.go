@@ -158,7 +158,6 @@ func isConcurrent(importPath string) bool {
 	return slices.ContainsFunc(concurrent, func(c string) bool { return path == c || strings.HasPrefix(path, c+"/") })
 }
 
-// testPackages are the import paths of the wanted packages that have tests.
 func testPackages(ctx context.Context, o options) ([]string, error) {
 	wanted := o.packages
 	if o.changed != "" {
