@@ -99,19 +99,14 @@ func (d *dataDir) secrets() ([]string, error) {
 	}
 	var env []string
 	for variable, name := range keyFiles {
-		path := d.file("keys", name)
-		_, err := os.Stat(path)
-		if errors.Is(err, os.ErrNotExist) {
-			secret := randomHex()
-			if strings.HasSuffix(variable, "_KEYS") { // a keyring (config.Keys)
-				secret = "k1:" + base64.StdEncoding.EncodeToString(randomKey())
-			}
-			err = d.write(filepath.Join("keys", name), []byte(secret+"\n"))
+		secret := randomHex()
+		if strings.HasSuffix(variable, "_KEYS") { // a keyring (config.Keys)
+			secret = "k1:" + base64.StdEncoding.EncodeToString(randomKey())
 		}
-		if err != nil {
+		if _, err := d.key(name, secret); err != nil {
 			return nil, fmt.Errorf("generate %s: %w", variable, err)
 		}
-		env = append(env, variable+"=", variable+"_FILE="+path)
+		env = append(env, variable+"=", variable+"_FILE="+d.file("keys", name))
 	}
 	return env, nil
 }
@@ -121,18 +116,21 @@ func (d *dataDir) secrets() ([]string, error) {
 func (d *dataDir) redisPasswords() (map[string]string, error) {
 	passwords := map[string]string{}
 	for _, user := range redisUsers {
-		name := filepath.Join("keys", "redis-"+user)
-		content, err := os.ReadFile(d.file(name))
-		if errors.Is(err, os.ErrNotExist) {
-			content = []byte(randomHex() + "\n")
-			err = d.write(name, content)
-		}
-		if err != nil {
+		var err error
+		if passwords[user], err = d.key("redis-"+user, randomHex()); err != nil {
 			return nil, fmt.Errorf("password of redis's user %s: %w", user, err)
 		}
-		passwords[user] = strings.TrimSpace(string(content))
 	}
 	return passwords, nil
+}
+
+// key is what a file of the keys holds, which is fresh when there is none.
+func (d *dataDir) key(name, fresh string) (string, error) {
+	content, err := os.ReadFile(d.file("keys", name))
+	if errors.Is(err, os.ErrNotExist) {
+		return fresh, d.write(filepath.Join("keys", name), []byte(fresh+"\n"))
+	}
+	return strings.TrimSpace(string(content)), err
 }
 
 func randomKey() []byte {

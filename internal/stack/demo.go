@@ -94,10 +94,19 @@ func (s *Stack) seed(ctx context.Context) (err error) {
 	if o.Receiver {
 		o.WebhookURL = origin(o.ReceiverAddr) + "/"
 	}
-	if err := s.ensureAccount(ctx, admin); err != nil {
+	account := d.Account.AccountID
+	if err := s.ensure(ctx, admin, "/accounts", account, http.MethodGet, nil,
+		map[string]string{"name": "Demo Restoranları"}, &d.Account); err != nil {
 		return fmt.Errorf("seed the demo account: %w", err)
 	}
-	if err := s.ensureFleet(ctx, admin); err != nil {
+	if d.Account.AccountID != account {
+		d.Webhook = nil // it went with its account
+	}
+	// A patch of nothing asks whether the fleet is there.
+	if err := s.ensure(ctx, admin, "/fleets", d.Fleet.FleetID, http.MethodPatch, struct{}{}, map[string]any{
+		"name": "Demo Kurye", "subRegion": "Demo Bölgesi", "avgDeliveryMinutes": 25, "avgPickupMinutes": 10,
+		"coverage": json.RawMessage(demoCoverage),
+	}, &d.Fleet); err != nil {
 		return fmt.Errorf("seed the demo fleet: %w", err)
 	}
 	if o.WebhookURL == "" {
@@ -118,32 +127,15 @@ func exists(ctx context.Context, admin *client.Client, method, path string, body
 	return true, a.Err()
 }
 
-func (s *Stack) ensureAccount(ctx context.Context, admin *client.Client) error {
-	if id := s.Demo.Account.AccountID; id != "" {
-		if known, err := exists(ctx, admin, http.MethodGet, "/accounts/"+id, nil); known || err != nil {
-			return err
-		}
-		s.Demo.Webhook = nil // it went with its account
-	}
-	err := admin.Call(ctx, http.MethodPost, "/accounts", map[string]string{"name": "Demo Restoranları"}, &s.Demo.Account)
-	if err != nil {
-		return err
-	}
-	return s.save(partialFile)
-}
-
-func (s *Stack) ensureFleet(ctx context.Context, admin *client.Client) error {
-	if id := s.Demo.Fleet.FleetID; id != "" {
-		// A patch of nothing asks whether the fleet is there.
-		if known, err := exists(ctx, admin, http.MethodPatch, "/fleets/"+id, struct{}{}); known || err != nil {
+// ensure creates what has no id yet, or one that the ledger does not know when it is
+// asked by a method and its body.
+func (s *Stack) ensure(ctx context.Context, admin *client.Client, kind, id, method string, ask, body, created any) error {
+	if id != "" {
+		if known, err := exists(ctx, admin, method, kind+"/"+id, ask); known || err != nil {
 			return err
 		}
 	}
-	err := admin.Call(ctx, http.MethodPost, "/fleets", map[string]any{
-		"name": "Demo Kurye", "subRegion": "Demo Bölgesi", "avgDeliveryMinutes": 25, "avgPickupMinutes": 10,
-		"coverage": json.RawMessage(demoCoverage),
-	}, &s.Demo.Fleet)
-	if err != nil {
+	if err := admin.Call(ctx, http.MethodPost, kind, body, created); err != nil {
 		return err
 	}
 	return s.save(partialFile)
